@@ -1,0 +1,2 @@
+//! The machine check.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The reactor application.
+fn main() {}

@@ -1,0 +1,1 @@
+//! NVMe-oF host and target.

@@ -1,0 +1,299 @@
+//! Commands to the cold half of a device, and what comes back.
+
+use super::{BaseId, DomainId, PortId, QueuePairId, RegistrationId};
+use arrayvec::ArrayVec;
+use frwr_mempool::DeviceMemory;
+use std::net::SocketAddr;
+
+/// Private data of a connection manager message: 56 bytes is what an RDMA_PS_TCP connect request carries to the peer
+/// (rdma_connect(3)), the smallest of the limits of connect, accept and reject.
+pub const MAX_PRIVATE_DATA: usize = 56;
+
+/// Bytes that travel with a connection manager message.
+pub type PrivateData = ArrayVec<u8, MAX_PRIVATE_DATA>;
+
+/// Chosen by whoever submits a command; comes back with its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u64);
+
+/// A listening address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u32);
+
+/// A connect request that was neither accepted nor rejected yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct IncomingId(pub u32);
+
+/// Sizes of a queue pair, asked for or granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSizes {
+    /// Work requests that the send queue holds.
+    pub send: u32,
+    /// Receives that the receive queue holds.
+    pub receive: u32,
+    /// Scatter elements of one send queue entry.
+    pub max_send_sge: u32,
+}
+
+/// What the connection manager negotiates beside private data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionParameters {
+    /// RDMA READs that the peer may have outstanding towards us.
+    pub responder_resources: u8,
+    /// RDMA READs that we may have outstanding towards the peer.
+    pub initiator_depth: u8,
+    /// Transport retries, 0 to 7; 7 is finite here, but rxe retries for ever with it, so the default is 6.
+    pub retry_count: u8,
+    /// Receiver-not-ready retries, 0 to 7; 7 retries for ever.
+    pub rnr_retry_count: u8,
+}
+
+impl Default for ConnectionParameters {
+    fn default() -> Self {
+        Self { responder_resources: 16, initiator_depth: 16, retry_count: 6, rnr_retry_count: 6 }
+    }
+}
+
+/// A slow command: a system call or a firmware command on real hardware.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Answer: [`Answer::Domain`].
+    AllocateDomain,
+    /// Refused with [`CommandError::Busy`] while anything lives in it.
+    FreeDomain {
+        /// Which.
+        domain: DomainId,
+    },
+    /// Registers memory for local use, windows allowed, without a remote right. Answer: [`Answer::Base`].
+    RegisterMemory {
+        /// In which protection domain.
+        domain: DomainId,
+        /// What; the device keeps it alive until deregistered.
+        memory: DeviceMemory,
+        /// The device may write to it.
+        local_write: bool,
+    },
+    /// Refused with [`CommandError::Busy`] while a registration covers part of it (I33).
+    DeregisterMemory {
+        /// Which.
+        base: BaseId,
+    },
+    /// Creates a reliable connected queue pair that takes receives but no sends. Answer: [`Answer::QueuePair`].
+    CreateQueuePair {
+        /// The port whose completion queues it uses.
+        port: PortId,
+        /// Its protection domain.
+        domain: DomainId,
+        /// Its sizes.
+        sizes: QueueSizes,
+    },
+    /// Moves a queue pair to the error state: everything posted is flushed.
+    FailQueuePair {
+        /// Which.
+        queue_pair: QueuePairId,
+    },
+    /// Destroys a queue pair; what is still posted is dropped without completion.
+    DestroyQueuePair {
+        /// Which.
+        queue_pair: QueuePairId,
+    },
+    /// Makes an object that can be registered by work request. Answer: [`Answer::Registration`].
+    AllocateRegistration {
+        /// The port that will register it.
+        port: PortId,
+        /// Its protection domain.
+        domain: DomainId,
+        /// The queue pair it will be used on.
+        queue_pair: QueuePairId,
+        /// Elements that it must be able to cover.
+        depth: u32,
+    },
+    /// Destroys such an object; a key that is still valid dies with it.
+    FreeRegistration {
+        /// Which.
+        object: RegistrationId,
+    },
+    /// Starts to listen. Answer: [`Answer::Listener`].
+    Listen {
+        /// Where.
+        address: SocketAddr,
+    },
+    /// Stops listening; connect requests that were not answered yet are rejected.
+    StopListening {
+        /// Which.
+        listener: ListenerId,
+    },
+    /// Starts to connect a queue pair; ends with a [`ConnectionEvent`] for it.
+    Connect {
+        /// Which.
+        queue_pair: QueuePairId,
+        /// Where to.
+        address: SocketAddr,
+        /// For the peer.
+        private_data: PrivateData,
+        /// What is negotiated.
+        parameters: ConnectionParameters,
+    },
+    /// Accepts a connect request on a queue pair; ends with a [`ConnectionEvent`] for it.
+    Accept {
+        /// Which request.
+        incoming: IncomingId,
+        /// On which queue pair; its receives are posted.
+        queue_pair: QueuePairId,
+        /// For the peer.
+        private_data: PrivateData,
+        /// What is negotiated.
+        parameters: ConnectionParameters,
+    },
+    /// Rejects a connect request.
+    Reject {
+        /// Which request.
+        incoming: IncomingId,
+        /// For the peer.
+        private_data: PrivateData,
+    },
+    /// Tells the peer that the connection ends. The queue pair's state is left to [`Command::FailQueuePair`].
+    Disconnect {
+        /// Which.
+        queue_pair: QueuePairId,
+    },
+}
+
+/// What a successful command answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing to say.
+    Done,
+    /// A new protection domain.
+    Domain(DomainId),
+    /// A new base registration.
+    Base {
+        /// Its name.
+        base: BaseId,
+        /// The key for local use.
+        lkey: u32,
+    },
+    /// A new queue pair with what the device granted.
+    QueuePair {
+        /// Its number.
+        queue_pair: QueuePairId,
+        /// Its sizes, at least what was asked for.
+        sizes: QueueSizes,
+    },
+    /// A new object that can be registered.
+    Registration {
+        /// Its name.
+        object: RegistrationId,
+        /// Its key; not valid yet.
+        key: u32,
+    },
+    /// A new listener.
+    Listener(ListenerId),
+}
+
+/// Why a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// The device or the system has none left (`ENOMEM`).
+    #[error("the device has none left")]
+    Exhausted,
+    /// Something still depends on the object (`EBUSY`, `EINVAL` of `ibv_dereg_mr`).
+    #[error("the object is in use")]
+    Busy,
+    /// No such object.
+    #[error("no such object")]
+    Unknown,
+    /// An argument is not acceptable to the device.
+    #[error("the device does not accept the argument")]
+    Invalid,
+    /// The address is taken or cannot be reached.
+    #[error("the address is taken or cannot be reached")]
+    Address,
+    /// The device is gone.
+    #[error("the device is gone")]
+    DeviceGone,
+}
+
+/// Why a peer, or the network, refused a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RejectReason {
+    /// Nobody listens there.
+    NoListener,
+    /// The peer's program said no.
+    Consumer,
+    /// The peer still has the old connection.
+    Stale,
+}
+
+/// What the connection manager says; the flow is that of rdma_cm.
+#[derive(Clone, Debug)]
+pub enum ConnectionEvent {
+    /// RDMA_CM_EVENT_CONNECT_REQUEST.
+    Request {
+        /// On which listener.
+        listener: ListenerId,
+        /// For accept or reject.
+        incoming: IncomingId,
+        /// The peer's bytes.
+        private_data: PrivateData,
+        /// What the peer asks for.
+        parameters: ConnectionParameters,
+    },
+    /// RDMA_CM_EVENT_ESTABLISHED: the queue pair sends and receives.
+    Established {
+        /// Which.
+        queue_pair: QueuePairId,
+        /// The bytes of the peer's accept; empty on the passive side.
+        private_data: PrivateData,
+    },
+    /// RDMA_CM_EVENT_REJECTED.
+    Rejected {
+        /// Which.
+        queue_pair: QueuePairId,
+        /// Why.
+        reason: RejectReason,
+        /// The bytes of the peer's reject.
+        private_data: PrivateData,
+    },
+    /// RDMA_CM_EVENT_UNREACHABLE, CONNECT_ERROR, or the address or route could not be resolved.
+    Unreachable {
+        /// Which.
+        queue_pair: QueuePairId,
+    },
+    /// RDMA_CM_EVENT_DISCONNECTED: the peer ended the connection.
+    Disconnected {
+        /// Which.
+        queue_pair: QueuePairId,
+    },
+}
+
+/// `ibv_async_event`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsyncEvent {
+    /// IBV_EVENT_QP_FATAL.
+    QueuePairFatal(QueuePairId),
+    /// IBV_EVENT_QP_ACCESS_ERR.
+    QueuePairAccessError(QueuePairId),
+    /// IBV_EVENT_QP_LAST_WQE_REACHED.
+    LastReceiveReached(QueuePairId),
+    /// IBV_EVENT_CQ_ERR: completions were lost.
+    CompletionQueueOverrun(PortId),
+    /// IBV_EVENT_DEVICE_FATAL, or the device was removed.
+    DeviceFatal,
+}
+
+/// What [`super::Device::poll`] returns.
+#[derive(Clone, Debug)]
+pub enum DeviceEvent {
+    /// A command ended.
+    Answered {
+        /// As given with the command.
+        ticket: Ticket,
+        /// How it ended.
+        result: Result<Answer, CommandError>,
+    },
+    /// From the connection manager.
+    Connection(ConnectionEvent),
+    /// From the device.
+    Async(AsyncEvent),
+}

@@ -1,0 +1,93 @@
+//! What the engine asks of a device, in two halves.
+//!
+//! [`Port`] is hot: one core owns it, posts chains to it and polls completions from it. [`Device`] is cold: `Control`
+//! owns it and gives it commands that are system calls or firmware commands on real hardware. Nothing here knows of
+//! requests, connections or policies; every type is a plain value that a wrapper can record, repeat or corrupt.
+
+mod capabilities;
+mod command;
+mod work;
+
+pub use capabilities::{
+    BaseAddress, Capabilities, Contiguity, DeviceAttributes, KeyScope, PostModel, Quirks, SendQueueCost,
+};
+pub use command::{
+    Answer, AsyncEvent, Command, CommandError, ConnectionEvent, ConnectionParameters, DeviceEvent, IncomingId,
+    ListenerId, MAX_PRIVATE_DATA, PrivateData, QueueSizes, RejectReason, Ticket,
+};
+pub use work::{
+    Access, Chain, Completion, CompletionBatch, CompletionQueue, ElementRange, FailureStatus, MAX_COMPLETIONS_PER_POLL,
+    Operation, PostError, PostRefusal, ReceiveRequest, RegistrationFields, RemoteRange, ScatterElement, Success, Token,
+    TokenKind, WorkRequest,
+};
+
+/// A queue pair's number, unique on its device for as long as the queue pair lives (the QPN of verbs).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueuePairId(pub u32);
+
+/// A device object that can be registered by work request: a page-list MR, a type 2 window or an indirect mkey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RegistrationId(pub u32);
+
+/// A memory registered once for local use, without any remote right (the base registration of verbs).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BaseId(pub u32);
+
+/// A protection domain of one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DomainId(pub u32);
+
+/// One core's port of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortId(pub u16);
+
+/// The cold half of a device. One thread at a time calls it: the one that runs `Control`.
+pub trait Device: Send {
+    /// The hot half that [`Device::open_port`] hands out.
+    type Port: Port;
+
+    /// What the device can do. Constant for the device's life.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Opens a port for one core, with completion queues of at least the given numbers of entries.
+    ///
+    /// # Errors
+    /// [`CommandError`] when the device has no port or completion queue left.
+    fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<Self::Port, CommandError>;
+
+    /// Gives the device a command. Its [`Answer`] comes out of [`Device::poll`] under the same ticket, at once or later.
+    /// A refused command is handed back: the device takes no more until it has been polled.
+    fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command>;
+
+    /// The next answer, connection event or asynchronous event; `None` when there is none now.
+    fn poll(&mut self) -> Option<DeviceEvent>;
+}
+
+/// The hot half of a device. One core owns it; no other thread ever calls it.
+pub trait Port {
+    /// Which port this is.
+    fn id(&self) -> PortId;
+
+    /// Posts a chain to a queue pair's send queue and rings its doorbell once.
+    ///
+    /// # Errors
+    /// [`PostError`] says how many work requests, counted from the front, were accepted all the same. Devices with
+    /// [`PostModel::AllOrNothing`] always say zero.
+    fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError>;
+
+    /// Posts receives to a queue pair's receive queue.
+    ///
+    /// # Errors
+    /// As [`Port::post`].
+    fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError>;
+
+    /// Takes completions from one of the port's two completion queues until `batch` is full or the queue is empty.
+    /// Returns how many were taken. Software devices make their progress in here, a bounded amount per call.
+    fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize;
+
+    /// Bytes of this port's memory that a peer could reach now, from the device's own key table, or `None` where the
+    /// device cannot be asked (goal Z1).
+    fn remote_bytes_open(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,1 @@
+//! What only whole parts can show.
