@@ -1,1 +1,5 @@
-//! NVMe-oF host and target.
+//! NVMe-oF host and target over `frwr-engine`, and what their programs share.
+
+#![forbid(unsafe_code)]
+
+pub mod nvmf;
