@@ -9,4 +9,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("frwr runs on Linux only: pinned cores, hugepages and RDMA devices are reached through its interfaces.");
 
+pub mod gather;
+pub mod mr;
 pub mod provider;
+pub mod signal;
