@@ -23,8 +23,13 @@ compile_error!("frwr needs 64-bit addresses: work requests carry them, and regio
 
 #[allow(unsafe_code, reason = "copies to and from memory that a device may change at any time")]
 pub mod device_memory;
+mod full;
+#[allow(unsafe_code, reason = "slots that change hands between two cores")]
+pub mod lane;
+mod primitive;
 #[allow(unsafe_code, reason = "mapping memory, and sharing the raw range between blocks")]
 pub mod region;
 
 pub use device_memory::DeviceMemory;
+pub use full::Full;
 pub use region::{Block, PagePolicy, PageSize, Region, RegionKind, RegionOptions};

@@ -86,6 +86,8 @@ fn writers_of_neighbouring_bytes_do_not_lose_each_others_writes() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn fills_writes_and_copies_equal_those_of_a_vector(
         steps in prop::collection::vec((0..3_u8, 0..BYTES, 0..BYTES, 0..BYTES), 1..40)
