@@ -2,5 +2,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod nvmf;
 pub mod storage;

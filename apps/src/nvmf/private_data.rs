@@ -124,6 +124,8 @@ pub struct QueueRequest {
     pub queue_id: u16,
     /// Entries of the queue, not 0-based: commands that the host has outstanding at most.
     pub entries: u16,
+    /// Receives that the host posted for responses.
+    pub receives: u16,
 }
 
 impl RequestPrivateData {
@@ -166,7 +168,7 @@ impl RequestPrivateData {
         if record.host_receive_queue.get() < last {
             return Err(RejectStatus::InvalidHostReceiveQueue);
         }
-        Ok(QueueRequest { queue_id, entries })
+        Ok(QueueRequest { queue_id, entries, receives: record.host_receive_queue.get() })
     }
 }
 

@@ -163,7 +163,8 @@ pub struct ControllerStatus(pub u32);
 
 impl ControllerStatus {
     const READY: u32 = 1;
-    const FATAL: u32 = 1 << 1;
+    /// CFS alone.
+    pub const FATAL_STATUS: Self = Self(1 << 1);
     const SHUTDOWN_SHIFT: u32 = 2;
 
     /// With RDY and SHST as given.
@@ -187,7 +188,7 @@ impl ControllerStatus {
     /// CFS: the controller can only be reset.
     #[must_use]
     pub const fn is_fatal(self) -> bool {
-        self.0 & Self::FATAL != 0
+        self.0 & Self::FATAL_STATUS.0 != 0
     }
 
     /// SHST.
