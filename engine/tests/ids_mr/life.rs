@@ -152,7 +152,7 @@ fn s41_map_does_not_reach_the_device() {
 #[test]
 fn s45_s57_registration_completes_or_fails() {
     let mut mr = registering();
-    assert!(mr.is_live() && mr.holds_key(mr.key()));
+    assert!(mr.is_live() && mr.holds_key(mr.key()) && !mr.holds_key(KEY));
     mr.registered(mr.generation()).expect("registering");
     mr.registered(mr.generation()).expect("again");
     assert_eq!(name_of(mr.state()), "valid");
@@ -219,6 +219,7 @@ fn s90_s92_f08_pad() {
     assert_eq!(mr.announce(CONNECTION).map(|grant| grant.length), Ok(4));
     mr.connection_lost(CONNECTION).expect("the connection ended");
     mr.destroyed().expect("stale");
+    assert!(!mr.is_pad());
     // The descriptor serves requests again.
     mr.install(RegistrationId(80), 0x900, CONNECTION).expect("absent");
     assert!(!mr.is_pad());
