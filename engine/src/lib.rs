@@ -13,3 +13,4 @@ pub mod gather;
 pub mod mr;
 pub mod provider;
 pub mod signal;
+pub mod sizing;
