@@ -10,10 +10,9 @@ use crate::provider::{
     Answer, AsyncEvent, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, IncomingId,
     ListenerId, PortId, QueuePairId, RegistrationId, Ticket,
 };
+use frwr_mempool::Full;
 use frwr_mempool::lane::{self, Receiver, Sender};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Commands and reports that a port's lanes hold.
 const LANE_ENTRIES: usize = 256;
@@ -26,7 +25,6 @@ const MAX_PORTS: usize = 1024;
 pub(super) struct PortHandle {
     commands: Sender<Numbered>,
     reports: Receiver<Report>,
-    present: Arc<AtomicBool>,
     backlog: VecDeque<Numbered>,
     /// Numbers of commands that the port has not answered, in order.
     outstanding: VecDeque<u64>,
@@ -124,7 +122,7 @@ impl SoftDevice {
     }
 
     pub(super) fn has_port(&self, port: PortId) -> bool {
-        self.ports.get(port.0 as usize).is_some_and(|handle| handle.present.load(Ordering::Acquire))
+        self.ports.get(port.0 as usize).is_some_and(|handle| !handle.commands.is_closed())
     }
 
     pub(super) fn port_exists(&self, port: PortId) -> bool {
@@ -164,12 +162,12 @@ impl SoftDevice {
     /// Moves commands to the ports and reports from them.
     fn exchange(&mut self) {
         for index in 0..self.ports.len() {
-            let present = self.ports[index].present.load(Ordering::Acquire);
+            let gone = self.ports[index].commands.is_closed();
             self.push_backlog(index);
             while let Some(report) = self.ports[index].reports.pop() {
                 self.hear(index, report);
             }
-            if !present {
+            if gone {
                 self.ports[index].backlog.clear();
                 while let Some(number) = self.ports[index].outstanding.pop_front() {
                     if let Some(pending) = self.pending.get_mut(&number) {
@@ -184,7 +182,7 @@ impl SoftDevice {
     fn push_backlog(&mut self, index: usize) {
         let handle = &mut self.ports[index];
         while let Some(command) = handle.backlog.pop_front() {
-            if let Err(command) = handle.commands.push(command) {
+            if let Err(Full(command)) = handle.commands.push(command) {
                 handle.backlog.push_front(command);
                 break;
             }
@@ -266,16 +264,14 @@ impl Device for SoftDevice {
         let id = PortId(self.ports.len() as u16);
         let (commands, port_commands) = lane::bounded(LANE_ENTRIES);
         let (port_reports, reports) = lane::bounded(LANE_ENTRIES);
-        let present = Arc::new(AtomicBool::new(true));
         let entries = (send_entries, receive_entries);
         let monitor = self.monitor.clone();
-        let mut port =
-            SoftPort::new(id, self.options, entries, monitor, port_commands, port_reports, Arc::clone(&present));
+        let mut port = SoftPort::new(id, self.options, entries, monitor, port_commands, port_reports);
         for base in self.bases.values() {
             port.add_base(base.clone());
         }
         let (backlog, outstanding) = (VecDeque::new(), VecDeque::new());
-        self.ports.push(PortHandle { commands, reports, present, backlog, outstanding });
+        self.ports.push(PortHandle { commands, reports, backlog, outstanding });
         Ok(port)
     }
 

@@ -10,9 +10,8 @@ use crate::provider::{
     Chain, CompletionBatch, CompletionQueue, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest,
     RegistrationId,
 };
+use frwr_mempool::Full;
 use frwr_mempool::lane::{Receiver, Sender};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Packets and work requests that one call of `poll` moves, over all queue pairs.
 const STEP_BUDGET: u32 = 256;
@@ -45,15 +44,6 @@ pub(super) struct Numbered {
     pub(super) command: PortCommand,
 }
 
-/// Tells the device that the port is gone.
-struct Presence(Arc<AtomicBool>);
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
-
 /// The hot half of a software NIC. Dropping it is a core that died: its peers see a queue pair that answers no more.
 pub struct SoftPort {
     nic: Nic,
@@ -64,7 +54,6 @@ pub struct SoftPort {
     turn: usize,
     commands: Receiver<Numbered>,
     reports: Sender<Report>,
-    _presence: Presence,
 }
 
 impl core::fmt::Debug for SoftPort {
@@ -91,7 +80,6 @@ impl SoftPort {
         monitor: SoftMonitor,
         commands: Receiver<Numbered>,
         reports: Sender<Report>,
-        presence: Arc<AtomicBool>,
     ) -> Self {
         Self {
             nic: Nic::new(id, options, entries, monitor),
@@ -100,7 +88,6 @@ impl SoftPort {
             turn: 0,
             commands,
             reports,
-            _presence: Presence(presence),
         }
     }
 
@@ -120,7 +107,7 @@ impl SoftPort {
             self.nic.reports.push_back(report);
         }
         while let Some(report) = self.nic.reports.pop_front() {
-            if let Err(report) = self.reports.push(report) {
+            if let Err(Full(report)) = self.reports.push(report) {
                 self.nic.reports.push_front(report);
                 break;
             }

@@ -167,7 +167,7 @@ impl SoftOptions {
             capabilities: profile.capabilities(),
             mtu: MAX_MTU,
             wire_packets: Self::DEFAULT_WIRE_PACKETS,
-            seed: 0x66_7277_72,
+            seed: 0x6672_7772,
         }
     }
 

@@ -41,9 +41,6 @@ struct Closing {
 pub(super) struct Responder {
     receiving: Option<Receiving>,
     reading: Option<Reading>,
-    /// Room for a SEND that found no receive.
-    waiting: Option<Box<RequestPacket>>,
-    is_waiting: bool,
     steps_to_rnr: u32,
     unacknowledged: Option<u32>,
     closing: Option<Closing>,
@@ -60,15 +57,7 @@ pub(super) enum Step {
 
 impl Responder {
     pub(super) fn new() -> Self {
-        Self {
-            receiving: None,
-            reading: None,
-            waiting: Some(Box::default()),
-            is_waiting: false,
-            steps_to_rnr: 0,
-            unacknowledged: None,
-            closing: None,
-        }
+        Self { receiving: None, reading: None, steps_to_rnr: 0, unacknowledged: None, closing: None }
     }
 
     /// The receive that a message had begun to fill; it is flushed first.
@@ -95,17 +84,8 @@ impl Responder {
             if self.closing.is_some() {
                 continue;
             }
-            if self.is_waiting {
-                if receives.is_empty() {
-                    self.refuse_for_now(wire);
-                    break;
-                }
-                self.is_waiting = false;
-                if let Some(packet) = self.waiting.take() {
-                    self.execute(&packet, receives, nic, asker);
-                    self.waiting = Some(packet);
-                }
-                continue;
+            if receives.is_empty() && self.wants_receive(wire) {
+                break;
             }
             if *budget == 0 || wire.request_in.pop_with(|packet| self.execute(packet, receives, nic, asker)).is_none() {
                 break;
@@ -141,12 +121,17 @@ impl Responder {
         if sent || wire.peer_is_gone() { Step::Failed } else { Step::Alive }
     }
 
-    fn refuse_for_now(&mut self, wire: &mut WireEnd) {
+    /// Whether the next packet needs a receive, of which there is none. It stays in the lane; its sender is told now and
+    /// then.
+    fn wants_receive(&mut self, wire: &mut WireEnd) -> bool {
+        let begins = wire.request_in.peek_with(|packet| {
+            (packet.first && matches!(packet.header, Request::Send { .. })).then_some(packet.sequence)
+        });
+        let Some(Some(sequence)) = begins else { return false };
         if self.steps_to_rnr > 0 {
             self.steps_to_rnr -= 1;
-            return;
+            return true;
         }
-        let sequence = self.waiting.as_ref().map_or(0, |packet| packet.sequence);
         let sent = self.acknowledge(wire)
             && wire.response_out.push_with(|packet| {
                 packet.header = Response::NotReady;
@@ -156,6 +141,7 @@ impl Responder {
         if sent {
             self.steps_to_rnr = RNR_STEPS;
         }
+        true
     }
 
     fn execute(&mut self, packet: &RequestPacket, receives: &mut VecDeque<PostedReceive>, nic: &mut Nic, asker: Asker) {
@@ -213,14 +199,8 @@ impl Responder {
         asker: Asker,
     ) {
         if packet.first {
-            let Some(receive) = receives.pop_front() else {
-                if let Some(waiting) = &mut self.waiting {
-                    waiting.copy_from(packet);
-                }
-                self.is_waiting = true;
-                self.steps_to_rnr = 0;
-                return;
-            };
+            let Some(receive) = receives.pop_front() else { return };
+            self.steps_to_rnr = 0;
             self.receiving = Some(Receiving { receive, cursor: Cursor::default(), bytes: 0 });
         }
         let Some(mut receiving) = self.receiving else { return };

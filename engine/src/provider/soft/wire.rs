@@ -4,8 +4,6 @@
 use super::profile::MAX_MTU;
 use crate::provider::FailureStatus;
 use frwr_mempool::lane::{self, RecordReceiver, RecordSender};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Payload bytes that a packet record has room for.
 const PAYLOAD: usize = MAX_MTU as usize;
@@ -58,19 +56,6 @@ impl<H> Packet<H> {
     }
 }
 
-impl<H: Copy> Packet<H> {
-    /// Copies header and the meaningful bytes of another packet.
-    pub(super) fn copy_from(&mut self, other: &Self) {
-        self.header = other.header;
-        self.sequence = other.sequence;
-        self.first = other.first;
-        self.last = other.last;
-        self.length = other.length;
-        let data = other.data();
-        self.payload[..data.len()].copy_from_slice(data);
-    }
-}
-
 /// A packet of the request lanes.
 pub(super) type RequestPacket = Packet<Request>;
 /// A packet of the response lanes.
@@ -94,20 +79,12 @@ pub(super) struct WireEnd {
     pub(super) request_in: RecordReceiver<RequestPacket>,
     pub(super) response_out: RecordSender<ResponsePacket>,
     pub(super) response_in: RecordReceiver<ResponsePacket>,
-    own_end_closed: Arc<AtomicBool>,
-    peer_end_closed: Arc<AtomicBool>,
 }
 
 impl WireEnd {
     /// Whether nothing will answer any more. What was answered before can still be read.
     pub(super) fn peer_is_gone(&self) -> bool {
-        self.peer_end_closed.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for WireEnd {
-    fn drop(&mut self) {
-        self.own_end_closed.store(true, Ordering::Release);
+        self.response_in.is_closed()
     }
 }
 
@@ -118,23 +95,17 @@ pub(super) fn wire(packets: u32) -> (WireEnd, WireEnd) {
     let (request_back, request_from_there) = lane::records(packets);
     let (response_there, response_from_here) = lane::records(packets);
     let (response_back, response_from_there) = lane::records(packets);
-    let here_closed = Arc::new(AtomicBool::new(false));
-    let there_closed = Arc::new(AtomicBool::new(false));
     let here = WireEnd {
         request_out: request_there,
         request_in: request_from_there,
         response_out: response_there,
         response_in: response_from_there,
-        own_end_closed: Arc::clone(&here_closed),
-        peer_end_closed: Arc::clone(&there_closed),
     };
     let there = WireEnd {
         request_out: request_back,
         request_in: request_from_here,
         response_out: response_back,
         response_in: response_from_here,
-        own_end_closed: there_closed,
-        peer_end_closed: here_closed,
     };
     (here, there)
 }
