@@ -132,10 +132,8 @@ impl<D: Device> Host<D> {
         for _ in 0..PATIENCE {
             let position =
                 self.events.iter().position(|e| matches!(e, DeviceEvent::Answered { ticket, .. } if *ticket == mine));
-            if let Some(position) = position {
-                if let DeviceEvent::Answered { result, .. } = self.events.remove(position) {
-                    return result;
-                }
+            if let Some(DeviceEvent::Answered { result, .. }) = position.map(|place| self.events.remove(place)) {
+                return result;
             }
             self.step();
         }
