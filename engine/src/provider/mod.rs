@@ -6,6 +6,9 @@
 
 mod capabilities;
 mod command;
+pub mod fault;
+pub mod record;
+pub mod soft;
 mod work;
 
 pub use capabilities::{
