@@ -6,8 +6,6 @@
 
 mod capabilities;
 mod command;
-pub mod fault;
-pub mod record;
 pub mod soft;
 mod work;
 

@@ -25,9 +25,6 @@ const END: u32 = u32::MAX - 1;
 pub const MAX_CAPACITY: u32 = 1 << 30;
 const _: () = assert!(MAX_CAPACITY < END);
 
-/// Indices per step of the bulk loops, which the compiler keeps rolled otherwise.
-const UNROLLED: usize = 8;
-
 /// Why an index was not taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -89,12 +86,6 @@ impl List {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
-    }
-
-    /// Moves everything into a list of the same kind.
-    fn take(&mut self) -> Self {
-        let empty = Self { head: END, tail: END, len: 0, ..*self };
-        core::mem::replace(self, empty)
     }
 
     /// Which index comes next.
@@ -168,7 +159,26 @@ impl Freelist {
     #[inline]
     pub fn push(&mut self, list: &mut List, index: u32) -> Result<(), FreeError> {
         self.check_list(list)?;
-        put(&mut self.links, list, index)
+        let link = self.links.get_mut(index as usize).ok_or(FreeError::Foreign { index })?;
+        if *link != HANDED_OUT {
+            return Err(FreeError::DoubleFree { index });
+        }
+        match list.order {
+            Order::LastInFirstOut => {
+                *link = list.head;
+                if list.head == END {
+                    list.tail = index;
+                }
+                list.head = index;
+            }
+            Order::FirstInFirstOut => {
+                *link = END;
+                self.link_after_tail(list, index);
+                list.tail = index;
+            }
+        }
+        list.len += 1;
+        Ok(())
     }
 
     /// Puts handed-out indices on a list, in order: the last one comes out first, or last.
@@ -228,22 +238,17 @@ impl Freelist {
         if self.check_list(list).is_err() {
             return 0;
         }
-        let count = into.len().min(list.len as usize);
-        let (into, _) = into.split_at_mut(count);
         let mut head = list.head;
-        let mut take = |slot: &mut u32| {
-            // Always inside: the list is as long as `count`.
-            if let Some(link) = self.links.get_mut(head as usize) {
-                *slot = core::mem::replace(&mut head, core::mem::replace(link, HANDED_OUT));
-            }
-        };
-        let (unrolled, rest) = into.as_chunks_mut::<UNROLLED>();
-        unrolled.iter_mut().for_each(|slots| slots.iter_mut().for_each(&mut take));
-        rest.iter_mut().for_each(take);
+        let mut popped = 0;
+        for slot in into {
+            let Some(link) = self.links.get_mut(head as usize) else { break };
+            *slot = head;
+            head = core::mem::replace(link, HANDED_OUT);
+            popped += 1;
+        }
         list.head = head;
-        // At most `list.len`.
-        list.len -= count as u32;
-        count
+        list.len -= popped;
+        popped as usize
     }
 
     /// Moves all indices of `from` behind those of `to`, whatever their orders, in constant time. `from` is empty
@@ -257,10 +262,10 @@ impl Freelist {
         if from.head == END {
             return Ok(());
         }
-        link_after_tail(&mut self.links, to, from.head);
+        self.link_after_tail(to, from.head);
         to.tail = from.tail;
         to.len += from.len;
-        from.take();
+        (from.head, from.tail, from.len) = (END, END, 0);
         Ok(())
     }
 
@@ -281,22 +286,19 @@ impl Freelist {
             return 0;
         }
         let began = self.drained;
-        let before = list.len;
-        let Self { links, refused, shared, .. } = self;
-        let links = &mut **links;
-        // In a local, because everything else would have to be written and read again around each acquire.
-        let mut local = list.take();
-        let drained = shared.drain(began, |index| {
-            if let Err(error) = put(links, &mut local, index) {
-                refuse(refused, error);
+        let mut put = 0;
+        for _ in 0..self.shared.len() {
+            let Some(index) = self.shared.take(self.drained) else { break };
+            self.drained = self.drained.wrapping_add(1);
+            match self.push(list, index) {
+                Ok(()) => put += 1,
+                Err(error) => self.refuse(error),
             }
-        });
-        *list = local;
-        if drained != began {
-            self.shared.publish(drained);
-            self.drained = drained;
         }
-        (list.len - before) as usize
+        if self.drained != began {
+            self.shared.publish(self.drained);
+        }
+        put
     }
 
     /// Returns that drains refused: indices that two threads returned at the same time, or that were on a list.
@@ -305,48 +307,23 @@ impl Freelist {
         self.refused
     }
 
+    #[cold]
+    fn refuse(&mut self, error: FreeError) {
+        self.refused = RefusedReturns { count: self.refused.count + 1, last: Some(error) };
+    }
+
     #[inline]
     fn check_list(&self, list: &List) -> Result<(), FreeError> {
         if list.freelist == self.name { Ok(()) } else { Err(FreeError::ForeignList) }
     }
-}
 
-/// Puts a handed-out index on a list of this array's freelist.
-#[inline]
-fn put(links: &mut [u32], list: &mut List, index: u32) -> Result<(), FreeError> {
-    let link = links.get_mut(index as usize).ok_or(FreeError::Foreign { index })?;
-    if *link != HANDED_OUT {
-        return Err(FreeError::DoubleFree { index });
-    }
-    match list.order {
-        Order::LastInFirstOut => {
-            *link = list.head;
-            if list.head == END {
-                list.tail = index;
-            }
+    /// Makes `index` follow the last index of `list`.
+    #[inline]
+    fn link_after_tail(&mut self, list: &mut List, index: u32) {
+        if list.head == END {
             list.head = index;
-        }
-        Order::FirstInFirstOut => {
-            *link = END;
-            link_after_tail(links, list, index);
-            list.tail = index;
+        } else if let Some(link) = self.links.get_mut(list.tail as usize) {
+            *link = index;
         }
     }
-    list.len += 1;
-    Ok(())
-}
-
-/// Makes `index` follow the last index of `list`.
-#[inline]
-fn link_after_tail(links: &mut [u32], list: &mut List, index: u32) {
-    if list.head == END {
-        list.head = index;
-    } else if let Some(link) = links.get_mut(list.tail as usize) {
-        *link = index;
-    }
-}
-
-#[cold]
-fn refuse(refused: &mut RefusedReturns, error: FreeError) {
-    *refused = RefusedReturns { count: refused.count + 1, last: Some(error) };
 }
