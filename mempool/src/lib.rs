@@ -1,17 +1,40 @@
-//! Memory that one core owns.
-use std::sync::Arc;
-/// Stub.
-#[derive(Clone, Debug)]
-pub struct DeviceMemory(Arc<[u8]>);
-impl DeviceMemory {
-    /// Stub.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-    /// Stub.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
+//! Memory that one core owns: regions of hugepages, slabs, freelists, and the lane between two cores.
+//!
+//! A [`Region`](region::Region) is one mapping, made by a ladder of page kinds and carved into
+//! [`Block`](region::Block)s that never overlap. A block becomes either of two things, never both:
+//!
+//! * memory of one core with a type: a [`Slab`](slab::Slab), which hands out `&T` and `&mut T`;
+//! * [`DeviceMemory`](device_memory::DeviceMemory), which a device may read and write at any time, and which is
+//!   therefore only ever copied from and to, by relaxed atomics.
+//!
+//! So a peer's RDMA WRITE can never race with a Rust reference.
+//!
+//! What crosses cores goes through two doors: a [`lane`] carries values between two cores, and the
+//! [`Returner`](freelist::Returner) of a [`Freelist`](freelist::Freelist) gives indices back to the core that owns
+//! them. Everything else belongs to one core and uses no atomic instruction.
+//!
+//! Nothing here allocates after construction, waits, or makes a system call on a hot path.
+
+#![deny(unsafe_code)]
+#[cfg(not(target_os = "linux"))]
+compile_error!("frwr runs on Linux only: pinned cores, hugepages and RDMA devices are reached through its interfaces.");
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("frwr needs 64-bit addresses: work requests carry them, and regions are larger than 4 GiB.");
+
+#[allow(unsafe_code, reason = "copies to and from memory that a device may change at any time")]
+pub mod device_memory;
+pub mod freelist;
+mod full;
+#[allow(unsafe_code, reason = "slots that change hands between two cores")]
+pub mod lane;
+mod primitive;
+#[allow(unsafe_code, reason = "mapping memory, and sharing the raw range between blocks")]
+pub mod region;
+#[allow(unsafe_code, reason = "typed slots in raw memory")]
+pub mod slab;
+
+pub use device_memory::DeviceMemory;
+pub use freelist::Freelist;
+pub use full::Full;
+pub use region::{Block, PagePolicy, PageSize, Region, RegionKind, RegionOptions};
+pub use slab::{Handle, Slab};

@@ -1,0 +1,168 @@
+//! Lanes that move values.
+
+use core::mem::MaybeUninit;
+
+use super::Full;
+use super::ring::{Consumer, Producer, Slot, ring};
+
+/// A slot that holds a value only while it is full.
+struct Value<T>(MaybeUninit<T>);
+
+impl<T> Slot for Value<T> {
+    unsafe fn discard(&mut self) {
+        // SAFETY: the caller's promise: the slot is full and never used again.
+        unsafe { self.0.assume_init_drop() }
+    }
+}
+
+/// The sending end of a lane of values. One thread at a time.
+#[derive(Debug)]
+pub struct Sender<T>(Producer<Value<T>>);
+
+/// The receiving end of a lane of values. One thread at a time.
+#[derive(Debug)]
+pub struct Receiver<T>(Consumer<Value<T>>);
+
+/// A lane for `capacity` values, rounded up to a power of two from 1 to [`MAX_CAPACITY`](super::MAX_CAPACITY). Allocates
+/// here and nowhere later.
+#[must_use]
+pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    let (producer, consumer) = ring(capacity, || Value(MaybeUninit::uninit()));
+    (Sender(producer), Receiver(consumer))
+}
+
+impl<T> Sender<T> {
+    /// Values that the lane holds at most.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Values in the lane: a hint, the receiver may take some at any time.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the lane is empty: once true, it stays so until the next push.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the receiver is gone. What is pushed then is dropped with the lane.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Puts a value in.
+    ///
+    /// # Errors
+    /// [`Full`] hands the value back.
+    #[inline]
+    pub fn push(&mut self, value: T) -> Result<(), Full<T>> {
+        if self.0.room(1) == 0 {
+            return Err(Full(value));
+        }
+        // SAFETY: there is room, and the closure fills the slot, which holds nothing that a write could leak.
+        unsafe { self.0.fill(|slot| slot.write(Value(MaybeUninit::new(value)))) };
+        self.0.publish();
+        Ok(())
+    }
+
+    /// Puts in values of `values` for as long as there are any and there is room, with one release store. Returns how
+    /// many; no value is taken from `values` that has no room.
+    #[inline]
+    pub fn push_batch(&mut self, values: &mut impl Iterator<Item = T>) -> usize {
+        let capacity = self.0.capacity();
+        let room = self.0.room(values.size_hint().1.unwrap_or(capacity).clamp(1, capacity));
+        // Publishes also if `values` panics: what was filled by then must not be lost.
+        let publisher = PublishFilled(&mut self.0);
+        let mut pushed = 0;
+        while pushed < room
+            && let Some(value) = values.next()
+        {
+            // SAFETY: fewer than `room` slots are filled, and the closure fills this one.
+            unsafe { publisher.0.fill(|slot| slot.write(Value(MaybeUninit::new(value)))) };
+            pushed += 1;
+        }
+        pushed
+    }
+}
+
+struct PublishFilled<'a, T>(&'a mut Producer<Value<T>>);
+
+impl<T> Drop for PublishFilled<'_, T> {
+    fn drop(&mut self) {
+        self.0.publish();
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Values that the lane holds at most.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Values in the lane: a hint, the sender may add some at any time.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the lane is empty, at this moment.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the sender is gone. Values may be left: the lane is finished when it is closed, and *then* pops `None`.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Takes the oldest value.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        if self.0.filled(1) == 0 {
+            return None;
+        }
+        // SAFETY: the slot is full, and is stepped over before anybody looks at it again.
+        let value = unsafe { self.0.peek(|slot| slot.read()).0.assume_init() };
+        // SAFETY: the slot was full and its value has been moved out.
+        unsafe { self.0.step() };
+        self.0.publish();
+        Some(value)
+    }
+
+    /// Takes up to `max` values, oldest first, with one release store. Returns how many. If `take` panics, the value it
+    /// was given is gone and the rest stay in the lane.
+    #[inline]
+    pub fn pop_batch(&mut self, max: usize, mut take: impl FnMut(T)) -> usize {
+        let count = self.0.filled(max.min(self.0.capacity())).min(max);
+        if count == 0 {
+            return 0;
+        }
+        // Publishes also if `take` panics: what was moved out by then must not be seen again.
+        let publisher = PublishEmptied(&mut self.0);
+        for _ in 0..count {
+            // SAFETY: fewer than `count` slots are emptied, so this one is full; it is stepped over at once.
+            let value = unsafe { publisher.0.peek(|slot| slot.read()).0.assume_init() };
+            // SAFETY: the slot was full and its value has been moved out.
+            unsafe { publisher.0.step() };
+            take(value);
+        }
+        count
+    }
+}
+
+struct PublishEmptied<'a, T>(&'a mut Consumer<Value<T>>);
+
+impl<T> Drop for PublishEmptied<'_, T> {
+    fn drop(&mut self) {
+        self.0.publish();
+    }
+}

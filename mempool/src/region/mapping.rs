@@ -1,0 +1,177 @@
+//! The mapping behind a region, and the rungs of the ladder that make one.
+
+use core::alloc::Layout;
+use core::any::Any;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::error::{Errno, RungError};
+use super::pool::{self, Pool};
+use super::{PageSize, RegionKind};
+
+/// Bits of the node mask that is given to `mbind`: the largest number of nodes that Linux can be built for.
+const NODE_MASK_BITS: usize = 1024;
+const NODE_MASK_WORD_BITS: usize = u64::BITS as usize;
+const _: () = assert!(NODE_MASK_BITS.is_multiple_of(NODE_MASK_WORD_BITS));
+
+/// Keeps the bytes of a region mapped. Nobody reaches the bytes through it.
+pub(crate) struct Mapping {
+    _owner: Owner,
+}
+
+/// Who gives the memory back, and how.
+#[expect(dead_code, reason = "held for their Drop only")]
+enum Owner {
+    Mapped(MmapRaw),
+    HugeDefault(HugeDefault),
+    Foreign(Arc<dyn Any + Send + Sync>),
+}
+
+/// An allocation of hugepage-rs.
+struct HugeDefault {
+    pointer: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Drop for HugeDefault {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from `hugepage_rs::alloc` with this layout, and is freed once, here.
+        unsafe { hugepage_rs::dealloc(self.pointer.as_ptr(), self.layout) }
+    }
+}
+
+// SAFETY: the pointer is only used to unmap, which any thread may do.
+unsafe impl Send for HugeDefault {}
+// SAFETY: a shared reference gives no access to anything.
+unsafe impl Sync for HugeDefault {}
+
+/// Bytes that a rung gave.
+pub(super) struct Mapped {
+    pub(super) mapping: Arc<Mapping>,
+    pub(super) base: NonNull<u8>,
+    pub(super) len: usize,
+    pub(super) kind: RegionKind,
+}
+
+/// Memory of somebody else.
+pub(super) fn foreign(keep_alive: Arc<dyn Any + Send + Sync>) -> Arc<Mapping> {
+    Arc::new(Mapping { _owner: Owner::Foreign(keep_alive) })
+}
+
+/// Tries one rung: map without populating, bind to the node, then populate.
+///
+/// In this order, because populating at `mmap` time would place the pages before the binding.
+pub(super) fn try_rung(pages: PageSize, bytes: usize, node: Option<u32>) -> Result<Mapped, RungError> {
+    let mapped = match pages {
+        PageSize::TwoMebibytes | PageSize::OneGibibyte => map_huge(pages, bytes, node)?,
+        PageSize::SystemDefault => map_huge_default(bytes, node)?,
+        PageSize::Transparent => map_transparent(bytes)?,
+        PageSize::Plain => map_plain(bytes)?,
+    };
+    if let Some(node) = node {
+        bind(&mapped, node)?;
+    }
+    // A child that shares these pages would make the parent's next write copy them away from under the device.
+    advise(&mapped, libc::MADV_DONTFORK).map_err(|errno| RungError::Advise { advice: "MADV_DONTFORK", errno })?;
+    // Unlike touching the pages, this reports a pool, node or cgroup that has run dry instead of raising SIGBUS.
+    advise(&mapped, libc::MADV_POPULATE_WRITE).map_err(populate_error)?;
+    Ok(mapped)
+}
+
+fn populate_error(errno: Errno) -> RungError {
+    if errno == Errno(libc::EINVAL) {
+        return RungError::Advise { advice: "MADV_POPULATE_WRITE", errno };
+    }
+    RungError::Populate { errno }
+}
+
+fn map_huge(pages: PageSize, bytes: usize, node: Option<u32>) -> Result<Mapped, RungError> {
+    let page_size = if pages == PageSize::OneGibibyte { super::GIBIBYTE } else { 2 * super::MEBIBYTE };
+    let len = round_up(bytes, page_size)?;
+    check_pool(page_size, len, node)?;
+    let bits = page_size.trailing_zeros() as u8;
+    // The length is a multiple of the page size: the kernel would map any other, and then silently fail to unmap it.
+    let map = MmapOptions::new().len(len).huge(Some(bits)).map_anon().map_err(|error| RungError::Map(error.into()))?;
+    mapped(map.into(), len, len, RegionKind::Huge { page_size })
+}
+
+fn map_huge_default(bytes: usize, node: Option<u32>) -> Result<Mapped, RungError> {
+    let page_size = pool::default_page_size().ok_or(RungError::NoPool)?;
+    let len = round_up(bytes, page_size)?;
+    check_pool(page_size, len, node)?;
+    let layout = Layout::from_size_align(len, page_size).map_err(|_| RungError::TooLarge { bytes: len, page_size })?;
+    // SAFETY: the layout's size is not zero: `round_up` gives at least one page.
+    let pointer = unsafe { hugepage_rs::alloc(layout) };
+    let pointer = NonNull::new(pointer).ok_or_else(|| RungError::Map(Errno::last()))?;
+    let mapping = Arc::new(Mapping { _owner: Owner::HugeDefault(HugeDefault { pointer, layout }) });
+    Ok(Mapped { mapping, base: pointer, len, kind: RegionKind::HugeDefault { page_size } })
+}
+
+fn map_transparent(bytes: usize) -> Result<Mapped, RungError> {
+    let page_size = pool::transparent_page_size()?;
+    let len = round_up(bytes, page_size)?;
+    // One page more, so that an aligned range lies inside wherever the kernel puts it. The rest is never populated.
+    let padded = len.checked_add(page_size).ok_or(RungError::TooLarge { bytes, page_size })?;
+    let map = MmapOptions::new().len(padded).map_anon().map_err(|error| RungError::Map(error.into()))?;
+    let mapped = mapped(map.into(), len, page_size, RegionKind::Transparent)?;
+    advise(&mapped, libc::MADV_HUGEPAGE).map_err(|errno| RungError::Advise { advice: "MADV_HUGEPAGE", errno })?;
+    Ok(mapped)
+}
+
+fn map_plain(bytes: usize) -> Result<Mapped, RungError> {
+    let len = round_up(bytes, base_page_size())?;
+    let map = MmapOptions::new().len(len).map_anon().map_err(|error| RungError::Map(error.into()))?;
+    mapped(map.into(), len, 1, RegionKind::Plain)
+}
+
+/// The `len` bytes of `map` from its first multiple of `align` on. `map` is longer than `len` by `align`, or aligned.
+fn mapped(map: MmapRaw, len: usize, align: usize, kind: RegionKind) -> Result<Mapped, RungError> {
+    let start = map.as_mut_ptr();
+    let skip = if kind == RegionKind::Transparent { start.align_offset(align) } else { 0 };
+    let base = NonNull::new(start.wrapping_add(skip)).ok_or(RungError::Map(Errno(libc::EFAULT)))?;
+    Ok(Mapped { mapping: Arc::new(Mapping { _owner: Owner::Mapped(map) }), base, len, kind })
+}
+
+fn check_pool(page_size: usize, len: usize, node: Option<u32>) -> Result<(), RungError> {
+    Pool::new(page_size, node).check((len / page_size) as u64)
+}
+
+fn round_up(bytes: usize, page_size: usize) -> Result<usize, RungError> {
+    bytes
+        .checked_next_multiple_of(page_size)
+        .filter(|len| isize::try_from(*len).is_ok())
+        .ok_or(RungError::TooLarge { bytes, page_size })
+}
+
+/// Bytes of an ordinary page.
+pub(super) fn base_page_size() -> usize {
+    /// What every machine that Linux runs on can do, should the system not say.
+    const SMALLEST_PAGE: usize = 4096;
+    // SAFETY: no memory is involved.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(SMALLEST_PAGE)
+}
+
+fn bind(mapped: &Mapped, node: u32) -> Result<(), RungError> {
+    let mut mask = [0_u64; NODE_MASK_BITS / NODE_MASK_WORD_BITS];
+    let position = node as usize;
+    let Some(word) = mask.get_mut(position / NODE_MASK_WORD_BITS) else {
+        return Err(RungError::Bind { node, errno: Errno(libc::EINVAL) });
+    };
+    *word |= 1 << (position % NODE_MASK_WORD_BITS);
+    // The kernel reads one bit less than it is told.
+    let bits = NODE_MASK_BITS + 1;
+    // SAFETY: the range is this mapping's; the mask has `NODE_MASK_BITS` bits, all that the kernel reads.
+    let result = unsafe {
+        libc::syscall(libc::SYS_mbind, mapped.base.as_ptr(), mapped.len, libc::MPOL_BIND, mask.as_ptr(), bits, 0_u32)
+    };
+    if result == 0 { Ok(()) } else { Err(RungError::Bind { node, errno: Errno::last() }) }
+}
+
+fn advise(mapped: &Mapped, advice: i32) -> Result<(), Errno> {
+    // SAFETY: the range is this mapping's, nobody else has it yet, and none of the advices in use discards its bytes.
+    let result = unsafe { libc::madvise(mapped.base.as_ptr().cast(), mapped.len, advice) };
+    if result == 0 { Ok(()) } else { Err(Errno::last()) }
+}

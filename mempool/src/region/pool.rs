@@ -1,0 +1,92 @@
+//! What the kernel says about its hugepage pools. Cold: files are read, strings are made.
+
+use std::fs;
+use std::path::Path;
+
+use super::error::RungError;
+
+/// The hugepage pool of one page size, of one node or of the whole machine.
+pub(super) struct Pool {
+    directory: String,
+    /// The machine-wide pool of the same size, where reservations are counted.
+    machine: String,
+}
+
+impl Pool {
+    /// The pool for pages of `page_size` bytes, of `node` or of the whole machine.
+    pub(super) fn new(page_size: usize, node: Option<u32>) -> Self {
+        let name = format!("hugepages-{}kB", page_size / 1024);
+        let machine = format!("/sys/kernel/mm/hugepages/{name}");
+        let directory = match node {
+            Some(node) => format!("/sys/devices/system/node/node{node}/hugepages/{name}"),
+            None => machine.clone(),
+        };
+        Self { directory, machine }
+    }
+
+    /// Refuses `wanted` pages unless the pool has so many that are neither in use nor promised.
+    ///
+    /// `mmap` alone does not tell: it reserves from the whole machine's pool, so that a page missing on the bound node
+    /// shows as a failed population, or as SIGBUS for whoever touches it first.
+    pub(super) fn check(&self, wanted: u64) -> Result<(), RungError> {
+        let total = read_number(&self.directory, "nr_hugepages").ok_or(RungError::NoPool)?;
+        let free_here = read_number(&self.directory, "free_hugepages").ok_or(RungError::NoPool)?;
+        let free_machine = read_number(&self.machine, "free_hugepages").ok_or(RungError::NoPool)?;
+        let promised = read_number(&self.machine, "resv_hugepages").unwrap_or(0);
+        let free = free_here.min(free_machine.saturating_sub(promised));
+        if wanted <= free {
+            return Ok(());
+        }
+        let reserve = total.saturating_add(wanted - free);
+        Err(RungError::TooFewPages { wanted, free, reserve, path: format!("{}/nr_hugepages", self.directory) })
+    }
+}
+
+/// The system's default hugepage size in bytes, or `None` on a kernel without hugepages.
+///
+/// hugepage-rs panics on such a kernel, so it is asked first.
+pub(super) fn default_page_size() -> Option<usize> {
+    parse_default_page_size(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn parse_default_page_size(meminfo: &str) -> Option<usize> {
+    let rest = meminfo.lines().find_map(|line| line.strip_prefix("Hugepagesize:"))?;
+    let kibibytes: usize = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let bytes = kibibytes.checked_mul(1024)?;
+    bytes.is_power_of_two().then_some(bytes)
+}
+
+/// Bytes of one transparent hugepage, or why there is none.
+pub(super) fn transparent_page_size() -> Result<usize, RungError> {
+    const DIRECTORY: &str = "/sys/kernel/mm/transparent_hugepage";
+    let enabled = fs::read_to_string(Path::new(DIRECTORY).join("enabled")).map_err(|_| RungError::TransparentOff)?;
+    let size = read_number(DIRECTORY, "hpage_pmd_size").and_then(|size| usize::try_from(size).ok());
+    match size {
+        Some(size) if size.is_power_of_two() && !enabled.contains("[never]") => Ok(size),
+        _ => Err(RungError::TransparentOff),
+    }
+}
+
+/// Whether the machine has this NUMA node. A kernel without NUMA shows no nodes: node 0 is then all there is.
+pub(super) fn node_exists(node: u32) -> bool {
+    const DIRECTORY: &str = "/sys/devices/system/node";
+    if Path::new(DIRECTORY).exists() { Path::new(&format!("{DIRECTORY}/node{node}")).exists() } else { node == 0 }
+}
+
+/// One number of a sysfs file.
+fn read_number(directory: &str, file: &str) -> Option<u64> {
+    fs::read_to_string(Path::new(directory).join(file)).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_default_page_size;
+
+    #[test]
+    fn default_page_size_is_read_from_meminfo() {
+        assert_eq!(parse_default_page_size("HugePages_Free: 1\nHugepagesize:       2048 kB\n"), Some(2 << 20));
+        assert_eq!(parse_default_page_size("MemTotal: 1 kB\n"), None);
+        assert_eq!(parse_default_page_size("Hugepagesize: 2000 kB\n"), None);
+        assert_eq!(parse_default_page_size("Hugepagesize: 18446744073709551615 kB\n"), None);
+    }
+}

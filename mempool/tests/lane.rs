@@ -1,0 +1,216 @@
+//! Lanes of both kinds: against a plain queue, closing, and every value dropped once.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::thread;
+
+use frwr_mempool::Full;
+use frwr_mempool::lane::{self, MAX_CAPACITY};
+use proptest::prelude::*;
+
+/// Counts how often it is dropped.
+struct Counted(Rc<Cell<u32>>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+#[test]
+fn capacities_are_rounded_up_to_a_power_of_two() {
+    for (wanted, got) in [(0, 1), (1, 1), (3, 4), (64, 64), (65, 128)] {
+        assert_eq!(lane::bounded::<u8>(wanted).0.capacity(), got);
+        assert_eq!(lane::records::<u8>(wanted).1.capacity(), got);
+    }
+    assert_eq!(lane::bounded::<u8>(usize::MAX).1.capacity(), MAX_CAPACITY);
+}
+
+#[test]
+fn a_full_lane_hands_the_value_back() {
+    let (mut sender, mut receiver) = lane::bounded(1);
+    sender.push("first").unwrap();
+    assert_eq!(sender.push("second"), Err(Full("second")));
+    assert_eq!(receiver.pop(), Some("first"));
+    assert_eq!(receiver.pop(), None);
+    sender.push("third").unwrap();
+    assert_eq!(receiver.pop(), Some("third"));
+}
+
+#[test]
+fn a_batch_takes_no_value_without_room() {
+    let (mut sender, mut receiver) = lane::bounded(4);
+    let mut values = 0..7;
+    assert_eq!(sender.push_batch(&mut values), 4);
+    assert_eq!(sender.push_batch(&mut values), 0);
+    assert_eq!(values, 4..7);
+    let mut taken = Vec::new();
+    assert_eq!(receiver.pop_batch(3, |value| taken.push(value)), 3);
+    assert_eq!(sender.push_batch(&mut values), 3);
+    assert_eq!(receiver.pop_batch(usize::MAX, |value| taken.push(value)), 4);
+    assert_eq!(taken, [0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(receiver.pop_batch(usize::MAX, |_| panic!("empty")), 0);
+}
+
+#[test]
+fn both_ends_see_the_other_go() {
+    let (mut sender, mut receiver) = lane::bounded(2);
+    assert!(!sender.is_closed() && !receiver.is_closed());
+    sender.push(1).unwrap();
+    drop(sender);
+    assert!(receiver.is_closed());
+    assert_eq!((receiver.pop(), receiver.pop()), (Some(1), None));
+    let (mut sender, receiver) = lane::records::<u8>(2);
+    drop(receiver);
+    assert!(sender.is_closed());
+    assert!(sender.push_with(|record| *record = 1));
+}
+
+#[test]
+fn what_is_left_is_dropped_once() {
+    let drops = Rc::new(Cell::new(0));
+    let (mut sender, mut receiver) = lane::bounded(4);
+    for _ in 0..3 {
+        sender.push(Counted(drops.clone())).unwrap();
+    }
+    drop(receiver.pop());
+    assert_eq!(drops.get(), 1);
+    for _ in 0..2 {
+        sender.push(Counted(drops.clone())).unwrap();
+    }
+    drop(sender);
+    assert_eq!(drops.get(), 1);
+    drop(receiver);
+    assert_eq!(drops.get(), 5);
+}
+
+#[test]
+fn a_panic_in_a_batch_neither_loses_nor_repeats_values() {
+    let drops = Rc::new(Cell::new(0));
+    let (mut sender, mut receiver) = lane::bounded(8);
+    let mut made = 0;
+    let mut values = std::iter::from_fn(|| {
+        made += 1;
+        assert!(made < 4, "the fourth value cannot be made");
+        Some(Counted(drops.clone()))
+    });
+    assert!(catch_unwind(AssertUnwindSafe(|| sender.push_batch(&mut values))).is_err());
+    assert_eq!(receiver.len(), 3);
+    let mut taken = 0;
+    let take = |value: Counted| {
+        taken += 1;
+        drop(value);
+        assert!(taken < 2, "the second value cannot be taken");
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| receiver.pop_batch(3, take))).is_err());
+    assert_eq!((drops.get(), receiver.len()), (2, 1));
+    drop((sender, receiver));
+    assert_eq!(drops.get(), 3);
+}
+
+#[test]
+fn records_stay_in_place_and_keep_what_was_left_in_them() {
+    let (mut sender, mut receiver) = lane::records::<Vec<u8>>(2);
+    assert_eq!(receiver.peek_with(|_| ()), None);
+    for round in 0..4_u8 {
+        assert!(sender.push_with(|record| record.push(round)));
+        // One record at a time: rounds alternate between the two slots.
+        assert_eq!(receiver.peek_with(|record| record.len()), Some(1 + usize::from(round) / 2));
+        assert_eq!(receiver.pop_with(|record| record.last().copied()), Some(Some(round)));
+    }
+    assert!(sender.push_with(|_| ()) && sender.push_with(|_| ()));
+    assert!(!sender.push_with(|_| panic!("full")));
+    assert_eq!((sender.len(), receiver.len()), (2, 2));
+}
+
+#[test]
+fn a_panic_in_a_record_leaves_the_lane_as_it_was() {
+    let (mut sender, mut receiver) = lane::records::<u8>(2);
+    assert!(catch_unwind(AssertUnwindSafe(|| sender.push_with(|_| panic!("not filled")))).is_err());
+    assert!(receiver.is_empty());
+    assert!(sender.push_with(|record| *record = 9));
+    assert!(catch_unwind(AssertUnwindSafe(|| receiver.pop_with(|_| panic!("not taken")))).is_err());
+    assert_eq!(receiver.pop_with(|record| *record), Some(9));
+}
+
+#[test]
+fn everything_arrives_in_order_across_threads() {
+    const VALUES: u64 = 100_000;
+    let (mut sender, mut receiver) = lane::bounded::<Box<u64>>(16);
+    let (mut record_sender, mut record_receiver) = lane::records::<[u64; 4]>(16);
+    let producer = thread::spawn(move || {
+        let mut values = (0..VALUES).map(Box::new).peekable();
+        let mut filled = 0;
+        while values.peek().is_some() || filled < VALUES {
+            sender.push_batch(&mut values);
+            if filled < VALUES && record_sender.push_with(|record| record.fill(filled)) {
+                filled += 1;
+            }
+            thread::yield_now();
+        }
+    });
+    let (mut expected, mut expected_record) = (0, 0);
+    while expected < VALUES || expected_record < VALUES {
+        receiver.pop_batch(8, |value| {
+            assert_eq!(*value, expected);
+            expected += 1;
+        });
+        let taken = record_receiver.pop_with(|record| assert_eq!(*record, [expected_record; 4]));
+        expected_record += u64::from(taken.is_some());
+        thread::yield_now();
+    }
+    producer.join().unwrap();
+    assert!(receiver.is_closed() && receiver.pop().is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_lane_equals_a_queue(capacity in 1..20_usize, steps in prop::collection::vec((0..4_u8, 0..24_usize), 1..200)) {
+        let (mut sender, mut receiver) = lane::bounded(capacity);
+        let (mut record_sender, mut record_receiver) = lane::records::<u32>(capacity);
+        let limit = sender.capacity();
+        let mut model = VecDeque::new();
+        let mut next = 0_u32;
+        for (kind, count) in steps {
+            match kind {
+                0 => {
+                    let pushed = sender.push(next).is_ok();
+                    prop_assert_eq!(pushed, model.len() < limit);
+                    prop_assert_eq!(record_sender.push_with(|record| *record = next), pushed);
+                    if pushed {
+                        model.push_back(next);
+                        next += 1;
+                    }
+                }
+                1 => {
+                    let pushed = sender.push_batch(&mut (next..next + count as u32));
+                    prop_assert_eq!(pushed, count.min(limit - model.len()));
+                    for value in next..next + pushed as u32 {
+                        prop_assert!(record_sender.push_with(|record| *record = value));
+                        model.push_back(value);
+                    }
+                    next += pushed as u32;
+                }
+                2 => {
+                    let expected = model.pop_front();
+                    prop_assert_eq!(receiver.pop(), expected);
+                    prop_assert_eq!(record_receiver.pop_with(|record| *record), expected);
+                }
+                _ => {
+                    let mut taken = Vec::new();
+                    receiver.pop_batch(count, |value| taken.push(value));
+                    let expected: Vec<u32> = model.drain(..count.min(model.len())).collect();
+                    for value in &expected {
+                        prop_assert_eq!(record_receiver.pop_with(|record| *record), Some(*value));
+                    }
+                    prop_assert_eq!(taken, expected);
+                }
+            }
+            prop_assert_eq!((sender.len(), receiver.len(), record_receiver.len()), (model.len(), model.len(), model.len()));
+        }
+    }
+}
