@@ -51,11 +51,11 @@ impl Group {
         }
     }
 
-    /// How long draining may take, once shutdown was asked for.
+    /// How many nanoseconds draining may take, once shutdown was asked for.
     #[inline]
-    pub(crate) fn grace(&self) -> Option<Duration> {
+    pub(crate) fn grace(&self) -> Option<u64> {
         let grace = self.grace.load(Ordering::Relaxed);
-        (grace != RUNNING).then(|| Duration::from_nanos(grace))
+        (grace != RUNNING).then_some(grace)
     }
 
     /// Release: who sees a reactor drained also sees the messages it sent before.

@@ -109,17 +109,17 @@ fn load<const N: usize>(words: &Words<N>) -> [u64; N] {
 
 fn loop_words(counters: &LoopCounters) -> [u64; LOOP_WORDS] {
     [
-        nanoseconds(counters.at),
+        counters.at,
         counters.iterations,
         counters.busy_iterations,
-        nanoseconds(counters.busy),
-        nanoseconds(counters.idle),
-        nanoseconds(counters.asleep),
+        counters.busy,
+        counters.idle,
+        counters.asleep,
         counters.work,
         counters.messages,
         counters.would_blocks,
-        nanoseconds(counters.longest_iteration.duration),
-        nanoseconds(counters.longest_iteration.at),
+        counters.longest,
+        counters.longest_at,
     ]
 }
 
@@ -127,16 +127,17 @@ fn loop_from(words: [u64; LOOP_WORDS]) -> LoopCounters {
     let [at, iterations, busy_iterations, busy, idle, asleep, work, messages, would_blocks, longest, longest_at] =
         words;
     LoopCounters {
-        at: Duration::from_nanos(at),
+        at,
         iterations,
         busy_iterations,
-        busy: Duration::from_nanos(busy),
-        idle: Duration::from_nanos(idle),
-        asleep: Duration::from_nanos(asleep),
+        busy,
+        idle,
+        asleep,
         work,
         messages,
         would_blocks,
-        longest_iteration: longest_from(longest, longest_at),
+        longest,
+        longest_at,
     }
 }
 

@@ -14,7 +14,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, nanoseconds};
 use crate::core_set::CpuId;
 use crate::group::Group;
 use crate::inbox::{CoreIndex, Inbox, Source};
@@ -31,8 +31,8 @@ use crate::statistics::{LoopCounters, PollerStatistics, Statistics};
 pub const INBOX_BUDGET: usize = 64;
 /// Timed pollers run per iteration; the others that are due follow in the next one.
 pub const TIMED_BUDGET: usize = 8;
-/// How often the statistics are copied out for other threads: a line per second is right to one percent.
-const PUBLISH_PERIOD: Duration = Duration::from_millis(10);
+/// How often the statistics are copied out for other threads: a line per second is right to one percent. Nanoseconds.
+const PUBLISH_PERIOD: u64 = 10_000_000;
 
 const _: () = assert!(TIMED_BUDGET <= MAX_POLLERS, "a budget above the number of pollers is none");
 
@@ -68,15 +68,21 @@ struct Slot<C> {
     counters: PollerStatistics,
 }
 
+/// Times of the loop are nanoseconds: see [`Clock::nanoseconds`].
 #[derive(Clone, Copy)]
 struct Timer {
-    period: Duration,
-    due: Duration,
+    period: u64,
+    due: u64,
 }
 
 impl Timer {
+    /// A timed poller rests until it is due.
+    fn sleep(self) -> Sleep {
+        Sleep::Until(Duration::from_nanos(self.due))
+    }
+
     /// The next time after `now`; what was missed is skipped.
-    fn rearm(&mut self, now: Duration) {
+    fn rearm(&mut self, now: u64) {
         let next = self.due.saturating_add(self.period);
         self.due = if next > now { next } else { now.saturating_add(self.period) };
     }
@@ -89,15 +95,15 @@ pub struct Reactor<C: Context> {
     slots: Vec<Slot<C>>,
     inbox: Inbox<C::Message>,
     clock: Clock,
-    /// Time of the current or last iteration; never goes back.
-    now: Duration,
+    /// Nanosecond of the current or last iteration; never goes back.
+    now: u64,
     /// The iteration that began at `now` is not accounted for yet: whether it found something.
     open: Option<bool>,
     /// Which poller runs, to name it if it panics.
     running: Option<usize>,
     life: Life,
     counters: LoopCounters,
-    next_publication: Duration,
+    next_publication: u64,
     core: CoreIndex,
     cpu: Option<CpuId>,
     options: Options,
@@ -108,7 +114,7 @@ pub struct Reactor<C: Context> {
 
 impl<C: Context> Reactor<C> {
     pub(crate) fn new(seat: Seat<C::Message>, context: C) -> Self {
-        let now = seat.clock.now();
+        let now = seat.clock.nanoseconds();
         Self {
             context,
             slots: Vec::with_capacity(MAX_POLLERS),
@@ -192,11 +198,12 @@ impl<C: Context> Reactor<C> {
         self.counters.iterations += 1;
         self.take_additions();
         let others_were_drained = self.watch_shutdown(now);
-        let messages = self.receive(now);
-        let (busy, first_due) = self.poll_busy(now);
+        let time = Duration::from_nanos(now);
+        let messages = self.receive(time);
+        let (busy, first_due) = self.poll_busy(time);
         let timed = if now >= first_due { self.poll_timed(now) } else { 0 };
         let work = busy.saturating_add(timed);
-        self.flush(now);
+        self.flush(time);
         let found = messages.saturating_add(work);
         self.open = Some(found > 0);
         self.counters.busy_iterations += u64::from(found > 0);
@@ -245,8 +252,8 @@ impl<C: Context> Reactor<C> {
     }
 
     /// Begins an iteration: reads the clock, and accounts for the iteration before.
-    fn tick(&mut self) -> Duration {
-        let (began, now) = (self.now, self.clock.now().max(self.now));
+    fn tick(&mut self) -> u64 {
+        let (began, now) = (self.now, self.clock.nanoseconds().max(self.now));
         self.now = now;
         if let Some(found) = self.open.take() {
             self.account(began, now.saturating_sub(began), found);
@@ -254,14 +261,17 @@ impl<C: Context> Reactor<C> {
         now
     }
 
-    fn account(&mut self, began: Duration, duration: Duration, found: bool) {
+    fn account(&mut self, began: u64, duration: u64, found: bool) {
         self.counters.at = self.now;
-        self.counters.longest_iteration.observe(duration, began);
+        if duration > self.counters.longest {
+            (self.counters.longest, self.counters.longest_at) = (duration, began);
+        }
         if !found {
             self.counters.idle = self.counters.idle.saturating_add(duration);
             return;
         }
         self.counters.busy = self.counters.busy.saturating_add(duration);
+        let (duration, began) = (Duration::from_nanos(duration), Duration::from_nanos(began));
         for slot in self.slots.iter_mut().filter(|slot| slot.worked) {
             slot.counters.longest_iteration.observe(duration, began);
         }
@@ -280,23 +290,26 @@ impl<C: Context> Reactor<C> {
     fn insert(&mut self, name: &'static str, schedule: Schedule, mut poller: Box<dyn Poller<C>>, wish: WishCell) {
         let timer = match schedule {
             Schedule::Busy | Schedule::Every(Duration::ZERO) => None,
-            Schedule::Every(period) => Some(Timer { period, due: self.now.saturating_add(period) }),
+            Schedule::Every(period) => {
+                let period = nanoseconds(period);
+                Some(Timer { period, due: self.now.saturating_add(period) })
+            }
         };
         if matches!(self.life, Life::Draining { .. }) {
-            poller.begin_shutdown(&mut self.context, self.now);
+            poller.begin_shutdown(&mut self.context, Duration::from_nanos(self.now));
         }
         let counters = PollerStatistics { name, ..PollerStatistics::default() };
         self.slots.push(Slot { poller, timer, wish, polled: false, worked: false, counters });
     }
 
     /// Notices a wish to shut down, and says whether all reactors of the wiring were drained when this iteration began.
-    fn watch_shutdown(&mut self, now: Duration) -> bool {
+    fn watch_shutdown(&mut self, now: u64) -> bool {
         match self.life {
             Life::Draining { .. } => self.group.all_drained(),
             Life::Running if self.group.grace().is_some() => {
                 self.life = Life::Draining { since: now };
                 for slot in &mut self.slots {
-                    slot.poller.begin_shutdown(&mut self.context, now);
+                    slot.poller.begin_shutdown(&mut self.context, Duration::from_nanos(now));
                 }
                 false
             }
@@ -312,8 +325,8 @@ impl<C: Context> Reactor<C> {
 
     /// Visits every poller: applies what its handle wishes, and polls the busy ones. Returns their work units and when
     /// the first timed poller is due.
-    fn poll_busy(&mut self, now: Duration) -> (u32, Duration) {
-        let (mut work, mut first_due, mut any_removed): (u32, _, _) = (0, Duration::MAX, false);
+    fn poll_busy(&mut self, now: Duration) -> (u32, u64) {
+        let (mut work, mut first_due, mut any_removed): (u32, _, _) = (0, u64::MAX, false);
         for index in 0..self.slots.len() {
             let Some(slot) = self.slots.get_mut(index) else { break };
             (slot.polled, slot.worked) = (false, false);
@@ -331,7 +344,7 @@ impl<C: Context> Reactor<C> {
     }
 
     /// Runs timed pollers that are due, the earliest first.
-    fn poll_timed(&mut self, now: Duration) -> u32 {
+    fn poll_timed(&mut self, now: u64) -> u32 {
         let mut work: u32 = 0;
         for _ in 0..TIMED_BUDGET {
             let Some((index, due)) = self.earliest() else { break };
@@ -341,13 +354,13 @@ impl<C: Context> Reactor<C> {
             if let Some(timer) = self.slots.get_mut(index).and_then(|slot| slot.timer.as_mut()) {
                 timer.rearm(now);
             }
-            work = work.saturating_add(self.poll_one(index, now));
+            work = work.saturating_add(self.poll_one(index, Duration::from_nanos(now)));
         }
         work
     }
 
     /// The active timed poller that is due first.
-    fn earliest(&self) -> Option<(usize, Duration)> {
+    fn earliest(&self) -> Option<(usize, u64)> {
         let active = self.slots.iter().enumerate().filter(|(_, slot)| slot.wish.get() == Wish::Active);
         active.filter_map(|(index, slot)| Some((index, slot.timer?.due))).min_by_key(|&(_, due)| due)
     }
@@ -398,7 +411,7 @@ impl<C: Context> Reactor<C> {
     }
 
     /// Ends the loop if all reactors are drained, or the deadline is over.
-    fn drain(&mut self, now: Duration, inbox_empty: bool, others_were_drained: bool) {
+    fn drain(&mut self, now: u64, inbox_empty: bool, others_were_drained: bool) {
         let Life::Draining { since } = self.life else { return };
         let context = &self.context;
         let mut undrained = self.slots.iter().filter(|slot| !slot.poller.drained(context)).peekable();
@@ -425,22 +438,19 @@ impl<C: Context> Reactor<C> {
         self.published.write(&self.final_counters(), self.slots.iter().map(|slot| &slot.counters));
     }
 
-    /// Until when all agree to sleep; `None` is not at all, `Some(Duration::MAX)` until woken.
-    fn sleep_limit(&self) -> Option<Duration> {
+    /// Until when all agree to sleep; `None` is not at all, `Some(u64::MAX)` until woken.
+    fn sleep_limit(&self) -> Option<u64> {
         if !matches!(self.life, Life::Running) {
             return None;
         }
-        let mut limit = Duration::MAX;
+        let mut limit = u64::MAX;
         for slot in self.slots.iter().filter(|slot| slot.wish.get() == Wish::Active) {
-            let until = match slot.timer {
-                Some(timer) => Sleep::Until(timer.due),
-                None => slot.poller.sleep_until(&self.context),
-            };
-            match until {
+            let until = match slot.timer.map_or_else(|| slot.poller.sleep_until(&self.context), Timer::sleep) {
                 Sleep::Busy => return None,
-                Sleep::Until(time) => limit = limit.min(time),
-                Sleep::Forever => {}
-            }
+                Sleep::Until(time) => nanoseconds(time),
+                Sleep::Forever => u64::MAX,
+            };
+            limit = limit.min(until);
         }
         (limit > self.now).then_some(limit)
     }
@@ -460,8 +470,8 @@ impl<C: Context> Reactor<C> {
             self.tick();
             let began = self.now;
             match limit {
-                Duration::MAX => std::thread::park(),
-                _ => std::thread::park_timeout(limit.saturating_sub(began)),
+                u64::MAX => std::thread::park(),
+                _ => std::thread::park_timeout(Duration::from_nanos(limit.saturating_sub(began))),
             }
             self.tick();
             self.counters.asleep = self.counters.asleep.saturating_add(self.now.saturating_sub(began));
@@ -480,7 +490,7 @@ impl<C: Context> Reactor<C> {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             slot.polled = Some(index) != culprit && slot.wish.get() == Wish::Active;
         }
-        self.flush(self.now);
+        self.flush(Duration::from_nanos(self.now));
     }
 }
 

@@ -39,9 +39,9 @@ pub struct Report {
 #[derive(Debug)]
 pub(crate) enum Life {
     Running,
-    /// Pollers were told at `since`.
+    /// Pollers were told at `since`, in nanoseconds.
     Draining {
-        since: Duration,
+        since: u64,
     },
     /// The loop is over.
     Stopped {

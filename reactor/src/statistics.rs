@@ -82,36 +82,38 @@ pub struct PollerStatistics {
     pub longest_poll: Longest,
 }
 
-/// Counters of the loop itself.
+/// Counters of the loop itself; times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoopCounters {
-    pub(crate) at: Duration,
+    pub(crate) at: u64,
     pub(crate) iterations: u64,
     pub(crate) busy_iterations: u64,
-    pub(crate) busy: Duration,
-    pub(crate) idle: Duration,
-    pub(crate) asleep: Duration,
+    pub(crate) busy: u64,
+    pub(crate) idle: u64,
+    pub(crate) asleep: u64,
     pub(crate) work: u64,
     pub(crate) messages: u64,
     pub(crate) would_blocks: u64,
-    pub(crate) longest_iteration: Longest,
+    pub(crate) longest: u64,
+    pub(crate) longest_at: u64,
 }
 
 impl LoopCounters {
     pub(crate) fn with(self, core: CoreIndex, cpu: Option<CpuId>, pollers: Vec<PollerStatistics>) -> Statistics {
+        let (duration, at) = (Duration::from_nanos(self.longest), Duration::from_nanos(self.longest_at));
         Statistics {
             core,
             cpu,
-            at: self.at,
+            at: Duration::from_nanos(self.at),
             iterations: self.iterations,
             busy_iterations: self.busy_iterations,
-            busy: self.busy,
-            idle: self.idle,
-            asleep: self.asleep,
+            busy: Duration::from_nanos(self.busy),
+            idle: Duration::from_nanos(self.idle),
+            asleep: Duration::from_nanos(self.asleep),
             work: self.work,
             messages: self.messages,
             would_blocks: self.would_blocks,
-            longest_iteration: self.longest_iteration,
+            longest_iteration: Longest { duration, at },
             pollers,
         }
     }

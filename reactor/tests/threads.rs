@@ -148,6 +148,45 @@ fn panic_of_a_poller_names_core_and_poller_and_ends_the_others() {
     assert!(ended.remove(0).is_ok());
 }
 
+/// Says when it is flushed; panics when its polls are used up.
+struct Flushes {
+    flushed: std::sync::mpsc::Sender<&'static str>,
+    name: &'static str,
+    polls_left: Option<u32>,
+}
+
+impl Poller<Relay> for Flushes {
+    fn poll(&mut self, _: &mut Relay, _: Duration) -> u32 {
+        self.polls_left = self.polls_left.map(|left| left.checked_sub(1).expect("polls are left"));
+        1
+    }
+
+    fn flush(&mut self, _: &mut Relay, _: Duration) {
+        self.flushed.send(self.name).expect("the test listens");
+    }
+
+    fn sleep_until(&self, _: &Relay) -> Sleep {
+        Sleep::Busy
+    }
+}
+
+#[test]
+fn others_are_flushed_after_a_panic() {
+    let (send, flushed) = std::sync::mpsc::channel();
+    let init = move |_| {
+        let send = send.clone();
+        move |seat, outbox| {
+            let mut reactor = relay(seat, outbox)?;
+            let poller = |name, polls_left| Flushes { flushed: send.clone(), name, polls_left };
+            reactor.add("gathers", Schedule::Busy, poller("gathers", None)).expect("room");
+            reactor.add("breaks", Schedule::Busy, poller("breaks", Some(1))).expect("room");
+            Ok::<_, Infallible>(reactor)
+        }
+    };
+    assert!(unpinned(1).launch(init).unwrap().join().remove(0).is_err());
+    assert_eq!(flushed.try_iter().collect::<Vec<_>>(), ["breaks", "gathers", "gathers"]);
+}
+
 #[test]
 fn sleeping_reactors_are_woken_by_messages() {
     let options = Options { idle: Idle::SleepAfter(0), ..Options::default() };
