@@ -234,7 +234,11 @@ impl Limits {
             contiguity: rules.contiguity,
             page_mask: u64::from(page_size) - 1,
             page_shift: page_size.trailing_zeros(),
-            depth: u64::from(rules.depth),
+            depth: match rules.contiguity {
+                // One entry by nature, which is never full.
+                Contiguity::SingleRange => u64::MAX,
+                _ => u64::from(rules.depth),
+            },
             max_bytes: rules.max_bytes.min(u64::from(u32::MAX)),
         })
     }
@@ -272,7 +276,11 @@ impl Limits {
         if let Contiguity::PageList { page_size } = self.contiguity {
             self.extend_by_whole_pages(piece, segments, page_size);
         }
-        while let (Some(previous), Some(next)) = (segments.get(piece.consumed - 1), segments.get(piece.consumed)) {
+        // What stands behind a full list is not looked at (S28).
+        while u64::from(piece.entries) < self.depth {
+            let (Some(previous), Some(next)) = (segments.get(piece.consumed - 1), segments.get(piece.consumed)) else {
+                break;
+            };
             if !self.joins(previous, next) {
                 break;
             }

@@ -23,13 +23,18 @@ compile_error!("frwr needs 64-bit addresses: work requests carry them, and regio
 
 #[allow(unsafe_code, reason = "copies to and from memory that a device may change at any time")]
 pub mod device_memory;
+pub mod freelist;
 mod full;
 #[allow(unsafe_code, reason = "slots that change hands between two cores")]
 pub mod lane;
 mod primitive;
 #[allow(unsafe_code, reason = "mapping memory, and sharing the raw range between blocks")]
 pub mod region;
+#[allow(unsafe_code, reason = "typed slots in raw memory")]
+pub mod slab;
 
 pub use device_memory::DeviceMemory;
+pub use freelist::Freelist;
 pub use full::Full;
 pub use region::{Block, PagePolicy, PageSize, Region, RegionKind, RegionOptions};
+pub use slab::{Handle, Slab};

@@ -17,11 +17,11 @@ pub type PrivateData = ArrayVec<u8, MAX_PRIVATE_DATA>;
 pub struct Ticket(pub u64);
 
 /// A listening address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ListenerId(pub u32);
 
 /// A connect request that was neither accepted nor rejected yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct IncomingId(pub u32);
 
 /// Sizes of a queue pair, asked for or granted.

@@ -6,6 +6,7 @@
 
 mod capabilities;
 mod command;
+pub mod soft;
 mod work;
 
 pub use capabilities::{

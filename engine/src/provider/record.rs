@@ -1,0 +1,418 @@
+//! A wrapper over any provider that counts and records what is posted and what completes.
+//!
+//! Counters are always on: one relaxed store each, by the core that owns the port. Records go through a lane of fixed
+//! size to whoever holds the port's [`Tap`]; where nobody drains it, records are dropped and counted, and nothing waits.
+
+use super::{
+    Access, Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue, Device,
+    DeviceEvent, Operation, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, RegistrationId, Ticket,
+    Token, WorkRequest,
+};
+use frwr_mempool::lane::{self, Receiver, Sender};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a recorded work request was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordedOperation {
+    /// A registration.
+    Register {
+        /// The device object.
+        object: RegistrationId,
+        /// The key it makes valid.
+        key: u32,
+        /// The right it grants.
+        access: Access,
+        /// The address that the peer uses.
+        iova: u64,
+        /// Elements covered.
+        elements: u32,
+    },
+    /// A local invalidation.
+    Invalidate {
+        /// The device object.
+        object: RegistrationId,
+        /// Its key.
+        key: u32,
+    },
+    /// A SEND.
+    Send {
+        /// The peer's key that it invalidates.
+        invalidate: Option<u32>,
+    },
+    /// An RDMA READ.
+    Read {
+        /// The peer's key.
+        key: u32,
+    },
+    /// An RDMA WRITE.
+    Write {
+        /// The peer's key.
+        key: u32,
+    },
+}
+
+/// One thing that happened, with the iteration it happened in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A work request of a post, accepted or not.
+    Posted {
+        /// As told by `mark_iteration`.
+        iteration: u64,
+        /// Where it was posted.
+        queue_pair: QueuePairId,
+        /// Its token.
+        token: Token,
+        /// Whether it asked for a completion.
+        signalled: bool,
+        /// Whether it waits for earlier RDMA READs.
+        fence: bool,
+        /// Whether the device took it.
+        accepted: bool,
+        /// Bytes that it covers or moves.
+        length: u64,
+        /// What it was.
+        operation: RecordedOperation,
+    },
+    /// A post was refused, wholly or in part; follows its work requests.
+    Refused {
+        /// As told by `mark_iteration`.
+        iteration: u64,
+        /// Where it was posted.
+        queue_pair: QueuePairId,
+        /// Work requests accepted from the front.
+        accepted: u32,
+        /// Why not more.
+        reason: PostRefusal,
+    },
+    /// A receive was posted.
+    Receive {
+        /// As told by `mark_iteration`.
+        iteration: u64,
+        /// Where it was posted.
+        queue_pair: QueuePairId,
+        /// Its token.
+        token: Token,
+        /// Whether the device took it.
+        accepted: bool,
+    },
+    /// A completion was taken.
+    Completed {
+        /// As told by `mark_iteration`.
+        iteration: u64,
+        /// From which queue.
+        queue: CompletionQueue,
+        /// What it said.
+        completion: Completion,
+    },
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What a port did since it was opened.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        /// The same, written by the core that owns the port and read by anybody.
+        #[derive(Debug, Default)]
+        struct Live {
+            $($name: AtomicU64,)*
+            iteration: AtomicU64,
+        }
+
+        impl Live {
+            fn snapshot(&self) -> Counters {
+                Counters { $($name: self.$name.load(Ordering::Relaxed),)* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Calls of `post` of which the device accepted at least one work request: one doorbell each.
+    doorbells,
+    /// Pairs of iteration and queue pair with accepted work. Equals `doorbells` where each queue pair gets one per
+    /// iteration.
+    pairs,
+    /// Calls of `post` that were refused wholly or in part.
+    refused_posts,
+    /// Registrations accepted.
+    registers,
+    /// Local invalidations accepted.
+    invalidates,
+    /// SENDs accepted, with or without invalidation.
+    sends,
+    /// Those of them with invalidation.
+    sends_with_invalidate,
+    /// RDMA READs accepted.
+    reads,
+    /// RDMA WRITEs accepted.
+    writes,
+    /// Accepted work requests that ask for a completion.
+    signalled,
+    /// Completions taken from the send completion queue.
+    send_completions,
+    /// Completions taken from the receive completion queue.
+    receive_completions,
+    /// Those of both that failed.
+    failures,
+    /// Calls of `post_receives` of which the device accepted at least one receive.
+    receive_doorbells,
+    /// Receives accepted.
+    receives,
+    /// Records that found the lane full.
+    dropped_records,
+}
+
+/// Adds to a counter that only the calling core writes.
+fn add(counter: &AtomicU64, amount: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+}
+
+/// The outside end of a recorded port. One thread drains it, which may be the port's own.
+#[derive(Debug)]
+pub struct Tap {
+    records: Receiver<Record>,
+    live: Arc<Live>,
+}
+
+impl Tap {
+    /// The oldest record that was not taken yet.
+    pub fn pop(&mut self) -> Option<Record> {
+        self.records.pop()
+    }
+
+    /// What the port did so far. Counters are read one by one while the port may be counting.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.live.snapshot()
+    }
+
+    /// Says that a new iteration begins; meant for whoever steps the port, on the same thread.
+    pub fn mark_iteration(&self, iteration: u64) {
+        self.live.iteration.store(iteration, Ordering::Relaxed);
+    }
+}
+
+/// Where the taps of ports that were opened wait to be fetched. Cheap to clone; any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Taps(Arc<Mutex<BTreeMap<PortId, Tap>>>);
+
+impl Taps {
+    /// The tap of a port; once.
+    #[must_use]
+    pub fn take(&self, port: PortId) -> Option<Tap> {
+        self.lock().remove(&port)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PortId, Tap>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A device whose ports record.
+#[derive(Debug)]
+pub struct Recorded<D> {
+    device: D,
+    capacity: usize,
+    taps: Taps,
+}
+
+impl<D: Device> Recorded<D> {
+    /// Wraps a device; the lane of each port holds `capacity` records.
+    #[must_use]
+    pub fn new(device: D, capacity: usize) -> (Self, Taps) {
+        let taps = Taps::default();
+        (Self { device, capacity, taps: taps.clone() }, taps)
+    }
+
+    /// The device inside.
+    #[must_use]
+    pub const fn inner(&self) -> &D {
+        &self.device
+    }
+}
+
+impl<D: Device> Device for Recorded<D> {
+    type Port = RecordedPort<D::Port>;
+
+    fn capabilities(&self) -> &Capabilities {
+        self.device.capabilities()
+    }
+
+    fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<Self::Port, CommandError> {
+        let (port, tap) = RecordedPort::new(self.device.open_port(send_entries, receive_entries)?, self.capacity);
+        self.taps.lock().insert(port.id(), tap);
+        Ok(port)
+    }
+
+    fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
+        self.device.submit(ticket, command)
+    }
+
+    fn poll(&mut self) -> Option<DeviceEvent> {
+        self.device.poll()
+    }
+}
+
+/// A port that records.
+#[derive(Debug)]
+pub struct RecordedPort<P> {
+    port: P,
+    records: Sender<Record>,
+    live: Arc<Live>,
+    /// The iteration of each queue pair's latest accepted post, sorted; grows when a queue pair posts for the first time.
+    latest: Vec<(QueuePairId, u64)>,
+}
+
+impl<P: Port> RecordedPort<P> {
+    /// Wraps a port; the lane holds `capacity` records.
+    #[must_use]
+    pub fn new(port: P, capacity: usize) -> (Self, Tap) {
+        let (sender, receiver) = lane::bounded(capacity);
+        let live = Arc::new(Live::default());
+        let tap = Tap { records: receiver, live: Arc::clone(&live) };
+        (Self { port, records: sender, live, latest: Vec::new() }, tap)
+    }
+
+    /// What the port did so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.live.snapshot()
+    }
+
+    /// Says that a new iteration begins.
+    pub fn mark_iteration(&mut self, iteration: u64) {
+        self.live.iteration.store(iteration, Ordering::Relaxed);
+    }
+
+    /// The port inside.
+    pub const fn inner(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    fn record(&mut self, record: Record) {
+        if self.records.push(record).is_err() {
+            add(&self.live.dropped_records, 1);
+        }
+    }
+
+    fn iteration(&self) -> u64 {
+        self.live.iteration.load(Ordering::Relaxed)
+    }
+
+    fn count_doorbell(&mut self, queue_pair: QueuePairId) {
+        add(&self.live.doorbells, 1);
+        let iteration = self.iteration();
+        match self.latest.binary_search_by_key(&queue_pair, |entry| entry.0) {
+            Ok(index) if self.latest[index].1 == iteration => return,
+            Ok(index) => self.latest[index].1 = iteration,
+            Err(index) => self.latest.insert(index, (queue_pair, iteration)),
+        }
+        add(&self.live.pairs, 1);
+    }
+
+    fn count_request(&self, request: &WorkRequest) {
+        let live = &self.live;
+        let counter = match request.operation {
+            Operation::Register(_) => &live.registers,
+            Operation::Invalidate { .. } => &live.invalidates,
+            Operation::Send { .. } => &live.sends,
+            Operation::Read { .. } => &live.reads,
+            Operation::Write { .. } => &live.writes,
+        };
+        add(counter, 1);
+        add(&live.signalled, u64::from(request.signalled));
+        if matches!(request.operation, Operation::Send { invalidate: Some(_), .. }) {
+            add(&live.sends_with_invalidate, 1);
+        }
+    }
+}
+
+/// What a record says of an operation, and its bytes.
+fn describe(operation: &Operation, chain: Chain<'_>) -> (RecordedOperation, u64) {
+    let bytes = |range| chain.elements_of(range).iter().map(|element| u64::from(element.length)).sum();
+    match *operation {
+        Operation::Register(fields) => {
+            let recorded = RecordedOperation::Register {
+                object: fields.object,
+                key: fields.key,
+                access: fields.access,
+                iova: fields.iova,
+                elements: fields.elements.count,
+            };
+            (recorded, u64::from(fields.length))
+        }
+        Operation::Invalidate { object, key } => (RecordedOperation::Invalidate { object, key }, 0),
+        Operation::Send { local, invalidate } => (RecordedOperation::Send { invalidate }, bytes(local)),
+        Operation::Read { local, remote } => (RecordedOperation::Read { key: remote.key }, bytes(local)),
+        Operation::Write { local, remote } => (RecordedOperation::Write { key: remote.key }, bytes(local)),
+    }
+}
+
+impl<P: Port> Port for RecordedPort<P> {
+    fn id(&self) -> PortId {
+        self.port.id()
+    }
+
+    fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
+        let result = self.port.post(queue_pair, chain);
+        let taken = result.map_or_else(|error| error.accepted, |()| chain.requests.len());
+        let iteration = self.iteration();
+        for (index, request) in chain.requests.iter().enumerate() {
+            let accepted = index < taken;
+            if accepted {
+                self.count_request(request);
+            }
+            let WorkRequest { token, signalled, fence, .. } = *request;
+            let (operation, length) = describe(&request.operation, chain);
+            self.record(Record::Posted { iteration, queue_pair, token, signalled, fence, accepted, length, operation });
+        }
+        if taken > 0 {
+            self.count_doorbell(queue_pair);
+        }
+        if let Err(PostError { accepted, reason }) = result {
+            add(&self.live.refused_posts, 1);
+            self.record(Record::Refused { iteration, queue_pair, accepted: accepted as u32, reason });
+        }
+        result
+    }
+
+    fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
+        let result = self.port.post_receives(queue_pair, receives);
+        let taken = result.map_or_else(|error| error.accepted, |()| receives.len());
+        let iteration = self.iteration();
+        for (index, receive) in receives.iter().enumerate() {
+            self.record(Record::Receive { iteration, queue_pair, token: receive.token, accepted: index < taken });
+        }
+        add(&self.live.receives, taken as u64);
+        add(&self.live.receive_doorbells, u64::from(taken > 0));
+        result
+    }
+
+    fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize {
+        let before = batch.len();
+        let taken = self.port.poll(queue, batch);
+        let iteration = self.iteration();
+        let counter = match queue {
+            CompletionQueue::Send => &self.live.send_completions,
+            CompletionQueue::Receive => &self.live.receive_completions,
+        };
+        add(counter, taken as u64);
+        for completion in batch.iter().skip(before) {
+            add(&self.live.failures, u64::from(completion.result.is_err()));
+            let record = Record::Completed { iteration, queue, completion: *completion };
+            if self.records.push(record).is_err() {
+                add(&self.live.dropped_records, 1);
+            }
+        }
+        taken
+    }
+
+    fn remote_bytes_open(&self) -> Option<u64> {
+        self.port.remote_bytes_open()
+    }
+}

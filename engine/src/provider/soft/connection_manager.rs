@@ -1,0 +1,287 @@
+//! Connection management with the event flow of rdma_cm(7).
+
+use super::device::{Effect, SoftDevice};
+use super::fabric::{Message, Remote};
+use super::port::PortCommand;
+use super::queue_pair::Negotiated;
+use super::wire::{WireEnd, wire};
+use crate::provider::{
+    Answer, CommandError, ConnectionEvent, ConnectionParameters, DeviceEvent, IncomingId, ListenerId, PrivateData,
+    QueuePairId, RejectReason, Ticket,
+};
+use std::net::SocketAddr;
+
+/// How far a queue pair's connection is.
+pub(super) enum Link {
+    Unconnected,
+    /// Our request is out.
+    Connecting,
+    /// The wire is on its way to the port; what the port's answer sets off.
+    Wiring {
+        peer: Remote,
+        private_data: PrivateData,
+        /// The active side's end, which leaves when the passive side's is in place.
+        peer_end: Option<(Box<WireEnd>, Negotiated)>,
+    },
+    /// Both ends are in place, or will be when the peer says so.
+    Connected {
+        peer: Remote,
+    },
+    /// One side ended it.
+    Ended,
+}
+
+/// A connect request that waits for accept or reject.
+pub(super) struct Incoming {
+    listener: ListenerId,
+    from: Remote,
+    parameters: ConnectionParameters,
+}
+
+impl SoftDevice {
+    pub(super) fn listen(&mut self, ticket: Ticket, address: SocketAddr) -> Result<(), CommandError> {
+        let listener = ListenerId(self.names.count());
+        if !self.fabric.listen(address, self.number, listener) {
+            return Err(CommandError::Address);
+        }
+        self.listeners.insert(listener);
+        self.answer(ticket, Ok(Answer::Listener(listener)));
+        Ok(())
+    }
+
+    pub(super) fn stop_listening(&mut self, ticket: Ticket, listener: ListenerId) -> Result<(), CommandError> {
+        if !self.listeners.remove(&listener) {
+            return Err(CommandError::Unknown);
+        }
+        self.fabric.stop_listening(self.number, listener);
+        let waiting: Vec<IncomingId> =
+            self.incoming.iter().filter(|(_, incoming)| incoming.listener == listener).map(|(id, _)| *id).collect();
+        for id in waiting {
+            if let Some(incoming) = self.incoming.remove(&id) {
+                self.refuse(incoming.from, RejectReason::NoListener, PrivateData::new());
+            }
+        }
+        self.answer(ticket, Ok(Answer::Done));
+        Ok(())
+    }
+
+    pub(super) fn connect(
+        &mut self,
+        ticket: Ticket,
+        queue_pair: QueuePairId,
+        address: SocketAddr,
+        private_data: PrivateData,
+        parameters: ConnectionParameters,
+    ) -> Result<(), CommandError> {
+        let record = self.queue_pair_record(queue_pair)?;
+        if !matches!(record.link, Link::Unconnected) {
+            return Err(CommandError::Invalid);
+        }
+        record.link = Link::Connecting;
+        self.answer(ticket, Ok(Answer::Done));
+        let from = Remote { device: self.number, queue_pair };
+        let sent = self.fabric.listener(address).is_some_and(|(device, listener)| {
+            self.fabric.send(device, Message::Request { listener, from, private_data, parameters }).is_ok()
+        });
+        if !sent {
+            self.is_rejected(queue_pair, RejectReason::NoListener, PrivateData::new());
+        }
+        Ok(())
+    }
+
+    pub(super) fn accept(
+        &mut self,
+        ticket: Ticket,
+        incoming: IncomingId,
+        queue_pair: QueuePairId,
+        private_data: PrivateData,
+        parameters: ConnectionParameters,
+    ) -> Result<(), CommandError> {
+        let record = self.queue_pair_record(queue_pair)?;
+        if !matches!(record.link, Link::Unconnected) {
+            return Err(CommandError::Invalid);
+        }
+        let port = record.port;
+        let Incoming { from, parameters: theirs, .. } = self.incoming.remove(&incoming).ok_or(CommandError::Unknown)?;
+        let (ours, peers) = wire(self.options.wire_packets);
+        let limit = self.options.capabilities.attributes.max_rdma_reads;
+        let here = negotiate(&parameters, &theirs, limit);
+        let there = negotiate(&theirs, &parameters, limit);
+        self.queue_pair_record(queue_pair)?.link =
+            Link::Wiring { peer: from, private_data, peer_end: Some((Box::new(peers), there)) };
+        let command = PortCommand::Connect(queue_pair, Box::new(ours), here);
+        self.answer(ticket, Ok(Answer::Done));
+        self.tell(port, None, Effect::Accepted(queue_pair), command);
+        Ok(())
+    }
+
+    pub(super) fn reject(
+        &mut self,
+        ticket: Ticket,
+        incoming: IncomingId,
+        private_data: PrivateData,
+    ) -> Result<(), CommandError> {
+        let incoming = self.incoming.remove(&incoming).ok_or(CommandError::Unknown)?;
+        self.refuse(incoming.from, RejectReason::Consumer, private_data);
+        self.answer(ticket, Ok(Answer::Done));
+        Ok(())
+    }
+
+    pub(super) fn disconnect(&mut self, ticket: Ticket, queue_pair: QueuePairId) -> Result<(), CommandError> {
+        let record = self.queue_pair_record(queue_pair)?;
+        if let Link::Connected { peer } | Link::Wiring { peer, .. } = core::mem::replace(&mut record.link, Link::Ended)
+        {
+            // A peer that is gone needs no message.
+            let _ = self.fabric.send(peer.device, Message::Disconnected { queue_pair: peer.queue_pair });
+        }
+        self.answer(ticket, Ok(Answer::Done));
+        Ok(())
+    }
+
+    /// The port has its end of the wire, or could not take it.
+    pub(super) fn wire_is_in_place(&mut self, id: QueuePairId, failed: bool, is_passive: bool) {
+        let Some(record) = self.queue_pairs.get_mut(&id) else { return };
+        let Link::Wiring { peer, private_data, peer_end } = core::mem::replace(&mut record.link, Link::Ended) else {
+            return;
+        };
+        if failed {
+            self.tell_connection(ConnectionEvent::Unreachable { queue_pair: id });
+            let message = match peer_end {
+                Some(_) => Message::Unreachable { queue_pair: peer.queue_pair },
+                None => Message::Disconnected { queue_pair: peer.queue_pair },
+            };
+            let _ = self.fabric.send(peer.device, message);
+            return;
+        }
+        record.link = Link::Connected { peer };
+        let here = Remote { device: self.number, queue_pair: id };
+        let message = match peer_end {
+            Some((wire, negotiated)) => {
+                let queue_pair = peer.queue_pair;
+                Message::Accepted { queue_pair, peer: here, wire, negotiated, private_data }
+            }
+            None => {
+                self.tell_connection(ConnectionEvent::Established { queue_pair: id, private_data });
+                Message::Ready { queue_pair: peer.queue_pair }
+            }
+        };
+        if self.fabric.send(peer.device, message).is_err() {
+            self.has_ended(id, is_passive);
+        }
+    }
+
+    /// Reads what the connection managers of other devices sent.
+    pub(super) fn take_messages(&mut self) {
+        while let Some(message) = self.fabric.receive(self.number) {
+            match message {
+                Message::Request { listener, from, private_data, parameters } => {
+                    self.is_asked(Incoming { listener, from, parameters }, private_data);
+                }
+                Message::Accepted { queue_pair, peer, wire, negotiated, private_data } => {
+                    self.is_accepted(queue_pair, peer, wire, negotiated, private_data);
+                }
+                Message::Ready { queue_pair } => {
+                    let private_data = PrivateData::new();
+                    if self.queue_pairs.get(&queue_pair).is_some_and(|r| matches!(r.link, Link::Connected { .. })) {
+                        self.tell_connection(ConnectionEvent::Established { queue_pair, private_data });
+                    }
+                }
+                Message::Rejected { queue_pair, reason, private_data } => {
+                    self.is_rejected(queue_pair, reason, private_data);
+                }
+                Message::Unreachable { queue_pair } => self.has_ended(queue_pair, true),
+                Message::Disconnected { queue_pair } => self.has_ended(queue_pair, false),
+            }
+        }
+    }
+
+    fn is_asked(&mut self, incoming: Incoming, private_data: PrivateData) {
+        if !self.listeners.contains(&incoming.listener) {
+            return self.refuse(incoming.from, RejectReason::NoListener, PrivateData::new());
+        }
+        let id = IncomingId(self.names.count());
+        let (listener, parameters) = (incoming.listener, incoming.parameters);
+        self.incoming.insert(id, incoming);
+        self.tell_connection(ConnectionEvent::Request { listener, incoming: id, private_data, parameters });
+    }
+
+    fn is_accepted(
+        &mut self,
+        id: QueuePairId,
+        peer: Remote,
+        wire: Box<WireEnd>,
+        negotiated: Negotiated,
+        private_data: PrivateData,
+    ) {
+        match self.queue_pairs.get_mut(&id) {
+            Some(record) if matches!(record.link, Link::Connecting) => {
+                record.link = Link::Wiring { peer, private_data, peer_end: None };
+                let port = record.port;
+                self.tell(port, None, Effect::Connected(id), PortCommand::Connect(id, wire, negotiated));
+            }
+            // Given up in the meantime: dropping our end tells the peer's NIC, this tells its connection manager.
+            _ => {
+                let _ = self.fabric.send(peer.device, Message::Disconnected { queue_pair: peer.queue_pair });
+            }
+        }
+    }
+
+    fn is_rejected(&mut self, id: QueuePairId, reason: RejectReason, private_data: PrivateData) {
+        if let Some(record) = self.queue_pairs.get_mut(&id).filter(|r| matches!(r.link, Link::Connecting)) {
+            record.link = Link::Unconnected;
+            self.tell_connection(ConnectionEvent::Rejected { queue_pair: id, reason, private_data });
+        }
+    }
+
+    /// The peer ended the connection, or was never there.
+    fn has_ended(&mut self, id: QueuePairId, unreachable: bool) {
+        let Some(record) = self.queue_pairs.get_mut(&id) else { return };
+        let was = core::mem::replace(&mut record.link, Link::Ended);
+        match was {
+            Link::Connecting | Link::Wiring { .. } | Link::Connected { .. } if unreachable => {
+                self.tell_connection(ConnectionEvent::Unreachable { queue_pair: id });
+            }
+            Link::Connecting | Link::Wiring { .. } | Link::Connected { .. } => {
+                self.tell_connection(ConnectionEvent::Disconnected { queue_pair: id });
+            }
+            Link::Unconnected | Link::Ended => record.link = was,
+        }
+    }
+
+    fn refuse(&mut self, to: Remote, reason: RejectReason, private_data: PrivateData) {
+        // A peer that is gone needs no answer.
+        let _ = self.fabric.send(to.device, Message::Rejected { queue_pair: to.queue_pair, reason, private_data });
+    }
+
+    fn tell_connection(&mut self, event: ConnectionEvent) {
+        self.events.push_back(DeviceEvent::Connection(event));
+    }
+
+    /// The device goes: everybody who waits for it is told.
+    pub(super) fn leave(&mut self) {
+        let unread = self.fabric.remove(self.number);
+        let waiting = core::mem::take(&mut self.incoming);
+        let asked = unread.iter().filter_map(|message| match message {
+            Message::Request { from, .. } => Some(*from),
+            _ => None,
+        });
+        let unreachable: Vec<Remote> = waiting.values().map(|incoming| incoming.from).chain(asked).collect();
+        for from in unreachable {
+            let _ = self.fabric.send(from.device, Message::Unreachable { queue_pair: from.queue_pair });
+        }
+        for record in self.queue_pairs.values() {
+            if let Link::Connected { peer } | Link::Wiring { peer, .. } = record.link {
+                let _ = self.fabric.send(peer.device, Message::Disconnected { queue_pair: peer.queue_pair });
+            }
+        }
+    }
+}
+
+/// What one side may do towards the other.
+fn negotiate(own: &ConnectionParameters, peer: &ConnectionParameters, limit: u32) -> Negotiated {
+    Negotiated {
+        max_reads: u32::from(own.initiator_depth.min(peer.responder_resources)).min(limit),
+        retry_count: own.retry_count,
+        rnr_retry_count: own.rnr_retry_count,
+    }
+}

@@ -1,0 +1,309 @@
+//! The cold half: objects, commands to ports, answers.
+
+use super::bases::Base;
+use super::connection_manager::{Incoming, Link};
+use super::fabric::{DeviceNumber, SoftFabric};
+use super::nic::{Report, SoftMonitor};
+use super::port::{Numbered, PortCommand, SoftPort};
+use super::profile::{MAX_MTU, MIN_MTU, SoftOptions};
+use crate::provider::{
+    Answer, AsyncEvent, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, IncomingId,
+    ListenerId, PortId, QueuePairId, RegistrationId, Ticket,
+};
+use frwr_mempool::Full;
+use frwr_mempool::lane::{self, Receiver, Sender};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Commands and reports that a port's lanes hold.
+const LANE_ENTRIES: usize = 256;
+/// Commands that may wait for room in a port's lane before the device takes no more.
+const BACKLOG: usize = 256;
+/// Ports of one device: a port is a core.
+const MAX_PORTS: usize = 1024;
+
+/// One port, seen from the device.
+pub(super) struct PortHandle {
+    commands: Sender<Numbered>,
+    reports: Receiver<Report>,
+    backlog: VecDeque<Numbered>,
+    /// Numbers of commands that the port has not answered, in order.
+    outstanding: VecDeque<u64>,
+}
+
+/// What happens when all ports have executed a command.
+pub(super) enum Effect {
+    Answer(Answer),
+    QueuePairRemoved(QueuePairId),
+    RegistrationRemoved(RegistrationId),
+    BaseRetired(u32),
+    BaseRestored,
+    BaseRemoved(u32),
+    /// The passive side's end of the wire is in place.
+    Accepted(QueuePairId),
+    /// The active side's end of the wire is in place.
+    Connected(QueuePairId),
+}
+
+/// A command that ports are executing.
+pub(super) struct Pending {
+    pub(super) ticket: Option<Ticket>,
+    pub(super) effect: Effect,
+    awaited: usize,
+    refused: bool,
+    port_gone: bool,
+}
+
+/// A queue pair, seen from the device.
+pub(super) struct QueuePairRecord {
+    pub(super) port: PortId,
+    pub(super) domain: DomainId,
+    pub(super) link: Link,
+}
+
+/// The cold half of a software NIC. One thread at a time; [`SoftFabric::device`] makes it.
+pub struct SoftDevice {
+    pub(super) fabric: SoftFabric,
+    pub(super) number: DeviceNumber,
+    pub(super) options: SoftOptions,
+    pub(super) monitor: SoftMonitor,
+    pub(super) events: VecDeque<DeviceEvent>,
+    pub(super) queue_pairs: BTreeMap<QueuePairId, QueuePairRecord>,
+    pub(super) listeners: BTreeSet<ListenerId>,
+    pub(super) incoming: BTreeMap<IncomingId, Incoming>,
+    pub(super) names: super::names::Names,
+    /// Domains, each with the number of objects that live in it.
+    pub(super) domains: BTreeMap<DomainId, u32>,
+    pub(super) bases: BTreeMap<u32, Base>,
+    pub(super) registrations: BTreeMap<RegistrationId, (PortId, DomainId)>,
+    ports: Vec<PortHandle>,
+    pending: BTreeMap<u64, Pending>,
+    next_number: u64,
+    fatal_was_told: bool,
+}
+
+impl core::fmt::Debug for SoftDevice {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SoftDevice").field("number", &self.number).field("options", &self.options).finish()
+    }
+}
+
+impl SoftDevice {
+    pub(super) fn new(fabric: SoftFabric, number: DeviceNumber, mut options: SoftOptions) -> Self {
+        options.mtu = options.mtu.clamp(MIN_MTU, MAX_MTU);
+        options.wire_packets = options.wire_packets.max(1);
+        Self {
+            fabric,
+            number,
+            options,
+            monitor: SoftMonitor::default(),
+            events: VecDeque::new(),
+            queue_pairs: BTreeMap::new(),
+            listeners: BTreeSet::new(),
+            incoming: BTreeMap::new(),
+            names: super::names::Names::new(options.seed ^ u64::from(number.0)),
+            domains: BTreeMap::new(),
+            bases: BTreeMap::new(),
+            registrations: BTreeMap::new(),
+            ports: Vec::new(),
+            pending: BTreeMap::new(),
+            next_number: 0,
+            fatal_was_told: false,
+        }
+    }
+
+    /// A view on the NIC for tests and statistics.
+    #[must_use]
+    pub fn monitor(&self) -> SoftMonitor {
+        self.monitor.clone()
+    }
+
+    pub(super) fn answer(&mut self, ticket: Ticket, result: Result<Answer, CommandError>) {
+        self.events.push_back(DeviceEvent::Answered { ticket, result });
+    }
+
+    pub(super) fn has_port(&self, port: PortId) -> bool {
+        self.ports.get(port.0 as usize).is_some_and(|handle| !handle.commands.is_closed())
+    }
+
+    pub(super) fn port_exists(&self, port: PortId) -> bool {
+        self.ports.get(port.0 as usize).is_some()
+    }
+
+    fn begin(&mut self, ticket: Option<Ticket>, effect: Effect, awaited: usize) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.pending.insert(number, Pending { ticket, effect, awaited, refused: false, port_gone: false });
+        number
+    }
+
+    /// Tells one port.
+    pub(super) fn tell(&mut self, port: PortId, ticket: Option<Ticket>, effect: Effect, command: PortCommand) {
+        let number = self.begin(ticket, effect, 1);
+        if let Some(handle) = self.ports.get_mut(port.0 as usize) {
+            handle.outstanding.push_back(number);
+            handle.backlog.push_back(Numbered { number, command });
+        }
+        self.exchange();
+    }
+
+    /// Tells every port.
+    pub(super) fn tell_all(&mut self, ticket: Option<Ticket>, effect: Effect, command: impl Fn() -> PortCommand) {
+        let number = self.begin(ticket, effect, self.ports.len());
+        for handle in &mut self.ports {
+            handle.outstanding.push_back(number);
+            handle.backlog.push_back(Numbered { number, command: command() });
+        }
+        if self.ports.is_empty() {
+            self.finish(number);
+        }
+        self.exchange();
+    }
+
+    /// Moves commands to the ports and reports from them.
+    fn exchange(&mut self) {
+        for index in 0..self.ports.len() {
+            let gone = self.ports[index].commands.is_closed();
+            self.push_backlog(index);
+            while let Some(report) = self.ports[index].reports.pop() {
+                self.hear(index, report);
+            }
+            if gone {
+                self.ports[index].backlog.clear();
+                while let Some(number) = self.ports[index].outstanding.pop_front() {
+                    if let Some(pending) = self.pending.get_mut(&number) {
+                        pending.port_gone = true;
+                    }
+                    self.finish(number);
+                }
+            }
+        }
+    }
+
+    fn push_backlog(&mut self, index: usize) {
+        let handle = &mut self.ports[index];
+        while let Some(command) = handle.backlog.pop_front() {
+            if let Err(Full(command)) = handle.commands.push(command) {
+                handle.backlog.push_front(command);
+                break;
+            }
+        }
+    }
+
+    fn hear(&mut self, index: usize, report: Report) {
+        let (number, refused) = match report {
+            Report::Event(AsyncEvent::DeviceFatal) => return self.tell_fatal(),
+            Report::Event(event) => return self.events.push_back(DeviceEvent::Async(event)),
+            Report::Done(number) => (number, false),
+            Report::Busy(number) => (number, true),
+        };
+        self.ports[index].outstanding.pop_front();
+        if let Some(pending) = self.pending.get_mut(&number) {
+            pending.refused |= refused;
+        }
+        self.finish(number);
+    }
+
+    fn tell_fatal(&mut self) {
+        if !self.fatal_was_told {
+            self.fatal_was_told = true;
+            self.events.push_back(DeviceEvent::Async(AsyncEvent::DeviceFatal));
+        }
+    }
+
+    /// One port has executed a command; the last one ends it.
+    fn finish(&mut self, number: u64) {
+        let Some(pending) = self.pending.get_mut(&number) else { return };
+        pending.awaited = pending.awaited.saturating_sub(1);
+        if pending.awaited > 0 {
+            return;
+        }
+        if let Some(pending) = self.pending.remove(&number) {
+            self.apply(pending);
+        }
+    }
+
+    fn apply(&mut self, pending: Pending) {
+        let Pending { ticket, effect, refused, port_gone, .. } = pending;
+        let mut result = Ok(Answer::Done);
+        match effect {
+            Effect::Answer(answer) => {
+                let creates = matches!(answer, Answer::QueuePair { .. } | Answer::Registration { .. });
+                result = if port_gone && creates { Err(CommandError::DeviceGone) } else { Ok(answer) };
+            }
+            Effect::QueuePairRemoved(id) => self.forget_queue_pair(id),
+            Effect::RegistrationRemoved(object) => self.forget_registration(object),
+            Effect::BaseRetired(index) if refused => {
+                return self.tell_all(ticket, Effect::BaseRestored, || PortCommand::RestoreBase(index));
+            }
+            Effect::BaseRetired(index) => {
+                return self.tell_all(ticket, Effect::BaseRemoved(index), || PortCommand::RemoveBase(index));
+            }
+            Effect::BaseRestored => result = Err(CommandError::Busy),
+            Effect::BaseRemoved(index) => self.forget_base(index),
+            Effect::Accepted(id) => self.wire_is_in_place(id, refused || port_gone, true),
+            Effect::Connected(id) => self.wire_is_in_place(id, refused || port_gone, false),
+        }
+        if let Some(ticket) = ticket {
+            self.answer(ticket, result);
+        }
+    }
+}
+
+impl Device for SoftDevice {
+    type Port = SoftPort;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.options.capabilities
+    }
+
+    fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<SoftPort, CommandError> {
+        let limit = self.options.capabilities.attributes.max_cqe;
+        if self.ports.len() >= MAX_PORTS || send_entries > limit || receive_entries > limit {
+            return Err(CommandError::Exhausted);
+        }
+        let id = PortId(self.ports.len() as u16);
+        let (commands, port_commands) = lane::bounded(LANE_ENTRIES);
+        let (port_reports, reports) = lane::bounded(LANE_ENTRIES);
+        let entries = (send_entries, receive_entries);
+        let monitor = self.monitor.clone();
+        let mut port = SoftPort::new(id, self.options, entries, monitor, port_commands, port_reports);
+        for base in self.bases.values() {
+            port.add_base(base.clone());
+        }
+        let (backlog, outstanding) = (VecDeque::new(), VecDeque::new());
+        self.ports.push(PortHandle { commands, reports, backlog, outstanding });
+        Ok(port)
+    }
+
+    fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
+        self.exchange();
+        if self.ports.iter().any(|handle| handle.backlog.len() >= BACKLOG) {
+            return Err(command);
+        }
+        if self.monitor.crashed() {
+            self.answer(ticket, Err(CommandError::DeviceGone));
+            return Ok(());
+        }
+        if let Err(error) = self.execute(ticket, command) {
+            self.answer(ticket, Err(error));
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<DeviceEvent> {
+        self.exchange();
+        self.take_messages();
+        self.events.pop_front()
+    }
+}
+
+/// The id of a base registration is the index in its key.
+pub(super) const fn base_index(base: BaseId) -> u32 {
+    base.0
+}
+
+impl Drop for SoftDevice {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

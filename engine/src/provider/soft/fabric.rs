@@ -1,0 +1,126 @@
+//! The network that software NICs of one process share: who listens where, and the connection manager's messages.
+
+use super::device::SoftDevice;
+use super::profile::SoftOptions;
+use super::queue_pair::Negotiated;
+use super::wire::WireEnd;
+use crate::provider::{ConnectionParameters, ListenerId, PrivateData, QueuePairId, RejectReason};
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A device on the fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct DeviceNumber(pub(super) u32);
+
+/// A queue pair of some device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Remote {
+    pub(super) device: DeviceNumber,
+    pub(super) queue_pair: QueuePairId,
+}
+
+/// What connection managers say to each other.
+pub(super) enum Message {
+    /// Somebody wants to connect.
+    Request { listener: ListenerId, from: Remote, private_data: PrivateData, parameters: ConnectionParameters },
+    /// The request was accepted: here is your end of the wire.
+    Accepted {
+        queue_pair: QueuePairId,
+        peer: Remote,
+        wire: Box<WireEnd>,
+        negotiated: Negotiated,
+        private_data: PrivateData,
+    },
+    /// The active side is ready to use the connection.
+    Ready { queue_pair: QueuePairId },
+    /// The request was refused.
+    Rejected { queue_pair: QueuePairId, reason: RejectReason, private_data: PrivateData },
+    /// Nobody is there any more to answer the request.
+    Unreachable { queue_pair: QueuePairId },
+    /// The peer ended the connection.
+    Disconnected { queue_pair: QueuePairId },
+}
+
+#[derive(Default)]
+struct State {
+    next_device: u32,
+    listeners: HashMap<SocketAddr, (DeviceNumber, ListenerId)>,
+    inboxes: HashMap<DeviceNumber, VecDeque<Message>>,
+}
+
+/// An in-process network of software NICs. Cheap to clone; any thread. Only cold halves use it, under a lock.
+#[derive(Clone, Default)]
+pub struct SoftFabric(Arc<Mutex<State>>);
+
+impl core::fmt::Debug for SoftFabric {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SoftFabric").field("devices", &self.state().inboxes.len()).finish()
+    }
+}
+
+impl SoftFabric {
+    /// An empty network.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A new NIC on this network.
+    #[must_use]
+    pub fn device(&self, options: SoftOptions) -> SoftDevice {
+        let number = {
+            let mut state = self.state();
+            let number = DeviceNumber(state.next_device);
+            state.next_device += 1;
+            state.inboxes.insert(number, VecDeque::new());
+            number
+        };
+        SoftDevice::new(self.clone(), number, options)
+    }
+
+    /// Every change to the state is a single insertion or removal, so that it is whole even after a panic.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// False where the address is taken.
+    pub(super) fn listen(&self, address: SocketAddr, device: DeviceNumber, listener: ListenerId) -> bool {
+        let mut state = self.state();
+        let is_free = !state.listeners.contains_key(&address);
+        if is_free {
+            state.listeners.insert(address, (device, listener));
+        }
+        is_free
+    }
+
+    pub(super) fn stop_listening(&self, device: DeviceNumber, listener: ListenerId) {
+        self.state().listeners.retain(|_, entry| *entry != (device, listener));
+    }
+
+    pub(super) fn listener(&self, address: SocketAddr) -> Option<(DeviceNumber, ListenerId)> {
+        self.state().listeners.get(&address).copied()
+    }
+
+    /// Hands the message back where the device is gone.
+    pub(super) fn send(&self, to: DeviceNumber, message: Message) -> Result<(), Message> {
+        match self.state().inboxes.get_mut(&to) {
+            Some(inbox) => {
+                inbox.push_back(message);
+                Ok(())
+            }
+            None => Err(message),
+        }
+    }
+
+    pub(super) fn receive(&self, device: DeviceNumber) -> Option<Message> {
+        self.state().inboxes.get_mut(&device)?.pop_front()
+    }
+
+    /// Removes a device; hands out what it had not read.
+    pub(super) fn remove(&self, device: DeviceNumber) -> VecDeque<Message> {
+        let mut state = self.state();
+        state.listeners.retain(|_, entry| entry.0 != device);
+        state.inboxes.remove(&device).unwrap_or_default()
+    }
+}

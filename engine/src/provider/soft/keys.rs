@@ -1,0 +1,267 @@
+//! One port's key table: what can be registered by work request, and what a peer reaches through a live key.
+
+use super::bases::{Base, BaseTable, index_of};
+use super::profile::Rules;
+use super::registering;
+use crate::provider::{
+    Access, Capabilities, DomainId, KeyScope, QueuePairId, RegistrationFields, RegistrationId, ScatterElement,
+};
+
+/// Keys of registrations have this bit, local keys have not.
+pub(super) const REMOTE_KEY_BIT: u32 = 1 << 31;
+/// Low bits of a key that may rotate.
+pub(super) const KEY_BYTE: u32 = 0xff;
+
+/// A contiguous piece of base memory behind a live key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    /// First byte, counted from the start of the registration.
+    pub(super) start: u64,
+    /// Index of the base registration.
+    pub(super) base: u32,
+    /// First byte in its memory.
+    pub(super) offset: u64,
+    pub(super) length: u64,
+}
+
+/// What a live key opens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Live {
+    /// The queue pair it was registered on.
+    pub(super) queue_pair: QueuePairId,
+    pub(super) access: Access,
+    pub(super) iova: u64,
+    pub(super) length: u64,
+}
+
+/// An object that can be registered.
+#[derive(Debug)]
+pub(super) struct Registration {
+    pub(super) object: RegistrationId,
+    pub(super) domain: DomainId,
+    pub(super) depth: u32,
+    pub(super) key: u32,
+    /// The current key was valid once.
+    pub(super) key_was_used: bool,
+    pub(super) live: Option<Live>,
+    pub(super) pieces: Vec<Piece>,
+}
+
+impl Registration {
+    /// An object with room for `depth` pieces.
+    pub(super) fn new(object: RegistrationId, domain: DomainId, depth: u32, key: u32) -> Self {
+        let pieces = Vec::with_capacity(depth as usize);
+        Self { object, domain, depth, key, key_was_used: false, live: None, pieces }
+    }
+}
+
+/// Who asks: the queue pair through which a work request or packet came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asker {
+    pub(super) queue_pair: QueuePairId,
+    pub(super) domain: DomainId,
+}
+
+/// Why an invalidation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InvalidateError {
+    /// Not the current key of a live registration that the asker may invalidate.
+    Refused,
+    /// The imitated device takes its host down (verbs.md 5.6, trap 1).
+    Crash,
+}
+
+/// A refused remote access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Denied;
+
+/// All registrations of one port.
+#[derive(Debug)]
+pub(super) struct KeyTable {
+    entries: Vec<Option<Registration>>,
+    remote_bytes: u64,
+    capabilities: Capabilities,
+    rules: Rules,
+}
+
+impl KeyTable {
+    pub(super) fn new(capabilities: Capabilities, rules: Rules) -> Self {
+        Self { entries: Vec::new(), remote_bytes: 0, capabilities, rules }
+    }
+
+    /// Bytes of live registrations; each has a remote right.
+    pub(super) fn remote_bytes(&self) -> u64 {
+        self.remote_bytes
+    }
+
+    pub(super) fn insert(&mut self, registration: Registration) {
+        let index = registration.object.0 as usize;
+        if self.entries.len() <= index {
+            self.entries.resize_with(index + 1, || None);
+        }
+        self.entries[index] = Some(registration);
+    }
+
+    /// Destroys an object; a live key dies with it.
+    pub(super) fn remove(&mut self, object: RegistrationId, bases: &mut BaseTable) {
+        self.kill(object, bases);
+        if let Some(slot) = self.entries.get_mut(object.0 as usize) {
+            *slot = None;
+        }
+    }
+
+    /// Whether a queue pair still has a live registration.
+    pub(super) fn is_bound(&self, queue_pair: QueuePairId) -> bool {
+        self.entries.iter().flatten().any(|entry| entry.live.is_some_and(|live| live.queue_pair == queue_pair))
+    }
+
+    fn by_key(&self, key: u32) -> Option<&Registration> {
+        let index = index_of(key & !REMOTE_KEY_BIT) as usize;
+        if key & REMOTE_KEY_BIT == 0 { None } else { self.entries.get(index)?.as_ref() }
+    }
+
+    /// Executes a registration. False where the device refuses it.
+    pub(super) fn register(
+        &mut self,
+        fields: &RegistrationFields,
+        elements: &[ScatterElement],
+        asker: Asker,
+        bases: &mut BaseTable,
+    ) -> bool {
+        let Some(Some(entry)) = self.entries.get(fields.object.0 as usize) else { return false };
+        if !registering::is_acceptable(&self.capabilities, &self.rules, entry, fields, elements, asker, bases) {
+            return false;
+        }
+        self.kill(fields.object, bases);
+        let Some(Some(entry)) = self.entries.get_mut(fields.object.0 as usize) else { return false };
+        let mut start = 0;
+        for element in elements {
+            let base_index = index_of(element.lkey);
+            let Some(base) = bases.get_mut(base_index) else { continue };
+            let length = u64::from(element.length);
+            let Some(offset) = base.offset_of(element.address, length) else { continue };
+            start += length;
+            match entry.pieces.last_mut() {
+                Some(last) if last.base == base_index && last.offset + last.length == offset => last.length += length,
+                _ => {
+                    base.covers += 1;
+                    entry.pieces.push(Piece { start: start - length, base: base_index, offset, length });
+                }
+            }
+        }
+        entry.key = (entry.key & !KEY_BYTE) | (fields.key & KEY_BYTE);
+        entry.key_was_used = true;
+        entry.live =
+            Some(Live { queue_pair: asker.queue_pair, access: fields.access, iova: fields.iova, length: start });
+        self.remote_bytes += start;
+        true
+    }
+
+    /// Ends a registration whatever its key; nothing happens where it is not live.
+    pub(super) fn kill(&mut self, object: RegistrationId, bases: &mut BaseTable) {
+        let Some(Some(entry)) = self.entries.get_mut(object.0 as usize) else { return };
+        let Some(live) = entry.live.take() else { return };
+        self.remote_bytes -= live.length;
+        for piece in entry.pieces.drain(..) {
+            if let Some(base) = bases.get_mut(piece.base) {
+                base.covers = base.covers.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Takes back a registration with this very key, as if it had never been executed.
+    pub(super) fn roll_back(&mut self, fields: &RegistrationFields, bases: &mut BaseTable) {
+        if self.by_key(fields.key).is_some_and(|entry| entry.key == fields.key && entry.object == fields.object) {
+            self.kill(fields.object, bases);
+        }
+    }
+
+    /// Executes an invalidation, local or remote.
+    pub(super) fn invalidate(&mut self, key: u32, asker: Asker, bases: &mut BaseTable) -> Result<(), InvalidateError> {
+        let entry = self.by_key(key).filter(|entry| entry.key == key).ok_or(InvalidateError::Refused)?;
+        let object = entry.object;
+        let Some(live) = entry.live else {
+            let crash = self.capabilities.quirks.crashes_on_double_invalidate;
+            return Err(if crash { InvalidateError::Crash } else { InvalidateError::Refused });
+        };
+        if self.rules.checks_invalidator && !self.reaches(entry, &live, asker) {
+            return Err(InvalidateError::Refused);
+        }
+        self.kill(object, bases);
+        Ok(())
+    }
+
+    fn reaches(&self, entry: &Registration, live: &Live, asker: Asker) -> bool {
+        entry.domain == asker.domain
+            && (self.capabilities.key_scope == KeyScope::ProtectionDomain || live.queue_pair == asker.queue_pair)
+    }
+
+    /// Checks a remote access of `length` bytes. No byte, no check: as InfiniBand demands.
+    pub(super) fn check(
+        &self,
+        key: u32,
+        address: u64,
+        length: u64,
+        write: bool,
+        asker: Asker,
+        bases: &BaseTable,
+    ) -> Result<(), Denied> {
+        if length == 0 {
+            return Ok(());
+        }
+        let entry = self.by_key(key).filter(|entry| entry.key == key).ok_or(Denied)?;
+        let live = entry.live.as_ref().ok_or(Denied)?;
+        let right = if write { live.access.permits_write() } else { live.access.permits_read() };
+        let inside = match self.loose_base(entry, bases) {
+            Some(base) => base.offset_of(address, length).is_some(),
+            None => inside(live, address, length),
+        };
+        if right && inside && self.reaches(entry, live, asker) { Ok(()) } else { Err(Denied) }
+    }
+
+    /// The base registration whose bounds count instead of the registration's own, on devices that are lax.
+    fn loose_base<'a>(&self, entry: &Registration, bases: &'a BaseTable) -> Option<&'a Base> {
+        if self.capabilities.enforces_bounds { None } else { bases.get(entry.pieces.first()?.base) }
+    }
+
+    /// Hands the memory behind a checked access to `copy`, piece by piece, with the range of the access it belongs to.
+    pub(super) fn visit(
+        &self,
+        key: u32,
+        address: u64,
+        length: usize,
+        bases: &BaseTable,
+        mut copy: impl FnMut(&Base, usize, core::ops::Range<usize>) -> bool,
+    ) -> Result<(), Denied> {
+        if length == 0 {
+            return Ok(());
+        }
+        let entry = self.by_key(key).ok_or(Denied)?;
+        if let Some(base) = self.loose_base(entry, bases) {
+            let offset = base.offset_of(address, length as u64).ok_or(Denied)?;
+            return if copy(base, offset as usize, 0..length) { Ok(()) } else { Err(Denied) };
+        }
+        let live = entry.live.as_ref().ok_or(Denied)?;
+        let mut position = address.checked_sub(live.iova).ok_or(Denied)?;
+        let mut done = 0;
+        let mut index = entry.pieces.partition_point(|piece| piece.start + piece.length <= position);
+        while done < length {
+            let piece = entry.pieces.get(index).ok_or(Denied)?;
+            let within = position - piece.start;
+            let run = (piece.length - within).min((length - done) as u64) as usize;
+            let base = bases.get(piece.base).ok_or(Denied)?;
+            if !copy(base, (piece.offset + within) as usize, done..done + run) {
+                return Err(Denied);
+            }
+            done += run;
+            position += run as u64;
+            index += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a range lies in what a live key opens.
+fn inside(live: &Live, address: u64, length: u64) -> bool {
+    address.checked_sub(live.iova).and_then(|start| start.checked_add(length)).is_some_and(|end| end <= live.length)
+}

@@ -1,0 +1,28 @@
+//! The software NIC: a strict RDMA device in this process, for products without hardware and for tests.
+//!
+//! Two NICs of one [`SoftFabric`] are joined by lanes of packets. Every access of a peer is checked packet by packet
+//! against the key table of the port it goes to, by the core that owns the port. [`SoftProfile`]s make it behave like
+//! the kernel's REG_MR, type 2B windows, mlx5 UMR mkeys, or rxe with its leniencies.
+
+mod bases;
+mod commands;
+mod connection_manager;
+mod device;
+mod fabric;
+mod keys;
+mod names;
+mod nic;
+mod port;
+mod profile;
+mod queue_pair;
+mod registering;
+mod requester;
+mod responder;
+mod send_queue;
+mod wire;
+
+pub use device::SoftDevice;
+pub use fabric::SoftFabric;
+pub use nic::SoftMonitor;
+pub use port::SoftPort;
+pub use profile::{MAX_MTU, MIN_MTU, SoftOptions, SoftProfile, UnknownProfile};

@@ -1,0 +1,173 @@
+//! What all queue pairs of a port share: tables, completion queues and the way to the device's cold half.
+
+use super::bases::BaseTable;
+use super::keys::{Asker, InvalidateError, KeyTable};
+use super::profile::{Rules, SoftOptions};
+use crate::provider::{AsyncEvent, Completion, CompletionBatch, FailureStatus, PortId, QueuePairId, Success, Token};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What can be seen of a software NIC from outside; cheap to clone, any thread.
+#[derive(Clone, Debug, Default)]
+pub struct SoftMonitor(Arc<Flags>);
+
+#[derive(Debug, Default)]
+struct Flags {
+    crashed: AtomicBool,
+    stalled_destroys: AtomicU64,
+}
+
+impl SoftMonitor {
+    /// Somebody did what takes the imitated device's host down (verbs.md 5.6, trap 1). The device does nothing more.
+    #[must_use]
+    pub fn crashed(&self) -> bool {
+        self.0.crashed.load(Ordering::Acquire)
+    }
+
+    /// Queue pairs destroyed with a live registration where the imitated device blocks for 50 s (verbs.md 5.6, trap 4).
+    #[must_use]
+    pub fn stalled_destroys(&self) -> u64 {
+        self.0.stalled_destroys.load(Ordering::Acquire)
+    }
+
+    /// True the first time.
+    pub(super) fn crash(&self) -> bool {
+        !self.0.crashed.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn count_stalled_destroy(&self) {
+        self.0.stalled_destroys.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// A completion, and the send queue entries that come free when it is taken.
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    completion: Completion,
+    frees: u32,
+}
+
+/// A completion queue: completions are lost when it is full.
+#[derive(Debug)]
+pub(super) struct CompletionRing {
+    entries: VecDeque<Queued>,
+    capacity: usize,
+    overrun: bool,
+}
+
+impl CompletionRing {
+    pub(super) fn new(capacity: u32) -> Self {
+        let capacity = capacity as usize;
+        Self { entries: VecDeque::with_capacity(capacity), capacity, overrun: false }
+    }
+
+    /// Takes completions until `batch` is full; calls `freed` with the send queue entries that came free.
+    pub(super) fn take(&mut self, batch: &mut CompletionBatch, mut freed: impl FnMut(QueuePairId, u32)) -> usize {
+        let mut taken = 0;
+        while !batch.is_full() {
+            let Some(queued) = self.entries.pop_front() else { break };
+            if queued.frees > 0 {
+                freed(queued.completion.queue_pair, queued.frees);
+            }
+            batch.push(queued.completion);
+            taken += 1;
+        }
+        taken
+    }
+}
+
+/// What a port tells the cold half.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Report {
+    /// The command with this number was executed.
+    Done(u64),
+    /// The command with this number was refused: the object is in use.
+    Busy(u64),
+    /// An asynchronous event.
+    Event(AsyncEvent),
+}
+
+/// Shared by all queue pairs of a port.
+pub(super) struct Nic {
+    pub(super) port: PortId,
+    pub(super) options: SoftOptions,
+    pub(super) rules: Rules,
+    pub(super) keys: KeyTable,
+    pub(super) bases: BaseTable,
+    pub(super) send_completions: CompletionRing,
+    pub(super) receive_completions: CompletionRing,
+    /// Reports that the lane to the device had no room for yet.
+    pub(super) reports: VecDeque<Report>,
+    pub(super) monitor: SoftMonitor,
+}
+
+/// Reports that can wait without allocation.
+const REPORTS: usize = 64;
+
+impl Nic {
+    pub(super) fn new(port: PortId, options: SoftOptions, sizes: (u32, u32), monitor: SoftMonitor) -> Self {
+        let rules = Rules::of(options.profile);
+        Self {
+            port,
+            options,
+            rules,
+            keys: KeyTable::new(options.capabilities, rules),
+            bases: BaseTable::default(),
+            send_completions: CompletionRing::new(sizes.0),
+            receive_completions: CompletionRing::new(sizes.1),
+            reports: VecDeque::with_capacity(REPORTS),
+            monitor,
+        }
+    }
+
+    /// Queues a completion of a send queue; `frees` entries of it come free when it is taken.
+    pub(super) fn complete_send(
+        &mut self,
+        queue_pair: QueuePairId,
+        token: Token,
+        result: Result<(), FailureStatus>,
+        frees: u32,
+    ) {
+        let completion = Completion { token, queue_pair, result: result.map(|()| Success::default()) };
+        Self::queue(&mut self.send_completions, &mut self.reports, self.port, Queued { completion, frees });
+    }
+
+    /// Queues a completion of a receive queue.
+    pub(super) fn complete_receive(
+        &mut self,
+        queue_pair: QueuePairId,
+        token: Token,
+        result: Result<Success, FailureStatus>,
+    ) {
+        let queued = Queued { completion: Completion { token, queue_pair, result }, frees: 0 };
+        Self::queue(&mut self.receive_completions, &mut self.reports, self.port, queued);
+    }
+
+    fn queue(ring: &mut CompletionRing, reports: &mut VecDeque<Report>, port: PortId, queued: Queued) {
+        if ring.entries.len() < ring.capacity {
+            ring.entries.push_back(queued);
+        } else if !ring.overrun {
+            ring.overrun = true;
+            reports.push_back(Report::Event(AsyncEvent::CompletionQueueOverrun(port)));
+        }
+    }
+
+    pub(super) fn raise(&mut self, event: AsyncEvent) {
+        self.reports.push_back(Report::Event(event));
+    }
+
+    /// Executes an invalidation. False where it is refused.
+    pub(super) fn invalidate(&mut self, key: u32, asker: Asker) -> bool {
+        match self.keys.invalidate(key, asker, &mut self.bases) {
+            Ok(()) => true,
+            Err(InvalidateError::Refused) => false,
+            Err(InvalidateError::Crash) => {
+                if self.monitor.crash() {
+                    self.raise(AsyncEvent::DeviceFatal);
+                }
+                false
+            }
+        }
+    }
+}

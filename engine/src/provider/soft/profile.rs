@@ -1,0 +1,231 @@
+//! What a software NIC claims to be, and how strictly it behaves.
+
+use crate::provider::{
+    BaseAddress, Capabilities, Contiguity, DeviceAttributes, FailureStatus, KeyScope, PostModel, Quirks, SendQueueCost,
+};
+use core::fmt;
+use core::str::FromStr;
+
+/// Largest payload of one packet, in bytes: the largest path MTU of InfiniBand.
+pub const MAX_MTU: u32 = 4096;
+/// Smallest payload of one packet, in bytes: the smallest path MTU of InfiniBand.
+pub const MIN_MTU: u32 = 256;
+
+/// The device that a software NIC imitates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SoftProfile {
+    /// The kernel's REG_MR: page lists, any base address, keys of the protection domain.
+    RegMr,
+    /// Type 2B memory windows, strict.
+    Window,
+    /// mlx5 indirect mkeys: lists with gaps, zero based, silent replacement, all-or-nothing posts.
+    Umr {
+        /// Key bits that rotate: 8, or 0 where the key is fixed (U10).
+        rotating_key_bits: u8,
+    },
+    /// Linux soft RoCE 6.1: windows with its leniencies (verbs.md, sections 5 and 8).
+    Rxe,
+}
+
+impl SoftProfile {
+    /// Every profile, for suites that run over all of them.
+    pub const ALL: [Self; 5] =
+        [Self::RegMr, Self::Window, Self::Umr { rotating_key_bits: 8 }, Self::Umr { rotating_key_bits: 0 }, Self::Rxe];
+
+    /// Its name on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RegMr => "reg_mr",
+            Self::Window => "window",
+            Self::Umr { rotating_key_bits: 0 } => "umr:fixed-key",
+            Self::Umr { .. } => "umr",
+            Self::Rxe => "rxe",
+        }
+    }
+
+    /// What a device of this profile says of itself.
+    #[must_use]
+    pub const fn capabilities(self) -> Capabilities {
+        let window = Capabilities {
+            name: "soft:window",
+            attributes: attributes(1),
+            contiguity: Contiguity::SingleRange,
+            max_registration_bytes: 1 << 31,
+            base_address: BaseAddress::Virtual,
+            rotating_key_bits: 8,
+            key_scope: KeyScope::QueuePair,
+            allocate_after_queue_pair: false,
+            remote_invalidation: true,
+            refuses_live_registration: true,
+            enforces_bounds: true,
+            send_queue_cost: SendQueueCost { register: 1, invalidate: 1, message: 1 },
+            post_model: PostModel::Prefix,
+            fence_after_registration: false,
+            quirks: Quirks {
+                invalidate_flag_misplaced: false,
+                crashes_on_double_invalidate: false,
+                free_before_queue_pair: false,
+                flushed_registration_may_be_live: false,
+            },
+        };
+        match self {
+            Self::Window => window,
+            Self::RegMr => Capabilities {
+                name: "soft:reg_mr",
+                attributes: attributes(256),
+                contiguity: Contiguity::PageList { page_size: 4096 },
+                base_address: BaseAddress::Any,
+                key_scope: KeyScope::ProtectionDomain,
+                ..window
+            },
+            Self::Umr { rotating_key_bits } => Capabilities {
+                name: if rotating_key_bits == 0 { "soft:umr:fixed-key" } else { "soft:umr" },
+                attributes: attributes(32),
+                contiguity: Contiguity::Gaps { page_size: 0 },
+                base_address: BaseAddress::Zero,
+                rotating_key_bits,
+                key_scope: KeyScope::ProtectionDomain,
+                refuses_live_registration: false,
+                post_model: PostModel::AllOrNothing,
+                ..window
+            },
+            Self::Rxe => Capabilities {
+                name: "soft:rxe",
+                allocate_after_queue_pair: true,
+                enforces_bounds: false,
+                quirks: Quirks {
+                    invalidate_flag_misplaced: true,
+                    crashes_on_double_invalidate: true,
+                    free_before_queue_pair: true,
+                    flushed_registration_may_be_live: true,
+                },
+                ..window
+            },
+        }
+    }
+}
+
+/// Attributes that all profiles share; the numbers are those of a small real device.
+const fn attributes(list: u32) -> DeviceAttributes {
+    DeviceAttributes {
+        memory_management_extensions: true,
+        max_fast_reg_page_list_len: list,
+        sg_gaps: false,
+        max_send_sge: 16,
+        max_sge_rd: 16,
+        max_qp_wr: 4096,
+        max_cqe: 1 << 17,
+        max_registrations: 1 << 20,
+        max_rdma_reads: 16,
+    }
+}
+
+impl fmt::Display for SoftProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is not a [`SoftProfile`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown profile; use one of reg_mr, window, umr, umr:fixed-key, rxe")]
+pub struct UnknownProfile;
+
+impl FromStr for SoftProfile {
+    type Err = UnknownProfile;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProfile> {
+        Self::ALL.into_iter().find(|profile| profile.name() == name).ok_or(UnknownProfile)
+    }
+}
+
+/// How to make a software NIC. Every number of `capabilities` may be changed (U13).
+#[derive(Clone, Copy, Debug)]
+pub struct SoftOptions {
+    /// Which device to imitate where capabilities do not say it.
+    pub profile: SoftProfile,
+    /// What it says of itself, and keeps.
+    pub capabilities: Capabilities,
+    /// Payload bytes of one packet, [`MIN_MTU`] to [`MAX_MTU`].
+    pub mtu: u32,
+    /// Packets that each of the four lanes of a connection holds. Each takes a little more than [`MAX_MTU`] bytes.
+    pub wire_packets: u32,
+    /// Seed of the first key bytes; equal seeds and equal calls give equal results.
+    pub seed: u64,
+}
+
+impl SoftOptions {
+    /// Packets that each lane of a connection holds unless told otherwise: 128 KiB in flight per direction.
+    pub const DEFAULT_WIRE_PACKETS: u32 = 32;
+
+    /// The defaults of a profile.
+    #[must_use]
+    pub const fn new(profile: SoftProfile) -> Self {
+        Self {
+            profile,
+            capabilities: profile.capabilities(),
+            mtu: MAX_MTU,
+            wire_packets: Self::DEFAULT_WIRE_PACKETS,
+            seed: 0x6672_7772,
+        }
+    }
+
+    /// The same with registrations of lists with gaps (`SG_GAPS`; S3, S31).
+    #[must_use]
+    pub const fn with_gaps(mut self) -> Self {
+        self.capabilities.attributes.sg_gaps = true;
+        self.capabilities.contiguity = Contiguity::Gaps { page_size: 4096 };
+        self
+    }
+}
+
+impl Default for SoftOptions {
+    fn default() -> Self {
+        Self::new(SoftProfile::RegMr)
+    }
+}
+
+/// Where profiles differ beyond their capabilities.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// How a refused registration completes (verbs.md, section 2).
+    pub(super) register_failure: FailureStatus,
+    /// A registration must name the object's current key (verbs.md 5.3).
+    pub(super) names_old_key: bool,
+    /// A registration may not repeat the key of the one before (I20).
+    pub(super) refuses_repeated_key: bool,
+    /// The base registration must be of the queue pair's domain; rxe forgets to look.
+    pub(super) checks_base_domain: bool,
+    /// An invalidation must come through the right queue pair and domain; rxe forgets to look.
+    pub(super) checks_invalidator: bool,
+    /// A refused remote access raises an asynchronous event.
+    pub(super) access_event: bool,
+}
+
+impl Rules {
+    pub(super) const fn of(profile: SoftProfile) -> Self {
+        let strict = Self {
+            register_failure: FailureStatus::Bind,
+            names_old_key: true,
+            refuses_repeated_key: true,
+            checks_base_domain: true,
+            checks_invalidator: true,
+            access_event: true,
+        };
+        match profile {
+            SoftProfile::Window => strict,
+            SoftProfile::RegMr => {
+                Self { register_failure: FailureStatus::LocalOperation, names_old_key: false, ..strict }
+            }
+            SoftProfile::Umr { .. } => Self { names_old_key: false, refuses_repeated_key: false, ..strict },
+            SoftProfile::Rxe => Self {
+                refuses_repeated_key: false,
+                checks_base_domain: false,
+                checks_invalidator: false,
+                access_event: false,
+                ..strict
+            },
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! A queue pair: its two queues, its state, and what it does in one progress step.
+
+use super::keys::Asker;
+use super::nic::Nic;
+use super::requester::{self, Requester};
+use super::responder::{self, Responder};
+use super::send_queue::{PostedReceive, Progress, SendQueue, range_of};
+use super::wire::WireEnd;
+use crate::provider::{
+    AsyncEvent, Chain, DomainId, FailureStatus, Operation, PostError, PostModel, PostRefusal, QueuePairId, QueueSizes,
+    ReceiveRequest, WorkRequest,
+};
+use std::collections::VecDeque;
+
+/// What the connection manager agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Negotiated {
+    pub(super) max_reads: u32,
+    pub(super) retry_count: u8,
+    pub(super) rnr_retry_count: u8,
+}
+
+/// A queue pair's way to its peer.
+struct Connection {
+    wire: WireEnd,
+    requester: Requester,
+    responder: Responder,
+}
+
+/// The states of verbs that make a difference here.
+enum State {
+    /// INIT: takes receives.
+    Unconnected,
+    /// RTS.
+    Connected(Box<Connection>),
+    /// ERR: everything posted is flushed.
+    Failed,
+}
+
+/// One queue pair of a port.
+pub(super) struct QueuePair {
+    asker: Asker,
+    sizes: QueueSizes,
+    state: State,
+    sends: SendQueue,
+    receives: VecDeque<PostedReceive>,
+}
+
+impl QueuePair {
+    /// A queue pair whose send queue entries have room for `stride` elements.
+    pub(super) fn new(id: QueuePairId, domain: DomainId, sizes: QueueSizes, stride: u32) -> Self {
+        Self {
+            asker: Asker { queue_pair: id, domain },
+            sizes,
+            state: State::Unconnected,
+            sends: SendQueue::new(sizes.send, stride),
+            receives: VecDeque::with_capacity(sizes.receive as usize),
+        }
+    }
+
+    pub(super) const fn id(&self) -> QueuePairId {
+        self.asker.queue_pair
+    }
+
+    /// Send queue entries came free.
+    pub(super) fn free(&mut self, units: u32) {
+        self.sends.free(units);
+    }
+
+    /// Joins the queue pair to its peer. False where it is not waiting for that.
+    pub(super) fn connect(&mut self, wire: WireEnd, negotiated: Negotiated) -> bool {
+        if !matches!(self.state, State::Unconnected) {
+            return false;
+        }
+        let Negotiated { max_reads, retry_count, rnr_retry_count } = negotiated;
+        let requester = Requester::new(max_reads, retry_count, rnr_retry_count);
+        self.state = State::Connected(Box::new(Connection { wire, requester, responder: Responder::new() }));
+        true
+    }
+
+    /// Takes a chain, or the front of it.
+    pub(super) fn post(&mut self, chain: Chain<'_>, nic: &Nic) -> Result<(), PostError> {
+        if matches!(self.state, State::Unconnected) {
+            return Err(PostError { accepted: 0, reason: PostRefusal::NotReady });
+        }
+        let costs = nic.options.capabilities.send_queue_cost;
+        let cost_of = |request: &WorkRequest| match request.operation {
+            Operation::Register(_) => costs.register,
+            Operation::Invalidate { .. } => costs.invalidate,
+            _ => costs.message,
+        };
+        let mut planned = 0;
+        if nic.options.capabilities.post_model == PostModel::AllOrNothing {
+            for request in chain.requests {
+                let reason = self.refusal(request, chain, cost_of(request), planned);
+                if let Some(reason) = reason {
+                    return Err(PostError { accepted: 0, reason });
+                }
+                planned += cost_of(request);
+            }
+        }
+        for (accepted, request) in chain.requests.iter().enumerate() {
+            let cost = cost_of(request);
+            if let Some(reason) = self.refusal(request, chain, cost, 0) {
+                return Err(PostError { accepted, reason });
+            }
+            self.sends.push(*request, chain.elements_of(range_of(&request.operation)), cost);
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, request: &WorkRequest, chain: Chain<'_>, cost: u32, planned: u32) -> Option<PostRefusal> {
+        let range = range_of(&request.operation);
+        let count = range.count as usize;
+        let is_message = !matches!(request.operation, Operation::Register(_) | Operation::Invalidate { .. });
+        let too_many = is_message && range.count > self.sizes.max_send_sge;
+        if too_many || chain.elements_of(range).len() != count || !self.sends.takes_elements(count) {
+            return Some(PostRefusal::Invalid);
+        }
+        if self.sends.has_room(cost, planned) { None } else { Some(PostRefusal::QueueFull) }
+    }
+
+    /// Takes receives, or the front of them.
+    pub(super) fn post_receives(&mut self, receives: &[ReceiveRequest]) -> Result<(), PostError> {
+        for (accepted, receive) in receives.iter().enumerate() {
+            if self.receives.len() >= self.sizes.receive as usize {
+                return Err(PostError { accepted, reason: PostRefusal::QueueFull });
+            }
+            self.receives.push_back(PostedReceive { token: receive.token, element: receive.element });
+        }
+        Ok(())
+    }
+
+    /// Makes progress within a budget of packets.
+    pub(super) fn step(&mut self, nic: &mut Nic, budget: &mut u32) {
+        let State::Connected(connection) = &mut self.state else {
+            if matches!(self.state, State::Failed) {
+                self.flush(None, nic);
+            }
+            return;
+        };
+        let Connection { wire, requester, responder } = &mut **connection;
+        if responder.step(&mut self.receives, wire, nic, self.asker, budget) == responder::Step::Failed {
+            self.fail(None, nic);
+            return;
+        }
+        match requester.step(&mut self.sends, wire, nic, self.asker, budget) {
+            requester::Step::Alive => {}
+            requester::Step::Failed(status) => {
+                // A local error is an error of the queue pair itself; the others have their own events or none.
+                if matches!(status, FailureStatus::LocalOperation | FailureStatus::Bind) && nic.rules.access_event {
+                    nic.raise(AsyncEvent::QueuePairFatal(self.asker.queue_pair));
+                }
+                self.fail(Some(status), nic);
+            }
+        }
+    }
+
+    /// Moves to the error state; the oldest work request fails with `status`, all others are flushed.
+    pub(super) fn fail(&mut self, status: Option<FailureStatus>, nic: &mut Nic) {
+        if let State::Connected(mut connection) = core::mem::replace(&mut self.state, State::Failed) {
+            if let Some(receive) = connection.responder.take_receiving() {
+                nic.complete_receive(self.asker.queue_pair, receive.token, Err(FailureStatus::Flushed));
+            }
+        }
+        self.flush(status, nic);
+    }
+
+    fn flush(&mut self, mut status: Option<FailureStatus>, nic: &mut Nic) {
+        while let Some((entry, frees)) = self.sends.retire(true) {
+            if let (Operation::Register(fields), Progress::Done) = (entry.request.operation, entry.progress) {
+                if !nic.options.capabilities.quirks.flushed_registration_may_be_live {
+                    nic.keys.roll_back(&fields, &mut nic.bases);
+                }
+            }
+            let status = status.take().unwrap_or(FailureStatus::Flushed);
+            nic.complete_send(self.asker.queue_pair, entry.request.token, Err(status), frees);
+        }
+        while let Some(receive) = self.receives.pop_front() {
+            nic.complete_receive(self.asker.queue_pair, receive.token, Err(FailureStatus::Flushed));
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The half of a connected queue pair that executes its send queue, in order.
+
+use super::bases::Cursor;
+use super::keys::Asker;
+use super::nic::Nic;
+use super::send_queue::{Entry, Progress, SendQueue};
+use super::wire::{Request, Response, ResponsePacket, WireEnd};
+use crate::provider::{FailureStatus, Operation, ScatterElement};
+
+/// Progress steps without an answer from a closed wire that count as one retry.
+pub(super) const RETRY_STEPS: u32 = 16;
+/// Longest message, in bytes (InfiniBand).
+const MAX_MESSAGE: u64 = 1 << 31;
+/// A receiver-not-ready retry count that means "for ever".
+const RETRY_FOR_EVER: u8 = 7;
+
+/// What is known of the messages under way.
+#[derive(Debug)]
+pub(super) struct Requester {
+    /// Number of the next message.
+    next_sequence: u32,
+    /// All messages before this number were answered.
+    answered: u32,
+    sending: Option<Sending>,
+    reading: Cursor,
+    reads: u32,
+    max_reads: u32,
+    retry_limit: u32,
+    silent_steps: u32,
+    rnr_limit: u8,
+    rnr_count: u8,
+    refused: Option<FailureStatus>,
+}
+
+/// A message that is partly on the wire.
+#[derive(Clone, Copy, Debug)]
+struct Sending {
+    sequence: u32,
+    cursor: Cursor,
+    sent: u32,
+    length: u32,
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The queue pair lives on.
+    Alive,
+    /// The oldest work request failed: the queue pair goes to the error state.
+    Failed(FailureStatus),
+}
+
+/// Whether message number `a` is before `b`; numbers wrap.
+const fn is_before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+impl Requester {
+    pub(super) fn new(max_reads: u32, retry_count: u8, rnr_limit: u8) -> Self {
+        Self {
+            next_sequence: 0,
+            answered: 0,
+            sending: None,
+            reading: Cursor::default(),
+            reads: 0,
+            max_reads,
+            retry_limit: (u32::from(retry_count) + 1) * RETRY_STEPS,
+            silent_steps: 0,
+            rnr_limit,
+            rnr_count: 0,
+            refused: None,
+        }
+    }
+
+    /// Takes responses, retires what is complete, executes what can be, within a budget of packets.
+    pub(super) fn step(
+        &mut self,
+        queue: &mut SendQueue,
+        wire: &mut WireEnd,
+        nic: &mut Nic,
+        asker: Asker,
+        budget: &mut u32,
+    ) -> Step {
+        // Order matters: what the peer answered before it went away must be seen after it is seen to be gone.
+        let gone = !queue.is_empty() && wire.peer_is_gone();
+        let mut heard = false;
+        while *budget > 0 {
+            let response = wire.response_in.pop_with(|packet| self.hear(packet, queue, nic, asker));
+            let Some(()) = response else { break };
+            heard = true;
+            *budget -= 1;
+        }
+        if let Some(status) = self.retire(queue, nic, asker) {
+            return Step::Failed(status);
+        }
+        self.execute(queue, wire, nic, asker, budget);
+        if let Some(status) = self.retire(queue, nic, asker) {
+            return Step::Failed(status);
+        }
+        self.silent_steps = if gone && !heard && !queue.is_empty() { self.silent_steps + 1 } else { 0 };
+        if self.silent_steps > self.retry_limit { Step::Failed(FailureStatus::RetryExceeded) } else { Step::Alive }
+    }
+
+    fn hear(&mut self, packet: &ResponsePacket, queue: &SendQueue, nic: &Nic, asker: Asker) {
+        let (sequence, answered_before) = (packet.sequence, self.answered);
+        match packet.header {
+            Response::Acknowledge => self.answer_up_to(sequence.wrapping_add(1)),
+            Response::Refuse(status) => {
+                self.answer_up_to(sequence);
+                self.refused = Some(status);
+            }
+            Response::NotReady => {
+                self.answer_up_to(sequence);
+                self.rnr_count = if self.answered == answered_before { self.rnr_count.saturating_add(1) } else { 1 };
+                if self.rnr_limit < RETRY_FOR_EVER && self.rnr_count > self.rnr_limit {
+                    self.refused = Some(FailureStatus::RnrRetryExceeded);
+                }
+                return;
+            }
+            Response::Data { last } => self.hear_data(packet, last, queue, nic, asker),
+        }
+        if self.answered != answered_before {
+            self.rnr_count = 0;
+        }
+    }
+
+    fn hear_data(&mut self, packet: &ResponsePacket, last: bool, queue: &SendQueue, nic: &Nic, asker: Asker) {
+        self.answer_up_to(packet.sequence);
+        let Some(entry) = queue.sent(packet.sequence) else { return };
+        if packet.first {
+            self.reading = Cursor::default();
+        }
+        let elements = queue.elements_of(entry);
+        if nic.bases.scatter(elements, &mut self.reading, asker.domain, packet.data()).is_err() {
+            self.refused = Some(FailureStatus::LocalProtection);
+        } else if last {
+            self.reads = self.reads.saturating_sub(1);
+            self.answer_up_to(packet.sequence.wrapping_add(1));
+        }
+    }
+
+    /// A peer's number counts only as far as messages were sent.
+    fn answer_up_to(&mut self, end: u32) {
+        if is_before(self.answered, end) && !is_before(self.next_sequence, end) {
+            self.answered = end;
+        }
+    }
+
+    /// Completes from the front; says how the oldest work request failed, if it did.
+    fn retire(&mut self, queue: &mut SendQueue, nic: &mut Nic, asker: Asker) -> Option<FailureStatus> {
+        loop {
+            let entry = queue.front()?;
+            match entry.progress {
+                Progress::Done => {}
+                Progress::Sent(sequence) if is_before(sequence, self.answered) => {}
+                Progress::Failed(status) => return Some(status),
+                Progress::Waiting | Progress::Sent(_) => return self.refused,
+            }
+            let signalled = entry.request.signalled;
+            let (entry, frees) = queue.retire(signalled)?;
+            if signalled {
+                nic.complete_send(asker.queue_pair, entry.request.token, Ok(()), frees);
+            }
+        }
+    }
+
+    fn execute(&mut self, queue: &mut SendQueue, wire: &mut WireEnd, nic: &mut Nic, asker: Asker, budget: &mut u32) {
+        while *budget > 0 {
+            let Some(entry) = queue.next() else { return };
+            let entry = *entry;
+            if matches!(entry.progress, Progress::Failed(_)) || (entry.request.fence && self.reads > 0) {
+                return;
+            }
+            let progress = match entry.request.operation {
+                Operation::Register(fields) => {
+                    let elements = queue.elements_of(&entry);
+                    let done = nic.keys.register(&fields, elements, asker, &mut nic.bases);
+                    if done { Progress::Done } else { Progress::Failed(nic.rules.register_failure) }
+                }
+                Operation::Invalidate { key, .. } => {
+                    // The local invalidate fence: all earlier work requests first.
+                    if queue.executed > 0 && (self.retire(queue, nic, asker).is_some() || queue.executed > 0) {
+                        return;
+                    }
+                    let done = nic.invalidate(key, asker);
+                    if done { Progress::Done } else { Progress::Failed(FailureStatus::LocalOperation) }
+                }
+                _ => match self.transmit(&entry, queue.elements_of(&entry), wire, nic, asker, budget) {
+                    Some(progress) => progress,
+                    None => return,
+                },
+            };
+            queue.set_next(progress);
+            if matches!(progress, Progress::Failed(_)) {
+                return;
+            }
+            queue.executed += 1;
+            if !matches!(progress, Progress::Sent(_)) {
+                *budget -= 1;
+            }
+        }
+    }
+
+    /// Puts packets of a message on the wire. `None`: not all of them yet.
+    fn transmit(
+        &mut self,
+        entry: &Entry,
+        elements: &[ScatterElement],
+        wire: &mut WireEnd,
+        nic: &Nic,
+        asker: Asker,
+        budget: &mut u32,
+    ) -> Option<Progress> {
+        let reads = matches!(entry.request.operation, Operation::Read { .. });
+        let mut sending = match self.sending {
+            Some(sending) => sending,
+            None => match start(elements, reads, nic, asker) {
+                Ok(length) => Sending { sequence: self.next_sequence, cursor: Cursor::default(), sent: 0, length },
+                Err(status) => return Some(Progress::Failed(status)),
+            },
+        };
+        if reads {
+            return self.transmit_read(entry, sending, wire, budget);
+        }
+        let mtu = nic.options.mtu;
+        loop {
+            if *budget == 0 {
+                self.sending = Some(sending);
+                return None;
+            }
+            let length = (sending.length - sending.sent).min(mtu);
+            let last = sending.sent + length == sending.length;
+            let mut result = Ok(());
+            let sent = wire.request_out.push_with(|packet| {
+                packet.header = header(&entry.request.operation, &sending);
+                packet.sequence = sending.sequence;
+                packet.first = sending.sent == 0;
+                packet.last = last;
+                packet.length = length;
+                let room = &mut packet.payload[..length as usize];
+                result = nic.bases.gather(elements, &mut sending.cursor, asker.domain, room);
+                if result.is_err() {
+                    // The base registration went away in mid-message: the peer gets no byte of whatever is in the room.
+                    packet.header = Request::Abandoned;
+                    packet.length = 0;
+                }
+            });
+            if !sent {
+                self.sending = Some(sending);
+                return None;
+            }
+            *budget -= 1;
+            if result.is_err() {
+                return Some(Progress::Failed(FailureStatus::LocalProtection));
+            }
+            sending.sent += length;
+            if last {
+                self.sending = None;
+                self.next_sequence = sending.sequence.wrapping_add(1);
+                return Some(Progress::Sent(sending.sequence));
+            }
+        }
+    }
+
+    fn transmit_read(
+        &mut self,
+        entry: &Entry,
+        sending: Sending,
+        wire: &mut WireEnd,
+        budget: &mut u32,
+    ) -> Option<Progress> {
+        if self.max_reads == 0 {
+            return Some(Progress::Failed(FailureStatus::LocalOperation));
+        }
+        if self.reads >= self.max_reads {
+            return None;
+        }
+        let sent = wire.request_out.push_with(|packet| {
+            packet.header = header(&entry.request.operation, &sending);
+            packet.sequence = sending.sequence;
+            packet.first = true;
+            packet.last = true;
+            packet.length = 0;
+        });
+        if !sent {
+            return None;
+        }
+        *budget -= 1;
+        self.reads += 1;
+        self.next_sequence = sending.sequence.wrapping_add(1);
+        Some(Progress::Sent(sending.sequence))
+    }
+}
+
+/// Checks the local elements of a message and says its length.
+fn start(elements: &[ScatterElement], write: bool, nic: &Nic, asker: Asker) -> Result<u32, FailureStatus> {
+    let length: u64 = elements.iter().map(|element| u64::from(element.length)).sum();
+    if length > MAX_MESSAGE {
+        return Err(FailureStatus::LocalLength);
+    }
+    let good =
+        |element: &ScatterElement| element.length == 0 || nic.bases.resolve(element, asker.domain, write).is_some();
+    if elements.iter().all(good) { Ok(length as u32) } else { Err(FailureStatus::LocalProtection) }
+}
+
+/// The header of the next packet of a message.
+fn header(operation: &Operation, sending: &Sending) -> Request {
+    let left = sending.length - sending.sent;
+    match *operation {
+        Operation::Read { remote, .. } => Request::Read { key: remote.key, address: remote.address, length: left },
+        Operation::Write { remote, .. } => {
+            let address = remote.address.wrapping_add(u64::from(sending.sent));
+            Request::Write { key: remote.key, address, total: left }
+        }
+        Operation::Send { invalidate, .. } => Request::Send { invalidate },
+        Operation::Register(_) | Operation::Invalidate { .. } => Request::Send { invalidate: None },
+    }
+}

@@ -1,0 +1,292 @@
+//! The half of a connected queue pair that executes what the peer asks, packet by packet, so that a key that dies bites
+//! at the next packet.
+
+use super::bases::Cursor;
+use super::keys::Asker;
+use super::nic::Nic;
+use super::send_queue::PostedReceive;
+use super::wire::{Request, RequestPacket, Response, WireEnd};
+use crate::provider::{AsyncEvent, FailureStatus, Success};
+use std::collections::VecDeque;
+
+/// Progress steps between two receiver-not-ready answers to one message.
+const RNR_STEPS: u32 = 8;
+
+/// A message that is partly received.
+#[derive(Clone, Copy, Debug)]
+struct Receiving {
+    receive: PostedReceive,
+    cursor: Cursor,
+    bytes: u32,
+}
+
+/// An RDMA READ that is partly answered.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    sequence: u32,
+    key: u32,
+    address: u64,
+    left: u32,
+    first: bool,
+}
+
+/// The last answer before the error state.
+#[derive(Clone, Copy, Debug)]
+struct Closing {
+    sequence: u32,
+    response: Response,
+}
+
+/// What the peer's messages are at.
+pub(super) struct Responder {
+    receiving: Option<Receiving>,
+    reading: Option<Reading>,
+    steps_to_rnr: u32,
+    unacknowledged: Option<u32>,
+    closing: Option<Closing>,
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The queue pair lives on.
+    Alive,
+    /// The queue pair goes to the error state.
+    Failed,
+}
+
+impl Responder {
+    pub(super) fn new() -> Self {
+        Self { receiving: None, reading: None, steps_to_rnr: 0, unacknowledged: None, closing: None }
+    }
+
+    /// The receive that a message had begun to fill; it is flushed first.
+    pub(super) fn take_receiving(&mut self) -> Option<PostedReceive> {
+        self.receiving.take().map(|receiving| receiving.receive)
+    }
+
+    /// Executes requests of the peer, within a budget of packets.
+    pub(super) fn step(
+        &mut self,
+        receives: &mut VecDeque<PostedReceive>,
+        wire: &mut WireEnd,
+        nic: &mut Nic,
+        asker: Asker,
+        budget: &mut u32,
+    ) -> Step {
+        loop {
+            if let Some(closing) = self.closing {
+                return self.close(closing, wire);
+            }
+            if self.reading.is_some() && !self.answer_read(wire, nic, asker, budget) {
+                break;
+            }
+            if self.closing.is_some() {
+                continue;
+            }
+            if receives.is_empty() && self.wants_receive(wire) {
+                break;
+            }
+            if *budget == 0 || wire.request_in.pop_with(|packet| self.execute(packet, receives, nic, asker)).is_none() {
+                break;
+            }
+            *budget -= 1;
+        }
+        self.acknowledge(wire);
+        Step::Alive
+    }
+
+    /// Sends what is owed for executed messages. True when nothing is owed any more.
+    fn acknowledge(&mut self, wire: &mut WireEnd) -> bool {
+        let Some(sequence) = self.unacknowledged else { return true };
+        let sent = wire.response_out.push_with(|packet| {
+            packet.header = Response::Acknowledge;
+            packet.sequence = sequence;
+            packet.length = 0;
+        });
+        if sent {
+            self.unacknowledged = None;
+        }
+        sent
+    }
+
+    fn close(&mut self, closing: Closing, wire: &mut WireEnd) -> Step {
+        let sent = self.acknowledge(wire)
+            && wire.response_out.push_with(|packet| {
+                packet.header = closing.response;
+                packet.sequence = closing.sequence;
+                packet.length = 0;
+            });
+        // Nobody is left to answer where the peer is gone.
+        if sent || wire.peer_is_gone() { Step::Failed } else { Step::Alive }
+    }
+
+    /// Whether the next packet needs a receive, of which there is none. It stays in the lane; its sender is told now and
+    /// then.
+    fn wants_receive(&mut self, wire: &mut WireEnd) -> bool {
+        let begins = wire.request_in.peek_with(|packet| {
+            (packet.first && matches!(packet.header, Request::Send { .. })).then_some(packet.sequence)
+        });
+        let Some(Some(sequence)) = begins else { return false };
+        if self.steps_to_rnr > 0 {
+            self.steps_to_rnr -= 1;
+            return true;
+        }
+        let sent = self.acknowledge(wire)
+            && wire.response_out.push_with(|packet| {
+                packet.header = Response::NotReady;
+                packet.sequence = sequence;
+                packet.length = 0;
+            });
+        if sent {
+            self.steps_to_rnr = RNR_STEPS;
+        }
+        true
+    }
+
+    fn execute(&mut self, packet: &RequestPacket, receives: &mut VecDeque<PostedReceive>, nic: &mut Nic, asker: Asker) {
+        match packet.header {
+            Request::Send { invalidate } => self.execute_send(packet, invalidate, receives, nic, asker),
+            Request::Write { key, address, total } => self.execute_write(packet, (key, address, total), nic, asker),
+            Request::Read { key, address, length } => {
+                if nic.keys.check(key, address, u64::from(length), false, asker, &nic.bases).is_err() {
+                    self.refuse_access(packet.sequence, nic, asker);
+                } else {
+                    self.reading = Some(Reading { sequence: packet.sequence, key, address, left: length, first: true });
+                }
+            }
+            Request::Abandoned => {}
+        }
+    }
+
+    fn execute_write(
+        &mut self,
+        packet: &RequestPacket,
+        (key, address, total): (u32, u64, u32),
+        nic: &mut Nic,
+        asker: Asker,
+    ) {
+        let data = packet.data();
+        // The first packet names the whole range; the others are checked again, because keys die in mid-transfer.
+        let length = if packet.first { u64::from(total) } else { data.len() as u64 };
+        let allowed = nic.keys.check(key, address, length, true, asker, &nic.bases).is_ok()
+            && nic
+                .keys
+                .visit(key, address, data.len(), &nic.bases, |base, offset, range| {
+                    base.memory.write(offset, &data[range]).is_ok()
+                })
+                .is_ok();
+        if !allowed {
+            self.refuse_access(packet.sequence, nic, asker);
+        } else if packet.last {
+            self.unacknowledged = Some(packet.sequence);
+        }
+    }
+
+    fn refuse_access(&mut self, sequence: u32, nic: &mut Nic, asker: Asker) {
+        if nic.rules.access_event {
+            nic.raise(AsyncEvent::QueuePairAccessError(asker.queue_pair));
+        }
+        self.closing = Some(Closing { sequence, response: Response::Refuse(FailureStatus::RemoteAccess) });
+    }
+
+    fn execute_send(
+        &mut self,
+        packet: &RequestPacket,
+        invalidate: Option<u32>,
+        receives: &mut VecDeque<PostedReceive>,
+        nic: &mut Nic,
+        asker: Asker,
+    ) {
+        if packet.first {
+            let Some(receive) = receives.pop_front() else { return };
+            self.steps_to_rnr = 0;
+            self.receiving = Some(Receiving { receive, cursor: Cursor::default(), bytes: 0 });
+        }
+        let Some(mut receiving) = self.receiving else { return };
+        let data = packet.data();
+        receiving.bytes = receiving.bytes.saturating_add(data.len() as u32);
+        let element = [receiving.receive.element];
+        let status = if receiving.bytes > receiving.receive.element.length {
+            Some((FailureStatus::LocalLength, FailureStatus::RemoteInvalidRequest))
+        } else if nic.bases.scatter(&element, &mut receiving.cursor, asker.domain, data).is_err() {
+            Some((FailureStatus::LocalProtection, FailureStatus::RemoteOperation))
+        } else {
+            None
+        };
+        self.receiving = Some(receiving);
+        if let Some((here, there)) = status {
+            self.receiving = None;
+            nic.complete_receive(asker.queue_pair, receiving.receive.token, Err(here));
+            self.closing = Some(Closing { sequence: packet.sequence, response: Response::Refuse(there) });
+        } else if packet.last {
+            self.receiving = None;
+            self.finish_send(packet.sequence, &receiving, invalidate, nic, asker);
+        }
+    }
+
+    fn finish_send(
+        &mut self,
+        sequence: u32,
+        receiving: &Receiving,
+        invalidate: Option<u32>,
+        nic: &mut Nic,
+        asker: Asker,
+    ) {
+        let token = receiving.receive.token;
+        let works = nic.options.capabilities.remote_invalidation;
+        if invalidate.is_none_or(|key| works && nic.invalidate(key, asker)) {
+            let success = Success { bytes: receiving.bytes, invalidated: invalidate };
+            nic.complete_receive(asker.queue_pair, token, Ok(success));
+            self.unacknowledged = Some(sequence);
+        } else {
+            // The message arrived: its sender succeeds, and only this side dies (verbs.md 5.3).
+            nic.complete_receive(asker.queue_pair, token, Err(FailureStatus::RemoteInvalidRequest));
+            self.closing = Some(Closing { sequence, response: Response::Acknowledge });
+        }
+    }
+
+    /// Sends packets of the RDMA READ at hand. True when it has ended, well or not.
+    fn answer_read(&mut self, wire: &mut WireEnd, nic: &mut Nic, asker: Asker, budget: &mut u32) -> bool {
+        // All before the READ must be known to be executed before its data is.
+        if !self.acknowledge(wire) {
+            return false;
+        }
+        while let Some(reading) = self.reading {
+            if *budget == 0 {
+                return false;
+            }
+            let length = reading.left.min(nic.options.mtu);
+            if nic.keys.check(reading.key, reading.address, u64::from(length), false, asker, &nic.bases).is_err() {
+                self.reading = None;
+                self.refuse_access(reading.sequence, nic, asker);
+                return true;
+            }
+            let last = length == reading.left;
+            let sent = wire.response_out.push_with(|packet| {
+                packet.header = Response::Data { last };
+                packet.sequence = reading.sequence;
+                packet.first = reading.first;
+                packet.last = last;
+                packet.length = length;
+                let room = &mut packet.payload[..length as usize];
+                // Cannot fail: checked above, and nothing ran in between.
+                let _ = nic.keys.visit(reading.key, reading.address, length as usize, &nic.bases, |base, at, range| {
+                    base.memory.read(at, &mut room[range]).is_ok()
+                });
+            });
+            if !sent {
+                return false;
+            }
+            *budget -= 1;
+            let rest = Reading {
+                address: reading.address.wrapping_add(u64::from(length)),
+                left: reading.left - length,
+                first: false,
+                ..reading
+            };
+            self.reading = (!last).then_some(rest);
+        }
+        true
+    }
+}

@@ -1,0 +1,165 @@
+//! The return side: a ring that other cores put indices into, and the owner drains.
+//!
+//! Not a linked stack: an index that two cores return at the same time, which is a defect of theirs, would then be in two
+//! chains with one link, and lose or repeat the indices of others. In a ring it takes two entries, of which the owner
+//! refuses one, and nobody else's index is touched.
+
+use crossbeam_utils::CachePadded;
+
+use super::FreeError;
+use crate::primitive::{Arc, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+/// The index is not in the ring, as far as this mark tells.
+const AWAY: u8 = 0;
+/// The index is on its way back to the owner.
+const RETURNED: u8 = 1;
+
+/// What the owner and all returners share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// One per index: [`AWAY`] or [`RETURNED`]. Read and written without a locked instruction, so it detects every double
+    /// return but one that races with the first; that one the owner refuses.
+    marks: Box<[AtomicU8]>,
+    /// The ring: an index in the low half of each entry, and in the high half the stamp of the position that it was
+    /// written at. An entry with another stamp has not been written yet.
+    entries: Box<[AtomicU64]>,
+    /// Next position to reserve, written by returners.
+    tail: CachePadded<AtomicUsize>,
+    /// Next position to drain, written by the owner.
+    head: CachePadded<AtomicUsize>,
+}
+
+/// The stamp of a position. The entry's former content was stamped one ring length earlier, which differs: a ring is
+/// shorter than 2^32. Entries start with 0, which only positions have that come after a full round.
+fn stamp(position: usize) -> u32 {
+    (position as u32).wrapping_add(1)
+}
+
+impl Shared {
+    pub(super) fn new(capacity: u32) -> Self {
+        // Every index fits once; entries beyond are for those that race.
+        let length = (capacity as usize).max(1).next_power_of_two();
+        Self {
+            marks: (0..capacity).map(|_| AtomicU8::new(AWAY)).collect(),
+            entries: (0..length).map(|_| AtomicU64::new(0)).collect(),
+            tail: CachePadded::new(AtomicUsize::new(0)),
+            head: CachePadded::new(AtomicUsize::new(0)),
+        }
+    }
+
+    /// Number of entries, which bounds one drain.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    #[inline]
+    fn entry(&self, position: usize) -> &AtomicU64 {
+        // The length is a power of two, so the masked position is inside.
+        &self.entries[position & (self.entries.len() - 1)]
+    }
+
+    fn give_back(&self, indices: &[u32]) -> Result<(), FreeError> {
+        for (marked, index) in indices.iter().enumerate() {
+            if let Err(error) = self.mark(*index) {
+                self.unmark(&indices[..marked]);
+                return Err(error);
+            }
+        }
+        let Some(first) = self.reserve(indices.len()) else {
+            self.unmark(indices);
+            return Err(FreeError::ReturnsFull { limit: self.entries.len() });
+        };
+        for (position, index) in indices.iter().enumerate() {
+            let position = first.wrapping_add(position);
+            let entry = u64::from(stamp(position)) << 32 | u64::from(*index);
+            // Release: what the returner did with the index comes before what the owner does with it.
+            self.entry(position).store(entry, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn mark(&self, index: u32) -> Result<(), FreeError> {
+        let mark = self.marks.get(index as usize).ok_or(FreeError::Foreign { index })?;
+        // Relaxed: whoever has an index got it through something that orders this after the owner's last clearing.
+        if mark.load(Ordering::Relaxed) != AWAY {
+            return Err(FreeError::DoubleFree { index });
+        }
+        mark.store(RETURNED, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn unmark(&self, indices: &[u32]) {
+        for mark in indices.iter().filter_map(|index| self.marks.get(*index as usize)) {
+            mark.store(AWAY, Ordering::Relaxed);
+        }
+    }
+
+    /// The first of `count` positions that are the caller's alone, by one compare-and-swap if nobody interferes.
+    fn reserve(&self, count: usize) -> Option<usize> {
+        let mut tail = self.tail.load(Ordering::Relaxed);
+        loop {
+            // Acquire: the owner has read the entries before `head`, which will now be written again.
+            let used = tail.wrapping_sub(self.head.load(Ordering::Acquire));
+            // A `tail` that is stale by much may seem to be behind `head`; the exchange then fails.
+            let room = self.entries.len().saturating_sub(used);
+            if count > room {
+                let now = self.tail.load(Ordering::Relaxed);
+                if now == tail {
+                    return None;
+                }
+                tail = now;
+                continue;
+            }
+            // Relaxed: positions only; the entries carry the rest.
+            match self.tail.compare_exchange_weak(tail, tail.wrapping_add(count), Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => return Some(tail),
+                Err(now) => tail = now,
+            }
+        }
+    }
+
+    /// The index at a position, once it has been written. Its mark is cleared. Owner only.
+    #[inline]
+    pub(super) fn take(&self, position: usize) -> Option<u32> {
+        let entry = self.entry(position).load(Ordering::Acquire);
+        if (entry >> 32) as u32 != stamp(position) {
+            return None;
+        }
+        let index = entry as u32;
+        if let Some(mark) = self.marks.get(index as usize) {
+            mark.store(AWAY, Ordering::Relaxed);
+        }
+        Some(index)
+    }
+
+    /// Gives the entries before `head` back to the returners. Owner only.
+    pub(super) fn publish(&self, head: usize) {
+        // Release: the entries have been read before they are written again.
+        self.head.store(head, Ordering::Release);
+    }
+}
+
+/// The handle by which other cores, and Control, give indices back to the owner of a [`Freelist`](super::Freelist).
+/// Clones go to the same freelist. Any thread may use it; it never waits.
+#[derive(Clone, Debug)]
+pub struct Returner(Arc<Shared>);
+
+impl Returner {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        Self(Arc::clone(shared))
+    }
+
+    /// Gives indices back, by one compare-and-swap per batch. The owner gets them at its next drain, in order.
+    ///
+    /// What the calling thread did before comes before what the owner does after it drained.
+    ///
+    /// # Errors
+    /// Nothing is given back then. [`FreeError::Foreign`] for an index that the freelist does not have;
+    /// [`FreeError::DoubleFree`] for one that has been returned and not yet drained, or is twice in the batch. An index that
+    /// two threads return at the same time, or that is on a list of the owner's, is refused at the owner's drain instead.
+    pub fn give_back(&self, indices: &[u32]) -> Result<(), FreeError> {
+        self.0.give_back(indices)
+    }
+}
