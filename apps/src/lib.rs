@@ -3,5 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod host;
 pub mod nvmf;
 pub mod storage;
+pub mod target;
