@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "every test file uses its own part of the harness")]
 #![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
+pub mod raw;
+
 use core::time::Duration;
 use frwr_apps::host::{ADMIN_DATA_BYTES, Host, HostCompletion, HostOptions};
 use frwr_apps::nvmf::Nqn;
@@ -189,6 +191,6 @@ impl Pair {
         self.until("drained", |pair| pair.target.is_drained());
         assert_eq!(self.host.failure(), None);
         assert_eq!(self.host.statistics().outstanding, 0);
-        assert_eq!(self.target.statistics().commands_in_flight, 0);
+        assert_eq!((self.target.statistics().commands_in_flight, self.target.statistics().slots_used), (0, 0));
     }
 }
