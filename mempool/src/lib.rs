@@ -1,16 +1,16 @@
 //! Memory that one core owns: regions of hugepages, slabs, freelists, and the lane between two cores.
 //!
-//! A [`Region`](region::Region) is one mapping, made by a ladder of page kinds and carved into
-//! [`Block`](region::Block)s that never overlap. A block becomes either of two things, never both:
+//! A [`Region`] is one mapping, made by a ladder of page kinds and carved into
+//! [`Block`]s that never overlap. A block becomes either of two things, never both:
 //!
-//! * memory of one core with a type: a [`Slab`](slab::Slab), which hands out `&T` and `&mut T`;
-//! * [`DeviceMemory`](device_memory::DeviceMemory), which a device may read and write at any time, and which is
+//! * memory of one core with a type: a [`Slab`], which hands out `&T` and `&mut T`;
+//! * [`DeviceMemory`], which a device may read and write at any time, and which is
 //!   therefore only ever copied from and to, by relaxed atomics.
 //!
 //! So a peer's RDMA WRITE can never race with a Rust reference.
 //!
 //! What crosses cores goes through two doors: a [`lane`] carries values between two cores, and the
-//! [`Returner`](freelist::Returner) of a [`Freelist`](freelist::Freelist) gives indices back to the core that owns
+//! [`Returner`](freelist::Returner) of a [`Freelist`] gives indices back to the core that owns
 //! them. Everything else belongs to one core and uses no atomic instruction.
 //!
 //! Nothing here allocates after construction, waits, or makes a system call on a hot path.

@@ -187,19 +187,15 @@ impl Freelist {
     fn push_bulk_in_front(&mut self, list: &mut List, indices: &[u32]) -> Result<(), FreeError> {
         let mut head = list.head;
         let mut pushed = 0;
-        let mut result = Ok(());
-        for &index in indices {
-            match self.links.get_mut(index as usize) {
-                Some(link) if *link == HANDED_OUT => *link = head,
-                Some(_) => result = Err(FreeError::DoubleFree { index }),
-                None => result = Err(FreeError::Foreign { index }),
-            }
-            if result.is_err() {
-                break;
-            }
-            head = index;
+        let mut link = |index: &u32| {
+            let handed_out = self.links.get_mut(*index as usize).filter(|link| **link == HANDED_OUT);
+            let Some(link) = handed_out else { return false };
+            *link = core::mem::replace(&mut head, *index);
             pushed += 1;
-        }
+            true
+        };
+        let (unrolled, rest) = indices.as_chunks::<UNROLLED>();
+        let _all = unrolled.iter().all(|indices| indices.iter().all(&mut link)) && rest.iter().all(link);
         if list.head == END
             && let Some(first) = indices.first()
         {
@@ -207,7 +203,11 @@ impl Freelist {
         }
         list.head = head;
         list.len += pushed;
-        result
+        match indices.get(pushed as usize) {
+            None => Ok(()),
+            Some(index) if (*index as usize) < self.links.len() => Err(FreeError::DoubleFree { index: *index }),
+            Some(index) => Err(FreeError::Foreign { index: *index }),
+        }
     }
 
     /// Hands out the next index of a list. `None` if it is empty, or of another freelist.
