@@ -283,7 +283,8 @@ impl Freelist {
         let began = self.drained;
         let before = list.len;
         let Self { links, refused, shared, .. } = self;
-        let links = &mut **links;
+        // As long as it is anyway; now the compiler knows, too, and checks each index once for both arrays.
+        let Some(links) = links.get_mut(..shared.capacity()) else { return 0 };
         // In a local, because everything else would have to be written and read again around each acquire.
         let mut local = list.take();
         let drained = shared.drain(began, |index| {

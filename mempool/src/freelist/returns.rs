@@ -70,6 +70,12 @@ impl Shared {
         }
     }
 
+    /// Number of indices.
+    #[inline]
+    pub(super) fn capacity(&self) -> usize {
+        self.marks.len()
+    }
+
     /// The entries from a position on, one whole round: up to the end of the array, then from its start.
     #[inline]
     fn round_from(&self, position: usize) -> [&[AtomicU64]; 2] {
@@ -147,10 +153,11 @@ impl Shared {
                 }
                 position = position.wrapping_add(1);
                 let index = entry as u32;
+                // Always there: it was, when the index was marked.
                 if let Some(mark) = marks.get(index as usize) {
                     mark.store(AWAY, Ordering::Relaxed);
+                    put(index);
                 }
-                put(index);
             }
         }
         position
