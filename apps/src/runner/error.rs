@@ -188,7 +188,12 @@ impl RunError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Name(_) | Self::Lost | Self::Port(_) | Self::Running(_) | Self::Signal(_) | Self::OwnExecutable { .. } => FAILED,
+            Self::Name(_)
+            | Self::Lost
+            | Self::Port(_)
+            | Self::Running(_)
+            | Self::Signal(_)
+            | Self::OwnExecutable { .. } => FAILED,
             Self::Launch { .. } | Self::File { .. } | Self::Trace { .. } => FAILED,
             _ => USAGE,
         }

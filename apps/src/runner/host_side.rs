@@ -18,8 +18,6 @@ use frwr_reactor::{Poller, Sleep};
 const SLACK: usize = 64 << 10;
 /// Alignment of buffers: a page.
 const PAGE: usize = 4096;
-/// Polls between two looks at the device's key table: it is a walk over the table.
-const KEY_TABLE_PERIOD: u64 = 1024;
 
 /// What the host's core needs to begin.
 #[derive(Clone)]
@@ -53,7 +51,6 @@ pub(super) struct HostSide<P: Port> {
     kill_at: Option<Duration>,
     runtime: Duration,
     stage: Stage,
-    polls: u64,
     load_began: Option<Duration>,
     first: Option<Duration>,
     last: Duration,
@@ -95,7 +92,6 @@ impl<P: Port> HostSide<P> {
             kill_at: None,
             runtime,
             stage: Stage::Running,
-            polls: 0,
             load_began: None,
             first: None,
             last: Duration::ZERO,
@@ -151,8 +147,10 @@ impl<P: Port> HostSide<P> {
         let mut work = self.host.poll(now);
         while let Some(completion) = self.host.next_completion() {
             // The cookie is the job's slot.
-            let status = completion.result.map_or_else(|error| error.wire_status(), |()| 0);
-            self.job.completed(completion.cookie as u32, status, now);
+            if let Err(error) = completion.result {
+                self.caught.get_or_insert_with(|| format!("a request failed: {error}"));
+            }
+            self.job.completed(completion.cookie as u32, completion.result.is_ok(), now);
             self.last = now;
             work += 1;
         }
@@ -162,7 +160,6 @@ impl<P: Port> HostSide<P> {
             self.stage = Stage::Finished;
             self.progress.finish();
         }
-        self.polls += 1;
         work
     }
 
@@ -203,10 +200,11 @@ impl<P: Port> HostSide<P> {
             self.stop(format!("the session ended by itself: {failure}"));
             return;
         }
-        if self.polls.is_multiple_of(KEY_TABLE_PERIOD)
+        // While the job runs nothing but its requests opens memory.
+        if self.host.is_ready()
             && let Some(open) = self.host.engine().port().remote_bytes_open()
         {
-            let most = u64::from(self.job.in_flight()) * u64::from(self.block_bytes) + ADMIN_DATA_BYTES as u64;
+            let most = u64::from(self.job.in_flight()) * u64::from(self.block_bytes);
             if open > most {
                 self.stop(format!("{open} bytes are open to the peer, but requests in flight opened at most {most}"));
             }

@@ -27,7 +27,9 @@ use frwr_engine::{
         soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort},
     },
 };
-use frwr_reactor::{CoreIndex, Finished, Placement, Reactor, Reactors, Running, RunningError, Schedule, Seat, Topology};
+use frwr_reactor::{
+    CoreIndex, Finished, Placement, Reactor, Reactors, Running, RunningError, Schedule, Seat, Topology,
+};
 use std::{
     net::SocketAddr,
     sync::{
@@ -44,7 +46,7 @@ const CONTROL_PAUSE: Duration = Duration::from_micros(200);
 /// One read in this many is spoilt by `--inject corrupt-data`.
 const CORRUPT_EVERY: u64 = 100;
 /// One invalidation in this many is skipped by `--inject skip-invalidate`.
-const SKIP_EVERY: u64 = 100;
+const SKIP_EVERY: u64 = 3;
 
 /// Runs the main job. `say` gets the lines of progress; `stop` ends the run early.
 ///
@@ -106,7 +108,8 @@ impl Setup<'_> {
         let host_port = host_control.open_core(send, receive)?;
         self.port = Some(host_port.0.id());
         let trace = self.open_trace()?;
-        let ports = Ports { target: (target_port, target_plan), host: (host_port, host_plan), progress: progress.clone() };
+        let ports =
+            Ports { target: (target_port, target_plan), host: (host_port, host_plan), progress: progress.clone() };
         let running = self.launch::<H>(ports)?;
         let mut main = MainLoop { target_control, host_control, running, progress, trace };
         main.drive(self.config, stop, say)?;

@@ -2,7 +2,7 @@
 
 use super::{cores::Core, error::SetupError, progress::Progress};
 use crate::{
-    storage::{Geometry, MemoryStorage},
+    storage::MemoryStorage,
     target::{Target, TargetOptions},
 };
 use core::time::Duration;
@@ -55,15 +55,12 @@ impl<P: Port> TargetSide<P> {
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
         let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
-        let mut engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
+        let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
         let namespace = region.carve(namespace_bytes, PAGE)?.into_device_memory();
         let buffers = region.carve(buffer_bytes, PAGE)?.into_device_memory();
-        let geometry =
-            Geometry::new(plan.blocks, plan.block_bytes).map_err(|error| SetupError::Namespace(error.to_string()))?;
-        let depth = u32::from(plan.options.queue_entries);
-        let storage = MemoryStorage::new(namespace, geometry, depth as usize)
+        let depth = usize::from(plan.options.queue_entries);
+        let storage = MemoryStorage::new(namespace, plan.block_bytes, depth)
             .map_err(|error| SetupError::Namespace(error.to_string()))?;
-        let _ = engine.statistics();
         let mut target = Target::new(engine, vec![storage], buffers, plan.options.clone())?;
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
@@ -77,13 +74,13 @@ impl<P: Port> TargetSide<P> {
 
     /// Commands answered.
     pub(super) fn commands(&self) -> u64 {
-        self.target.statistics().responses
+        self.target.statistics().commands
     }
 
     fn poll(&mut self, now: Duration) -> u32 {
         if !self.killed && self.progress.wants_kill() {
             self.killed = true;
-            self.target.drop_connections();
+            self.target.shut_down();
         }
         self.target.poll(now)
     }

@@ -29,7 +29,8 @@ impl Trace {
     pub(super) fn new(path: &Path, taps: &Taps, port: PortId) -> Result<Option<Self>, RunError> {
         let failed = |source| RunError::Trace { path: path.to_owned(), source };
         let mut out = BufWriter::new(File::create(path).map_err(failed)?);
-        writeln!(out, "# one line per work request, refusal, receive and completion of the host's port").map_err(failed)?;
+        writeln!(out, "# one line per work request, refusal, receive and completion of the host's port")
+            .map_err(failed)?;
         Ok(taps.take(port).map(|tap| Self { tap, out, path: path.to_owned() }))
     }
 
