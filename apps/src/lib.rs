@@ -4,6 +4,9 @@
 
 pub mod check;
 pub mod host;
+pub mod job;
 pub mod nvmf;
+pub mod output;
+pub mod runner;
 pub mod storage;
 pub mod target;

@@ -73,6 +73,7 @@ fn s29_short_element_in_the_middle() {
 #[test]
 fn s29_offset_in_the_middle() {
     assert_eq!(elements_each(page_list(257), &[(0, 4096), (8, 4088), (0, 4096)]), [1, 2]);
+    assert_eq!(elements_each(page_list(257), &[(0, 4096), (8, 4096), (0, 4096)]), [1, 1, 1]);
 }
 
 #[test]
@@ -148,6 +149,9 @@ fn f18_long_segments_are_cut() {
     let rest = rest.expect("a rest");
     assert_eq!((rest.element.address, rest.element.length), (0x1_2000, 20_000 - (8192 - 100)));
     assert!(next_piece(page_list(2), &[front]).is_ok());
+    // Two pages long, but in three pages.
+    let (front, rest) = cut(page_list(2), at(0x1_0064, 8192)).expect("cut");
+    assert_eq!((front.element.length, rest.map(|rest| rest.element.length)), (8092, Some(100)));
     assert_eq!(cut(page_list(2), at(0x1_0000, 8192)), Ok((at(0x1_0000, 8192), None)));
     let limited = GatherRules { max_bytes: 5000, ..single_range() };
     let (front, rest) = cut(limited, at(3, 12_000)).expect("cut");
@@ -272,6 +276,7 @@ fn any_segments() -> impl Strategy<Value = Vec<Resolved>> {
                     1 => (end, length),
                     2 => ((end + 0xF_FFFF) & !0xFFF, 8192),
                     3 => (end, 4096),
+                    4 => (((end + 0xFFF) & !0xFFF) + offset, 4096),
                     _ => ((end + 0xFFF) & !0xFFF, 4096),
                 };
                 end = address + u64::from(length);

@@ -1,20 +1,9 @@
 //! Arguments to output: a function, so that tests need no process.
 
 use super::{Machine, SizingArguments, machine_json, machine_text, sizing_output};
+use crate::output::{Output, failure, success, usage_line};
 use clap::{Parser, Subcommand};
-use serde_json::json;
 use std::ffi::OsString;
-
-/// What a run prints and how it ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
-    /// For standard output: with `--json` exactly one line.
-    pub stdout: String,
-    /// For standard error.
-    pub stderr: String,
-    /// 0: done; 1: the device cannot be used; 2: the arguments are wrong.
-    pub exit_code: u8,
-}
 
 /// Exit code of a device that cannot be used.
 const IMPOSSIBLE: u8 = 1;
@@ -54,28 +43,4 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, machine: impl FnOnce()
         Err(error) if !error.use_stderr() => success(error.to_string()),
         Err(error) => failure(json, USAGE, "usage", &usage_line(&error)),
     }
-}
-
-fn success(mut text: String) -> Output {
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
-    Output { stdout: text, stderr: String::new(), exit_code: 0 }
-}
-
-fn failure(json: bool, exit_code: u8, name: &str, message: &str) -> Output {
-    let stdout = if json { format!("{}\n", json!({ "error": name, "message": message })) } else { String::new() };
-    Output { stdout, stderr: format!("error: {message}\n"), exit_code }
-}
-
-/// What clap says behind what is wrong.
-const ENDS: [&str; 2] = ["Usage:", "For more information"];
-
-/// What clap has to say in several lines, in one: the argument, its value and what would be accepted.
-fn usage_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let said = text.lines().map(str::trim).take_while(|line| !ENDS.iter().any(|end| line.starts_with(end)));
-    let said: Vec<&str> = said.filter(|line| !line.is_empty()).collect();
-    let said = said.join(" ");
-    format!("{}; `frwr-check --help` lists what is accepted", said.trim_start_matches("error: "))
 }

@@ -103,13 +103,11 @@ pub enum Caught {
     /// The file that came back is not the one that was written.
     #[error("the file that was read back has another SHA-256 than the one written")]
     Digest,
-    /// The target refused a request.
-    #[error("the target ended a request for block {lba} with status {status:#x}")]
-    Status {
+    /// A request failed.
+    #[error("a request for block {lba} failed")]
+    Failed {
         /// Which block.
         lba: u64,
-        /// The NVMe status.
-        status: u16,
     },
 }
 
@@ -323,8 +321,8 @@ impl Job {
         }
     }
 
-    /// A request ended with an NVMe status, 0 for success. A slot without a request is ignored.
-    pub fn completed(&mut self, slot: u32, status: u16, now: Duration) {
+    /// A request ended, with success or not. A slot without a request is ignored.
+    pub fn completed(&mut self, slot: u32, success: bool, now: Duration) {
         let Some(entry) = self.slots.get_mut(slot as usize) else { return };
         let Some(request) = entry.request.take() else { return };
         let (version, started) = (entry.version, entry.started);
@@ -333,8 +331,8 @@ impl Job {
         self.busy[request.lba as usize] = false;
         let nanoseconds = u64::try_from(now.saturating_sub(started).as_nanos()).unwrap_or(MAX_LATENCY_NS);
         self.latency.saturating_record(nanoseconds.clamp(1, MAX_LATENCY_NS));
-        if status != 0 {
-            self.caught.get_or_insert(Caught::Status { lba: request.lba, status });
+        if !success {
+            self.caught.get_or_insert(Caught::Failed { lba: request.lba });
             return;
         }
         match request.operation {

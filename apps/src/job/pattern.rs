@@ -27,7 +27,7 @@ fn word(seed: u64, lba: u64, version: u32, offset: usize) -> u64 {
 }
 
 /// Fills `block` with the pattern of a write.
-pub fn fill(block: &mut [u8], seed: u64, lba: u64, version: u32) {
+pub(super) fn fill(block: &mut [u8], seed: u64, lba: u64, version: u32) {
     for (at, place) in block.chunks_exact_mut(WORD).enumerate() {
         place.copy_from_slice(&word(seed, lba, version, at * WORD).to_le_bytes());
     }
@@ -37,7 +37,7 @@ pub fn fill(block: &mut [u8], seed: u64, lba: u64, version: u32) {
 ///
 /// # Errors
 /// The first [`Mismatch`].
-pub fn check(block: &[u8], seed: u64, lba: u64, version: u32) -> Result<(), Mismatch> {
+pub(super) fn check(block: &[u8], seed: u64, lba: u64, version: u32) -> Result<(), Mismatch> {
     for (at, place) in block.chunks_exact(WORD).enumerate() {
         let expected = word(seed, lba, version, at * WORD);
         let found = u64::from_le_bytes(place.try_into().unwrap_or([0; WORD]));
@@ -52,7 +52,7 @@ pub fn check(block: &[u8], seed: u64, lba: u64, version: u32) -> Result<(), Mism
 ///
 /// # Errors
 /// The first [`Mismatch`].
-pub fn check_bytes(block: &[u8], bytes: &[u8]) -> Result<(), Mismatch> {
+pub(super) fn check_bytes(block: &[u8], bytes: &[u8]) -> Result<(), Mismatch> {
     let same = bytes.len() <= block.len() && block[..bytes.len()] == *bytes;
     if same && block[bytes.len()..].iter().all(|&byte| byte == 0) {
         return Ok(());
@@ -63,7 +63,7 @@ pub fn check_bytes(block: &[u8], bytes: &[u8]) -> Result<(), Mismatch> {
 }
 
 /// Copies a block into device memory, with zeros behind what is given.
-pub fn put(memory: &DeviceMemory, offset: usize, bytes: &[u8], block_bytes: usize) {
+pub(super) fn put(memory: &DeviceMemory, offset: usize, bytes: &[u8], block_bytes: usize) {
     // The job's slots lie inside its memory by construction.
     let _ = memory.write(offset, bytes);
     let _ = memory.fill(offset + bytes.len(), block_bytes - bytes.len(), 0);

@@ -4,7 +4,7 @@ use super::command_line::MAX_FILE_BYTES;
 use crate::{host::HostError, target::TargetError};
 use frwr_engine::{EngineError, provider::CommandError};
 use frwr_mempool::region::{CarveError, RegionError};
-use frwr_reactor::{CoreListError, LaunchError, PlacementError, RunningError};
+use frwr_reactor::{CoreIndex, CoreListError, LaunchError, PlacementError, RunningError};
 use std::path::PathBuf;
 
 /// Exit code of a run that failed, or found something wrong.
@@ -143,12 +143,23 @@ pub enum RunError {
     /// A reactor panicked: a defect of this program.
     #[error(transparent)]
     Running(#[from] RunningError),
+    /// A name that NVMe does not allow: a defect of this program.
+    #[error("no NVMe qualified name: {0}")]
+    Name(String),
+    /// The host's reactor gave nothing back: a defect of this program.
+    #[error("the host's core ended without a report")]
+    Lost,
     /// No signal handler.
     #[error("signals cannot be caught: {0}")]
     Signal(std::io::Error),
 }
 
 impl RunError {
+    /// A side that cannot be set up, found before its reactor was started.
+    pub(super) fn from_setup(core: CoreIndex, source: SetupError) -> Self {
+        Self::Launch { source: LaunchError::Init { core, source } }
+    }
+
     /// Stable name for JSON.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -167,6 +178,8 @@ impl RunError {
             Self::Port(_) => "port",
             Self::Launch { source } => launch_name(source),
             Self::Running(_) => "reactor_panicked",
+            Self::Name(_) => "name",
+            Self::Lost => "lost",
             Self::Signal(_) => "signal",
         }
     }
@@ -175,7 +188,12 @@ impl RunError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Port(_) | Self::Running(_) | Self::Signal(_) | Self::OwnExecutable { .. } => FAILED,
+            Self::Name(_)
+            | Self::Lost
+            | Self::Port(_)
+            | Self::Running(_)
+            | Self::Signal(_)
+            | Self::OwnExecutable { .. } => FAILED,
             Self::Launch { .. } | Self::File { .. } | Self::Trace { .. } => FAILED,
             _ => USAGE,
         }
