@@ -259,3 +259,22 @@ fn a_silent_host_loses_its_controller() {
     pair.until("a new session", |pair| pair.host.statistics().sessions == 2 && pair.host.is_ready());
     pair.finish();
 }
+
+#[test]
+fn commands_that_overtake_the_connection_event_are_answered() {
+    for profile in PROFILES {
+        let mut pair = Pair::new(profile);
+        // The target's Control is slow: the host's first capsule arrives before the target hears of the connection.
+        pair.target_control_every = 300;
+        for session in 1..=3 {
+            pair.host.start();
+            pair.until("ready", |pair| pair.host.statistics().sessions == session && pair.host.is_ready());
+            pair.host.read(0, &[pair.segment(0, 1)], 0).unwrap();
+            assert_eq!(pair.completed(1)[0].result, Ok(()), "{profile}");
+            pair.tick = Duration::from_millis(1);
+            pair.host.drop_connections();
+            pair.until("lost", |pair| !pair.host.is_ready());
+        }
+        assert_eq!(pair.host.statistics().failures, 3, "{profile}: only those that were asked for");
+    }
+}

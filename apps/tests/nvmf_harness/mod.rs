@@ -66,6 +66,9 @@ pub struct Pair {
     pub now: Duration,
     /// What passes between two steps.
     pub tick: Duration,
+    /// In how many of the target's steps its Control is polled: one in this many.
+    pub target_control_every: u64,
+    target_steps: u64,
     pub data: DeviceMemory,
     pub data_id: MemoryId,
     pub completions: Vec<HostCompletion>,
@@ -101,6 +104,8 @@ impl Pair {
             target_control,
             now: Duration::ZERO,
             tick: Duration::from_micros(1),
+            target_control_every: 1,
+            target_steps: 0,
             data,
             data_id,
             completions: Vec::new(),
@@ -122,10 +127,12 @@ impl Pair {
     }
 
     pub fn step_target(&mut self) {
-        self.target_control.poll();
+        self.target_steps += 1;
+        if self.target_steps.is_multiple_of(self.target_control_every) {
+            self.target_control.poll();
+        }
         self.target.poll(self.now);
         self.target.flush();
-        self.target_control.poll();
     }
 
     pub fn step_host(&mut self) {
