@@ -2,9 +2,13 @@
 
 mod harness;
 
-use frwr_engine::provider::{Access, Port, Success};
-use harness::soft::{on_all, pair};
-use harness::{Builder, pattern, statuses};
+use frwr_engine::provider::soft::SoftOptions;
+use frwr_engine::provider::{
+    Access, Chain, CompletionBatch, CompletionQueue, ConnectionParameters, Device, FailureStatus, Port, PostError,
+    PostRefusal, Success,
+};
+use harness::soft::{on_all, pair, pair_with};
+use harness::{Builder, MEMORY, SIZES, pattern, statuses};
 
 const KIB64: u32 = 64 << 10;
 
@@ -42,5 +46,121 @@ fn s32_two_registrations_and_a_send_give_one_completion() {
         assert_eq!(pair.owner.port.remote_bytes_open(), Some(0));
         pair.settle();
         assert_eq!(pair.owner.sent.len(), 2, "unsignalled successes are silent");
+    });
+}
+
+/// A chain may register, invalidate and register again: the last key works, the first does not.
+#[test]
+fn u02_a_chain_registers_invalidates_and_registers_again() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let ends = pair.connect();
+        pair.peer.post_receives(ends.peer, 0, 2);
+        let mut slot = pair.owner.slot(ends.owner);
+        let element = [pair.owner.element(8192, 4096)];
+        let (chain, first) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteWrite);
+        let chain = chain.invalidate(slot);
+        let (chain, second) = chain.register(&pair.owner, &mut slot, &element, Access::RemoteWrite);
+        let chain = chain.send(&[]).signalled();
+        assert_eq!(statuses(&pair.owner_runs(ends.owner, &chain, 1)), [None]);
+        let local = [pair.peer.element(0, 64)];
+        let good = Builder::new().write(&local, second.at(10)).signalled();
+        assert_eq!(statuses(&pair.peer_runs(ends.peer, &good, 1)), [None]);
+        if pair.owner.capabilities().rotating_key_bits > 0 {
+            let stale = Builder::new().write(&local, first.at(10)).signalled();
+            assert_eq!(statuses(&pair.peer_runs(ends.peer, &stale, 1)), [Some(FailureStatus::RemoteAccess)]);
+        }
+    });
+}
+
+/// SENDs of several sizes arrive whole, in order, with their length.
+#[test]
+fn u18_messages_arrive_in_order_with_their_length() {
+    on_all(|profile| {
+        let options = SoftOptions { mtu: 256, wire_packets: 2, ..SoftOptions::new(profile) };
+        let mut pair = pair_with(options);
+        let ends = pair.connect();
+        pair.peer.post_receives(ends.peer, 0, 4);
+        pair.owner.write_memory(0, &pattern(3, 2048));
+        let mut chain = Builder::new();
+        for length in [0, 1, 256, 1000] {
+            let halves = [pair.owner.element(0, length / 2), pair.owner.element(1024, length - length / 2)];
+            chain = chain.send(&halves).signalled();
+        }
+        assert_eq!(statuses(&pair.owner_runs(ends.owner, &chain, 4)), [None; 4]);
+        pair.until("four receives", |pair| pair.peer.received.len() == 4);
+        let bytes: Vec<u32> = pair.peer.received.iter().map(|c| c.result.map_or(0, |done| done.bytes)).collect();
+        assert_eq!(bytes, [0, 1, 256, 1000]);
+        let place = MEMORY / 2 + 3 * 1024;
+        assert_eq!(pair.peer.read_memory(place, 500), pattern(3, 2048)[..500]);
+        assert_eq!(pair.peer.read_memory(place + 500, 500), pattern(3, 2048)[1024..1524]);
+    });
+}
+
+/// More RDMA READs than may be outstanding are held back, not refused; a fence waits for all of them.
+#[test]
+fn u23_reads_beyond_the_depth_wait_and_a_fence_waits_for_reads() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let limits = ConnectionParameters { initiator_depth: 2, ..ConnectionParameters::default() };
+        let (owner, peer) = (pair.owner.domain, pair.peer.domain);
+        let ends = pair.connect_with(owner, peer, SIZES, limits);
+        pair.owner.post_receives(ends.owner, 0, 2);
+        let mut slot = pair.owner.slot(ends.owner);
+        let element = [pair.owner.element(0, 65536)];
+        let (chain, grant) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteRead);
+        pair.owner_runs(ends.owner, &chain.signalled(), 1);
+        pair.owner.write_memory(0, &pattern(1, 65536));
+        let mut chain = Builder::new();
+        for index in 0..16 {
+            chain = chain.read(&[pair.peer.element(index * 4096, 4096)], grant.at(index * 4096)).signalled();
+        }
+        let chain = chain.send(&[pair.peer.element(0, 16)]).signalled().fenced();
+        assert_eq!(statuses(&pair.peer_runs(ends.peer, &chain, 17)), [None; 17]);
+        assert_eq!(pair.peer.read_memory(0, 65536), pattern(1, 65536));
+    });
+}
+
+/// Two queue pairs on one port do not disturb each other; a port of another core has its own.
+#[test]
+fn s94_queue_pairs_and_ports_are_apart() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let (first, second) = (pair.connect(), pair.connect());
+        let mut other_port = pair.owner.device.open_port(16, 16).expect("a second port");
+        assert_ne!(other_port.id(), pair.owner.port.id());
+        let chain = Builder::new().send(&[]).signalled();
+        let refused = Chain { requests: &chain.requests, elements: &chain.elements };
+        let error = other_port.post(first.owner, refused).expect_err("another core's queue pair");
+        assert_eq!(error, PostError { accepted: 0, reason: PostRefusal::NotReady });
+        // The new port takes part in what concerns every port.
+        let mut batch = CompletionBatch::new();
+        other_port.poll(CompletionQueue::Send, &mut batch);
+
+        pair.peer.post_receives(first.peer, 0, 1);
+        pair.peer.post_receives(second.peer, 10, 1);
+        for ends in [first, second] {
+            let done = pair.owner_runs(ends.owner, &chain, 1);
+            assert_eq!((done[0].queue_pair, done[0].result.is_ok()), (ends.owner, true));
+        }
+        let from: Vec<_> = pair.peer.received.iter().map(|c| (c.queue_pair, c.token.index())).collect();
+        assert_eq!(from, [(first.peer, 0), (second.peer, 10)]);
+    });
+}
+
+/// The same calls give the same results.
+#[test]
+fn f40_equal_seeds_and_calls_give_equal_results() {
+    on_all(|profile| {
+        let run = || {
+            let mut pair = pair(profile);
+            let ends = pair.connect();
+            pair.peer.post_receives(ends.peer, 0, 8);
+            let slots: Vec<u32> = (0..8).map(|_| pair.owner.slot(ends.owner).key).collect();
+            let chain = Builder::new().send(&[]).send(&[]).signalled().send(&[]).signalled();
+            let done = pair.owner_runs(ends.owner, &chain, 2);
+            (slots, done, pair.peer.received)
+        };
+        assert_eq!(run(), run());
     });
 }
