@@ -6,6 +6,8 @@
 
 mod capabilities;
 mod command;
+pub mod fault;
+pub mod record;
 pub mod soft;
 mod work;
 

@@ -2,6 +2,14 @@
 #![allow(dead_code, reason = "every test file uses its own part of the harness")]
 #![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
+mod setup;
+mod watch;
+
+#[allow(unused_imports, reason = "every test file uses its own part of the harness")]
+pub use setup::Setup;
+#[allow(unused_imports, reason = "every test file uses its own part of the harness")]
+pub use watch::{Post, Watch, Watched, WatchedDevice, Wr};
+
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol, Received,
@@ -11,7 +19,7 @@ use frwr_engine::{
     mr::Grant,
     provider::{
         Access, Device, RemoteRange,
-        soft::{SoftDevice, SoftFabric, SoftOptions},
+        soft::{SoftDevice, SoftFabric},
     },
 };
 use frwr_mempool::{DeviceMemory, Region, region::RegionOptions};
@@ -80,6 +88,11 @@ pub struct Side<D: Device> {
     pub responded: u32,
     pub fetched: u32,
     pub disconnected: u32,
+    /// Told to the port at the start of each step, with the number of the step.
+    pub begin: fn(&mut D::Port, u64),
+    pub stepped: u64,
+    /// Receives of the peer that our connections may use unasked.
+    pub peer_receives: u32,
     _region: Region,
 }
 
@@ -108,11 +121,16 @@ impl<D: Device> Side<D> {
             responded: 0,
             fetched: 0,
             disconnected: 0,
+            begin: |_, _| {},
+            stepped: 0,
+            peer_receives: 0,
             _region: region,
         }
     }
 
     pub fn step(&mut self, now: Duration) {
+        self.stepped += 1;
+        (self.begin)(self.engine.port_mut(), self.stepped);
         self.control.poll();
         self.engine.poll(now, &mut self.protocol);
         while let Some(event) = self.engine.next_event() {
@@ -126,7 +144,7 @@ impl<D: Device> Side<D> {
         self.events.push(format!("{event:?}"));
         match event {
             Event::Incoming { incoming, .. } => {
-                let options = ConnectionOptions::default();
+                let options = ConnectionOptions { peer_receives: self.peer_receives, ..ConnectionOptions::default() };
                 self.connection = Some(self.engine.accept(incoming, b"accepted", &options).unwrap());
             }
             Event::Connected { connection, .. } => self.connection = Some(connection),
@@ -239,37 +257,27 @@ impl<D: Device> Side<D> {
     }
 }
 
-/// Host and target on one software fabric.
-pub struct Pair {
-    pub host: Side<SoftDevice>,
-    pub target: Side<SoftDevice>,
+/// Host and target on one software fabric. [`Setup`] makes it in other ways.
+pub struct Pair<D: Device = SoftDevice> {
+    pub host: Side<D>,
+    pub target: Side<D>,
     pub now: Duration,
     pub fabric: SoftFabric,
 }
 
-impl Pair {
+impl Pair<SoftDevice> {
     pub fn new(profile: &str) -> Self {
-        Self::with(profile, EngineOptions::default())
+        Setup::new(profile).pair()
     }
 
     pub fn with(profile: &str, host: EngineOptions) -> Self {
-        let fabric = SoftFabric::new();
-        let soft = || SoftOptions::new(profile.parse().unwrap());
-        let target = EngineOptions { transfer_depth: 64, queue_depth: 1, registrations: 1, ..EngineOptions::default() };
-        let mut pair = Self {
-            host: Side::new(fabric.device(soft()), EngineOptions { connections: 2, ..host }),
-            target: Side::new(fabric.device(soft()), EngineOptions { connections: 2, ..target }),
-            now: Duration::ZERO,
-            fabric,
-        };
-        pair.target.engine.listen(address()).unwrap();
-        pair.steps(4);
-        pair.connect();
-        pair
+        Setup::new(profile).host(|options| *options = EngineOptions { connections: 2, ..host }).pair()
     }
+}
 
+impl<D: Device> Pair<D> {
     pub fn connect(&mut self) {
-        let options = ConnectionOptions { peer_receives: 32, ..ConnectionOptions::default() };
+        let options = ConnectionOptions { peer_receives: self.host.peer_receives, ..ConnectionOptions::default() };
         self.host.connection = Some(self.host.engine.connect(address(), b"hello", &options).unwrap());
         self.until("connected", |pair| pair.host.is_ready() && pair.target.is_ready());
     }

@@ -9,8 +9,8 @@ use super::wire::{Request, RequestPacket, Response, WireEnd};
 use crate::provider::{AsyncEvent, FailureStatus, Success};
 use std::collections::VecDeque;
 
-/// Progress steps between two receiver-not-ready answers to one message.
-const RNR_STEPS: u32 = 8;
+/// Progress steps between two receiver-not-ready answers to one message: longer than an iteration that posts receives.
+const RNR_STEPS: u32 = 64;
 
 /// A message that is partly received.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,290 @@
+//! What a dead queue pair reports (verbs.md 5.4), receiver-not-ready, and peers that are gone.
+
+mod harness;
+
+use frwr_engine::provider::soft::SoftProfile;
+use frwr_engine::provider::{
+    Access, Command, CommandError, ConnectionParameters, Device, FailureStatus, Port, PostRefusal, RemoteRange, Token,
+};
+use harness::pair::Pair;
+use harness::soft::{on_all, pair};
+use harness::{Builder, Host, SIZES, statuses};
+
+const FLUSHED: Option<FailureStatus> = Some(FailureStatus::Flushed);
+const BAD: RemoteRange = RemoteRange { address: 64, key: 0xdead_beef };
+
+fn tokens<D: Device>(host: &Host<D>) -> Vec<Token> {
+    host.sent.iter().map(|completion| completion.token).collect()
+}
+
+fn in_order(chain: &Builder) -> Vec<Token> {
+    chain.requests.iter().map(|request| request.token).collect()
+}
+
+/// Every work request behind a failure completes, in order, signalled or not; the failure itself too.
+#[test]
+fn s113_everything_behind_a_failure_is_flushed_in_order() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let ends = pair.connect();
+        let (mut a, mut b) = (pair.owner.slot(ends.owner), pair.owner.slot(ends.owner));
+        let element = [pair.owner.element(0, 64)];
+        let chain = Builder::new().write(&element, BAD);
+        let (chain, _) = chain.register(&pair.owner, &mut a, &element, Access::RemoteRead);
+        let (chain, _) = chain.register(&pair.owner, &mut b, &element, Access::RemoteRead);
+        let chain = chain.invalidate(a).send(&[]).send(&[]).signalled();
+        let done = pair.owner_runs(ends.owner, &chain, 6);
+        let mut expected = vec![FLUSHED; 6];
+        expected[0] = Some(FailureStatus::RemoteAccess);
+        assert_eq!(statuses(&done), expected);
+        assert_eq!(tokens(&pair.owner), in_order(&chain));
+        pair.settle();
+        assert_eq!(pair.owner.sent.len(), 6, "each once");
+    });
+}
+
+/// Whether a flushed registration took effect is what tells rxe from the others (verbs.md 0.6).
+#[test]
+fn f05_a_flushed_registration_is_live_only_on_rxe() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let ends = pair.connect();
+        let mut slot = pair.owner.slot(ends.owner);
+        let element = [pair.owner.element(0, 64)];
+        // No receive is posted: the SEND is not answered, and the registration runs past it.
+        let chain = Builder::new().send(&[]);
+        let (chain, _) = chain.register(&pair.owner, &mut slot, &element, Access::RemoteRead);
+        pair.owner.post(ends.owner, &chain).expect("room");
+        for _ in 0..4 {
+            pair.step();
+        }
+        assert_eq!(pair.owner.port.remote_bytes_open(), Some(64), "runs past the SEND");
+        pair.owner.command(Command::FailQueuePair { queue_pair: ends.owner }).expect("fails");
+        pair.until("two flushes", |pair| pair.owner.sent.len() == 2);
+        assert_eq!(statuses(&pair.owner.sent), [FLUSHED; 2]);
+        let may_be_live = pair.owner.capabilities().quirks.flushed_registration_may_be_live;
+        assert_eq!(may_be_live, profile == SoftProfile::Rxe);
+        assert_eq!(pair.owner.port.remote_bytes_open(), Some(if may_be_live { 64 } else { 0 }));
+    });
+}
+
+/// What was executed before the failure stays silent, and its keys live.
+#[test]
+fn f07_what_was_executed_before_a_failure_stays_silent() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let ends = pair.connect();
+        let mut slot = pair.owner.slot(ends.owner);
+        let element = [pair.owner.element(0, 64)];
+        let (chain, _) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteRead);
+        let chain = chain.write(&element, BAD).send(&[]).signalled();
+        let done = pair.owner_runs(ends.owner, &chain, 2);
+        assert_eq!(statuses(&done), [Some(FailureStatus::RemoteAccess), FLUSHED]);
+        assert_eq!(pair.owner.port.remote_bytes_open(), Some(64));
+    });
+}
+
+/// Work and receives posted to a dead queue pair are accepted and flushed; that is how a drain ends (U19).
+#[test]
+fn u19_a_dead_queue_pair_takes_work_and_flushes_it() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let ends = pair.connect();
+        pair.owner.post_receives(ends.owner, 0, 2);
+        pair.owner.command(Command::FailQueuePair { queue_pair: ends.owner }).expect("fails");
+        pair.until("flushed receives", |pair| pair.owner.received.len() == 2);
+        for _ in 0..3 {
+            let chain = Builder::new().send(&[]).send(&[]);
+            assert_eq!(statuses(&pair.owner_runs(ends.owner, &chain, 2)), [FLUSHED; 2]);
+        }
+        pair.owner.post_receives(ends.owner, 7, 1);
+        pair.until("the marker", |pair| pair.owner.received.len() == 3);
+        assert_eq!((pair.owner.received[2].token.index(), pair.owner.received[2].result.err()), (7, FLUSHED));
+    });
+}
+
+/// A queue pair that is not connected takes receives, and no sends.
+#[test]
+fn i27_a_queue_pair_takes_no_sends_before_it_is_connected() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let queue_pair = pair.owner.queue_pair(SIZES);
+        pair.owner.post_receives(queue_pair, 0, 1);
+        let error = pair.owner.post(queue_pair, &Builder::new().send(&[])).expect_err("not connected");
+        assert_eq!((error.accepted, error.reason), (0, PostRefusal::NotReady));
+        pair.owner.command(Command::DestroyQueuePair { queue_pair }).expect("destroyed");
+        let error = pair.owner.post(queue_pair, &Builder::new().send(&[])).expect_err("gone");
+        assert_eq!(error.reason, PostRefusal::NotReady);
+        pair.settle();
+        assert!(pair.owner.received.is_empty(), "dropped without completion");
+    });
+}
+
+fn connected_with(
+    profile: SoftProfile,
+    rnr_retry_count: u8,
+) -> (Pair<frwr_engine::provider::soft::SoftDevice>, harness::pair::Ends) {
+    let mut pair = pair(profile);
+    let limits = ConnectionParameters { rnr_retry_count, ..ConnectionParameters::default() };
+    let (owner, peer) = (pair.owner.domain, pair.peer.domain);
+    let ends = pair.connect_with(owner, peer, SIZES, limits);
+    (pair, ends)
+}
+
+/// A SEND without a receive waits for one; everything behind it follows, once and in order.
+#[test]
+fn f30_receiver_not_ready_passes_when_a_receive_comes() {
+    on_all(|profile| {
+        let (mut pair, ends) = connected_with(profile, 7);
+        let chain = Builder::new().send(&[]).send(&[pair.owner.element(0, 100)]).signalled();
+        pair.owner.post(ends.owner, &chain).expect("room");
+        pair.settle();
+        assert!(pair.owner.sent.is_empty());
+        pair.peer.post_receives(ends.peer, 0, 2);
+        pair.until("the completion", |pair| pair.owner.sent.len() == 1);
+        pair.until("both messages", |pair| pair.peer.received.len() == 2);
+        assert_eq!(statuses(&pair.owner.sent), [None]);
+        assert_eq!(pair.peer.received[1].result.map(|done| done.bytes), Ok(100));
+    });
+}
+
+#[test]
+fn f30_receiver_not_ready_is_exhausted_after_its_retries() {
+    on_all(|profile| {
+        let (mut pair, ends) = connected_with(profile, 2);
+        let done = pair.owner_runs(ends.owner, &Builder::new().send(&[]).send(&[]), 2);
+        assert_eq!(statuses(&done), [Some(FailureStatus::RnrRetryExceeded), FLUSHED]);
+    });
+}
+
+/// An invalidation waits for a SEND that is not answered; the key lives on meanwhile (verbs.md 5.6, note 8).
+#[test]
+fn u04_an_invalidation_waits_for_all_earlier_work() {
+    on_all(|profile| {
+        let (mut pair, ends) = connected_with(profile, 7);
+        let mut slot = pair.owner.slot(ends.owner);
+        let element = [pair.owner.element(0, 64)];
+        let (chain, grant) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteWrite);
+        let chain = chain.send(&[]).invalidate(slot).signalled();
+        pair.owner.post(ends.owner, &chain).expect("room");
+        pair.settle();
+        let write = Builder::new().write(&[pair.peer.element(0, 8)], grant.at(0)).signalled();
+        assert_eq!(statuses(&pair.peer_runs(ends.peer, &write, 1)), [None]);
+        pair.peer.post_receives(ends.peer, 0, 1);
+        pair.until("the invalidation", |pair| pair.owner.sent.len() == 1);
+        assert_eq!(pair.owner.port.remote_bytes_open(), Some(0));
+    });
+}
+
+/// A receive that is too short fails at both ends, each with its own status.
+#[test]
+fn s113_a_message_longer_than_its_receive_fails_at_both_ends() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let ends = pair.connect();
+        pair.peer.post_receives(ends.peer, 0, 2);
+        let done = pair.owner_runs(ends.owner, &Builder::new().send(&[pair.owner.element(0, 1025)]), 1);
+        assert_eq!(statuses(&done), [Some(FailureStatus::RemoteInvalidRequest)]);
+        pair.until("the receives", |pair| pair.peer.received.len() == 2);
+        assert_eq!(statuses(&pair.peer.received), [Some(FailureStatus::LocalLength), FLUSHED]);
+    });
+}
+
+/// Local keys, bounds and domains are checked when a message is sent.
+#[test]
+fn z01_local_elements_are_checked() {
+    on_all(|profile| {
+        for case in 0..4 {
+            let mut pair = pair(profile);
+            let ends = pair.connect();
+            pair.peer.post_receives(ends.peer, 0, 1);
+            let mut element = pair.owner.element(0, 64);
+            match case {
+                0 => element.lkey ^= 1,
+                1 => element.address += harness::MEMORY as u64 - 63,
+                2 => element.lkey = 0,
+                _ => {
+                    let domain = pair.owner.new_domain();
+                    let other = harness::memory(4096);
+                    element.address = other.address();
+                    element.lkey = pair.owner.register(domain, other, true).1;
+                }
+            }
+            let done = pair.owner_runs(ends.owner, &Builder::new().send(&[element]).send(&[]), 2);
+            assert_eq!(statuses(&done), [Some(FailureStatus::LocalProtection), FLUSHED]);
+            pair.settle();
+            assert!(pair.peer.received.is_empty(), "nothing was sent");
+        }
+    });
+}
+
+/// A peer that is gone, in three ways, ends every message; nothing blocks, and other queue pairs live on.
+#[test]
+fn f31_a_dead_peer_never_blocks() {
+    on_all(|profile| {
+        for way in 0..3 {
+            let mut pair = pair(profile);
+            let (ends, others) = (pair.connect(), pair.connect());
+            let queue_pair = ends.peer;
+            match way {
+                0 => drop(pair.peer.command(Command::DestroyQueuePair { queue_pair })),
+                1 => drop(pair.peer.command(Command::FailQueuePair { queue_pair })),
+                _ => {
+                    let replacement = pair.peer.device.open_port(16, 16).expect("another port");
+                    drop(std::mem::replace(&mut pair.peer.port, replacement));
+                }
+            }
+            let mut chain = Builder::new();
+            for _ in 0..40 {
+                chain = chain.send(&[pair.owner.element(0, 65536)]);
+            }
+            let done = pair.owner_runs(ends.owner, &chain, 40);
+            assert_eq!(done[0].result.err(), Some(FailureStatus::RetryExceeded));
+            assert!(done[1..].iter().all(|completion| completion.result.err() == FLUSHED));
+            if way < 2 {
+                pair.peer.post_receives(others.peer, 0, 1);
+                let done = pair.owner_runs(others.owner, &Builder::new().send(&[]).signalled(), 1);
+                assert_eq!(statuses(&done), [None]);
+            } else {
+                // Commands for a port that is gone are answered.
+                pair.peer.command(Command::DestroyQueuePair { queue_pair }).expect("gone with its port");
+                let domain = pair.peer.domain;
+                let port = frwr_engine::provider::PortId(0);
+                let create = Command::CreateQueuePair { port, domain, sizes: SIZES };
+                assert_eq!(pair.peer.command(create), Err(CommandError::DeviceGone));
+            }
+        }
+    });
+}
+
+/// A peer that stands still is not dead: the message waits, and arrives when the peer goes on.
+#[test]
+fn f28_a_peer_that_stands_still_is_not_dead() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let ends = pair.connect();
+        pair.peer.post_receives(ends.peer, 0, 1);
+        pair.owner.post(ends.owner, &Builder::new().send(&[]).signalled()).expect("room");
+        for _ in 0..harness::PATIENCE {
+            pair.owner.step();
+        }
+        assert!(pair.owner.sent.is_empty());
+        pair.until("the message", |pair| pair.owner.sent.len() == 1 && pair.peer.received.len() == 1);
+    });
+}
+
+/// Destroying a queue pair under a live window takes rxe 50 s; the model counts it (verbs.md 5.6, trap 4).
+#[test]
+fn s06_rxe_counts_destroys_that_would_stall() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let ends = pair.connect();
+        let monitor = pair.owner.device.monitor();
+        let mut slot = pair.owner.slot(ends.owner);
+        let element = [pair.owner.element(0, 64)];
+        let (chain, _) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteRead);
+        pair.owner_runs(ends.owner, &chain.signalled(), 1);
+        pair.owner.command(Command::DestroyQueuePair { queue_pair: ends.owner }).expect("destroyed");
+        assert_eq!(monitor.stalled_destroys(), u64::from(profile == SoftProfile::Rxe));
+    });
+}

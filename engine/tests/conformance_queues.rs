@@ -1,0 +1,280 @@
+//! Limits of queues: partial posts, room, completion queues that overrun.
+
+mod harness;
+
+use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
+use frwr_engine::provider::{
+    Access, AsyncEvent, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Port, PostModel,
+    PostRefusal, QueueSizes, ReceiveRequest, SendQueueCost, Token,
+};
+use harness::pair::Pair;
+use harness::soft::{ADDRESS, on_all, pair, pair_with};
+use harness::{Builder, Host, SIZES, statuses};
+
+const SMALL: QueueSizes = QueueSizes { send: 15, receive: 8, max_send_sge: 2 };
+
+fn sends(count: usize) -> Builder {
+    (0..count).fold(Builder::new(), |chain, _| chain.send(&[]))
+}
+
+/// 64 work requests into a queue of 15: a prefix of 15 is executed, or nothing (verbs.md, section 3).
+#[test]
+fn u15_a_queue_that_is_full_takes_a_prefix_or_nothing() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let (owner, peer) = (pair.owner.domain, pair.peer.domain);
+        let ends = pair.connect_with(owner, peer, SMALL, Default::default());
+        pair.peer.post_receives(ends.peer, 0, 8);
+        let mut chain = sends(64);
+        for request in &mut chain.requests {
+            request.signalled = true;
+        }
+        let error = pair.owner.post(ends.owner, &chain).expect_err("too many");
+        let taken = match pair.owner.capabilities().post_model {
+            PostModel::Prefix => 15,
+            PostModel::AllOrNothing => 0,
+        };
+        assert_eq!((error.accepted, error.reason), (taken, PostRefusal::QueueFull));
+        pair.until("the first eight", |pair| pair.peer.received.len() == taken.min(8));
+        pair.peer.post_receives(ends.peer, 8, 8 - u32::from(taken == 0) * 8);
+        pair.settle();
+        assert_eq!(pair.owner.sent.len(), taken);
+        // The queue pair is as good as before.
+        assert_eq!(statuses(&pair.owner_runs(ends.owner, &Builder::new().send(&[]).signalled(), 1)), [None]);
+    });
+}
+
+/// Any place of a chain may be the first that is refused.
+#[test]
+fn u15_f03_a_bad_work_request_at_any_place() {
+    on_all(|profile| {
+        for bad in 0..4 {
+            let mut pair = pair(profile);
+            let ends = pair.connect();
+            pair.peer.post_receives(ends.peer, 0, 8);
+            let mut chain = sends(4);
+            for request in &mut chain.requests {
+                request.signalled = true;
+            }
+            let many = [pair.owner.element(0, 1); 5];
+            let range = chain.range(&many);
+            let frwr_engine::provider::Operation::Send { local, .. } = &mut chain.requests[bad].operation else {
+                panic!("a send");
+            };
+            *local = range;
+            let error = pair.owner.post(ends.owner, &chain).expect_err("five elements where four fit");
+            let taken = if pair.owner.capabilities().post_model == PostModel::Prefix { bad } else { 0 };
+            assert_eq!((error.accepted, error.reason), (taken, PostRefusal::Invalid));
+            pair.settle();
+            assert_eq!(statuses(&pair.owner.sent), vec![None; taken]);
+            assert_eq!(pair.peer.received.len(), taken);
+            // A range that does not lie in the table is refused as well.
+            let mut wild = sends(1);
+            wild.requests[0].operation = frwr_engine::provider::Operation::Send {
+                local: frwr_engine::provider::ElementRange { first: u32::MAX, count: 2 },
+                invalidate: None,
+            };
+            let error = pair.owner.post(ends.owner, &wild).expect_err("outside the table");
+            assert_eq!((error.accepted, error.reason), (0, PostRefusal::Invalid));
+        }
+    });
+}
+
+/// Entries come free when a completion is taken, not before: unsignalled work alone fills the queue for ever (I31).
+#[test]
+fn i31_f15_unsignalled_work_fills_the_send_queue() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let (owner, peer) = (pair.owner.domain, pair.peer.domain);
+        let ends = pair.connect_with(owner, peer, QueueSizes { receive: 64, ..SMALL }, Default::default());
+        pair.peer.post_receives(ends.peer, 0, 64);
+        pair.owner.post(ends.owner, &sends(14)).expect("room");
+        pair.settle();
+        assert_eq!(pair.peer.received.len(), 14);
+        assert_eq!(pair.owner.post(ends.owner, &sends(2)).expect_err("one is left").reason, PostRefusal::QueueFull);
+        let last = sends(1).signalled();
+        if pair.owner.capabilities().post_model == PostModel::AllOrNothing {
+            pair.owner.post(ends.owner, &last).expect("the last entry");
+            for _ in 0..50 {
+                pair.owner.step_without_taking();
+                pair.peer.step();
+            }
+            assert!(pair.owner.post(ends.owner, &sends(1)).is_err(), "the completion was not taken yet");
+            pair.until("the completion", |pair| pair.owner.sent.len() == 1);
+            pair.owner.post(ends.owner, &sends(15)).expect("all are free again");
+        } else {
+            // The prefix took the last entry, unsignalled: nothing will ever free one.
+            pair.settle();
+            assert!(pair.owner.post(ends.owner, &last).is_err());
+        }
+    });
+}
+
+/// Work requests that take several entries are counted as such.
+#[test]
+fn s45_work_requests_cost_what_the_device_says() {
+    on_all(|profile| {
+        let mut options = SoftOptions::new(profile);
+        options.capabilities.send_queue_cost = SendQueueCost { register: 4, invalidate: 2, message: 1 };
+        let mut pair = pair_with(options);
+        let (owner, peer) = (pair.owner.domain, pair.peer.domain);
+        let ends = pair.connect_with(owner, peer, SMALL, Default::default());
+        pair.peer.post_receives(ends.peer, 0, 8);
+        let element = [pair.owner.element(0, 64)];
+        let mut slot = pair.owner.slot(ends.owner);
+        for _ in 0..3 {
+            // 4 + 2 + 4 + 2 + 1 + 2 = 15
+            let (chain, _) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteRead);
+            let chain = chain.invalidate(slot);
+            let (chain, _) = chain.register(&pair.owner, &mut slot, &element, Access::RemoteRead);
+            let chain = chain.invalidate(slot).send(&[]).twice();
+            pair.owner.post(ends.owner, &chain).expect("exactly full");
+            assert!(pair.owner.post(ends.owner, &sends(1)).is_err());
+            pair.until("the completion", |pair| !pair.owner.sent.is_empty());
+            pair.owner.sent.clear();
+        }
+    });
+}
+
+trait SendTwice {
+    fn twice(self) -> Self;
+}
+
+impl SendTwice for Builder {
+    /// Two entries of SENDs, the last one signalled.
+    fn twice(self) -> Self {
+        self.send(&[]).send(&[]).signalled()
+    }
+}
+
+#[test]
+fn u15_the_receive_queue_has_a_limit() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let (owner, peer) = (pair.owner.domain, pair.peer.domain);
+        let ends = pair.connect_with(owner, peer, SMALL, Default::default());
+        let receive = ReceiveRequest { token: Token(0), element: pair.owner.element(0, 64) };
+        let error = pair.owner.port.post_receives(ends.owner, &[receive; 10]).expect_err("eight fit");
+        assert_eq!((error.accepted, error.reason), (8, PostRefusal::QueueFull));
+    });
+}
+
+/// A completion queue that is too small loses completions, and says so once.
+#[test]
+fn f13_a_completion_queue_overrun_is_told() {
+    on_all(|profile| {
+        let fabric = SoftFabric::new();
+        let options = SoftOptions::new(profile);
+        let owner = Host::with_completion_queues(fabric.device(options), 4, 64);
+        let peer = Host::new(fabric.device(options));
+        let mut pair = Pair::of(owner, peer, ADDRESS);
+        let ends = pair.connect();
+        pair.peer.post_receives(ends.peer, 0, 16);
+        let mut chain = sends(10);
+        for request in &mut chain.requests {
+            request.signalled = true;
+        }
+        pair.owner.post(ends.owner, &chain).expect("room");
+        for _ in 0..50 {
+            pair.owner.step_without_taking();
+            pair.peer.step();
+        }
+        pair.settle();
+        assert_eq!(pair.owner.sent.len(), 4);
+        let port = pair.owner.port.id();
+        let told = pair.owner.events.iter().filter(
+            |event| matches!(event, DeviceEvent::Async(AsyncEvent::CompletionQueueOverrun(which)) if *which == port),
+        );
+        assert_eq!(told.count(), 1);
+    });
+}
+
+/// A poll takes no more than its batch holds, and the rest stays in order.
+#[test]
+fn s107_a_poll_takes_no_more_than_its_batch() {
+    on_all(|profile| {
+        let options = SoftOptions::new(profile);
+        let mut pair = pair_with(options);
+        let (owner, peer) = (pair.owner.domain, pair.peer.domain);
+        let sizes = QueueSizes { send: 200, receive: 200, max_send_sge: 1 };
+        let ends = pair.connect_with(owner, peer, sizes, Default::default());
+        pair.peer.post_receives(ends.peer, 0, 200);
+        let mut chain = sends(200);
+        for request in &mut chain.requests {
+            request.signalled = true;
+        }
+        pair.owner.post(ends.owner, &chain).expect("room");
+        for _ in 0..100 {
+            pair.owner.step_without_taking();
+            pair.peer.step();
+        }
+        let mut indices = Vec::new();
+        for expected in [64, 64, 64, 8, 0] {
+            let mut batch = CompletionBatch::new();
+            assert_eq!(pair.owner.port.poll(CompletionQueue::Send, &mut batch), expected);
+            indices.extend(batch.iter().map(|completion| completion.token.index()));
+        }
+        assert_eq!(indices, (0..200).collect::<Vec<_>>());
+    });
+}
+
+/// What a device cannot give is refused by name, and nothing stays behind.
+#[test]
+fn s06_f33_what_the_device_cannot_give_is_refused() {
+    on_all(|profile| {
+        let mut options = SoftOptions::new(profile);
+        options.capabilities.attributes.max_registrations = 2;
+        options.capabilities.attributes.max_qp_wr = 16;
+        options.capabilities.attributes.max_cqe = 64;
+        let fabric = SoftFabric::new();
+        let mut host = Host::with_completion_queues(fabric.device(options), 64, 64);
+        let (port, domain) = (host.port.id(), host.domain);
+        assert_eq!(host.device.open_port(65, 1).err(), Some(CommandError::Exhausted));
+        for sizes in [
+            QueueSizes { send: 17, receive: 1, max_send_sge: 1 },
+            QueueSizes { send: 1, receive: 17, max_send_sge: 1 },
+            QueueSizes { send: 0, receive: 1, max_send_sge: 1 },
+            QueueSizes { send: 1, receive: 1, max_send_sge: 17 },
+        ] {
+            let create = Command::CreateQueuePair { port, domain, sizes };
+            assert_eq!(host.command(create), Err(CommandError::Invalid), "{sizes:?}");
+        }
+        let queue_pair = host.queue_pair(QueueSizes { send: 16, receive: 16, max_send_sge: 1 });
+        let first = host.slot(queue_pair);
+        host.slot(queue_pair);
+        let depth = 1;
+        let third = Command::AllocateRegistration { port, domain, queue_pair, depth };
+        assert_eq!(host.command(third.clone()), Err(CommandError::Exhausted));
+        let too_deep = Command::AllocateRegistration { port, domain, queue_pair, depth: 1 << 20 };
+        assert_eq!(host.command(too_deep), Err(CommandError::Invalid));
+        host.command(Command::FreeRegistration { object: first.object }).expect("freed");
+        assert_eq!(host.command(Command::FreeRegistration { object: first.object }), Err(CommandError::Unknown));
+        assert!(host.command(third).is_ok());
+        let foreign = frwr_engine::provider::DomainId(u32::MAX);
+        let create = Command::CreateQueuePair { port, domain: foreign, sizes: SIZES };
+        assert_eq!(host.command(create), Err(CommandError::Unknown));
+    });
+}
+
+/// A device that is given commands faster than its port takes them hands them back, and answers all it took.
+#[test]
+fn f29_a_device_hands_commands_back_when_it_is_full() {
+    on_all(|profile| {
+        let mut host = Host::new(SoftFabric::new().device(SoftOptions::new(profile)));
+        let queue_pair = host.queue_pair(SIZES);
+        let mut taken = 0;
+        for ticket in 0..10_000 {
+            let command = Command::FailQueuePair { queue_pair };
+            if host.device.submit(frwr_engine::provider::Ticket(1 << 40 | ticket), command).is_err() {
+                break;
+            }
+            taken += 1;
+        }
+        assert!((1..10_000).contains(&taken));
+        for _ in 0..1000 {
+            host.step();
+        }
+        let answers = host.events.iter().filter(|event| matches!(event, DeviceEvent::Answered { result: Ok(_), .. }));
+        assert_eq!(answers.count(), taken);
+    });
+}
