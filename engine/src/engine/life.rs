@@ -153,6 +153,9 @@ impl<P: Port> Engine<P> {
         self.abandon_posted(index);
         let connection = self.connections[index].key;
         while self.pool.pop(&mut self.connections[index].idle).is_some() {}
+        let entry = &mut self.connections[index];
+        entry.freeing += entry.not_freed.len() as u32;
+        entry.to_free.extend(entry.not_freed.drain(..));
         for descriptor in self.pool.of(connection.index) {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
             // What has no object, or is being destroyed already, needs nothing.
