@@ -2,11 +2,11 @@
 
 use crate::{
     chain::SendQueue,
-    event::DisconnectCause,
+    event::{DisconnectCause, Received},
     gather::MemoryId,
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
-    provider::{PrivateData, QueuePairId},
+    provider::{PrivateData, QueuePairId, Success},
     signal::Signaller,
 };
 use core::time::Duration;
@@ -65,6 +65,10 @@ pub(crate) struct Connection {
     pub(crate) freeing: u32,
     /// Those of them that Control was not told of yet.
     pub(crate) to_free: VecDeque<u32>,
+    /// Objects that the device did not destroy while the queue pair worked; tried again when it has drained.
+    pub(crate) not_freed: Vec<u32>,
+    /// Objects that are being made in place of stale ones (S103).
+    pub(crate) repairing: u32,
     /// Not before this time is the device asked again after it had no object left.
     pub(crate) refill_after: Duration,
     /// The write pad's MR, once its registration is posted.
@@ -77,6 +81,8 @@ pub(crate) struct Connection {
     pub(crate) messages: VecDeque<u32>,
     pub(crate) transfers: VecDeque<u32>,
     pub(crate) receives: VecDeque<u32>,
+    /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
+    pub(crate) early: VecDeque<(Received, Success)>,
     /// Receives posted to the device.
     pub(crate) receives_posted: u32,
     /// Requests admitted and not replied: each needs one of our receives.
@@ -114,6 +120,8 @@ impl Connection {
             allocating: 0,
             freeing: 0,
             to_free: queue(limits.registrations),
+            not_freed: Vec::with_capacity(limits.registrations as usize),
+            repairing: 0,
             refill_after: Duration::ZERO,
             pad: None,
             waiting_requests: queue(limits.requests),
@@ -122,6 +130,7 @@ impl Connection {
             messages: queue(limits.requests),
             transfers: queue(limits.transfers),
             receives: queue(limits.receives),
+            early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
             awaiting_reply: 0,
             peer_receives: 0,
@@ -155,5 +164,6 @@ impl Connection {
         self.messages.clear();
         self.transfers.clear();
         self.receives.clear();
+        self.early.clear();
     }
 }

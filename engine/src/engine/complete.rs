@@ -75,7 +75,7 @@ impl<P: Port> Engine<P> {
                     self.statistics.stale_completions += 1;
                     return;
                 };
-                self.connections[index].receives_posted -= 1;
+                self.receive_returned(index);
                 self.received(index, received, success, protocol);
             }
             Err(status) => {
@@ -83,10 +83,16 @@ impl<P: Port> Engine<P> {
                     self.statistics.stale_completions += 1;
                     return;
                 }
-                self.connections[index].receives_posted -= 1;
+                self.receive_returned(index);
                 self.fail(index, DisconnectCause::WorkRequest(status));
             }
         }
+    }
+
+    fn receive_returned(&mut self, index: usize) {
+        // After a drain that timed out the count is zero already, and the completions may still come.
+        let posted = &mut self.connections[index].receives_posted;
+        *posted = posted.saturating_sub(1);
     }
 
     /// The completion names a queue pair that the connection has now.
@@ -100,6 +106,10 @@ impl<P: Port> Engine<P> {
         let mut prefix = [0u8; CLASSIFY_BYTES];
         let copied = self.receives.read(received.buffer, received.generation, 0, &mut prefix);
         let connection = &mut self.connections[index];
+        if matches!(connection.phase, Connected::Opening(_)) {
+            connection.early.push_back((received, success));
+            return;
+        }
         connection.peer_receives += 1;
         let key = connection.key;
         let replied = match protocol.classify(key, &prefix[..copied], received.length) {
@@ -324,6 +334,12 @@ impl<P: Port> Engine<P> {
     fn admit_all(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {
+            while self.connections[index].is_ready()
+                && let Some((received, success)) = self.connections[index].early.pop_front()
+            {
+                self.received(index, received, success, protocol);
+                work += 1;
+            }
             if !self.connections[index].waiting_transfers.is_empty() {
                 work += self.admit_waiting_transfers(index);
             }

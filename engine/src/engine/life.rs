@@ -153,6 +153,9 @@ impl<P: Port> Engine<P> {
         self.abandon_posted(index);
         let connection = self.connections[index].key;
         while self.pool.pop(&mut self.connections[index].idle).is_some() {}
+        let entry = &mut self.connections[index];
+        entry.freeing += entry.not_freed.len() as u32;
+        entry.to_free.extend(entry.not_freed.drain(..));
         for descriptor in self.pool.of(connection.index) {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
             // What has no object, or is being destroyed already, needs nothing.
@@ -200,10 +203,18 @@ impl<P: Port> Engine<P> {
             return false;
         }
         self.report_lost(index);
-        self.receives.reset(index as u16);
+        self.forget_received(index);
         self.connections[index].clear_queues();
         self.set_step(index, Ending::Close { told: false });
         true
+    }
+
+    /// Nothing is posted any more, and nobody will be told of messages that came before the connection was ready.
+    pub(super) fn forget_received(&mut self, index: usize) {
+        self.receives.reset(index as u16);
+        while let Some((received, _)) = self.connections[index].early.pop_front() {
+            self.receives.release(received.buffer, received.generation);
+        }
     }
 
     /// Ends every request and transfer of the connection. A request whose reply came but whose fence was flushed is lost

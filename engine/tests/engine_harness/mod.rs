@@ -2,16 +2,25 @@
 #![allow(dead_code, reason = "every test file uses its own part of the harness")]
 #![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
+pub mod scripted;
+mod setup;
+mod watch;
+
+#[allow(unused_imports, reason = "every test file uses its own part of the harness")]
+pub use setup::Setup;
+#[allow(unused_imports, reason = "every test file uses its own part of the harness")]
+pub use watch::{Post, Watch, Watched, WatchedDevice, Wr};
+
 use core::time::Duration;
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol, Received,
-    RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
+    AnnounceError, Chunk, ConnectionId, ConnectionOptions, DisconnectCause, Engine, EngineOptions, Event, Message,
+    Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
     provider::{
-        Access, Device, RemoteRange,
-        soft::{SoftDevice, SoftFabric, SoftOptions},
+        Access, Device, Port, RemoteRange,
+        soft::{SoftDevice, SoftFabric},
     },
 };
 use frwr_mempool::{DeviceMemory, Region, region::RegionOptions};
@@ -80,12 +89,30 @@ pub struct Side<D: Device> {
     pub responded: u32,
     pub fetched: u32,
     pub disconnected: u32,
+    /// Causes of the disconnects.
+    pub causes: Vec<DisconnectCause>,
+    /// Connect attempts that failed.
+    pub open_failed: u32,
+    /// Requests that were submitted and did not end, with the bytes they open; kept by `submit` and `event`.
+    pub outstanding: std::collections::HashMap<u64, u64>,
+    /// Every connection that was ever ready.
+    pub connections: Vec<ConnectionId>,
+    /// Every connection that was told to be gone.
+    pub gone: Vec<ConnectionId>,
+    /// Bytes that the write pad opens.
+    pub pad_bytes: u64,
+    /// Told to the port at the start of each step, with the number of the step.
+    pub begin: fn(&mut D::Port, u64),
+    pub stepped: u64,
+    /// Receives of the peer that our connections may use unasked.
+    pub peer_receives: u32,
     _region: Region,
 }
 
 impl<D: Device> Side<D> {
     pub fn new(device: D, options: EngineOptions) -> Self {
         let mut control = Control::new(device);
+        let pad_bytes = if options.write_pad { 4 } else { 0 };
         let capabilities = *control.device().capabilities();
         let bytes = Engine::<D::Port>::region_bytes(&options, &capabilities).unwrap();
         let mut region = Region::map(&RegionOptions::new(bytes + DATA_BYTES + 4096)).unwrap();
@@ -108,11 +135,22 @@ impl<D: Device> Side<D> {
             responded: 0,
             fetched: 0,
             disconnected: 0,
+            causes: Vec::new(),
+            open_failed: 0,
+            outstanding: std::collections::HashMap::new(),
+            connections: Vec::new(),
+            gone: Vec::new(),
+            pad_bytes,
+            begin: |_, _| {},
+            stepped: 0,
+            peer_receives: 0,
             _region: region,
         }
     }
 
     pub fn step(&mut self, now: Duration) {
+        self.stepped += 1;
+        (self.begin)(self.engine.port_mut(), self.stepped);
         self.control.poll();
         self.engine.poll(now, &mut self.protocol);
         while let Some(event) = self.engine.next_event() {
@@ -126,11 +164,28 @@ impl<D: Device> Side<D> {
         self.events.push(format!("{event:?}"));
         match event {
             Event::Incoming { incoming, .. } => {
-                let options = ConnectionOptions::default();
-                self.connection = Some(self.engine.accept(incoming, b"accepted", &options).unwrap());
+                let options = ConnectionOptions { peer_receives: self.peer_receives, ..ConnectionOptions::default() };
+                match self.engine.accept(incoming, b"accepted", &options) {
+                    Ok(connection) => self.connection = Some(connection),
+                    Err(_) => self.engine.reject(incoming, b"busy").unwrap(),
+                }
             }
-            Event::Connected { connection, .. } => self.connection = Some(connection),
-            Event::Disconnected { .. } => self.disconnected += 1,
+            Event::Connected { connection, .. } => {
+                self.connection = Some(connection);
+                self.connections.push(connection);
+            }
+            Event::OpenFailed { connection, .. } => {
+                self.open_failed += 1;
+                self.ends(connection);
+            }
+            Event::Disconnected { connection, cause } => {
+                self.disconnected += 1;
+                self.ends(connection);
+                self.causes.push(cause);
+                for received in self.commands.drain(..) {
+                    self.engine.release(received);
+                }
+            }
             Event::Received { received, .. } => self.commands.push(received),
             Event::Completed { cookie, status, .. } => {
                 let name = match status {
@@ -143,13 +198,29 @@ impl<D: Device> Side<D> {
                     RequestStatus::PostRefused => "refused",
                     RequestStatus::Unannounced => "unannounced",
                 };
+                assert!(!self.ended.iter().any(|(ended, _)| *ended == cookie), "request {cookie} ended twice");
                 self.ended.push((cookie, name));
+                self.outstanding.remove(&cookie);
+                self.check_fence(cookie);
             }
             Event::Registered { request, grant, .. } => self.grants.push((request, grant)),
             Event::Responded { .. } => self.responded += 1,
             Event::Fetched { .. } => self.fetched += 1,
             _ => {}
         }
+    }
+
+    /// A connection is told to be gone once (S97, D27).
+    fn ends(&mut self, connection: ConnectionId) {
+        assert!(!self.gone.contains(&connection), "{connection:?} ended twice");
+        self.gone.push(connection);
+    }
+
+    /// Promise Fence: when an end comes out, the device's own table opens no more than the requests that did not end.
+    fn check_fence(&self, cookie: u64) {
+        let allowed = self.outstanding.values().sum::<u64>() + self.pad_bytes;
+        let open = self.engine.port().remote_bytes_open().unwrap();
+        assert!(open <= allowed, "request {cookie} ended while {open} bytes are open, {allowed} at most may be");
     }
 
     pub fn segment(&self, offset: u64, length: u32) -> Segment {
@@ -168,13 +239,24 @@ impl<D: Device> Side<D> {
         segments: &[Segment],
         invite: bool,
     ) -> Result<RequestHandle, frwr_engine::SubmitError> {
+        let chunk = [Chunk { access, segments }];
+        let chunks: &[Chunk<'_>] = if segments.is_empty() { &[] } else { &chunk };
+        self.submit_chunks(cookie, chunks, invite)
+    }
+
+    /// Submits a request that opens `chunks`.
+    pub fn submit_chunks(
+        &mut self,
+        cookie: u64,
+        chunks: &[Chunk<'_>],
+        invite: bool,
+    ) -> Result<RequestHandle, frwr_engine::SubmitError> {
         let mut message = [0u8; HEADER + 16 * GRANT];
         message[..8].copy_from_slice(&cookie.to_le_bytes());
-        let chunk = [Chunk { access, segments }];
         let submission = Submission {
             message: &message,
             inline: &[],
-            chunks: if segments.is_empty() { &[] } else { &chunk },
+            chunks,
             invite_invalidation: invite,
             iova_cookie: 0x0A0B_0C0D,
             cookie,
@@ -182,6 +264,8 @@ impl<D: Device> Side<D> {
         let connection = self.connection.ok_or(frwr_engine::SubmitError::NotConnected)?;
         let handle = self.engine.submit(connection, &submission, &mut self.protocol)?;
         self.protocol.names.insert(cookie, handle);
+        let bytes = chunks.iter().flat_map(|chunk| chunk.segments).map(|segment| u64::from(segment.length)).sum();
+        self.outstanding.insert(cookie, bytes);
         Ok(handle)
     }
 
@@ -205,6 +289,16 @@ impl<D: Device> Side<D> {
 
     /// Answers the oldest command with RDMA WRITEs into all its grants and a reply, naming `name`.
     pub fn answer(&mut self, name: [u8; 8], write: &[Grant], invalidate: Option<u32>) {
+        self.try_answer(name, write, invalidate).unwrap();
+    }
+
+    /// The same, on a connection that may have ended.
+    pub fn try_answer(
+        &mut self,
+        name: [u8; 8],
+        write: &[Grant],
+        invalidate: Option<u32>,
+    ) -> Result<(), frwr_engine::TransferError> {
         let remote: Vec<_> = write
             .iter()
             .map(|grant| RemoteSegment {
@@ -224,7 +318,7 @@ impl<D: Device> Side<D> {
         let mut message = [0xFFu8; 12];
         message[..8].copy_from_slice(&name);
         let response = ResponseRequest { local: &local, remote: &remote, message: &message, invalidate, cookie: 7 };
-        self.engine.respond(self.connection.unwrap(), &response).unwrap();
+        self.engine.respond(self.connection.unwrap(), &response)
     }
 
     /// The next command with its grants, its receive buffer given back.
@@ -239,37 +333,27 @@ impl<D: Device> Side<D> {
     }
 }
 
-/// Host and target on one software fabric.
-pub struct Pair {
-    pub host: Side<SoftDevice>,
-    pub target: Side<SoftDevice>,
+/// Host and target on one software fabric. [`Setup`] makes it in other ways.
+pub struct Pair<D: Device = SoftDevice> {
+    pub host: Side<D>,
+    pub target: Side<D>,
     pub now: Duration,
     pub fabric: SoftFabric,
 }
 
-impl Pair {
+impl Pair<SoftDevice> {
     pub fn new(profile: &str) -> Self {
-        Self::with(profile, EngineOptions::default())
+        Setup::new(profile).pair()
     }
 
     pub fn with(profile: &str, host: EngineOptions) -> Self {
-        let fabric = SoftFabric::new();
-        let soft = || SoftOptions::new(profile.parse().unwrap());
-        let target = EngineOptions { transfer_depth: 64, queue_depth: 1, registrations: 1, ..EngineOptions::default() };
-        let mut pair = Self {
-            host: Side::new(fabric.device(soft()), EngineOptions { connections: 2, ..host }),
-            target: Side::new(fabric.device(soft()), EngineOptions { connections: 2, ..target }),
-            now: Duration::ZERO,
-            fabric,
-        };
-        pair.target.engine.listen(address()).unwrap();
-        pair.steps(4);
-        pair.connect();
-        pair
+        Setup::new(profile).host(|options| *options = EngineOptions { connections: 2, ..host }).pair()
     }
+}
 
+impl<D: Device> Pair<D> {
     pub fn connect(&mut self) {
-        let options = ConnectionOptions { peer_receives: 32, ..ConnectionOptions::default() };
+        let options = ConnectionOptions { peer_receives: self.host.peer_receives, ..ConnectionOptions::default() };
         self.host.connection = Some(self.host.engine.connect(address(), b"hello", &options).unwrap());
         self.until("connected", |pair| pair.host.is_ready() && pair.target.is_ready());
     }
@@ -290,12 +374,15 @@ impl Pair {
             }
             self.steps(1);
         }
+        let last = |events: &[String]| events[events.len().saturating_sub(12)..].join("\n    ");
         panic!(
-            "never {what}; host {:?} {:?}; target {:?} {:?}",
-            self.host.events,
+            "never {what}; host\n    {}\n  {:?} gone {}\n  target\n    {}\n  {:?} gone {}",
+            last(&self.host.events),
             self.host.engine.statistics(),
-            self.target.events,
-            self.target.engine.statistics()
+            self.host.engine.is_disconnected(),
+            last(&self.target.events),
+            self.target.engine.statistics(),
+            self.target.engine.is_disconnected()
         );
     }
 

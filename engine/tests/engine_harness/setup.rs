@@ -1,0 +1,106 @@
+//! How a pair is made: options of devices and engines.
+
+use super::{Pair, Side, Watch, Watched, address};
+use core::time::Duration;
+use frwr_engine::{
+    EngineOptions,
+    provider::{
+        Device,
+        soft::{SoftDevice, SoftFabric, SoftOptions},
+    },
+};
+
+/// Receives that each side may use of the other unless told otherwise.
+const PEER_RECEIVES: u32 = 32;
+
+/// What a pair is made of; the host is the requester.
+#[derive(Clone)]
+pub struct Setup {
+    pub host_device: SoftOptions,
+    pub target_device: SoftOptions,
+    pub host: EngineOptions,
+    pub target: EngineOptions,
+    pub peer_receives: u32,
+}
+
+impl Setup {
+    pub fn new(profile: &str) -> Self {
+        let device = SoftOptions::new(profile.parse().unwrap());
+        let common = EngineOptions { connections: 2, ..EngineOptions::default() };
+        Self {
+            host_device: device,
+            target_device: device,
+            host: common.clone(),
+            target: EngineOptions { transfer_depth: 64, queue_depth: 1, registrations: 1, ..common },
+            peer_receives: PEER_RECEIVES,
+        }
+    }
+
+    /// Changes the host's device.
+    pub fn device(mut self, change: impl FnOnce(&mut SoftOptions)) -> Self {
+        change(&mut self.host_device);
+        self
+    }
+
+    /// Changes the host's engine.
+    pub fn host(mut self, change: impl FnOnce(&mut EngineOptions)) -> Self {
+        change(&mut self.host);
+        self
+    }
+
+    /// Changes the target's engine.
+    pub fn target(mut self, change: impl FnOnce(&mut EngineOptions)) -> Self {
+        change(&mut self.target);
+        self
+    }
+
+    /// Messages that the host may send unasked.
+    pub fn peer_receives(mut self, receives: u32) -> Self {
+        self.peer_receives = receives;
+        self
+    }
+
+    /// A connected pair.
+    pub fn pair(self) -> Pair<SoftDevice> {
+        let mut pair = self.apart(|device| device);
+        pair.connect();
+        pair
+    }
+
+    /// A connected pair whose devices record and follow a script.
+    pub fn watched(self) -> Watched {
+        let mut watched = self.watched_apart();
+        watched.pair.connect();
+        watched
+    }
+
+    /// The same, not connected yet.
+    pub fn watched_apart(self) -> Watched {
+        let mut watches = Vec::new();
+        let mut pair = self.apart(|device| {
+            let (device, watch) = Watch::over(device);
+            watches.push(watch);
+            device
+        });
+        let (target, host) = (watches.pop().unwrap(), watches.pop().unwrap());
+        let mut watched = Watched { host: host.of(&mut pair.host), target: target.of(&mut pair.target), pair };
+        watched.host.clear();
+        watched.target.clear();
+        watched
+    }
+
+    /// A pair over any device, the target listening, not connected. The host's device is wrapped first.
+    pub fn apart<D: Device>(self, mut wrap: impl FnMut(SoftDevice) -> D) -> Pair<D> {
+        let fabric = SoftFabric::new();
+        let mut pair = Pair {
+            host: Side::new(wrap(fabric.device(self.host_device)), self.host),
+            target: Side::new(wrap(fabric.device(self.target_device)), self.target),
+            now: Duration::ZERO,
+            fabric,
+        };
+        pair.host.peer_receives = self.peer_receives;
+        pair.target.engine.listen(address()).unwrap();
+        pair.steps(4);
+        pair
+    }
+}
