@@ -239,7 +239,7 @@ fn nobody_listening_is_tried_again_with_growing_pauses_until_it_is_given_up() {
 fn keep_alives_keep_an_idle_session() {
     let mut pair = Pair::ready("reg_mr");
     pair.tick = Duration::from_millis(100);
-    for _ in 0..600 {
+    while pair.now < host_options().keep_alive * 12 {
         pair.step();
     }
     assert!(pair.host.is_ready());
@@ -251,7 +251,8 @@ fn keep_alives_keep_an_idle_session() {
 #[test]
 fn a_silent_host_loses_its_controller() {
     let mut pair = Pair::ready("reg_mr");
-    for _ in 0..100 {
+    let end = pair.now + host_options().keep_alive * 2;
+    while pair.now < end {
         pair.now += Duration::from_millis(100);
         pair.step_target();
     }
@@ -277,4 +278,21 @@ fn commands_that_overtake_the_connection_event_are_answered() {
         }
         assert_eq!(pair.host.statistics().failures, 3, "{profile}: only those that were asked for");
     }
+}
+
+#[test]
+fn a_silent_target_loses_its_host_after_the_keep_alive_timeout() {
+    let mut pair = Pair::ready("reg_mr");
+    let timeout = host_options().keep_alive;
+    let begin = pair.now;
+    while pair.host.last_failure().is_none() && pair.now - begin < timeout * 3 {
+        pair.now += Duration::from_millis(100);
+        pair.step_host();
+    }
+    assert_eq!(pair.host.last_failure(), Some(HostFailure::KeepAlive));
+    // Sent after half of it, and awaited for all of it.
+    assert!(pair.now - begin >= timeout + timeout / 2, "{:?}", pair.now - begin);
+    pair.tick = Duration::from_millis(1);
+    pair.until("a new session", |pair| pair.host.statistics().sessions == 2 && pair.host.is_ready());
+    pair.finish();
 }

@@ -27,7 +27,7 @@ pub enum HostFailure {
     #[error("{0} took longer than step_timeout; raise it, or look at the target")]
     Timeout(&'static str),
     /// A Keep Alive was not answered in time.
-    #[error("the controller did not answer a Keep Alive within half of the Keep Alive Timeout")]
+    #[error("the controller did not answer a Keep Alive within the Keep Alive Timeout")]
     KeepAlive,
     /// CSTS.CFS is set.
     #[error("the controller reports a fatal status (CSTS.CFS)")]

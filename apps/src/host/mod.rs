@@ -61,7 +61,7 @@ enum State {
     /// A command of the bring-up is to be sent, or was sent.
     Bringing { step: Step, deadline: Duration },
     /// Reads and writes go to the controller.
-    Ready { keep_alive_at: Option<Duration> },
+    Ready { keep_alive_at: Option<Duration>, keep_alive_sent: Duration },
     /// All connections are to end.
     Closing { then: After },
     /// It has given up.
@@ -255,7 +255,7 @@ impl<P: Port> Host<P> {
         let own = match self.state {
             State::BackOff { until } => Some(until),
             State::Opening { deadline, .. } | State::Bringing { deadline, .. } => Some(deadline),
-            State::Ready { keep_alive_at } => keep_alive_at,
+            State::Ready { keep_alive_at, .. } => keep_alive_at,
             State::Closing { .. } => Some(self.now),
             State::Stopped | State::Failed(_) => None,
         };

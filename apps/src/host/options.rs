@@ -35,7 +35,8 @@ pub struct HostOptions {
     pub remote_invalidation: bool,
     /// Sends write data of one segment in the capsule where the controller takes so much.
     pub in_capsule_data: bool,
-    /// Keep Alive Timeout; half of it passes between two Keep Alives. Zero for none.
+    /// Keep Alive Timeout; half of it passes between two Keep Alives. Zero for none. Shared machines stop a thread for
+    /// seconds, so the default is generous.
     pub keep_alive: Duration,
     /// How long each step of bringing a controller up may take.
     pub step_timeout: Duration,
@@ -60,8 +61,8 @@ impl HostOptions {
             queue_depth: 32,
             remote_invalidation: true,
             in_capsule_data: false,
-            keep_alive: Duration::from_secs(5),
-            step_timeout: Duration::from_secs(5),
+            keep_alive: Duration::from_secs(30),
+            step_timeout: Duration::from_secs(15),
             first_back_off: Duration::from_millis(10),
             longest_back_off: Duration::from_secs(1),
             max_attempts: 16,

@@ -50,7 +50,9 @@ impl<P: Port> Host<P> {
             State::Bringing { step, .. } if !self.commands.is_in_flight(self.admin_slot()) => self.issue(step),
             State::Bringing { .. } => {}
             State::Ready { .. } if self.stopping && self.is_quiet() => self.bring(Step::ShutDown),
-            State::Ready { keep_alive_at: Some(at) } if self.now >= at => self.keep_alive(),
+            State::Ready { keep_alive_at: Some(at), keep_alive_sent } if self.now >= at => {
+                self.keep_alive(keep_alive_sent);
+            }
             State::Ready { .. } => {}
             State::Closing { then } if self.connections.admin.is_none() && self.connections.io.is_none() => {
                 self.all_closed(then);
@@ -117,20 +119,25 @@ impl<P: Port> Host<P> {
         self.attempts = 0;
         self.statistics.sessions += 1;
         let half = self.options.keep_alive / 2;
-        self.state = State::Ready { keep_alive_at: (!half.is_zero()).then(|| self.now + half) };
+        self.state =
+            State::Ready { keep_alive_at: (!half.is_zero()).then(|| self.now + half), keep_alive_sent: self.now };
         self.submit_queued();
     }
 
-    /// Sends a Keep Alive (Base 3.9); the one before must have been answered.
-    fn keep_alive(&mut self) {
-        let slot = self.keep_alive_slot();
+    /// Sends a Keep Alive (Base 3.9). One that is not answered within the Keep Alive Timeout ends the session.
+    fn keep_alive(&mut self, sent: Duration) {
+        let (slot, period) = (self.keep_alive_slot(), self.options.keep_alive);
         if self.commands.is_in_flight(slot) {
-            return self.fail(HostFailure::KeepAlive);
+            if self.now >= sent + period {
+                return self.fail(HostFailure::KeepAlive);
+            }
+            self.state = State::Ready { keep_alive_at: Some(sent + period), keep_alive_sent: sent };
+            return;
         }
         // Where the engine has no room, the next poll tries again.
         if self.send(Opened::Admin, slot, Command::KeepAlive, None).is_ok() {
             self.statistics.keep_alives += 1;
-            self.state = State::Ready { keep_alive_at: Some(self.now + self.options.keep_alive / 2) };
+            self.state = State::Ready { keep_alive_at: Some(self.now + period / 2), keep_alive_sent: self.now };
         }
     }
 
