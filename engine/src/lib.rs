@@ -9,4 +9,34 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("frwr runs on Linux only: pinned cores, hugepages and RDMA devices are reached through its interfaces.");
 
+mod chain;
+mod connection;
+pub mod control;
+mod engine;
+mod event;
+pub mod gather;
+mod link;
+pub mod mr;
+mod options;
+mod plan;
+mod pool;
+mod protocol;
 pub mod provider;
+mod receive;
+mod request;
+pub mod signal;
+mod statistics;
+mod trace;
+mod transfer;
+
+pub use engine::*;
+pub use event::{ConnectionId, DisconnectCause, Event, OpenFailure, Received, RequestStatus, TransferStatus};
+pub use link::{CoreLink, MAX_MEMORIES};
+pub use options::*;
+pub use plan::{EngineError, MAX_MESSAGE_BYTES, SLOTS_PER_REQUEST};
+pub use protocol::{AnnounceError, CLASSIFY_BYTES, Message, Protocol};
+pub use request::RequestHandle;
+pub use statistics::Statistics;
+pub use trace::{TracePoint, TraceRecord};
+pub use transfer::RemoteSegment;
+pub mod sizing;

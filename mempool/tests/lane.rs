@@ -73,12 +73,12 @@ fn what_is_left_is_dropped_once() {
     let drops = Rc::new(Cell::new(0));
     let (mut sender, mut receiver) = lane::bounded(4);
     for _ in 0..3 {
-        sender.push(Counted(drops.clone())).map_err(|_| ()).unwrap();
+        sender.push(Counted(drops.clone())).unwrap();
     }
     drop(receiver.pop());
     assert_eq!(drops.get(), 1);
     for _ in 0..2 {
-        sender.push(Counted(drops.clone())).map_err(|_| ()).unwrap();
+        sender.push(Counted(drops.clone())).unwrap();
     }
     drop(sender);
     assert_eq!(drops.get(), 1);

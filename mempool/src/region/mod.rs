@@ -341,6 +341,11 @@ impl Block {
         self.base.as_ptr().addr() as u64
     }
 
+    /// The first byte. Whoever keeps the block may do with its bytes what it likes, and nobody else may.
+    pub(crate) fn pointer(&self) -> NonNull<u8> {
+        self.base
+    }
+
     /// Gives the block up to a device: from now on its bytes are only copied from and to.
     #[must_use]
     pub fn into_device_memory(self) -> DeviceMemory {

@@ -1,0 +1,135 @@
+//! One queue pair's send queue as the engine sees it: what may still be posted, what is posted, and the chain that the
+//! next flush posts.
+
+use crate::provider::{Token, WorkRequest};
+
+/// Entries kept free of requests: one for the marker that ends a drain (the "+1" of S7), one for the write pad (S92).
+pub(crate) const RESERVED_ENTRIES: u32 = 2;
+
+/// A posted work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Posted {
+    pub(crate) token: Token,
+    /// The request slot that a registration or invalidation belongs to; the MR may have a new owner by now (D2).
+    pub(crate) owner: u32,
+    /// Send queue entries that it takes.
+    pub(crate) cost: u32,
+}
+
+/// Credits, and the ring of what is posted. Entries are reserved when a request is admitted, so that its message and
+/// its fence can always be posted (I31), and come back when a completion has passed them.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    ring: Box<[Posted]>,
+    /// Position of the next entry to post; wraps freely.
+    head: u32,
+    /// Position of the oldest entry posted; `head - tail` are posted.
+    tail: u32,
+    /// Entries that nothing is reserved for.
+    free: u32,
+    depth: u32,
+}
+
+impl SendQueue {
+    /// A queue that can track `entries` entries; [`SendQueue::open`] sets how many a queue pair really has.
+    pub(crate) fn new(entries: u32) -> Self {
+        let vacant = Posted { token: Token(0), owner: 0, cost: 0 };
+        Self {
+            ring: vec![vacant; entries.max(1).next_power_of_two() as usize].into(),
+            head: 0,
+            tail: 0,
+            free: 0,
+            depth: 0,
+        }
+    }
+
+    /// Starts over for a queue pair with `entries` entries.
+    pub(crate) fn open(&mut self, entries: u32) {
+        self.head = 0;
+        self.tail = 0;
+        self.depth = entries.min(self.ring.len() as u32);
+        self.free = self.depth.saturating_sub(RESERVED_ENTRIES);
+    }
+
+    /// Takes entries out of the free ones, or says that there are too few.
+    pub(crate) fn reserve(&mut self, entries: u32) -> bool {
+        match self.free.checked_sub(entries) {
+            Some(rest) => {
+                self.free = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Gives reserved entries back that will not be posted.
+    pub(crate) fn release(&mut self, entries: u32) {
+        self.free += entries;
+        debug_assert!(self.free <= self.depth, "more send queue entries released than the queue has");
+    }
+
+    /// Work requests posted and not yet passed by a completion.
+    pub(crate) fn posted(&self) -> u32 {
+        self.head.wrapping_sub(self.tail)
+    }
+
+    /// Notes an accepted work request.
+    pub(crate) fn push(&mut self, posted: Posted) {
+        debug_assert!((self.posted() as usize) < self.ring.len(), "the reservation bounds what is posted");
+        let at = self.slot(self.head);
+        self.ring[at] = posted;
+        self.head = self.head.wrapping_add(1);
+    }
+
+    /// How many posted work requests stand before the one with this token; `None` for a token that is not posted.
+    pub(crate) fn ahead_of(&self, token: Token) -> Option<u32> {
+        (0..self.posted()).find(|&ahead| self.ring[self.slot(self.tail.wrapping_add(ahead))].token == token)
+    }
+
+    /// Takes the oldest posted work request out; its entries are free again.
+    pub(crate) fn retire(&mut self) -> Option<Posted> {
+        if self.posted() == 0 {
+            return None;
+        }
+        let posted = self.ring[self.slot(self.tail)];
+        self.tail = self.tail.wrapping_add(1);
+        if posted.token.kind() != crate::provider::TokenKind::Drain {
+            self.release(posted.cost);
+        }
+        Some(posted)
+    }
+
+    fn slot(&self, position: u32) -> usize {
+        position as usize & (self.ring.len() - 1)
+    }
+}
+
+/// The work requests that one flush posts to one queue pair, in order. One per core, used again for every queue pair.
+#[derive(Debug)]
+pub(crate) struct ChainBuffer {
+    pub(crate) requests: Vec<WorkRequest>,
+    pub(crate) owners: Vec<(u32, u32)>,
+}
+
+impl ChainBuffer {
+    /// Room for a whole send queue: credits bound what one flush can post, so a chain is never split.
+    pub(crate) fn new(entries: u32) -> Self {
+        Self { requests: Vec::with_capacity(entries as usize), owners: Vec::with_capacity(entries as usize) }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.requests.clear();
+        self.owners.clear();
+    }
+
+    pub(crate) fn push(&mut self, request: WorkRequest, owner: u32, cost: u32) {
+        debug_assert!(self.requests.len() < self.requests.capacity(), "credits bound the chain");
+        self.requests.push(request);
+        self.owners.push((owner, cost));
+    }
+
+    pub(crate) fn posted(&self, index: usize) -> Posted {
+        let (owner, cost) = self.owners[index];
+        Posted { token: self.requests[index].token, owner, cost }
+    }
+}

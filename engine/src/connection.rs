@@ -1,0 +1,159 @@
+//! One queue pair's life: opening, ready, ending, gone.
+
+use crate::{
+    chain::SendQueue,
+    event::DisconnectCause,
+    gather::MemoryId,
+    link::{BaseKey, MAX_MEMORIES},
+    mr::ConnectionKey,
+    provider::{PrivateData, QueuePairId},
+    signal::Signaller,
+};
+use core::time::Duration;
+use frwr_mempool::freelist::List;
+use std::collections::VecDeque;
+
+/// How far opening has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// Control makes the queue pair.
+    QueuePair,
+    /// The receives are posted; the connection manager is at work.
+    Handshake,
+    /// Connected; the first MRs are being made (S22).
+    Filling { private_data: PrivateData },
+}
+
+/// How far ending has come. Each step waits for something that is bound to come, or for the drain time-out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Control is to move the queue pair to the error state.
+    Fail { told: bool },
+    /// It is in the error state; everything posted comes back flushed, behind it the marker (U19).
+    Drain { marker_posted: bool },
+    /// Drained. All MRs of the connection are being destroyed (S94).
+    Destroy,
+    /// All keys are dead and every request is reported. Control is to destroy the queue pair.
+    Close { told: bool },
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Vacant,
+    Opening(Opening),
+    Ready,
+    Ending { step: Ending, cause: DisconnectCause, deadline: Duration },
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) key: ConnectionKey,
+    pub(crate) phase: Phase,
+    pub(crate) queue_pair: QueuePairId,
+    pub(crate) send_queue: SendQueue,
+    pub(crate) signaller: Signaller,
+    pub(crate) bases: [BaseKey; MAX_MEMORIES],
+    /// MRs that may be taken.
+    pub(crate) idle: List,
+    /// MR descriptors without a device object.
+    pub(crate) absent: List,
+    /// Objects that Control was asked to make.
+    pub(crate) allocating: u32,
+    /// Objects that are to be destroyed, or being destroyed.
+    pub(crate) freeing: u32,
+    /// Those of them that Control was not told of yet.
+    pub(crate) to_free: VecDeque<u32>,
+    /// Not before this time is the device asked again after it had no object left.
+    pub(crate) refill_after: Duration,
+    /// The write pad's MR, once its registration is posted.
+    pub(crate) pad: Option<u32>,
+    /// Requests and transfers that wait for room, in order.
+    pub(crate) waiting_requests: VecDeque<u32>,
+    pub(crate) waiting_transfers: VecDeque<u32>,
+    /// What the next flush posts.
+    pub(crate) invalidations: VecDeque<u32>,
+    pub(crate) messages: VecDeque<u32>,
+    pub(crate) transfers: VecDeque<u32>,
+    pub(crate) receives: VecDeque<u32>,
+    /// Receives posted to the device.
+    pub(crate) receives_posted: u32,
+    /// Requests admitted and not replied: each needs one of our receives.
+    pub(crate) awaiting_reply: u32,
+    /// Receives of the peer that we may still use.
+    pub(crate) peer_receives: u32,
+    /// The caller gave it up before it had a queue pair.
+    pub(crate) doomed: bool,
+    /// On the list of connections with work for the next flush.
+    pub(crate) dirty: bool,
+}
+
+/// Most that the queues of one connection ever hold; bounds them without growth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionLimits {
+    pub(crate) requests: u32,
+    pub(crate) transfers: u32,
+    pub(crate) receives: u32,
+    pub(crate) registrations: u32,
+    pub(crate) send_entries: u32,
+}
+
+impl Connection {
+    pub(crate) fn new(index: u16, limits: ConnectionLimits, signaller: Signaller, idle: List, absent: List) -> Self {
+        let queue = |entries: u32| VecDeque::with_capacity(entries as usize);
+        Self {
+            key: ConnectionKey { index, epoch: 0 },
+            phase: Phase::Vacant,
+            queue_pair: QueuePairId(0),
+            send_queue: SendQueue::new(limits.send_entries),
+            signaller,
+            bases: [BaseKey::default(); MAX_MEMORIES],
+            idle,
+            absent,
+            allocating: 0,
+            freeing: 0,
+            to_free: queue(limits.registrations),
+            refill_after: Duration::ZERO,
+            pad: None,
+            waiting_requests: queue(limits.requests),
+            waiting_transfers: queue(limits.transfers),
+            invalidations: queue(limits.registrations),
+            messages: queue(limits.requests),
+            transfers: queue(limits.transfers),
+            receives: queue(limits.receives),
+            receives_posted: 0,
+            awaiting_reply: 0,
+            peer_receives: 0,
+            doomed: false,
+            dirty: false,
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.phase == Phase::Ready
+    }
+
+    /// The next flush has something to post.
+    pub(crate) fn has_work(&self) -> bool {
+        !(self.invalidations.is_empty()
+            && self.messages.is_empty()
+            && self.transfers.is_empty()
+            && self.receives.is_empty())
+    }
+
+    /// The base registration of a memory in this connection's domain; `None` where it was declared too late.
+    pub(crate) fn base(&self, memory: MemoryId) -> Option<BaseKey> {
+        self.bases.get(usize::from(memory.0)).copied().filter(|key| key.base.is_some())
+    }
+
+    /// Forgets all work that was not posted: its requests are reported from their slots.
+    pub(crate) fn clear_queues(&mut self) {
+        self.waiting_requests.clear();
+        self.waiting_transfers.clear();
+        self.invalidations.clear();
+        self.messages.clear();
+        self.transfers.clear();
+        self.receives.clear();
+    }
+}

@@ -1,0 +1,117 @@
+//! What the device says: answers to commands, and asynchronous events.
+
+use super::{Control, Pending, connecting::Stage, domain::Base};
+use crate::{
+    event::OpenFailure,
+    link::ToCore,
+    provider::{Answer, AsyncEvent, CommandError, Device, DeviceEvent, PrivateData, Ticket},
+};
+
+impl<D: Device> Control<D> {
+    pub(super) fn device_event(&mut self, event: DeviceEvent) {
+        match event {
+            DeviceEvent::Answered { ticket, result } => self.answered(ticket, result),
+            DeviceEvent::Connection(event) => self.connection_event(event),
+            DeviceEvent::Async(event) => self.async_event(event),
+        }
+    }
+
+    fn answered(&mut self, ticket: Ticket, result: Result<Answer, CommandError>) {
+        let Some(pending) = self.pending.remove(&ticket) else { return };
+        self.statistics.commands_failed += u64::from(result.is_err());
+        match pending {
+            Pending::Nothing => {}
+            Pending::Domain { domain } => self.domain_answered(domain, result),
+            Pending::Base { domain, core, memory } => self.base_answered(domain, core, memory, result),
+            Pending::QueuePair { link } => self.queue_pair_answered(link, result),
+            Pending::Connect { link } => {
+                if result.is_err() && self.stage_is(link, &Stage::Connecting) {
+                    self.abort(link, OpenFailure::Unreachable, PrivateData::new());
+                }
+            }
+            // A queue pair that cannot be moved to the error state is gone or in it: its core goes on either way, and
+            // the drain time-out stands behind it.
+            Pending::Fail { link } => {
+                if let Some(link) = self.links[link].as_ref() {
+                    let (core, connection) = (link.core, link.connection);
+                    self.tell(core, ToCore::Failed { connection });
+                }
+            }
+            Pending::Destroy { link } => self.destroyed(link),
+            Pending::Allocate { core, connection, descriptor } => {
+                let object = match result {
+                    Ok(Answer::Registration { object, key }) => Some((object, key)),
+                    _ => None,
+                };
+                self.tell(core, ToCore::Allocated { connection, descriptor, object });
+            }
+            Pending::Free { core, descriptor } => {
+                self.statistics.mrs_orphaned += u64::from(result.is_err());
+                self.cores[core].freed.push(descriptor);
+            }
+            Pending::Listen { core, address } => {
+                if let Ok(Answer::Listener(listener)) = result {
+                    self.listeners.push((listener, core));
+                }
+                self.tell(core, ToCore::Listening { address, ok: result.is_ok() });
+            }
+        }
+    }
+
+    fn stage_is(&self, at: usize, stage: &Stage) -> bool {
+        self.links[at].as_ref().is_some_and(|link| link.stage == *stage)
+    }
+
+    fn domain_answered(&mut self, at: usize, result: Result<Answer, CommandError>) {
+        let Some(domain) = self.domains[at].as_mut() else { return };
+        if let Ok(Answer::Domain(id)) = result {
+            domain.id = Some(id);
+        } else {
+            domain.asked = false;
+        }
+        self.domain_changed(at, result.is_ok());
+    }
+
+    fn base_answered(&mut self, at: usize, core: usize, memory: u16, result: Result<Answer, CommandError>) {
+        let Some(domain) = self.domains[at].as_mut() else { return };
+        let place = domain.bases.iter().position(|(name, _)| *name == (core, memory));
+        match (place, result) {
+            (Some(place), Ok(Answer::Base { base, lkey })) => {
+                domain.bases[place].1 = Base::Made { base, lkey };
+                self.domain_changed(at, true);
+            }
+            (Some(place), _) => {
+                domain.bases.remove(place);
+                self.domain_changed(at, false);
+            }
+            (None, _) => {}
+        }
+    }
+
+    fn queue_pair_answered(&mut self, at: usize, result: Result<Answer, CommandError>) {
+        let Ok(Answer::QueuePair { queue_pair, sizes }) = result else {
+            self.abort(at, OpenFailure::Exhausted, PrivateData::new());
+            return;
+        };
+        let Some(link) = self.links[at].as_mut() else { return };
+        link.queue_pair = Some(queue_pair);
+        link.stage = Stage::Receives;
+        let (core, connection, domain) = (link.core, link.connection, link.domain);
+        let bases = self.bases_of(domain, core);
+        self.tell(core, ToCore::QueuePairCreated { connection, queue_pair, sizes, bases });
+    }
+
+    fn async_event(&mut self, event: AsyncEvent) {
+        self.statistics.async_events += 1;
+        match event {
+            AsyncEvent::QueuePairFatal(queue_pair) | AsyncEvent::QueuePairAccessError(queue_pair) => {
+                self.queue_pair_ended(queue_pair, true);
+            }
+            // Completions are counted, so the last receive is known without being told.
+            AsyncEvent::LastReceiveReached(_) => {}
+            // Completions were lost: nothing on this port can be trusted any more (fault 13).
+            AsyncEvent::CompletionQueueOverrun(port) => self.all_ended(Some(port)),
+            AsyncEvent::DeviceFatal => self.all_ended(None),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The life of a queue pair as Control sees it: domain, queue pair, connection manager, error state, destruction.
+
+use super::{Control, Pending};
+use crate::{
+    event::OpenFailure,
+    link::{OpenOptions, OpenTarget, ToCore},
+    mr::ConnectionKey,
+    provider::{Command, ConnectionEvent, Device, PrivateData, QueuePairId},
+};
+
+/// How far a queue pair has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Its domain and base registrations are being made.
+    Domain,
+    /// It is being made.
+    QueuePair,
+    /// Its core posts the receives.
+    Receives,
+    /// The connection manager is at work.
+    Connecting,
+    /// It works.
+    Open,
+    /// It is being moved, or was moved, to the error state; the connection manager is no longer listened to.
+    Failed,
+    /// It could not be opened and is being destroyed.
+    Aborting { reason: OpenFailure, private_data: PrivateData },
+    /// It is being destroyed.
+    Closing,
+}
+
+/// One queue pair.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) core: usize,
+    pub(super) connection: ConnectionKey,
+    pub(super) target: OpenTarget,
+    pub(super) options: OpenOptions,
+    pub(super) private_data: PrivateData,
+    pub(super) domain: usize,
+    pub(super) queue_pair: Option<QueuePairId>,
+    pub(super) stage: Stage,
+}
+
+impl<D: Device> Control<D> {
+    pub(super) fn find(&self, core: usize, connection: ConnectionKey) -> Option<usize> {
+        self.links
+            .iter()
+            .position(|link| link.as_ref().is_some_and(|link| link.core == core && link.connection == connection))
+    }
+
+    fn find_queue_pair(&self, queue_pair: QueuePairId) -> Option<usize> {
+        self.links.iter().position(|link| link.as_ref().is_some_and(|link| link.queue_pair == Some(queue_pair)))
+    }
+
+    pub(super) fn open(
+        &mut self,
+        core: usize,
+        connection: ConnectionKey,
+        target: OpenTarget,
+        options: OpenOptions,
+        private_data: PrivateData,
+    ) {
+        let domain = self.domain_for(options.own_domain);
+        let stage = Stage::Domain;
+        let link = Link { core, connection, target, options, private_data, domain, queue_pair: None, stage };
+        let at = match self.links.iter().position(Option::is_none) {
+            Some(vacant) => {
+                self.links[vacant] = Some(link);
+                vacant
+            }
+            None => {
+                self.links.push(Some(link));
+                self.links.len() - 1
+            }
+        };
+        self.advance(at);
+    }
+
+    /// Asks for the next thing that a queue pair needs before it can be made.
+    pub(super) fn advance(&mut self, at: usize) {
+        let Some(link) = self.links[at].as_ref().filter(|link| link.stage == Stage::Domain) else { return };
+        let (domain, core, sizes) = (link.domain, link.core, link.options.sizes);
+        if !self.prepare_domain(domain, core) {
+            return;
+        }
+        let Some(id) = self.domains[domain].as_ref().and_then(|domain| domain.id) else { return };
+        let port = self.cores[core].port;
+        self.set_stage(at, Stage::QueuePair);
+        self.command(Command::CreateQueuePair { port, domain: id, sizes }, Pending::QueuePair { link: at });
+    }
+
+    /// Something that queue pairs of a domain wait for was made, or could not be.
+    pub(super) fn domain_changed(&mut self, domain: usize, made: bool) {
+        for at in 0..self.links.len() {
+            let waits =
+                self.links[at].as_ref().is_some_and(|link| link.domain == domain && link.stage == Stage::Domain);
+            if waits && made {
+                self.advance(at);
+            } else if waits {
+                self.abort(at, OpenFailure::Exhausted, PrivateData::new());
+            }
+        }
+    }
+
+    pub(super) fn set_stage(&mut self, at: usize, stage: Stage) {
+        if let Some(link) = self.links[at].as_mut() {
+            link.stage = stage;
+        }
+    }
+
+    pub(super) fn receives_posted(&mut self, core: usize, connection: ConnectionKey) {
+        let Some(at) = self.find(core, connection) else { return };
+        let Some(link) = self.links[at].as_mut() else { return };
+        let Some(queue_pair) = link.queue_pair.filter(|_| link.stage == Stage::Receives) else { return };
+        link.stage = Stage::Connecting;
+        let (private_data, parameters) = (link.private_data.clone(), link.options.parameters);
+        let command = match link.target {
+            OpenTarget::Address(address) => Command::Connect { queue_pair, address, private_data, parameters },
+            OpenTarget::Incoming(incoming) => Command::Accept { incoming, queue_pair, private_data, parameters },
+        };
+        self.command(command, Pending::Connect { link: at });
+    }
+
+    pub(super) fn connection_event(&mut self, event: ConnectionEvent) {
+        match event {
+            ConnectionEvent::Request { listener, incoming, private_data, .. } => {
+                let owner = self.listeners.iter().find(|(known, _)| *known == listener).map(|(_, core)| *core);
+                match owner {
+                    Some(core) => {
+                        self.statistics.incoming += 1;
+                        self.tell(core, ToCore::Incoming { incoming, private_data });
+                    }
+                    None => {
+                        let private_data = PrivateData::new();
+                        self.command(Command::Reject { incoming, private_data }, Pending::Nothing);
+                    }
+                }
+            }
+            ConnectionEvent::Established { queue_pair, private_data } => self.established(queue_pair, private_data),
+            ConnectionEvent::Rejected { queue_pair, private_data, reason } => {
+                let failure = match reason {
+                    crate::provider::RejectReason::NoListener => OpenFailure::Unreachable,
+                    _ => OpenFailure::Rejected,
+                };
+                self.not_connected(queue_pair, failure, private_data);
+            }
+            ConnectionEvent::Unreachable { queue_pair } => {
+                self.not_connected(queue_pair, OpenFailure::Unreachable, PrivateData::new());
+            }
+            ConnectionEvent::Disconnected { queue_pair } => self.queue_pair_ended(queue_pair, false),
+        }
+    }
+
+    fn established(&mut self, queue_pair: QueuePairId, private_data: PrivateData) {
+        let Some(at) = self.find_queue_pair(queue_pair) else { return };
+        let Some(link) = self.links[at].as_mut().filter(|link| link.stage == Stage::Connecting) else { return };
+        link.stage = Stage::Open;
+        let (core, connection) = (link.core, link.connection);
+        self.tell(core, ToCore::Established { connection, private_data });
+    }
+
+    fn not_connected(&mut self, queue_pair: QueuePairId, reason: OpenFailure, private_data: PrivateData) {
+        let Some(at) = self.find_queue_pair(queue_pair) else { return };
+        if self.links[at].as_ref().is_some_and(|link| link.stage == Stage::Connecting) {
+            self.abort(at, reason, private_data);
+        }
+    }
+
+    /// Gives a queue pair up before it ever worked.
+    pub(super) fn abort(&mut self, at: usize, reason: OpenFailure, private_data: PrivateData) {
+        let Some(link) = self.links[at].as_mut() else { return };
+        link.stage = Stage::Aborting { reason, private_data };
+        match link.queue_pair {
+            Some(queue_pair) => self.command(Command::DestroyQueuePair { queue_pair }, Pending::Destroy { link: at }),
+            None => self.destroyed(at),
+        }
+    }
+
+    /// The connection manager or the device says that a queue pair no longer works; its core acts, once (D27).
+    pub(super) fn queue_pair_ended(&mut self, queue_pair: QueuePairId, by_device: bool) {
+        let Some(at) = self.find_queue_pair(queue_pair) else { return };
+        let Some(link) = self.links[at].as_ref() else { return };
+        if matches!(link.stage, Stage::Open | Stage::Connecting) {
+            let (core, connection) = (link.core, link.connection);
+            self.tell(core, ToCore::Ended { connection, by_device });
+        }
+    }
+
+    /// Every queue pair of a port, or of the device, no longer works.
+    pub(super) fn all_ended(&mut self, port: Option<crate::provider::PortId>) {
+        for at in 0..self.links.len() {
+            let Some(link) = self.links[at].as_ref() else { continue };
+            let concerned = port.is_none_or(|port| self.cores[link.core].port == port);
+            if let Some(queue_pair) = link.queue_pair.filter(|_| concerned) {
+                self.queue_pair_ended(queue_pair, true);
+            }
+        }
+    }
+
+    /// A core wants its queue pair in the error state, and the peer told.
+    pub(super) fn fail(&mut self, core: usize, connection: ConnectionKey) {
+        let Some(at) = self.find(core, connection) else { return };
+        let Some(link) = self.links[at].as_mut() else { return };
+        let Some(queue_pair) = link.queue_pair else { return };
+        if matches!(link.stage, Stage::Aborting { .. } | Stage::Closing) {
+            return;
+        }
+        link.stage = Stage::Failed;
+        self.command(Command::Disconnect { queue_pair }, Pending::Nothing);
+        self.command(Command::FailQueuePair { queue_pair }, Pending::Fail { link: at });
+    }
+
+    /// A core is done with its queue pair.
+    pub(super) fn close(&mut self, core: usize, connection: ConnectionKey) {
+        let Some(at) = self.find(core, connection) else { return };
+        let Some(link) = self.links[at].as_mut() else { return };
+        let Some(queue_pair) = link.queue_pair else { return };
+        link.stage = Stage::Closing;
+        self.command(Command::DestroyQueuePair { queue_pair }, Pending::Destroy { link: at });
+    }
+
+    /// A queue pair is destroyed, or never was.
+    pub(super) fn destroyed(&mut self, at: usize) {
+        let Some(link) = self.links[at].take() else { return };
+        self.leave_domain(link.domain);
+        let connection = link.connection;
+        match link.stage {
+            Stage::Aborting { reason, private_data } => {
+                if let OpenTarget::Incoming(incoming) = link.target
+                    && link.queue_pair.is_none()
+                {
+                    // Nobody will answer the peer any more.
+                    self.command(Command::Reject { incoming, private_data: PrivateData::new() }, Pending::Nothing);
+                }
+                self.tell(link.core, ToCore::OpenFailed { connection, reason, private_data });
+            }
+            _ => self.tell(link.core, ToCore::Closed { connection }),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Protection domains and the base registrations in them: each memory of a core is registered once per domain that one
+//! of the core's connections uses.
+
+use super::{Control, Pending};
+use crate::{
+    link::{BaseKey, MAX_MEMORIES},
+    provider::{BaseId, Command, Device, DomainId},
+};
+
+/// A base registration on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    Asked,
+    Made { base: BaseId, lkey: u32 },
+}
+
+/// A protection domain.
+#[derive(Debug, Default)]
+pub(super) struct Domain {
+    pub(super) id: Option<DomainId>,
+    pub(super) asked: bool,
+    /// By core and memory.
+    pub(super) bases: Vec<((usize, u16), Base)>,
+}
+
+impl<D: Device> Control<D> {
+    /// A new domain, or the one that connections share.
+    pub(super) fn domain_for(&mut self, own: bool) -> usize {
+        if !own && let Some(shared) = self.shared {
+            return shared;
+        }
+        let vacant = self.domains.iter().position(Option::is_none);
+        let at = vacant.unwrap_or_else(|| {
+            self.domains.push(None);
+            self.domains.len() - 1
+        });
+        self.domains[at] = Some(Domain::default());
+        if !own {
+            self.shared = Some(at);
+        }
+        at
+    }
+
+    /// Whether a domain has everything that a connection of this core needs; asks the device for what is missing.
+    pub(super) fn prepare_domain(&mut self, at: usize, core: usize) -> bool {
+        let memories = self.cores[core].memories.len();
+        let Some(domain) = self.domains[at].as_mut() else { return false };
+        let Some(id) = domain.id else {
+            if !core::mem::replace(&mut domain.asked, true) {
+                self.command(Command::AllocateDomain, Pending::Domain { domain: at });
+            }
+            return false;
+        };
+        let mut ready = true;
+        for memory in 0..memories {
+            // An engine declares at most MAX_MEMORIES.
+            let name = (core, memory as u16);
+            let Some(domain) = self.domains[at].as_mut() else { return false };
+            match domain.bases.iter().find(|(known, _)| *known == name) {
+                Some((_, Base::Made { .. })) => {}
+                Some((_, Base::Asked)) => ready = false,
+                None => {
+                    domain.bases.push((name, Base::Asked));
+                    let bytes = self.cores[core].memories[memory].clone();
+                    self.command(
+                        Command::RegisterMemory { domain: id, memory: bytes, local_write: true },
+                        Pending::Base { domain: at, core, memory: memory as u16 },
+                    );
+                    ready = false;
+                }
+            }
+        }
+        ready
+    }
+
+    /// The keys of a core's memories in a domain.
+    pub(super) fn bases_of(&self, at: usize, core: usize) -> [BaseKey; MAX_MEMORIES] {
+        let mut keys = [BaseKey::default(); MAX_MEMORIES];
+        let Some(domain) = self.domains[at].as_ref() else { return keys };
+        for ((owner, memory), base) in &domain.bases {
+            if let (true, Base::Made { base, lkey }, Some(key)) =
+                (*owner == core, base, keys.get_mut(usize::from(*memory)))
+            {
+                *key = BaseKey { base: Some(*base), lkey: *lkey };
+            }
+        }
+        keys
+    }
+
+    /// A connection is gone: a domain of its own goes with it.
+    pub(super) fn leave_domain(&mut self, at: usize) {
+        if self.shared == Some(at) {
+            return;
+        }
+        let Some(domain) = self.domains[at].take() else { return };
+        for (_, base) in domain.bases {
+            if let Base::Made { base, .. } = base {
+                self.command(Command::DeregisterMemory { base }, Pending::Nothing);
+            }
+        }
+        if let Some(domain) = domain.id {
+            self.command(Command::FreeDomain { domain }, Pending::Nothing);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Everything slow, for one process: creating, modifying and destroying queue pairs, MRs and base registrations, the
+//! connection manager and asynchronous events.
+//!
+//! One poll-style object that talks to the engines by lanes. Our apps run it on an unpinned thread, an embedder calls
+//! [`Control::poll`] from wherever system calls may happen, a simulation steps it. It allocates and may block in the
+//! device's commands; reactors never do.
+
+mod answers;
+mod connecting;
+mod domain;
+
+use crate::{
+    link::{ControlLink, CoreLink, ToControl, ToCore, link},
+    mr::ConnectionKey,
+    provider::{Command, CommandError, Device, ListenerId, Port, PortId, RegistrationId, Ticket},
+};
+use connecting::Link;
+use domain::Domain;
+use frwr_mempool::{DeviceMemory, freelist::Returner};
+use std::{
+    collections::{HashMap, VecDeque},
+    net::SocketAddr,
+};
+
+/// Messages taken from one core, and events from the device, in one poll: bounds how long one poll takes.
+const MAX_PER_POLL: usize = 256;
+
+/// What an answer is awaited for.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    Domain {
+        domain: usize,
+    },
+    Base {
+        domain: usize,
+        core: usize,
+        memory: u16,
+    },
+    QueuePair {
+        link: usize,
+    },
+    Connect {
+        link: usize,
+    },
+    Fail {
+        link: usize,
+    },
+    Destroy {
+        link: usize,
+    },
+    Allocate {
+        core: usize,
+        connection: ConnectionKey,
+        descriptor: u32,
+    },
+    Free {
+        core: usize,
+        descriptor: u32,
+    },
+    Listen {
+        core: usize,
+        address: SocketAddr,
+    },
+    /// Nobody waits: a command whose failure changes nothing.
+    Nothing,
+}
+
+/// One core as Control knows it.
+struct Core {
+    port: PortId,
+    link: ControlLink,
+    returner: Option<Returner>,
+    /// What the core's lane had no room for.
+    outbox: VecDeque<ToCore>,
+    /// Descriptors whose objects were destroyed in this poll: given back in one batch.
+    freed: Vec<u32>,
+    memories: Vec<DeviceMemory>,
+}
+
+/// What Control has done and met; written by its thread only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ControlStatistics {
+    /// Commands given to the device.
+    pub commands: u64,
+    /// Commands that failed.
+    pub commands_failed: u64,
+    /// MR objects that the device refused to destroy (mrs_orphaned of S120, S105). Their queue pair is in error and
+    /// drained, so nobody reaches them; the device keeps them until the protection domain goes.
+    pub mrs_orphaned: u64,
+    /// Asynchronous events of the device.
+    pub async_events: u64,
+    /// Connect requests handed to cores.
+    pub incoming: u64,
+}
+
+/// Control of one device. One thread at a time calls it.
+pub struct Control<D: Device> {
+    device: D,
+    cores: Vec<Core>,
+    links: Vec<Option<Link>>,
+    domains: Vec<Option<Domain>>,
+    /// The domain of all connections that have none of their own.
+    shared: Option<usize>,
+    listeners: Vec<(ListenerId, usize)>,
+    pending: HashMap<Ticket, Pending>,
+    backlog: VecDeque<(Ticket, Command)>,
+    next_ticket: u64,
+    statistics: ControlStatistics,
+}
+
+impl<D: Device> Control<D> {
+    /// Control of `device`.
+    #[must_use]
+    pub fn new(device: D) -> Self {
+        Self {
+            device,
+            cores: Vec::new(),
+            links: Vec::new(),
+            domains: Vec::new(),
+            shared: None,
+            listeners: Vec::new(),
+            pending: HashMap::new(),
+            backlog: VecDeque::new(),
+            next_ticket: 1,
+            statistics: ControlStatistics::default(),
+        }
+    }
+
+    /// Opens a port with completion queues of these sizes, for an engine to be made from on its core.
+    ///
+    /// # Errors
+    /// As [`Device::open_port`].
+    pub fn open_core(&mut self, send_entries: u32, receive_entries: u32) -> Result<(D::Port, CoreLink), CommandError> {
+        let port = self.device.open_port(send_entries, receive_entries)?;
+        let (core_link, control_link) = link();
+        self.cores.push(Core {
+            port: port.id(),
+            link: control_link,
+            returner: None,
+            outbox: VecDeque::new(),
+            freed: Vec::new(),
+            memories: Vec::new(),
+        });
+        Ok((port, core_link))
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The device, for wrappers that are told something.
+    #[must_use]
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// Counters, by value.
+    #[must_use]
+    pub fn statistics(&self) -> ControlStatistics {
+        self.statistics
+    }
+
+    /// Nothing is awaited from the device and nothing waits for a core.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.backlog.is_empty() && self.cores.iter().all(|core| core.outbox.is_empty())
+    }
+
+    /// Takes what the cores ask for, gives it to the device, and takes back what the device says. Returns the work done.
+    pub fn poll(&mut self) -> u32 {
+        let mut work = 0;
+        for core in 0..self.cores.len() {
+            work += self.poll_core(core);
+        }
+        self.give_commands();
+        for _ in 0..MAX_PER_POLL {
+            let Some(event) = self.device.poll() else { break };
+            self.device_event(event);
+            work += 1;
+        }
+        self.give_commands();
+        for core in &mut self.cores {
+            core.flush();
+        }
+        work
+    }
+
+    fn poll_core(&mut self, core: usize) -> u32 {
+        let mut work = 0;
+        if let Some(returner) = self.cores[core].link.returner.pop() {
+            self.cores[core].returner = Some(returner);
+        }
+        while work < MAX_PER_POLL as u32 {
+            let Some(message) = self.cores[core].link.from_core.pop() else { break };
+            self.core_message(core, message);
+            work += 1;
+        }
+        work
+    }
+
+    fn core_message(&mut self, core: usize, message: ToControl) {
+        match message {
+            ToControl::AddMemory { memory, bytes } => {
+                debug_assert_eq!(usize::from(memory.0), self.cores[core].memories.len(), "memories come in order");
+                self.cores[core].memories.push(bytes);
+            }
+            ToControl::Listen { address } => {
+                self.command(Command::Listen { address }, Pending::Listen { core, address });
+            }
+            ToControl::Reject { incoming, private_data } => {
+                self.command(Command::Reject { incoming, private_data }, Pending::Nothing);
+            }
+            ToControl::Open { connection, target, options, private_data } => {
+                self.open(core, connection, target, options, private_data);
+            }
+            ToControl::ReceivesPosted { connection } => self.receives_posted(core, connection),
+            ToControl::Allocate { connection, depth, descriptors } => {
+                self.allocate(core, connection, depth, &descriptors);
+            }
+            ToControl::Free { objects } => self.free(core, &objects),
+            ToControl::Fail { connection } => self.fail(core, connection),
+            ToControl::Close { connection } => self.close(core, connection),
+        }
+    }
+
+    fn allocate(&mut self, core: usize, connection: ConnectionKey, depth: u32, descriptors: &[u32]) {
+        let link = self.find(core, connection).and_then(|at| self.links[at].as_ref());
+        let place = link.and_then(|link| Some((self.domains[link.domain].as_ref()?.id?, link.queue_pair?)));
+        let port = self.cores[core].port;
+        for &descriptor in descriptors {
+            match place {
+                Some((domain, queue_pair)) => self.command(
+                    Command::AllocateRegistration { port, domain, queue_pair, depth },
+                    Pending::Allocate { core, connection, descriptor },
+                ),
+                None => self.tell(core, ToCore::Allocated { connection, descriptor, object: None }),
+            }
+        }
+    }
+
+    fn free(&mut self, core: usize, objects: &[(u32, RegistrationId)]) {
+        for &(descriptor, object) in objects {
+            self.command(Command::FreeRegistration { object }, Pending::Free { core, descriptor });
+        }
+    }
+
+    /// Queues a command for the device.
+    fn command(&mut self, command: Command, pending: Pending) {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.pending.insert(ticket, pending);
+        self.backlog.push_back((ticket, command));
+    }
+
+    /// Gives the device what it takes now.
+    fn give_commands(&mut self) {
+        while let Some((ticket, command)) = self.backlog.pop_front() {
+            if let Err(command) = self.device.submit(ticket, command) {
+                self.backlog.push_front((ticket, command));
+                return;
+            }
+            self.statistics.commands += 1;
+        }
+    }
+
+    fn tell(&mut self, core: usize, message: ToCore) {
+        self.cores[core].outbox.push_back(message);
+    }
+}
+
+impl Core {
+    /// Hands over what the core's lanes have room for.
+    fn flush(&mut self) {
+        if let Some(returner) = &self.returner
+            && !self.freed.is_empty()
+        {
+            // A descriptor is given back once, by the one answer to its one command.
+            let given = returner.give_back(&self.freed);
+            debug_assert!(given.is_ok(), "{given:?}");
+            self.freed.clear();
+        }
+        while let Some(message) = self.outbox.pop_front() {
+            if let Err(full) = self.link.to_core.push(message) {
+                self.outbox.push_front(full.0);
+                return;
+            }
+        }
+    }
+}

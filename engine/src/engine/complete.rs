@@ -1,0 +1,336 @@
+//! Completions: what was received, what was sent, and what that retires.
+
+use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied};
+use crate::{
+    chain::Posted,
+    connection::{Opening, Phase as Connected},
+    event::{DisconnectCause, Event, Received, TransferStatus},
+    protocol::{CLASSIFY_BYTES, Message, Protocol},
+    provider::{Completion, CompletionQueue, FailureStatus, Port, Success, TokenKind},
+    request::Phase,
+    trace::TracePoint,
+    transfer::Kind,
+};
+use core::time::Duration;
+
+impl<P: Port> Engine<P> {
+    /// One poll stage: completions of receives, then of sends, messages from Control, requests that wait. Returns the work
+    /// done; 0 for an empty poll. `now` must not go back. Bounded: at most one batch of each kind.
+    pub fn poll(&mut self, now: Duration, protocol: &mut impl Protocol) -> u32 {
+        self.now = now.max(self.now);
+        let mut work = 0;
+        // A caller that takes no events gets no more completions: nothing is lost, and nothing grows.
+        if self.events.len() <= self.events.capacity() / 2 {
+            work += self.poll_receives(protocol);
+            work += self.poll_sends();
+        }
+        work += self.poll_control();
+        work += self.poll_returned();
+        if self.unsettled > 0 {
+            work += self.settle();
+        }
+        work += self.admit_all(protocol);
+        self.statistics.polls += 1;
+        self.statistics.empty_polls += u64::from(work == 0);
+        work
+    }
+
+    /// When the engine has to be polled again although nothing arrives: the next drain time-out or refill.
+    #[must_use]
+    pub fn poll_at(&self) -> Option<Duration> {
+        if self.unsettled > 0 || !self.events.is_empty() {
+            return Some(self.now);
+        }
+        let waiting = |connection: &&crate::connection::Connection| !connection.waiting_requests.is_empty();
+        self.connections.iter().filter(waiting).map(|connection| connection.refill_after.max(self.now)).min()
+    }
+
+    fn poll_receives(&mut self, protocol: &mut impl Protocol) -> u32 {
+        let mut batch = core::mem::take(&mut self.scratch.completions);
+        self.port.poll(CompletionQueue::Receive, &mut batch);
+        let taken = batch.len() as u32;
+        for completion in batch.drain(..) {
+            self.receive_completion(completion, protocol);
+        }
+        self.scratch.completions = batch;
+        self.statistics.receive_completions += u64::from(taken);
+        taken
+    }
+
+    fn receive_completion(&mut self, completion: Completion, protocol: &mut impl Protocol) {
+        let token = completion.token;
+        if token.kind() == TokenKind::Foreign {
+            self.events.push_back(Event::Foreign(completion));
+            return;
+        }
+        let buffer = token.index();
+        let owner = if token.kind() == TokenKind::Receive { self.receives.owner(buffer) } else { None };
+        let Some(index) = owner.map(usize::from).filter(|&index| self.is_current(index, &completion)) else {
+            self.statistics.stale_completions += 1;
+            return;
+        };
+        match completion.result {
+            Ok(success) => {
+                let Some(received) = self.receives.fill(buffer, token.generation(), success.bytes) else {
+                    self.statistics.stale_completions += 1;
+                    return;
+                };
+                self.connections[index].receives_posted -= 1;
+                self.received(index, received, success, protocol);
+            }
+            Err(status) => {
+                if !self.receives.unpost(buffer, token.generation()) {
+                    self.statistics.stale_completions += 1;
+                    return;
+                }
+                self.connections[index].receives_posted -= 1;
+                self.fail(index, DisconnectCause::WorkRequest(status));
+            }
+        }
+    }
+
+    /// The completion names a queue pair that the connection has now.
+    fn is_current(&self, index: usize, completion: &Completion) -> bool {
+        self.connections
+            .get(index)
+            .is_some_and(|found| found.queue_pair == completion.queue_pair && found.phase != Connected::Vacant)
+    }
+
+    fn received(&mut self, index: usize, received: Received, success: Success, protocol: &mut impl Protocol) {
+        let mut prefix = [0u8; CLASSIFY_BYTES];
+        let copied = self.receives.read(received.buffer, received.generation, 0, &mut prefix);
+        let connection = &mut self.connections[index];
+        connection.peer_receives += 1;
+        let key = connection.key;
+        let replied = match protocol.classify(key, &prefix[..copied], received.length) {
+            Message::Reply(request) if self.owns(index, request) => {
+                self.reply(request.0, success.invalidated, &received)
+            }
+            Message::Reply(_) => Replied::Unknown,
+            Message::Command if success.invalidated.is_none() => {
+                self.events.push_back(Event::Received { connection: key, received });
+                return;
+            }
+            // A message that is no reply has no request whose key it could kill (I25).
+            Message::Command => Replied::Foreign,
+            Message::Malformed => {
+                self.statistics.bad_reply_count += 1;
+                self.fail(index, DisconnectCause::Protocol);
+                Replied::Unknown
+            }
+        };
+        match replied {
+            Replied::Taken => {}
+            Replied::Unknown => {
+                self.statistics.bad_reply_count += 1;
+                // A key died that nobody can be found for: what it covered is unknown.
+                if success.invalidated.is_some() {
+                    self.foreign_invalidation(index);
+                }
+                self.release(received);
+            }
+            Replied::Foreign => {
+                self.foreign_invalidation(index);
+                self.release(received);
+            }
+        }
+    }
+
+    fn foreign_invalidation(&mut self, index: usize) {
+        self.statistics.foreign_invalidations += 1;
+        self.fail(index, DisconnectCause::ForeignInvalidation);
+    }
+
+    /// The upper layer's answer names a request of this very connection.
+    fn owns(&self, index: usize, request: crate::request::RequestHandle) -> bool {
+        self.requests.get(request.0).is_some_and(|found| usize::from(found.connection) == index)
+    }
+
+    /// A buffer goes back to its queue pair with the next flush.
+    pub(super) fn repost(&mut self, buffer: u32) {
+        let Some(index) = self.receives.owner(buffer) else { return };
+        let connection = &mut self.connections[usize::from(index)];
+        if matches!(
+            connection.phase,
+            Connected::Ready | Connected::Opening(Opening::Handshake | Opening::Filling { .. })
+        ) {
+            connection.receives.push_back(buffer);
+            self.mark_dirty(index);
+        }
+    }
+
+    fn poll_sends(&mut self) -> u32 {
+        let mut batch = core::mem::take(&mut self.scratch.completions);
+        self.port.poll(CompletionQueue::Send, &mut batch);
+        let taken = batch.len() as u32;
+        for completion in batch.drain(..) {
+            self.send_completion(completion);
+        }
+        self.scratch.completions = batch;
+        self.statistics.send_completions += u64::from(taken);
+        taken
+    }
+
+    /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without
+    /// a completion of its own has succeeded (S52, S67).
+    fn send_completion(&mut self, completion: Completion) {
+        let token = completion.token;
+        if token.kind() == TokenKind::Foreign {
+            self.events.push_back(Event::Foreign(completion));
+            return;
+        }
+        let index = self.connection_of(token).filter(|&index| self.is_current(index, &completion));
+        let ahead = index.and_then(|index| self.connections[index].send_queue.ahead_of(token));
+        let (Some(index), Some(ahead)) = (index, ahead) else {
+            self.statistics.stale_completions += 1;
+            return;
+        };
+        for _ in 0..ahead {
+            if let Some(posted) = self.connections[index].send_queue.retire() {
+                self.retired(index, posted, Ok(()));
+            }
+        }
+        if let Some(posted) = self.connections[index].send_queue.retire() {
+            self.retired(index, posted, completion.result.map(|_| ()));
+        }
+        if let Err(status) = completion.result {
+            self.fail(index, DisconnectCause::WorkRequest(status));
+        }
+    }
+
+    /// The connection that a token of the send queue belongs to, from the token alone (S113).
+    fn connection_of(&self, token: crate::provider::Token) -> Option<usize> {
+        let index = match token.kind() {
+            TokenKind::Register | TokenKind::Invalidate => {
+                self.pool.get(token.index()).map(|_| self.pool.connection_of(token.index()))
+            }
+            TokenKind::Message => self.requests.at(token.index()).map(|(_, request)| request.connection),
+            TokenKind::Transfer | TokenKind::Reply => {
+                self.transfers.at(token.index()).map(|(_, transfer)| transfer.connection)
+            }
+            TokenKind::Drain => u16::try_from(token.index()).ok(),
+            TokenKind::Foreign | TokenKind::Receive => None,
+        };
+        index.map(usize::from)
+    }
+
+    /// The device is done with a work request.
+    pub(super) fn retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
+        let token = posted.token;
+        match token.kind() {
+            TokenKind::Register => self.register_retired(index, posted, result),
+            TokenKind::Invalidate => self.invalidate_retired(index, posted, result),
+            TokenKind::Message => self.message_retired(token),
+            TokenKind::Transfer => self.fetch_retired(token, result),
+            TokenKind::Reply => self.reply_retired(token, result),
+            TokenKind::Drain | TokenKind::Foreign | TokenKind::Receive => {}
+        }
+    }
+
+    fn register_retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
+        let (descriptor, generation) = (posted.token.index(), posted.token.generation());
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        match result {
+            Ok(()) => {
+                let news = mr.registered(generation);
+                self.statistics.stale_completions += u64::from(news.is_err());
+                self.registered_now(posted.owner);
+            }
+            Err(status) => {
+                let _ = mr.register_failed(generation);
+                self.record(TracePoint::RegisterFailed(status), index as u16, Some(descriptor), 0);
+            }
+        }
+    }
+
+    fn invalidate_retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
+        let (descriptor, generation) = (posted.token.index(), posted.token.generation());
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        match result {
+            Ok(()) => {
+                // Without the early return the MR was this request's until now; with it, it is free or taken again.
+                let held = matches!(mr.state(), crate::mr::State::Invalidating { .. });
+                let news = mr.invalidated(generation);
+                self.statistics.stale_completions += u64::from(news.is_err());
+                self.statistics.local_invalidations += 1;
+                self.record(TracePoint::LocalInvalidateDone, index as u16, Some(descriptor), 0);
+                if held && news.is_ok() {
+                    self.pool.put(&mut self.connections[index].idle, descriptor);
+                }
+                self.fenced(posted.owner, descriptor);
+            }
+            Err(status) => {
+                // No fence: the request waits for the MR's destruction (S74, S80, D6).
+                let _ = mr.invalidate_failed(generation);
+                self.record(TracePoint::LocalInvalidateFailed(status), index as u16, Some(descriptor), 0);
+            }
+        }
+    }
+
+    /// The device is done with a request's message: Hold ends.
+    fn message_retired(&mut self, token: crate::provider::Token) {
+        let Some((handle, request)) = self.requests.at_mut(token.index()) else { return };
+        let held = request.is_held_only();
+        request.hold.message = false;
+        self.held -= u32::from(held);
+        let awaited = request.awaits_message && request.phase == (Phase::Fencing { fences: 0 });
+        if awaited {
+            self.end_if_fenced(handle);
+        } else {
+            self.recycle_request(handle);
+        }
+    }
+
+    fn fetch_retired(&mut self, token: crate::provider::Token, result: Result<(), FailureStatus>) {
+        let Some((_, transfer)) = self.transfers.at_mut(token.index()) else { return };
+        // RDMA WRITEs of a response end with its reply.
+        if transfer.kind != Kind::Fetch || result.is_err() {
+            return;
+        }
+        transfer.operations = transfer.operations.saturating_sub(1);
+        if transfer.operations == 0 {
+            self.end_transfer(token.index(), TransferStatus::Done);
+        }
+    }
+
+    fn reply_retired(&mut self, token: crate::provider::Token, result: Result<(), FailureStatus>) {
+        // A flushed reply may have arrived or not; it is reported with the connection's end.
+        if result.is_ok() {
+            self.end_transfer(token.index(), TransferStatus::Done);
+        }
+    }
+
+    fn poll_control(&mut self) -> u32 {
+        let mut work = 0;
+        while work < MAX_CONTROL_MESSAGES_PER_POLL as u32 {
+            let Some(message) = self.link.from_control.pop() else { break };
+            self.control_message(message);
+            work += 1;
+        }
+        work
+    }
+
+    /// Descriptors whose objects Control has destroyed.
+    fn poll_returned(&mut self) -> u32 {
+        let mut work = 0;
+        while work < MAX_CONTROL_MESSAGES_PER_POLL as u32 {
+            let Some(descriptor) = self.pool.next_returned() else { break };
+            self.object_destroyed(descriptor);
+            work += 1;
+        }
+        work
+    }
+
+    fn admit_all(&mut self, protocol: &mut impl Protocol) -> u32 {
+        let mut work = 0;
+        for index in 0..self.connections.len() {
+            if !self.connections[index].waiting_transfers.is_empty() {
+                work += self.admit_waiting_transfers(index);
+            }
+            if !self.connections[index].waiting_requests.is_empty() {
+                work += self.admit_waiting(index, protocol);
+            }
+        }
+        work
+    }
+}

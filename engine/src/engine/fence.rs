@@ -1,0 +1,219 @@
+//! The fence: from a reply, a cancellation or a refusal to keys that are known to be dead, and the request's end.
+
+use super::Engine;
+use crate::{
+    event::{DisconnectCause, Event, Received, RequestStatus},
+    options::StalePolicy,
+    provider::{Port, TokenKind},
+    request::{Outcome, Phase, RequestHandle},
+    trace::TracePoint,
+};
+use frwr_mempool::slab::Handle;
+
+/// What a reply does to its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replied {
+    /// The request ends now or when its fence is done; it keeps the message.
+    Taken,
+    /// The request had ended, or never was; the message goes back.
+    Unknown,
+    /// The peer invalidated what it must not (I25, F13).
+    Foreign,
+}
+
+impl<P: Port> Engine<P> {
+    /// A reply arrived for a request: match the key that the peer invalidated (S58), fence the others.
+    pub(super) fn reply(&mut self, handle: Handle, invalidated: Option<u32>, received: &Received) -> Replied {
+        let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
+        if request.phase != Phase::Posted || request.standalone {
+            return Replied::Unknown;
+        }
+        request.outcome =
+            Outcome::Replied { buffer: received.buffer, generation: received.generation, length: received.length };
+        let index = usize::from(request.connection);
+        self.statistics.reply_waits_for_send += u64::from(request.hold.message);
+        self.connections[index].awaiting_reply -= 1;
+        if let Some(key) = invalidated
+            && !self.invalidated_by_peer(handle, key)
+        {
+            return Replied::Foreign;
+        }
+        self.fence(handle);
+        Replied::Taken
+    }
+
+    /// Takes the MR that the peer invalidated off the request. False when the request has no such valid key.
+    fn invalidated_by_peer(&mut self, handle: Handle, key: u32) -> bool {
+        let Some(request) = self.requests.get_mut(handle) else { return false };
+        let index = usize::from(request.connection);
+        let connection = self.connections[index].key;
+        let found = request.mrs.iter().position(|&descriptor| {
+            self.pool
+                .get_mut(descriptor)
+                .is_some_and(|mr| mr.key() == key && mr.remotely_invalidated(handle.index(), connection, key).is_ok())
+        });
+        let Some(at) = found else { return false };
+        let descriptor = request.mrs.remove(at);
+        let cost = self.capabilities.send_queue_cost.invalidate;
+        request.invalidate_entries -= cost;
+        self.statistics.uninvited_invalidations += u64::from(!request.invited);
+        self.statistics.remote_invalidations += 1;
+        self.connections[index].send_queue.release(cost);
+        self.record(TracePoint::MrRemoteInvalidate, index as u16, Some(descriptor), 0);
+        self.pool.put(&mut self.connections[index].idle, descriptor);
+        true
+    }
+
+    /// Puts every MR that a posted request still has on the invalidation chain; ends the request at once if it has none.
+    pub(super) fn fence(&mut self, handle: Handle) {
+        let Some(request) = self.requests.get_mut(handle) else { return };
+        // At most MAX_MRS_PER_REQUEST.
+        request.phase = Phase::Fencing { fences: request.mrs.len() as u8 };
+        let index = request.connection;
+        if request.mrs.is_empty() {
+            self.end_if_fenced(handle);
+            return;
+        }
+        let connection = &mut self.connections[usize::from(index)];
+        connection.invalidations.extend(request.mrs.iter().copied());
+        self.mark_dirty(index);
+    }
+
+    /// One key of a request is dead.
+    pub(super) fn fenced(&mut self, slot: u32, descriptor: u32) {
+        let Some(handle) = self.requests.handle_at(slot) else { return };
+        let Some(request) = self.requests.get_mut(handle) else { return };
+        request.mrs.retain(|held| *held != descriptor);
+        if let Phase::Fencing { fences } = request.phase {
+            request.phase = Phase::Fencing { fences: fences.saturating_sub(1) };
+            request.invalidate_entries =
+                request.invalidate_entries.saturating_sub(self.capabilities.send_queue_cost.invalidate);
+            self.end_if_fenced(handle);
+        }
+    }
+
+    /// Reports the end of a request whose keys are all dead, and whose message the device has read where the caller's
+    /// memory is in it (S51).
+    pub(super) fn end_if_fenced(&mut self, handle: Handle) {
+        let Some(request) = self.requests.get_mut(handle) else { return };
+        if request.phase != (Phase::Fencing { fences: 0 }) || (request.awaits_message && request.hold.message) {
+            return;
+        }
+        let status = match request.outcome {
+            Outcome::Replied { buffer, generation, length } => {
+                RequestStatus::Replied(Received { buffer, generation, length })
+            }
+            Outcome::PostRefused => RequestStatus::PostRefused,
+            Outcome::Cancelled | Outcome::Unknown => RequestStatus::Cancelled,
+        };
+        self.end_request(handle, status);
+    }
+
+    /// Reports the end of a request.
+    pub(super) fn end_request(&mut self, handle: Handle, status: RequestStatus) {
+        let Some(request) = self.requests.get_mut(handle) else { return };
+        request.phase = Phase::Ended;
+        request.hold.event = true;
+        let cookie = request.cookie;
+        self.statistics.requests_ended += 1;
+        self.events.push_back(Event::Completed { request: RequestHandle(handle), cookie, status });
+    }
+
+    /// After a refused post on a connection that goes on: destroying the MRs is the fence (D7, S72, S84).
+    pub(super) fn fence_refused(&mut self, index: usize, accepted: usize) {
+        for at in accepted..self.scratch.chain.requests.len() {
+            let token = self.scratch.chain.requests[at].token;
+            let owner = self.scratch.chain.posted(at).owner;
+            match token.kind() {
+                TokenKind::Invalidate => self.quarantine(index, token.index()),
+                TokenKind::Message => self.refuse_request(owner),
+                TokenKind::Register
+                    if self
+                        .requests
+                        .handle_at(owner)
+                        .is_some_and(|handle| self.requests.get(handle).is_some_and(|request| request.standalone)) =>
+                {
+                    self.refuse_request(owner);
+                }
+                // The peer waits for a reply that can no longer be sent in order: nothing less than the end is honest.
+                TokenKind::Transfer | TokenKind::Reply => self.fail(index, DisconnectCause::PostRefused),
+                _ => {}
+            }
+        }
+    }
+
+    /// A request whose message was refused: what the device never heard of goes back, what it did is destroyed.
+    fn refuse_request(&mut self, slot: u32) {
+        let Some(handle) = self.requests.handle_at(slot) else { return };
+        let Some(request) = self.requests.get_mut(handle) else { return };
+        if !matches!(request.phase, Phase::Posted) {
+            return;
+        }
+        request.outcome = Outcome::PostRefused;
+        request.hold.message = false;
+        let index = usize::from(request.connection);
+        let mrs = request.mrs.clone();
+        let (entries, standalone) = (core::mem::take(&mut request.invalidate_entries), request.standalone);
+        let connection = &mut self.connections[index];
+        connection.send_queue.release(entries);
+        if !standalone {
+            connection.awaiting_reply -= 1;
+            connection.peer_receives += 1;
+        }
+        let mut fences = 0;
+        for descriptor in mrs {
+            let live = self.pool.get(descriptor).is_some_and(crate::mr::Mr::is_live);
+            if live {
+                fences += 1;
+                self.quarantine(index, descriptor);
+            } else {
+                self.give_back_unused(index, descriptor);
+                if let Some(request) = self.requests.get_mut(handle) {
+                    request.mrs.retain(|held| *held != descriptor);
+                }
+            }
+        }
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.phase = Phase::Fencing { fences };
+        }
+        self.end_if_fenced(handle);
+    }
+
+    /// Has an MR destroyed whose state on the device is unknown or cannot be changed any more. Its fence is the
+    /// destruction; where the policy says so a new object takes its place (D8).
+    pub(super) fn quarantine(&mut self, index: usize, descriptor: u32) {
+        self.free_object(index, descriptor);
+    }
+
+    /// A destroyed object's descriptor came back from Control.
+    pub(super) fn object_destroyed(&mut self, descriptor: u32) {
+        let index = usize::from(self.pool.connection_of(descriptor));
+        let owner = self.owner_of_destroyed(descriptor);
+        if let Some(mr) = self.pool.get_mut(descriptor) {
+            let _ = mr.destroyed();
+        }
+        self.pool.forget_keys(descriptor);
+        self.statistics.mrs_destroyed += 1;
+        self.record(TracePoint::MrDestroyed, index as u16, Some(descriptor), 0);
+        let connection = &mut self.connections[index];
+        connection.freeing = connection.freeing.saturating_sub(1);
+        self.pool.put(&mut connection.absent, descriptor);
+        if connection.is_ready() {
+            if let Some(slot) = owner {
+                self.fenced(slot, descriptor);
+            }
+            if self.options.stale_policy == StalePolicy::Repair {
+                self.statistics.mrs_recovered += 1;
+                self.refill(index, 1);
+            }
+        }
+    }
+
+    /// The request that waits for a descriptor's destruction. A rare event, so a walk over the slots is good enough.
+    fn owner_of_destroyed(&self, descriptor: u32) -> Option<u32> {
+        self.requests
+            .iter()
+            .find(|(_, request)| matches!(request.phase, Phase::Fencing { .. }) && request.mrs.contains(&descriptor))
+            .map(|(handle, _)| handle.index())
+    }
+}

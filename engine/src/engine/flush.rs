@@ -1,0 +1,294 @@
+//! The end of a poll iteration: one chain and one post for every queue pair with work.
+
+use super::Engine;
+use crate::{
+    event::DisconnectCause,
+    options::{InvalidateOrder, InvalidateSignalling, MAX_TRANSFER_OPERATIONS, OnPostError},
+    provider::{
+        Chain, ElementRange, Operation, Port, PostError, ReceiveRequest, ScatterElement, Token, TokenKind, WorkRequest,
+    },
+    request::Phase,
+    signal,
+    trace::TracePoint,
+    transfer::{self, Kind},
+};
+
+impl<P: Port> Engine<P> {
+    /// Posts everything that was queued since the last flush: for each connection with work one post of receives and one
+    /// of its chain, with one doorbell each. Returns the doorbells of send queues. To be called at the end of every
+    /// iteration, also when something in it failed; it never waits for company.
+    pub fn flush(&mut self) -> u32 {
+        let mut doorbells = 0;
+        while let Some(index) = self.dirty.pop() {
+            let connection = &mut self.connections[usize::from(index)];
+            connection.dirty = false;
+            if !connection.has_work() {
+                continue;
+            }
+            self.post_receives(usize::from(index));
+            if self.connections[usize::from(index)].is_ready() {
+                doorbells += self.post_chain(usize::from(index));
+            }
+        }
+        doorbells
+    }
+
+    /// Posts the receives that were given back. They stand in front of the chain: the peer may answer at once.
+    pub(super) fn post_receives(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if connection.receives.is_empty() {
+            return;
+        }
+        let (base, lkey) = (self.memories[0].address(), connection.bases[0].lkey);
+        let stride = self.receives.stride();
+        self.scratch.receives.clear();
+        for buffer in connection.receives.drain(..) {
+            let generation = self.receives.post(buffer);
+            let address = base + self.receives.offset_of(buffer) as u64;
+            self.scratch.receives.push(ReceiveRequest {
+                token: Token::new(TokenKind::Receive, buffer, generation),
+                element: ScatterElement { address, length: stride, lkey },
+            });
+        }
+        let posts = self.scratch.receives.len();
+        let accepted = match self.port.post_receives(connection.queue_pair, &self.scratch.receives) {
+            Ok(()) => posts,
+            Err(error) => error.accepted.min(posts),
+        };
+        connection.receives_posted += accepted as u32;
+        self.statistics.receive_doorbells += 1;
+        for refused in accepted..posts {
+            let token = self.scratch.receives[refused].token;
+            self.receives.unpost(token.index(), token.generation());
+        }
+        if accepted < posts {
+            self.statistics.posts_refused += 1;
+            self.fail(index, DisconnectCause::PostRefused);
+        }
+    }
+
+    fn post_chain(&mut self, index: usize) -> u32 {
+        self.scratch.chain.clear();
+        if self.options.invalidate_order == InvalidateOrder::BeforeMessages {
+            self.chain_invalidations(index);
+        }
+        self.chain_messages(index);
+        self.chain_transfers(index);
+        if self.options.invalidate_order == InvalidateOrder::AfterMessages {
+            self.chain_invalidations(index);
+        }
+        if self.scratch.chain.requests.is_empty() {
+            return 0;
+        }
+        self.statistics.queue_pairs_flushed += 1;
+        self.post(index);
+        1
+    }
+
+    /// Posts the chain buffer and accounts for what the device took.
+    fn post(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        let chain = Chain { requests: &self.scratch.chain.requests, elements: &self.elements };
+        let all = chain.requests.len();
+        let result = self.port.post(connection.queue_pair, chain);
+        let accepted = result.map_or_else(|error| error.accepted.min(all), |()| all);
+        for at in 0..accepted {
+            connection.send_queue.push(self.scratch.chain.posted(at));
+        }
+        self.statistics.doorbells += 1;
+        self.statistics.work_requests += accepted as u64;
+        for at in 0..accepted {
+            self.count_accepted(index, at);
+        }
+        self.record(TracePoint::PostSend, index as u16, None, all as u32);
+        if let Err(error) = result {
+            self.post_refused(index, accepted, error);
+        }
+    }
+
+    fn count_accepted(&mut self, index: usize, at: usize) {
+        let request = &self.scratch.chain.requests[at];
+        let slot = request.token.index();
+        match request.operation {
+            Operation::Register(fields) => {
+                self.statistics.registrations += 1;
+                let bytes = u64::from(fields.length);
+                self.statistics.bytes_registered_read += if fields.access.permits_read() { bytes } else { 0 };
+                self.statistics.bytes_registered_write += if fields.access.permits_write() { bytes } else { 0 };
+                let bits = self.capabilities.rotating_key_bits;
+                self.pool.note_registration(slot, fields.key, bits, self.now_ns());
+                self.record(TracePoint::MrRegister, index as u16, Some(slot), fields.length);
+            }
+            Operation::Invalidate { .. } => {
+                self.record(TracePoint::MrLocalInvalidate, index as u16, Some(slot), 0);
+                self.return_early(index, slot);
+            }
+            _ => {}
+        }
+    }
+
+    /// Where the policy says so, an MR may be taken again as soon as its invalidation is posted (D2).
+    fn return_early(&mut self, index: usize, descriptor: u32) {
+        let pending =
+            self.pool.get(descriptor).is_some_and(|mr| matches!(mr.state(), crate::mr::State::IdlePending { .. }));
+        if pending {
+            self.pool.put(&mut self.connections[index].idle, descriptor);
+        }
+    }
+
+    /// LOCAL_INV for every key that is to die (S65); the last one asks for the completion that fences them all (S67).
+    fn chain_invalidations(&mut self, index: usize) {
+        let first = self.scratch.chain.requests.len();
+        // Where a refused post does not end the connection a chain may be cut anywhere, so no invalidation may count on
+        // a later one's completion (F5, F6).
+        let every = self.options.invalidate_signalling == InvalidateSignalling::Every
+            || self.options.on_post_error == OnPostError::DeregisterAndContinue;
+        let cost = self.capabilities.send_queue_cost.invalidate;
+        while let Some(descriptor) = self.connections[index].invalidations.pop_front() {
+            let Some(mr) = self.pool.get_mut(descriptor) else { continue };
+            let owner = mr.owner().unwrap_or(u32::MAX);
+            let token = mr.token_invalidate(descriptor);
+            let Ok(operation) = mr.invalidate_posted(mr.key(), self.options.return_policy) else { continue };
+            self.statistics.local_inv_needed += 1;
+            self.scratch.chain.push(WorkRequest { token, signalled: every, fence: false, operation }, owner, cost);
+        }
+        let count = self.scratch.chain.requests.len() - first;
+        if count > 0 {
+            if let Some(last) = self.scratch.chain.requests.last_mut() {
+                last.signalled = true;
+            }
+            self.statistics.local_inv_chains += 1;
+            self.connections[index].signaller.invalidations(count as u32, true);
+        }
+    }
+
+    /// For each new request its registrations, unsignalled, then its message (S45, S46).
+    fn chain_messages(&mut self, index: usize) {
+        while let Some(slot) = self.connections[index].messages.pop_front() {
+            let Some(handle) = self.requests.handle_at(slot) else { continue };
+            let Some(request) = self.requests.get(handle) else { continue };
+            let (mrs, standalone) = (request.mrs.clone(), request.standalone);
+            let must_signal = request.awaits_message;
+            for (at, &descriptor) in mrs.iter().enumerate() {
+                let last = standalone && at + 1 == mrs.len();
+                self.chain_registration(index, slot, descriptor, last);
+            }
+            if !standalone {
+                self.chain_message(index, handle, mrs.len() as u32, must_signal);
+            }
+            if let Some(request) = self.requests.get_mut(handle) {
+                request.phase = Phase::Posted;
+                request.hold.message = !standalone;
+            }
+        }
+    }
+
+    pub(super) fn chain_registration(&mut self, index: usize, owner: u32, descriptor: u32, signalled: bool) {
+        let first = self.pool.first_element(descriptor);
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        let Ok(mut fields) = mr.register_posted() else { return };
+        fields.elements.first = first;
+        let token = mr.token_register(descriptor);
+        let signaller = &mut self.connections[index].signaller;
+        let wanted = signaller.registration();
+        if signalled {
+            signaller.signalled();
+        }
+        let request =
+            WorkRequest { token, signalled: signalled || wanted, fence: false, operation: Operation::Register(fields) };
+        self.scratch.chain.push(request, owner, self.capabilities.send_queue_cost.register);
+    }
+
+    fn chain_message(&mut self, index: usize, handle: frwr_mempool::slab::Handle, registrations: u32, must: bool) {
+        let Some(request) = self.requests.get(handle) else { return };
+        let local = ElementRange {
+            first: self.plan.request_element(handle.index()),
+            count: 1 + u32::from(request.inline_segments),
+        };
+        let pressure = signal::held_slots_pressure(self.held, self.plan.request_slots);
+        let signalled = self.connections[index].signaller.message(registrations + 1, must, pressure);
+        let request = WorkRequest {
+            token: Token::new(TokenKind::Message, handle.index(), handle.generation()),
+            signalled,
+            fence: registrations > 0 && self.capabilities.fence_after_registration,
+            operation: Operation::Send { local, invalidate: None },
+        };
+        self.scratch.chain.push(request, handle.index(), self.capabilities.send_queue_cost.message);
+    }
+
+    fn chain_transfers(&mut self, index: usize) {
+        while let Some(slot) = self.connections[index].transfers.pop_front() {
+            let Some(handle) = self.transfers.handle_at(slot) else { continue };
+            let Some(transfer) = self.transfers.get_mut(handle) else { continue };
+            transfer.phase = transfer::Phase::Posted;
+            let (kind, operations) = (transfer.kind, u32::from(transfer.operations));
+            let first = self.plan.transfer_element(slot);
+            for at in 0..operations {
+                let remote = self.remote_segments[slot as usize * MAX_TRANSFER_OPERATIONS + at as usize].remote;
+                let local = ElementRange { first: first + at, count: 1 };
+                let fetch = kind == Kind::Fetch;
+                let last = fetch && at + 1 == operations;
+                let operation =
+                    if fetch { Operation::Read { local, remote } } else { Operation::Write { local, remote } };
+                self.chain_transfer(index, handle, TokenKind::Transfer, last, operation);
+            }
+            if let Kind::Respond { invalidate, .. } = kind {
+                let local = ElementRange { first: first + MAX_TRANSFER_OPERATIONS as u32, count: 1 };
+                let waiting = self.transfers.len();
+                // The data's buffers come back with this completion: a responder must not starve for them.
+                let pressure = signal::held_slots_pressure(waiting, self.plan.transfer_slots);
+                let signalled = self.connections[index].signaller.message(operations + 1, false, pressure);
+                let operation = Operation::Send { local, invalidate };
+                self.chain_transfer(index, handle, TokenKind::Reply, signalled, operation);
+            }
+        }
+    }
+
+    fn chain_transfer(
+        &mut self,
+        index: usize,
+        handle: frwr_mempool::slab::Handle,
+        kind: TokenKind,
+        signalled: bool,
+        operation: Operation,
+    ) {
+        if signalled {
+            self.connections[index].signaller.signalled();
+        }
+        let token = Token::new(kind, handle.index(), handle.generation());
+        let cost = self.capabilities.send_queue_cost.message;
+        self.scratch.chain.push(WorkRequest { token, signalled, fence: false, operation }, handle.index(), cost);
+    }
+
+    /// The device took only the first `accepted` of the chain.
+    #[cold]
+    fn post_refused(&mut self, index: usize, accepted: usize, error: PostError) {
+        let _ = error;
+        self.statistics.posts_refused += 1;
+        self.record(TracePoint::PostSendRefused, index as u16, None, accepted as u32);
+        for at in accepted..self.scratch.chain.requests.len() {
+            let (request, posted) = (self.scratch.chain.requests[at], self.scratch.chain.posted(at));
+            let token = request.token;
+            match token.kind() {
+                TokenKind::Register => {
+                    if let Some(mr) = self.pool.get_mut(token.index()) {
+                        // The key stays burnt (D14).
+                        let _ = mr.register_refused();
+                    }
+                }
+                TokenKind::Invalidate => {
+                    if let Some(mr) = self.pool.get_mut(token.index()) {
+                        let _ = mr.invalidate_refused(token.generation());
+                    }
+                }
+                _ => {}
+            }
+            self.connections[index].send_queue.release(posted.cost);
+        }
+        if self.options.on_post_error == OnPostError::Disconnect {
+            self.fail(index, DisconnectCause::PostRefused);
+        } else {
+            self.fence_refused(index, accepted);
+        }
+    }
+}

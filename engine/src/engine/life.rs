@@ -1,0 +1,254 @@
+//! Ending connections: error state, drain, destroy every MR, report what was lost, destroy the queue pair (S94 to S97).
+
+use super::Engine;
+use crate::{
+    chain::Posted,
+    connection::{Ending, Opening, Phase},
+    event::{ConnectionId, DisconnectCause, Event, RequestStatus, TransferStatus},
+    link::{DESCRIPTORS_PER_MESSAGE, ToControl},
+    mr::{Mr, State},
+    provider::{Chain, ElementRange, Operation, Port, Token, TokenKind, WorkRequest},
+    request::{Hold, Outcome, Phase as RequestPhase},
+    trace::TracePoint,
+};
+use arrayvec::ArrayVec;
+
+impl<P: Port> Engine<P> {
+    /// Ends a connection. Its requests end as lost unless their reply is in already; [`Event::Disconnected`] comes last.
+    /// A second call changes nothing (I35).
+    pub fn disconnect(&mut self, connection: ConnectionId) {
+        if let Some(index) = self.index_of(connection) {
+            self.fail(index, DisconnectCause::Local);
+        }
+    }
+
+    /// The one way out of Ready, whoever found the reason (S97, S98, D27).
+    pub(super) fn fail(&mut self, index: usize, cause: DisconnectCause) {
+        let entry = &mut self.connections[index];
+        let told = match &entry.phase {
+            Phase::Ready => {
+                self.unsettled += 1;
+                false
+            }
+            // Connected but not ready: the queue pair is there to be failed.
+            Phase::Opening(Opening::Filling { .. }) => false,
+            // The connection manager is at work; its answer decides, and finds the caller gone.
+            Phase::Opening(Opening::Handshake) => false,
+            Phase::Opening(Opening::QueuePair) => {
+                entry.doomed = true;
+                return;
+            }
+            Phase::Vacant => return,
+            Phase::Ending { .. } => {
+                self.statistics.repeated_disconnects += 1;
+                return;
+            }
+        };
+        let deadline = self.now + self.options.drain_timeout;
+        entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline };
+        self.statistics.disconnects += 1;
+        self.record(TracePoint::Disconnect, index as u16, None, 0);
+        self.tell_control_to_fail(index);
+    }
+
+    fn tell_control_to_fail(&mut self, index: usize) {
+        let connection = self.connections[index].key;
+        let told = self.link.to_control.push(ToControl::Fail { connection }).is_ok();
+        if let Phase::Ending { step, .. } = &mut self.connections[index].phase {
+            *step = Ending::Fail { told };
+        }
+    }
+
+    /// The peer, the connection manager or the device ended it.
+    pub(super) fn ended(&mut self, connection: ConnectionId, by_device: bool) {
+        if let Some(index) = self.index_of(connection) {
+            self.fail(index, if by_device { DisconnectCause::Device } else { DisconnectCause::Peer });
+        }
+    }
+
+    /// The queue pair is in the error state: from here on everything comes back.
+    pub(super) fn queue_pair_failed(&mut self, connection: ConnectionId) {
+        let Some(index) = self.index_of(connection) else { return };
+        if let Phase::Ending { step: step @ Ending::Fail { .. }, .. } = &mut self.connections[index].phase {
+            *step = Ending::Drain { marker_posted: false };
+        }
+    }
+
+    /// Moves connections on that open or end. Called while there are any.
+    pub(super) fn settle(&mut self) -> u32 {
+        let mut work = 0;
+        for index in 0..self.connections.len() {
+            if let Phase::Ending { step, deadline, .. } = self.connections[index].phase {
+                work += u32::from(self.settle_one(index, step, self.now >= deadline));
+            }
+        }
+        work
+    }
+
+    fn settle_one(&mut self, index: usize, step: Ending, overdue: bool) -> bool {
+        match step {
+            Ending::Fail { told: false } => {
+                self.tell_control_to_fail(index);
+                false
+            }
+            Ending::Fail { told: true } => false,
+            Ending::Drain { marker_posted: false } => {
+                self.post_marker(index);
+                true
+            }
+            Ending::Drain { marker_posted: true } => {
+                let entry = &self.connections[index];
+                let drained = entry.send_queue.posted() == 0 && entry.receives_posted == 0;
+                if drained || overdue {
+                    self.statistics.drain_timeouts += u64::from(!drained);
+                    self.destroy_all(index);
+                }
+                drained || overdue
+            }
+            Ending::Destroy => self.destroyed_all(index),
+            Ending::Close { told: false } => {
+                let connection = self.connections[index].key;
+                let told = self.link.to_control.push(ToControl::Close { connection }).is_ok();
+                self.set_step(index, Ending::Close { told });
+                told
+            }
+            Ending::Close { told: true } => false,
+        }
+    }
+
+    fn set_step(&mut self, index: usize, to: Ending) {
+        if let Phase::Ending { step, .. } = &mut self.connections[index].phase {
+            *step = to;
+        }
+    }
+
+    /// A signalled work request behind everything else: once it is back, so is all the rest, also what succeeded without
+    /// a completion of its own (U19). The receive queue needs none: all its entries complete.
+    fn post_marker(&mut self, index: usize) {
+        let queue_pair = self.connections[index].queue_pair;
+        let request = WorkRequest {
+            token: Token::new(TokenKind::Drain, index as u32, u32::from(self.connections[index].key.epoch)),
+            signalled: true,
+            fence: false,
+            operation: Operation::Send { local: ElementRange::default(), invalidate: None },
+        };
+        let chain = Chain { requests: &[request], elements: &self.elements };
+        if self.port.post(queue_pair, chain).is_ok() {
+            self.connections[index].send_queue.push(Posted { token: request.token, owner: 0, cost: 0 });
+        } else {
+            // A queue pair that takes nothing gives nothing back either: its destruction is what ends its work.
+            self.statistics.posts_refused += 1;
+            self.abandon_posted(index);
+        }
+        self.set_step(index, Ending::Drain { marker_posted: true });
+    }
+
+    fn abandon_posted(&mut self, index: usize) {
+        while self.connections[index].send_queue.retire().is_some() {}
+        self.connections[index].receives_posted = 0;
+    }
+
+    /// Every MR of the connection is destroyed, whatever its state: nobody knows what the device thinks of it (S94, S96).
+    fn destroy_all(&mut self, index: usize) {
+        self.abandon_posted(index);
+        let connection = self.connections[index].key;
+        while self.pool.pop(&mut self.connections[index].idle).is_some() {}
+        for descriptor in self.pool.of(connection.index) {
+            let Some(mr) = self.pool.get_mut(descriptor) else { continue };
+            // What has no object, or is being destroyed already, needs nothing.
+            if !matches!(mr.state(), State::Absent | State::Recovering) {
+                self.free_object(index, descriptor);
+            }
+        }
+        self.set_step(index, Ending::Destroy);
+    }
+
+    /// Has Control destroy an MR's object. From here on nothing but its destruction is awaited.
+    pub(super) fn free_object(&mut self, index: usize, descriptor: u32) {
+        let entry = &mut self.connections[index];
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        self.statistics.mrs_destroyed_live += keys_at_stake(mr);
+        let _ = mr.connection_lost(entry.key);
+        let _ = mr.begin_recovery();
+        entry.to_free.push_back(descriptor);
+        entry.freeing += 1;
+        self.send_frees(index);
+    }
+
+    /// Tells Control of the objects to destroy, as far as its lane has room; the rest follows.
+    pub(super) fn send_frees(&mut self, index: usize) {
+        while !self.connections[index].to_free.is_empty() {
+            let mut objects: ArrayVec<_, DESCRIPTORS_PER_MESSAGE> = ArrayVec::new();
+            for &descriptor in self.connections[index].to_free.iter().take(DESCRIPTORS_PER_MESSAGE) {
+                if let Some(mr) = self.pool.get(descriptor) {
+                    objects.push((descriptor, mr.object()));
+                }
+            }
+            let count = objects.len();
+            if self.link.to_control.push(ToControl::Free { objects }).is_err() {
+                return;
+            }
+            self.connections[index].to_free.drain(..count);
+        }
+    }
+
+    /// All objects are destroyed: every key is dead, and what was in flight can be told to be lost.
+    fn destroyed_all(&mut self, index: usize) -> bool {
+        self.send_frees(index);
+        let entry = &self.connections[index];
+        if entry.freeing > 0 || entry.allocating > 0 {
+            return false;
+        }
+        self.report_lost(index);
+        self.receives.reset(index as u16);
+        self.connections[index].clear_queues();
+        self.set_step(index, Ending::Close { told: false });
+        true
+    }
+
+    /// Ends every request and transfer of the connection. A request whose reply came but whose fence was flushed is lost
+    /// too: its data may have changed after the reply (S80, D6).
+    fn report_lost(&mut self, index: usize) {
+        for slot in 0..self.plan.request_slots {
+            let Some((handle, request)) = self.requests.at_mut(slot) else { continue };
+            if usize::from(request.connection) != index {
+                continue;
+            }
+            if request.phase == RequestPhase::Ended {
+                self.held -= u32::from(request.is_held_only());
+                request.hold = Hold { message: false, event: request.hold.event };
+                self.recycle_request(handle);
+                continue;
+            }
+            request.mrs.clear();
+            request.hold.message = false;
+            if let Outcome::Replied { buffer, generation, .. } = request.outcome {
+                self.receives.release(buffer, generation);
+            }
+            let cancelled = request.outcome == Outcome::Cancelled;
+            self.end_request(handle, if cancelled { RequestStatus::Cancelled } else { RequestStatus::Lost });
+        }
+        for slot in 0..self.plan.transfer_slots {
+            if self.transfers.at(slot).is_some_and(|(_, transfer)| usize::from(transfer.connection) == index) {
+                self.end_transfer(slot, TransferStatus::Lost);
+            }
+        }
+    }
+
+    /// The queue pair is destroyed: the connection's slot is free for the next one.
+    pub(super) fn closed(&mut self, connection: ConnectionId) {
+        let Some(index) = self.index_of(connection) else { return };
+        let Phase::Ending { cause, .. } = self.connections[index].phase else { return };
+        self.vacate(index);
+        self.events.push_back(Event::Disconnected { connection, cause });
+    }
+}
+
+/// Keys of an MR that were accepted by the device and that no completion has shown to be dead: its own, and with the
+/// early return (D2) an earlier one whose invalidation is still in flight.
+fn keys_at_stake(mr: &Mr) -> u64 {
+    match mr.state() {
+        State::Registering { pending: Some(_), .. } => 2,
+        _ => u64::from(mr.is_live()),
+    }
+}

@@ -1,0 +1,429 @@
+//! All of FRWR for one core: `submit`, `poll`, `flush`.
+//!
+//! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms: `submit` (a request from the
+//! caller's segments to mapped MRs), `respond` (transfers), `flush` (chains and posts), `complete` (completions and the
+//! fence), `life` (opening and ending connections), `standalone` (`register_now` and cancelling).
+
+mod complete;
+mod fence;
+mod flush;
+mod life;
+mod opening;
+mod respond;
+mod standalone;
+mod submit;
+
+pub use opening::OpenError;
+pub use respond::{FetchRequest, ResponseRequest, TransferError};
+pub use standalone::{CancelError, CancelNowError};
+pub use submit::{Chunk, Submission, SubmitError};
+
+use crate::{
+    chain::ChainBuffer,
+    connection::{Connection, ConnectionLimits, Phase},
+    event::{ConnectionId, Event, Received},
+    gather::{GatherRules, MemoryId, Resolved, Segment},
+    link::{CoreLink, MAX_MEMORIES, ToControl},
+    options::EngineOptions,
+    plan::{EngineError, Plan},
+    pool::Pool,
+    provider::{Capabilities, CompletionBatch, Port, QueuePairId, ReceiveRequest, ScatterElement},
+    receive::Receives,
+    request::Request,
+    signal::Signaller,
+    statistics::Statistics,
+    trace::{TracePoint, TraceRecord},
+    transfer::{RemoteSegment, Transfer},
+};
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use frwr_mempool::{
+    DeviceMemory, Region,
+    freelist::Order,
+    lane,
+    slab::{Handle, Slab},
+};
+use std::collections::VecDeque;
+
+/// Control messages taken in one poll iteration: enough to open a connection at once, little beside a batch of
+/// completions.
+const MAX_CONTROL_MESSAGES_PER_POLL: usize = 32;
+
+/// Waiting requests and transfers admitted per connection in one poll iteration.
+const MAX_ADMITTED_PER_POLL: usize = 64;
+
+/// A memory could not be declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddMemoryError {
+    /// All places are taken.
+    #[error("an engine takes {MAX_MEMORIES} memories, and has them; declare fewer and larger ones")]
+    TooMany,
+    /// Control has not taken earlier messages yet.
+    #[error("control is busy; poll it and try again")]
+    WouldBlock,
+}
+
+/// FRWR for one core, over the port `P`. Not shared: its owner's core alone calls it.
+pub struct Engine<P: Port> {
+    port: P,
+    link: CoreLink,
+    options: EngineOptions,
+    plan: Plan,
+    capabilities: Capabilities,
+    rules: GatherRules,
+    now: Duration,
+    memories: ArrayVec<DeviceMemory, MAX_MEMORIES>,
+    requests: Slab<Request>,
+    transfers: Slab<Transfer>,
+    pool: Pool,
+    receives: Receives,
+    connections: Vec<Connection>,
+    /// Connections with work for the next flush, each at most once.
+    dirty: Vec<u16>,
+    /// Connections that are neither vacant nor ready.
+    unsettled: u32,
+    /// Segments of waiting requests, `max_segments` per request slot.
+    waiting_segments: Box<[Segment]>,
+    /// Peers' ranges of transfers, one per operation.
+    remote_segments: Box<[RemoteSegment]>,
+    elements: Box<[ScatterElement]>,
+    events: VecDeque<Event>,
+    statistics: Statistics,
+    /// Slots kept only by Hold.
+    held: u32,
+    scratch: Scratch,
+    trace: Option<lane::Sender<TraceRecord>>,
+}
+
+/// Room that one call uses and the next one overwrites; here so that nothing is allocated after start-up.
+struct Scratch {
+    completions: CompletionBatch,
+    resolved: Vec<Resolved>,
+    message: Box<[u8]>,
+    chain: ChainBuffer,
+    receives: Vec<ReceiveRequest>,
+}
+
+impl<P: Port> Engine<P> {
+    /// Bytes that [`Engine::new`] carves out of its region with these options on this device.
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn region_bytes(options: &EngineOptions, capabilities: &Capabilities) -> Result<usize, EngineError> {
+        Plan::new(options, capabilities).map(|plan| plan.region_bytes())
+    }
+
+    /// Entries of the send and the receive completion queue that the options can fill at worst (promise Credits).
+    ///
+    /// # Errors
+    /// As [`Engine::new`].
+    pub fn completion_entries(options: &EngineOptions, capabilities: &Capabilities) -> Result<(u32, u32), EngineError> {
+        let plan = Plan::new(options, capabilities)?;
+        Ok((plan.sizes.send * plan.connections, plan.sizes.receive * plan.connections))
+    }
+
+    /// An engine on `port`, with its slabs and messages carved from `region`. Allocates everything that it will need.
+    ///
+    /// # Errors
+    /// [`EngineError`] when an option is out of range, the device too small or the region too small.
+    pub fn new(
+        port: P,
+        mut link: CoreLink,
+        region: &mut Region,
+        options: EngineOptions,
+        capabilities: &Capabilities,
+    ) -> Result<Self, EngineError> {
+        let plan = Plan::new(&options, capabilities)?;
+        let requests = Slab::new_in(region, plan.request_slots)?;
+        let transfers = Slab::new_in(region, plan.transfer_slots.max(1))?;
+        let mut pool = Pool::new(region, plan.connections, plan.registrations, plan.mr_depth)?;
+        let messages = region.carve(plan.message_area(), 64)?.into_device_memory();
+        let receives = Receives::new(
+            messages.clone(),
+            plan.receive_offset(),
+            plan.message_bytes,
+            plan.receive_depth,
+            plan.connections,
+        );
+        let connections = (0..options.connections).map(|index| connection(index, &plan, &options, &mut pool)).collect();
+        // Twice what one poll can add: it takes no completions while more than half is in use.
+        let events = plan.request_slots + plan.transfer_slots + plan.receive_depth * plan.connections;
+        // The lane is empty and holds one returner: the push cannot fail.
+        let _ = link.returner.push(pool.returner());
+        let no_segment = Segment { memory: MemoryId(0), offset: 0, length: 0 };
+        let no_remote = RemoteSegment { remote: crate::provider::RemoteRange { address: 0, key: 0 }, length: 0 };
+        let mut engine = Self {
+            rules: GatherRules {
+                contiguity: capabilities.contiguity,
+                depth: plan.mr_depth,
+                max_bytes: capabilities.max_registration_bytes,
+            },
+            port,
+            link,
+            capabilities: *capabilities,
+            now: Duration::ZERO,
+            memories: ArrayVec::new(),
+            requests,
+            transfers,
+            pool,
+            receives,
+            connections,
+            dirty: Vec::with_capacity(plan.connections as usize),
+            unsettled: 0,
+            waiting_segments: vec![no_segment; (plan.request_slots * options.max_segments) as usize].into(),
+            remote_segments: vec![no_remote; plan.transfer_slots as usize * crate::options::MAX_TRANSFER_OPERATIONS]
+                .into(),
+            elements: vec![ScatterElement::default(); plan.elements()].into(),
+            events: VecDeque::with_capacity(2 * (events as usize + EVENTS_PER_CONNECTION * plan.connections as usize)),
+            statistics: Statistics { shortest_key_reuse_ns: u64::MAX, ..Statistics::default() },
+            held: 0,
+            scratch: Scratch {
+                completions: CompletionBatch::new(),
+                resolved: Vec::with_capacity(options.max_segments as usize + crate::options::MAX_MRS_PER_REQUEST),
+                message: vec![0; plan.message_bytes as usize].into(),
+                chain: ChainBuffer::new(plan.sizes.send.next_power_of_two()),
+                receives: Vec::with_capacity(plan.receive_depth as usize),
+            },
+            trace: None,
+            options,
+            plan,
+        };
+        // Memory 0 is the engine's own.
+        let _ = engine.add_memory(messages);
+        Ok(engine)
+    }
+
+    /// Declares a memory that segments may lie in. Connections opened afterwards can use it; those open already cannot.
+    /// The memory stays registered in the protection domains of its connections until they end.
+    ///
+    /// # Errors
+    /// [`AddMemoryError`].
+    pub fn add_memory(&mut self, memory: DeviceMemory) -> Result<MemoryId, AddMemoryError> {
+        if self.memories.is_full() {
+            return Err(AddMemoryError::TooMany);
+        }
+        // MAX_MEMORIES is far below u16::MAX.
+        let id = MemoryId(self.memories.len() as u16);
+        let told = self.link.to_control.push(ToControl::AddMemory { memory: id, bytes: memory.clone() });
+        told.map_err(|_| AddMemoryError::WouldBlock)?;
+        self.memories.push(memory);
+        Ok(id)
+    }
+
+    /// A declared memory.
+    #[must_use]
+    pub fn memory(&self, memory: MemoryId) -> Option<&DeviceMemory> {
+        self.memories.get(usize::from(memory.0))
+    }
+
+    /// The next event, oldest first.
+    pub fn next_event(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        if let Event::Completed { request, .. } = &event {
+            self.request_event_taken(request.0);
+        }
+        Some(event)
+    }
+
+    /// Copies a received message, from its byte `from` on. Returns how many bytes were copied; none when its connection
+    /// has ended meanwhile.
+    pub fn message(&self, received: &Received, from: u32, into: &mut [u8]) -> usize {
+        self.receives.read(received.buffer, received.generation, from, into)
+    }
+
+    /// Gives a receive buffer back; the next flush posts it again.
+    pub fn release(&mut self, received: Received) {
+        let Received { buffer, generation, .. } = received;
+        if self.receives.release(buffer, generation) {
+            self.repost(buffer);
+        }
+    }
+
+    /// Counters, by value.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        Statistics {
+            request_slots_used: u64::from(self.requests.len()),
+            slots_held: u64::from(self.held),
+            shortest_key_reuse_ns: self.pool.shortest_key_reuse_ns(),
+            ..self.statistics
+        }
+    }
+
+    /// The engine's port.
+    #[must_use]
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// The engine's port, for wrappers that are told something per iteration. Posting through it breaks the engine's
+    /// accounts.
+    #[must_use]
+    pub fn port_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// What the device can do.
+    #[must_use]
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// Nothing is in flight, waits, or is left to be told: a core may sleep until somebody submits something, and an
+    /// engine may be dropped.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.unsettled == 0
+            && self.events.is_empty()
+            && self.dirty.is_empty()
+            && self.requests.iter().all(|(_, request)| request.phase == crate::request::Phase::Ended)
+            && self.transfers.is_empty()
+    }
+
+    /// Every connection is gone.
+    #[must_use]
+    pub fn is_disconnected(&self) -> bool {
+        self.connections.iter().all(|connection| connection.phase == Phase::Vacant)
+    }
+
+    /// Whether the connection takes requests now.
+    #[must_use]
+    pub fn is_ready(&self, connection: ConnectionId) -> bool {
+        self.index_of(connection).is_some_and(|index| self.connections[index].is_ready())
+    }
+
+    /// The queue pair of an open connection, for tools that look at the device.
+    #[must_use]
+    pub fn queue_pair(&self, connection: ConnectionId) -> Option<QueuePairId> {
+        self.index_of(connection).map(|index| self.connections[index].queue_pair)
+    }
+
+    /// What the peer may be told of the write pad, on a connection that has one (S91).
+    #[must_use]
+    pub fn write_pad(&self, connection: ConnectionId) -> Option<crate::mr::Grant> {
+        let index = self.index_of(connection)?;
+        self.pool.get(self.connections[index].pad?)?.grant()
+    }
+
+    /// Takes trace records from now on; `Engine::new` makes none. The receiving end may be on another thread.
+    pub fn trace(&mut self) -> Option<lane::Receiver<TraceRecord>> {
+        if self.options.trace_records == 0 {
+            return None;
+        }
+        let (sender, receiver) = lane::bounded(self.options.trace_records.next_power_of_two());
+        self.trace = Some(sender);
+        Some(receiver)
+    }
+
+    /// Free, used, stale and absent MR descriptors of a connection; their sum is constant (promise Conservation).
+    #[must_use]
+    pub fn descriptors(&self, connection: ConnectionId) -> Descriptors {
+        let mut count = Descriptors::default();
+        for descriptor in self.pool.of(connection.index) {
+            match self.pool.get(descriptor).map(crate::mr::Mr::state) {
+                Some(crate::mr::State::Idle { .. } | crate::mr::State::IdlePending { .. }) => count.free += 1,
+                Some(crate::mr::State::Stale(_) | crate::mr::State::Recovering) => count.quarantined += 1,
+                Some(crate::mr::State::Absent) | None => count.absent += 1,
+                Some(_) => count.used += 1,
+            }
+        }
+        count
+    }
+
+    /// The table index of a connection that is meant by this name and not vacant (I24).
+    fn index_of(&self, connection: ConnectionId) -> Option<usize> {
+        let index = usize::from(connection.index);
+        let found = self.connections.get(index)?;
+        (found.key == connection && found.phase != Phase::Vacant).then_some(index)
+    }
+
+    /// Puts a connection on the list for the next flush.
+    fn mark_dirty(&mut self, connection: u16) {
+        let entry = &mut self.connections[usize::from(connection)];
+        if !entry.dirty {
+            entry.dirty = true;
+            self.dirty.push(connection);
+        }
+    }
+
+    fn request_event_taken(&mut self, handle: Handle) {
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.hold.event = false;
+            if request.is_held_only() {
+                self.held += 1;
+            }
+            self.recycle_request(handle);
+        }
+    }
+
+    /// Frees a request's slot if nothing keeps it.
+    fn recycle_request(&mut self, handle: Handle) {
+        if self.requests.get(handle).is_some_and(Request::is_recyclable) {
+            self.requests.remove(handle);
+        }
+    }
+
+    fn record(&mut self, point: TracePoint, connection: u16, mr: Option<u32>, length: u32) {
+        if self.trace.is_none() {
+            return;
+        }
+        self.record_slow(point, connection, mr, length);
+    }
+
+    #[cold]
+    fn record_slow(&mut self, point: TracePoint, connection: u16, descriptor: Option<u32>, length: u32) {
+        let mr = descriptor.and_then(|descriptor| self.pool.get(descriptor));
+        let grant = mr.and_then(crate::mr::Mr::grant);
+        let record = TraceRecord {
+            time_ns: self.now_ns(),
+            point,
+            connection,
+            mr: descriptor.unwrap_or(u32::MAX),
+            owner: mr.and_then(crate::mr::Mr::owner).unwrap_or(u32::MAX),
+            handle: mr.map_or(0, crate::mr::Mr::key),
+            length: grant.map_or(length, |grant| grant.length),
+            offset: grant.map_or(0, |grant| grant.address),
+            access: None,
+        };
+        if let Some(trace) = &mut self.trace
+            && trace.push(record).is_err()
+        {
+            self.statistics.trace_records_dropped += 1;
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// MR descriptors of one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descriptors {
+    /// On the free list.
+    pub free: u32,
+    /// In use by requests, and the write pad.
+    pub used: u32,
+    /// In a state that nobody knows, on their way to be destroyed.
+    pub quarantined: u32,
+    /// Without a device object.
+    pub absent: u32,
+}
+
+/// Events of a connection beside those of its slots: connected, disconnected, a registration's grant, and to spare.
+const EVENTS_PER_CONNECTION: usize = 8;
+
+fn connection(index: u16, plan: &Plan, options: &EngineOptions, pool: &mut Pool) -> Connection {
+    // Fixed keys repeat at once: the longest way round the pool keeps a late access from meeting a new grant (U10).
+    let idle = pool.list(Order::LastInFirstOut);
+    let mut absent = pool.list(Order::FirstInFirstOut);
+    pool.fill_absent(index, &mut absent);
+    let limits = ConnectionLimits {
+        requests: plan.request_slots,
+        transfers: plan.transfer_slots,
+        receives: plan.receive_depth,
+        registrations: plan.registrations,
+        send_entries: plan.sizes.send,
+    };
+    Connection::new(index, limits, Signaller::new(options.signal, plan.sizes.send), idle, absent)
+}

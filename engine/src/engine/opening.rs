@@ -1,0 +1,295 @@
+//! Opening connections: from the caller's wish to a ready connection with its first MRs.
+
+use super::Engine;
+use crate::{
+    connection::{Opening, Phase},
+    event::{ConnectionId, DisconnectCause, Event, OpenFailure},
+    link::{BaseKey, DESCRIPTORS_PER_MESSAGE, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
+    mr,
+    options::ConnectionOptions,
+    provider::{IncomingId, Port, PrivateData, QueuePairId, QueueSizes, RegistrationId},
+    signal::Signaller,
+    trace::TracePoint,
+};
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use std::net::SocketAddr;
+
+/// How long the device is left alone after it had no MR object left. Waiters are woken by the MRs that come back; this
+/// only bounds how often a device that is full is asked (K12).
+const REFILL_PAUSE: Duration = Duration::from_millis(1);
+
+/// Why opening could not begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// All connections of the engine are in use.
+    #[error("all connections of this engine are in use; raise EngineOptions::connections")]
+    NoConnection,
+    /// Private data is longer than a connection manager message carries.
+    #[error("private data has {0} bytes, but a connection manager message carries 56")]
+    PrivateData(usize),
+    /// Control has not taken earlier messages yet.
+    #[error("control is busy; poll it and try again")]
+    WouldBlock,
+}
+
+impl<P: Port> Engine<P> {
+    /// Listens at an address; connect requests arrive as [`Event::Incoming`].
+    ///
+    /// # Errors
+    /// [`OpenError::WouldBlock`].
+    pub fn listen(&mut self, address: SocketAddr) -> Result<(), OpenError> {
+        self.link.to_control.push(ToControl::Listen { address }).map_err(|_| OpenError::WouldBlock)
+    }
+
+    /// Connects to an address; ends with [`Event::Connected`] or [`Event::OpenFailed`].
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing is left behind.
+    pub fn connect(
+        &mut self,
+        address: SocketAddr,
+        private_data: &[u8],
+        options: &ConnectionOptions,
+    ) -> Result<ConnectionId, OpenError> {
+        self.open(OpenTarget::Address(address), private_data, options)
+    }
+
+    /// Accepts a connect request; ends with [`Event::Connected`] or [`Event::OpenFailed`].
+    ///
+    /// # Errors
+    /// [`OpenError`]; the request still waits for an answer.
+    pub fn accept(
+        &mut self,
+        incoming: IncomingId,
+        private_data: &[u8],
+        options: &ConnectionOptions,
+    ) -> Result<ConnectionId, OpenError> {
+        self.open(OpenTarget::Incoming(incoming), private_data, options)
+    }
+
+    /// Rejects a connect request.
+    ///
+    /// # Errors
+    /// [`OpenError::PrivateData`], [`OpenError::WouldBlock`].
+    pub fn reject(&mut self, incoming: IncomingId, private_data: &[u8]) -> Result<(), OpenError> {
+        let private_data = private(private_data)?;
+        self.link.to_control.push(ToControl::Reject { incoming, private_data }).map_err(|_| OpenError::WouldBlock)
+    }
+
+    fn open(
+        &mut self,
+        target: OpenTarget,
+        private_data: &[u8],
+        options: &ConnectionOptions,
+    ) -> Result<ConnectionId, OpenError> {
+        let private_data = private(private_data)?;
+        let vacant = self.connections.iter().position(|connection| connection.phase == Phase::Vacant);
+        let index = vacant.ok_or(OpenError::NoConnection)?;
+        let connection = self.connections[index].key;
+        let open =
+            OpenOptions { sizes: self.plan.sizes, parameters: options.parameters, own_domain: self.plan.own_domain };
+        let message = ToControl::Open { connection, target, options: open, private_data };
+        self.link.to_control.push(message).map_err(|_| OpenError::WouldBlock)?;
+        let entry = &mut self.connections[index];
+        entry.phase = Phase::Opening(Opening::QueuePair);
+        entry.peer_receives = options.peer_receives;
+        entry.doomed = false;
+        entry.awaiting_reply = 0;
+        entry.receives_posted = 0;
+        self.unsettled += 1;
+        Ok(connection)
+    }
+
+    pub(super) fn control_message(&mut self, message: ToCore) {
+        match message {
+            ToCore::Listening { address, ok } => self.events.push_back(Event::Listening { address, ok }),
+            ToCore::Incoming { incoming, private_data } => {
+                self.events.push_back(Event::Incoming { incoming, private_data });
+            }
+            ToCore::QueuePairCreated { connection, queue_pair, sizes, bases } => {
+                self.queue_pair_created(connection, queue_pair, sizes, bases);
+            }
+            ToCore::Established { connection, private_data } => self.established(connection, private_data),
+            ToCore::OpenFailed { connection, reason, private_data } => {
+                self.open_failed(connection, reason, private_data);
+            }
+            ToCore::Allocated { connection, descriptor, object } => self.allocated(connection, descriptor, object),
+            ToCore::Ended { connection, by_device } => self.ended(connection, by_device),
+            ToCore::Failed { connection } => self.queue_pair_failed(connection),
+            ToCore::Closed { connection } => self.closed(connection),
+        }
+    }
+
+    fn queue_pair_created(
+        &mut self,
+        connection: ConnectionId,
+        queue_pair: QueuePairId,
+        sizes: QueueSizes,
+        bases: [BaseKey; MAX_MEMORIES],
+    ) {
+        let Some(index) = self.index_of(connection) else { return };
+        let entry = &mut self.connections[index];
+        entry.queue_pair = queue_pair;
+        entry.bases = bases;
+        // The device may grant more than was asked for; the completion queues were sized for what was asked.
+        let entries = sizes.send.min(self.plan.sizes.send);
+        entry.send_queue.open(entries);
+        entry.signaller = Signaller::new(self.options.signal, entries);
+        entry.clear_queues();
+        entry.receives.extend(self.receives.idle_of(connection.index));
+        entry.phase = Phase::Opening(Opening::Handshake);
+        self.post_receives(index);
+        if core::mem::take(&mut self.connections[index].doomed) {
+            self.fail(index, DisconnectCause::Local);
+        }
+        if self.connections[index].phase == Phase::Opening(Opening::Handshake) {
+            // Control sent the message that this answers, so its lane has room for the answer's message.
+            let _ = self.link.to_control.push(ToControl::ReceivesPosted { connection });
+        }
+    }
+
+    fn established(&mut self, connection: ConnectionId, private_data: PrivateData) {
+        let Some(index) = self.index_of(connection) else { return };
+        if self.connections[index].phase != Phase::Opening(Opening::Handshake) {
+            return;
+        }
+        self.connections[index].phase = Phase::Opening(Opening::Filling { private_data });
+        self.refill(index, self.plan.first_fill);
+        self.filled(index);
+    }
+
+    fn open_failed(&mut self, connection: ConnectionId, reason: OpenFailure, private_data: PrivateData) {
+        let Some(index) = self.index_of(connection) else { return };
+        self.receives.reset(connection.index);
+        self.vacate(index);
+        self.events.push_back(Event::OpenFailed { connection, reason, private_data });
+    }
+
+    /// Asks for MR objects as long as there are descriptors without one (S22, S24, S28).
+    pub(super) fn refill(&mut self, index: usize, most: u32) {
+        let connection = self.connections[index].key;
+        let mut wanted = most;
+        while wanted > 0 {
+            let mut descriptors: ArrayVec<u32, DESCRIPTORS_PER_MESSAGE> = ArrayVec::new();
+            while !descriptors.is_full() && wanted > 0 {
+                let Some(descriptor) = self.pool.pop(&mut self.connections[index].absent) else { break };
+                descriptors.push(descriptor);
+                wanted -= 1;
+            }
+            if descriptors.is_empty() {
+                return;
+            }
+            let count = descriptors.len() as u32;
+            let message =
+                ToControl::Allocate { connection, depth: self.pool.depth(), descriptors: descriptors.clone() };
+            if self.link.to_control.push(message).is_err() {
+                for descriptor in descriptors {
+                    self.pool.put(&mut self.connections[index].absent, descriptor);
+                }
+                return;
+            }
+            self.connections[index].allocating += count;
+        }
+    }
+
+    /// A request found too few MRs: ask for one full-sized request's worth, unless that was just done (S24, D22).
+    pub(super) fn request_refill(&mut self, index: usize) {
+        let connection = &self.connections[index];
+        if connection.is_ready() && connection.allocating == 0 && self.now >= connection.refill_after {
+            self.refill(index, self.plan.refill);
+        }
+    }
+
+    fn allocated(&mut self, connection: ConnectionId, descriptor: u32, object: Option<(RegistrationId, u32)>) {
+        let index = usize::from(self.pool.connection_of(descriptor));
+        let Some(entry) = self.connections.get_mut(index) else { return };
+        entry.allocating = entry.allocating.saturating_sub(1);
+        let Some((object, key)) = object else {
+            entry.refill_after = self.now + REFILL_PAUSE;
+            self.pool.put(&mut entry.absent, descriptor);
+            self.statistics.mr_allocations_failed += 1;
+            // The failure is told of the connection; there is no MR whose name could be (F10).
+            self.record(TracePoint::MrAllocationFailed, connection.index, None, 0);
+            self.filled(index);
+            return;
+        };
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        let installed = mr.install(object, key, connection);
+        debug_assert!(installed.is_ok(), "a descriptor from the absent list has no object");
+        self.statistics.mrs_allocated += 1;
+        if matches!(self.connections[index].phase, Phase::Ending { .. }) {
+            self.free_object(index, descriptor);
+            return;
+        }
+        self.pool.put(&mut self.connections[index].idle, descriptor);
+        self.filled(index);
+    }
+
+    /// The first fill ends when every object was made or refused; a device that made fewer serves fewer requests at
+    /// once (S22).
+    fn filled(&mut self, index: usize) {
+        let entry = &mut self.connections[index];
+        let Phase::Opening(Opening::Filling { private_data }) = &entry.phase else { return };
+        if entry.allocating > 0 {
+            return;
+        }
+        let (connection, private_data) = (entry.key, private_data.clone());
+        let created = entry.idle.len();
+        entry.phase = Phase::Ready;
+        self.unsettled -= 1;
+        self.statistics.connections += 1;
+        self.record(TracePoint::MrsCreated, connection.index, None, created);
+        if self.options.write_pad {
+            self.make_pad(index);
+        }
+        self.events.push_back(Event::Connected { connection, private_data });
+    }
+
+    /// The write pad: one MR for four bytes that all requests of the connection share, registered alone and never
+    /// invalidated (S90 to S92). Remembered only if the device took it (S93, F8).
+    fn make_pad(&mut self, index: usize) {
+        let connection = self.connections[index].key;
+        let Some(descriptor) = self.pool.pop(&mut self.connections[index].idle) else { return };
+        let base = self.connections[index].bases[0];
+        let address = self.memories[0].address() + self.plan.pad_offset(connection.index) as u64;
+        let element = crate::provider::ScatterElement { address, length: PAD_BYTES, lkey: base.lkey };
+        self.elements[self.pool.first_element(descriptor) as usize] = element;
+        let mapping = base.base.map(|base| mr::Mapping {
+            bytes: PAD_BYTES,
+            address,
+            base,
+            elements: 1,
+            access: crate::provider::Access::RemoteWrite,
+            iova: mr::iova(self.options.iova, self.capabilities.base_address, address, 0),
+            rotating_key_bits: self.capabilities.rotating_key_bits,
+        });
+        let (Some(mapping), Some(mr)) = (mapping, self.pool.get_mut(descriptor)) else { return };
+        if mr.take_as_pad(connection).is_err() || mr.map(&mapping).is_err() {
+            return;
+        }
+        self.scratch.chain.clear();
+        // Its entry is one of those that no request can reserve.
+        self.chain_registration(index, u32::MAX, descriptor, false);
+        if self.post_pad(index) {
+            self.connections[index].pad = Some(descriptor);
+        }
+    }
+
+    /// Takes a vacated connection's slot out of service and gives it a new name (I24).
+    pub(super) fn vacate(&mut self, index: usize) {
+        let entry = &mut self.connections[index];
+        entry.phase = Phase::Vacant;
+        entry.key.epoch = entry.key.epoch.wrapping_add(1);
+        entry.pad = None;
+        entry.clear_queues();
+        self.unsettled -= 1;
+    }
+}
+
+/// Bytes of the write pad: one XDR unit (S90).
+const PAD_BYTES: u32 = 4;
+
+fn private(bytes: &[u8]) -> Result<PrivateData, OpenError> {
+    PrivateData::try_from(bytes).map_err(|_| OpenError::PrivateData(bytes.len()))
+}

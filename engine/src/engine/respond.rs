@@ -1,0 +1,232 @@
+//! The responder's half: RDMA READs from and WRITEs to what a peer granted, and the reply behind them.
+
+use super::{Engine, MAX_ADMITTED_PER_POLL};
+use crate::{
+    event::{ConnectionId, Event, TransferStatus},
+    gather::{GatherError, Segment},
+    options::MAX_TRANSFER_OPERATIONS,
+    provider::{Port, RemoteRange, ScatterElement},
+    transfer::{Kind, Phase, RemoteSegment, Transfer, zip_ranges},
+};
+use frwr_mempool::slab::Handle;
+
+/// RDMA READs into our memory.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchRequest<'a> {
+    /// Where the data goes.
+    pub local: &'a [Segment],
+    /// Where it comes from; as many bytes.
+    pub remote: &'a [RemoteSegment],
+    /// Comes back with [`Event::Fetched`].
+    pub cookie: u64,
+}
+
+/// RDMA WRITEs out of our memory, and the reply that tells the peer of them.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseRequest<'a> {
+    /// Where the data comes from.
+    pub local: &'a [Segment],
+    /// Where it goes; as many bytes.
+    pub remote: &'a [RemoteSegment],
+    /// The reply.
+    pub message: &'a [u8],
+    /// The peer's key that its device invalidates when the reply arrives (SEND_WITH_INV).
+    pub invalidate: Option<u32>,
+    /// Comes back with [`Event::Responded`].
+    pub cookie: u64,
+}
+
+/// Why a transfer was not taken. The first is worth another try after a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransferError {
+    /// All transfer slots are in use.
+    #[error("all transfer slots of this core are in use; poll, take events and try again")]
+    NoSlot,
+    /// The connection is not ready, ends, or is a former one.
+    #[error("the connection is not ready for transfers")]
+    NotConnected,
+    /// The reply is longer than the engine's message buffers, or empty.
+    #[error("a reply has 1 byte up to the engine's message_bytes")]
+    MessageLength,
+    /// A local segment is empty, out of bounds, or its memory is not registered on this connection.
+    #[error("a local segment is not acceptable: {0}")]
+    Segment(#[from] GatherError),
+    /// Local and remote ranges do not have the same number of bytes, or one is empty.
+    #[error("local and remote ranges differ in length, or one is empty")]
+    LengthMismatch,
+    /// The ranges need more RDMA operations than a transfer may have.
+    #[error("the ranges need more than {MAX_TRANSFER_OPERATIONS} RDMA operations; split the transfer")]
+    TooManyOperations,
+}
+
+impl<P: Port> Engine<P> {
+    /// Fetches what a peer offers by RDMA READ; ends with [`Event::Fetched`]. Posted by the next flush with room.
+    ///
+    /// # Errors
+    /// [`TransferError`]; nothing is left behind.
+    pub fn fetch(&mut self, connection: ConnectionId, request: &FetchRequest<'_>) -> Result<(), TransferError> {
+        if request.local.is_empty() {
+            return Err(TransferError::LengthMismatch);
+        }
+        let handle = self.stage_transfer(connection, request.cookie, Kind::Fetch, request.local, request.remote)?;
+        self.take_transfer(handle);
+        Ok(())
+    }
+
+    /// Writes data to a peer and replies behind it; ends with [`Event::Responded`] when the device is done with both.
+    ///
+    /// # Errors
+    /// [`TransferError`]; nothing is left behind.
+    pub fn respond(&mut self, connection: ConnectionId, request: &ResponseRequest<'_>) -> Result<(), TransferError> {
+        if request.message.is_empty() || request.message.len() > self.plan.message_bytes as usize {
+            return Err(TransferError::MessageLength);
+        }
+        // At most message_bytes, which is 32 bit.
+        let kind = Kind::Respond { length: request.message.len() as u32, invalidate: request.invalidate };
+        let handle = self.stage_transfer(connection, request.cookie, kind, request.local, request.remote)?;
+        let offset = self.plan.reply_offset(handle.index());
+        // The slot's buffer has message_bytes bytes.
+        let _ = self.memories[0].write(offset, request.message);
+        self.take_transfer(handle);
+        Ok(())
+    }
+
+    fn stage_transfer(
+        &mut self,
+        connection: ConnectionId,
+        cookie: u64,
+        kind: Kind,
+        local: &[Segment],
+        remote: &[RemoteSegment],
+    ) -> Result<Handle, TransferError> {
+        let index = self.index_of(connection).ok_or(TransferError::NotConnected)?;
+        if !self.connections[index].is_ready() {
+            return Err(TransferError::NotConnected);
+        }
+        if self.plan.transfer_slots == 0 {
+            return Err(TransferError::NoSlot);
+        }
+        let transfer = Transfer { cookie, connection: connection.index, phase: Phase::Waiting, kind, operations: 0 };
+        let handle = self.transfers.insert(transfer).map_err(|_| TransferError::NoSlot)?;
+        match self.cut_transfer(handle, local, remote) {
+            Ok(operations) => {
+                if let Some(transfer) = self.transfers.get_mut(handle) {
+                    transfer.operations = operations;
+                }
+                Ok(handle)
+            }
+            Err(error) => {
+                self.transfers.remove(handle);
+                Err(error)
+            }
+        }
+    }
+
+    /// Cuts both sides into RDMA operations and notes them in the slot's elements and remote segments.
+    fn cut_transfer(
+        &mut self,
+        handle: Handle,
+        local: &[Segment],
+        remote: &[RemoteSegment],
+    ) -> Result<u8, TransferError> {
+        let Some(transfer) = self.transfers.get(handle) else { return Err(TransferError::NoSlot) };
+        let connection = &self.connections[usize::from(transfer.connection)];
+        for segment in local {
+            let memory = self.memories.get(usize::from(segment.memory.0)).ok_or(GatherError::OutOfBounds)?;
+            let key = connection.base(segment.memory).ok_or(GatherError::OutOfBounds)?;
+            segment.resolve(memory.address(), memory.len() as u64, crate::provider::BaseId(0), key.lkey)?;
+        }
+        let element = self.plan.transfer_element(handle.index()) as usize;
+        let first = handle.index() as usize * MAX_TRANSFER_OPERATIONS;
+        let (elements, memories) = (&mut self.elements[element..], &self.memories);
+        let remotes = &mut self.remote_segments[first..first + MAX_TRANSFER_OPERATIONS];
+        let (mut operations, mut overflow) = (0usize, false);
+        let whole = zip_ranges(
+            |at| local.get(at).map(|segment| segment.length),
+            |at| remote.get(at).map(|segment| segment.length),
+            |at_local, local_offset, at_remote, remote_offset, length| {
+                let Some(place) = remotes.get_mut(operations) else {
+                    overflow = true;
+                    return false;
+                };
+                let (from, to) = (&local[at_local], &remote[at_remote]);
+                let memory = usize::from(from.memory.0);
+                elements[operations] = ScatterElement {
+                    address: memories[memory].address() + from.offset + u64::from(local_offset),
+                    length,
+                    lkey: connection.bases[memory].lkey,
+                };
+                // The peer's address may wrap; its own device refuses what it did not register.
+                let address = to.remote.address.wrapping_add(u64::from(remote_offset));
+                *place = RemoteSegment { remote: RemoteRange { address, key: to.remote.key }, length };
+                operations += 1;
+                true
+            },
+        );
+        match (whole, overflow) {
+            // At most MAX_TRANSFER_OPERATIONS.
+            (true, _) => Ok(operations as u8),
+            (false, true) => Err(TransferError::TooManyOperations),
+            (false, false) => Err(TransferError::LengthMismatch),
+        }
+    }
+
+    fn take_transfer(&mut self, handle: Handle) {
+        let Some(index) = self.transfers.get(handle).map(|transfer| usize::from(transfer.connection)) else { return };
+        if !self.connections[index].waiting_transfers.is_empty() || !self.admit_transfer(handle) {
+            self.connections[index].waiting_transfers.push_back(handle.index());
+        }
+    }
+
+    /// Reserves what a staged transfer needs. False where it has to wait.
+    fn admit_transfer(&mut self, handle: Handle) -> bool {
+        let Some(transfer) = self.transfers.get(handle) else { return true };
+        let (index, replies) = (transfer.connection, matches!(transfer.kind, Kind::Respond { .. }));
+        let entries = (u32::from(transfer.operations) + u32::from(replies)) * self.capabilities.send_queue_cost.message;
+        let connection = &mut self.connections[usize::from(index)];
+        if (replies && connection.peer_receives == 0) || !connection.send_queue.reserve(entries) {
+            return false;
+        }
+        connection.peer_receives -= u32::from(replies);
+        connection.transfers.push_back(handle.index());
+        if let Kind::Respond { length, .. } = transfer.kind {
+            let element = self.plan.transfer_element(handle.index()) as usize + MAX_TRANSFER_OPERATIONS;
+            self.elements[element] = ScatterElement {
+                address: self.memories[0].address() + self.plan.reply_offset(handle.index()) as u64,
+                length,
+                lkey: connection.bases[0].lkey,
+            };
+        }
+        if let Some(transfer) = self.transfers.get_mut(handle) {
+            transfer.phase = Phase::Queued;
+        }
+        self.statistics.transfers += 1;
+        self.mark_dirty(index);
+        true
+    }
+
+    /// Admits transfers that wait, in order, as far as there is room.
+    pub(super) fn admit_waiting_transfers(&mut self, index: usize) -> u32 {
+        let mut admitted = 0;
+        while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].is_ready() {
+            let Some(&slot) = self.connections[index].waiting_transfers.front() else { break };
+            let Some(handle) = self.transfers.handle_at(slot) else { break };
+            if !self.admit_transfer(handle) {
+                break;
+            }
+            self.connections[index].waiting_transfers.pop_front();
+            admitted += 1;
+        }
+        admitted
+    }
+
+    /// Reports a transfer's end and frees its slot.
+    pub(super) fn end_transfer(&mut self, slot: u32, status: TransferStatus) {
+        let Some(handle) = self.transfers.handle_at(slot) else { return };
+        let Some(Transfer { cookie, kind, .. }) = self.transfers.remove(handle) else { return };
+        self.events.push_back(match kind {
+            Kind::Fetch => Event::Fetched { cookie, status },
+            Kind::Respond { .. } => Event::Responded { cookie, status },
+        });
+    }
+}

@@ -1,0 +1,213 @@
+//! Registrations without a message, and requests given up: `register_now`, `cancel`, and the polled-synchronous wait.
+
+use super::{Chunk, Engine, Submission, SubmitError};
+use crate::{
+    chain::Posted,
+    connection::Phase as ConnectionPhase,
+    event::{ConnectionId, DisconnectCause, Event},
+    protocol::Protocol,
+    provider::{Chain, Port},
+    request::{Outcome, Phase, Request, RequestHandle},
+};
+use core::time::Duration;
+
+/// Why a request cannot be cancelled now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CancelError {
+    /// It has ended, or its end is on the way: its event tells how.
+    #[error("the request has ended, or its end is on the way")]
+    Ended,
+    /// The peer was invited to invalidate a key and may still do so: a second invalidation crashes some devices' hosts.
+    /// Abort it in the upper protocol and await the reply, or disconnect.
+    #[error("the peer may still invalidate the request's key; abort it in the upper protocol, or disconnect")]
+    PeerMayInvalidate,
+}
+
+/// Why a polled wait ended without a fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CancelNowError {
+    /// Nothing was begun.
+    #[error(transparent)]
+    Refused(#[from] CancelError),
+    /// The deadline passed. The request still ends by itself, by its fence or with its connection.
+    #[error("the deadline passed before the keys were known to be dead")]
+    Deadline,
+    /// The connection ended; the request ends as lost or cancelled once its keys are dead (I15).
+    #[error("the connection ended; the request's event follows when its keys are dead")]
+    Disconnected,
+}
+
+impl<P: Port> Engine<P> {
+    /// Opens memory to the peer without a message and waits for the device to confirm: the grant comes with
+    /// [`Event::Registered`] and may then travel on any channel (S126 to S133, U2). It stays valid until
+    /// [`Engine::cancel`], whose [`Event::Completed`] says that the key is dead. The segments must fit one MR.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`]; [`SubmitError::NotConnected`] before the connection is ready (S131).
+    pub fn register_now(
+        &mut self,
+        connection: ConnectionId,
+        chunk: &Chunk<'_>,
+        cookie: u64,
+        protocol: &mut impl Protocol,
+    ) -> Result<RequestHandle, SubmitError> {
+        let index = self.index_of(connection).ok_or(SubmitError::NotConnected)?;
+        if !self.connections[index].is_ready() {
+            return Err(SubmitError::NotConnected);
+        }
+        let mut request = Request::new(connection.index, cookie);
+        request.standalone = true;
+        let submission = Submission {
+            message: &[],
+            inline: &[],
+            chunks: core::slice::from_ref(chunk),
+            invite_invalidation: false,
+            iova_cookie: 0,
+            cookie,
+        };
+        let handle = self.stage(request, &submission)?;
+        let one = self.requests.get(handle).map(|request| request.chunks.clone()).unwrap_or_default();
+        if self.pieces_of(handle, &one) != 1 {
+            self.requests.remove(handle);
+            return Err(SubmitError::TooManyRegistrations);
+        }
+        let waits = !self.connections[index].waiting_requests.is_empty();
+        match if waits { Ok(false) } else { self.admit(handle, protocol) } {
+            Ok(true) => {}
+            Ok(false) => self.connections[index].waiting_requests.push_back(handle.index()),
+            Err(error) => {
+                self.requests.remove(handle);
+                return Err(error);
+            }
+        }
+        Ok(RequestHandle(handle))
+    }
+
+    /// A registration was confirmed: a standalone one is open now, and its caller learns of its grant.
+    pub(super) fn registered_now(&mut self, slot: u32) {
+        let Some((handle, request)) = self.requests.at_mut(slot) else { return };
+        if !request.standalone || request.phase != Phase::Posted {
+            return;
+        }
+        request.phase = Phase::Open;
+        let cookie = request.cookie;
+        let grant =
+            request.mrs.first().and_then(|&descriptor| self.pool.get(descriptor)).and_then(crate::mr::Mr::grant);
+        if let Some(grant) = grant {
+            self.events.push_back(Event::Registered { request: RequestHandle(handle), cookie, grant });
+        }
+    }
+
+    /// Gives a request up: its keys are invalidated, then it ends as cancelled, whatever the peer does meanwhile (S75).
+    ///
+    /// # Errors
+    /// [`CancelError`]; the request goes on.
+    pub fn cancel(&mut self, request: RequestHandle) -> Result<(), CancelError> {
+        let handle = request.0;
+        let found = self.requests.get_mut(handle).ok_or(CancelError::Ended)?;
+        let index = usize::from(found.connection);
+        match found.phase {
+            Phase::Ended | Phase::Fencing { .. } => return Err(CancelError::Ended),
+            Phase::Posted if found.invited => return Err(CancelError::PeerMayInvalidate),
+            Phase::Posted if found.standalone => {
+                // The registration is on the way: the invalidation stands behind it in the same queue.
+            }
+            Phase::Posted => self.connections[index].awaiting_reply -= 1,
+            Phase::Open => {}
+            Phase::Waiting => {
+                found.outcome = Outcome::Cancelled;
+                found.phase = Phase::Fencing { fences: 0 };
+                self.connections[index].waiting_requests.retain(|&slot| slot != handle.index());
+                self.end_if_fenced(handle);
+                return Ok(());
+            }
+            Phase::Queued => {
+                self.cancel_queued(request);
+                return Ok(());
+            }
+        }
+        found.outcome = Outcome::Cancelled;
+        if !self.connections[index].is_ready() {
+            // Its end comes with its connection's.
+            return Ok(());
+        }
+        self.fence(handle);
+        Ok(())
+    }
+
+    /// Nothing was posted: everything goes back as after a failed marshal (S85).
+    fn cancel_queued(&mut self, request: RequestHandle) {
+        let handle = request.0;
+        let Some(found) = self.requests.get_mut(handle) else { return };
+        let (index, standalone) = (usize::from(found.connection), found.standalone);
+        let mrs = core::mem::take(&mut found.mrs);
+        found.outcome = Outcome::Cancelled;
+        found.phase = Phase::Fencing { fences: 0 };
+        let cost = self.capabilities.send_queue_cost;
+        let entries = u32::from(!standalone) * cost.message + mrs.len() as u32 * (cost.register + cost.invalidate);
+        found.invalidate_entries = 0;
+        let connection = &mut self.connections[index];
+        connection.messages.retain(|&slot| slot != handle.index());
+        connection.send_queue.release(entries);
+        if !standalone {
+            connection.peer_receives += 1;
+            connection.awaiting_reply -= 1;
+        }
+        for descriptor in mrs {
+            self.give_back_unused(index, descriptor);
+        }
+        self.end_if_fenced(handle);
+    }
+
+    /// Cancels a request and polls until its keys are dead: for callers that must have the memory back before they
+    /// return (S64, S67, D5). Flushes as well. Other events are kept for [`Engine::next_event`]; re-entrancy is
+    /// impossible since the engine is borrowed throughout.
+    ///
+    /// # Errors
+    /// [`CancelNowError`]. It never waits for what cannot come (S68, I15).
+    pub fn cancel_now(
+        &mut self,
+        request: RequestHandle,
+        deadline: Duration,
+        mut clock: impl FnMut() -> Duration,
+        protocol: &mut impl Protocol,
+    ) -> Result<(), CancelNowError> {
+        let connection = self.requests.get(request.0).map(|found| usize::from(found.connection));
+        let index = connection.ok_or(CancelError::Ended)?;
+        self.cancel(request)?;
+        loop {
+            self.flush();
+            let ended = self.requests.get(request.0).is_none_or(|found| found.phase == Phase::Ended);
+            if ended {
+                return Ok(());
+            }
+            if matches!(self.connections[index].phase, ConnectionPhase::Ending { .. } | ConnectionPhase::Vacant) {
+                return Err(CancelNowError::Disconnected);
+            }
+            let now = clock();
+            if now >= deadline {
+                return Err(CancelNowError::Deadline);
+            }
+            self.poll(now, protocol);
+        }
+    }
+
+    /// Posts the write pad's registration, alone and unsignalled (S90). True if the device took it.
+    pub(super) fn post_pad(&mut self, index: usize) -> bool {
+        let queue_pair = self.connections[index].queue_pair;
+        let chain = Chain { requests: &self.scratch.chain.requests, elements: &self.elements };
+        self.statistics.doorbells += 1;
+        self.statistics.queue_pairs_flushed += 1;
+        if self.port.post(queue_pair, chain).is_err() {
+            self.statistics.posts_refused += 1;
+            self.fail(index, DisconnectCause::PostRefused);
+            return false;
+        }
+        let posted = self.scratch.chain.posted(0);
+        self.statistics.registrations += 1;
+        self.statistics.work_requests += 1;
+        // Its entry is one of the two that requests cannot reserve, so retiring it must not give one to them.
+        self.connections[index].send_queue.push(Posted { cost: 0, ..posted });
+        true
+    }
+}

@@ -1,0 +1,176 @@
+//! What the engine tells its caller.
+
+use crate::{
+    mr::Grant,
+    provider::{Completion, FailureStatus, IncomingId, PrivateData},
+    request::RequestHandle,
+};
+use std::net::SocketAddr;
+
+/// A connection of this engine. The epoch changes when the slot is used again, so that the name of a former connection
+/// is refused (I24).
+pub type ConnectionId = crate::mr::ConnectionKey;
+
+/// A received message that the caller has in hand. Its buffer goes back to the receive queue by `Engine::release`.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the receive buffer is lost to its connection until it is released"]
+pub struct Received {
+    pub(crate) buffer: u32,
+    pub(crate) generation: u32,
+    pub(crate) length: u32,
+}
+
+impl Received {
+    /// Bytes of the message.
+    #[must_use]
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+}
+
+/// How a request ended. In every case its keys are dead.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RequestStatus {
+    /// The peer replied, and the keys were invalidated before this was said.
+    Replied(Received),
+    /// The caller cancelled it.
+    Cancelled,
+    /// The connection ended first. It is not known whether the peer executed the request; it may be submitted again.
+    Lost,
+    /// The device refused to take it, and the connection goes on (`OnPostError::DeregisterAndContinue`).
+    PostRefused,
+    /// The message had no room for the keys (S87).
+    Unannounced,
+}
+
+/// How a transfer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransferStatus {
+    /// RDMA READs: the data has arrived. Replies: the device is done with message and data.
+    Done,
+    /// The connection ended first.
+    Lost,
+}
+
+/// Why a connection could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenFailure {
+    /// Nobody listens at the address, or it cannot be reached.
+    #[error("nobody listens at the address")]
+    Unreachable,
+    /// The peer said no; its private data says why.
+    #[error("the peer rejected the connection")]
+    Rejected,
+    /// The device has no queue pair, domain or base registration left.
+    #[error("the device has no queue pair, protection domain or memory registration left")]
+    Exhausted,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DisconnectCause {
+    /// The caller asked for it.
+    #[error("disconnected by us")]
+    Local,
+    /// The peer disconnected.
+    #[error("disconnected by the peer")]
+    Peer,
+    /// A work request failed.
+    #[error("a work request failed: {0}")]
+    WorkRequest(FailureStatus),
+    /// The device refused a post.
+    #[error("the device refused a post")]
+    PostRefused,
+    /// The peer invalidated a key that does not belong to the request it answered (F13, I25).
+    #[error("the peer invalidated a key that the request does not own")]
+    ForeignInvalidation,
+    /// The peer sent what its protocol does not allow.
+    #[error("the peer broke the protocol")]
+    Protocol,
+    /// The device reported a fatal event, or is gone.
+    #[error("the device failed")]
+    Device,
+}
+
+/// An event, in the order in which things happened on their connection.
+#[derive(Debug)]
+pub enum Event {
+    /// A listening address is in use from now on, or not.
+    Listening {
+        /// Which.
+        address: SocketAddr,
+        /// Whether it worked.
+        ok: bool,
+    },
+    /// A peer wants to connect: answer with `Engine::accept` or `Engine::reject`.
+    Incoming {
+        /// For the answer.
+        incoming: IncomingId,
+        /// The peer's bytes.
+        private_data: PrivateData,
+    },
+    /// A connection is ready for requests.
+    Connected {
+        /// Which.
+        connection: ConnectionId,
+        /// The bytes of the peer's accept; empty on the passive side.
+        private_data: PrivateData,
+    },
+    /// A connection could not be opened; its name is free again.
+    OpenFailed {
+        /// Which.
+        connection: ConnectionId,
+        /// Why.
+        reason: OpenFailure,
+        /// The bytes of the peer's reject.
+        private_data: PrivateData,
+    },
+    /// A connection is gone: all its requests and transfers were reported before, every key of it is dead.
+    Disconnected {
+        /// Which.
+        connection: ConnectionId,
+        /// Why.
+        cause: DisconnectCause,
+    },
+    /// The peer sent a message that is no reply.
+    Received {
+        /// On which connection.
+        connection: ConnectionId,
+        /// The message.
+        received: Received,
+    },
+    /// A request ended; every key of it is dead.
+    Completed {
+        /// Which; no longer valid.
+        request: RequestHandle,
+        /// As given at submission.
+        cookie: u64,
+        /// How.
+        status: RequestStatus,
+    },
+    /// A registration made by `Engine::register_now` is valid; its grant may travel on any channel (U2, S133).
+    Registered {
+        /// Which.
+        request: RequestHandle,
+        /// As given.
+        cookie: u64,
+        /// What the peer may be told.
+        grant: Grant,
+    },
+    /// The RDMA READs of `Engine::fetch` ended.
+    Fetched {
+        /// As given.
+        cookie: u64,
+        /// How.
+        status: TransferStatus,
+    },
+    /// The device is done with a reply and the data sent in front of it.
+    Responded {
+        /// As given.
+        cookie: u64,
+        /// How.
+        status: TransferStatus,
+    },
+    /// A completion whose token is not ours: it belongs to an embedder that shares the completion queue.
+    Foreign(Completion),
+}

@@ -1,0 +1,152 @@
+//! The messages between an engine on its core and `Control`, over a pair of lanes.
+
+use crate::{
+    gather::MemoryId,
+    mr::ConnectionKey,
+    provider::{BaseId, ConnectionParameters, IncomingId, PrivateData, QueuePairId, QueueSizes, RegistrationId},
+};
+use arrayvec::ArrayVec;
+use frwr_mempool::{DeviceMemory, freelist::Returner, lane};
+use std::net::SocketAddr;
+
+/// Memories that one engine can declare: base registrations are few and large (goal B12).
+pub const MAX_MEMORIES: usize = 16;
+
+/// Descriptors in one message: bounds the size of a message, not the number of MRs.
+pub(crate) const DESCRIPTORS_PER_MESSAGE: usize = 32;
+
+/// Messages that fit into a lane. A core sends at most a handful per connection and event; a full lane is retried.
+pub(crate) const LINK_CAPACITY: usize = 256;
+
+/// How a queue pair is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenOptions {
+    pub(crate) sizes: QueueSizes,
+    pub(crate) parameters: ConnectionParameters,
+    pub(crate) own_domain: bool,
+}
+
+/// Where a queue pair is to be connected.
+#[derive(Clone, Debug)]
+pub(crate) enum OpenTarget {
+    Address(SocketAddr),
+    Incoming(IncomingId),
+}
+
+/// A base registration as an engine uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BaseKey {
+    pub(crate) base: Option<BaseId>,
+    pub(crate) lkey: u32,
+}
+
+/// From a core to Control.
+#[derive(Debug)]
+pub(crate) enum ToControl {
+    AddMemory {
+        memory: MemoryId,
+        bytes: DeviceMemory,
+    },
+    Listen {
+        address: SocketAddr,
+    },
+    Reject {
+        incoming: IncomingId,
+        private_data: PrivateData,
+    },
+    Open {
+        connection: ConnectionKey,
+        target: OpenTarget,
+        options: OpenOptions,
+        private_data: PrivateData,
+    },
+    /// The receives are posted: the peer may be told that we are there.
+    ReceivesPosted {
+        connection: ConnectionKey,
+    },
+    Allocate {
+        connection: ConnectionKey,
+        depth: u32,
+        descriptors: ArrayVec<u32, DESCRIPTORS_PER_MESSAGE>,
+    },
+    Free {
+        objects: ArrayVec<(u32, RegistrationId), DESCRIPTORS_PER_MESSAGE>,
+    },
+    /// Move the queue pair to the error state and tell the peer.
+    Fail {
+        connection: ConnectionKey,
+    },
+    /// Drained, and every MR is destroyed: destroy the queue pair.
+    Close {
+        connection: ConnectionKey,
+    },
+}
+
+/// From Control to a core.
+#[derive(Debug)]
+pub(crate) enum ToCore {
+    Listening {
+        address: SocketAddr,
+        ok: bool,
+    },
+    Incoming {
+        incoming: IncomingId,
+        private_data: PrivateData,
+    },
+    QueuePairCreated {
+        connection: ConnectionKey,
+        queue_pair: QueuePairId,
+        sizes: QueueSizes,
+        bases: [BaseKey; MAX_MEMORIES],
+    },
+    Established {
+        connection: ConnectionKey,
+        private_data: PrivateData,
+    },
+    OpenFailed {
+        connection: ConnectionKey,
+        reason: crate::event::OpenFailure,
+        private_data: PrivateData,
+    },
+    Allocated {
+        connection: ConnectionKey,
+        descriptor: u32,
+        /// The object and its key, or nothing where the device has none left.
+        object: Option<(RegistrationId, u32)>,
+    },
+    /// The peer, the connection manager or the device ended the connection.
+    Ended {
+        connection: ConnectionKey,
+        by_device: bool,
+    },
+    /// The queue pair is in the error state.
+    Failed {
+        connection: ConnectionKey,
+    },
+    /// The queue pair is destroyed.
+    Closed {
+        connection: ConnectionKey,
+    },
+}
+
+/// An engine's end.
+pub struct CoreLink {
+    pub(crate) to_control: lane::Sender<ToControl>,
+    pub(crate) from_control: lane::Receiver<ToCore>,
+    pub(crate) returner: lane::Sender<Returner>,
+}
+
+/// Control's end.
+pub(crate) struct ControlLink {
+    pub(crate) to_core: lane::Sender<ToCore>,
+    pub(crate) from_core: lane::Receiver<ToControl>,
+    pub(crate) returner: lane::Receiver<Returner>,
+}
+
+/// A pair of ends.
+pub(crate) fn link() -> (CoreLink, ControlLink) {
+    let (to_control, from_core) = lane::bounded(LINK_CAPACITY);
+    let (to_core, from_control) = lane::bounded(LINK_CAPACITY);
+    let (give_returner, returner) = lane::bounded(1);
+    (CoreLink { to_control, from_control, returner: give_returner }, ControlLink { to_core, from_core, returner })
+}

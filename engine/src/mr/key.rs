@@ -1,0 +1,67 @@
+//! What the peer is told: keys and base addresses, as pure functions.
+
+use super::MrError;
+use crate::provider::BaseAddress;
+
+/// Low bits of a key that a registration may change; the bits above are the index of the device object (S37, U5).
+pub const KEY_TAG_BITS: u8 = 8;
+
+/// The largest page that a page list is made of, 64 KiB: below it a base address keeps the bits of the first byte's (S36).
+const LARGEST_PAGE_BYTES: u64 = 1 << 16;
+
+/// The low bits of a key that change, as a mask.
+const fn tag_mask(rotating_bits: u8) -> u32 {
+    // No device rotates more than the tag; a larger number is cut off here and refused by `Mr::map`.
+    let bits = if rotating_bits > KEY_TAG_BITS { KEY_TAG_BITS } else { rotating_bits };
+    (1u32 << bits) - 1
+}
+
+/// The key of the next registration: the rotating low bits plus one, modulo their number; the index never changes and
+/// with 0 rotating bits neither does the key (S37, I20, U10).
+#[must_use]
+pub const fn next_key(key: u32, rotating_bits: u8) -> u32 {
+    let mask = tag_mask(rotating_bits);
+    (key & !mask) | (key.wrapping_add(1) & mask)
+}
+
+/// Whether `next` may follow `current` on one device object.
+///
+/// # Errors
+/// [`MrError::InvalidKey`] when bits above the rotating ones differ, or when the key stays although it could change (I20).
+pub const fn check_next_key(current: u32, next: u32, rotating_bits: u8) -> Result<(), MrError> {
+    let mask = tag_mask(rotating_bits);
+    let index_changed = (current & !mask) != (next & !mask);
+    let tag_reused = mask != 0 && current == next;
+    if rotating_bits > KEY_TAG_BITS || index_changed || tag_reused { Err(MrError::InvalidKey) } else { Ok(()) }
+}
+
+/// Which base address the peer is told (D13). A device with a rule of its own overrides the policy (U11).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IovaPolicy {
+    /// The address of the first byte.
+    Raw,
+    /// The low half of that address under a 32-bit cookie of the request, such as its XID: a stale access shows itself,
+    /// and two requests on one buffer differ (S36).
+    #[default]
+    Cookie,
+    /// Zero, but for the offset in a page where the device leaves the choice: one with page lists adds base address and
+    /// page addresses, so both must have it.
+    ZeroBased,
+}
+
+/// The base address under which the peer reaches the first byte at `address`.
+///
+/// A range may carry from the low half into the cookie and stays linear (S36). Only the highest cookie could carry out
+/// of 64 bits; it is published as the one below.
+#[must_use]
+pub const fn iova(policy: IovaPolicy, rule: BaseAddress, address: u64, cookie: u32) -> u64 {
+    match (rule, policy) {
+        (BaseAddress::Zero, _) => 0,
+        (BaseAddress::Any, IovaPolicy::ZeroBased) => address & (LARGEST_PAGE_BYTES - 1),
+        (BaseAddress::Virtual, _) | (BaseAddress::Any, IovaPolicy::Raw) => address,
+        (BaseAddress::Any, IovaPolicy::Cookie) => {
+            let cookie = if cookie == u32::MAX { u32::MAX - 1 } else { cookie };
+            ((cookie as u64) << 32) | (address & 0xFFFF_FFFF)
+        }
+    }
+}

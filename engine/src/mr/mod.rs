@@ -1,0 +1,371 @@
+//! One MR: its state machine, its key, what the peer is told.
+//!
+//! Methods are the arrows of the diagram in section 4.1 of the specification; an arrow that does not exist is refused and
+//! leaves the MR unchanged. Nothing here posts: the caller marks an MR when its work request enters a chain
+//! (`register_posted`, `invalidate_posted`) and says so when the post refused it (`register_refused`,
+//! `invalidate_refused`). The core that owns the connection calls everything here.
+
+mod error;
+mod key;
+mod release;
+mod state;
+
+pub use error::MrError;
+pub use key::{IovaPolicy, KEY_TAG_BITS, check_next_key, iova, next_key};
+pub use state::{Cause, ConnectionKey, Grant, Mapping, Registration, ReturnPolicy, State};
+
+use crate::provider::{ElementRange, RegistrationFields, RegistrationId, Token, TokenKind};
+
+/// Bytes of one descriptor: one cache line, so that a step touches one.
+pub const MR_BYTES: usize = 64;
+
+/// No next MR in a list.
+pub const NO_LINK: u32 = u32::MAX;
+
+/// The object and key of an MR that has none.
+const NO_OBJECT: RegistrationId = RegistrationId(u32::MAX);
+
+/// Whom an MR serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Requests, one after the other.
+    Request,
+    /// All requests of its connection: the four bytes that take a peer's padding (S90 to S92).
+    Pad,
+}
+
+/// One MR descriptor.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub struct Mr {
+    state: State,
+    object: RegistrationId,
+    key: u32,
+    generation: u32,
+    connection: ConnectionKey,
+    link: u32,
+    role: Role,
+}
+
+const _: () = assert!(size_of::<Mr>() <= MR_BYTES, "a descriptor must fit one cache line");
+
+impl Default for Mr {
+    fn default() -> Self {
+        Self::absent()
+    }
+}
+
+impl Mr {
+    /// A descriptor without a device object.
+    #[must_use]
+    pub const fn absent() -> Self {
+        Self {
+            state: State::Absent,
+            object: NO_OBJECT,
+            key: 0,
+            generation: 0,
+            connection: ConnectionKey { index: 0, epoch: 0 },
+            link: NO_LINK,
+            role: Role::Request,
+        }
+    }
+
+    /// Gives the descriptor a device object: Absent or Recovering to Idle (S18, S19, S103). The generation goes on
+    /// counting, so that completions of an earlier object stay recognisable.
+    ///
+    /// # Errors
+    /// [`MrError::InvalidState`] when it has one.
+    pub fn install(&mut self, object: RegistrationId, key: u32, connection: ConnectionKey) -> Result<(), MrError> {
+        if !matches!(self.state, State::Absent | State::Recovering) {
+            return Err(MrError::InvalidState);
+        }
+        self.object = object;
+        self.key = key;
+        self.connection = connection;
+        self.role = Role::Request;
+        self.link = NO_LINK;
+        self.state = State::Idle { spent: false };
+        Ok(())
+    }
+
+    /// Takes a free MR for a request slot: Idle or IdlePending to Owned (S23).
+    ///
+    /// # Errors
+    /// [`MrError::InvalidState`] when it is not free; [`MrError::StaleConnection`] and [`MrError::WrongQueue`] when it
+    /// belongs elsewhere (I23, I24).
+    pub fn take(&mut self, owner: u32, connection: ConnectionKey) -> Result<(), MrError> {
+        let pending = match self.state {
+            State::Idle { .. } => None,
+            State::IdlePending { pending } => Some(pending),
+            _ => return Err(MrError::InvalidState),
+        };
+        self.check_connection(connection)?;
+        self.state = State::Owned { owner, pending };
+        Ok(())
+    }
+
+    /// Takes a free MR as the connection's pad (S90). From here on it can only be mapped, registered and destroyed.
+    ///
+    /// # Errors
+    /// As [`Mr::take`].
+    pub fn take_as_pad(&mut self, connection: ConnectionKey) -> Result<(), MrError> {
+        self.take(u32::MAX, connection)?;
+        self.role = Role::Pad;
+        Ok(())
+    }
+
+    /// Prepares a registration: Owned to Mapped, with the next key and the next generation. The device knows nothing of it
+    /// (S41); a failed map burns no key, a map that is given back burns one (S37, S86, D14).
+    ///
+    /// # Errors
+    /// [`MrError::InvalidState`] unless Owned (I1, I21); [`MrError::InvalidArgument`] for an empty mapping or one that
+    /// wraps around (I18); [`MrError::InvalidKey`] for more rotating bits than a key has (I20).
+    pub fn map(&mut self, mapping: &Mapping) -> Result<Grant, MrError> {
+        let State::Owned { owner, pending } = self.state else { return Err(MrError::InvalidState) };
+        if mapping.bytes == 0 || mapping.elements == 0 || mapping.elements > mapping.bytes {
+            return Err(MrError::InvalidArgument);
+        }
+        let bytes = u64::from(mapping.bytes);
+        if mapping.address.checked_add(bytes).is_none() || mapping.iova.checked_add(bytes).is_none() {
+            return Err(MrError::InvalidArgument);
+        }
+        if mapping.rotating_key_bits > KEY_TAG_BITS {
+            return Err(MrError::InvalidKey);
+        }
+        let old_tag = self.key as u8;
+        self.key = next_key(self.key, mapping.rotating_key_bits);
+        self.generation = following(self.generation);
+        let registration = Registration {
+            iova: mapping.iova,
+            length: mapping.bytes,
+            elements: mapping.elements,
+            base: mapping.base,
+            access: mapping.access,
+            old_tag,
+        };
+        self.state = State::Mapped { owner, pending, registration };
+        Ok(self.grant_of(&registration))
+    }
+
+    /// Gives an MR back unused, also after a failed marshal: Owned or Mapped to Idle (S85, S86).
+    ///
+    /// # Errors
+    /// [`MrError::Denied`] for the pad (I26), [`MrError::Busy`] while the device may know it (I7 to I9),
+    /// [`MrError::InvalidState`] otherwise (I13).
+    pub fn give_back(&mut self) -> Result<(), MrError> {
+        self.check_request_role()?;
+        self.state = match self.state {
+            State::Owned { pending: None, .. } | State::Mapped { pending: None, .. } => State::Idle { spent: false },
+            State::Owned { pending: Some(pending), .. } | State::Mapped { pending: Some(pending), .. } => {
+                State::IdlePending { pending }
+            }
+            State::Registering { .. } | State::Valid { .. } | State::Invalidating { .. } => return Err(MrError::Busy),
+            _ => return Err(MrError::InvalidState),
+        };
+        Ok(())
+    }
+
+    /// The registration enters a chain: Mapped to Registering (S45). Returns its fields; the caller sets
+    /// `elements.first` to where the elements stand in the chain's table.
+    ///
+    /// # Errors
+    /// [`MrError::InvalidState`] unless Mapped (I2, I3).
+    pub fn register_posted(&mut self) -> Result<RegistrationFields, MrError> {
+        let State::Mapped { owner, pending, registration } = self.state else { return Err(MrError::InvalidState) };
+        self.state = State::Registering { owner, pending, registration };
+        Ok(RegistrationFields {
+            object: self.object,
+            base: registration.base,
+            old_key: (self.key & !0xFF) | u32::from(registration.old_tag),
+            key: self.key,
+            access: registration.access,
+            iova: registration.iova,
+            length: registration.length,
+            elements: ElementRange { first: 0, count: registration.elements },
+        })
+    }
+
+    /// The post refused the registration: Registering back to Mapped. The key stays burnt (D14).
+    ///
+    /// # Errors
+    /// [`MrError::InvalidState`] unless Registering.
+    pub fn register_refused(&mut self) -> Result<(), MrError> {
+        let State::Registering { owner, pending, registration } = self.state else {
+            return Err(MrError::InvalidState);
+        };
+        self.state = State::Mapped { owner, pending, registration };
+        Ok(())
+    }
+
+    /// A completion shows that the registration of `generation` took effect, its own or a later one of the same queue:
+    /// Registering to Valid. Repeating it changes nothing.
+    ///
+    /// # Errors
+    /// [`MrError::StaleCompletion`] when it belongs to another use (I16).
+    pub fn registered(&mut self, generation: u32) -> Result<(), MrError> {
+        match self.state {
+            State::Registering { owner, registration, .. } if generation == self.generation => {
+                // A pending invalidation stood in front of it in the same queue: it is done as well.
+                self.state = State::Valid { owner, registration };
+                Ok(())
+            }
+            // The peer's reply or an invalidation may overtake this news.
+            State::Valid { .. } | State::Invalidating { .. } | State::Idle { spent: true }
+                if generation == self.generation =>
+            {
+                Ok(())
+            }
+            State::IdlePending { pending }
+            | State::Owned { pending: Some(pending), .. }
+            | State::Mapped { pending: Some(pending), .. }
+                if generation == pending.get() =>
+            {
+                Ok(())
+            }
+            _ => Err(MrError::StaleCompletion),
+        }
+    }
+
+    /// The grant, for a message on `connection` that stands behind the registration (U2).
+    ///
+    /// # Errors
+    /// [`MrError::NotOrdered`] when the registration is not in that queue pair's send queue yet (I22);
+    /// [`MrError::StaleConnection`] and [`MrError::WrongQueue`] when the MR belongs elsewhere.
+    pub fn announce(&self, connection: ConnectionKey) -> Result<Grant, MrError> {
+        match self.state {
+            State::Registering { registration, .. } | State::Valid { registration, .. } => {
+                self.check_connection(connection)?;
+                Ok(self.grant_of(&registration))
+            }
+            _ => Err(MrError::NotOrdered),
+        }
+    }
+
+    /// What the peer is or will be told; `None` where nothing is mapped.
+    #[must_use]
+    pub const fn grant(&self) -> Option<Grant> {
+        match &self.state {
+            State::Mapped { registration, .. }
+            | State::Registering { registration, .. }
+            | State::Valid { registration, .. }
+            | State::Invalidating { registration, .. } => Some(self.grant_of(registration)),
+            _ => None,
+        }
+    }
+
+    /// The state with its data.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// The request slot that holds the MR; `None` for a free one and for the pad.
+    #[must_use]
+    pub const fn owner(&self) -> Option<u32> {
+        match (self.role, self.state) {
+            (
+                Role::Request,
+                State::Owned { owner, .. }
+                | State::Mapped { owner, .. }
+                | State::Registering { owner, .. }
+                | State::Valid { owner, .. }
+                | State::Invalidating { owner, .. },
+            ) => Some(owner),
+            _ => None,
+        }
+    }
+
+    /// Whether this is a connection's pad.
+    #[must_use]
+    pub const fn is_pad(&self) -> bool {
+        matches!(self.role, Role::Pad)
+    }
+
+    /// Whether a peer may be able to use the key: from the post of the registration to the proof that it is dead.
+    #[must_use]
+    pub const fn is_live(&self) -> bool {
+        match self.state {
+            State::Absent | State::Idle { .. } => false,
+            State::Owned { pending, .. } | State::Mapped { pending, .. } => pending.is_some(),
+            State::Stale(cause) => !matches!(cause, Cause::UnusedAtDisconnect),
+            _ => true,
+        }
+    }
+
+    /// Whether `key` is the current key and its registration was posted, so that a peer may invalidate it.
+    #[must_use]
+    pub const fn holds_key(&self, key: u32) -> bool {
+        self.key == key && matches!(self.state, State::Registering { .. } | State::Valid { .. })
+    }
+
+    /// The device object.
+    #[must_use]
+    pub const fn object(&self) -> RegistrationId {
+        self.object
+    }
+
+    /// The current key; of a mapped MR the one it is going to have.
+    #[must_use]
+    pub const fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// Counts successful maps, past 0; part of the tokens (I16).
+    #[must_use]
+    pub const fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The connection that the device object was made for.
+    #[must_use]
+    pub const fn connection(&self) -> ConnectionKey {
+        self.connection
+    }
+
+    /// The next MR of the list that this one is on, or [`NO_LINK`].
+    #[must_use]
+    pub const fn link(&self) -> u32 {
+        self.link
+    }
+
+    /// Sets the next MR of the list.
+    pub const fn set_link(&mut self, link: u32) {
+        self.link = link;
+    }
+
+    /// Token of the registration, for the MR at `index` of its slab.
+    #[must_use]
+    pub const fn token_register(&self, index: u32) -> Token {
+        Token::new(TokenKind::Register, index, self.generation)
+    }
+
+    /// Token of the invalidation, for the MR at `index` of its slab. Its kind differs from the registration's, so that
+    /// two late flushes cannot be mistaken for one another (F7, S115).
+    #[must_use]
+    pub const fn token_invalidate(&self, index: u32) -> Token {
+        Token::new(TokenKind::Invalidate, index, self.generation)
+    }
+
+    const fn grant_of(&self, registration: &Registration) -> Grant {
+        Grant { key: self.key, address: registration.iova, length: registration.length }
+    }
+
+    const fn check_connection(&self, connection: ConnectionKey) -> Result<(), MrError> {
+        if self.connection.index != connection.index {
+            Err(MrError::WrongQueue)
+        } else if self.connection.epoch != connection.epoch {
+            Err(MrError::StaleConnection)
+        } else {
+            Ok(())
+        }
+    }
+
+    const fn check_request_role(&self) -> Result<(), MrError> {
+        if self.is_pad() { Err(MrError::Denied) } else { Ok(()) }
+    }
+}
+
+/// The generation after this one; 0 is left to descriptors that were never mapped.
+const fn following(generation: u32) -> u32 {
+    if generation == u32::MAX { 1 } else { generation + 1 }
+}

@@ -1,0 +1,150 @@
+//! The states of an MR and what each holds.
+
+use crate::provider::{Access, BaseId};
+use core::num::NonZeroU32;
+
+/// A slot of the connection table and which of its connections is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ConnectionKey {
+    /// Index of the slot.
+    pub index: u16,
+    /// Counts the connections that the slot has held.
+    pub epoch: u16,
+}
+
+/// What [`super::Mr::map`] prepares: one piece of memory, as `gather` found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Bytes covered: the sum of the elements' lengths (S35).
+    pub bytes: u32,
+    /// Address of the first byte.
+    pub address: u64,
+    /// The base registration of the first element.
+    pub base: BaseId,
+    /// Elements covered.
+    pub elements: u32,
+    /// The remote right (S32).
+    pub access: Access,
+    /// The base address for the peer, from [`super::iova`].
+    pub iova: u64,
+    /// `Capabilities::rotating_key_bits`.
+    pub rotating_key_bits: u8,
+}
+
+/// What the peer is told (S39).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The remote key.
+    pub key: u32,
+    /// The address of the first byte.
+    pub address: u64,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// A mapping inside an MR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// The base address for the peer.
+    pub iova: u64,
+    /// Bytes covered.
+    pub length: u32,
+    /// Elements covered.
+    pub elements: u32,
+    /// The base registration of the first element.
+    pub base: BaseId,
+    /// The remote right.
+    pub access: Access,
+    /// Low byte of the key before this mapping; the bits above never change.
+    pub old_tag: u8,
+}
+
+/// Why nobody knows what the device thinks of an MR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// Its registration failed or was flushed (FLUSHED_FR).
+    FlushedRegister,
+    /// Its invalidation failed or was flushed (FLUSHED_LI).
+    FlushedInvalidate,
+    /// Its invalidation was refused by the post (UNPOSTED_INV).
+    UnpostedInvalidate,
+    /// The connection ended while the key was valid or on its way there.
+    ValidAtDisconnect,
+    /// The connection ended; the device knew nothing of the MR's latest mapping.
+    UnusedAtDisconnect,
+}
+
+/// When an MR may be taken again (D2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReturnPolicy {
+    /// When its invalidation completed.
+    #[default]
+    OnInvalidateCompleted,
+    /// When its invalidation was posted. The send queue's order keeps the next registration behind it, so the MR stays on
+    /// its queue pair (I23); its memory and its request's caller wait for the completion all the same.
+    OnInvalidatePosted,
+}
+
+/// Where an MR is in its life (section 4.1). `pending` is the generation of an earlier invalidation of this MR that is
+/// still in flight, which only [`ReturnPolicy::OnInvalidatePosted`] allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// A descriptor without a device object.
+    Absent,
+    /// Free; no key is valid.
+    Idle {
+        /// The current key was valid once and is dead, so that a second invalidation is known as such (I5).
+        spent: bool,
+    },
+    /// Free to be taken on the same queue pair; the invalidation is in flight.
+    IdlePending {
+        /// Generation of that invalidation.
+        pending: NonZeroU32,
+    },
+    /// Taken for a request, not mapped.
+    Owned {
+        /// The request slot.
+        owner: u32,
+        /// See [`State`].
+        pending: Option<NonZeroU32>,
+    },
+    /// Mapped; the device knows nothing of it.
+    Mapped {
+        /// The request slot.
+        owner: u32,
+        /// See [`State`].
+        pending: Option<NonZeroU32>,
+        /// What is mapped.
+        registration: Registration,
+    },
+    /// The registration is in the send queue.
+    Registering {
+        /// The request slot.
+        owner: u32,
+        /// See [`State`].
+        pending: Option<NonZeroU32>,
+        /// What is mapped.
+        registration: Registration,
+    },
+    /// The registration is known to have taken effect.
+    Valid {
+        /// The request slot.
+        owner: u32,
+        /// What is mapped.
+        registration: Registration,
+    },
+    /// The invalidation is in the send queue.
+    Invalidating {
+        /// The request slot.
+        owner: u32,
+        /// What was mapped.
+        registration: Registration,
+    },
+    /// The device's view is unknown: only destroying or repairing helps, never an invalidation.
+    Stale(Cause),
+    /// Being deregistered and allocated again.
+    Recovering,
+}
+
+const _: () =
+    assert!(size_of::<State>() <= 40, "with key, object, generation, connection and link it must fit 64 bytes");

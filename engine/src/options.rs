@@ -1,0 +1,148 @@
+//! What can be chosen when an engine is made, with the default that table 2 of the specification picks.
+
+pub use crate::mr::{IovaPolicy, ReturnPolicy};
+use crate::{signal::SignalPolicy, sizing};
+use core::time::Duration;
+
+/// MRs of one request: the RDMA segments that one transport header may carry (H, S4; D17).
+pub const MAX_MRS_PER_REQUEST: usize = 16;
+
+/// Chunks of one request: read list, write list and reply chunk of RPC-over-RDMA, and one to spare.
+pub const MAX_CHUNKS: usize = 4;
+
+/// RDMA READs or WRITEs of one transfer: as many as a peer's header may carry segments.
+pub const MAX_TRANSFER_OPERATIONS: usize = 16;
+
+/// What happens when the device refuses a post (D7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnPostError {
+    /// The connection ends; what was refused comes back as lost.
+    #[default]
+    Disconnect,
+    /// The MRs of what was refused are destroyed, which fences them, and the connection goes on.
+    DeregisterAndContinue,
+}
+
+/// What becomes of an MR whose state on the device is unknown (D8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StalePolicy {
+    /// It is destroyed; the pool refills when it is empty (S94, S100).
+    #[default]
+    Destroy,
+    /// It is destroyed and a new object takes its place at once, so that the number of MRs stays the same (S103, S106).
+    Repair,
+}
+
+/// Which local invalidations ask for a completion (D4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InvalidateSignalling {
+    /// The last one of a chain: its completion vouches for those before it (S67).
+    #[default]
+    LastOfChain,
+    /// Every one (S66, versions N and O).
+    Every,
+}
+
+/// Where local invalidations stand in a chain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InvalidateOrder {
+    /// In front of new registrations; needed where MRs return at posting (D2).
+    #[default]
+    BeforeMessages,
+    /// Behind new messages.
+    AfterMessages,
+}
+
+/// Which protection domain a connection's queue pair and memory live in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DomainPolicy {
+    /// One per connection where keys are valid in the whole domain, else the shared one.
+    #[default]
+    ByKeyScope,
+    /// One for all connections of the process.
+    Shared,
+    /// One per connection.
+    PerConnection,
+}
+
+/// Everything that an engine can be told.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Connections at the same time.
+    pub connections: u16,
+    /// Requests of one connection at the same time; the request slab has twice as many slots (hold outlives fence).
+    pub queue_depth: u32,
+    /// Transfers of one connection at the same time; 0 for a mere requester.
+    pub transfer_depth: u32,
+    /// Receives posted per connection; 0 for what sizing asks (S8).
+    pub receive_depth: u32,
+    /// Bytes of the largest message sent or received.
+    pub message_bytes: u32,
+    /// Segments of the largest request, over all its chunks.
+    pub max_segments: u32,
+    /// MRs of one connection; 0 for one per request.
+    pub registrations: u32,
+    /// MRs made before a connection is ready (S22); 0 for all of them.
+    pub first_fill: u32,
+    /// Page size and the like for sizing; requests are overwritten with `queue_depth`.
+    pub wishes: sizing::Wishes,
+    /// Which work request of a chain asks for a completion (D21).
+    pub signal: SignalPolicy,
+    /// Which local invalidations do (D4).
+    pub invalidate_signalling: InvalidateSignalling,
+    /// Where local invalidations stand.
+    pub invalidate_order: InvalidateOrder,
+    /// When an MR returns to the free list (D2).
+    pub return_policy: ReturnPolicy,
+    /// What a refused post does (D7).
+    pub on_post_error: OnPostError,
+    /// What becomes of a stale MR (D8).
+    pub stale_policy: StalePolicy,
+    /// Which base address the peer is told (D13).
+    pub iova: IovaPolicy,
+    /// Protection domains.
+    pub domain: DomainPolicy,
+    /// A write pad of four bytes per connection (S90 to S93).
+    pub write_pad: bool,
+    /// How long a failed connection may take to drain before its queue pair is destroyed all the same.
+    pub drain_timeout: Duration,
+    /// Trace records kept until somebody takes them; 0 switches tracing off.
+    pub trace_records: usize,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            connections: 8,
+            queue_depth: 32,
+            transfer_depth: 0,
+            receive_depth: 0,
+            message_bytes: 4096,
+            max_segments: 32,
+            registrations: 0,
+            first_fill: 0,
+            wishes: sizing::Wishes::default(),
+            signal: SignalPolicy::Sparse,
+            invalidate_signalling: InvalidateSignalling::default(),
+            invalidate_order: InvalidateOrder::default(),
+            return_policy: ReturnPolicy::default(),
+            on_post_error: OnPostError::default(),
+            stale_policy: StalePolicy::default(),
+            iova: IovaPolicy::Raw,
+            domain: DomainPolicy::default(),
+            write_pad: false,
+            drain_timeout: Duration::from_secs(5),
+            trace_records: 0,
+        }
+    }
+}
+
+/// What a connection can be told, beyond its engine's options.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConnectionOptions {
+    /// Receives that the peer has posted before it answers anything: how many messages we may send unasked. Every
+    /// message received gives one back.
+    pub peer_receives: u32,
+    /// Retries and RDMA READ depths.
+    pub parameters: crate::provider::ConnectionParameters,
+}

@@ -1,0 +1,203 @@
+//! How many of everything one engine has, and where it lies: computed once, from options and capabilities.
+
+use crate::{
+    options::{EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, ReturnPolicy},
+    provider::{Capabilities, Contiguity, KeyScope, QueueSizes},
+    request::Request,
+    sizing::{self, SizingError},
+    transfer::Transfer,
+};
+
+/// Slots per request that may be in flight: one half may be kept by Hold alone while the other half works, so that
+/// sparse signalling never starves a requester (design.md section 4, Signalling).
+pub const SLOTS_PER_REQUEST: u32 = 2;
+
+/// Largest message: a command capsule with 128 KiB in the capsule. More belongs into registered memory.
+pub const MAX_MESSAGE_BYTES: u32 = 128 * 1024 + 64;
+
+/// Bytes per slab slot beside its value: occupancy, generation and alignment.
+const SLAB_OVERHEAD_PER_SLOT: usize = 16;
+
+/// Slack for the alignment of each block carved from the region.
+const CARVE_SLACK: usize = 4096;
+
+/// Why an engine cannot be made with these options on this device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EngineError {
+    /// The device is too small.
+    #[error(transparent)]
+    Sizing(#[from] SizingError),
+    /// The region has too little room.
+    #[error("the region is too small for the engine's slabs and messages: {0}; map Engine::region_bytes() or more")]
+    Region(#[from] frwr_mempool::region::CarveError),
+    /// An option is out of its range.
+    #[error("{name} is {value}, but must be {range}")]
+    Option {
+        /// The option's name.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it must be.
+        range: &'static str,
+    },
+    /// All connections together could overrun a completion queue, which loses fences (promise Credits).
+    #[error(
+        "{connections} connections can fill {need} completion queue entries, but the device has {limit}; lower \
+         EngineOptions::connections or queue_depth"
+    )]
+    CompletionQueue {
+        /// Connections asked for.
+        connections: u32,
+        /// Entries that they can fill.
+        need: u32,
+        /// Entries of the device's largest completion queue.
+        limit: u32,
+    },
+    /// MRs that return at posting need invalidations in front of registrations (D2).
+    #[error(
+        "ReturnPolicy::OnInvalidatePosted needs InvalidateOrder::BeforeMessages, or a key could be reused too early"
+    )]
+    ReturnOrder,
+}
+
+/// Numbers and places.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) connections: u32,
+    pub(crate) request_slots: u32,
+    pub(crate) transfer_slots: u32,
+    pub(crate) receive_depth: u32,
+    pub(crate) registrations: u32,
+    pub(crate) first_fill: u32,
+    pub(crate) refill: u32,
+    pub(crate) mr_depth: u32,
+    pub(crate) message_elements: u32,
+    pub(crate) message_bytes: u32,
+    pub(crate) sizes: QueueSizes,
+    pub(crate) own_domain: bool,
+}
+
+impl Plan {
+    pub(crate) fn new(options: &EngineOptions, capabilities: &Capabilities) -> Result<Self, EngineError> {
+        check("connections", u64::from(options.connections), 1, 4096, "1 to 4096")?;
+        check("queue_depth", u64::from(options.queue_depth), 0, 16384, "0 to 16384")?;
+        check("transfer_depth", u64::from(options.transfer_depth), 0, 16384, "0 to 16384")?;
+        check("message_bytes", u64::from(options.message_bytes), 16, u64::from(MAX_MESSAGE_BYTES), "16 to 131136")?;
+        check("max_segments", u64::from(options.max_segments), 1, 4096, "1 to 4096")?;
+        check("receive_depth", u64::from(options.receive_depth), 0, 32768, "0 to 32768")?;
+        check("registrations", u64::from(options.registrations), 0, 65536, "0 to 65536")?;
+        if options.return_policy == ReturnPolicy::OnInvalidatePosted
+            && options.invalidate_order == InvalidateOrder::AfterMessages
+        {
+            return Err(EngineError::ReturnOrder);
+        }
+        let mut wishes = options.wishes;
+        wishes.requests = options.queue_depth.max(1);
+        wishes.pad_slot = options.write_pad;
+        if capabilities.contiguity == Contiguity::SingleRange && wishes.ranges_per_request.is_none() {
+            wishes.ranges_per_request = Some(1);
+        }
+        let sizing = sizing::size(&capabilities.attributes, &wishes)?;
+        let connections = u32::from(options.connections);
+        let queue_depth = options.queue_depth.min(sizing.max_requests);
+        let registrations = if options.registrations == 0 { queue_depth.max(1) } else { options.registrations };
+        let transfers = options.transfer_depth * (SLOTS_PER_REQUEST + 1);
+        let send = (sizing.max_send_wr + transfers + crate::chain::RESERVED_ENTRIES)
+            .max(largest_request(capabilities) + crate::chain::RESERVED_ENTRIES)
+            .min(capabilities.attributes.max_qp_wr);
+        let receive_depth = match options.receive_depth {
+            0 => sizing.max_recv_wr.max(options.transfer_depth),
+            chosen => chosen,
+        };
+        let need = send.max(receive_depth).saturating_mul(connections);
+        if need > capabilities.attributes.max_cqe {
+            return Err(EngineError::CompletionQueue { connections, need, limit: capabilities.attributes.max_cqe });
+        }
+        Ok(Self {
+            connections,
+            request_slots: options.queue_depth.max(1) * SLOTS_PER_REQUEST * connections,
+            transfer_slots: options.transfer_depth * SLOTS_PER_REQUEST * connections,
+            receive_depth,
+            registrations: registrations + u32::from(options.write_pad),
+            first_fill: if options.first_fill == 0 { registrations } else { options.first_fill.min(registrations) }
+                + u32::from(options.write_pad),
+            refill: sizing.max_rdma_segments.max(1),
+            mr_depth: sizing.mr_depth.max(1),
+            message_elements: sizing.max_send_sge.clamp(1, 19),
+            message_bytes: options.message_bytes.next_multiple_of(64),
+            sizes: QueueSizes { send, receive: receive_depth, max_send_sge: sizing.max_send_sge },
+            own_domain: match options.domain {
+                crate::options::DomainPolicy::ByKeyScope => capabilities.key_scope == KeyScope::ProtectionDomain,
+                crate::options::DomainPolicy::Shared => false,
+                crate::options::DomainPolicy::PerConnection => true,
+            },
+        })
+    }
+
+    /// Bytes of messages: of requests, of replies, of receives, and the write pads.
+    pub(crate) fn message_area(&self) -> usize {
+        let messages = self.request_slots + self.transfer_slots + self.receive_depth * self.connections;
+        messages as usize * self.message_bytes as usize + self.connections as usize * PAD_STRIDE
+    }
+
+    /// Offset of a request's message.
+    pub(crate) fn request_offset(&self, slot: u32) -> usize {
+        slot as usize * self.message_bytes as usize
+    }
+
+    /// Offset of a transfer's reply.
+    pub(crate) fn reply_offset(&self, slot: u32) -> usize {
+        self.request_offset(self.request_slots + slot)
+    }
+
+    /// Offset of the first receive buffer.
+    pub(crate) fn receive_offset(&self) -> usize {
+        self.request_offset(self.request_slots + self.transfer_slots)
+    }
+
+    /// Offset of a connection's write pad.
+    pub(crate) fn pad_offset(&self, connection: u16) -> usize {
+        self.message_area() - (usize::from(connection) + 1) * PAD_STRIDE
+    }
+
+    /// Index of a request's first element in the table: its message, then what it carries inline.
+    pub(crate) fn request_element(&self, slot: u32) -> u32 {
+        self.connections * self.registrations * self.mr_depth + slot * self.message_elements
+    }
+
+    /// Index of a transfer's first element: its data, then its reply.
+    pub(crate) fn transfer_element(&self, slot: u32) -> u32 {
+        self.request_element(self.request_slots) + slot * TRANSFER_ELEMENTS
+    }
+
+    /// Entries of the element table.
+    pub(crate) fn elements(&self) -> usize {
+        self.transfer_element(self.transfer_slots) as usize
+    }
+
+    /// Bytes of the region that holds it all.
+    pub(crate) fn region_bytes(&self) -> usize {
+        let slots = |count: u32, size: usize| count as usize * (size + SLAB_OVERHEAD_PER_SLOT) + CARVE_SLACK;
+        slots(self.request_slots, size_of::<Request>())
+            + slots(self.transfer_slots.max(1), size_of::<Transfer>())
+            + slots(self.connections * self.registrations, crate::mr::MR_BYTES)
+            + self.message_area()
+            + CARVE_SLACK
+    }
+}
+
+/// Bytes between two write pads: a cache line each, so that peers' padding never shares one.
+const PAD_STRIDE: usize = 64;
+
+/// Elements of a transfer: one per RDMA operation, and the reply.
+pub(crate) const TRANSFER_ELEMENTS: u32 = MAX_TRANSFER_OPERATIONS as u32 + 1;
+
+/// Send queue entries of the largest request: it must fit, or it would wait for ever.
+fn largest_request(capabilities: &Capabilities) -> u32 {
+    let cost = capabilities.send_queue_cost;
+    cost.message + MAX_MRS_PER_REQUEST as u32 * (cost.register + cost.invalidate)
+}
+
+fn check(name: &'static str, value: u64, least: u64, most: u64, range: &'static str) -> Result<(), EngineError> {
+    if (least..=most).contains(&value) { Ok(()) } else { Err(EngineError::Option { name, value, range }) }
+}

@@ -1,0 +1,141 @@
+//! The MRs of one core: descriptors in hugepages, free lists per connection over one array, and the elements that each
+//! registration covers.
+//!
+//! Every connection owns the run of `per_connection` descriptors at `index * per_connection`. A descriptor is free
+//! (on its connection's idle list), absent (without a device object, on its absent list), or in use; Control gives the
+//! descriptors of destroyed objects back through the freelist's return side.
+
+use crate::mr::Mr;
+use frwr_mempool::{
+    Region,
+    freelist::{Freelist, List, Order, Returner},
+    region::CarveError,
+    slab::Slab,
+};
+
+/// All MR descriptors of one core.
+pub(crate) struct Pool {
+    mrs: Slab<Mr>,
+    free: Freelist,
+    returned: List,
+    per_connection: u32,
+    depth: u32,
+    /// Time of the last registration of each descriptor's current full key: for the shortest time of reuse.
+    key_times: KeyTimes,
+}
+
+/// When each low byte of each descriptor's key was last registered. One entry per descriptor: the time at which its key
+/// last began a round of 256.
+#[derive(Debug)]
+struct KeyTimes {
+    round_began_ns: Box<[u64]>,
+    shortest_ns: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(
+        region: &mut Region,
+        connections: u32,
+        per_connection: u32,
+        depth: u32,
+    ) -> Result<Self, CarveError> {
+        let capacity = connections * per_connection;
+        let mut mrs = Slab::new_in(region, capacity)?;
+        let free = Freelist::new(capacity);
+        while mrs.insert(Mr::absent()).is_ok() {}
+        let returned = free.list(Order::FirstInFirstOut);
+        let key_times = KeyTimes { round_began_ns: vec![0; capacity as usize].into(), shortest_ns: u64::MAX };
+        Ok(Self { mrs, free, returned, per_connection, depth, key_times })
+    }
+
+    /// An empty list for the descriptors of this pool.
+    pub(crate) fn list(&mut self, order: Order) -> List {
+        self.free.list(order)
+    }
+
+    /// Puts all descriptors of a connection on its absent list; called once per connection, at the start.
+    pub(crate) fn fill_absent(&mut self, connection: u16, absent: &mut List) {
+        for descriptor in self.of(connection) {
+            self.put(absent, descriptor);
+        }
+    }
+
+    /// The handle that Control gives descriptors back with.
+    pub(crate) fn returner(&self) -> Returner {
+        self.free.returner()
+    }
+
+    /// The descriptors of a connection.
+    pub(crate) fn of(&self, connection: u16) -> core::ops::Range<u32> {
+        let first = u32::from(connection) * self.per_connection;
+        first..first + self.per_connection
+    }
+
+    /// The connection that owns a descriptor.
+    pub(crate) fn connection_of(&self, descriptor: u32) -> u16 {
+        // One core has at most u16::MAX connections, so the quotient fits.
+        (descriptor / self.per_connection) as u16
+    }
+
+    /// Elements that one MR covers at most.
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Index of a descriptor's first element in the engine's element table.
+    pub(crate) fn first_element(&self, descriptor: u32) -> u32 {
+        descriptor * self.depth
+    }
+
+    pub(crate) fn get(&self, descriptor: u32) -> Option<&Mr> {
+        self.mrs.at(descriptor).map(|(_, mr)| mr)
+    }
+
+    pub(crate) fn get_mut(&mut self, descriptor: u32) -> Option<&mut Mr> {
+        self.mrs.at_mut(descriptor).map(|(_, mr)| mr)
+    }
+
+    /// Takes a descriptor from a list.
+    pub(crate) fn pop(&mut self, list: &mut List) -> Option<u32> {
+        self.free.pop(list)
+    }
+
+    /// Puts a descriptor on a list. A second put of the same one is refused by the freelist, and a defect of ours.
+    pub(crate) fn put(&mut self, list: &mut List, descriptor: u32) {
+        let put = self.free.push(list, descriptor);
+        debug_assert!(put.is_ok(), "descriptor {descriptor} is on two lists: {put:?}");
+    }
+
+    /// Takes the next descriptor that Control gave back.
+    pub(crate) fn next_returned(&mut self) -> Option<u32> {
+        if self.returned.is_empty() {
+            self.free.drain_returns(&mut self.returned);
+        }
+        self.free.pop(&mut self.returned)
+    }
+
+    /// Notes that a descriptor is registered under `key` at `now_ns`.
+    pub(crate) fn note_registration(&mut self, descriptor: u32, key: u32, rotating_bits: u8, now_ns: u64) {
+        // Keys of one object advance by one, so a full key comes back when the low bits come back to where the round
+        // began: at zero, and with every registration where they do not rotate.
+        let mask = (1u32 << rotating_bits.min(8)) - 1;
+        if key & mask != 0 {
+            return;
+        }
+        let times = &mut self.key_times;
+        let began = core::mem::replace(&mut times.round_began_ns[descriptor as usize], now_ns.max(1));
+        if began != 0 {
+            times.shortest_ns = times.shortest_ns.min(now_ns.saturating_sub(began));
+        }
+    }
+
+    /// A new object took the descriptor's place: its keys are new.
+    pub(crate) fn forget_keys(&mut self, descriptor: u32) {
+        self.key_times.round_began_ns[descriptor as usize] = 0;
+    }
+
+    /// Shortest time between two registrations under one full key.
+    pub(crate) fn shortest_key_reuse_ns(&self) -> u64 {
+        self.key_times.shortest_ns
+    }
+}

@@ -1,0 +1,38 @@
+//! What the engine asks of the layer above: only that layer can read its messages.
+
+use crate::{event::ConnectionId, mr::Grant, request::RequestHandle};
+
+/// Bytes of a received message that [`Protocol::classify`] sees. 64 holds an NVMe command capsule's entry and the
+/// transport header of RPC-over-RDMA up to its first chunk; both carry the name of the request in their first 16 bytes.
+pub const CLASSIFY_BYTES: usize = 64;
+
+/// What a received message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// It answers this request.
+    Reply(RequestHandle),
+    /// It opens an exchange of the peer's: the caller gets it as [`crate::Event::Received`].
+    Command,
+    /// It breaks the protocol: the connection ends.
+    Malformed,
+}
+
+/// A message could not be completed with the keys of its request; everything is undone (S85, S87).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the message has no room for the keys of its request")]
+pub struct AnnounceError;
+
+/// The upper layer's half of a message. Dispatched statically, once per message; called on the engine's core, from
+/// inside `Engine::poll` and `Engine::submit`, and must not block.
+pub trait Protocol {
+    /// Writes what the peer needs to reach the memory of a request into its message. Called once per request, when it
+    /// gets its MRs; `grants` are in the order of the request's chunks, and of the segments in a chunk.
+    ///
+    /// # Errors
+    /// [`AnnounceError`] when the message has no room (S43); the request then ends as refused, nothing is posted.
+    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError>;
+
+    /// Says what a received message is. `prefix` holds its first [`CLASSIFY_BYTES`] bytes, or all of a shorter one;
+    /// `length` is that of the whole message. The bytes come from the peer: nothing in them may be trusted.
+    fn classify(&mut self, connection: ConnectionId, prefix: &[u8], length: u32) -> Message;
+}

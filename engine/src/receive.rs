@@ -1,0 +1,127 @@
+//! Receive buffers of one core: each is posted, in the caller's hands, or idle.
+
+use crate::event::Received;
+use frwr_mempool::DeviceMemory;
+
+/// Where a buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    Posted,
+    Held { length: u32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Buffer {
+    state: State,
+    generation: u32,
+}
+
+/// All receive buffers of one core. A connection owns the run of `depth` buffers at `connection * depth`.
+#[derive(Debug)]
+pub(crate) struct Receives {
+    buffers: Box<[Buffer]>,
+    memory: DeviceMemory,
+    /// Offset of the first buffer in the memory.
+    offset: usize,
+    stride: u32,
+    depth: u32,
+}
+
+impl Receives {
+    pub(crate) fn new(memory: DeviceMemory, offset: usize, stride: u32, depth: u32, connections: u32) -> Self {
+        let idle = Buffer { state: State::Idle, generation: 0 };
+        Self { buffers: vec![idle; (depth * connections) as usize].into(), memory, offset, stride, depth }
+    }
+
+    /// The buffers of a connection.
+    pub(crate) fn of(&self, connection: u16) -> core::ops::Range<u32> {
+        let first = u32::from(connection) * self.depth;
+        first..first + self.depth
+    }
+
+    /// The connection that owns a buffer, if there is such a buffer.
+    pub(crate) fn owner(&self, buffer: u32) -> Option<u16> {
+        ((buffer as usize) < self.buffers.len()).then(|| u16::try_from(buffer / self.depth).ok()).flatten()
+    }
+
+    /// Offset of a buffer in the engine's memory.
+    pub(crate) fn offset_of(&self, buffer: u32) -> usize {
+        self.offset + buffer as usize * self.stride as usize
+    }
+
+    /// Bytes of a buffer.
+    pub(crate) fn stride(&self) -> u32 {
+        self.stride
+    }
+
+    /// Marks a buffer as posted and returns its new generation.
+    pub(crate) fn post(&mut self, buffer: u32) -> u32 {
+        let entry = &mut self.buffers[buffer as usize];
+        debug_assert_eq!(entry.state, State::Idle, "a buffer is posted once");
+        entry.state = State::Posted;
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.generation
+    }
+
+    /// Takes a posted buffer back: flushed, or refused by the device. False for a completion that is none of ours.
+    pub(crate) fn unpost(&mut self, buffer: u32, generation: u32) -> bool {
+        self.leave(buffer, generation, State::Idle)
+    }
+
+    /// Hands a filled buffer to the caller. `None` for a late, duplicated or foreign completion.
+    pub(crate) fn fill(&mut self, buffer: u32, generation: u32, length: u32) -> Option<Received> {
+        let length = length.min(self.stride);
+        self.leave(buffer, generation, State::Held { length }).then_some(Received { buffer, generation, length })
+    }
+
+    fn leave(&mut self, buffer: u32, generation: u32, to: State) -> bool {
+        match self.buffers.get_mut(buffer as usize) {
+            Some(entry) if entry.state == State::Posted && entry.generation == generation => {
+                entry.state = to;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes a buffer back from the caller. False for one that the caller does not hold.
+    pub(crate) fn release(&mut self, buffer: u32, generation: u32) -> bool {
+        match self.buffers.get_mut(buffer as usize) {
+            Some(entry) if matches!(entry.state, State::Held { .. }) && entry.generation == generation => {
+                entry.state = State::Idle;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Copies a message out, from its byte `from` on. Returns how many bytes were copied.
+    pub(crate) fn read(&self, buffer: u32, generation: u32, from: u32, into: &mut [u8]) -> usize {
+        let Some(entry) = self.buffers.get(buffer as usize) else { return 0 };
+        let State::Held { length } = entry.state else { return 0 };
+        if entry.generation != generation || from > length {
+            return 0;
+        }
+        let bytes = into.len().min((length - from) as usize);
+        match self.memory.read(self.offset_of(buffer) + from as usize, &mut into[..bytes]) {
+            Ok(()) => bytes,
+            Err(_) => 0,
+        }
+    }
+
+    /// The queue pair is gone with everything posted to it. What the caller holds stays readable until it is released.
+    pub(crate) fn reset(&mut self, connection: u16) {
+        for buffer in self.of(connection) {
+            let entry = &mut self.buffers[buffer as usize];
+            if entry.state == State::Posted {
+                entry.state = State::Idle;
+            }
+        }
+    }
+
+    /// The buffers of a connection that can be posted.
+    pub(crate) fn idle_of(&self, connection: u16) -> impl Iterator<Item = u32> {
+        self.of(connection).filter(|&buffer| self.buffers[buffer as usize].state == State::Idle)
+    }
+}

@@ -1,0 +1,168 @@
+//! Which work request asks for a completion.
+//!
+//! A device frees send queue entries only when it reports a completion, so every so often one must be asked for; each one
+//! costs the device a write and the core a cache line (U26). Every policy keeps to one bound: unsignalled entries never
+//! reach more than half the send queue, so that the other half is always on its way back (I31).
+
+/// How completions are asked for (D21).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SignalPolicy {
+    /// As rarely as the bound permits, and when too many request slots wait for a completion.
+    #[default]
+    Sparse,
+    /// The kernel's budget of work requests with its exact unsigned arithmetic (S48 to S50, T1 to T4, F4).
+    KernelBudget {
+        /// The budget's refill; 0 signals every message.
+        batch: u32,
+    },
+    /// Counts messages only, whatever stands in front of them (S54).
+    SendsOnly {
+        /// Messages between two signalled ones; 0 signals every message.
+        batch: u32,
+    },
+    /// One counter over registrations and messages; a registration may be signalled too (S55).
+    GlobalCounter {
+        /// The send queue's size as that version computes it.
+        max_send_wr: u32,
+    },
+}
+
+/// The largest start value that [`SignalPolicy::GlobalCounter`] takes for none, so that everything is signalled (S55).
+const GLOBAL_COUNTER_SIGNALS_ALL: u32 = 2;
+
+/// Held slots may be at most one in this many of the slab before they ask for a completion.
+const HELD_SLOTS_SHARE: u32 = 4;
+
+/// Whether so many request slots are kept only until their message retires that the next message should ask for a
+/// completion: a quarter of the slab.
+#[must_use]
+pub const fn held_slots_pressure(held: u32, slab: u32) -> bool {
+    held >= slab.div_ceil(HELD_SLOTS_SHARE)
+}
+
+/// The decision for one send queue.
+#[derive(Clone, Debug)]
+pub struct Signaller {
+    policy: SignalPolicy,
+    /// Budget left, in the unit of the policy; signed because [`SignalPolicy::GlobalCounter`] passes through zero.
+    budget: i64,
+    /// Entries since the last one that completes.
+    unsignalled: u32,
+    /// `unsignalled` before the latest chain of invalidations, in case the post refuses it.
+    before_invalidations: u32,
+    /// Unsignalled entries that must not be exceeded.
+    limit: u32,
+}
+
+impl Signaller {
+    /// For a send queue of `send_queue_entries`.
+    #[must_use]
+    pub const fn new(policy: SignalPolicy, send_queue_entries: u32) -> Self {
+        let budget = match policy {
+            SignalPolicy::Sparse => 0,
+            SignalPolicy::KernelBudget { batch } | SignalPolicy::SendsOnly { batch } => batch as i64,
+            SignalPolicy::GlobalCounter { max_send_wr } => reload(max_send_wr),
+        };
+        Self { policy, budget, unsignalled: 0, before_invalidations: 0, limit: send_queue_entries / 2 }
+    }
+
+    /// A request's message and the registrations in front of it: `work_requests` entries in all. Returns whether the
+    /// message is to be signalled. `must_signal`: something waits for its completion (S51, `kref > 1`);
+    /// `held_slots_pressure`: see [`held_slots_pressure`].
+    ///
+    /// Under [`SignalPolicy::GlobalCounter`] each registration was counted by [`Signaller::registration`] before, and only
+    /// the message is counted here.
+    pub fn message(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
+        let counted = match self.policy {
+            SignalPolicy::GlobalCounter { .. } => 1,
+            _ => work_requests,
+        };
+        let wanted = match self.policy {
+            SignalPolicy::Sparse => must_signal || held_slots_pressure,
+            SignalPolicy::KernelBudget { batch } => self.kernel_budget(batch, work_requests, must_signal),
+            SignalPolicy::SendsOnly { batch } => self.sends_only(batch, must_signal),
+            SignalPolicy::GlobalCounter { max_send_wr } => self.global_counter(max_send_wr, must_signal),
+        };
+        self.count(counted, wanted)
+    }
+
+    /// One registration of a request. Returns whether it is to be signalled, which only [`SignalPolicy::GlobalCounter`]
+    /// asks for; the others count registrations with their message (S46, S47).
+    pub fn registration(&mut self) -> bool {
+        let SignalPolicy::GlobalCounter { max_send_wr } = self.policy else { return false };
+        let wanted = self.global_counter(max_send_wr, false);
+        self.count(1, wanted)
+    }
+
+    /// A chain of `count` invalidations whose last one is signalled (S55, S66). Called with `posted` when it is built, and
+    /// again without when the post refused it.
+    pub fn invalidations(&mut self, count: u32, posted: bool) {
+        if let SignalPolicy::GlobalCounter { max_send_wr } = self.policy {
+            let count = i64::from(count);
+            self.budget = reload(max_send_wr) + if posted { -count } else { count };
+        }
+        if posted {
+            self.before_invalidations = self.unsignalled;
+            self.unsignalled = 0;
+        } else {
+            self.unsignalled = self.before_invalidations;
+        }
+    }
+
+    /// Some other signalled work request was posted: what stands before it will complete with it.
+    pub const fn signalled(&mut self) {
+        self.unsignalled = 0;
+    }
+
+    /// Entries since the last one that completes; at most half the send queue (I31).
+    #[must_use]
+    pub const fn unsignalled(&self) -> u32 {
+        self.unsignalled
+    }
+
+    /// Applies the bound, which stands above every policy, and keeps the count.
+    const fn count(&mut self, entries: u32, wanted: bool) -> bool {
+        let total = self.unsignalled.saturating_add(entries);
+        let signal = wanted || total >= self.limit;
+        self.unsignalled = if signal { 0 } else { total };
+        signal
+    }
+
+    fn kernel_budget(&mut self, batch: u32, work_requests: u32, must_signal: bool) -> bool {
+        let needed = i64::from(work_requests);
+        if must_signal || needed > self.budget {
+            // In the kernel the difference is an unsigned 32-bit number, so a negative one is larger than any batch (S49).
+            let overshoot = needed - self.budget;
+            self.budget = if overshoot < 0 { i64::from(batch) } else { overshoot.min(i64::from(batch)) };
+            true
+        } else {
+            self.budget -= needed;
+            false
+        }
+    }
+
+    fn sends_only(&mut self, batch: u32, must_signal: bool) -> bool {
+        if must_signal || self.budget == 0 {
+            self.budget = i64::from(batch);
+            true
+        } else {
+            self.budget -= 1;
+            false
+        }
+    }
+
+    const fn global_counter(&mut self, max_send_wr: u32, must_signal: bool) -> bool {
+        self.budget -= 1;
+        let due = must_signal || self.budget <= 0;
+        if due {
+            self.budget = reload(max_send_wr);
+        }
+        due
+    }
+}
+
+/// The start value of [`SignalPolicy::GlobalCounter`]: half the queue less one, or 0 where that is too little (S55).
+const fn reload(max_send_wr: u32) -> i64 {
+    let half = (max_send_wr / 2).saturating_sub(1);
+    if half <= GLOBAL_COUNTER_SIGNALS_ALL { 0 } else { half as i64 }
+}

@@ -1,0 +1,85 @@
+//! Counters of one engine: written plainly by its core, copied out by value.
+
+/// What happened since the engine was made. All counters only grow, but for those said to be gauges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Calls of `poll`.
+    pub polls: u64,
+    /// Calls of `poll` that found nothing at all.
+    pub empty_polls: u64,
+    /// Requests admitted: mapped and queued for posting.
+    pub requests: u64,
+    /// Requests whose end was reported.
+    pub requests_ended: u64,
+    /// Requests that had to wait for MRs, send queue entries or receives.
+    pub requests_waited: u64,
+    /// Transfers admitted.
+    pub transfers: u64,
+    /// MR objects that the device made for us (mrs_allocated of S120).
+    pub mrs_allocated: u64,
+    /// MR objects that the device could not make.
+    pub mr_allocations_failed: u64,
+    /// MR objects destroyed.
+    pub mrs_destroyed: u64,
+    /// MR objects destroyed while their key was valid, or may have been.
+    pub mrs_destroyed_live: u64,
+    /// Stale MRs replaced by a new object on a connection that goes on (mrs_recovered of S120).
+    pub mrs_recovered: u64,
+    /// Registrations accepted by the device.
+    pub registrations: u64,
+    /// MRs put on an invalidation chain (local_inv_needed of S119, per MR).
+    pub local_inv_needed: u64,
+    /// Chains that carried local invalidations (D25).
+    pub local_inv_chains: u64,
+    /// Local invalidations that completed: each fenced one key.
+    pub local_invalidations: u64,
+    /// Keys that the peer invalidated.
+    pub remote_invalidations: u64,
+    /// Remote invalidations of requests that had not invited one (fault 19).
+    pub uninvited_invalidations: u64,
+    /// Replies that named a key that the request does not own (F13, I25).
+    pub foreign_invalidations: u64,
+    /// Requests undone because the message had no room for their keys (S87).
+    pub failed_marshal_count: u64,
+    /// Bytes registered for the peer to read from (S121).
+    pub bytes_registered_read: u64,
+    /// Bytes registered for the peer to write to (S121).
+    pub bytes_registered_write: u64,
+    /// Work requests accepted by the device.
+    pub work_requests: u64,
+    /// Posts to a send queue.
+    pub doorbells: u64,
+    /// Posts that the device refused, in whole or in part.
+    pub posts_refused: u64,
+    /// (iteration, queue pair) pairs with work for a send queue.
+    pub queue_pairs_flushed: u64,
+    /// Posts to a receive queue.
+    pub receive_doorbells: u64,
+    /// Completions taken from the send completion queue.
+    pub send_completions: u64,
+    /// Completions taken from the receive completion queue.
+    pub receive_completions: u64,
+    /// Completions that were late, duplicated or named nothing of ours (I16).
+    pub stale_completions: u64,
+    /// Replies seen before the completion of their message (reply_waits_for_send of S122).
+    pub reply_waits_for_send: u64,
+    /// Messages that the peer should not have sent (bad_reply_count of S122).
+    pub bad_reply_count: u64,
+    /// Connections that were ready once.
+    pub connections: u64,
+    /// Connections ended.
+    pub disconnects: u64,
+    /// Reasons to end a connection that was ending already (I35).
+    pub repeated_disconnects: u64,
+    /// Connections whose queue pair was destroyed before it had drained.
+    pub drain_timeouts: u64,
+    /// Gauge: requests that hold a slot.
+    pub request_slots_used: u64,
+    /// Gauge: slots kept only by Hold.
+    pub slots_held: u64,
+    /// Trace records that found no room.
+    pub trace_records_dropped: u64,
+    /// Shortest time between two registrations under one full key, in nanoseconds; `u64::MAX` where no key came twice.
+    pub shortest_key_reuse_ns: u64,
+}

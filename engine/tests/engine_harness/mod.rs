@@ -1,0 +1,316 @@
+//! A target and a host, each an engine on its own port of one software fabric, stepped by hand on one thread.
+#![allow(dead_code, reason = "every test file uses its own part of the harness")]
+#![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
+
+use core::time::Duration;
+use frwr_engine::{
+    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol, Received,
+    RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
+    control::Control,
+    gather::{MemoryId, Segment},
+    mr::Grant,
+    provider::{
+        Access, Device, RemoteRange,
+        soft::{SoftDevice, SoftFabric, SoftOptions},
+    },
+};
+use frwr_mempool::{DeviceMemory, Region, region::RegionOptions};
+use std::net::SocketAddr;
+
+/// Where the target listens.
+pub const ADDRESS: &str = "127.0.0.1:4420";
+
+/// Data memory of each side.
+pub const DATA_BYTES: usize = 1 << 20;
+
+/// A message: the cookie, number of grants, then the grants; a reply repeats the cookie.
+#[derive(Default)]
+pub struct Tiny {
+    /// Requests by cookie.
+    pub names: std::collections::HashMap<u64, RequestHandle>,
+    /// Refuse to announce, as for a message without room.
+    pub refuse: bool,
+}
+
+pub const HEADER: usize = 12;
+pub const GRANT: usize = 16;
+
+impl Protocol for Tiny {
+    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+        if self.refuse {
+            return Err(AnnounceError);
+        }
+        message[8..12].copy_from_slice(&(grants.len() as u32).to_le_bytes());
+        for (at, grant) in grants.iter().enumerate() {
+            let place = message.get_mut(HEADER + at * GRANT..HEADER + (at + 1) * GRANT).ok_or(AnnounceError)?;
+            place[..8].copy_from_slice(&grant.address.to_le_bytes());
+            place[8..12].copy_from_slice(&grant.length.to_le_bytes());
+            place[12..].copy_from_slice(&grant.key.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn classify(&mut self, _: ConnectionId, prefix: &[u8], _: u32) -> Message {
+        let word = |at: usize| prefix.get(at..at + 4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap()));
+        match (word(0), word(4), word(8)) {
+            (Some(low), Some(high), Some(u32::MAX)) => {
+                let cookie = u64::from(low) | u64::from(high) << 32;
+                let nobody = RequestHandle::from_parts(u32::MAX, 0);
+                Message::Reply(self.names.get(&cookie).copied().unwrap_or(nobody))
+            }
+            (Some(_), Some(_), Some(_)) => Message::Command,
+            _ => Message::Malformed,
+        }
+    }
+}
+
+/// One engine with its Control and memory.
+pub struct Side<D: Device> {
+    pub control: Control<D>,
+    pub engine: Engine<D::Port>,
+    pub data: DeviceMemory,
+    pub memory: MemoryId,
+    pub connection: Option<ConnectionId>,
+    pub protocol: Tiny,
+    /// Ends of requests: cookie and name of the status.
+    pub ended: Vec<(u64, &'static str)>,
+    pub events: Vec<String>,
+    pub commands: Vec<Received>,
+    pub grants: Vec<(RequestHandle, Grant)>,
+    pub responded: u32,
+    pub fetched: u32,
+    pub disconnected: u32,
+    _region: Region,
+}
+
+impl<D: Device> Side<D> {
+    pub fn new(device: D, options: EngineOptions) -> Self {
+        let mut control = Control::new(device);
+        let capabilities = *control.device().capabilities();
+        let bytes = Engine::<D::Port>::region_bytes(&options, &capabilities).unwrap();
+        let mut region = Region::map(&RegionOptions::new(bytes + DATA_BYTES + 4096)).unwrap();
+        let (send, receive) = Engine::<D::Port>::completion_entries(&options, &capabilities).unwrap();
+        let (port, link) = control.open_core(send, receive).unwrap();
+        let mut engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();
+        let data = region.carve(DATA_BYTES, 4096).unwrap().into_device_memory();
+        let memory = engine.add_memory(data.clone()).unwrap();
+        Self {
+            control,
+            engine,
+            data,
+            memory,
+            connection: None,
+            protocol: Tiny::default(),
+            ended: Vec::new(),
+            events: Vec::new(),
+            commands: Vec::new(),
+            grants: Vec::new(),
+            responded: 0,
+            fetched: 0,
+            disconnected: 0,
+            _region: region,
+        }
+    }
+
+    pub fn step(&mut self, now: Duration) {
+        self.control.poll();
+        self.engine.poll(now, &mut self.protocol);
+        while let Some(event) = self.engine.next_event() {
+            self.event(event);
+        }
+        self.engine.flush();
+        self.control.poll();
+    }
+
+    fn event(&mut self, event: Event) {
+        self.events.push(format!("{event:?}"));
+        match event {
+            Event::Incoming { incoming, .. } => {
+                let options = ConnectionOptions::default();
+                self.connection = Some(self.engine.accept(incoming, b"accepted", &options).unwrap());
+            }
+            Event::Connected { connection, .. } => self.connection = Some(connection),
+            Event::Disconnected { .. } => self.disconnected += 1,
+            Event::Received { received, .. } => self.commands.push(received),
+            Event::Completed { cookie, status, .. } => {
+                let name = match status {
+                    RequestStatus::Replied(received) => {
+                        self.engine.release(received);
+                        "replied"
+                    }
+                    RequestStatus::Cancelled => "cancelled",
+                    RequestStatus::Lost => "lost",
+                    RequestStatus::PostRefused => "refused",
+                    RequestStatus::Unannounced => "unannounced",
+                };
+                self.ended.push((cookie, name));
+            }
+            Event::Registered { request, grant, .. } => self.grants.push((request, grant)),
+            Event::Responded { .. } => self.responded += 1,
+            Event::Fetched { .. } => self.fetched += 1,
+            _ => {}
+        }
+    }
+
+    pub fn segment(&self, offset: u64, length: u32) -> Segment {
+        Segment { memory: self.memory, offset, length }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.connection.is_some_and(|connection| self.engine.is_ready(connection))
+    }
+
+    /// Submits a request that opens `segments`; the message has room for sixteen grants.
+    pub fn submit(
+        &mut self,
+        cookie: u64,
+        access: Access,
+        segments: &[Segment],
+        invite: bool,
+    ) -> Result<RequestHandle, frwr_engine::SubmitError> {
+        let mut message = [0u8; HEADER + 16 * GRANT];
+        message[..8].copy_from_slice(&cookie.to_le_bytes());
+        let chunk = [Chunk { access, segments }];
+        let submission = Submission {
+            message: &message,
+            inline: &[],
+            chunks: if segments.is_empty() { &[] } else { &chunk },
+            invite_invalidation: invite,
+            iova_cookie: 0x0A0B_0C0D,
+            cookie,
+        };
+        let connection = self.connection.ok_or(frwr_engine::SubmitError::NotConnected)?;
+        let handle = self.engine.submit(connection, &submission, &mut self.protocol)?;
+        self.protocol.names.insert(cookie, handle);
+        Ok(handle)
+    }
+
+    /// Reads a command: the name to reply to, and the grants.
+    pub fn read_command(&self, received: &Received) -> ([u8; 8], Vec<Grant>) {
+        let mut bytes = [0u8; HEADER + 16 * GRANT];
+        self.engine.message(received, 0, &mut bytes);
+        let count = u32::from_le_bytes(bytes[8..12].try_into().unwrap()) as usize;
+        let grants = (0..count.min(16))
+            .map(|at| {
+                let place = &bytes[HEADER + at * GRANT..];
+                Grant {
+                    address: u64::from_le_bytes(place[..8].try_into().unwrap()),
+                    length: u32::from_le_bytes(place[8..12].try_into().unwrap()),
+                    key: u32::from_le_bytes(place[12..16].try_into().unwrap()),
+                }
+            })
+            .collect();
+        (bytes[..8].try_into().unwrap(), grants)
+    }
+
+    /// Answers the oldest command with RDMA WRITEs into all its grants and a reply, naming `name`.
+    pub fn answer(&mut self, name: [u8; 8], write: &[Grant], invalidate: Option<u32>) {
+        let remote: Vec<_> = write
+            .iter()
+            .map(|grant| RemoteSegment {
+                remote: RemoteRange { address: grant.address, key: grant.key },
+                length: grant.length,
+            })
+            .collect();
+        let mut offset = 0;
+        let local: Vec<_> = write
+            .iter()
+            .map(|grant| {
+                let segment = self.segment(offset, grant.length);
+                offset += u64::from(grant.length);
+                segment
+            })
+            .collect();
+        let mut message = [0xFFu8; 12];
+        message[..8].copy_from_slice(&name);
+        let response = ResponseRequest { local: &local, remote: &remote, message: &message, invalidate, cookie: 7 };
+        self.engine.respond(self.connection.unwrap(), &response).unwrap();
+    }
+
+    /// The next command with its grants, its receive buffer given back.
+    pub fn take_command(&mut self) -> Option<([u8; 8], Vec<Grant>)> {
+        if self.commands.is_empty() {
+            return None;
+        }
+        let received = self.commands.remove(0);
+        let command = self.read_command(&received);
+        self.engine.release(received);
+        Some(command)
+    }
+}
+
+/// Host and target on one software fabric.
+pub struct Pair {
+    pub host: Side<SoftDevice>,
+    pub target: Side<SoftDevice>,
+    pub now: Duration,
+    pub fabric: SoftFabric,
+}
+
+impl Pair {
+    pub fn new(profile: &str) -> Self {
+        Self::with(profile, EngineOptions::default())
+    }
+
+    pub fn with(profile: &str, host: EngineOptions) -> Self {
+        let fabric = SoftFabric::new();
+        let soft = || SoftOptions::new(profile.parse().unwrap());
+        let target = EngineOptions { transfer_depth: 64, queue_depth: 1, registrations: 1, ..EngineOptions::default() };
+        let mut pair = Self {
+            host: Side::new(fabric.device(soft()), EngineOptions { connections: 2, ..host }),
+            target: Side::new(fabric.device(soft()), EngineOptions { connections: 2, ..target }),
+            now: Duration::ZERO,
+            fabric,
+        };
+        pair.target.engine.listen(address()).unwrap();
+        pair.steps(4);
+        pair.connect();
+        pair
+    }
+
+    pub fn connect(&mut self) {
+        let options = ConnectionOptions { peer_receives: 32, ..ConnectionOptions::default() };
+        self.host.connection = Some(self.host.engine.connect(address(), b"hello", &options).unwrap());
+        self.until("connected", |pair| pair.host.is_ready() && pair.target.is_ready());
+    }
+
+    pub fn steps(&mut self, count: u32) {
+        for _ in 0..count {
+            self.now += Duration::from_micros(1);
+            self.host.step(self.now);
+            self.target.step(self.now);
+        }
+    }
+
+    /// Steps until something holds; panics with what happened if it never does.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..20_000 {
+            if done(self) {
+                return;
+            }
+            self.steps(1);
+        }
+        panic!(
+            "never {what}; host {:?} {:?}; target {:?} {:?}",
+            self.host.events,
+            self.host.engine.statistics(),
+            self.target.events,
+            self.target.engine.statistics()
+        );
+    }
+
+    /// The target answers every command by filling its grants.
+    pub fn serve(&mut self, invalidate: bool) {
+        while let Some((name, grants)) = self.target.take_command() {
+            let key = grants.first().filter(|_| invalidate).map(|grant| grant.key);
+            self.target.answer(name, &grants, key);
+        }
+    }
+}
+
+pub fn address() -> SocketAddr {
+    ADDRESS.parse().unwrap()
+}
+
+/// All profiles of the software NIC.
+pub const PROFILES: [&str; 5] = ["reg_mr", "window", "umr", "umr:fixed-key", "rxe"];

@@ -1,0 +1,6 @@
+//! One MR, through its public interface.
+
+mod common;
+mod life;
+mod model;
+mod refusals;
