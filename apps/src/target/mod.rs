@@ -203,7 +203,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     #[must_use]
     pub fn statistics(&self) -> TargetStatistics {
         TargetStatistics {
-            commands_in_flight: self.slots.used() as u64,
+            commands_in_flight: self.queues.iter().flatten().map(|queue| u64::from(queue.outstanding)).sum(),
+            slots_used: self.slots.used() as u64,
             buffers_free: self.buffers.available() as u64,
             queues: self.queues.iter().flatten().filter(|queue| queue.association.is_some()).count() as u64,
             ..self.statistics

@@ -35,8 +35,10 @@ pub struct TargetStatistics {
     pub keep_alive_expirations: u64,
     /// Reads whose data was spoiled on purpose.
     pub corrupted_reads: u64,
-    /// Commands in flight now.
+    /// Commands not answered yet, the Asynchronous Event Requests included that wait for ever.
     pub commands_in_flight: u64,
+    /// Command slots in use now: commands in flight, and responses that the device has not reported as done.
+    pub slots_used: u64,
     /// Data buffers free now.
     pub buffers_free: u64,
     /// Queues that a host uses now.
