@@ -134,6 +134,10 @@ impl<P: Port> Port for FaultyPort<P> {
         self.port.id()
     }
 
+    fn begin_iteration(&mut self, iteration: u64) {
+        self.port.begin_iteration(iteration);
+    }
+
     fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
         let rule = self.handle.script().post_rule(queue_pair, false);
         let Some(PostRule { accepted, reason, .. }) = rule else { return self.port.post(queue_pair, chain) };

@@ -266,6 +266,11 @@ impl<P: Port> Port for RecordedPort<P> {
         self.port.id()
     }
 
+    fn begin_iteration(&mut self, iteration: u64) {
+        self.mark_iteration(iteration);
+        self.port.begin_iteration(iteration);
+    }
+
     fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
         let result = self.port.post(queue_pair, chain);
         let taken = result.map_or_else(|error| error.accepted, |()| chain.requests.len());
