@@ -144,7 +144,8 @@ impl Storm {
             5..=6 => faults.release(),
             7 => faults.on_completions(CompletionFilter::default(), CompletionFault::Duplicate, 3),
             8 if self.random.one_in(3) => {
-                let status = self.random.of(&[FailureStatus::Bind, FailureStatus::Flushed, FailureStatus::RemoteAccess]);
+                let status =
+                    self.random.of(&[FailureStatus::Bind, FailureStatus::Flushed, FailureStatus::RemoteAccess]);
                 faults.fail_from_now(queue_pair, status);
             }
             9 => self.garbage(&faults, queue_pair),
@@ -174,7 +175,8 @@ impl Storm {
 
     /// A completion of nothing that was posted.
     fn garbage(&mut self, faults: &FaultHandle, queue_pair: QueuePairId) {
-        let kinds = [TokenKind::Receive, TokenKind::Register, TokenKind::Invalidate, TokenKind::Message, TokenKind::Drain];
+        let kinds =
+            [TokenKind::Receive, TokenKind::Register, TokenKind::Invalidate, TokenKind::Message, TokenKind::Drain];
         let queue_pair = if self.random.one_in(2) { queue_pair } else { QueuePairId(0xDEAD) };
         let token = Token::new(self.random.of(&kinds), self.random.below(1 << 28) as u32, 0xFFFF_0000);
         let success = Success { bytes: self.random.next() as u32, invalidated: Some(self.random.next() as u32) };

@@ -18,6 +18,7 @@ impl<P: Port> Engine<P> {
     /// done; 0 for an empty poll. `now` must not go back. Bounded: at most one batch of each kind.
     pub fn poll(&mut self, now: Duration, protocol: &mut impl Protocol) -> u32 {
         self.now = now.max(self.now);
+        self.port.begin_iteration(self.statistics.polls);
         let mut work = 0;
         // A caller that takes no events gets no more completions: nothing is lost, and nothing grows.
         if self.events.len() <= self.events.capacity() / 2 {
