@@ -2,6 +2,7 @@
 
 mod nvmf_harness;
 
+use core::cell::Cell;
 use core::time::Duration;
 use frwr_apps::nvmf::{
     self, BlockRange, Command, CompletionQueueEntry, ControllerStatus, DataPointer, Identify, IdentifyController,
@@ -15,6 +16,7 @@ use frwr_engine::provider::Access;
 use frwr_mempool::DeviceMemory;
 use nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
 use nvmf_harness::{memory, target_options};
+use std::rc::Rc;
 use zerocopy::{FromBytes, IntoBytes};
 
 fn code(response: &CompletionQueueEntry) -> u16 {
@@ -357,4 +359,53 @@ fn slow_full_and_failing_storage_answers_every_command_once() {
     assert!(raw.responses.iter().all(|response| known.contains(&response.status())));
     let statistics = raw.target.statistics();
     assert!(statistics.stalls > 0 && statistics.reads + statistics.failed_commands == 160, "{statistics:?}");
+}
+
+/// Completes nothing before it is let go.
+struct Held {
+    inner: MemoryStorage,
+    go: Rc<Cell<bool>>,
+}
+
+impl Storage for Held {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) {
+        self.inner.attach(buffers);
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        self.inner.submit(cookie, operation)
+    }
+
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        if self.go.get() { self.inner.poll(now, out) } else { 0 }
+    }
+}
+
+#[test]
+fn no_new_session_overtakes_the_writes_of_an_ended_one() {
+    let go = Rc::new(Cell::new(false));
+    let inner = MemoryStorage::new(memory(64 << 10), 512, 4).unwrap();
+    let mut raw = Raw::with(target_options(), vec![Held { inner, go: Rc::clone(&go) }]);
+    let (admin, io) = raw.io_queue();
+    let entry = Command::Write(blocks(1, 0, 1, 512)).encode(9).unwrap();
+    raw.send(io, entry, Some((Access::RemoteRead, 512)));
+    for _ in 0..100 {
+        raw.step();
+    }
+    raw.engine.disconnect(io);
+    raw.engine.disconnect(admin);
+    raw.until("orphaned", |raw| raw.target.statistics().orphans == 1 && raw.disconnected.len() == 2);
+    let again = RequestPrivateData::new(0, 32);
+    assert_eq!(raw.open(again.as_bytes()), Opened::Rejected(RejectStatus::NoResources as u16));
+    go.set(true);
+    raw.until("done", |raw| raw.target.statistics().orphans == 0);
+    assert!(matches!(raw.open(again.as_bytes()), Opened::Yes(_)));
 }

@@ -148,6 +148,13 @@ impl Slots {
         self.slots.get_mut(index as usize)?.1.as_mut()
     }
 
+    /// Commands of a connection that the storage has.
+    pub(super) fn storing(&self, connection: ConnectionId) -> u32 {
+        let storing = |slot: &&Slot| slot.connection == connection && matches!(slot.phase, Phase::Storing);
+        // There are fewer slots than an index can name.
+        self.slots.iter().filter_map(|(_, slot)| slot.as_ref()).filter(storing).count() as u32
+    }
+
     pub(super) fn remove(&mut self, index: u32) -> Option<Slot> {
         let slot = self.slots.get_mut(index as usize)?.1.take()?;
         self.free.push(index);

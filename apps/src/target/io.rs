@@ -113,6 +113,11 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn step_submit(&mut self, index: u32) -> Step {
         let cookie = Cookie(self.slots.cookie(index));
+        let connection = self.slots.get_mut(index).map(|slot| slot.connection);
+        // What waited longer than its connection lived is not executed any more: the host may have moved on.
+        if connection.and_then(|connection| self.queue_mut(connection)).is_none() {
+            return Step::Drop;
+        }
         let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
         let buffer = slot.buffer.as_ref().map_or(0, |buffer| self.buffers.offset(buffer));
         let (namespace, operation) = match slot.work {
@@ -209,19 +214,25 @@ impl<P: Port, S: Storage> Target<P, S> {
         let mut work = 0;
         for namespace in 0..self.namespaces.len() {
             self.completions.clear();
-            let mut completions = core::mem::take(&mut self.completions);
-            self.namespaces[namespace].poll(self.now, &mut completions);
-            for completion in completions.drain(..) {
-                work += 1;
+            self.namespaces[namespace].poll(self.now, &mut self.completions);
+            // By index, because an answer needs all of the target; answers leave the completions alone.
+            for at in 0..self.completions.len() {
+                let completion = self.completions[at];
                 self.stored(completion.cookie, completion.result);
+                work += 1;
             }
-            self.completions = completions;
         }
         work
     }
 
     fn stored(&mut self, cookie: Cookie, result: Result<(), StorageError>) {
         let Some(index) = self.slots.index_of(cookie.0) else { return };
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let connection = slot.connection;
+        if self.queue_mut(connection).is_none() {
+            self.orphans = self.orphans.saturating_sub(1);
+            return self.drop_command(index);
+        }
         let Some(slot) = self.slots.get_mut(index) else { return };
         let (work, bytes) = (slot.work, u64::from(slot.data.length()));
         let reply = match (result, work) {

@@ -102,6 +102,8 @@ pub struct Target<P: Port, S: Storage> {
     /// Commands that found no transfer slot or no place in the storage; tried again by every poll, in order.
     stalled: VecDeque<u32>,
     reads_until_corruption: u64,
+    /// Commands of ended connections that the storage still has.
+    orphans: u32,
     statistics: TargetStatistics,
     /// Room for storage completions of one poll.
     completions: CompletionBatch,
@@ -149,6 +151,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             waiting: VecDeque::with_capacity(slots as usize),
             stalled: VecDeque::with_capacity(slots as usize),
             reads_until_corruption: options.corrupt_reads.map_or(0, core::num::NonZeroU64::get),
+            orphans: 0,
             statistics: TargetStatistics::default(),
             completions: CompletionBatch::new(),
             options,
@@ -204,6 +207,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub fn statistics(&self) -> TargetStatistics {
         TargetStatistics {
             commands_in_flight: self.queues.iter().flatten().map(|queue| u64::from(queue.outstanding)).sum(),
+            orphans: self.orphans.into(),
             slots_used: self.slots.used() as u64,
             buffers_free: self.buffers.available() as u64,
             queues: self.queues.iter().flatten().filter(|queue| queue.association.is_some()).count() as u64,

@@ -61,6 +61,10 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn accept(&mut self, incoming: IncomingId, asked: QueueRequest) -> Result<(), RejectStatus> {
+        // A write of an ended session that the storage still has could undo what the host writes in its next session.
+        if asked.queue_id == ADMIN_QUEUE && self.orphans > 0 {
+            return Err(RejectStatus::NoResources);
+        }
         let admins = self.queues.iter().flatten().filter(|queue| queue.asked.queue_id == ADMIN_QUEUE).count();
         if asked.queue_id == ADMIN_QUEUE && admins >= self.controllers.len() {
             return Err(RejectStatus::NoResources);
@@ -90,6 +94,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if place.as_ref().is_none_or(|queue| queue.connection != connection) {
             return;
         }
+        self.orphans += self.slots.storing(connection);
         let ended = place.take().and_then(|queue| queue.association);
         let Some(Association { controller, .. }) = ended else { return };
         let is_admin = |controller: &super::Controller| controller.admin == connection;

@@ -39,6 +39,8 @@ pub struct TargetStatistics {
     pub commands_in_flight: u64,
     /// Command slots in use now: commands in flight, and responses that the device has not reported as done.
     pub slots_used: u64,
+    /// Commands of ended connections that the storage still has.
+    pub orphans: u64,
     /// Data buffers free now.
     pub buffers_free: u64,
     /// Queues that a host uses now.
