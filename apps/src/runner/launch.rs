@@ -28,7 +28,7 @@ use frwr_engine::{
     },
 };
 use frwr_reactor::{
-    CoreIndex, Finished, Placement, Reactor, Reactors, Running, RunningError, Schedule, Seat, Topology,
+    Clock, CoreIndex, Finished, Placement, Reactor, Reactors, Running, RunningError, Schedule, Seat, Topology,
 };
 use std::{
     net::SocketAddr,
@@ -36,7 +36,6 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Instant,
 };
 
 /// How long the cores may drain at the end: the host's own steps take at most as long.
@@ -135,7 +134,7 @@ impl Setup<'_> {
         let subsystem = name("nqn.2026-11.invalid.frwr:file")?;
         // One request per slot, and the entry that a queue never uses.
         let depth = config.queue_depth as u16;
-        let mut options = TargetOptions::new(address, subsystem.clone());
+        let mut options = TargetOptions::new(address, subsystem);
         options.queue_entries = (depth + 1).max(crate::target::ADMIN_QUEUE_ENTRIES);
         options.corrupt_reads =
             (config.inject == Some(Inject::CorruptData)).then(|| NonZeroU64::new(CORRUPT_EVERY)).flatten();
@@ -310,7 +309,8 @@ where
     H::Port: Send + 'static,
 {
     fn drive(&mut self, config: &Config, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
-        let began = Instant::now();
+        let clock = Clock::system();
+        let began = clock.now();
         let (mut next_line, mut before) = (Duration::from_secs(1), 0);
         let mut asked = false;
         while !self.running.is_finished() {
@@ -325,7 +325,7 @@ where
                 asked = true;
                 self.running.shutdown_handle().request(GRACE);
             }
-            let elapsed = began.elapsed();
+            let elapsed = clock.now().saturating_sub(began);
             if elapsed >= next_line {
                 let requests = self.progress.requests();
                 say(&self.line(elapsed, requests - before, config.block_bytes));
@@ -333,7 +333,7 @@ where
                 next_line += Duration::from_secs(1);
             }
             if work == 0 {
-                std::thread::sleep(CONTROL_PAUSE);
+                pause();
             }
         }
         Ok(())
@@ -351,6 +351,12 @@ where
             busy.join(" ")
         )
     }
+}
+
+/// The main thread is no reactor: it makes room for them.
+#[allow(clippy::disallowed_methods, reason = "the one thread of this program that may sleep")]
+fn pause() {
+    std::thread::sleep(CONTROL_PAUSE);
 }
 
 fn phase_name(phase: u8) -> &'static str {
