@@ -15,6 +15,7 @@ mod nic;
 mod port;
 mod profile;
 mod queue_pair;
+mod queue_pair_table;
 mod registering;
 mod requester;
 mod responder;
