@@ -6,6 +6,7 @@ use super::registering;
 use crate::provider::{
     Access, Capabilities, DomainId, KeyScope, QueuePairId, RegistrationFields, RegistrationId, ScatterElement,
 };
+use frwr_mempool::DeviceMemory;
 
 /// Keys of registrations have this bit, local keys have not.
 pub(super) const REMOTE_KEY_BIT: u32 = 1 << 31;
@@ -169,7 +170,7 @@ impl KeyTable {
         }
     }
 
-    /// Takes back a registration with this very key, as if it had never been executed.
+    /// Ends a registration with this very key, as if it had never been executed. The object keeps the key.
     pub(super) fn roll_back(&mut self, fields: &RegistrationFields, bases: &mut BaseTable) {
         if self.by_key(fields.key).is_some_and(|entry| entry.key == fields.key && entry.object == fields.object) {
             self.kill(fields.object, bases);
@@ -196,61 +197,88 @@ impl KeyTable {
             && (self.capabilities.key_scope == KeyScope::ProtectionDomain || live.queue_pair == asker.queue_pair)
     }
 
-    /// Checks a remote access of `length` bytes. No byte, no check: as InfiniBand demands.
-    pub(super) fn check(
-        &self,
+    /// Checks a remote access of `length` bytes and hands out what it reaches. No byte, no check: as InfiniBand demands.
+    pub(super) fn reach<'a>(
+        &'a self,
         key: u32,
         address: u64,
         length: u64,
         write: bool,
         asker: Asker,
-        bases: &BaseTable,
-    ) -> Result<(), Denied> {
+        bases: &'a BaseTable,
+    ) -> Result<Reach<'a>, Denied> {
         if length == 0 {
-            return Ok(());
+            return Ok(Reach { target: Target::Nothing, length });
         }
         let entry = self.by_key(key).filter(|entry| entry.key == key).ok_or(Denied)?;
         let live = entry.live.as_ref().ok_or(Denied)?;
         let right = if write { live.access.permits_write() } else { live.access.permits_read() };
-        let inside = match self.loose_base(entry, bases) {
-            Some(base) => base.offset_of(address, length).is_some(),
-            None => inside(live, address, length),
+        if !right || !self.reaches(entry, live, asker) {
+            return Err(Denied);
+        }
+        let target = match self.loose_base(entry, bases) {
+            Some(base) => Target::Base { base, offset: base.offset_of(address, length).ok_or(Denied)? },
+            None => {
+                let position = offset_in(live, address, length).ok_or(Denied)?;
+                Target::Pieces { pieces: &entry.pieces, bases, position }
+            }
         };
-        if right && inside && self.reaches(entry, live, asker) { Ok(()) } else { Err(Denied) }
+        Ok(Reach { target, length })
     }
 
     /// The base registration whose bounds count instead of the registration's own, on devices that are lax.
     fn loose_base<'a>(&self, entry: &Registration, bases: &'a BaseTable) -> Option<&'a Base> {
         if self.capabilities.enforces_bounds { None } else { bases.get(entry.pieces.first()?.base) }
     }
+}
 
-    /// Hands the memory behind a checked access to `copy`, piece by piece, with the range of the access it belongs to.
-    pub(super) fn visit(
+/// What a checked remote access reaches. There is no way to memory but through one.
+pub(super) struct Reach<'a> {
+    target: Target<'a>,
+    length: u64,
+}
+
+enum Target<'a> {
+    Nothing,
+    /// Bounds were those of the base registration.
+    Base {
+        base: &'a Base,
+        offset: u64,
+    },
+    Pieces {
+        pieces: &'a [Piece],
+        bases: &'a BaseTable,
+        /// First byte, counted from the start of the registration.
+        position: u64,
+    },
+}
+
+impl Reach<'_> {
+    /// Hands the memory behind the first `length` bytes to `copy`, piece by piece, with the range of the access that each
+    /// belongs to. More bytes than were checked are refused.
+    pub(super) fn copy(
         &self,
-        key: u32,
-        address: u64,
         length: usize,
-        bases: &BaseTable,
-        mut copy: impl FnMut(&Base, usize, core::ops::Range<usize>) -> bool,
+        mut copy: impl FnMut(&DeviceMemory, usize, core::ops::Range<usize>) -> bool,
     ) -> Result<(), Denied> {
-        if length == 0 {
-            return Ok(());
+        if length as u64 > self.length {
+            return Err(Denied);
         }
-        let entry = self.by_key(key).ok_or(Denied)?;
-        if let Some(base) = self.loose_base(entry, bases) {
-            let offset = base.offset_of(address, length as u64).ok_or(Denied)?;
-            return if copy(base, offset as usize, 0..length) { Ok(()) } else { Err(Denied) };
-        }
-        let live = entry.live.as_ref().ok_or(Denied)?;
-        let mut position = address.checked_sub(live.iova).ok_or(Denied)?;
+        let (pieces, bases, mut position) = match self.target {
+            Target::Nothing => return Ok(()),
+            Target::Base { base, offset } => {
+                return if copy(&base.memory, offset as usize, 0..length) { Ok(()) } else { Err(Denied) };
+            }
+            Target::Pieces { pieces, bases, position } => (pieces, bases, position),
+        };
         let mut done = 0;
-        let mut index = entry.pieces.partition_point(|piece| piece.start + piece.length <= position);
+        let mut index = pieces.partition_point(|piece| piece.start + piece.length <= position);
         while done < length {
-            let piece = entry.pieces.get(index).ok_or(Denied)?;
+            let piece = pieces.get(index).ok_or(Denied)?;
             let within = position - piece.start;
             let run = (piece.length - within).min((length - done) as u64) as usize;
             let base = bases.get(piece.base).ok_or(Denied)?;
-            if !copy(base, (piece.offset + within) as usize, done..done + run) {
+            if !copy(&base.memory, (piece.offset + within) as usize, done..done + run) {
                 return Err(Denied);
             }
             done += run;
@@ -261,7 +289,9 @@ impl KeyTable {
     }
 }
 
-/// Whether a range lies in what a live key opens.
-fn inside(live: &Live, address: u64, length: u64) -> bool {
-    address.checked_sub(live.iova).and_then(|start| start.checked_add(length)).is_some_and(|end| end <= live.length)
+/// Where a range begins in what a live key opens; `None` where it does not lie inside.
+fn offset_in(live: &Live, address: u64, length: u64) -> Option<u64> {
+    let start = address.checked_sub(live.iova)?;
+    let end = start.checked_add(length)?;
+    (end <= live.length).then_some(start)
 }

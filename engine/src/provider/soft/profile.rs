@@ -203,8 +203,8 @@ pub(super) struct Rules {
     pub(super) checks_base_domain: bool,
     /// An invalidation must come through the right queue pair and domain; rxe forgets to look.
     pub(super) checks_invalidator: bool,
-    /// A refused remote access raises an asynchronous event.
-    pub(super) access_event: bool,
+    /// A queue pair that fails by itself or by its peer's fault raises an asynchronous event; rxe is silent (verbs.md 5.2).
+    pub(super) queue_pair_events: bool,
 }
 
 impl Rules {
@@ -215,7 +215,7 @@ impl Rules {
             refuses_repeated_key: true,
             checks_base_domain: true,
             checks_invalidator: true,
-            access_event: true,
+            queue_pair_events: true,
         };
         match profile {
             SoftProfile::Window => strict,
@@ -227,7 +227,7 @@ impl Rules {
                 refuses_repeated_key: false,
                 checks_base_domain: false,
                 checks_invalidator: false,
-                access_event: false,
+                queue_pair_events: false,
                 ..strict
             },
         }

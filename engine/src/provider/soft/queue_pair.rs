@@ -4,7 +4,7 @@ use super::keys::Asker;
 use super::nic::Nic;
 use super::requester::{self, Requester};
 use super::responder::{self, Responder};
-use super::send_queue::{PostedReceive, Progress, SendQueue, range_of};
+use super::send_queue::{Progress, SendQueue, range_of};
 use super::wire::WireEnd;
 use crate::provider::{
     AsyncEvent, Chain, DomainId, FailureStatus, Operation, PostError, PostModel, PostRefusal, QueuePairId, QueueSizes,
@@ -43,7 +43,7 @@ pub(super) struct QueuePair {
     sizes: QueueSizes,
     state: State,
     sends: SendQueue,
-    receives: VecDeque<PostedReceive>,
+    receives: VecDeque<ReceiveRequest>,
 }
 
 impl QueuePair {
@@ -126,7 +126,7 @@ impl QueuePair {
             if self.receives.len() >= self.sizes.receive as usize {
                 return Err(PostError { accepted, reason: PostRefusal::QueueFull });
             }
-            self.receives.push_back(PostedReceive { token: receive.token, element: receive.element });
+            self.receives.push_back(*receive);
         }
         Ok(())
     }
@@ -139,6 +139,13 @@ impl QueuePair {
             }
             return;
         };
+        if nic.lost_completions {
+            if nic.rules.queue_pair_events {
+                nic.raise(AsyncEvent::QueuePairFatal(self.asker.queue_pair));
+            }
+            self.fail(None, nic);
+            return;
+        }
         let Connection { wire, requester, responder } = &mut **connection;
         if responder.step(&mut self.receives, wire, nic, self.asker, budget) == responder::Step::Failed {
             self.fail(None, nic);
@@ -148,7 +155,8 @@ impl QueuePair {
             requester::Step::Alive => {}
             requester::Step::Failed(status) => {
                 // A local error is an error of the queue pair itself; the others have their own events or none.
-                if matches!(status, FailureStatus::LocalOperation | FailureStatus::Bind) && nic.rules.access_event {
+                if matches!(status, FailureStatus::LocalOperation | FailureStatus::Bind) && nic.rules.queue_pair_events
+                {
                     nic.raise(AsyncEvent::QueuePairFatal(self.asker.queue_pair));
                 }
                 self.fail(Some(status), nic);

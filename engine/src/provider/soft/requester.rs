@@ -30,6 +30,8 @@ pub(super) struct Requester {
     rnr_limit: u8,
     rnr_count: u8,
     refused: Option<FailureStatus>,
+    /// A registration was executed that a message would overtake without a fence (goals.md K19).
+    registration_to_fence: bool,
 }
 
 /// A message that is partly on the wire.
@@ -69,6 +71,7 @@ impl Requester {
             rnr_limit,
             rnr_count: 0,
             refused: None,
+            registration_to_fence: false,
         }
     }
 
@@ -117,14 +120,14 @@ impl Requester {
                 }
                 return;
             }
-            Response::Data { last } => self.hear_data(packet, last, queue, nic, asker),
+            Response::Data => self.hear_data(packet, queue, nic, asker),
         }
         if self.answered != answered_before {
             self.rnr_count = 0;
         }
     }
 
-    fn hear_data(&mut self, packet: &ResponsePacket, last: bool, queue: &SendQueue, nic: &Nic, asker: Asker) {
+    fn hear_data(&mut self, packet: &ResponsePacket, queue: &SendQueue, nic: &Nic, asker: Asker) {
         self.answer_up_to(packet.sequence);
         let Some(entry) = queue.sent(packet.sequence) else { return };
         if packet.first {
@@ -133,7 +136,7 @@ impl Requester {
         let elements = queue.elements_of(entry);
         if nic.bases.scatter(elements, &mut self.reading, asker.domain, packet.data()).is_err() {
             self.refused = Some(FailureStatus::LocalProtection);
-        } else if last {
+        } else if packet.last {
             self.reads = self.reads.saturating_sub(1);
             self.answer_up_to(packet.sequence.wrapping_add(1));
         }
@@ -175,6 +178,7 @@ impl Requester {
                 Operation::Register(fields) => {
                     let elements = queue.elements_of(&entry);
                     let done = nic.keys.register(&fields, elements, asker, &mut nic.bases);
+                    self.registration_to_fence = nic.options.capabilities.fence_after_registration;
                     if done { Progress::Done } else { Progress::Failed(nic.rules.register_failure) }
                 }
                 Operation::Invalidate { key, .. } => {
@@ -185,8 +189,13 @@ impl Requester {
                             return;
                         }
                     }
+                    self.registration_to_fence = false;
                     let done = nic.invalidate(key, asker);
                     if done { Progress::Done } else { Progress::Failed(FailureStatus::LocalOperation) }
+                }
+                // A real device would let the message overtake now and then; here it never gets away with it.
+                _ if self.registration_to_fence && !entry.request.fence => {
+                    Progress::Failed(FailureStatus::LocalOperation)
                 }
                 _ => match self.transmit(&entry, queue.elements_of(&entry), wire, nic, asker, budget) {
                     Some(progress) => progress,
@@ -215,6 +224,7 @@ impl Requester {
         budget: &mut u32,
     ) -> Option<Progress> {
         let reads = matches!(entry.request.operation, Operation::Read { .. });
+        self.registration_to_fence = false;
         let mut sending = match self.sending {
             Some(sending) => sending,
             None => match start(elements, reads, nic, asker) {

@@ -1,6 +1,6 @@
 //! A send queue: work requests in order, with the elements that were copied when they were posted (S116).
 
-use crate::provider::{ElementRange, FailureStatus, Operation, ScatterElement, Token, WorkRequest};
+use crate::provider::{ElementRange, FailureStatus, Operation, ScatterElement, WorkRequest};
 use std::collections::VecDeque;
 
 /// How far the oldest work requests are.
@@ -132,11 +132,4 @@ pub(super) const fn range_of(operation: &Operation) -> ElementRange {
         Operation::Invalidate { .. } => ElementRange { first: 0, count: 0 },
         Operation::Send { local, .. } | Operation::Read { local, .. } | Operation::Write { local, .. } => *local,
     }
-}
-
-/// A receive that is posted.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PostedReceive {
-    pub(super) token: Token,
-    pub(super) element: ScatterElement,
 }

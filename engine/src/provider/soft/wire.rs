@@ -31,7 +31,7 @@ pub(super) enum Response {
     /// The message failed; all before it were executed.
     Refuse(FailureStatus),
     /// Data of an RDMA READ; all before it were executed.
-    Data { last: bool },
+    Data,
 }
 
 /// A packet: a small header and a payload of which only `length` bytes mean something.

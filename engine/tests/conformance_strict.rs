@@ -1,0 +1,130 @@
+//! Where real devices are lax now and then, and the software NIC never is.
+
+mod harness;
+
+use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftProfile};
+use frwr_engine::provider::{
+    Access, AsyncEvent, BaseId, ConnectionParameters, DeviceEvent, FailureStatus, Operation, QueuePairId,
+};
+use harness::pair::{Ends, Pair};
+use harness::soft::{ADDRESS, on, on_all, pair, pair_with};
+use harness::{Builder, Host, SIZES, fields, statuses};
+
+const FLUSHED: Option<FailureStatus> = Some(FailureStatus::Flushed);
+
+fn fatal_queue_pairs(host: &Host<SoftDevice>) -> Vec<QueuePairId> {
+    let fatal = |event: &DeviceEvent| match event {
+        DeviceEvent::Async(AsyncEvent::QueuePairFatal(queue_pair)) => Some(*queue_pair),
+        _ => None,
+    };
+    host.events.iter().filter_map(fatal).collect()
+}
+
+/// A completion that was lost takes every queue pair of its port along, those that had no part in it too.
+#[test]
+fn f13_a_lost_completion_ends_all_queue_pairs_of_its_port() {
+    on_all(|profile| {
+        let fabric = SoftFabric::new();
+        let options = SoftOptions::new(profile);
+        let owner = Host::with_completion_queues(fabric.device(options), 4, 64);
+        let mut pair = Pair::of(owner, Host::new(fabric.device(options)), ADDRESS);
+        let (guilty, innocent) = (pair.connect(), pair.connect());
+        pair.peer.post_receives(guilty.peer, 0, 16);
+        let mut chain = Builder::new();
+        for _ in 0..5 {
+            chain = chain.send(&[]).signalled();
+        }
+        pair.owner.post(guilty.owner, &chain).expect("room");
+        for _ in 0..50 {
+            pair.owner.step_without_taking();
+            pair.peer.step();
+        }
+        pair.settle();
+        assert_eq!(statuses(&pair.owner.sent), [None; 4], "the fifth is lost");
+        assert_eq!(statuses(&pair.owner_runs(innocent.owner, &Builder::new().send(&[]), 1)), [FLUSHED]);
+        let mut told = fatal_queue_pairs(&pair.owner);
+        told.sort_unstable();
+        let both = if profile == SoftProfile::Rxe { vec![] } else { vec![guilty.owner, innocent.owner] };
+        assert_eq!(told, both);
+    });
+}
+
+/// A SEND that met no receive until its sender gave up was never received, and neither was the WRITE behind it.
+#[test]
+fn f30_what_a_sender_gave_up_never_arrives() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let limits = ConnectionParameters { rnr_retry_count: 1, ..ConnectionParameters::default() };
+        let (owner, peer) = (pair.owner.domain, pair.peer.domain);
+        let ends = pair.connect_with(owner, peer, SIZES, limits);
+        let mut slot = pair.owner.slot(ends.owner);
+        let (chain, grant) =
+            Builder::new().register(&pair.owner, &mut slot, &[pair.owner.element(0, 64)], Access::RemoteWrite);
+        pair.owner_runs(ends.owner, &chain.signalled(), 1);
+        pair.peer.write_memory(0, &[0x5a; 64]);
+        let source = [pair.peer.element(0, 64)];
+        let done = pair.peer_runs(ends.peer, &Builder::new().send(&source).write(&source, grant.at(0)), 2);
+        assert_eq!(statuses(&done), [Some(FailureStatus::RnrRetryExceeded), FLUSHED]);
+        pair.owner.post_receives(ends.owner, 0, 1);
+        pair.settle();
+        assert_eq!(statuses(&pair.owner.received), []);
+        assert_eq!(pair.owner.read_memory(0, 64), [0; 64]);
+    });
+}
+
+/// On a device that needs a fence behind a registration, a message without one never gets away with it.
+#[test]
+fn k19_a_message_behind_a_registration_needs_its_fence() {
+    on_all(|profile| {
+        let mut options = SoftOptions::new(profile);
+        options.capabilities.fence_after_registration = true;
+        for fenced in [true, false] {
+            let mut pair = pair_with(options);
+            let ends = pair.connect();
+            pair.peer.post_receives(ends.peer, 0, 3);
+            let mut slot = pair.owner.slot(ends.owner);
+            let (chain, _) =
+                Builder::new().register(&pair.owner, &mut slot, &[pair.owner.element(0, 64)], Access::RemoteRead);
+            let chain = chain.send(&[]);
+            let chain = if fenced { chain.fenced() } else { chain };
+            let done = pair.owner_runs(ends.owner, &chain.signalled().send(&[]).signalled(), 2);
+            let failure = Some(FailureStatus::LocalOperation);
+            assert_eq!(statuses(&done), if fenced { [None, None] } else { [failure, FLUSHED] });
+        }
+    });
+}
+
+/// The local invalidation waits for all before it, so nothing overtakes the registration behind it.
+#[test]
+fn k19_an_invalidation_is_a_fence_too() {
+    on_all(|profile| {
+        let mut options = SoftOptions::new(profile);
+        options.capabilities.fence_after_registration = true;
+        let mut pair = pair_with(options);
+        let ends = pair.connect();
+        pair.peer.post_receives(ends.peer, 0, 1);
+        let mut slot = pair.owner.slot(ends.owner);
+        let (chain, _) =
+            Builder::new().register(&pair.owner, &mut slot, &[pair.owner.element(0, 64)], Access::RemoteRead);
+        let chain = chain.invalidate(slot).send(&[]).signalled();
+        assert_eq!(statuses(&pair.owner_runs(ends.owner, &chain, 1)), [None]);
+    });
+}
+
+/// A window is bound to the base registration that its work request names, and to no other.
+#[test]
+fn u03_a_window_lies_in_the_base_that_it_names() {
+    on(&[SoftProfile::Window, SoftProfile::Rxe], |profile| {
+        let mut pair = pair(profile);
+        let Ends { owner: queue_pair, .. } = pair.connect();
+        let slot = pair.owner.slot(queue_pair);
+        let mut chain = Builder::new();
+        let elements = [pair.owner.element(0, 64)];
+        let range = chain.range(&elements);
+        let mut fields = fields(&pair.owner, &slot, &elements, Access::RemoteRead, range);
+        fields.base = BaseId(fields.base.0 + 1);
+        let chain = chain.push(Operation::Register(fields));
+        assert_eq!(statuses(&pair.owner_runs(queue_pair, &chain, 1)), [Some(FailureStatus::Bind)]);
+        assert_eq!(fatal_queue_pairs(&pair.owner).is_empty(), profile == SoftProfile::Rxe);
+    });
+}
