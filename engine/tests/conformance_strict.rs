@@ -4,7 +4,8 @@ mod harness;
 
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftProfile};
 use frwr_engine::provider::{
-    Access, AsyncEvent, BaseId, ConnectionParameters, DeviceEvent, FailureStatus, Operation, QueuePairId,
+    Access, AsyncEvent, BaseId, Command, CommandError, ConnectionEvent, ConnectionParameters, Contiguity, Device,
+    DeviceEvent, FailureStatus, Operation, QueuePairId, QueueSizes, RemoteRange, SendQueueCost, Ticket,
 };
 use harness::pair::{Ends, Pair};
 use harness::soft::{ADDRESS, on, on_all, pair, pair_with};
@@ -127,4 +128,89 @@ fn u03_a_window_lies_in_the_base_that_it_names() {
         assert_eq!(statuses(&pair.owner_runs(queue_pair, &chain, 1)), [Some(FailureStatus::Bind)]);
         assert_eq!(fatal_queue_pairs(&pair.owner).is_empty(), profile == SoftProfile::Rxe);
     });
+}
+
+/// Requests that nobody answers, or reads, take a bounded place; whoever finds none is told so.
+#[test]
+fn f31_connect_requests_wait_in_a_bounded_place() {
+    for reads in [true, false] {
+        let mut pair = pair(SoftProfile::Window);
+        let sizes = QueueSizes { send: 1, receive: 1, max_send_sge: 1 };
+        let mut waiting = 0;
+        let unreachable = loop {
+            let queue_pair = pair.owner.queue_pair(sizes);
+            pair.owner.connect(queue_pair, ADDRESS, ConnectionParameters::default());
+            if reads {
+                pair.peer.step();
+            }
+            pair.owner.step();
+            match pair.owner.connection_events().as_slice() {
+                [] => waiting += 1,
+                [ConnectionEvent::Unreachable { queue_pair: which }] => break *which == queue_pair,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(unreachable);
+        assert_eq!(waiting, 1024);
+    }
+}
+
+/// What the peer grants is no more than what the device can do.
+#[test]
+fn u23_a_device_without_reads_gets_none_from_its_peer() {
+    let fabric = SoftFabric::new();
+    let options = SoftOptions::new(SoftProfile::RegMr);
+    let mut without = options;
+    without.capabilities.attributes.max_rdma_reads = 0;
+    let (owner, peer) = (fabric.device(without), fabric.device(options));
+    let mut pair = Pair::new(owner, peer, ADDRESS);
+    let ends = pair.connect();
+    let read = Builder::new().read(&[pair.owner.element(0, 8)], RemoteRange { address: 0, key: 0 });
+    assert_eq!(statuses(&pair.owner_runs(ends.owner, &read, 1)), [Some(FailureStatus::LocalOperation)]);
+}
+
+/// Numbers that make no sense are moved to ones that do, and the device says so.
+#[test]
+fn u13_options_are_brought_into_range() {
+    on_all(|profile| {
+        let mut options = SoftOptions::new(profile);
+        options.mtu = 1;
+        options.wire_packets = 0;
+        options.capabilities.send_queue_cost = SendQueueCost { register: 0, invalidate: 0, message: 0 };
+        if let Contiguity::PageList { page_size } = &mut options.capabilities.contiguity {
+            *page_size = 0;
+        }
+        let mut pair = pair_with(options);
+        let one = SendQueueCost { register: 1, invalidate: 1, message: 1 };
+        assert_eq!(pair.owner.capabilities().send_queue_cost, one);
+        let ends = pair.connect();
+        pair.peer.post_receives(ends.peer, 0, 1);
+        let mut slot = pair.owner.slot(ends.owner);
+        let element = [pair.owner.element(0, 1)];
+        let (chain, grant) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteRead);
+        let chain = chain.send(&[pair.owner.element(0, 1000)]).signalled();
+        assert_eq!(statuses(&pair.owner_runs(ends.owner, &chain, 1)), [None]);
+        let read = Builder::new().read(&[pair.peer.element(0, 1)], grant.at(0)).signalled();
+        assert_eq!(statuses(&pair.peer_runs(ends.peer, &read, 1)), [None]);
+    });
+}
+
+#[test]
+fn s06_a_completion_queue_has_entries() {
+    let mut device = SoftFabric::new().device(SoftOptions::default());
+    for (send, receive) in [(0, 1), (1, 0)] {
+        assert_eq!(device.open_port(send, receive).err(), Some(CommandError::Invalid));
+    }
+}
+
+/// A device whose events nobody takes takes no more commands.
+#[test]
+fn f29_answers_that_nobody_takes_are_bounded() {
+    let mut device = SoftFabric::new().device(SoftOptions::default());
+    let taken =
+        (0..10_000).take_while(|ticket| device.submit(Ticket(*ticket), Command::AllocateDomain).is_ok()).count();
+    assert!(taken < 10_000);
+    let answers = std::iter::from_fn(|| device.poll()).count();
+    assert_eq!(answers, taken);
+    assert!(device.submit(Ticket(0), Command::AllocateDomain).is_ok());
 }

@@ -1,7 +1,7 @@
 //! Connection management with the event flow of rdma_cm(7).
 
 use super::device::{Effect, SoftDevice};
-use super::fabric::{Message, Remote};
+use super::fabric::{Message, Remote, Unasked};
 use super::port::PortCommand;
 use super::queue_pair::Negotiated;
 use super::wire::{WireEnd, wire};
@@ -10,6 +10,10 @@ use crate::provider::{
     QueuePairId, RejectReason, Ticket,
 };
 use std::net::SocketAddr;
+
+/// Connect requests that may wait for accept or reject: the default of net.rdma_ucm.max_backlog. Peers whose request finds
+/// no place hear only that nobody could be reached, as over a real network.
+const LISTEN_BACKLOG: usize = 1024;
 
 /// How far a queue pair's connection is.
 pub(super) enum Link {
@@ -80,11 +84,12 @@ impl SoftDevice {
         record.link = Link::Connecting;
         self.answer(ticket, Ok(Answer::Done));
         let from = Remote { device: self.number, queue_pair };
-        let sent = self.fabric.listener(address).is_some_and(|(device, listener)| {
-            self.fabric.send(device, Message::Request { listener, from, private_data, parameters }).is_ok()
-        });
-        if !sent {
-            self.is_rejected(queue_pair, RejectReason::NoListener, PrivateData::new());
+        match self.fabric.ask(address, from, private_data, parameters) {
+            Ok(()) => {}
+            Err(Unasked::NoListener) => {
+                self.is_rejected(queue_pair, RejectReason::NoListener, PrivateData::new());
+            }
+            Err(Unasked::Overloaded) => self.has_ended(queue_pair, true),
         }
         Ok(())
     }
@@ -170,34 +175,40 @@ impl SoftDevice {
         }
     }
 
-    /// Reads what the connection managers of other devices sent.
-    pub(super) fn take_messages(&mut self) {
-        while let Some(message) = self.fabric.receive(self.number) {
-            match message {
-                Message::Request { listener, from, private_data, parameters } => {
-                    self.is_asked(Incoming { listener, from, parameters }, private_data);
-                }
-                Message::Accepted { queue_pair, peer, wire, negotiated, private_data } => {
-                    self.is_accepted(queue_pair, peer, wire, negotiated, private_data);
-                }
-                Message::Ready { queue_pair } => {
-                    let private_data = PrivateData::new();
-                    if self.queue_pairs.get(&queue_pair).is_some_and(|r| matches!(r.link, Link::Connected { .. })) {
-                        self.tell_connection(ConnectionEvent::Established { queue_pair, private_data });
-                    }
-                }
-                Message::Rejected { queue_pair, reason, private_data } => {
-                    self.is_rejected(queue_pair, reason, private_data);
-                }
-                Message::Unreachable { queue_pair } => self.has_ended(queue_pair, true),
-                Message::Disconnected { queue_pair } => self.has_ended(queue_pair, false),
+    /// Reads one message of another device's connection manager. False where there is none.
+    pub(super) fn take_message(&mut self) -> bool {
+        let Some(message) = self.fabric.receive(self.number) else { return false };
+        match message {
+            Message::Request { listener, from, private_data, parameters } => {
+                self.is_asked(Incoming { listener, from, parameters }, private_data);
             }
+            Message::Accepted { queue_pair, peer, wire, negotiated, private_data } => {
+                self.is_accepted(queue_pair, peer, wire, negotiated, private_data);
+            }
+            Message::Ready { queue_pair } => {
+                let private_data = PrivateData::new();
+                if self.queue_pairs.get(&queue_pair).is_some_and(|r| matches!(r.link, Link::Connected { .. })) {
+                    self.tell_connection(ConnectionEvent::Established { queue_pair, private_data });
+                }
+            }
+            Message::Rejected { queue_pair, reason, private_data } => {
+                self.is_rejected(queue_pair, reason, private_data);
+            }
+            Message::Unreachable { queue_pair } => self.has_ended(queue_pair, true),
+            Message::Disconnected { queue_pair } => self.has_ended(queue_pair, false),
         }
+        true
     }
 
     fn is_asked(&mut self, incoming: Incoming, private_data: PrivateData) {
         if !self.listeners.contains(&incoming.listener) {
             return self.refuse(incoming.from, RejectReason::NoListener, PrivateData::new());
+        }
+        if self.incoming.len() >= LISTEN_BACKLOG {
+            // A peer that is gone needs no answer.
+            let to = incoming.from;
+            let _ = self.fabric.send(to.device, Message::Unreachable { queue_pair: to.queue_pair });
+            return;
         }
         let id = IncomingId(self.names.count());
         let (listener, parameters) = (incoming.listener, incoming.parameters);
@@ -217,6 +228,9 @@ impl SoftDevice {
             Some(record) if matches!(record.link, Link::Connecting) => {
                 record.link = Link::Wiring { peer, private_data, peer_end: None };
                 let port = record.port;
+                // The peer knows what it grants, not what this device can do.
+                let limit = self.options.capabilities.attributes.max_rdma_reads;
+                let negotiated = Negotiated { max_reads: negotiated.max_reads.min(limit), ..negotiated };
                 self.tell(port, None, Effect::Connected(id), PortCommand::Connect(id, wire, negotiated));
             }
             // Given up in the meantime: dropping our end tells the peer's NIC, this tells its connection manager.

@@ -5,10 +5,10 @@ use super::connection_manager::{Incoming, Link};
 use super::fabric::{DeviceNumber, SoftFabric};
 use super::nic::{Report, SoftMonitor};
 use super::port::{Numbered, PortCommand, SoftPort};
-use super::profile::{MAX_MTU, MIN_MTU, SoftOptions};
+use super::profile::SoftOptions;
 use crate::provider::{
-    Answer, AsyncEvent, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, IncomingId,
-    ListenerId, PortId, QueuePairId, RegistrationId, Ticket,
+    Answer, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, IncomingId, ListenerId, PortId,
+    QueuePairId, RegistrationId, Ticket,
 };
 use frwr_mempool::Full;
 use frwr_mempool::lane::{self, Receiver, Sender};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Commands and reports that a port's lanes hold.
 const LANE_ENTRIES: usize = 256;
-/// Commands that may wait for room in a port's lane before the device takes no more.
+/// Commands that may wait for room in a port's lane, and events for `poll`, before the device takes no more commands.
 const BACKLOG: usize = 256;
 /// Ports of one device: a port is a core.
 const MAX_PORTS: usize = 1024;
@@ -78,7 +78,6 @@ pub struct SoftDevice {
     ports: Vec<PortHandle>,
     pending: BTreeMap<u64, Pending>,
     next_number: u64,
-    fatal_was_told: bool,
 }
 
 impl core::fmt::Debug for SoftDevice {
@@ -88,13 +87,11 @@ impl core::fmt::Debug for SoftDevice {
 }
 
 impl SoftDevice {
-    pub(super) fn new(fabric: SoftFabric, number: DeviceNumber, mut options: SoftOptions) -> Self {
-        options.mtu = options.mtu.clamp(MIN_MTU, MAX_MTU);
-        options.wire_packets = options.wire_packets.max(1);
+    pub(super) fn new(fabric: SoftFabric, number: DeviceNumber, options: SoftOptions) -> Self {
         Self {
             fabric,
             number,
-            options,
+            options: options.in_range(),
             monitor: SoftMonitor::default(),
             events: VecDeque::new(),
             queue_pairs: BTreeMap::new(),
@@ -107,7 +104,6 @@ impl SoftDevice {
             ports: Vec::new(),
             pending: BTreeMap::new(),
             next_number: 0,
-            fatal_was_told: false,
         }
     }
 
@@ -191,7 +187,6 @@ impl SoftDevice {
 
     fn hear(&mut self, index: usize, report: Report) {
         let (number, refused) = match report {
-            Report::Event(AsyncEvent::DeviceFatal) => return self.tell_fatal(),
             Report::Event(event) => return self.events.push_back(DeviceEvent::Async(event)),
             Report::Done(number) => (number, false),
             Report::Busy(number) => (number, true),
@@ -201,13 +196,6 @@ impl SoftDevice {
             pending.refused |= refused;
         }
         self.finish(number);
-    }
-
-    fn tell_fatal(&mut self) {
-        if !self.fatal_was_told {
-            self.fatal_was_told = true;
-            self.events.push_back(DeviceEvent::Async(AsyncEvent::DeviceFatal));
-        }
     }
 
     /// One port has executed a command; the last one ends it.
@@ -258,6 +246,9 @@ impl Device for SoftDevice {
 
     fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<SoftPort, CommandError> {
         let limit = self.options.capabilities.attributes.max_cqe;
+        if send_entries == 0 || receive_entries == 0 {
+            return Err(CommandError::Invalid);
+        }
         if self.ports.len() >= MAX_PORTS || send_entries > limit || receive_entries > limit {
             return Err(CommandError::Exhausted);
         }
@@ -277,7 +268,7 @@ impl Device for SoftDevice {
 
     fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
         self.exchange();
-        if self.ports.iter().any(|handle| handle.backlog.len() >= BACKLOG) {
+        if self.events.len() >= BACKLOG || self.ports.iter().any(|handle| handle.backlog.len() >= BACKLOG) {
             return Err(command);
         }
         if self.monitor.crashed() {
@@ -292,7 +283,8 @@ impl Device for SoftDevice {
 
     fn poll(&mut self) -> Option<DeviceEvent> {
         self.exchange();
-        self.take_messages();
+        // Peers are heard once everything of before is told: what they send never piles up here.
+        while self.events.is_empty() && self.take_message() {}
         self.events.pop_front()
     }
 }

@@ -20,6 +20,19 @@ pub(super) struct Remote {
     pub(super) queue_pair: QueuePairId,
 }
 
+/// Messages that a device may leave unread before no more connect requests are brought to it. All other messages are
+/// about connections that it has itself agreed to.
+const MAX_UNREAD: usize = 1024;
+
+/// Why a connect request was not brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unasked {
+    /// Nobody listens there.
+    NoListener,
+    /// Whoever listens there reads too slowly.
+    Overloaded,
+}
+
 /// What connection managers say to each other.
 pub(super) enum Message {
     /// Somebody wants to connect.
@@ -98,8 +111,22 @@ impl SoftFabric {
         self.state().listeners.retain(|_, entry| *entry != (device, listener));
     }
 
-    pub(super) fn listener(&self, address: SocketAddr) -> Option<(DeviceNumber, ListenerId)> {
-        self.state().listeners.get(&address).copied()
+    /// Brings a connect request to whoever listens at an address.
+    pub(super) fn ask(
+        &self,
+        address: SocketAddr,
+        from: Remote,
+        private_data: PrivateData,
+        parameters: ConnectionParameters,
+    ) -> Result<(), Unasked> {
+        let mut state = self.state();
+        let (device, listener) = *state.listeners.get(&address).ok_or(Unasked::NoListener)?;
+        let inbox = state.inboxes.get_mut(&device).ok_or(Unasked::NoListener)?;
+        if inbox.len() >= MAX_UNREAD {
+            return Err(Unasked::Overloaded);
+        }
+        inbox.push_back(Message::Request { listener, from, private_data, parameters });
+        Ok(())
     }
 
     /// Hands the message back where the device is gone.

@@ -12,6 +12,9 @@ pub const MAX_MTU: u32 = 4096;
 /// Smallest payload of one packet, in bytes: the smallest path MTU of InfiniBand.
 pub const MIN_MTU: u32 = 256;
 
+/// Largest page of a page list, in bytes: the largest power of two of 32 bits.
+const LARGEST_PAGE: u32 = 1 << 31;
+
 /// The device that a software NIC imitates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SoftProfile {
@@ -173,6 +176,25 @@ impl SoftOptions {
             seed: 0x6672_7772,
             skip_invalidations: None,
         }
+    }
+
+    /// The same with every number that would make no sense moved to the nearest that does: packets of [`MIN_MTU`] to
+    /// [`MAX_MTU`] bytes, at least one packet per lane, one send queue entry per work request, pages of a power of two.
+    #[must_use]
+    pub(super) fn in_range(mut self) -> Self {
+        self.mtu = self.mtu.clamp(MIN_MTU, MAX_MTU);
+        self.wire_packets = self.wire_packets.max(1);
+        let cost = &mut self.capabilities.send_queue_cost;
+        for entries in [&mut cost.register, &mut cost.invalidate, &mut cost.message] {
+            *entries = (*entries).max(1);
+        }
+        match &mut self.capabilities.contiguity {
+            Contiguity::Gaps { page_size: 0 } | Contiguity::SingleRange => {}
+            Contiguity::PageList { page_size } | Contiguity::Gaps { page_size } => {
+                *page_size = page_size.checked_next_power_of_two().unwrap_or(LARGEST_PAGE);
+            }
+        }
+        self
     }
 
     /// The same with registrations of lists with gaps (`SG_GAPS`; S3, S31).
