@@ -1,11 +1,11 @@
 //! What each command does on the cold side.
 
 use super::bases::Base;
-use super::connection_manager::Link;
 use super::device::{Effect, QueuePairRecord, SoftDevice, base_index};
-use super::keys::Registration;
+use super::link::Link;
 use super::port::PortCommand;
 use super::queue_pair::QueuePair;
+use super::registration::Registration;
 use crate::provider::{
     Answer, BaseId, Command, CommandError, Contiguity, DomainId, PortId, QueuePairId, QueueSizes, RegistrationId,
     Ticket,

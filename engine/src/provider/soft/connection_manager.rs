@@ -2,6 +2,7 @@
 
 use super::device::{Effect, SoftDevice};
 use super::fabric::{Message, Remote, Unasked};
+use super::link::{Incoming, Link};
 use super::port::PortCommand;
 use super::queue_pair::Negotiated;
 use super::wire::{WireEnd, wire};
@@ -14,33 +15,6 @@ use std::net::SocketAddr;
 /// Connect requests that may wait for accept or reject: the default of net.rdma_ucm.max_backlog. Peers whose request finds
 /// no place hear only that nobody could be reached, as over a real network.
 const LISTEN_BACKLOG: usize = 1024;
-
-/// How far a queue pair's connection is.
-pub(super) enum Link {
-    Unconnected,
-    /// Our request is out.
-    Connecting,
-    /// The wire is on its way to the port; what the port's answer sets off.
-    Wiring {
-        peer: Remote,
-        private_data: PrivateData,
-        /// The active side's end, which leaves when the passive side's is in place.
-        peer_end: Option<(Box<WireEnd>, Negotiated)>,
-    },
-    /// Both ends are in place, or will be when the peer says so.
-    Connected {
-        peer: Remote,
-    },
-    /// One side ended it.
-    Ended,
-}
-
-/// A connect request that waits for accept or reject.
-pub(super) struct Incoming {
-    listener: ListenerId,
-    from: Remote,
-    parameters: ConnectionParameters,
-}
 
 impl SoftDevice {
     pub(super) fn listen(&mut self, ticket: Ticket, address: SocketAddr) -> Result<(), CommandError> {

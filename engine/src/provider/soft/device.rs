@@ -1,8 +1,8 @@
 //! The cold half: objects, commands to ports, answers.
 
 use super::bases::Base;
-use super::connection_manager::{Incoming, Link};
 use super::fabric::{DeviceNumber, SoftFabric};
+use super::link::{Incoming, Link};
 use super::nic::{Report, SoftMonitor};
 use super::port::{Numbered, PortCommand, SoftPort};
 use super::profile::SoftOptions;
@@ -86,8 +86,17 @@ impl core::fmt::Debug for SoftDevice {
     }
 }
 
+impl SoftFabric {
+    /// A new NIC on this network.
+    #[must_use]
+    pub fn device(&self, options: SoftOptions) -> SoftDevice {
+        SoftDevice::new(self.clone(), options)
+    }
+}
+
 impl SoftDevice {
-    pub(super) fn new(fabric: SoftFabric, number: DeviceNumber, options: SoftOptions) -> Self {
+    fn new(fabric: SoftFabric, options: SoftOptions) -> Self {
+        let number = fabric.join();
         Self {
             fabric,
             number,

@@ -1,7 +1,5 @@
 //! The network that software NICs of one process share: who listens where, and the connection manager's messages.
 
-use super::device::SoftDevice;
-use super::profile::SoftOptions;
 use super::queue_pair::Negotiated;
 use super::wire::WireEnd;
 use crate::provider::{ConnectionParameters, ListenerId, PrivateData, QueuePairId, RejectReason};
@@ -79,17 +77,13 @@ impl SoftFabric {
         Self::default()
     }
 
-    /// A new NIC on this network.
-    #[must_use]
-    pub fn device(&self, options: SoftOptions) -> SoftDevice {
-        let number = {
-            let mut state = self.state();
-            let number = DeviceNumber(state.next_device);
-            state.next_device += 1;
-            state.inboxes.insert(number, VecDeque::new());
-            number
-        };
-        SoftDevice::new(self.clone(), number, options)
+    /// A number for a new device, and an inbox.
+    pub(super) fn join(&self) -> DeviceNumber {
+        let mut state = self.state();
+        let number = DeviceNumber(state.next_device);
+        state.next_device += 1;
+        state.inboxes.insert(number, VecDeque::new());
+        number
     }
 
     /// Every change to the state is a single insertion or removal, so that it is whole even after a panic.

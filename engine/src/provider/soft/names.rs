@@ -1,7 +1,7 @@
 //! Names of objects and first key bytes of one device.
 
-use super::keys::{KEY_BYTE, REMOTE_KEY_BIT};
 use super::queue_pair_table::{SLOT_BITS, slot_of};
+use super::registration::{KEY_BYTE, REMOTE_KEY_BIT};
 use crate::provider::{QueuePairId, RegistrationId};
 use std::collections::VecDeque;
 

@@ -1,8 +1,9 @@
 //! What all queue pairs of a port share: tables, completion queues and the way to the device's cold half.
 
 use super::bases::BaseTable;
-use super::keys::{Asker, InvalidateError, KeyTable};
+use super::keys::{InvalidateError, KeyTable};
 use super::profile::{Rules, SoftOptions};
+use super::registration::Asker;
 use crate::provider::{AsyncEvent, Completion, CompletionBatch, FailureStatus, PortId, QueuePairId, Success, Token};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! The hot half: what a core calls, and what the cold half tells it.
 
 use super::bases::Base;
-use super::keys::Registration;
 use super::nic::{Nic, Report, SoftMonitor};
 use super::profile::SoftOptions;
 use super::queue_pair::{Negotiated, QueuePair};
 use super::queue_pair_table::QueuePairTable;
+use super::registration::Registration;
 use super::wire::WireEnd;
 use crate::provider::{
     Chain, CompletionBatch, CompletionQueue, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest,

@@ -1,7 +1,7 @@
 //! A queue pair: its two queues, its state, and what it does in one progress step.
 
-use super::keys::Asker;
 use super::nic::Nic;
+use super::registration::Asker;
 use super::requester::{self, Requester};
 use super::responder::{self, Responder};
 use super::send_queue::{Progress, SendQueue, range_of};

@@ -1,8 +1,8 @@
 //! The half of a connected queue pair that executes its send queue, in order.
 
 use super::bases::Cursor;
-use super::keys::Asker;
 use super::nic::Nic;
+use super::registration::Asker;
 use super::send_queue::{Entry, Progress, SendQueue};
 use super::wire::{Request, Response, ResponsePacket, WireEnd};
 use crate::provider::{FailureStatus, Operation, ScatterElement};

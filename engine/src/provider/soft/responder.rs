@@ -2,8 +2,8 @@
 //! at the next packet.
 
 use super::bases::Cursor;
-use super::keys::Asker;
 use super::nic::Nic;
+use super::registration::Asker;
 use super::wire::{Request, RequestPacket, Response, WireEnd};
 use crate::provider::{AsyncEvent, FailureStatus, ReceiveRequest, Success};
 use std::collections::VecDeque;

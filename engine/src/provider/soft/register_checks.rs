@@ -1,8 +1,8 @@
 //! What a registration work request must satisfy (U24, U25, I32; verbs.md 5.3).
 
 use super::bases::{BaseTable, index_of};
-use super::keys::{Asker, KEY_BYTE, Registration};
 use super::profile::Rules;
+use super::registration::{Asker, KEY_BYTE, Registration};
 use crate::provider::{BaseAddress, Capabilities, Contiguity, RegistrationFields, ScatterElement};
 
 /// Whether the device executes it.
