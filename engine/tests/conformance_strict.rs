@@ -214,3 +214,50 @@ fn f29_answers_that_nobody_takes_are_bounded() {
     assert_eq!(answers, taken);
     assert!(device.submit(Ticket(0), Command::AllocateDomain).is_ok());
 }
+
+/// With seven retries rxe waits for a dead peer for ever, and only then; to fail the queue pair still flushes it.
+#[test]
+fn f31_seven_retries_never_end_on_rxe() {
+    on_all(|profile| {
+        let fabric = SoftFabric::new();
+        let options = SoftOptions::new(profile);
+        let mut pair = Pair::new(fabric.device(options), fabric.device(options), ADDRESS);
+        let limits = ConnectionParameters { retry_count: 7, ..ConnectionParameters::default() };
+        let domains = (pair.owner.domain, pair.peer.domain);
+        let queue_pair = pair.connect_with(domains.0, domains.1, SIZES, limits).owner;
+        let Pair { mut owner, peer, .. } = pair;
+        drop(peer);
+        owner.post(queue_pair, &Builder::new().send(&[])).expect("room");
+        for _ in 0..1000 {
+            owner.step();
+        }
+        let is_endless = profile == SoftProfile::Rxe;
+        assert_eq!(statuses(&owner.sent), if is_endless { vec![] } else { vec![Some(FailureStatus::RetryExceeded)] });
+        owner.command(Command::FailQueuePair { queue_pair }).expect("failed");
+        owner.step();
+        assert_eq!(owner.sent.len(), 1);
+    });
+}
+
+/// A registration behind a SEND that meets no receive hangs the queue pair on rxe; elsewhere both complete later.
+#[test]
+fn f30_rxe_hangs_when_a_registration_stands_behind_a_message_without_receive() {
+    on_all(|profile| {
+        let mut pair = pair(profile);
+        let limits = ConnectionParameters { rnr_retry_count: 7, ..ConnectionParameters::default() };
+        let domains = (pair.owner.domain, pair.peer.domain);
+        let ends = pair.connect_with(domains.0, domains.1, SIZES, limits);
+        let mut slot = pair.owner.slot(ends.owner);
+        let chain = Builder::new().send(&[]);
+        let (chain, _) = chain.register(&pair.owner, &mut slot, &[pair.owner.element(0, 64)], Access::RemoteRead);
+        pair.owner.post(ends.owner, &chain.signalled()).expect("room");
+        pair.settle();
+        pair.peer.post_receives(ends.peer, 0, 1);
+        pair.settle();
+        let hangs = profile == SoftProfile::Rxe;
+        assert_eq!(statuses(&pair.owner.sent), if hangs { vec![] } else { vec![None] });
+        pair.owner.command(Command::FailQueuePair { queue_pair: ends.owner }).expect("failed");
+        pair.settle();
+        assert_eq!(statuses(&pair.owner.sent), if hangs { vec![FLUSHED, FLUSHED] } else { vec![None] });
+    });
+}

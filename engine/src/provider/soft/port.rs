@@ -90,7 +90,8 @@ impl SoftPort {
             PortCommand::RemoveBase(index) => self.nic.bases.remove(index),
             PortCommand::AddQueuePair(queue_pair) => self.queue_pairs.insert(queue_pair),
             PortCommand::Connect(id, wire, negotiated) => {
-                return self.queue_pairs.get(id).is_some_and(|queue_pair| queue_pair.connect(*wire, negotiated));
+                let rules = &self.nic.rules;
+                return self.queue_pairs.get(id).is_some_and(|found| found.connect(*wire, negotiated, rules));
             }
             PortCommand::Fail(id) => {
                 if let Some(queue_pair) = self.queue_pairs.get(id) {

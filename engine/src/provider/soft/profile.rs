@@ -223,6 +223,10 @@ pub(super) struct Rules {
     pub(super) refuses_repeated_key: bool,
     /// The base registration must be of the queue pair's domain; rxe forgets to look.
     pub(super) checks_base_domain: bool,
+    /// A retry count of 7 never runs out (verbs.md 5.6, trap 6).
+    pub(super) endless_retries: bool,
+    /// A queue pair hangs when a message with a registration behind it meets no receive (verbs.md 5.6, trap 2).
+    pub(super) hangs_when_not_ready: bool,
     /// An invalidation must come through the right queue pair and domain; rxe forgets to look.
     pub(super) checks_invalidator: bool,
     /// A queue pair that fails by itself or by its peer's fault raises an asynchronous event; rxe is silent (verbs.md 5.2).
@@ -236,6 +240,8 @@ impl Rules {
             names_old_key: true,
             refuses_repeated_key: true,
             checks_base_domain: true,
+            endless_retries: false,
+            hangs_when_not_ready: false,
             checks_invalidator: true,
             queue_pair_events: true,
         };
@@ -248,6 +254,8 @@ impl Rules {
             SoftProfile::Rxe => Self {
                 refuses_repeated_key: false,
                 checks_base_domain: false,
+                endless_retries: true,
+                hangs_when_not_ready: true,
                 checks_invalidator: false,
                 queue_pair_events: false,
                 ..strict

@@ -1,6 +1,7 @@
 //! A queue pair: its two queues, its state, and what it does in one progress step.
 
 use super::nic::Nic;
+use super::profile::Rules;
 use super::registration::Asker;
 use super::requester::{self, Requester};
 use super::responder::{self, Responder};
@@ -68,12 +69,12 @@ impl QueuePair {
     }
 
     /// Joins the queue pair to its peer. False where it is not waiting for that.
-    pub(super) fn connect(&mut self, wire: WireEnd, negotiated: Negotiated) -> bool {
+    pub(super) fn connect(&mut self, wire: WireEnd, negotiated: Negotiated, rules: &Rules) -> bool {
         if !matches!(self.state, State::Unconnected) {
             return false;
         }
         let Negotiated { max_reads, retry_count, rnr_retry_count } = negotiated;
-        let requester = Requester::new(max_reads, retry_count, rnr_retry_count);
+        let requester = Requester::new(max_reads, retry_count, rnr_retry_count, rules);
         self.state = State::Connected(Box::new(Connection { wire, requester, responder: Responder::new() }));
         true
     }

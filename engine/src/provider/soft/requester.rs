@@ -2,6 +2,7 @@
 
 use super::bases::Cursor;
 use super::nic::Nic;
+use super::profile::Rules;
 use super::registration::Asker;
 use super::send_queue::{Entry, Progress, SendQueue};
 use super::wire::{Request, Response, ResponsePacket, WireEnd};
@@ -11,8 +12,8 @@ use crate::provider::{FailureStatus, Operation, ScatterElement};
 pub(super) const RETRY_STEPS: u32 = 16;
 /// Longest message, in bytes (InfiniBand).
 const MAX_MESSAGE: u64 = 1 << 31;
-/// A receiver-not-ready retry count that means "for ever".
-const RETRY_FOR_EVER: u8 = 7;
+/// The highest retry count: "for ever" of receiver-not-ready retries, and on some devices of the others too.
+const ALL_RETRIES: u8 = 7;
 
 /// What is known of the messages under way.
 #[derive(Debug)]
@@ -25,7 +26,10 @@ pub(super) struct Requester {
     reading: Cursor,
     reads: u32,
     max_reads: u32,
-    retry_limit: u32,
+    /// Progress steps without an answer from a closed wire; `None` for ever.
+    retry_limit: Option<u32>,
+    /// Nothing completes any more until the queue pair is moved to the error state.
+    hangs: bool,
     silent_steps: u32,
     rnr_limit: u8,
     rnr_count: u8,
@@ -58,7 +62,8 @@ const fn is_before(a: u32, b: u32) -> bool {
 }
 
 impl Requester {
-    pub(super) fn new(max_reads: u32, retry_count: u8, rnr_limit: u8) -> Self {
+    pub(super) fn new(max_reads: u32, retry_count: u8, rnr_limit: u8, rules: &Rules) -> Self {
+        let is_endless = rules.endless_retries && retry_count >= ALL_RETRIES;
         Self {
             next_sequence: 0,
             answered: 0,
@@ -66,7 +71,8 @@ impl Requester {
             reading: Cursor::default(),
             reads: 0,
             max_reads,
-            retry_limit: (u32::from(retry_count) + 1) * RETRY_STEPS,
+            retry_limit: if is_endless { None } else { Some((u32::from(retry_count) + 1) * RETRY_STEPS) },
+            hangs: false,
             silent_steps: 0,
             rnr_limit,
             rnr_count: 0,
@@ -84,6 +90,9 @@ impl Requester {
         asker: Asker,
         budget: &mut u32,
     ) -> Step {
+        if self.hangs {
+            return Step::Alive;
+        }
         // Order matters: what the peer answered before it went away must be seen after it is seen to be gone.
         let gone = !queue.is_empty() && wire.peer_is_gone();
         let mut heard = false;
@@ -100,8 +109,9 @@ impl Requester {
         if let Some(status) = self.retire(queue, nic, asker) {
             return Step::Failed(status);
         }
-        self.silent_steps = if gone && !heard && !queue.is_empty() { self.silent_steps + 1 } else { 0 };
-        if self.silent_steps > self.retry_limit { Step::Failed(FailureStatus::RetryExceeded) } else { Step::Alive }
+        self.silent_steps = if gone && !heard && !queue.is_empty() { self.silent_steps.saturating_add(1) } else { 0 };
+        let is_exhausted = self.retry_limit.is_some_and(|limit| self.silent_steps > limit);
+        if is_exhausted { Step::Failed(FailureStatus::RetryExceeded) } else { Step::Alive }
     }
 
     fn hear(&mut self, packet: &ResponsePacket, queue: &SendQueue, nic: &Nic, asker: Asker) {
@@ -114,8 +124,9 @@ impl Requester {
             }
             Response::NotReady => {
                 self.answer_up_to(sequence);
+                self.hangs |= nic.rules.hangs_when_not_ready && queue.registers_behind(sequence);
                 self.rnr_count = if self.answered == answered_before { self.rnr_count.saturating_add(1) } else { 1 };
-                if self.rnr_limit < RETRY_FOR_EVER && self.rnr_count > self.rnr_limit {
+                if self.rnr_limit < ALL_RETRIES && self.rnr_count > self.rnr_limit {
                     self.refused = Some(FailureStatus::RnrRetryExceeded);
                 }
                 return;

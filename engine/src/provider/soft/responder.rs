@@ -99,11 +99,7 @@ impl Responder {
     /// Sends what is owed for executed messages. True when nothing is owed any more.
     fn acknowledge(&mut self, wire: &mut WireEnd) -> bool {
         let Some(sequence) = self.unacknowledged else { return true };
-        let sent = wire.response_out.push_with(|packet| {
-            packet.header = Response::Acknowledge;
-            packet.sequence = sequence;
-            packet.length = 0;
-        });
+        let sent = wire.respond(Response::Acknowledge, sequence);
         if sent {
             self.unacknowledged = None;
         }
@@ -111,12 +107,7 @@ impl Responder {
     }
 
     fn close(&mut self, closing: Closing, wire: &mut WireEnd) -> Step {
-        let sent = self.acknowledge(wire)
-            && wire.response_out.push_with(|packet| {
-                packet.header = closing.response;
-                packet.sequence = closing.sequence;
-                packet.length = 0;
-            });
+        let sent = self.acknowledge(wire) && wire.respond(closing.response, closing.sequence);
         // Nobody is left to answer where the peer is gone.
         if sent || wire.peer_is_gone() { Step::Failed } else { Step::Alive }
     }
@@ -144,13 +135,7 @@ impl Responder {
             *steps -= 1;
             return;
         }
-        let sent = self.acknowledge(wire)
-            && wire.response_out.push_with(|packet| {
-                packet.header = Response::NotReady;
-                packet.sequence = sequence;
-                packet.length = 0;
-            });
-        if sent {
+        if self.acknowledge(wire) && wire.respond(Response::NotReady, sequence) {
             self.not_ready = Some(RNR_STEPS);
         }
     }

@@ -109,6 +109,12 @@ impl SendQueue {
         self.entries.iter().take(self.executed).find(|entry| entry.progress == Progress::Sent(sequence))
     }
 
+    /// Whether a registration stands behind the message with this number.
+    pub(super) fn registers_behind(&self, sequence: u32) -> bool {
+        let behind = self.entries.iter().skip_while(|entry| entry.progress != Progress::Sent(sequence));
+        behind.into_iter().any(|entry| matches!(entry.request.operation, Operation::Register(_)))
+    }
+
     /// The elements of an entry.
     pub(super) fn elements_of(&self, entry: &Entry) -> &[ScatterElement] {
         let first = entry.slot as usize * self.stride as usize;
