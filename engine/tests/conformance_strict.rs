@@ -4,8 +4,9 @@ mod harness;
 
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftProfile};
 use frwr_engine::provider::{
-    Access, AsyncEvent, BaseId, Command, CommandError, ConnectionEvent, ConnectionParameters, Contiguity, Device,
-    DeviceEvent, FailureStatus, Operation, QueuePairId, QueueSizes, RemoteRange, SendQueueCost, Ticket,
+    Access, Answer, AsyncEvent, BaseId, Command, CommandError, CompletionBatch, CompletionQueue, ConnectionEvent,
+    ConnectionParameters, Contiguity, Device, DeviceEvent, FailureStatus, Operation, Port, QueuePairId, QueueSizes,
+    RemoteRange, SendQueueCost, Ticket,
 };
 use harness::pair::{Ends, Pair};
 use harness::soft::{ADDRESS, on, on_all, pair, pair_with};
@@ -260,4 +261,46 @@ fn f30_rxe_hangs_when_a_registration_stands_behind_a_message_without_receive() {
         pair.settle();
         assert_eq!(statuses(&pair.owner.sent), if hangs { vec![FLUSHED, FLUSHED] } else { vec![None] });
     });
+}
+
+/// A port that is opened while a memory is being deregistered knows it exactly if it stays registered.
+#[test]
+fn i33_a_port_opened_during_a_deregistration_agrees_with_the_others() {
+    for is_covered in [true, false] {
+        let mut pair = pair(SoftProfile::RegMr);
+        let ends = pair.connect();
+        if is_covered {
+            let mut slot = pair.owner.slot(ends.owner);
+            let (chain, _) =
+                Builder::new().register(&pair.owner, &mut slot, &[pair.owner.element(0, 64)], Access::RemoteRead);
+            pair.owner_runs(ends.owner, &chain.signalled(), 1);
+        }
+        let base = pair.owner.base;
+        for ticket in [Ticket(1 << 40), Ticket(1 << 41)] {
+            pair.owner.device.submit(ticket, Command::DeregisterMemory { base }).expect("taken");
+        }
+        let mut port = pair.owner.device.open_port(64, 64).expect("a second port");
+        for _ in 0..20 {
+            pair.step();
+            port.poll(CompletionQueue::Send, &mut CompletionBatch::new());
+        }
+        let results: Vec<_> = pair
+            .owner
+            .events
+            .drain(..)
+            .filter_map(|event| match event {
+                DeviceEvent::Answered { ticket, result } => Some((ticket.0 >> 40, result)),
+                _ => None,
+            })
+            .collect();
+        let first = if is_covered { Err(CommandError::Busy) } else { Ok(Answer::Done) };
+        assert_eq!(results, [(2, Err(CommandError::Busy)), (1, first)]);
+        // The new port's own view: it can send from that memory, or not.
+        std::mem::swap(&mut pair.owner.port, &mut port);
+        let sends = pair.connect();
+        pair.peer.post_receives(sends.peer, 0, 1);
+        let chain = Builder::new().send(&[pair.owner.element(0, 64)]).signalled();
+        let expected = if is_covered { None } else { Some(FailureStatus::LocalProtection) };
+        assert_eq!(statuses(&pair.owner_runs(sends.owner, &chain, 1)), [expected]);
+    }
 }

@@ -34,7 +34,10 @@ impl SoftDevice {
             }
             Command::DeregisterMemory { base } => {
                 let index = base_index(base);
-                let _ = self.bases.get(&index).ok_or(CommandError::Unknown)?;
+                let base = self.bases.get_mut(&index).ok_or(CommandError::Unknown)?;
+                if core::mem::replace(&mut base.retiring, true) {
+                    return Err(CommandError::Busy);
+                }
                 self.tell_all(Some(ticket), Effect::BaseRetired(index), || PortCommand::RetireBase(index));
             }
             Command::CreateQueuePair { port, domain, sizes } => {

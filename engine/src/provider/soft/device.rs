@@ -219,6 +219,14 @@ impl SoftDevice {
         }
     }
 
+    /// A deregistration failed: every port goes on with the base, those that were opened in the meantime too.
+    fn restore_base(&mut self, ticket: Option<Ticket>, index: u32) {
+        let Some(base) = self.bases.get_mut(&index) else { return };
+        base.retiring = false;
+        let base = base.clone();
+        self.tell_all(ticket, Effect::BaseRestored, || PortCommand::RestoreBase(base.clone()));
+    }
+
     fn apply(&mut self, pending: Pending) {
         let Pending { ticket, effect, refused, port_gone, .. } = pending;
         let mut result = Ok(Answer::Done);
@@ -230,7 +238,7 @@ impl SoftDevice {
             Effect::QueuePairRemoved(id) => self.forget_queue_pair(id),
             Effect::RegistrationRemoved(object) => self.forget_registration(object),
             Effect::BaseRetired(index) if refused => {
-                return self.tell_all(ticket, Effect::BaseRestored, || PortCommand::RestoreBase(index));
+                return self.restore_base(ticket, index);
             }
             Effect::BaseRetired(index) => {
                 return self.tell_all(ticket, Effect::BaseRemoved(index), || PortCommand::RemoveBase(index));
@@ -267,7 +275,8 @@ impl Device for SoftDevice {
         let entries = (send_entries, receive_entries);
         let monitor = self.monitor.clone();
         let mut port = SoftPort::new(id, self.options, entries, monitor, port_commands, port_reports);
-        for base in self.bases.values() {
+        // What is being deregistered comes only if that fails.
+        for base in self.bases.values().filter(|base| !base.retiring) {
             port.add_base(base.clone());
         }
         let (backlog, outstanding) = (VecDeque::new(), VecDeque::new());

@@ -21,7 +21,7 @@ const COMMANDS_PER_POLL: usize = 16;
 pub(super) enum PortCommand {
     AddBase(Base),
     RetireBase(u32),
-    RestoreBase(u32),
+    RestoreBase(Base),
     RemoveBase(u32),
     AddQueuePair(Box<QueuePair>),
     Connect(QueuePairId, Box<WireEnd>, Negotiated),
@@ -86,7 +86,7 @@ impl SoftPort {
         match command {
             PortCommand::AddBase(base) => self.nic.bases.insert(base),
             PortCommand::RetireBase(index) => return self.nic.bases.retire(index),
-            PortCommand::RestoreBase(index) => self.nic.bases.restore(index),
+            PortCommand::RestoreBase(base) => self.nic.bases.restore(base),
             PortCommand::RemoveBase(index) => self.nic.bases.remove(index),
             PortCommand::AddQueuePair(queue_pair) => self.queue_pairs.insert(queue_pair),
             PortCommand::Connect(id, wire, negotiated) => {
