@@ -96,18 +96,24 @@ impl Responder {
         Step::Alive
     }
 
-    /// Sends what is owed for executed messages. True when nothing is owed any more.
-    fn acknowledge(&mut self, wire: &mut WireEnd) -> bool {
-        let Some(sequence) = self.unacknowledged else { return true };
-        let sent = wire.respond(Response::Acknowledge, sequence);
+    /// Sends a response. Each says that all messages before it were executed, so no acknowledgement is owed any more.
+    fn respond(&mut self, wire: &mut WireEnd, response: Response, sequence: u32) -> bool {
+        let sent = wire.respond(response, sequence);
         if sent {
             self.unacknowledged = None;
         }
         sent
     }
 
+    /// Sends what is owed for executed messages; later, where there is no room.
+    fn acknowledge(&mut self, wire: &mut WireEnd) {
+        if let Some(sequence) = self.unacknowledged {
+            self.respond(wire, Response::Acknowledge, sequence);
+        }
+    }
+
     fn close(&mut self, closing: Closing, wire: &mut WireEnd) -> Step {
-        let sent = self.acknowledge(wire) && wire.respond(closing.response, closing.sequence);
+        let sent = self.respond(wire, closing.response, closing.sequence);
         // Nobody is left to answer where the peer is gone.
         if sent || wire.peer_is_gone() { Step::Failed } else { Step::Alive }
     }
@@ -135,7 +141,7 @@ impl Responder {
             *steps -= 1;
             return;
         }
-        if self.acknowledge(wire) && wire.respond(Response::NotReady, sequence) {
+        if self.respond(wire, Response::NotReady, sequence) {
             self.not_ready = Some(RNR_STEPS);
         }
     }
@@ -246,10 +252,6 @@ impl Responder {
 
     /// Sends packets of the RDMA READ at hand. True when it has ended, well or not.
     fn answer_read(&mut self, wire: &mut WireEnd, nic: &mut Nic, asker: Asker, budget: &mut u32) -> bool {
-        // All before the READ must be known to be executed before its data is.
-        if !self.acknowledge(wire) {
-            return false;
-        }
         while let Some(reading) = self.reading {
             if *budget == 0 {
                 return false;
@@ -280,6 +282,7 @@ impl Responder {
             if !sent {
                 return false;
             }
+            self.unacknowledged = None;
             *budget -= 1;
             let rest = Reading {
                 address: reading.address.wrapping_add(u64::from(length)),
