@@ -304,3 +304,83 @@ fn i33_a_port_opened_during_a_deregistration_agrees_with_the_others() {
         assert_eq!(statuses(&pair.owner_runs(sends.owner, &chain, 1)), [expected]);
     }
 }
+
+/// A memory that is on its way out is registered no more, by any port, until it is clear that it stays.
+#[test]
+fn i33_nothing_is_registered_in_memory_that_is_being_deregistered() {
+    let mut pair = pair(SoftProfile::RegMr);
+    let ends = pair.connect();
+    let mut slot = pair.owner.slot(ends.owner);
+    let mut other = pair.owner.device.open_port(64, 64).expect("a second port");
+    let base = pair.owner.base;
+    pair.owner.device.submit(Ticket(1 << 40), Command::DeregisterMemory { base }).expect("taken");
+    pair.owner.step();
+    let (chain, _) = Builder::new().register(&pair.owner, &mut slot, &[pair.owner.element(0, 64)], Access::RemoteRead);
+    let done = pair.owner_runs(ends.owner, &chain.signalled(), 1);
+    assert_eq!(statuses(&done), [Some(FailureStatus::LocalOperation)]);
+    for _ in 0..20 {
+        pair.step();
+        other.poll(CompletionQueue::Send, &mut CompletionBatch::new());
+    }
+    let is_done = |event: &DeviceEvent| matches!(event, DeviceEvent::Answered { result: Ok(Answer::Done), .. });
+    assert!(pair.owner.events.iter().any(is_done));
+}
+
+/// No address wraps around, no registration is longer than the device says.
+#[test]
+fn i18_a_registration_neither_wraps_around_nor_exceeds_the_limit() {
+    let page = 4096;
+    let cases = [(u64::MAX - u64::from(page) + 1, page, false), (u64::MAX - 2 * u64::from(page) + 1, page, true)];
+    for (iova, length, is_good) in cases.into_iter().chain([(0, 3 * page, true), (0, 3 * page + 1, false)]) {
+        let mut options = SoftOptions::new(SoftProfile::RegMr);
+        options.capabilities.max_registration_bytes = 3 * u64::from(page);
+        let mut pair = pair_with(options);
+        let Ends { owner: queue_pair, .. } = pair.connect();
+        let slot = pair.owner.slot(queue_pair);
+        let mut chain = Builder::new();
+        let elements = [pair.owner.element(0, length)];
+        let range = chain.range(&elements);
+        let mut fields = fields(&pair.owner, &slot, &elements, Access::RemoteRead, range);
+        fields.iova = iova;
+        let chain = chain.push(Operation::Register(fields)).signalled();
+        let expected = if is_good { None } else { Some(FailureStatus::LocalOperation) };
+        assert_eq!(statuses(&pair.owner_runs(queue_pair, &chain, 1)), [expected], "{iova:#x} {length}");
+    }
+}
+
+/// The number of a queue pair that is gone is not that of a later one, so nothing is posted to the wrong one.
+#[test]
+fn i24_queue_pair_numbers_are_not_reused_soon() {
+    let mut host = Host::new(SoftFabric::new().device(SoftOptions::default()));
+    let mut numbers = std::collections::BTreeSet::new();
+    for _ in 0..1000 {
+        let queue_pair = host.queue_pair(QueueSizes { send: 1, receive: 1, max_send_sge: 1 });
+        assert!(numbers.insert(queue_pair));
+        host.command(Command::DestroyQueuePair { queue_pair }).expect("destroyed");
+    }
+    let last = host.queue_pair(SIZES);
+    for queue_pair in numbers {
+        assert_ne!(queue_pair, last);
+        assert!(host.post(queue_pair, &Builder::new()).is_err());
+    }
+}
+
+/// What was being made on a port that died was not made; what was being destroyed there is gone.
+#[test]
+fn f31_commands_to_a_port_that_dies_are_answered() {
+    let mut host = Host::new(SoftFabric::new().device(SoftOptions::default()));
+    let (port, domain) = (host.port.id(), host.domain);
+    let queue_pair = host.queue_pair(SIZES);
+    let create = Command::CreateQueuePair { port, domain, sizes: SIZES };
+    host.device.submit(Ticket(1 << 40), create.clone()).expect("taken");
+    host.device.submit(Ticket(1 << 41), Command::DestroyQueuePair { queue_pair }).expect("taken");
+    let Host { mut device, port, .. } = host;
+    drop(port);
+    device.submit(Ticket(1 << 42), create).expect("taken");
+    let answers = std::iter::from_fn(|| device.poll()).filter_map(|event| match event {
+        DeviceEvent::Answered { ticket, result } => Some((ticket.0 >> 40, result)),
+        _ => None,
+    });
+    let gone = Err(CommandError::DeviceGone);
+    assert_eq!(answers.collect::<Vec<_>>(), [(1, gone), (2, Ok(Answer::Done)), (4, gone)]);
+}

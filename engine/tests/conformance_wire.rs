@@ -4,7 +4,8 @@ mod harness;
 
 use frwr_engine::provider::soft::{MIN_MTU, SoftDevice, SoftOptions, SoftProfile};
 use frwr_engine::provider::{
-    Access, Answer, Command, ConnectionParameters, FailureStatus, QueueSizes, RemoteRange, ScatterElement,
+    Access, Answer, Command, ConnectionParameters, FailureStatus, QueueSizes, ReceiveRequest, RemoteRange,
+    ScatterElement, Token,
 };
 use harness::pair::{Ends, Pair};
 use harness::soft::{on, on_all, pair, pair_with};
@@ -33,19 +34,25 @@ fn open(pair: &mut Pair<SoftDevice>, ends: Ends, length: u32, access: Access) ->
 /// With a depth of one the second RDMA READ leaves when the first is answered: a key that dies in between stops it.
 #[test]
 fn u23_no_more_reads_are_outstanding_than_agreed() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
-        let ends = connect(&mut pair, ConnectionParameters { initiator_depth: 1, ..Default::default() });
-        let (slot, remote) = open(&mut pair, ends, 64, Access::RemoteRead);
-        let local = [pair.peer.element(0, 64)];
-        let reads = Builder::new().read(&local, remote).signalled().read(&local, remote).signalled();
-        pair.peer.post(ends.peer, &reads).expect("room");
-        pair.peer.step();
-        pair.owner.post(ends.owner, &Builder::new().invalidate(slot)).expect("room");
-        pair.owner.step();
-        pair.until("both completions", |pair| pair.peer.sent.len() == 2);
-        assert_eq!(statuses(&pair.peer.sent), [None, Some(FailureStatus::RemoteAccess)]);
-    });
+    let defaults = ConnectionParameters::default();
+    for limits in [
+        ConnectionParameters { initiator_depth: 1, ..defaults },
+        ConnectionParameters { responder_resources: 1, ..defaults },
+    ] {
+        on_all(|profile| {
+            let mut pair = pair(profile);
+            let ends = connect(&mut pair, limits);
+            let (slot, remote) = open(&mut pair, ends, 64, Access::RemoteRead);
+            let local = [pair.peer.element(0, 64)];
+            let reads = Builder::new().read(&local, remote).signalled().read(&local, remote).signalled();
+            pair.peer.post(ends.peer, &reads).expect("room");
+            pair.peer.step();
+            pair.owner.post(ends.owner, &Builder::new().invalidate(slot)).expect("room");
+            pair.owner.step();
+            pair.until("both completions", |pair| pair.peer.sent.len() == 2);
+            assert_eq!(statuses(&pair.peer.sent), [None, Some(FailureStatus::RemoteAccess)]);
+        });
+    }
 }
 
 /// A message has at most 2 GiB, however many elements it has.
@@ -144,6 +151,80 @@ fn s29_s31_a_list_is_read_across_its_gaps() {
             let chain = Builder::new().read(&[pair.peer.element(0, length as u32)], grant.at(offset as u64));
             assert_eq!(statuses(&pair.peer_runs(ends.peer, &chain.signalled(), 1)), [None]);
             assert_eq!(pair.peer.read_memory(0, length), whole[offset..offset + length]);
+        }
+    });
+}
+
+/// A receive that a message had begun to fill is flushed with the others, once and first.
+#[test]
+fn s113_a_receive_that_is_half_filled_is_flushed() {
+    on_all(|profile| {
+        let mut pair = narrow(profile);
+        let ends = pair.connect();
+        pair.peer.post_receives(ends.peer, 0, 2);
+        let chain = Builder::new().send(&[pair.owner.element(0, 2 * MIN_MTU)]);
+        pair.owner.post(ends.owner, &chain).expect("room");
+        pair.owner.step_without_taking();
+        pair.peer.step_without_taking();
+        pair.peer.command(Command::FailQueuePair { queue_pair: ends.peer }).expect("failed");
+        pair.peer.step();
+        assert_eq!(statuses(&pair.peer.received), [FLUSHED; 2]);
+        let indices: Vec<u32> = pair.peer.received.iter().map(|completion| completion.token.index()).collect();
+        assert_eq!(indices, [0, 1]);
+    });
+}
+
+/// Memory without local write takes neither a message nor what an RDMA READ brings.
+#[test]
+fn z01_memory_without_local_write_is_not_written_to() {
+    on_all(|profile| {
+        for reads in [true, false] {
+            let mut pair = pair(profile);
+            let ends = pair.connect();
+            let (_, remote) = open(&mut pair, ends, 64, Access::RemoteRead);
+            let target = memory(4096);
+            let address = target.address();
+            let (_, lkey) = pair.peer.register(pair.peer.domain, target, false);
+            let element = ScatterElement { address, length: 64, lkey };
+            let failure = [Some(FailureStatus::LocalProtection)];
+            if reads {
+                let done = pair.peer_runs(ends.peer, &Builder::new().read(&[element], remote), 1);
+                assert_eq!(statuses(&done), failure);
+            } else {
+                let receive = ReceiveRequest { token: Token(0), element };
+                frwr_engine::provider::Port::post_receives(&mut pair.peer.port, ends.peer, &[receive]).expect("room");
+                let chain = Builder::new().send(&[pair.owner.element(0, 64)]);
+                let done = pair.owner_runs(ends.owner, &chain, 1);
+                assert_eq!(statuses(&done), [Some(FailureStatus::RemoteOperation)]);
+                assert_eq!(statuses(&pair.peer.received), failure);
+            }
+        }
+    });
+}
+
+/// One call of poll gives every queue pair its share, however much another has to do.
+#[test]
+fn k27_one_busy_queue_pair_does_not_starve_another() {
+    on_all(|profile| {
+        let mut pair = pair_with(SoftOptions { wire_packets: 512, ..SoftOptions::new(profile) });
+        let (owner, peer) = (pair.owner.domain, pair.peer.domain);
+        let sizes = QueueSizes { send: 400, receive: 400, max_send_sge: 1 };
+        let mut chain = Builder::new();
+        for _ in 0..sizes.send {
+            chain = chain.send(&[]);
+        }
+        let both = [0, 1].map(|_| pair.connect_with(owner, peer, sizes, Default::default()));
+        for ends in both {
+            pair.peer.post_receives(ends.peer, 0, sizes.receive);
+            pair.owner.post(ends.owner, &chain).expect("room");
+        }
+        pair.owner.step_without_taking();
+        for _ in 0..10 {
+            pair.peer.step();
+        }
+        for ends in both {
+            let arrived = pair.peer.received.iter().filter(|completion| completion.queue_pair == ends.peer).count();
+            assert!((1..400).contains(&arrived), "{arrived}");
         }
     });
 }
