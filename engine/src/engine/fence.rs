@@ -31,7 +31,7 @@ impl<P: Port> Engine<P> {
         request.outcome =
             Outcome::Replied { buffer: received.buffer, generation: received.generation, length: received.length };
         let index = usize::from(request.connection);
-        self.statistics.reply_waits_for_send += u64::from(request.hold.message);
+        self.statistics.reply_waits_for_send += u64::from(request.awaits_message && request.hold.message);
         self.connections[index].awaiting_reply -= 1;
         if let Some(key) = invalidated
             && !self.invalidated_by_peer(handle, key)

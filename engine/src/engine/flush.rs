@@ -237,7 +237,7 @@ impl<P: Port> Engine<P> {
                 let waiting = self.transfers.len();
                 // The data's buffers come back with this completion: a responder must not starve for them.
                 let pressure = signal::held_slots_pressure(waiting, self.plan.transfer_slots);
-                let signalled = self.connections[index].signaller.message(operations + 1, false, pressure);
+                let signalled = self.connections[index].signaller.reply(operations + 1, false, pressure);
                 let operation = Operation::Send { local, invalidate };
                 self.chain_transfer(index, handle, TokenKind::Reply, signalled, operation);
             }
