@@ -186,13 +186,35 @@ impl<D: Device> Side<D> {
         segments: &[Segment],
         invite: bool,
     ) -> Result<RequestHandle, frwr_engine::SubmitError> {
+        self.submit_with_inline(cookie, access, segments, &[], invite)
+    }
+
+    /// The same with memory that is sent behind the message.
+    pub fn submit_with_inline(
+        &mut self,
+        cookie: u64,
+        access: Access,
+        segments: &[Segment],
+        inline: &[Segment],
+        invite: bool,
+    ) -> Result<RequestHandle, frwr_engine::SubmitError> {
+        let chunk = [Chunk { access, segments }];
+        self.submit_chunks(cookie, if segments.is_empty() { &[] } else { &chunk }, inline, invite)
+    }
+
+    pub fn submit_chunks(
+        &mut self,
+        cookie: u64,
+        chunks: &[Chunk<'_>],
+        inline: &[Segment],
+        invite: bool,
+    ) -> Result<RequestHandle, frwr_engine::SubmitError> {
         let mut message = [0u8; HEADER + 16 * GRANT];
         message[..8].copy_from_slice(&cookie.to_le_bytes());
-        let chunk = [Chunk { access, segments }];
         let submission = Submission {
             message: &message,
-            inline: &[],
-            chunks: if segments.is_empty() { &[] } else { &chunk },
+            inline,
+            chunks,
             invite_invalidation: invite,
             iova_cookie: 0x0A0B_0C0D,
             cookie,
@@ -307,9 +329,11 @@ impl<D: Device> Pair<D> {
         );
     }
 
-    /// The target answers every command by filling its grants.
+    /// The target, while it is connected, answers every command by filling its grants.
     pub fn serve(&mut self, invalidate: bool) {
-        while let Some((name, grants)) = self.target.take_command() {
+        while self.target.is_ready()
+            && let Some((name, grants)) = self.target.take_command()
+        {
             let key = grants.first().filter(|_| invalidate).map(|grant| grant.key);
             self.target.answer(name, &grants, key);
         }
