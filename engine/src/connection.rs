@@ -65,6 +65,10 @@ pub(crate) struct Connection {
     pub(crate) freeing: u32,
     /// Those of them that Control was not told of yet.
     pub(crate) to_free: VecDeque<u32>,
+    /// Objects that the device did not destroy while the queue pair worked; tried again when it has drained.
+    pub(crate) not_freed: Vec<u32>,
+    /// Objects that are being made in place of stale ones (S103).
+    pub(crate) repairing: u32,
     /// Not before this time is the device asked again after it had no object left.
     pub(crate) refill_after: Duration,
     /// The write pad's MR, once its registration is posted.
@@ -114,6 +118,8 @@ impl Connection {
             allocating: 0,
             freeing: 0,
             to_free: queue(limits.registrations),
+            not_freed: Vec::with_capacity(limits.registrations as usize),
+            repairing: 0,
             refill_after: Duration::ZERO,
             pad: None,
             waiting_requests: queue(limits.requests),

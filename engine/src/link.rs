@@ -114,6 +114,10 @@ pub(crate) enum ToCore {
         /// The object and its key, or nothing where the device has none left.
         object: Option<(RegistrationId, u32)>,
     },
+    /// The device refused to destroy the object of a descriptor.
+    NotFreed {
+        descriptor: u32,
+    },
     /// The peer, the connection manager or the device ended the connection.
     Ended {
         connection: ConnectionKey,

@@ -144,6 +144,11 @@ impl Signaller {
         self.messages = 0;
     }
 
+    /// Part of a chain was refused, and with it perhaps what was to be signalled: the next message is.
+    pub const fn refused(&mut self) {
+        self.unsignalled = self.limit;
+    }
+
     /// Entries since the last one that completes; at most half the send queue (I31).
     #[must_use]
     pub const fn unsignalled(&self) -> u32 {

@@ -28,6 +28,7 @@ fn s90_one_registration_of_four_bytes_after_connect() {
     assert_eq!((wr.length, access, elements, iova >> 32), (4, Access::RemoteWrite, 1, 0));
     let told = grant(&pair).unwrap();
     assert_eq!((told.key, told.address, told.length), (key, iova, 4));
+    pair.steps(5);
     assert_eq!(pair.pair.host.engine.port().remote_bytes_open(), Some(4));
     // It takes an MR beside those of the requests, and a send queue entry that no request can reserve (S92, D19).
     let descriptors = pair.pair.host.engine.descriptors(pair.pair.host.connection.unwrap());

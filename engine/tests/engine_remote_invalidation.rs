@@ -17,7 +17,7 @@ fn three_keys(pair: &mut Watched, cookie: u64, invite: bool) -> ([u8; 8], Vec<fr
     let segments = pair.scattered(3);
     // A chunk each: some devices register lists with gaps.
     let chunks: Vec<_> = segments.chunks(1).map(|segments| Chunk { access: Access::RemoteWrite, segments }).collect();
-    pair.pair.host.submit_chunks(cookie, &chunks, &[], invite).unwrap();
+    pair.pair.host.submit_chunks(cookie, &chunks, invite).unwrap();
     pair.until("arrived", |pair| !pair.target.commands.is_empty());
     pair.pair.target.take_command().unwrap()
 }

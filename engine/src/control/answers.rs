@@ -46,8 +46,12 @@ impl<D: Device> Control<D> {
                 self.tell(core, ToCore::Allocated { connection, descriptor, object });
             }
             Pending::Free { core, descriptor } => {
-                self.statistics.mrs_orphaned += u64::from(result.is_err());
-                self.cores[core].freed.push(descriptor);
+                if result.is_ok() {
+                    self.cores[core].freed.push(descriptor);
+                } else {
+                    self.statistics.mrs_orphaned += 1;
+                    self.tell(core, ToCore::NotFreed { descriptor });
+                }
             }
             Pending::Listen { core, address } => {
                 if let Ok(Answer::Listener(listener)) = result {
@@ -70,6 +74,7 @@ impl<D: Device> Control<D> {
             domain.asked = false;
         }
         self.domain_changed(at, result.is_ok());
+        self.dismantle(at);
     }
 
     fn base_answered(&mut self, at: usize, core: usize, memory: u16, result: Result<Answer, CommandError>) {
@@ -86,6 +91,7 @@ impl<D: Device> Control<D> {
             }
             (None, _) => {}
         }
+        self.dismantle(at);
     }
 
     fn queue_pair_answered(&mut self, at: usize, result: Result<Answer, CommandError>) {

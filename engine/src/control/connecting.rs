@@ -206,7 +206,15 @@ impl<D: Device> Control<D> {
         if matches!(link.stage, Stage::Aborting { .. } | Stage::Closing) {
             return;
         }
+        let unanswered = match link.target {
+            OpenTarget::Incoming(incoming) if link.stage == Stage::Receives => Some(incoming),
+            _ => None,
+        };
         link.stage = Stage::Failed;
+        if let Some(incoming) = unanswered {
+            // Its core gave up before the accept: the peer still waits for an answer.
+            self.command(Command::Reject { incoming, private_data: PrivateData::new() }, Pending::Nothing);
+        }
         self.command(Command::Disconnect { queue_pair }, Pending::Nothing);
         self.command(Command::FailQueuePair { queue_pair }, Pending::Fail { link: at });
     }

@@ -19,6 +19,8 @@ pub(super) enum Base {
 pub(super) struct Domain {
     pub(super) id: Option<DomainId>,
     pub(super) asked: bool,
+    /// Its last connection is gone: it goes as soon as nothing of it is being made.
+    leaving: bool,
     /// By core and memory.
     pub(super) bases: Vec<((usize, u16), Base)>,
 }
@@ -90,6 +92,21 @@ impl<D: Device> Control<D> {
     /// A connection is gone: a domain of its own goes with it.
     pub(super) fn leave_domain(&mut self, at: usize) {
         if self.shared == Some(at) {
+            return;
+        }
+        if let Some(domain) = self.domains[at].as_mut() {
+            domain.leaving = true;
+        }
+        self.dismantle(at);
+    }
+
+    /// Destroys a domain that nobody uses, but not before every answer about it is in: a late one would be taken for the
+    /// next domain in its place, and its object would be lost.
+    pub(super) fn dismantle(&mut self, at: usize) {
+        let Some(domain) = self.domains[at].as_ref() else { return };
+        let awaited =
+            (domain.asked && domain.id.is_none()) || domain.bases.iter().any(|(_, base)| *base == Base::Asked);
+        if !domain.leaving || awaited {
             return;
         }
         let Some(domain) = self.domains[at].take() else { return };

@@ -85,8 +85,8 @@ pub struct ControlStatistics {
     pub commands: u64,
     /// Commands that failed.
     pub commands_failed: u64,
-    /// MR objects that the device refused to destroy (mrs_orphaned of S120, S105). Their queue pair is in error and
-    /// drained, so nobody reaches them; the device keeps them until the protection domain goes.
+    /// Times that the device refused to destroy an MR object (mrs_orphaned of S120, S105). Its connection ends; once the
+    /// queue pair is in error and drained nobody reaches the object, and the device keeps it until its domain goes.
     pub mrs_orphaned: u64,
     /// Asynchronous events of the device.
     pub async_events: u64,

@@ -75,7 +75,7 @@ impl<P: Port> Engine<P> {
                     self.statistics.stale_completions += 1;
                     return;
                 };
-                self.connections[index].receives_posted -= 1;
+                self.receive_returned(index);
                 self.received(index, received, success, protocol);
             }
             Err(status) => {
@@ -83,10 +83,16 @@ impl<P: Port> Engine<P> {
                     self.statistics.stale_completions += 1;
                     return;
                 }
-                self.connections[index].receives_posted -= 1;
+                self.receive_returned(index);
                 self.fail(index, DisconnectCause::WorkRequest(status));
             }
         }
+    }
+
+    fn receive_returned(&mut self, index: usize) {
+        // After a drain that timed out the count is zero already, and the completions may still come.
+        let posted = &mut self.connections[index].receives_posted;
+        *posted = posted.saturating_sub(1);
     }
 
     /// The completion names a queue pair that the connection has now.

@@ -2,12 +2,15 @@
 
 use super::Engine;
 use crate::{
+    connection::{Ending, Phase as Connected},
     event::{DisconnectCause, Event, Received, RequestStatus},
-    options::StalePolicy,
+    mr::State,
+    options::{MAX_MRS_PER_REQUEST, StalePolicy},
     provider::{Port, TokenKind},
     request::{Outcome, Phase, RequestHandle},
     trace::TracePoint,
 };
+use arrayvec::ArrayVec;
 use frwr_mempool::slab::Handle;
 
 /// What a reply does to its request.
@@ -24,20 +27,21 @@ pub(super) enum Replied {
 impl<P: Port> Engine<P> {
     /// A reply arrived for a request: match the key that the peer invalidated (S58), fence the others.
     pub(super) fn reply(&mut self, handle: Handle, invalidated: Option<u32>, received: &Received) -> Replied {
-        let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
+        let Some(request) = self.requests.get(handle) else { return Replied::Unknown };
         if request.phase != Phase::Posted || request.standalone {
             return Replied::Unknown;
         }
-        request.outcome =
-            Outcome::Replied { buffer: received.buffer, generation: received.generation, length: received.length };
-        let index = usize::from(request.connection);
-        self.statistics.reply_waits_for_send += u64::from(request.awaits_message && request.hold.message);
-        self.connections[index].awaiting_reply -= 1;
+        // A reply that kills a foreign key is no reply: the request stays as it is and ends with its connection.
         if let Some(key) = invalidated
             && !self.invalidated_by_peer(handle, key)
         {
             return Replied::Foreign;
         }
+        let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
+        request.outcome =
+            Outcome::Replied { buffer: received.buffer, generation: received.generation, length: received.length };
+        self.statistics.reply_waits_for_send += u64::from(request.awaits_message && request.hold.message);
+        self.connections[usize::from(request.connection)].awaiting_reply -= 1;
         self.fence(handle);
         Replied::Taken
     }
@@ -119,7 +123,8 @@ impl<P: Port> Engine<P> {
         self.events.push_back(Event::Completed { request: RequestHandle(handle), cookie, status });
     }
 
-    /// After a refused post on a connection that goes on: destroying the MRs is the fence (D7, S72, S84).
+    /// After a refused post on a connection that goes on: where the invalidation was refused, destroying the MR is the
+    /// fence (D7, S72, S84).
     pub(super) fn fence_refused(&mut self, index: usize, accepted: usize) {
         for at in accepted..self.scratch.chain.requests.len() {
             let token = self.scratch.chain.requests[at].token;
@@ -142,7 +147,8 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// A request whose message was refused: what the device never heard of goes back, what it did is destroyed.
+    /// A request whose message was refused: what the device never heard of goes back; registrations that it took are
+    /// invalidated behind themselves in the same queue, since an object with work in flight is not destroyed (I11).
     fn refuse_request(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle_at(slot) else { return };
         let Some(request) = self.requests.get_mut(handle) else { return };
@@ -152,31 +158,25 @@ impl<P: Port> Engine<P> {
         request.outcome = Outcome::PostRefused;
         request.hold.message = false;
         let index = usize::from(request.connection);
-        let mrs = request.mrs.clone();
-        let (entries, standalone) = (core::mem::take(&mut request.invalidate_entries), request.standalone);
+        let mrs = core::mem::take(&mut request.mrs);
+        let mut unused: ArrayVec<u32, MAX_MRS_PER_REQUEST> = ArrayVec::new();
+        for descriptor in mrs {
+            let posted = self.pool.get(descriptor).is_some_and(|mr| matches!(mr.state(), State::Registering { .. }));
+            if posted { request.mrs.push(descriptor) } else { unused.push(descriptor) }
+        }
+        let entries = unused.len() as u32 * self.capabilities.send_queue_cost.invalidate;
+        request.invalidate_entries -= entries;
+        let standalone = request.standalone;
         let connection = &mut self.connections[index];
         connection.send_queue.release(entries);
         if !standalone {
             connection.awaiting_reply -= 1;
             connection.peer_receives += 1;
         }
-        let mut fences = 0;
-        for descriptor in mrs {
-            let live = self.pool.get(descriptor).is_some_and(crate::mr::Mr::is_live);
-            if live {
-                fences += 1;
-                self.quarantine(index, descriptor);
-            } else {
-                self.give_back_unused(index, descriptor);
-                if let Some(request) = self.requests.get_mut(handle) {
-                    request.mrs.retain(|held| *held != descriptor);
-                }
-            }
+        for descriptor in unused {
+            self.give_back_unused(index, descriptor);
         }
-        if let Some(request) = self.requests.get_mut(handle) {
-            request.phase = Phase::Fencing { fences };
-        }
-        self.end_if_fenced(handle);
+        self.fence(handle);
     }
 
     /// Has an MR destroyed whose state on the device is unknown or cannot be changed any more. Its fence is the
@@ -203,10 +203,24 @@ impl<P: Port> Engine<P> {
                 self.fenced(slot, descriptor);
             }
             if self.options.stale_policy == StalePolicy::Repair {
-                self.statistics.mrs_recovered += 1;
+                self.connections[index].repairing += 1;
                 self.refill(index, 1);
             }
         }
+    }
+
+    /// The device did not destroy an object. On a drained queue pair nobody reaches it, and it is given up (S105); on
+    /// one that works its key may be alive, so the connection ends, and the object is tried once more when it has drained.
+    pub(super) fn object_not_destroyed(&mut self, descriptor: u32) {
+        let index = usize::from(self.pool.connection_of(descriptor));
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        if matches!(connection.phase, Connected::Ending { step: Ending::Destroy | Ending::Close { .. }, .. }) {
+            self.object_destroyed(descriptor);
+            return;
+        }
+        connection.freeing = connection.freeing.saturating_sub(1);
+        connection.not_freed.push(descriptor);
+        self.fail(index, DisconnectCause::Device);
     }
 
     /// The request that waits for a descriptor's destruction. A rare event, so a walk over the slots is good enough.

@@ -288,6 +288,13 @@ impl<P: Port> Engine<P> {
         if self.options.on_post_error == OnPostError::Disconnect {
             self.fail(index, DisconnectCause::PostRefused);
         } else {
+            let refused = self.scratch.chain.requests.iter().skip(accepted);
+            let invalidations = refused.filter(|request| request.token.kind() == TokenKind::Invalidate).count();
+            let signaller = &mut self.connections[index].signaller;
+            if invalidations > 0 {
+                signaller.invalidations(invalidations as u32, false);
+            }
+            signaller.refused();
             self.fence_refused(index, accepted);
         }
     }

@@ -7,7 +7,7 @@ use crate::{
     event::{ConnectionId, DisconnectCause, Event, RequestStatus, TransferStatus},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
-    provider::{Chain, ElementRange, Operation, Port, Token, TokenKind, WorkRequest},
+    provider::{Chain, ElementRange, FailureStatus, Operation, Port, Token, TokenKind, WorkRequest},
     request::{Hold, Outcome, Phase as RequestPhase},
     trace::TracePoint,
 };
@@ -39,7 +39,12 @@ impl<P: Port> Engine<P> {
                 return;
             }
             Phase::Vacant => return,
-            Phase::Ending { .. } => {
+            Phase::Ending { step, cause: known, deadline } => {
+                // A flush is a consequence; what comes to light behind it may be the reason.
+                let flushed = DisconnectCause::WorkRequest(FailureStatus::Flushed);
+                if *known == flushed && matches!(cause, DisconnectCause::WorkRequest(_)) {
+                    entry.phase = Phase::Ending { step: *step, cause, deadline: *deadline };
+                }
                 self.statistics.repeated_disconnects += 1;
                 return;
             }
@@ -153,6 +158,9 @@ impl<P: Port> Engine<P> {
         self.abandon_posted(index);
         let connection = self.connections[index].key;
         while self.pool.pop(&mut self.connections[index].idle).is_some() {}
+        let entry = &mut self.connections[index];
+        entry.freeing += entry.not_freed.len() as u32;
+        entry.to_free.extend(entry.not_freed.drain(..));
         for descriptor in self.pool.of(connection.index) {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
             // What has no object, or is being destroyed already, needs nothing.

@@ -383,7 +383,7 @@ impl<P: Port> Engine<P> {
             handle: mr.map_or(0, crate::mr::Mr::key),
             length: grant.map_or(length, |grant| grant.length),
             offset: grant.map_or(0, |grant| grant.address),
-            access: None,
+            access: mr.and_then(crate::mr::Mr::access),
         };
         if let Some(trace) = &mut self.trace
             && trace.push(record).is_err()

@@ -96,6 +96,7 @@ impl<P: Port> Engine<P> {
         entry.doomed = false;
         entry.awaiting_reply = 0;
         entry.receives_posted = 0;
+        entry.repairing = 0;
         self.unsettled += 1;
         Ok(connection)
     }
@@ -114,6 +115,7 @@ impl<P: Port> Engine<P> {
                 self.open_failed(connection, reason, private_data);
             }
             ToCore::Allocated { connection, descriptor, object } => self.allocated(connection, descriptor, object),
+            ToCore::NotFreed { descriptor } => self.object_not_destroyed(descriptor),
             ToCore::Ended { connection, by_device } => self.ended(connection, by_device),
             ToCore::Failed { connection } => self.queue_pair_failed(connection),
             ToCore::Closed { connection } => self.closed(connection),
@@ -204,6 +206,8 @@ impl<P: Port> Engine<P> {
         let index = usize::from(self.pool.connection_of(descriptor));
         let Some(entry) = self.connections.get_mut(index) else { return };
         entry.allocating = entry.allocating.saturating_sub(1);
+        let repaired = entry.repairing > 0;
+        entry.repairing = entry.repairing.saturating_sub(1);
         let Some((object, key)) = object else {
             entry.refill_after = self.now + REFILL_PAUSE;
             self.pool.put(&mut entry.absent, descriptor);
@@ -217,6 +221,7 @@ impl<P: Port> Engine<P> {
         let installed = mr.install(object, key, connection);
         debug_assert!(installed.is_ok(), "a descriptor from the absent list has no object");
         self.statistics.mrs_allocated += 1;
+        self.statistics.mrs_recovered += u64::from(repaired);
         if matches!(self.connections[index].phase, Phase::Ending { .. }) {
             self.free_object(index, descriptor);
             return;
@@ -260,7 +265,7 @@ impl<P: Port> Engine<P> {
             base,
             elements: 1,
             access: crate::provider::Access::RemoteWrite,
-            iova: mr::iova(self.options.iova, self.capabilities.base_address, address, 0),
+            iova: self.base_address(address, 0),
             rotating_key_bits: self.capabilities.rotating_key_bits,
         });
         let (Some(mapping), Some(mr)) = (mapping, self.pool.get_mut(descriptor)) else { return };

@@ -7,7 +7,7 @@ use crate::{
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
-    provider::{Access, Port, ScatterElement},
+    provider::{Access, BaseAddress, Contiguity, Port, ScatterElement},
     request::{Phase, Request, RequestHandle, WaitingChunk},
     trace::TracePoint,
 };
@@ -303,7 +303,7 @@ impl<P: Port> Engine<P> {
             base: first.base,
             elements: piece.consumed as u32,
             access,
-            iova: mr::iova(self.options.iova, self.capabilities.base_address, address, iova_cookie),
+            iova: self.base_address(address, iova_cookie),
             rotating_key_bits: self.capabilities.rotating_key_bits,
         };
         let mr = self.pool.get_mut(descriptor)?;
@@ -311,6 +311,16 @@ impl<P: Port> Engine<P> {
         let grant = mr.map(&mapping).ok()?;
         self.record(TracePoint::MrMapped, connection, Some(descriptor), piece.bytes);
         Some((grant, piece.consumed))
+    }
+
+    /// The base address that the peer is told (D13). With a page list the device adds the offset in the first page to it,
+    /// so the two must agree.
+    pub(super) fn base_address(&self, address: u64, cookie: u32) -> u64 {
+        let iova = mr::iova(self.options.iova, self.capabilities.base_address, address, cookie);
+        match (self.capabilities.base_address, self.capabilities.contiguity) {
+            (BaseAddress::Any, Contiguity::PageList { page_size }) => iova | (address & u64::from(page_size - 1)),
+            _ => iova,
+        }
     }
 
     fn announce(&mut self, handle: Handle, protocol: &mut impl Protocol, grants: &[Grant]) -> bool {

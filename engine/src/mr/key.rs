@@ -41,7 +41,7 @@ pub enum IovaPolicy {
     /// and two requests on one buffer differ (S36).
     #[default]
     Cookie,
-    /// Zero.
+    /// Zero; on page lists the offset of the first byte in its page.
     ZeroBased,
 }
 

@@ -45,6 +45,8 @@ pub struct Mr {
     connection: ConnectionKey,
     link: u32,
     role: Role,
+    /// Low byte of the last key whose registration was posted: what the device has. A burnt key never reached it (S86).
+    device_tag: u8,
 }
 
 const _: () = assert!(size_of::<Mr>() <= MR_BYTES, "a descriptor must fit one cache line");
@@ -67,6 +69,7 @@ impl Mr {
             connection: ConnectionKey { index: 0, epoch: 0 },
             link: NO_LINK,
             role: Role::Request,
+            device_tag: 0,
         }
     }
 
@@ -81,6 +84,7 @@ impl Mr {
         }
         self.object = object;
         self.key = key;
+        self.device_tag = key as u8;
         self.connection = connection;
         self.role = Role::Request;
         self.link = NO_LINK;
@@ -133,7 +137,6 @@ impl Mr {
         if mapping.rotating_key_bits > KEY_TAG_BITS {
             return Err(MrError::InvalidKey);
         }
-        let old_tag = self.key as u8;
         self.key = next_key(self.key, mapping.rotating_key_bits);
         self.generation = following(self.generation);
         let registration = Registration {
@@ -142,7 +145,7 @@ impl Mr {
             elements: mapping.elements,
             base: mapping.base,
             access: mapping.access,
-            old_tag,
+            old_tag: self.device_tag,
         };
         self.state = State::Mapped { owner, pending, registration };
         Ok(self.grant_of(&registration))
@@ -174,6 +177,7 @@ impl Mr {
     pub fn register_posted(&mut self) -> Result<RegistrationFields, MrError> {
         let State::Mapped { owner, pending, registration } = self.state else { return Err(MrError::InvalidState) };
         self.state = State::Registering { owner, pending, registration };
+        self.device_tag = self.key as u8;
         Ok(RegistrationFields {
             object: self.object,
             base: registration.base,
@@ -195,6 +199,7 @@ impl Mr {
             return Err(MrError::InvalidState);
         };
         self.state = State::Mapped { owner, pending, registration };
+        self.device_tag = registration.old_tag;
         Ok(())
     }
 
@@ -250,6 +255,18 @@ impl Mr {
             | State::Registering { registration, .. }
             | State::Valid { registration, .. }
             | State::Invalidating { registration, .. } => Some(self.grant_of(registration)),
+            _ => None,
+        }
+    }
+
+    /// The remote right of what is mapped.
+    #[must_use]
+    pub const fn access(&self) -> Option<crate::provider::Access> {
+        match &self.state {
+            State::Mapped { registration, .. }
+            | State::Registering { registration, .. }
+            | State::Valid { registration, .. }
+            | State::Invalidating { registration, .. } => Some(registration.access),
             _ => None,
         }
     }

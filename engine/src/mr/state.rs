@@ -55,7 +55,7 @@ pub struct Registration {
     pub base: BaseId,
     /// The remote right.
     pub access: Access,
-    /// Low byte of the key before this mapping; the bits above never change.
+    /// Low byte of the key that the device has; the bits above never change.
     pub old_tag: u8,
 }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test file uses its own part of the harness")]
 #![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
+pub mod scripted;
 mod setup;
 mod watch;
 
@@ -12,13 +13,13 @@ pub use watch::{Post, Watch, Watched, WatchedDevice, Wr};
 
 use core::time::Duration;
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol, Received,
-    RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
+    AnnounceError, Chunk, ConnectionId, ConnectionOptions, DisconnectCause, Engine, EngineOptions, Event, Message,
+    Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
     provider::{
-        Access, Device, RemoteRange,
+        Access, Device, Port, RemoteRange,
         soft::{SoftDevice, SoftFabric},
     },
 };
@@ -88,6 +89,12 @@ pub struct Side<D: Device> {
     pub responded: u32,
     pub fetched: u32,
     pub disconnected: u32,
+    /// Causes of the disconnects.
+    pub causes: Vec<DisconnectCause>,
+    /// Connect attempts that failed.
+    pub open_failed: u32,
+    /// Requests that were submitted and did not end, with the bytes they open; kept by `submit` and `event`.
+    pub outstanding: std::collections::HashMap<u64, u64>,
     /// Told to the port at the start of each step, with the number of the step.
     pub begin: fn(&mut D::Port, u64),
     pub stepped: u64,
@@ -121,6 +128,9 @@ impl<D: Device> Side<D> {
             responded: 0,
             fetched: 0,
             disconnected: 0,
+            causes: Vec::new(),
+            open_failed: 0,
+            outstanding: std::collections::HashMap::new(),
             begin: |_, _| {},
             stepped: 0,
             peer_receives: 0,
@@ -145,10 +155,20 @@ impl<D: Device> Side<D> {
         match event {
             Event::Incoming { incoming, .. } => {
                 let options = ConnectionOptions { peer_receives: self.peer_receives, ..ConnectionOptions::default() };
-                self.connection = Some(self.engine.accept(incoming, b"accepted", &options).unwrap());
+                match self.engine.accept(incoming, b"accepted", &options) {
+                    Ok(connection) => self.connection = Some(connection),
+                    Err(_) => self.engine.reject(incoming, b"busy").unwrap(),
+                }
             }
             Event::Connected { connection, .. } => self.connection = Some(connection),
-            Event::Disconnected { .. } => self.disconnected += 1,
+            Event::OpenFailed { .. } => self.open_failed += 1,
+            Event::Disconnected { cause, .. } => {
+                self.disconnected += 1;
+                self.causes.push(cause);
+                for received in self.commands.drain(..) {
+                    self.engine.release(received);
+                }
+            }
             Event::Received { received, .. } => self.commands.push(received),
             Event::Completed { cookie, status, .. } => {
                 let name = match status {
@@ -161,13 +181,24 @@ impl<D: Device> Side<D> {
                     RequestStatus::PostRefused => "refused",
                     RequestStatus::Unannounced => "unannounced",
                 };
+                assert!(!self.ended.iter().any(|(ended, _)| *ended == cookie), "request {cookie} ended twice");
                 self.ended.push((cookie, name));
+                self.outstanding.remove(&cookie);
+                self.check_fence(cookie);
             }
             Event::Registered { request, grant, .. } => self.grants.push((request, grant)),
             Event::Responded { .. } => self.responded += 1,
             Event::Fetched { .. } => self.fetched += 1,
             _ => {}
         }
+    }
+
+    /// Promise Fence: when an end comes out, the device's own table opens no more than the requests that did not end.
+    fn check_fence(&self, cookie: u64) {
+        let pad = self.connection.and_then(|connection| self.engine.write_pad(connection)).map_or(0, |pad| pad.length);
+        let allowed = self.outstanding.values().sum::<u64>() + u64::from(pad);
+        let open = self.engine.port().remote_bytes_open().unwrap();
+        assert!(open <= allowed, "request {cookie} ended while {open} bytes are open, {allowed} at most may be");
     }
 
     pub fn segment(&self, offset: u64, length: u32) -> Segment {
@@ -199,10 +230,20 @@ impl<D: Device> Side<D> {
         invite: bool,
     ) -> Result<RequestHandle, frwr_engine::SubmitError> {
         let chunk = [Chunk { access, segments }];
-        self.submit_chunks(cookie, if segments.is_empty() { &[] } else { &chunk }, inline, invite)
+        self.submit_whole(cookie, if segments.is_empty() { &[] } else { &chunk }, inline, invite)
     }
 
+    /// Submits a request that opens `chunks`.
     pub fn submit_chunks(
+        &mut self,
+        cookie: u64,
+        chunks: &[Chunk<'_>],
+        invite: bool,
+    ) -> Result<RequestHandle, frwr_engine::SubmitError> {
+        self.submit_whole(cookie, chunks, &[], invite)
+    }
+
+    fn submit_whole(
         &mut self,
         cookie: u64,
         chunks: &[Chunk<'_>],
@@ -222,6 +263,8 @@ impl<D: Device> Side<D> {
         let connection = self.connection.ok_or(frwr_engine::SubmitError::NotConnected)?;
         let handle = self.engine.submit(connection, &submission, &mut self.protocol)?;
         self.protocol.names.insert(cookie, handle);
+        let bytes = chunks.iter().flat_map(|chunk| chunk.segments).map(|segment| u64::from(segment.length)).sum();
+        self.outstanding.insert(cookie, bytes);
         Ok(handle)
     }
 
@@ -245,6 +288,16 @@ impl<D: Device> Side<D> {
 
     /// Answers the oldest command with RDMA WRITEs into all its grants and a reply, naming `name`.
     pub fn answer(&mut self, name: [u8; 8], write: &[Grant], invalidate: Option<u32>) {
+        self.try_answer(name, write, invalidate).unwrap();
+    }
+
+    /// The same, on a connection that may have ended.
+    pub fn try_answer(
+        &mut self,
+        name: [u8; 8],
+        write: &[Grant],
+        invalidate: Option<u32>,
+    ) -> Result<(), frwr_engine::TransferError> {
         let remote: Vec<_> = write
             .iter()
             .map(|grant| RemoteSegment {
@@ -264,7 +317,7 @@ impl<D: Device> Side<D> {
         let mut message = [0xFFu8; 12];
         message[..8].copy_from_slice(&name);
         let response = ResponseRequest { local: &local, remote: &remote, message: &message, invalidate, cookie: 7 };
-        self.engine.respond(self.connection.unwrap(), &response).unwrap();
+        self.engine.respond(self.connection.unwrap(), &response)
     }
 
     /// The next command with its grants, its receive buffer given back.
