@@ -83,6 +83,8 @@ pub(crate) struct Connection {
     pub(crate) receives: VecDeque<u32>,
     /// Receives posted to the device.
     pub(crate) receives_posted: u32,
+    /// A signalled message is in flight: its completion will free the slots that those before it hold.
+    pub(crate) relief_coming: bool,
     /// Requests admitted and not replied: each needs one of our receives.
     pub(crate) awaiting_reply: u32,
     /// Receives of the peer that we may still use.
@@ -129,6 +131,7 @@ impl Connection {
             transfers: queue(limits.transfers),
             receives: queue(limits.receives),
             receives_posted: 0,
+            relief_coming: false,
             awaiting_reply: 0,
             peer_receives: 0,
             doomed: false,

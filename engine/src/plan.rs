@@ -90,8 +90,9 @@ pub(crate) struct Plan {
     pub(crate) own_domain: bool,
     /// MRs of one request: more would never be free, or never fit into the send queue.
     pub(crate) max_mrs: u32,
-    /// Send queue entries of the largest request or transfer.
-    largest: u32,
+    /// Send queue entries that unsignalled work must leave: for the largest request or transfer, which would wait for
+    /// ever otherwise, and for as many requests of one MR as may be in flight.
+    room: u32,
     /// Most that one work request takes of the send queue.
     largest_cost: u32,
     /// Unsignalled messages of one connection: half of its request slots.
@@ -125,7 +126,8 @@ impl Plan {
         let transfers = options.transfer_depth * (SLOTS_PER_REQUEST + 1);
         let max_mrs = registrations.min(MAX_MRS_PER_REQUEST as u32);
         // Half of the queue may be unsignalled (I31); the other half holds the largest request.
-        let send = (sizing.max_send_wr + transfers + crate::chain::RESERVED_ENTRIES)
+        // One more entry per request lets messages stay unsignalled where every request is in flight.
+        let send = (sizing.max_send_wr + queue_depth + transfers + crate::chain::RESERVED_ENTRIES)
             .max(2 * (request_entries(capabilities, max_mrs) + crate::chain::RESERVED_ENTRIES))
             .min(capabilities.attributes.max_qp_wr);
         let max_mrs = max_mrs.min(mrs_that_fit(capabilities, send)?);
@@ -163,7 +165,9 @@ impl Plan {
                 crate::options::DomainPolicy::PerConnection => true,
             },
             max_mrs,
-            largest: request_entries(capabilities, max_mrs).max(transfer),
+            room: request_entries(capabilities, max_mrs)
+                .max(transfer)
+                .max(queue_depth * request_entries(capabilities, 1)),
             largest_cost: cost.register.max(cost.invalidate).max(cost.message).max(1),
             unsignalled_messages: options.queue_depth.max(1),
         };
@@ -193,10 +197,9 @@ impl Plan {
         Ok(())
     }
 
-    /// The decision which work request asks for a completion, for a send queue of `entries`. What may stand in it
-    /// unsignalled leaves room for the largest request, which would wait for ever otherwise.
+    /// The decision which work request asks for a completion, for a send queue of `entries`.
     pub(crate) fn signaller(&self, policy: SignalPolicy, entries: u32) -> Signaller {
-        let spare = (entries + 1).saturating_sub(crate::chain::RESERVED_ENTRIES + self.largest);
+        let spare = (entries + 1).saturating_sub(crate::chain::RESERVED_ENTRIES + self.room);
         let limit = (entries / 2).min(spare) / self.largest_cost;
         Signaller::with_limits(policy, limit, self.unsignalled_messages)
     }

@@ -228,6 +228,9 @@ fn one_doorbell_per_iteration_and_queue_pair_and_a_sixteenth_per_request_at_dept
             let wrs = counters.registers + counters.invalidates + counters.sends;
             assert_eq!(wrs, per_request * 3200, "{profile}: work requests");
             assert_eq!(wrs, statistics.work_requests);
+            assert_eq!((statistics.requests_waited, statistics.stale_completions), (0, 0), "{profile}");
+            // One completion of the send queue for many messages, or for the fences of an iteration.
+            assert!(counters.send_completions * 10 <= 3200, "{profile} {invalidate}: {counters:?}");
         }
     }
 }

@@ -191,6 +191,7 @@ impl<P: Port> Engine<P> {
             self.statistics.stale_completions += 1;
             return;
         };
+        self.connections[index].relief_coming = false;
         for _ in 0..ahead {
             if let Some(posted) = self.connections[index].send_queue.retire() {
                 self.retired(index, posted, Ok(()));
@@ -238,8 +239,8 @@ impl<P: Port> Engine<P> {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         match result {
             Ok(()) => {
-                let news = mr.registered(generation);
-                self.statistics.stale_completions += u64::from(news.is_err());
+                // The peer may have invalidated it, and another request may have it by now.
+                let _ = mr.registered(generation);
                 self.registered_now(posted.owner);
             }
             Err(status) => {
@@ -257,7 +258,6 @@ impl<P: Port> Engine<P> {
                 // Without the early return the MR was this request's until now; with it, it is free or taken again.
                 let held = matches!(mr.state(), crate::mr::State::Invalidating { .. });
                 let news = mr.invalidated(generation);
-                self.statistics.stale_completions += u64::from(news.is_err());
                 self.statistics.local_invalidations += 1;
                 self.record(TracePoint::LocalInvalidateDone, index as u16, Some(descriptor), 0);
                 if held && news.is_ok() {

@@ -95,6 +95,7 @@ impl<P: Port> Engine<P> {
         entry.peer_receives = options.peer_receives;
         entry.doomed = false;
         entry.awaiting_reply = 0;
+        entry.relief_coming = false;
         entry.receives_posted = 0;
         entry.repairing = 0;
         self.unsettled += 1;
