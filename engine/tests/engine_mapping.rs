@@ -149,7 +149,7 @@ fn s36_s38_s39_d13_the_peer_is_told_the_base_address_of_the_policy() {
         let (name, grants) = decoded(&mut pair);
         let expected = match expected {
             None => address,
-            Some(0) => address & 0xFFF,
+            Some(0) => address & 0xFFFF,
             Some(cookie) => cookie | (address & 0xFFFF_FFFF),
         };
         assert_eq!(grants[0].address, expected, "{policy:?}");

@@ -18,6 +18,7 @@ impl<P: Port> Engine<P> {
     /// done; 0 for an empty poll. `now` must not go back. Bounded: at most one batch of each kind.
     pub fn poll(&mut self, now: Duration, protocol: &mut impl Protocol) -> u32 {
         self.now = now.max(self.now);
+        self.port.begin_iteration(self.statistics.polls);
         let mut work = 0;
         // A caller that takes no events gets no more completions: nothing is lost, and nothing grows.
         if self.events.len() <= self.events.capacity() / 2 {
@@ -106,6 +107,10 @@ impl<P: Port> Engine<P> {
         let mut prefix = [0u8; CLASSIFY_BYTES];
         let copied = self.receives.read(received.buffer, received.generation, 0, &mut prefix);
         let connection = &mut self.connections[index];
+        if matches!(connection.phase, Connected::Opening(_)) {
+            connection.early.push_back((received, success));
+            return;
+        }
         connection.peer_receives += 1;
         let key = connection.key;
         let replied = match protocol.classify(key, &prefix[..copied], received.length) {
@@ -330,6 +335,12 @@ impl<P: Port> Engine<P> {
     fn admit_all(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {
+            while self.connections[index].is_ready()
+                && let Some((received, success)) = self.connections[index].early.pop_front()
+            {
+                self.received(index, received, success, protocol);
+                work += 1;
+            }
             if !self.connections[index].waiting_transfers.is_empty() {
                 work += self.admit_waiting_transfers(index);
             }

@@ -208,10 +208,18 @@ impl<P: Port> Engine<P> {
             return false;
         }
         self.report_lost(index);
-        self.receives.reset(index as u16);
+        self.forget_received(index);
         self.connections[index].clear_queues();
         self.set_step(index, Ending::Close { told: false });
         true
+    }
+
+    /// Nothing is posted any more, and nobody will be told of messages that came before the connection was ready.
+    pub(super) fn forget_received(&mut self, index: usize) {
+        self.receives.reset(index as u16);
+        while let Some((received, _)) = self.connections[index].early.pop_front() {
+            self.receives.release(received.buffer, received.generation);
+        }
     }
 
     /// Ends every request and transfer of the connection. A request whose reply came but whose fence was flushed is lost

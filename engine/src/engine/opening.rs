@@ -163,7 +163,7 @@ impl<P: Port> Engine<P> {
 
     fn open_failed(&mut self, connection: ConnectionId, reason: OpenFailure, private_data: PrivateData) {
         let Some(index) = self.index_of(connection) else { return };
-        self.receives.reset(connection.index);
+        self.forget_received(index);
         self.vacate(index);
         self.events.push_back(Event::OpenFailed { connection, reason, private_data });
     }

@@ -7,7 +7,7 @@ use crate::{
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
-    provider::{Access, BaseAddress, Contiguity, Port, ScatterElement},
+    provider::{Access, Port, ScatterElement},
     request::{Phase, Request, RequestHandle, WaitingChunk},
     trace::TracePoint,
 };
@@ -313,14 +313,9 @@ impl<P: Port> Engine<P> {
         Some((grant, piece.consumed))
     }
 
-    /// The base address that the peer is told (D13). With a page list the device adds the offset in the first page to it,
-    /// so the two must agree.
+    /// The base address that the peer is told (D13, U11).
     pub(super) fn base_address(&self, address: u64, cookie: u32) -> u64 {
-        let iova = mr::iova(self.options.iova, self.capabilities.base_address, address, cookie);
-        match (self.capabilities.base_address, self.capabilities.contiguity) {
-            (BaseAddress::Any, Contiguity::PageList { page_size }) => iova | (address & u64::from(page_size - 1)),
-            _ => iova,
-        }
+        mr::iova(self.options.iova, self.capabilities.base_address, address, cookie)
     }
 
     fn announce(&mut self, handle: Handle, protocol: &mut impl Protocol, grants: &[Grant]) -> bool {

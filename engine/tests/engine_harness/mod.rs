@@ -95,6 +95,12 @@ pub struct Side<D: Device> {
     pub open_failed: u32,
     /// Requests that were submitted and did not end, with the bytes they open; kept by `submit` and `event`.
     pub outstanding: std::collections::HashMap<u64, u64>,
+    /// Every connection that was ever ready.
+    pub connections: Vec<ConnectionId>,
+    /// Every connection that was told to be gone.
+    pub gone: Vec<ConnectionId>,
+    /// Bytes that the write pad opens.
+    pub pad_bytes: u64,
     /// Told to the port at the start of each step, with the number of the step.
     pub begin: fn(&mut D::Port, u64),
     pub stepped: u64,
@@ -106,6 +112,7 @@ pub struct Side<D: Device> {
 impl<D: Device> Side<D> {
     pub fn new(device: D, options: EngineOptions) -> Self {
         let mut control = Control::new(device);
+        let pad_bytes = if options.write_pad { 4 } else { 0 };
         let capabilities = *control.device().capabilities();
         let bytes = Engine::<D::Port>::region_bytes(&options, &capabilities).unwrap();
         let mut region = Region::map(&RegionOptions::new(bytes + DATA_BYTES + 4096)).unwrap();
@@ -131,6 +138,9 @@ impl<D: Device> Side<D> {
             causes: Vec::new(),
             open_failed: 0,
             outstanding: std::collections::HashMap::new(),
+            connections: Vec::new(),
+            gone: Vec::new(),
+            pad_bytes,
             begin: |_, _| {},
             stepped: 0,
             peer_receives: 0,
@@ -160,10 +170,17 @@ impl<D: Device> Side<D> {
                     Err(_) => self.engine.reject(incoming, b"busy").unwrap(),
                 }
             }
-            Event::Connected { connection, .. } => self.connection = Some(connection),
-            Event::OpenFailed { .. } => self.open_failed += 1,
-            Event::Disconnected { cause, .. } => {
+            Event::Connected { connection, .. } => {
+                self.connection = Some(connection);
+                self.connections.push(connection);
+            }
+            Event::OpenFailed { connection, .. } => {
+                self.open_failed += 1;
+                self.ends(connection);
+            }
+            Event::Disconnected { connection, cause } => {
                 self.disconnected += 1;
+                self.ends(connection);
                 self.causes.push(cause);
                 for received in self.commands.drain(..) {
                     self.engine.release(received);
@@ -193,10 +210,15 @@ impl<D: Device> Side<D> {
         }
     }
 
+    /// A connection is told to be gone once (S97, D27).
+    fn ends(&mut self, connection: ConnectionId) {
+        assert!(!self.gone.contains(&connection), "{connection:?} ended twice");
+        self.gone.push(connection);
+    }
+
     /// Promise Fence: when an end comes out, the device's own table opens no more than the requests that did not end.
     fn check_fence(&self, cookie: u64) {
-        let pad = self.connection.and_then(|connection| self.engine.write_pad(connection)).map_or(0, |pad| pad.length);
-        let allowed = self.outstanding.values().sum::<u64>() + u64::from(pad);
+        let allowed = self.outstanding.values().sum::<u64>() + self.pad_bytes;
         let open = self.engine.port().remote_bytes_open().unwrap();
         assert!(open <= allowed, "request {cookie} ended while {open} bytes are open, {allowed} at most may be");
     }
@@ -373,12 +395,15 @@ impl<D: Device> Pair<D> {
             }
             self.steps(1);
         }
+        let last = |events: &[String]| events[events.len().saturating_sub(12)..].join("\n    ");
         panic!(
-            "never {what}; host {:?} {:?}; target {:?} {:?}",
-            self.host.events,
+            "never {what}; host\n    {}\n  {:?} gone {}\n  target\n    {}\n  {:?} gone {}",
+            last(&self.host.events),
             self.host.engine.statistics(),
-            self.target.events,
-            self.target.engine.statistics()
+            self.host.engine.is_disconnected(),
+            last(&self.target.events),
+            self.target.engine.statistics(),
+            self.target.engine.is_disconnected()
         );
     }
 

@@ -1,0 +1,266 @@
+//! Random mixes of work and faults, by seed, each followed by a phase without faults in which everything must end
+//! (promises Exactly once, Fence, Conservation; faults 1, 3, 10, 11, 16, 19, 21, 31 to 33, 35 and 37).
+
+mod engine_harness;
+
+use core::time::Duration;
+use engine_harness::{PROFILES, Setup, scripted::*};
+use frwr_engine::{
+    Chunk, EngineOptions, InvalidateOrder, InvalidateSignalling, OnPostError, RequestHandle, ReturnPolicy, StalePolicy,
+    provider::{
+        Access, Completion, CompletionQueue, FailureStatus, PostRefusal, QueuePairId, Success, Token, TokenKind,
+        fault::{CommandKind, CompletionFault, CompletionFilter, FaultHandle},
+    },
+};
+
+const SEEDS: u64 = 300;
+const STEPS: u32 = 250;
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    fn of<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len() as u64) as usize]
+    }
+}
+
+struct Storm {
+    test: Scripted,
+    random: Random,
+    cookie: u64,
+    /// Requests that may be cancelled; their handles may be long dead.
+    handles: Vec<RequestHandle>,
+    is_rxe: bool,
+    /// Connections begun.
+    opened: usize,
+}
+
+impl Storm {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        for _ in 0..8 {
+            random.next();
+        }
+        let profile = random.of(&PROFILES);
+        let return_policy = random.of(&[ReturnPolicy::OnInvalidateCompleted, ReturnPolicy::OnInvalidatePosted]);
+        let order = random.of(&[InvalidateOrder::BeforeMessages, InvalidateOrder::AfterMessages]);
+        let before = return_policy == ReturnPolicy::OnInvalidatePosted;
+        let options = EngineOptions {
+            queue_depth: random.of(&[1, 4, 8]),
+            registrations: random.of(&[3, 8]),
+            on_post_error: random.of(&[OnPostError::Disconnect, OnPostError::DeregisterAndContinue]),
+            stale_policy: random.of(&[StalePolicy::Destroy, StalePolicy::Repair]),
+            invalidate_signalling: random.of(&[InvalidateSignalling::LastOfChain, InvalidateSignalling::Every]),
+            invalidate_order: if before { InvalidateOrder::BeforeMessages } else { order },
+            return_policy,
+            write_pad: random.one_in(3),
+            drain_timeout: Duration::from_micros(random.of(&[50, 5000])),
+            ..EngineOptions::default()
+        };
+        // Where the command to fail a queue pair fails, nothing but the drain's time-out ends it.
+        let setup = Setup::new(profile)
+            .host(|host| *host = EngineOptions { connections: 2, ..options })
+            .target(|target| target.drain_timeout = Duration::from_millis(5));
+        let mut test = Scripted::of(setup);
+        test.connect();
+        Self { test, random, cookie: 0, handles: Vec::new(), is_rxe: profile == "rxe", opened: 1 }
+    }
+
+    fn act(&mut self) {
+        match self.random.below(16) {
+            0..=6 => self.submit(),
+            7 => self.register(),
+            8..=9 => {
+                if !self.handles.is_empty() {
+                    let at = self.random.below(self.handles.len() as u64) as usize;
+                    let handle = self.handles.swap_remove(at);
+                    // Refusing is an answer; ending twice is not.
+                    let _ = self.test.host.engine.cancel(handle);
+                }
+            }
+            10 if self.random.one_in(6) => {
+                if let Some(connection) = self.test.host.connection {
+                    self.test.host.engine.disconnect(connection);
+                }
+            }
+            11 if self.random.one_in(6) => {
+                if let Some(connection) = self.test.target.connection {
+                    self.test.target.engine.disconnect(connection);
+                }
+            }
+            12..=14 => self.fault(),
+            _ => {}
+        }
+    }
+
+    fn submit(&mut self) {
+        self.cookie += 1;
+        let (mrs, invite) = (self.random.below(4), self.random.one_in(2));
+        self.test.host.protocol.refuse = self.random.one_in(20);
+        if let Ok(handle) = self.test.try_submit(self.cookie, mrs, invite) {
+            self.handles.push(handle);
+        }
+        self.test.host.protocol.refuse = false;
+    }
+
+    fn register(&mut self) {
+        self.cookie += 1;
+        let host = &mut self.test.pair.host;
+        let segment = host.segment(524_288 + (self.cookie % 16) * 4096, 512);
+        let chunk = Chunk { access: Access::RemoteRead, segments: &[segment] };
+        let Some(connection) = host.connection else { return };
+        if let Ok(handle) = host.engine.register_now(connection, &chunk, self.cookie, &mut host.protocol) {
+            host.outstanding.insert(self.cookie, 512);
+            self.handles.push(handle);
+        }
+    }
+
+    fn fault(&mut self) {
+        let on_host = self.random.below(4) > 0;
+        let faults = if on_host { self.test.faults.clone() } else { self.test.target_faults.clone() };
+        let side = if on_host { &self.test.pair.host } else { &self.test.pair.target };
+        let queue_pair = side.connection.and_then(|connection| side.engine.queue_pair(connection));
+        let Some(queue_pair) = queue_pair else { return };
+        match self.random.below(12) {
+            0..=2 => faults.refuse_post(queue_pair, self.random.below(7) as usize, PostRefusal::QueueFull),
+            3 if self.random.one_in(4) => faults.refuse_receives(queue_pair, 0, PostRefusal::NotReady),
+            4 => self.hold(&faults),
+            5..=6 => faults.release(),
+            7 => faults.on_completions(CompletionFilter::default(), CompletionFault::Duplicate, 3),
+            8 if self.random.one_in(3) => {
+                let status =
+                    self.random.of(&[FailureStatus::Bind, FailureStatus::Flushed, FailureStatus::RemoteAccess]);
+                faults.fail_from_now(queue_pair, status);
+            }
+            9 => self.garbage(&faults, queue_pair),
+            10 => {
+                let kind = self.random.of(&[
+                    CommandKind::AllocateRegistration,
+                    CommandKind::CreateQueuePair,
+                    CommandKind::RegisterMemory,
+                    CommandKind::AllocateDomain,
+                    CommandKind::FailQueuePair,
+                    CommandKind::DestroyQueuePair,
+                    CommandKind::Connect,
+                    CommandKind::Disconnect,
+                ]);
+                let times = 1 + self.random.below(3) as u32;
+                faults.fail_command(kind, frwr_engine::provider::CommandError::Exhausted, times);
+            }
+            _ => {}
+        }
+    }
+
+    fn hold(&mut self, faults: &FaultHandle) {
+        let kinds = [TokenKind::Register, TokenKind::Invalidate, TokenKind::Message, TokenKind::Receive];
+        let filter = CompletionFilter::kind(self.random.of(&kinds));
+        faults.on_all_completions(filter, CompletionFault::Hold);
+    }
+
+    /// A completion of nothing that was posted.
+    fn garbage(&mut self, faults: &FaultHandle, queue_pair: QueuePairId) {
+        let kinds =
+            [TokenKind::Receive, TokenKind::Register, TokenKind::Invalidate, TokenKind::Message, TokenKind::Drain];
+        let queue_pair = if self.random.one_in(2) { queue_pair } else { QueuePairId(0xDEAD) };
+        let token = Token::new(self.random.of(&kinds), self.random.below(1 << 28) as u32, 0xFFFF_0000);
+        let success = Success { bytes: self.random.next() as u32, invalidated: Some(self.random.next() as u32) };
+        let result = if self.random.one_in(2) { Ok(success) } else { Err(FailureStatus::Flushed) };
+        let queue = self.random.of(&[CompletionQueue::Send, CompletionQueue::Receive]);
+        faults.inject(frwr_engine::provider::PortId(0), queue, Completion { token, queue_pair, result });
+    }
+
+    /// The target answers, mostly well. An MR's key is invalidated only where that was asked for.
+    fn serve(&mut self, well: bool) {
+        while let Some((name, grants)) = self.test.target.take_command() {
+            let mut invalidate = None;
+            if !well && self.random.one_in(40) && !self.is_rxe {
+                invalidate = Some(self.random.next() as u32);
+            }
+            let grants = if self.random.one_in(2) { grants } else { Vec::new() };
+            let _ = self.test.target.try_answer(name, &grants, invalidate);
+        }
+    }
+
+    fn reconnect(&mut self) {
+        let host = &self.test.pair.host;
+        if host.engine.is_disconnected() {
+            let options = frwr_engine::ConnectionOptions { peer_receives: 32, ..Default::default() };
+            let connection = self.test.pair.host.engine.connect(engine_harness::address(), b"again", &options).unwrap();
+            self.test.pair.host.connection = Some(connection);
+            self.opened += 1;
+        }
+    }
+
+    /// Faults stop: all work ends.
+    fn calm(&mut self) {
+        for faults in [self.test.faults.clone(), self.test.target_faults.clone()] {
+            faults.clear();
+            faults.release();
+        }
+        for handle in core::mem::take(&mut self.handles) {
+            let _ = self.test.host.engine.cancel(handle);
+        }
+        for _ in 0..20_000 {
+            if self.test.host.outstanding.is_empty() {
+                break;
+            }
+            self.serve(true);
+            self.test.steps(1);
+        }
+        assert!(self.test.host.outstanding.is_empty(), "never ended: {:?}", self.test.host.outstanding);
+        for side in [&mut self.test.pair.host, &mut self.test.pair.target] {
+            // Also those whose peer could not be told.
+            for connection in side.connections.iter().copied().chain(side.connection) {
+                side.engine.disconnect(connection);
+            }
+        }
+        self.test.until_gone();
+        let statistics = self.test.host.engine.statistics();
+        assert_eq!(statistics.requests_ended, self.test.host.ended.len() as u64);
+        assert_eq!((statistics.request_slots_used, statistics.slots_held), (0, 0));
+        assert_eq!(self.test.host.gone.len(), self.opened, "one end per connection");
+        assert!(self.test.host.engine.is_idle() && self.test.target.engine.is_idle());
+        assert_eq!(self.test.monitor.stalled_destroys(), 0);
+        self.test.reconnect_works();
+    }
+}
+
+fn run(seed: u64) {
+    let mut storm = Storm::new(seed);
+    for _ in 0..STEPS {
+        for _ in 0..storm.random.below(4) {
+            storm.act();
+        }
+        if storm.random.one_in(2) {
+            storm.serve(false);
+        }
+        storm.reconnect();
+        storm.test.steps(1);
+    }
+    storm.calm();
+}
+
+#[test]
+fn s97_s112_i14_i16_i35_fault01_fault10_fault31_fault35_random_mixes_end_every_request_once() {
+    let only = std::env::var("FRWR_SEED").ok().and_then(|seed| seed.parse().ok());
+    for seed in only.map_or(1..SEEDS + 1, |seed| seed..seed + 1) {
+        let result = std::panic::catch_unwind(|| run(seed));
+        assert!(result.is_ok(), "seed {seed}; again by FRWR_SEED={seed}");
+    }
+}
