@@ -183,7 +183,8 @@ impl<P: Port> Engine<P> {
     }
 
     /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without
-    /// a completion of its own has succeeded (S52, S67).
+    /// a completion of its own has succeeded (S52, S67). A failure vouches for no fence: a completion that was lost in
+    /// between would look the same (fault 13).
     fn send_completion(&mut self, completion: Completion) {
         let token = completion.token;
         if token.kind() == TokenKind::Foreign {
@@ -199,7 +200,8 @@ impl<P: Port> Engine<P> {
         self.connections[index].relief_coming = false;
         for _ in 0..ahead {
             if let Some(posted) = self.connections[index].send_queue.retire() {
-                self.retired(index, posted, Ok(()));
+                let unproven = completion.result.is_err() && posted.token.kind() == TokenKind::Invalidate;
+                self.retired(index, posted, if unproven { Err(FailureStatus::Flushed) } else { Ok(()) });
             }
         }
         if let Some(posted) = self.connections[index].send_queue.retire() {

@@ -166,7 +166,10 @@ impl<D: Device> Side<D> {
             Event::Incoming { incoming, .. } => {
                 let options = ConnectionOptions { peer_receives: self.peer_receives, ..ConnectionOptions::default() };
                 match self.engine.accept(incoming, b"accepted", &options) {
-                    Ok(connection) => self.connection = Some(connection),
+                    Ok(connection) => {
+                        self.drop_commands();
+                        self.connection = Some(connection);
+                    }
                     Err(_) => self.engine.reject(incoming, b"busy").unwrap(),
                 }
             }
@@ -182,11 +185,14 @@ impl<D: Device> Side<D> {
                 self.disconnected += 1;
                 self.ends(connection);
                 self.causes.push(cause);
-                for received in self.commands.drain(..) {
-                    self.engine.release(received);
+                if self.connection == Some(connection) {
+                    self.drop_commands();
                 }
             }
-            Event::Received { received, .. } => self.commands.push(received),
+            Event::Received { connection, received } if self.connection == Some(connection) => {
+                self.commands.push(received);
+            }
+            Event::Received { received, .. } => self.engine.release(received),
             Event::Completed { cookie, status, .. } => {
                 let name = match status {
                     RequestStatus::Replied(received) => {
@@ -207,6 +213,13 @@ impl<D: Device> Side<D> {
             Event::Responded { .. } => self.responded += 1,
             Event::Fetched { .. } => self.fetched += 1,
             _ => {}
+        }
+    }
+
+    /// Nobody answers commands of a connection that is not the latest.
+    fn drop_commands(&mut self) {
+        for received in self.commands.drain(..) {
+            self.engine.release(received);
         }
     }
 
