@@ -270,3 +270,26 @@ fn s45_the_defaults_serve_reads_and_writes_of_one_iteration_with_one_chain() {
     let registers = |wr: &&engine_harness::Wr| matches!(wr.operation, RecordedOperation::Register { .. });
     assert_eq!(posts[0].wrs.iter().filter(registers).count(), 32);
 }
+
+#[test]
+fn two_queue_pairs_with_work_are_two_posts_in_one_iteration() {
+    let mut pair = Setup::new("reg_mr").watched();
+    let first = pair.pair.host.connection;
+    pair.pair.connect();
+    pair.until("both accepted", |pair| pair.target.engine.statistics().connections == 2);
+    let second = pair.pair.host.connection;
+    assert_ne!(first, second);
+    pair.clear();
+    let before = pair.host.counters();
+    for (cookie, connection) in [first, second, first, second].into_iter().enumerate() {
+        pair.pair.host.connection = connection;
+        let segment = pair.pair.host.segment(4096 * cookie as u64, 4096);
+        pair.pair.host.submit(cookie as u64, Access::RemoteRead, &[segment], true).unwrap();
+    }
+    pair.steps(1);
+    let posts = pair.host.posts();
+    assert_eq!(posts.iter().map(engine_harness::Post::letters).collect::<Vec<_>>(), ["RSRS", "RSRS"]);
+    assert_ne!(posts[0].queue_pair, posts[1].queue_pair);
+    let counters = pair.host.counters();
+    assert_eq!((counters.doorbells - before.doorbells, counters.pairs - before.pairs), (2, 2));
+}

@@ -91,7 +91,8 @@ fn first_queue_pair() -> QueuePairId {
 
 #[test]
 fn s93_f08_a_refused_pad_is_never_announced() {
-    let mut pair = padded().host(|host| host.on_post_error = OnPostError::DeregisterAndContinue).watched_apart();
+    let setup = padded().host(|host| host.on_post_error = OnPostError::DeregisterAndContinue).peer_receives(64);
+    let mut pair = setup.watched_apart();
     pair.host.faults.refuse_post(first_queue_pair(), 0, PostRefusal::QueueFull);
     pair.pair.connect();
     assert_eq!(pair.host.faults.faults(), 1);
@@ -101,10 +102,16 @@ fn s93_f08_a_refused_pad_is_never_announced() {
     let connection = pair.pair.host.connection.unwrap();
     let descriptors = pair.pair.host.engine.descriptors(connection);
     assert_eq!((descriptors.free, descriptors.used, descriptors.absent), (32, 0, 1), "its object is destroyed");
-    for cookie in 0..100 {
-        pair.request(cookie, 2, false, true);
+    // More requests than there are MRs: the pad's descriptor gets a new object and serves a request.
+    for cookie in 0..40 {
+        pair.pair.host.submit(cookie, Access::RemoteWrite, &[pair.pair.host.segment(0, 64)], true).unwrap();
     }
-    assert_eq!(grant(&pair), None);
+    pair.until("all in use", |pair| pair.host.engine.descriptors(connection).used == 33);
+    assert_eq!(grant(&pair), None, "the key of a request is nobody's pad");
+    pair.until("ended", |pair| {
+        pair.serve(true);
+        pair.host.ended.len() == 40
+    });
 }
 
 #[test]
