@@ -178,8 +178,8 @@ impl<P: Port> Engine<P> {
     }
 
     /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without
-    /// a completion of its own has succeeded (S52, S67). A failure vouches for no fence: a completion that was lost in
-    /// between would look the same (fault 13).
+    /// a completion of its own has succeeded (S52, S67). A failure vouches for nothing that somebody waits for: a
+    /// completion that was lost in between would look the same (fault 13).
     fn send_completion(&mut self, completion: Completion) {
         let token = completion.token;
         if token.kind() == TokenKind::Foreign {
@@ -194,8 +194,8 @@ impl<P: Port> Engine<P> {
         };
         for _ in 0..ahead {
             if let Some(posted) = self.connections[index].send_queue.retire() {
-                let unproven = completion.result.is_err() && posted.token.kind() == TokenKind::Invalidate;
-                self.retired(index, posted, if unproven { Err(FailureStatus::Flushed) } else { Ok(()) });
+                let proven = completion.result.is_ok() || !self.is_awaited(posted);
+                self.retired(index, posted, if proven { Ok(()) } else { Err(FailureStatus::Flushed) });
             }
         }
         if let Some(posted) = self.connections[index].send_queue.retire() {
@@ -203,6 +203,15 @@ impl<P: Port> Engine<P> {
         }
         if let Err(status) = completion.result {
             self.fail(index, DisconnectCause::WorkRequest(status));
+        }
+    }
+
+    /// An end or a grant depends on this work request.
+    fn is_awaited(&self, posted: Posted) -> bool {
+        match posted.token.kind() {
+            TokenKind::Invalidate => true,
+            TokenKind::Register => self.requests.at(posted.owner).is_some_and(|(_, request)| request.standalone),
+            _ => false,
         }
     }
 
@@ -240,8 +249,8 @@ impl<P: Port> Engine<P> {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         match result {
             Ok(()) => {
-                let news = mr.registered(generation);
-                self.statistics.stale_completions += u64::from(news.is_err());
+                // Where no completion told of it for long the MR may be in its next use already, which is no news.
+                let _ = mr.registered(generation);
                 self.registered_now(posted.owner);
             }
             Err(status) => {
@@ -259,7 +268,6 @@ impl<P: Port> Engine<P> {
                 // Without the early return the MR was this request's until now; with it, it is free or taken again.
                 let held = matches!(mr.state(), crate::mr::State::Invalidating { .. });
                 let news = mr.invalidated(generation);
-                self.statistics.stale_completions += u64::from(news.is_err());
                 self.statistics.local_invalidations += 1;
                 self.record(TracePoint::LocalInvalidateDone, index as u16, Some(descriptor), 0);
                 if held && news.is_ok() {
