@@ -1,1 +1,12 @@
-//! NVMe-oF host and target.
+//! NVMe-oF host and target over `frwr-engine`, and what their programs share.
+
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod host;
+pub mod job;
+pub mod nvmf;
+pub mod output;
+pub mod runner;
+pub mod storage;
+pub mod target;

@@ -2,11 +2,11 @@
 
 use crate::{
     chain::SendQueue,
-    event::DisconnectCause,
+    event::{DisconnectCause, Received},
     gather::MemoryId,
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
-    provider::{PrivateData, QueuePairId},
+    provider::{PrivateData, QueuePairId, Success},
     signal::Signaller,
 };
 use core::time::Duration;
@@ -81,8 +81,12 @@ pub(crate) struct Connection {
     pub(crate) messages: VecDeque<u32>,
     pub(crate) transfers: VecDeque<u32>,
     pub(crate) receives: VecDeque<u32>,
+    /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
+    pub(crate) early: VecDeque<(Received, Success)>,
     /// Receives posted to the device.
     pub(crate) receives_posted: u32,
+    /// A signalled message is in flight: its completion will free the slots that those before it hold.
+    pub(crate) relief_coming: bool,
     /// Requests admitted and not replied: each needs one of our receives.
     pub(crate) awaiting_reply: u32,
     /// Receives of the peer that we may still use.
@@ -128,7 +132,9 @@ impl Connection {
             messages: queue(limits.requests),
             transfers: queue(limits.transfers),
             receives: queue(limits.receives),
+            early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
+            relief_coming: false,
             awaiting_reply: 0,
             peer_receives: 0,
             doomed: false,
@@ -161,5 +167,6 @@ impl Connection {
         self.messages.clear();
         self.transfers.clear();
         self.receives.clear();
+        self.early.clear();
     }
 }

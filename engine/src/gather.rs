@@ -273,8 +273,10 @@ impl Limits {
     }
 
     fn extend(&self, piece: &mut Piece, segments: &[Resolved]) -> Result<(), GatherError> {
-        if let Contiguity::PageList { page_size } = self.contiguity {
-            self.extend_by_whole_pages(piece, segments, page_size);
+        match self.contiguity {
+            Contiguity::PageList { page_size } => self.extend_by_whole_pages(piece, segments, page_size),
+            Contiguity::SingleRange => self.extend_by_equal_lengths(piece, segments),
+            Contiguity::Gaps { .. } => {}
         }
         // What stands behind a full list is not looked at (S28).
         while u64::from(piece.entries) < self.depth {
@@ -311,16 +313,36 @@ impl Limits {
         }
         let by_depth = self.depth - u64::from(piece.entries);
         let by_bytes = (self.max_bytes - u64::from(piece.bytes)) >> self.page_shift;
-        let most = by_depth.min(by_bytes).min(rest.len() as u64) as usize;
-        let run = rest
-            .iter()
-            .take(most)
-            .take_while(|next| next.element.address & self.page_mask == 0 && next.element.length == page_size)
-            .count();
+        let run = run_length(rest, by_depth.min(by_bytes), |next| {
+            next.element.address & self.page_mask == 0 && next.element.length == page_size
+        });
         piece.consumed += run;
         // At most `by_depth` and `by_bytes`.
         piece.entries += run as u32;
         piece.bytes += (run as u32) << self.page_shift;
+    }
+
+    /// The common run of a single range, adjacent segments of one length, in the same way.
+    #[inline]
+    fn extend_by_equal_lengths(&self, piece: &mut Piece, segments: &[Resolved]) {
+        let [first, rest @ ..] = segments else { return };
+        let [next, ..] = rest else { return };
+        let (base, length) = (first.base, next.element.length);
+        let stride = u64::from(length);
+        let mut expected = first.element.address + u64::from(first.element.length);
+        let room = (self.max_bytes - u64::from(piece.bytes)).min(u64::MAX - expected);
+        let whole = rest.len() as u64;
+        // A division only where the run could reach the limit.
+        let most = if stride.saturating_mul(whole) <= room { whole } else { room / stride };
+        let run = run_length(rest, if length == 0 { 0 } else { most }, |next| {
+            let joins = next.element.address == expected && next.element.length == length && next.base == base;
+            // At most `room` beyond the first one's end, or the run ends here.
+            expected = expected.wrapping_add(stride);
+            joins
+        });
+        piece.consumed += run;
+        // At most `most` strides, which `max_bytes` bounds.
+        piece.bytes += run as u32 * length;
     }
 
     /// Whether `next` may follow `previous` in one registration.
@@ -333,6 +355,14 @@ impl Limits {
             Contiguity::SingleRange => end == next.element.address && previous.base == next.base,
         }
     }
+}
+
+/// How many segments from the front pass `joins`, at most `most`.
+#[inline]
+fn run_length(segments: &[Resolved], most: u64, mut joins: impl FnMut(&Resolved) -> bool) -> usize {
+    let most = usize::try_from(most).unwrap_or(usize::MAX).min(segments.len());
+    let window = segments.get(..most).unwrap_or(segments);
+    window.iter().position(|next| !joins(next)).unwrap_or(most)
 }
 
 /// Refuses what no device registers (I18).

@@ -115,8 +115,11 @@ fn u23_reads_beyond_the_depth_wait_and_a_fence_waits_for_reads() {
         for index in 0..16 {
             chain = chain.read(&[pair.peer.element(index * 4096, 4096)], grant.at(index * 4096)).signalled();
         }
-        let chain = chain.send(&[pair.peer.element(0, 16)]).signalled().fenced();
+        // The fenced SEND carries what the last READ brought.
+        let chain = chain.send(&[pair.peer.element(15 * 4096, 16)]).signalled().fenced();
         assert_eq!(statuses(&pair.peer_runs(ends.peer, &chain, 17)), [None; 17]);
+        pair.until("the message", |pair| pair.owner.received.len() == 1);
+        assert_eq!(pair.owner.read_memory(MEMORY / 2, 16), pattern(1, 65536)[15 * 4096..15 * 4096 + 16]);
         assert_eq!(pair.peer.read_memory(0, 65536), pattern(1, 65536));
     });
 }

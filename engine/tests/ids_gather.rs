@@ -73,6 +73,7 @@ fn s29_short_element_in_the_middle() {
 #[test]
 fn s29_offset_in_the_middle() {
     assert_eq!(elements_each(page_list(257), &[(0, 4096), (8, 4088), (0, 4096)]), [1, 2]);
+    assert_eq!(elements_each(page_list(257), &[(0, 4096), (8, 4096), (0, 4096)]), [1, 1, 1]);
 }
 
 #[test]
@@ -95,6 +96,7 @@ fn i18_zero_length_is_refused() {
         assert_eq!(count_pieces(rules, &scattered(&[(0, 4096), (0, 0)])), Err(GatherError::EmptySegment));
     }
     assert_eq!(next_piece(page_list(257), &scattered(&[(0, 4096), (0, 0)])), Err(GatherError::EmptySegment));
+    assert_eq!(next_piece(single_range(), &[at(1000, 10), at(1010, 0)]), Err(GatherError::EmptySegment));
 }
 
 #[test]
@@ -147,6 +149,9 @@ fn f18_long_segments_are_cut() {
     let rest = rest.expect("a rest");
     assert_eq!((rest.element.address, rest.element.length), (0x1_2000, 20_000 - (8192 - 100)));
     assert!(next_piece(page_list(2), &[front]).is_ok());
+    // Two pages long, but in three pages.
+    let (front, rest) = cut(page_list(2), at(0x1_0064, 8192)).expect("cut");
+    assert_eq!((front.element.length, rest.map(|rest| rest.element.length)), (8092, Some(100)));
     assert_eq!(cut(page_list(2), at(0x1_0000, 8192)), Ok((at(0x1_0000, 8192), None)));
     let limited = GatherRules { max_bytes: 5000, ..single_range() };
     let (front, rest) = cut(limited, at(3, 12_000)).expect("cut");
@@ -234,6 +239,8 @@ fn i18_segment_outside_its_memory_is_refused() {
     assert_eq!(resolve(segment(0, 0)), Err(GatherError::EmptySegment));
     assert_eq!(segment(0, 8192).resolve(u64::MAX - 100, 8192, BaseId(1), 7), Err(GatherError::OutOfBounds));
     assert_eq!(next_piece(page_list(257), &[at(u64::MAX - 4, 8)]), Err(GatherError::OutOfBounds));
+    let over_the_top = [at(u64::MAX - 1023, 512), at(u64::MAX - 511, 512)];
+    assert_eq!(next_piece(single_range(), &over_the_top), Err(GatherError::OutOfBounds));
 }
 
 #[test]
@@ -269,6 +276,7 @@ fn any_segments() -> impl Strategy<Value = Vec<Resolved>> {
                     1 => (end, length),
                     2 => ((end + 0xF_FFFF) & !0xFFF, 8192),
                     3 => (end, 4096),
+                    4 => (((end + 0xFFF) & !0xFFF) + offset, 4096),
                     _ => ((end + 0xFFF) & !0xFFF, 4096),
                 };
                 end = address + u64::from(length);
@@ -313,6 +321,40 @@ proptest! {
         }
         let piece = next_piece(page_list(depth), &segments).expect("a piece");
         prop_assert_eq!((piece.consumed, u64::from(piece.entries)), (taken, used));
+    }
+
+    /// U7 written down element by element: the loop for equal lengths changes nothing.
+    #[test]
+    fn u07_same_as_the_plain_rule(
+        start in prop_oneof![Just(0x1000u64), Just(u64::MAX - 5000)],
+        max_bytes in prop_oneof![Just(u64::MAX), 600u64..6000],
+        steps in proptest::collection::vec((0u8..16, 0u8..16, 0u8..16), 1..30),
+    ) {
+        let rules = GatherRules { max_bytes, ..single_range() };
+        let mut end = start;
+        let mut segments: Vec<Resolved> = Vec::new();
+        for (gap, length, base) in steps {
+            let length = if length == 0 { 100 } else { 512 };
+            let address = end.saturating_add(u64::from(gap == 0));
+            let Some(next) = address.checked_add(u64::from(length)) else { break };
+            end = next;
+            segments.push(Resolved { base: BaseId(u32::from(base == 0)), ..at(address, length) });
+        }
+        let (mut taken, mut bytes) = (0, 0);
+        for (index, segment) in segments.iter().enumerate() {
+            let apart = index > 0 && {
+                let before = &segments[index - 1];
+                before.element.address + u64::from(before.element.length) != segment.element.address
+                    || before.base != segment.base
+            };
+            if apart || bytes + u64::from(segment.element.length) > max_bytes {
+                break;
+            }
+            bytes += u64::from(segment.element.length);
+            taken += 1;
+        }
+        let piece = next_piece(rules, &segments).expect("a piece");
+        prop_assert_eq!((piece.consumed, u64::from(piece.bytes), piece.entries), (taken, bytes, 1));
     }
 
     /// Cutting and gathering covers a segment of any length, byte for byte.

@@ -161,6 +161,9 @@ fn s09_d17_segments_per_chunk_list() {
 fn s10_least_useful_device() {
     assert_eq!(newest(&with_depth(16)), Err(SizingError::SegmentsTooFew { segments: 16, depth: 16, need: 260 }));
     assert!(newest(&with_depth(17)).is_ok());
+    // Payload pages alone are not enough: head, tail and a page crossing come on top.
+    let one = Wishes { header_segments: 1, ..Wishes::default() };
+    assert_eq!(size(&with_depth(512), &one), Err(SizingError::SegmentsTooFew { segments: 1, depth: 257, need: 260 }));
     let older = Wishes { header_segments: 8, ..Wishes::default() };
     assert_eq!(name_of(size(&with_depth(32), &older)), "segments_too_few");
     assert!(size(&with_depth(33), &older).is_ok());
@@ -218,6 +221,10 @@ fn s14_f03_reserve_is_multiplied_then_lost() {
     let attributes = DeviceAttributes { max_qp_wr: 929, ..roomy() };
     let older = size(&attributes, &Wishes::of(SizingVersion::FourX)).expect("accepted");
     assert_eq!((older.max_requests, older.max_send_wr), (132, 924));
+    for (max_qp_wr, requests, send) in [(959, 128, 959), (958, 136, 952)] {
+        let sizing = size(&DeviceAttributes { max_qp_wr, ..roomy() }, &Wishes::of(SizingVersion::FourX));
+        assert_eq!(sizing.map(|sizing| (sizing.max_requests, sizing.max_send_wr)), Ok((requests, send)));
+    }
     // The newest formula never grants more than was asked for.
     let newer = newest(&attributes).expect("accepted");
     assert_eq!((newer.max_requests, newer.max_send_wr), (128, 929));

@@ -170,3 +170,12 @@ fn d01_wrappers_nest() {
     assert!(taps.take(port.id()).is_some());
     assert_eq!(port.remote_bytes_open(), Some(0));
 }
+
+/// A profile's name is what the command line takes.
+#[test]
+fn u13_profiles_are_named() {
+    for profile in SoftProfile::ALL {
+        assert_eq!(profile.to_string().parse(), Ok(profile));
+    }
+    assert!("umr:8".parse::<SoftProfile>().is_err());
+}

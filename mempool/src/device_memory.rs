@@ -144,12 +144,15 @@ impl DeviceMemory {
         let to = other.span(other_offset, len)?;
         let distance = (self.address() + offset as u64).abs_diff(other.address() + other_offset as u64);
         let apart = distance >= len as u64;
-        if apart && from.head == 0 && to.head == 0 {
-            copy_words(from.middle, to.middle);
-            let middle = from.middle.len() * WORD;
-            return self.bounce(offset + middle, other, other_offset + middle, len - middle);
+        if !apart || from.head != to.head {
+            return self.bounce::<BOUNCE>(offset, other, other_offset, len);
         }
-        self.bounce(offset, other, other_offset, len)
+        // Aligned alike: only the parts of words at both ends need a buffer.
+        let (head, middle) = (from.head, from.middle.len() * WORD);
+        self.bounce::<WORD>(offset, other, other_offset, head)?;
+        copy_words(from.middle, to.middle);
+        let done = head + middle;
+        self.bounce::<WORD>(offset + done, other, other_offset + done, len - done)
     }
 
     /// Sets `len` bytes from `offset` on to `byte`.
@@ -171,13 +174,20 @@ impl DeviceMemory {
         Ok(())
     }
 
-    /// Copies through a buffer, from the end that an overlap does not spoil.
-    fn bounce(&self, offset: usize, other: &Self, other_offset: usize, len: usize) -> Result<(), OutOfBounds> {
+    /// Copies through a buffer of `SIZE` bytes, from the end that an overlap does not spoil.
+    #[inline]
+    fn bounce<const SIZE: usize>(
+        &self,
+        offset: usize,
+        other: &Self,
+        other_offset: usize,
+        len: usize,
+    ) -> Result<(), OutOfBounds> {
         let upwards = other.address() + other_offset as u64 > self.address() + offset as u64;
-        let mut buffer = [0_u8; BOUNCE];
+        let mut buffer = [0_u8; SIZE];
         let mut done = 0;
         while done < len {
-            let step = BOUNCE.min(len - done);
+            let step = SIZE.min(len - done);
             let at = if upwards { len - done - step } else { done };
             let bytes = &mut buffer[..step];
             self.read(offset + at, bytes)?;

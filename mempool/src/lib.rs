@@ -1,19 +1,49 @@
 //! Memory that one core owns: regions of hugepages, slabs, freelists, and the lane between two cores.
 //!
-//! A [`Region`](region::Region) is one mapping, made by a ladder of page kinds and carved into
-//! [`Block`](region::Block)s that never overlap. A block becomes either of two things, never both:
+//! A [`Region`] is one mapping, made by a ladder of page kinds and carved into
+//! [`Block`]s that never overlap. A block becomes either of two things, never both:
 //!
-//! * memory of one core with a type: a [`Slab`](slab::Slab), which hands out `&T` and `&mut T`;
-//! * [`DeviceMemory`](device_memory::DeviceMemory), which a device may read and write at any time, and which is
+//! * memory of one core with a type: a [`Slab`], which hands out `&T` and `&mut T`;
+//! * [`DeviceMemory`], which a device may read and write at any time, and which is
 //!   therefore only ever copied from and to, by relaxed atomics.
 //!
 //! So a peer's RDMA WRITE can never race with a Rust reference.
 //!
 //! What crosses cores goes through two doors: a [`lane`] carries values between two cores, and the
-//! [`Returner`](freelist::Returner) of a [`Freelist`](freelist::Freelist) gives indices back to the core that owns
+//! [`Returner`](freelist::Returner) of a [`Freelist`] gives indices back to the core that owns
 //! them. Everything else belongs to one core and uses no atomic instruction.
 //!
 //! Nothing here allocates after construction, waits, or makes a system call on a hot path.
+//!
+//! ```
+//! use frwr_mempool::freelist::{Freelist, Order};
+//! use frwr_mempool::{PagePolicy, Region, RegionOptions, Slab};
+//!
+//! let options = RegionOptions::new(1 << 20).pages(PagePolicy::Ladder { allow_plain: true });
+//! let mut region = Region::map(&options)?;
+//! println!("{}, after {:?}", region.kind(), region.failed_rungs());
+//!
+//! let buffers = region.carve(64 * 1024, 4096)?.into_device_memory();
+//! buffers.write(100, b"payload")?;
+//!
+//! let mut requests = Slab::new_in(&mut region, 128)?;
+//! let handle = requests.insert("a request")?;
+//! assert_eq!(requests.remove(handle), Some("a request"));
+//! assert_eq!(requests.get(handle), None);
+//!
+//! let mut freelist = Freelist::new(16);
+//! let mut idle = freelist.list(Order::LastInFirstOut);
+//! freelist.push(&mut idle, 3)?;
+//! assert!(freelist.push(&mut idle, 3).is_err(), "freed twice");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What belongs to one core cannot be shared with another:
+//!
+//! ```compile_fail,E0277
+//! fn shared<T: Sync>() {}
+//! shared::<frwr_mempool::Slab<u32>>();
+//! ```
 
 #![deny(unsafe_code)]
 #[cfg(not(target_os = "linux"))]

@@ -29,7 +29,7 @@ fn lists_keep_their_order() {
 }
 
 #[test]
-fn i05_double_and_foreign_frees_are_refused_whatever_the_list() {
+fn double_and_foreign_frees_are_refused_whatever_the_list() {
     for order in BOTH {
         let (mut freelist, mut list) = filled(3, order);
         let mut other = freelist.list(order);
@@ -124,7 +124,7 @@ fn returns_come_back_in_order_and_only_once() {
 }
 
 #[test]
-fn i05_a_return_of_what_the_owner_freed_is_refused_at_the_drain() {
+fn a_return_of_what_the_owner_freed_is_refused_at_the_drain() {
     let (mut freelist, mut list) = filled(2, Order::LastInFirstOut);
     freelist.returner().give_back(&[0, 1]).unwrap();
     assert_eq!((freelist.drain_returns(&mut list), list.len()), (0, 2));

@@ -220,7 +220,7 @@ fn entries_are_used_again_after_a_full_round() {
 /// Two cores return the same index at the same time, a defect of theirs: it becomes free once, and the indices that come
 /// with it are neither lost nor repeated.
 #[test]
-fn i05_a_racing_double_return_frees_once_and_spoils_nobody_else() {
+fn a_racing_double_return_frees_once_and_spoils_nobody_else() {
     loom::model(|| {
         let mut freelist = Freelist::new(3);
         let mut list = freelist.list(Order::LastInFirstOut);

@@ -118,6 +118,34 @@ fn hugepages_of_the_default_size_come_from_the_system() {
     assert_eq!(number("free_hugepages").zip(number("resv_hugepages")), Some((1, 0)), "pages leaked");
 }
 
+/// A number of a pool's file, put back as it was at the end.
+struct Reserved(&'static str, String);
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if std::fs::write(self.0, &self.1).is_err() {
+            eprintln!("{} was not put back to {}", self.0, self.1);
+        }
+    }
+}
+
+#[test]
+fn hugepages_of_one_gibibyte_by_name() {
+    const FILE: &str = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages";
+    let Ok(before) = std::fs::read_to_string(FILE) else {
+        return skipped!("the kernel has no pool of 1 GiB pages");
+    };
+    let wanted = before.trim().parse::<u64>().unwrap() + 1;
+    let _reserved = Reserved(FILE, before);
+    let written = std::fs::write(FILE, wanted.to_string());
+    if written.is_err() || std::fs::read_to_string(FILE).unwrap().trim() != wanted.to_string() {
+        return skipped!("no page of 1 GiB can be reserved: {written:?}");
+    }
+    let region = Region::map(&exactly(1, PageSize::OneGibibyte)).unwrap();
+    assert_eq!((region.kind().to_string().as_str(), region.len()), ("hugepages 1 GiB", 1 << 30));
+    assert_eq!(region.page_report().unwrap().kernel_page_size, 1 << 30);
+}
+
 #[test]
 fn an_exhausted_pool_is_an_error_with_wanted_free_and_remedy() {
     let Some(pool) = Pool::with_free(1) else { return };

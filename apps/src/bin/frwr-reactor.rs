@@ -1,2 +1,64 @@
-//! The reactor application.
-fn main() {}
+//! Moves a file between a storage target and a host through registered requests, each on its own core.
+
+use clap::Parser as _;
+use frwr_apps::{
+    output::{failure, usage_line},
+    runner::{Arguments, Config, RunError, RunReport, run},
+};
+use std::{
+    io::Write as _,
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+/// Exit code of a run that found something wrong.
+const FOUND: u8 = 1;
+/// Exit code of wrong arguments.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if !error.use_stderr() => {
+            print(&error.to_string());
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return fail(json, USAGE, "usage", &usage_line(&error)),
+    };
+    match Config::new(arguments).and_then(|config| Ok((moved(&config)?, config))) {
+        Ok((report, config)) => {
+            print(&if config.json { format!("{}\n", report.json()) } else { report.table() });
+            if let Some(caught) = &report.caught {
+                say(&format!("caught: {caught}"));
+            }
+            ExitCode::from(if report.passed() { 0 } else { FOUND })
+        }
+        Err(error) => fail(json, error.exit_code(), error.name(), &error.to_string()),
+    }
+}
+
+fn moved(config: &Config) -> Result<RunReport, RunError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(RunError::Signal)?;
+    }
+    run(config, &stop, &mut |line| say(line))
+}
+
+fn fail(json: bool, exit_code: u8, name: &str, message: &str) -> ExitCode {
+    let output = failure(json, exit_code, name, message);
+    print(&output.stdout);
+    let _ = std::io::stderr().write_all(output.stderr.as_bytes());
+    ExitCode::from(output.exit_code)
+}
+
+/// Nobody is left to be told where standard output fails.
+fn print(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// Progress goes to standard error.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -18,6 +18,7 @@ impl<P: Port> Engine<P> {
     /// done; 0 for an empty poll. `now` must not go back. Bounded: at most one batch of each kind.
     pub fn poll(&mut self, now: Duration, protocol: &mut impl Protocol) -> u32 {
         self.now = now.max(self.now);
+        self.port.begin_iteration(self.statistics.polls);
         let mut work = 0;
         // A caller that takes no events gets no more completions: nothing is lost, and nothing grows.
         if self.events.len() <= self.events.capacity() / 2 {
@@ -106,6 +107,10 @@ impl<P: Port> Engine<P> {
         let mut prefix = [0u8; CLASSIFY_BYTES];
         let copied = self.receives.read(received.buffer, received.generation, 0, &mut prefix);
         let connection = &mut self.connections[index];
+        if matches!(connection.phase, Connected::Opening(_)) {
+            connection.early.push_back((received, success));
+            return;
+        }
         connection.peer_receives += 1;
         let key = connection.key;
         let replied = match protocol.classify(key, &prefix[..copied], received.length) {
@@ -192,6 +197,7 @@ impl<P: Port> Engine<P> {
             self.statistics.stale_completions += 1;
             return;
         };
+        self.connections[index].relief_coming = false;
         for _ in 0..ahead {
             if let Some(posted) = self.connections[index].send_queue.retire() {
                 let proven = completion.result.is_ok() || !self.is_awaited(posted);
@@ -249,7 +255,7 @@ impl<P: Port> Engine<P> {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         match result {
             Ok(()) => {
-                // Where no completion told of it for long the MR may be in its next use already, which is no news.
+                // The peer may have invalidated it, and another request may have it by now.
                 let _ = mr.registered(generation);
                 self.registered_now(posted.owner);
             }
@@ -340,6 +346,12 @@ impl<P: Port> Engine<P> {
     fn admit_all(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {
+            while self.connections[index].is_ready()
+                && let Some((received, success)) = self.connections[index].early.pop_front()
+            {
+                self.received(index, received, success, protocol);
+                work += 1;
+            }
             if !self.connections[index].waiting_transfers.is_empty() {
                 work += self.admit_waiting_transfers(index);
             }

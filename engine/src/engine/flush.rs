@@ -205,8 +205,10 @@ impl<P: Port> Engine<P> {
             first: self.plan.request_element(handle.index()),
             count: 1 + u32::from(request.inline_segments),
         };
-        let pressure = signal::held_slots_pressure(self.held, self.plan.request_slots);
-        let signalled = self.connections[index].signaller.message(registrations + 1, must, pressure);
+        let connection = &mut self.connections[index];
+        let pressure = !connection.relief_coming && signal::held_slots_pressure(self.held, self.plan.request_slots);
+        let signalled = connection.signaller.message(registrations + 1, must, pressure);
+        connection.relief_coming |= signalled;
         let request = WorkRequest {
             token: Token::new(TokenKind::Message, handle.index(), handle.generation()),
             signalled,
@@ -237,7 +239,7 @@ impl<P: Port> Engine<P> {
                 let waiting = self.transfers.len();
                 // The data's buffers come back with this completion: a responder must not starve for them.
                 let pressure = signal::held_slots_pressure(waiting, self.plan.transfer_slots);
-                let signalled = self.connections[index].signaller.message(operations + 1, false, pressure);
+                let signalled = self.connections[index].signaller.reply(operations + 1, false, pressure);
                 let operation = Operation::Send { local, invalidate };
                 self.chain_transfer(index, handle, TokenKind::Reply, signalled, operation);
             }

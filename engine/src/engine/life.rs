@@ -7,7 +7,7 @@ use crate::{
     event::{ConnectionId, DisconnectCause, Event, RequestStatus, TransferStatus},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
-    provider::{Chain, ElementRange, Operation, Port, Token, TokenKind, WorkRequest},
+    provider::{Chain, ElementRange, FailureStatus, Operation, Port, Token, TokenKind, WorkRequest},
     request::{Hold, Outcome, Phase as RequestPhase},
     trace::TracePoint,
 };
@@ -39,7 +39,12 @@ impl<P: Port> Engine<P> {
                 return;
             }
             Phase::Vacant => return,
-            Phase::Ending { .. } => {
+            Phase::Ending { step, cause: known, deadline } => {
+                // A flush is a consequence; what comes to light behind it may be the reason.
+                let flushed = DisconnectCause::WorkRequest(FailureStatus::Flushed);
+                if *known == flushed && matches!(cause, DisconnectCause::WorkRequest(_)) {
+                    entry.phase = Phase::Ending { step: *step, cause, deadline: *deadline };
+                }
                 self.statistics.repeated_disconnects += 1;
                 return;
             }
@@ -203,10 +208,18 @@ impl<P: Port> Engine<P> {
             return false;
         }
         self.report_lost(index);
-        self.receives.reset(index as u16);
+        self.forget_received(index);
         self.connections[index].clear_queues();
         self.set_step(index, Ending::Close { told: false });
         true
+    }
+
+    /// Nothing is posted any more, and nobody will be told of messages that came before the connection was ready.
+    pub(super) fn forget_received(&mut self, index: usize) {
+        self.receives.reset(index as u16);
+        while let Some((received, _)) = self.connections[index].early.pop_front() {
+            self.receives.release(received.buffer, received.generation);
+        }
     }
 
     /// Ends every request and transfer of the connection. A request whose reply came but whose fence was flushed is lost

@@ -30,7 +30,6 @@ use crate::{
     provider::{Capabilities, CompletionBatch, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
     request::Request,
-    signal::Signaller,
     statistics::Statistics,
     trace::{TracePoint, TraceRecord},
     transfer::{RemoteSegment, Transfer},
@@ -145,7 +144,8 @@ impl<P: Port> Engine<P> {
             plan.receive_depth,
             plan.connections,
         );
-        let connections = (0..options.connections).map(|index| connection(index, &plan, &options, &mut pool)).collect();
+        let connections =
+            (0..options.connections).map(|index| connection(index, &plan, &options, capabilities, &mut pool)).collect();
         // Twice what one poll can add: it takes no completions while more than half is in use.
         let events = plan.request_slots + plan.transfer_slots + plan.receive_depth * plan.connections;
         // The lane is empty and holds one returner: the push cannot fail.
@@ -170,7 +170,7 @@ impl<P: Port> Engine<P> {
             connections,
             dirty: Vec::with_capacity(plan.connections as usize),
             unsettled: 0,
-            waiting_segments: vec![no_segment; (plan.request_slots * options.max_segments) as usize].into(),
+            waiting_segments: vec![no_segment; plan.request_slots as usize * options.max_segments as usize].into(),
             remote_segments: vec![no_remote; plan.transfer_slots as usize * crate::options::MAX_TRANSFER_OPERATIONS]
                 .into(),
             elements: vec![ScatterElement::default(); plan.elements()].into(),
@@ -413,9 +413,17 @@ pub struct Descriptors {
 /// Events of a connection beside those of its slots: connected, disconnected, a registration's grant, and to spare.
 const EVENTS_PER_CONNECTION: usize = 8;
 
-fn connection(index: u16, plan: &Plan, options: &EngineOptions, pool: &mut Pool) -> Connection {
+fn connection(
+    index: u16,
+    plan: &Plan,
+    options: &EngineOptions,
+    capabilities: &Capabilities,
+    pool: &mut Pool,
+) -> Connection {
     // Fixed keys repeat at once: the longest way round the pool keeps a late access from meeting a new grant (U10).
-    let idle = pool.list(Order::LastInFirstOut);
+    // Otherwise the MR used last has the warmest descriptor (S23).
+    let order = if capabilities.rotating_key_bits == 0 { Order::FirstInFirstOut } else { Order::LastInFirstOut };
+    let idle = pool.list(order);
     let mut absent = pool.list(Order::FirstInFirstOut);
     pool.fill_absent(index, &mut absent);
     let limits = ConnectionLimits {
@@ -425,5 +433,5 @@ fn connection(index: u16, plan: &Plan, options: &EngineOptions, pool: &mut Pool)
         registrations: plan.registrations,
         send_entries: plan.sizes.send,
     };
-    Connection::new(index, limits, Signaller::new(options.signal, plan.sizes.send), idle, absent)
+    Connection::new(index, limits, plan.signaller(options.signal, plan.sizes.send), idle, absent)
 }

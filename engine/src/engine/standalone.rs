@@ -4,7 +4,7 @@ use super::{Chunk, Engine, Submission, SubmitError};
 use crate::{
     chain::Posted,
     connection::Phase as ConnectionPhase,
-    event::{ConnectionId, DisconnectCause, Event},
+    event::{ConnectionId, Event},
     protocol::Protocol,
     provider::{Chain, Port},
     request::{Outcome, Phase, Request, RequestHandle},
@@ -197,7 +197,6 @@ impl<P: Port> Engine<P> {
         self.statistics.queue_pairs_flushed += 1;
         if self.port.post(queue_pair, chain).is_err() {
             self.statistics.posts_refused += 1;
-            self.fail(index, DisconnectCause::PostRefused);
             return false;
         }
         let posted = self.scratch.chain.posted(0);

@@ -57,7 +57,9 @@ pub enum SubmitError {
     #[error("the request has more chunks or segments than the engine's options allow")]
     TooManySegments,
     /// The segments need more MRs than a request may have, or than its connection will ever have (S43).
-    #[error("the segments need more MRs than one request may have (16, or the connection's registrations)")]
+    #[error(
+        "the segments need more MRs than one request may have: 16, what its connection has, what its send queue holds"
+    )]
     TooManyRegistrations,
     /// A segment is empty, out of its memory's bounds, or its memory was declared after the connection opened (I18).
     #[error("a segment is not acceptable: {0}")]
@@ -131,8 +133,7 @@ impl<P: Port> Engine<P> {
             // max_segments is 32 bit and was compared above; a chunk's share of it fits 16 bits (4096 at most).
             request.chunks.push(WaitingChunk { access: chunk.access, segments: chunk.segments.len() as u16 });
         }
-        let pads = u32::from(self.options.write_pad);
-        if pieces > MAX_MRS_PER_REQUEST || pieces as u32 > self.plan.registrations - pads {
+        if pieces > self.plan.max_mrs as usize {
             return Err(SubmitError::TooManyRegistrations);
         }
         self.resolve_inline(connection, submission.inline)?;
@@ -302,7 +303,7 @@ impl<P: Port> Engine<P> {
             base: first.base,
             elements: piece.consumed as u32,
             access,
-            iova: mr::iova(self.options.iova, self.capabilities.base_address, address, iova_cookie),
+            iova: self.base_address(address, iova_cookie),
             rotating_key_bits: self.capabilities.rotating_key_bits,
         };
         let mr = self.pool.get_mut(descriptor)?;
@@ -310,6 +311,11 @@ impl<P: Port> Engine<P> {
         let grant = mr.map(&mapping).ok()?;
         self.record(TracePoint::MrMapped, connection, Some(descriptor), piece.bytes);
         Some((grant, piece.consumed))
+    }
+
+    /// The base address that the peer is told (D13, U11).
+    pub(super) fn base_address(&self, address: u64, cookie: u32) -> u64 {
+        mr::iova(self.options.iova, self.capabilities.base_address, address, cookie)
     }
 
     fn announce(&mut self, handle: Handle, protocol: &mut impl Protocol, grants: &[Grant]) -> bool {

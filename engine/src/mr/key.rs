@@ -6,6 +6,9 @@ use crate::provider::BaseAddress;
 /// Low bits of a key that a registration may change; the bits above are the index of the device object (S37, U5).
 pub const KEY_TAG_BITS: u8 = 8;
 
+/// The largest page that a page list is made of, 64 KiB: below it a base address keeps the bits of the first byte's (S36).
+const LARGEST_PAGE_BYTES: u64 = 1 << 16;
+
 /// The low bits of a key that change, as a mask.
 const fn tag_mask(rotating_bits: u8) -> u32 {
     // No device rotates more than the tag; a larger number is cut off here and refused by `Mr::map`.
@@ -41,7 +44,8 @@ pub enum IovaPolicy {
     /// and two requests on one buffer differ (S36).
     #[default]
     Cookie,
-    /// Zero.
+    /// Zero, but for the offset in a page where the device leaves the choice: one with page lists adds base address and
+    /// page addresses, so both must have it.
     ZeroBased,
 }
 
@@ -52,7 +56,8 @@ pub enum IovaPolicy {
 #[must_use]
 pub const fn iova(policy: IovaPolicy, rule: BaseAddress, address: u64, cookie: u32) -> u64 {
     match (rule, policy) {
-        (BaseAddress::Zero, _) | (BaseAddress::Any, IovaPolicy::ZeroBased) => 0,
+        (BaseAddress::Zero, _) => 0,
+        (BaseAddress::Any, IovaPolicy::ZeroBased) => address & (LARGEST_PAGE_BYTES - 1),
         (BaseAddress::Virtual, _) | (BaseAddress::Any, IovaPolicy::Raw) => address,
         (BaseAddress::Any, IovaPolicy::Cookie) => {
             let cookie = if cookie == u32::MAX { u32::MAX - 1 } else { cookie };

@@ -129,9 +129,8 @@ impl Mr {
         if mapping.bytes == 0 || mapping.elements == 0 || mapping.elements > mapping.bytes {
             return Err(MrError::InvalidArgument);
         }
-        // The last byte is what must exist; a range may end exactly at the top.
-        let last = u64::from(mapping.bytes - 1);
-        if mapping.address.checked_add(last).is_none() || mapping.iova.checked_add(last).is_none() {
+        let bytes = u64::from(mapping.bytes);
+        if mapping.address.checked_add(bytes).is_none() || mapping.iova.checked_add(bytes).is_none() {
             return Err(MrError::InvalidArgument);
         }
         if mapping.rotating_key_bits > KEY_TAG_BITS {

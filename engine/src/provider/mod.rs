@@ -88,6 +88,11 @@ pub trait Port {
     /// Returns how many were taken. Software devices make their progress in here, a bounded amount per call.
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize;
 
+    /// A poll iteration begins: for wrappers that say what happened in which. Devices need not know.
+    fn begin_iteration(&mut self, iteration: u64) {
+        let _ = iteration;
+    }
+
     /// Bytes of this port's memory that a peer could reach now, from the device's own key table, or `None` where the
     /// device cannot be asked (goal Z1).
     fn remote_bytes_open(&self) -> Option<u64> {

@@ -220,7 +220,8 @@ fn rdma_segments(wishes: &Wishes, request: &Shape) -> Result<u32, SizingError> {
         return if ranges > limit { Err(SizingError::TooManyRanges { ranges, limit }) } else { Ok(ranges) };
     }
     if wishes.version == SizingVersion::FourX {
-        return Ok((request.data_pages / request.depth).max(1));
+        // At least one: the depth was cut at the pages of the payload.
+        return Ok(request.data_pages / request.depth);
     }
     // Two more, for head and tail of a reply chunk.
     let segments = request.data_pages.div_ceil(request.depth).saturating_add(2).min(limit);

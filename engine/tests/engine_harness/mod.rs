@@ -252,9 +252,20 @@ impl<D: Device> Side<D> {
         segments: &[Segment],
         invite: bool,
     ) -> Result<RequestHandle, frwr_engine::SubmitError> {
+        self.submit_with_inline(cookie, access, segments, &[], invite)
+    }
+
+    /// The same with memory that is sent behind the message.
+    pub fn submit_with_inline(
+        &mut self,
+        cookie: u64,
+        access: Access,
+        segments: &[Segment],
+        inline: &[Segment],
+        invite: bool,
+    ) -> Result<RequestHandle, frwr_engine::SubmitError> {
         let chunk = [Chunk { access, segments }];
-        let chunks: &[Chunk<'_>] = if segments.is_empty() { &[] } else { &chunk };
-        self.submit_chunks(cookie, chunks, invite)
+        self.submit_whole(cookie, if segments.is_empty() { &[] } else { &chunk }, inline, invite)
     }
 
     /// Submits a request that opens `chunks`.
@@ -264,11 +275,21 @@ impl<D: Device> Side<D> {
         chunks: &[Chunk<'_>],
         invite: bool,
     ) -> Result<RequestHandle, frwr_engine::SubmitError> {
+        self.submit_whole(cookie, chunks, &[], invite)
+    }
+
+    fn submit_whole(
+        &mut self,
+        cookie: u64,
+        chunks: &[Chunk<'_>],
+        inline: &[Segment],
+        invite: bool,
+    ) -> Result<RequestHandle, frwr_engine::SubmitError> {
         let mut message = [0u8; HEADER + 16 * GRANT];
         message[..8].copy_from_slice(&cookie.to_le_bytes());
         let submission = Submission {
             message: &message,
-            inline: &[],
+            inline,
             chunks,
             invite_invalidation: invite,
             iova_cookie: 0x0A0B_0C0D,
@@ -399,9 +420,11 @@ impl<D: Device> Pair<D> {
         );
     }
 
-    /// The target answers every command by filling its grants.
+    /// The target, while it is connected, answers every command by filling its grants.
     pub fn serve(&mut self, invalidate: bool) {
-        while let Some((name, grants)) = self.target.take_command() {
+        while self.target.is_ready()
+            && let Some((name, grants)) = self.target.take_command()
+        {
             let key = grants.first().filter(|_| invalidate).map(|grant| grant.key);
             self.target.answer(name, &grants, key);
         }

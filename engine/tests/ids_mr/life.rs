@@ -78,7 +78,11 @@ fn u11_d13_device_rule_overrides_the_policy() {
         assert_eq!(iova(policy, BaseAddress::Zero, 0x7000, 5), 0);
     }
     assert_eq!(iova(IovaPolicy::Raw, BaseAddress::Any, 0x7000, 5), 0x7000);
-    assert_eq!(iova(IovaPolicy::ZeroBased, BaseAddress::Any, 0x7000, 5), 0);
+    // A page list's base address keeps the offset in the page, whatever the page size.
+    assert_eq!(iova(IovaPolicy::ZeroBased, BaseAddress::Any, 0x12_0000, 5), 0);
+    for page in [4096, 65536] {
+        assert_eq!(iova(IovaPolicy::ZeroBased, BaseAddress::Any, 0x1234_7A10, 5) % page, 0x1234_7A10 % page);
+    }
 }
 
 #[test]

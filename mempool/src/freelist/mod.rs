@@ -25,6 +25,9 @@ const END: u32 = u32::MAX - 1;
 pub const MAX_CAPACITY: u32 = 1 << 30;
 const _: () = assert!(MAX_CAPACITY < END);
 
+/// Indices per step of the bulk loops, which the compiler keeps rolled otherwise.
+const UNROLLED: usize = 8;
+
 /// Why an index was not taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -86,6 +89,12 @@ impl List {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Moves everything into a list of the same kind.
+    fn take(&mut self) -> Self {
+        let empty = Self { head: END, tail: END, len: 0, ..*self };
+        core::mem::replace(self, empty)
     }
 
     /// Which index comes next.
@@ -159,26 +168,7 @@ impl Freelist {
     #[inline]
     pub fn push(&mut self, list: &mut List, index: u32) -> Result<(), FreeError> {
         self.check_list(list)?;
-        let link = self.links.get_mut(index as usize).ok_or(FreeError::Foreign { index })?;
-        if *link != HANDED_OUT {
-            return Err(FreeError::DoubleFree { index });
-        }
-        match list.order {
-            Order::LastInFirstOut => {
-                *link = list.head;
-                if list.head == END {
-                    list.tail = index;
-                }
-                list.head = index;
-            }
-            Order::FirstInFirstOut => {
-                *link = END;
-                self.link_after_tail(list, index);
-                list.tail = index;
-            }
-        }
-        list.len += 1;
-        Ok(())
+        put(&mut self.links, list, index)
     }
 
     /// Puts handed-out indices on a list, in order: the last one comes out first, or last.
@@ -197,19 +187,15 @@ impl Freelist {
     fn push_bulk_in_front(&mut self, list: &mut List, indices: &[u32]) -> Result<(), FreeError> {
         let mut head = list.head;
         let mut pushed = 0;
-        let mut result = Ok(());
-        for &index in indices {
-            match self.links.get_mut(index as usize) {
-                Some(link) if *link == HANDED_OUT => *link = head,
-                Some(_) => result = Err(FreeError::DoubleFree { index }),
-                None => result = Err(FreeError::Foreign { index }),
-            }
-            if result.is_err() {
-                break;
-            }
-            head = index;
+        let mut link = |index: &u32| {
+            let handed_out = self.links.get_mut(*index as usize).filter(|link| **link == HANDED_OUT);
+            let Some(link) = handed_out else { return false };
+            *link = core::mem::replace(&mut head, *index);
             pushed += 1;
-        }
+            true
+        };
+        let (unrolled, rest) = indices.as_chunks::<UNROLLED>();
+        let _all = unrolled.iter().all(|indices| indices.iter().all(&mut link)) && rest.iter().all(link);
         if list.head == END
             && let Some(first) = indices.first()
         {
@@ -217,7 +203,11 @@ impl Freelist {
         }
         list.head = head;
         list.len += pushed;
-        result
+        match indices.get(pushed as usize) {
+            None => Ok(()),
+            Some(index) if (*index as usize) < self.links.len() => Err(FreeError::DoubleFree { index: *index }),
+            Some(index) => Err(FreeError::Foreign { index: *index }),
+        }
     }
 
     /// Hands out the next index of a list. `None` if it is empty, or of another freelist.
@@ -238,17 +228,22 @@ impl Freelist {
         if self.check_list(list).is_err() {
             return 0;
         }
+        let count = into.len().min(list.len as usize);
+        let (into, _) = into.split_at_mut(count);
         let mut head = list.head;
-        let mut popped = 0;
-        for slot in into {
-            let Some(link) = self.links.get_mut(head as usize) else { break };
-            *slot = head;
-            head = core::mem::replace(link, HANDED_OUT);
-            popped += 1;
-        }
+        let mut take = |slot: &mut u32| {
+            // Always inside: the list is as long as `count`.
+            if let Some(link) = self.links.get_mut(head as usize) {
+                *slot = core::mem::replace(&mut head, core::mem::replace(link, HANDED_OUT));
+            }
+        };
+        let (unrolled, rest) = into.as_chunks_mut::<UNROLLED>();
+        unrolled.iter_mut().for_each(|slots| slots.iter_mut().for_each(&mut take));
+        rest.iter_mut().for_each(take);
         list.head = head;
-        list.len -= popped;
-        popped as usize
+        // At most `list.len`.
+        list.len -= count as u32;
+        count
     }
 
     /// Moves all indices of `from` behind those of `to`, whatever their orders, in constant time. `from` is empty
@@ -262,10 +257,10 @@ impl Freelist {
         if from.head == END {
             return Ok(());
         }
-        self.link_after_tail(to, from.head);
+        link_after_tail(&mut self.links, to, from.head);
         to.tail = from.tail;
         to.len += from.len;
-        (from.head, from.tail, from.len) = (END, END, 0);
+        from.take();
         Ok(())
     }
 
@@ -286,19 +281,23 @@ impl Freelist {
             return 0;
         }
         let began = self.drained;
-        let mut put = 0;
-        for _ in 0..self.shared.len() {
-            let Some(index) = self.shared.take(self.drained) else { break };
-            self.drained = self.drained.wrapping_add(1);
-            match self.push(list, index) {
-                Ok(()) => put += 1,
-                Err(error) => self.refuse(error),
+        let before = list.len;
+        let Self { links, refused, shared, .. } = self;
+        // As long as it is anyway; now the compiler knows, too, and checks each index once for both arrays.
+        let Some(links) = links.get_mut(..shared.capacity()) else { return 0 };
+        // In a local, because everything else would have to be written and read again around each acquire.
+        let mut local = list.take();
+        let drained = shared.drain(began, |index| {
+            if let Err(error) = put(links, &mut local, index) {
+                refuse(refused, error);
             }
+        });
+        *list = local;
+        if drained != began {
+            self.shared.publish(drained);
+            self.drained = drained;
         }
-        if self.drained != began {
-            self.shared.publish(self.drained);
-        }
-        put
+        (list.len - before) as usize
     }
 
     /// Returns that drains refused: indices that two threads returned at the same time, or that were on a list.
@@ -307,23 +306,48 @@ impl Freelist {
         self.refused
     }
 
-    #[cold]
-    fn refuse(&mut self, error: FreeError) {
-        self.refused = RefusedReturns { count: self.refused.count + 1, last: Some(error) };
-    }
-
     #[inline]
     fn check_list(&self, list: &List) -> Result<(), FreeError> {
         if list.freelist == self.name { Ok(()) } else { Err(FreeError::ForeignList) }
     }
+}
 
-    /// Makes `index` follow the last index of `list`.
-    #[inline]
-    fn link_after_tail(&mut self, list: &mut List, index: u32) {
-        if list.head == END {
+/// Puts a handed-out index on a list of this array's freelist.
+#[inline]
+fn put(links: &mut [u32], list: &mut List, index: u32) -> Result<(), FreeError> {
+    let link = links.get_mut(index as usize).ok_or(FreeError::Foreign { index })?;
+    if *link != HANDED_OUT {
+        return Err(FreeError::DoubleFree { index });
+    }
+    match list.order {
+        Order::LastInFirstOut => {
+            *link = list.head;
+            if list.head == END {
+                list.tail = index;
+            }
             list.head = index;
-        } else if let Some(link) = self.links.get_mut(list.tail as usize) {
-            *link = index;
+        }
+        Order::FirstInFirstOut => {
+            *link = END;
+            link_after_tail(links, list, index);
+            list.tail = index;
         }
     }
+    list.len += 1;
+    Ok(())
+}
+
+/// Makes `index` follow the last index of `list`.
+#[inline]
+fn link_after_tail(links: &mut [u32], list: &mut List, index: u32) {
+    if list.head == END {
+        list.head = index;
+    } else if let Some(link) = links.get_mut(list.tail as usize) {
+        *link = index;
+    }
+}
+
+#[cold]
+fn refuse(refused: &mut RefusedReturns, error: FreeError) {
+    *refused = RefusedReturns { count: refused.count + 1, last: Some(error) };
 }

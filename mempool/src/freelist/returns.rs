@@ -35,6 +35,29 @@ fn stamp(position: usize) -> u32 {
     (position as u32).wrapping_add(1)
 }
 
+/// Writes indices to the entries of the positions from `first` on, which are the caller's alone.
+#[inline]
+fn write_run(entries: &[AtomicU64], first: usize, indices: &[u32]) {
+    let mut position = first;
+    for (entry, index) in entries.iter().zip(indices) {
+        // Release: what the returner did with the index comes before what the owner does with it.
+        entry.store(u64::from(stamp(position)) << 32 | u64::from(*index), Ordering::Release);
+        position = position.wrapping_add(1);
+    }
+}
+
+/// Marks an index as on its way back. False if it is already, or is not of this freelist.
+#[inline]
+fn mark(marks: &[AtomicU8], index: u32) -> bool {
+    let Some(mark) = marks.get(index as usize) else { return false };
+    // Relaxed: whoever has an index got it through something that orders this after the owner's last clearing.
+    let away = mark.load(Ordering::Relaxed) == AWAY;
+    if away {
+        mark.store(RETURNED, Ordering::Relaxed);
+    }
+    away
+}
+
 impl Shared {
     pub(super) fn new(capacity: u32) -> Self {
         // Every index fits once; entries beyond are for those that race.
@@ -47,46 +70,41 @@ impl Shared {
         }
     }
 
-    /// Number of entries, which bounds one drain.
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
+    /// Number of indices.
+    #[inline]
+    pub(super) fn capacity(&self) -> usize {
+        self.marks.len()
     }
 
+    /// The entries from a position on, one whole round: up to the end of the array, then from its start.
     #[inline]
-    fn entry(&self, position: usize) -> &AtomicU64 {
+    fn round_from(&self, position: usize) -> [&[AtomicU64]; 2] {
         // The length is a power of two, so the masked position is inside.
-        &self.entries[position & (self.entries.len() - 1)]
+        let (start, end) = self.entries.split_at(position & (self.entries.len() - 1));
+        [end, start]
     }
 
     fn give_back(&self, indices: &[u32]) -> Result<(), FreeError> {
-        for (marked, index) in indices.iter().enumerate() {
-            if let Err(error) = self.mark(*index) {
-                self.unmark(&indices[..marked]);
-                return Err(error);
-            }
+        let marks = &*self.marks;
+        // Kept to one branch per index: the reason is looked for only if there is one.
+        if let Some(marked) = indices.iter().position(|index| !mark(marks, *index)) {
+            self.unmark(&indices[..marked]);
+            return Err(self.refusal(indices[marked]));
         }
         let Some(first) = self.reserve(indices.len()) else {
             self.unmark(indices);
             return Err(FreeError::ReturnsFull { limit: self.entries.len() });
         };
-        for (position, index) in indices.iter().enumerate() {
-            let position = first.wrapping_add(position);
-            let entry = u64::from(stamp(position)) << 32 | u64::from(*index);
-            // Release: what the returner did with the index comes before what the owner does with it.
-            self.entry(position).store(entry, Ordering::Release);
-        }
+        let [end, start] = self.round_from(first);
+        let (indices, wrapped) = indices.split_at(indices.len().min(end.len()));
+        write_run(end, first, indices);
+        write_run(start, first.wrapping_add(indices.len()), wrapped);
         Ok(())
     }
 
-    #[inline]
-    fn mark(&self, index: u32) -> Result<(), FreeError> {
-        let mark = self.marks.get(index as usize).ok_or(FreeError::Foreign { index })?;
-        // Relaxed: whoever has an index got it through something that orders this after the owner's last clearing.
-        if mark.load(Ordering::Relaxed) != AWAY {
-            return Err(FreeError::DoubleFree { index });
-        }
-        mark.store(RETURNED, Ordering::Relaxed);
-        Ok(())
+    #[cold]
+    fn refusal(&self, index: u32) -> FreeError {
+        if (index as usize) < self.marks.len() { FreeError::DoubleFree { index } } else { FreeError::Foreign { index } }
     }
 
     fn unmark(&self, indices: &[u32]) {
@@ -120,18 +138,29 @@ impl Shared {
         }
     }
 
-    /// The index at a position, once it has been written. Its mark is cleared. Owner only.
+    /// Hands `put` the indices from a position on that have been written, at most one round of them, and clears their
+    /// marks. Returns the position after them. Owner only.
     #[inline]
-    pub(super) fn take(&self, position: usize) -> Option<u32> {
-        let entry = self.entry(position).load(Ordering::Acquire);
-        if (entry >> 32) as u32 != stamp(position) {
-            return None;
+    pub(super) fn drain(&self, from: usize, mut put: impl FnMut(u32)) -> usize {
+        let mut position = from;
+        let marks = &*self.marks;
+        for run in self.round_from(from) {
+            for entry in run {
+                // Acquire: what the returner did with the index comes before what the owner does with it.
+                let entry = entry.load(Ordering::Acquire);
+                if (entry >> 32) as u32 != stamp(position) {
+                    return position;
+                }
+                position = position.wrapping_add(1);
+                let index = entry as u32;
+                // Always there: it was, when the index was marked.
+                if let Some(mark) = marks.get(index as usize) {
+                    mark.store(AWAY, Ordering::Relaxed);
+                    put(index);
+                }
+            }
         }
-        let index = entry as u32;
-        if let Some(mark) = self.marks.get(index as usize) {
-            mark.store(AWAY, Ordering::Relaxed);
-        }
-        Some(index)
+        position
     }
 
     /// Gives the entries before `head` back to the returners. Owner only.

@@ -163,10 +163,11 @@ fn bind(mapped: &Mapped, node: u32) -> Result<(), RungError> {
     *word |= 1 << (position % NODE_MASK_WORD_BITS);
     // The kernel reads one bit less than it is told.
     let bits = NODE_MASK_BITS + 1;
+    // The system call takes the mode as a long, unlike the function of mbind(2).
+    let mode = libc::c_long::from(libc::MPOL_BIND);
     // SAFETY: the range is this mapping's; the mask has `NODE_MASK_BITS` bits, all that the kernel reads.
-    let result = unsafe {
-        libc::syscall(libc::SYS_mbind, mapped.base.as_ptr(), mapped.len, libc::MPOL_BIND, mask.as_ptr(), bits, 0_u32)
-    };
+    let result =
+        unsafe { libc::syscall(libc::SYS_mbind, mapped.base.as_ptr(), mapped.len, mode, mask.as_ptr(), bits, 0_u32) };
     if result == 0 { Ok(()) } else { Err(RungError::Bind { node, errno: Errno::last() }) }
 }
 

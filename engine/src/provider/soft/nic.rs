@@ -100,6 +100,8 @@ pub(super) struct Nic {
     /// Reports that the lane to the device had no room for yet.
     pub(super) reports: VecDeque<Report>,
     pub(super) monitor: SoftMonitor,
+    /// Invalidations asked for, where some are to be skipped.
+    invalidations: u64,
 }
 
 /// Reports that can wait without allocation.
@@ -118,6 +120,7 @@ impl Nic {
             receive_completions: CompletionRing::new(sizes.1),
             reports: VecDeque::with_capacity(REPORTS),
             monitor,
+            invalidations: 0,
         }
     }
 
@@ -159,6 +162,12 @@ impl Nic {
 
     /// Executes an invalidation. False where it is refused.
     pub(super) fn invalidate(&mut self, key: u32, asker: Asker) -> bool {
+        if let Some(every) = self.options.skip_invalidations {
+            self.invalidations += 1;
+            if self.invalidations.is_multiple_of(every.get()) {
+                return true;
+            }
+        }
         match self.keys.invalidate(key, asker, &mut self.bases) {
             Ok(()) => true,
             Err(InvalidateError::Refused) => false,

@@ -208,10 +208,8 @@ impl Port for SoftPort {
         match queue {
             CompletionQueue::Receive => self.nic.receive_completions.take(batch, |_, _| {}),
             CompletionQueue::Send => self.nic.send_completions.take(batch, |id, units| {
-                if let Some(Some(queue_pair)) = table.get_mut(slot_of(id)) {
-                    if queue_pair.id() == id {
-                        queue_pair.free(units);
-                    }
+                if let Some(Some(queue_pair)) = table.get_mut(slot_of(id)).filter(|place| is(place, id)) {
+                    queue_pair.free(units);
                 }
             }),
         }

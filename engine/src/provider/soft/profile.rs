@@ -4,6 +4,7 @@ use crate::provider::{
     BaseAddress, Capabilities, Contiguity, DeviceAttributes, FailureStatus, KeyScope, PostModel, Quirks, SendQueueCost,
 };
 use core::fmt;
+use core::num::NonZeroU64;
 use core::str::FromStr;
 
 /// Largest payload of one packet, in bytes: the largest path MTU of InfiniBand.
@@ -153,6 +154,8 @@ pub struct SoftOptions {
     pub wire_packets: u32,
     /// Seed of the first key bytes; equal seeds and equal calls give equal results.
     pub seed: u64,
+    /// A defect on purpose: every n-th invalidation is said to be done and is not. `None` for an honest device.
+    pub skip_invalidations: Option<NonZeroU64>,
 }
 
 impl SoftOptions {
@@ -168,6 +171,7 @@ impl SoftOptions {
             mtu: MAX_MTU,
             wire_packets: Self::DEFAULT_WIRE_PACKETS,
             seed: 0x6672_7772,
+            skip_invalidations: None,
         }
     }
 

@@ -158,20 +158,20 @@ impl QueuePair {
 
     /// Moves to the error state; the oldest work request fails with `status`, all others are flushed.
     pub(super) fn fail(&mut self, status: Option<FailureStatus>, nic: &mut Nic) {
-        if let State::Connected(mut connection) = core::mem::replace(&mut self.state, State::Failed) {
-            if let Some(receive) = connection.responder.take_receiving() {
-                nic.complete_receive(self.asker.queue_pair, receive.token, Err(FailureStatus::Flushed));
-            }
+        if let State::Connected(mut connection) = core::mem::replace(&mut self.state, State::Failed)
+            && let Some(receive) = connection.responder.take_receiving()
+        {
+            nic.complete_receive(self.asker.queue_pair, receive.token, Err(FailureStatus::Flushed));
         }
         self.flush(status, nic);
     }
 
     fn flush(&mut self, mut status: Option<FailureStatus>, nic: &mut Nic) {
         while let Some((entry, frees)) = self.sends.retire(true) {
-            if let (Operation::Register(fields), Progress::Done) = (entry.request.operation, entry.progress) {
-                if !nic.options.capabilities.quirks.flushed_registration_may_be_live {
-                    nic.keys.roll_back(&fields, &mut nic.bases);
-                }
+            if let (Operation::Register(fields), Progress::Done) = (entry.request.operation, entry.progress)
+                && !nic.options.capabilities.quirks.flushed_registration_may_be_live
+            {
+                nic.keys.roll_back(&fields, &mut nic.bases);
             }
             let status = status.take().unwrap_or(FailureStatus::Flushed);
             nic.complete_send(self.asker.queue_pair, entry.request.token, Err(status), frees);

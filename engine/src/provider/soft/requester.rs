@@ -179,8 +179,11 @@ impl Requester {
                 }
                 Operation::Invalidate { key, .. } => {
                     // The local invalidate fence: all earlier work requests first.
-                    if queue.executed > 0 && (self.retire(queue, nic, asker).is_some() || queue.executed > 0) {
-                        return;
+                    if queue.executed > 0 {
+                        let failed = self.retire(queue, nic, asker).is_some();
+                        if failed || queue.executed > 0 {
+                            return;
+                        }
                     }
                     let done = nic.invalidate(key, asker);
                     if done { Progress::Done } else { Progress::Failed(FailureStatus::LocalOperation) }

@@ -3,110 +3,18 @@
 //! Counters are always on: one relaxed store each, by the core that owns the port. Records go through a lane of fixed
 //! size to whoever holds the port's [`Tap`]; where nobody drains it, records are dropped and counted, and nothing waits.
 
+mod event;
+
+pub use event::{Record, RecordedOperation};
+
 use super::{
-    Access, Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue, Device,
-    DeviceEvent, Operation, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, RegistrationId, Ticket,
-    Token, WorkRequest,
+    Capabilities, Chain, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Operation, Port,
+    PortId, PostError, QueuePairId, ReceiveRequest, Ticket, WorkRequest,
 };
 use frwr_mempool::lane::{self, Receiver, Sender};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// What a recorded work request was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordedOperation {
-    /// A registration.
-    Register {
-        /// The device object.
-        object: RegistrationId,
-        /// The key it makes valid.
-        key: u32,
-        /// The right it grants.
-        access: Access,
-        /// The address that the peer uses.
-        iova: u64,
-        /// Elements covered.
-        elements: u32,
-    },
-    /// A local invalidation.
-    Invalidate {
-        /// The device object.
-        object: RegistrationId,
-        /// Its key.
-        key: u32,
-    },
-    /// A SEND.
-    Send {
-        /// The peer's key that it invalidates.
-        invalidate: Option<u32>,
-    },
-    /// An RDMA READ.
-    Read {
-        /// The peer's key.
-        key: u32,
-    },
-    /// An RDMA WRITE.
-    Write {
-        /// The peer's key.
-        key: u32,
-    },
-}
-
-/// One thing that happened, with the iteration it happened in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record {
-    /// A work request of a post, accepted or not.
-    Posted {
-        /// As told by `mark_iteration`.
-        iteration: u64,
-        /// Where it was posted.
-        queue_pair: QueuePairId,
-        /// Its token.
-        token: Token,
-        /// Whether it asked for a completion.
-        signalled: bool,
-        /// Whether it waits for earlier RDMA READs.
-        fence: bool,
-        /// Whether the device took it.
-        accepted: bool,
-        /// Bytes that it covers or moves.
-        length: u64,
-        /// What it was.
-        operation: RecordedOperation,
-    },
-    /// A post was refused, wholly or in part; follows its work requests.
-    Refused {
-        /// As told by `mark_iteration`.
-        iteration: u64,
-        /// Where it was posted.
-        queue_pair: QueuePairId,
-        /// Work requests accepted from the front.
-        accepted: u32,
-        /// Why not more.
-        reason: PostRefusal,
-    },
-    /// A receive was posted.
-    Receive {
-        /// As told by `mark_iteration`.
-        iteration: u64,
-        /// Where it was posted.
-        queue_pair: QueuePairId,
-        /// Its token.
-        token: Token,
-        /// Whether the device took it.
-        accepted: bool,
-    },
-    /// A completion was taken.
-    Completed {
-        /// As told by `mark_iteration`.
-        iteration: u64,
-        /// From which queue.
-        queue: CompletionQueue,
-        /// What it said.
-        completion: Completion,
-    },
-}
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -356,6 +264,11 @@ fn describe(operation: &Operation, chain: Chain<'_>) -> (RecordedOperation, u64)
 impl<P: Port> Port for RecordedPort<P> {
     fn id(&self) -> PortId {
         self.port.id()
+    }
+
+    fn begin_iteration(&mut self, iteration: u64) {
+        self.mark_iteration(iteration);
+        self.port.begin_iteration(iteration);
     }
 
     fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {

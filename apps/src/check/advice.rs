@@ -1,0 +1,118 @@
+//! What falls short on a machine, and what helps.
+
+use super::Machine;
+
+/// Cores for a target and a host that do not share one.
+const WANTED_CORES: usize = 2;
+/// KiB of a hugepage that a region takes first.
+const HUGEPAGE_KIB: u64 = 2048;
+/// Hugepages that the reactor application takes with its defaults, and as many to spare.
+const WANTED_HUGEPAGES: u64 = 64;
+/// Bytes that a device must be able to pin: the hugepages above.
+const WANTED_LOCKED_BYTES: u64 = WANTED_HUGEPAGES * HUGEPAGE_KIB * 1024;
+
+/// Something that falls short. Nothing of it keeps frwr from running on its software NIC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortcoming {
+    /// Stable name for JSON.
+    pub name: &'static str,
+    /// What is there and what is wanted.
+    pub text: String,
+    /// What helps.
+    pub remedy: String,
+}
+
+/// All that falls short, most important first.
+#[must_use]
+pub fn shortcomings(machine: &Machine) -> Vec<Shortcoming> {
+    [cores, hugepages, isolation, locked_memory, rdma_devices, clock, governor, smt]
+        .iter()
+        .filter_map(|check| check(machine))
+        .collect()
+}
+
+fn cores(machine: &Machine) -> Option<Shortcoming> {
+    let allowed = machine.topology.allowed().len();
+    (allowed < WANTED_CORES).then(|| Shortcoming {
+        name: "cores",
+        text: format!("{allowed} core allowed, {WANTED_CORES} wanted: one reactor will carry host and target"),
+        remedy: "widen the affinity (`taskset -c`, `docker --cpuset-cpus`, the cgroup's cpuset.cpus)".to_owned(),
+    })
+}
+
+fn hugepages(machine: &Machine) -> Option<Shortcoming> {
+    let wanted_kib = WANTED_HUGEPAGES * HUGEPAGE_KIB;
+    let free_kib: u64 = machine.hugepages.iter().map(|pool| pool.size_kib.saturating_mul(pool.free)).sum();
+    let pool = format!("/sys/kernel/mm/hugepages/hugepages-{HUGEPAGE_KIB}kB/nr_hugepages");
+    (free_kib < wanted_kib).then(|| Shortcoming {
+        name: "hugepages",
+        text: format!(
+            "{} MiB of hugepages free, {} MiB wanted: regions will use smaller pages",
+            free_kib >> 10,
+            wanted_kib >> 10
+        ),
+        remedy: format!("`echo {WANTED_HUGEPAGES} | sudo tee {pool}`"),
+    })
+}
+
+fn isolation(machine: &Machine) -> Option<Shortcoming> {
+    machine.topology.isolated().is_empty().then(|| Shortcoming {
+        name: "isolation",
+        text: "no core is isolated: other work will interrupt the reactors".to_owned(),
+        remedy: "boot with `isolcpus=<cores> nohz_full=<cores> rcu_nocbs=<cores>`".to_owned(),
+    })
+}
+
+fn locked_memory(machine: &Machine) -> Option<Shortcoming> {
+    let limit = machine.locked_memory?;
+    (limit < WANTED_LOCKED_BYTES).then(|| Shortcoming {
+        name: "locked_memory",
+        text: format!(
+            "{} KiB may be locked, {} KiB wanted: RDMA devices will refuse to register more",
+            limit >> 10,
+            WANTED_LOCKED_BYTES >> 10
+        ),
+        remedy: "`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the service".to_owned(),
+    })
+}
+
+fn rdma_devices(machine: &Machine) -> Option<Shortcoming> {
+    if machine.rdma_devices.is_empty() {
+        return Some(Shortcoming {
+            name: "rdma_devices",
+            text: "no RDMA device: only the software NIC can be used".to_owned(),
+            remedy: "`sudo modprobe rdma_rxe && sudo rdma link add rxe0 type rxe netdev <interface>`".to_owned(),
+        });
+    }
+    machine.rdma_devices.iter().all(|device| device.active_ports == 0).then(|| Shortcoming {
+        name: "rdma_ports",
+        text: "no port of any RDMA device is active".to_owned(),
+        remedy: "`rdma link` shows their state; connect a cable, or bring the network interface up".to_owned(),
+    })
+}
+
+fn clock(machine: &Machine) -> Option<Shortcoming> {
+    (machine.clock.invariant_tsc == Some(false)).then(|| Shortcoming {
+        name: "clock",
+        text: "the TSC is not invariant: time comes from clock_gettime, some 20 ns per iteration".to_owned(),
+        remedy: "in a virtual machine, let the hypervisor pass the invariant TSC (`-cpu host,+invtsc`)".to_owned(),
+    })
+}
+
+fn governor(machine: &Machine) -> Option<Shortcoming> {
+    let others: Vec<&str> =
+        machine.clock.governors.iter().map(String::as_str).filter(|name| *name != "performance").collect();
+    (!others.is_empty()).then(|| Shortcoming {
+        name: "governor",
+        text: format!("frequency governor {}: latencies will vary", others.join(", ")),
+        remedy: "`sudo cpupower frequency-set -g performance`".to_owned(),
+    })
+}
+
+fn smt(machine: &Machine) -> Option<Shortcoming> {
+    machine.has_smt().then(|| Shortcoming {
+        name: "smt",
+        text: "hardware threads share cores: two reactors on one core halve each other".to_owned(),
+        remedy: "give `--cores` one thread per core (`lscpu -e` lists them), or boot with `nosmt`".to_owned(),
+    })
+}

@@ -1,0 +1,173 @@
+//! What the kernel says of this machine, from sysfs and procfs. What cannot be read is unknown, never an error:
+//! containers hide parts of both.
+
+use frwr_reactor::Topology;
+use std::fs;
+use std::path::Path;
+
+/// Hugepages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugePages {
+    /// KiB per page.
+    pub size_kib: u64,
+    /// Pages that are reserved.
+    pub total: u64,
+    /// Pages of those that nobody uses.
+    pub free: u64,
+}
+
+/// An RDMA device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RdmaDevice {
+    /// Name, such as `mlx5_0`.
+    pub name: String,
+    /// NUMA node, where the kernel knows.
+    pub node: Option<u32>,
+    /// Ports whose state is ACTIVE.
+    pub active_ports: usize,
+    /// All ports.
+    pub ports: usize,
+}
+
+/// What time can be read from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// The clock source that the kernel uses.
+    pub source: Option<String>,
+    /// The TSC ticks at one rate in every state of every core; `None` where there is no TSC, as on aarch64.
+    pub invariant_tsc: Option<bool>,
+    /// Frequency governors in use, each once.
+    pub governors: Vec<String>,
+}
+
+/// What a machine offers.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Its cores.
+    pub topology: Topology,
+    /// NUMA nodes, ascending.
+    pub nodes: Vec<u32>,
+    /// By size, ascending.
+    pub hugepages: Vec<HugePages>,
+    /// Soft limit of locked memory in bytes; `u64::MAX` for none, `None` where it cannot be read.
+    pub locked_memory: Option<u64>,
+    /// By name.
+    pub rdma_devices: Vec<RdmaDevice>,
+    /// Its clock.
+    pub clock: Clock,
+}
+
+impl Machine {
+    /// This machine, as the calling thread may use it.
+    #[must_use]
+    pub fn this() -> Self {
+        Self::read(Path::new("/"), Topology::of_machine())
+    }
+
+    /// The machine whose `sys` and `proc` lie below `root`.
+    #[must_use]
+    pub fn read(root: &Path, topology: Topology) -> Self {
+        let sys = root.join("sys");
+        let clock = read_clock(root, &topology);
+        Self {
+            nodes: read_nodes(&sys.join("devices/system/node"), &topology),
+            hugepages: read_hugepages(&sys.join("kernel/mm/hugepages")),
+            locked_memory: text(&root.join("proc/self/limits")).and_then(|limits| locked_memory(&limits)),
+            rdma_devices: read_rdma_devices(&sys.join("class/infiniband")),
+            clock,
+            topology,
+        }
+    }
+
+    /// Whether two hardware threads share a physical core anywhere.
+    #[must_use]
+    pub fn has_smt(&self) -> bool {
+        self.topology.cores().iter().any(|core| core.siblings.len() > 1)
+    }
+}
+
+fn text(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+fn number(path: &Path) -> Option<u64> {
+    text(path)?.parse().ok()
+}
+
+/// Names of a directory's entries, sorted; none where it cannot be read.
+fn names(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn read_nodes(directory: &Path, topology: &Topology) -> Vec<u32> {
+    let listed = names(directory).into_iter().filter_map(|name| name.strip_prefix("node")?.parse().ok());
+    let mut nodes: Vec<u32> = listed.chain(topology.cores().iter().filter_map(|core| core.node)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+fn read_hugepages(directory: &Path) -> Vec<HugePages> {
+    let read = |name: &String| {
+        let size_kib = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let pool = directory.join(name);
+        let (total, free) = (number(&pool.join("nr_hugepages"))?, number(&pool.join("free_hugepages"))?);
+        Some(HugePages { size_kib, total, free })
+    };
+    let mut pools: Vec<HugePages> = names(directory).iter().filter_map(read).collect();
+    pools.sort_unstable_by_key(|pool| pool.size_kib);
+    pools
+}
+
+/// The soft limit in the line `Max locked memory  <soft>  <hard>  bytes` of `/proc/self/limits`.
+fn locked_memory(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(u64::MAX),
+        bytes => bytes.parse().ok(),
+    }
+}
+
+fn read_rdma_devices(directory: &Path) -> Vec<RdmaDevice> {
+    let read = |name: String| {
+        let device = directory.join(&name);
+        let ports = names(&device.join("ports"));
+        let active = |port: &&String| {
+            // `4: ACTIVE`
+            text(&device.join("ports").join(port).join("state")).is_some_and(|state| state.ends_with("ACTIVE"))
+        };
+        RdmaDevice {
+            node: number(&device.join("device/numa_node")).and_then(|node| u32::try_from(node).ok()),
+            active_ports: ports.iter().filter(active).count(),
+            ports: ports.len(),
+            name,
+        }
+    };
+    names(directory).into_iter().map(read).collect()
+}
+
+fn read_clock(root: &Path, topology: &Topology) -> Clock {
+    let system = root.join("sys/devices/system");
+    let mut governors: Vec<String> = topology
+        .cores()
+        .iter()
+        .filter_map(|core| text(&system.join(format!("cpu/cpu{}/cpufreq/scaling_governor", core.id))))
+        .collect();
+    governors.sort_unstable();
+    governors.dedup();
+    Clock {
+        source: text(&system.join("clocksource/clocksource0/current_clocksource")),
+        invariant_tsc: text(&root.join("proc/cpuinfo")).and_then(|info| invariant_tsc(&info)),
+        governors,
+    }
+}
+
+/// From the first `flags` line of x86; other architectures have none.
+fn invariant_tsc(info: &str) -> Option<bool> {
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags"))?;
+    let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
+    has("tsc").then(|| has("constant_tsc") && has("nonstop_tsc"))
+}

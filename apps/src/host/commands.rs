@@ -1,0 +1,200 @@
+//! Command identifiers: from a response's bytes to the request that it answers.
+
+use crate::nvmf::{DataPointer, KeyedDataBlock, RESPONSE_CAPSULE_BYTES, SubmissionQueueEntry, parse_response};
+use core::ops::Range;
+use frwr_engine::mr::Grant;
+use frwr_engine::{AnnounceError, ConnectionId, Message, Protocol, RequestHandle};
+
+/// Bits of a command identifier.
+const IDENTIFIER_BITS: u32 = u16::BITS;
+/// Where the data pointer stands in a capsule.
+const DATA_POINTER: Range<usize> = SubmissionQueueEntry::DATA_OFFSET..SubmissionQueueEntry::DATA_OFFSET + 16;
+
+/// A command that the engine has.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    identifier: u16,
+    connection: ConnectionId,
+    request: RequestHandle,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    generation: u16,
+    flight: Option<Flight>,
+}
+
+/// All command identifiers of one host. An identifier is a slot's index and the slot's generation, so that a response
+/// that comes twice, or to a former command, answers nothing. The highest identifier, FFFFh, is never used.
+#[derive(Debug)]
+pub(super) struct Commands {
+    slots: Vec<Slot>,
+    index_bits: u32,
+}
+
+impl Commands {
+    pub(super) fn new(count: u16) -> Self {
+        // One index more than there are slots stays unused, so FFFFh cannot come up.
+        let index_bits = u32::from(count).checked_ilog2().unwrap_or(0) + 1;
+        Self { slots: vec![Slot::default(); usize::from(count)], index_bits }
+    }
+
+    /// The next identifier of a slot. It answers to nothing before [`Commands::posted`].
+    pub(super) fn next_identifier(&mut self, index: u16) -> u16 {
+        let Some(slot) = self.slots.get_mut(usize::from(index)) else { return u16::MAX };
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.flight = None;
+        // Higher bits of the generation are cut off.
+        let generation = u32::from(slot.generation) << self.index_bits;
+        (generation | u32::from(index)) as u16
+    }
+
+    /// The engine took the command.
+    pub(super) fn posted(&mut self, identifier: u16, connection: ConnectionId, request: RequestHandle) {
+        let index = self.index(identifier);
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.flight = Some(Flight { identifier, connection, request });
+        }
+    }
+
+    /// The command has ended: its slot's index.
+    pub(super) fn ended(&mut self, identifier: u16) -> Option<u16> {
+        let index = self.index(identifier);
+        let slot = self.slots.get_mut(index)?;
+        slot.flight.take_if(|flight| flight.identifier == identifier)?;
+        // Below the number of slots, which is 16 bit.
+        Some(index as u16)
+    }
+
+    /// Whether the slot's command is with the engine.
+    pub(super) fn is_in_flight(&self, index: u16) -> bool {
+        self.slots.get(usize::from(index)).is_some_and(|slot| slot.flight.is_some())
+    }
+
+    fn index(&self, identifier: u16) -> usize {
+        const { assert!(IDENTIFIER_BITS <= usize::BITS) };
+        usize::from(identifier) & ((1 << self.index_bits) - 1)
+    }
+}
+
+impl Protocol for Commands {
+    /// Puts address and key into the keyed data block that the capsule was prepared with (RDMA 3.2). There is exactly one:
+    /// controllers take one data block per command (MSDBD).
+    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+        let field = message.get_mut(DATA_POINTER).ok_or(AnnounceError)?;
+        let prepared = <[u8; 16]>::try_from(&*field).map_err(|_| AnnounceError)?;
+        let block = match (DataPointer::decode(prepared), grants) {
+            (Ok(DataPointer::Keyed(KeyedDataBlock { length: 0, .. }) | DataPointer::InCapsule { .. }), []) => {
+                return Ok(());
+            }
+            (Ok(DataPointer::Keyed(block)), [grant]) if grant.length == block.length => {
+                KeyedDataBlock { address: grant.address, key: grant.key, ..block }
+            }
+            _ => return Err(AnnounceError),
+        };
+        let encoded = DataPointer::Keyed(block).encode().map_err(|_| AnnounceError)?;
+        field.copy_from_slice(&encoded);
+        Ok(())
+    }
+
+    fn classify(&mut self, connection: ConnectionId, prefix: &[u8], length: u32) -> Message {
+        if length as usize != RESPONSE_CAPSULE_BYTES {
+            return Message::Malformed;
+        }
+        let Ok(response) = parse_response(prefix) else { return Message::Malformed };
+        let identifier = response.command_id.get();
+        match self.slots.get(self.index(identifier)).and_then(|slot| slot.flight) {
+            Some(flight) if flight.identifier == identifier && flight.connection == connection => {
+                Message::Reply(flight.request)
+            }
+            _ => Message::Malformed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Commands;
+    use crate::nvmf::{
+        BlockRange, Command, CompletionQueueEntry, DataPointer, KeyedDataBlock, Status, SubmissionQueueEntry,
+    };
+    use frwr_engine::mr::Grant;
+    use frwr_engine::{ConnectionId, Message, Protocol, RequestHandle};
+    use zerocopy::IntoBytes;
+
+    const ADMIN: ConnectionId = ConnectionId { index: 0, epoch: 1 };
+    const IO: ConnectionId = ConnectionId { index: 1, epoch: 1 };
+
+    fn classify(commands: &mut Commands, connection: ConnectionId, identifier: u16) -> Message {
+        let response = CompletionQueueEntry::new(identifier, 0, Status::SUCCESS, 0);
+        commands.classify(connection, response.as_bytes(), 16)
+    }
+
+    #[test]
+    fn responses_find_their_request_once_and_on_their_connection_only() {
+        let mut commands = Commands::new(34);
+        let first = commands.next_identifier(5);
+        assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "not posted yet");
+        let request = RequestHandle::from_parts(9, 3);
+        commands.posted(first, IO, request);
+        assert_eq!(classify(&mut commands, IO, first), Message::Reply(request));
+        assert_eq!(classify(&mut commands, ADMIN, first), Message::Malformed);
+        assert_eq!(classify(&mut commands, ConnectionId { epoch: 2, ..IO }, first), Message::Malformed);
+        assert_eq!(commands.ended(first), Some(5));
+        assert_eq!(commands.ended(first), None);
+        assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "answered twice");
+        let second = commands.next_identifier(5);
+        commands.posted(second, IO, request);
+        assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "a former command");
+        assert!(commands.is_in_flight(5) && !commands.is_in_flight(6));
+    }
+
+    #[test]
+    fn every_identifier_is_safe_to_look_up_and_the_highest_is_never_used() {
+        for count in [3, 34, 64, 2047] {
+            let mut commands = Commands::new(count);
+            for index in [0, count - 1] {
+                for _ in 0..70_000 {
+                    assert_ne!(commands.next_identifier(index), u16::MAX);
+                }
+            }
+            for identifier in 0..=u16::MAX {
+                assert_eq!(classify(&mut commands, IO, identifier), Message::Malformed);
+                assert_eq!(commands.ended(identifier), None);
+            }
+        }
+    }
+
+    #[test]
+    fn responses_of_another_size_are_malformed() {
+        let mut commands = Commands::new(4);
+        let identifier = commands.next_identifier(0);
+        commands.posted(identifier, IO, RequestHandle::from_parts(0, 1));
+        let response = CompletionQueueEntry::new(identifier, 0, Status::SUCCESS, 0);
+        for length in [0, 15, 17, 64] {
+            assert_eq!(commands.classify(IO, response.as_bytes(), length), Message::Malformed);
+        }
+        assert_eq!(commands.classify(IO, &response.as_bytes()[..15], 16), Message::Malformed);
+    }
+
+    fn capsule(length: u32) -> SubmissionQueueEntry {
+        let data = DataPointer::Keyed(KeyedDataBlock { address: 0, length, key: 0, invalidate: true });
+        Command::Read(BlockRange { namespace: 1, lba: 0, blocks: 1, data }).encode(1).unwrap()
+    }
+
+    #[test]
+    fn keys_are_announced_where_the_standard_wants_them() {
+        let mut commands = Commands::new(4);
+        let grant = Grant { key: 0x0102_0304, address: 0x1000, length: 512 };
+        let mut entry = capsule(512);
+        commands.announce(entry.as_mut_bytes(), &[grant]).unwrap();
+        let block = KeyedDataBlock { address: 0x1000, length: 512, key: 0x0102_0304, invalidate: true };
+        assert_eq!(DataPointer::decode(entry.data), Ok(DataPointer::Keyed(block)));
+        for grants in [&[][..], &[grant, grant][..], &[Grant { length: 513, ..grant }][..]] {
+            assert!(commands.announce(capsule(512).as_mut_bytes(), grants).is_err());
+        }
+        assert!(commands.announce(&mut [0; 39], &[grant]).is_err());
+        let mut none = Command::KeepAlive.encode(1).unwrap();
+        assert!(commands.announce(none.as_mut_bytes(), &[]).is_ok());
+    }
+}

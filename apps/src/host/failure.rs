@@ -1,0 +1,81 @@
+//! Why a host's session ended, or never began.
+
+use crate::nvmf::{RejectPrivateData, RejectStatus, Status, UnsupportedFormat};
+use frwr_engine::{DisconnectCause, OpenFailure};
+
+/// Why a session with a controller ended, or could not be set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostFailure {
+    /// A connection could not be opened.
+    #[error("the connection could not be opened: {0}")]
+    Open(OpenFailure),
+    /// The target rejected a connection with a status of the RDMA transport.
+    #[error("the target rejected the connection: {0}")]
+    Rejected(RejectStatus),
+    /// A connection ended.
+    #[error("the connection ended: {0}")]
+    Disconnected(DisconnectCause),
+    /// The controller refused a command of the bring-up.
+    #[error("{step} failed: {status}")]
+    Command {
+        /// Which step.
+        step: &'static str,
+        /// What the controller said.
+        status: Status,
+    },
+    /// A step took longer than `step_timeout`.
+    #[error("{0} took longer than step_timeout; raise it, or look at the target")]
+    Timeout(&'static str),
+    /// A Keep Alive was not answered in time.
+    #[error("the controller did not answer a Keep Alive within the Keep Alive Timeout")]
+    KeepAlive,
+    /// CSTS.CFS is set.
+    #[error("the controller reports a fatal status (CSTS.CFS)")]
+    ControllerFatal,
+    /// The controller lacks something.
+    #[error("the controller does not support {0}")]
+    Unsupported(&'static str),
+    /// The queue depth does not fit the controller.
+    #[error("queue depth {wanted}: the controller takes {limit}; choose a smaller depth")]
+    QueueDepth {
+        /// What was asked for.
+        wanted: u16,
+        /// What the controller takes.
+        limit: u32,
+    },
+    /// The namespace's format.
+    #[error("the namespace cannot be used: {0}")]
+    Format(UnsupportedFormat),
+    /// After a reconnect the namespace is not what it was.
+    #[error("the namespace has another size or block size than before the reconnect")]
+    NamespaceChanged,
+    /// Too many attempts failed in a row; the last cause was reported before.
+    #[error("gave up after max_attempts failed attempts")]
+    TooManyAttempts,
+}
+
+impl HostFailure {
+    /// Another attempt would fail in the same way.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Open(_) | Self::Disconnected(_) | Self::Timeout(_) | Self::KeepAlive | Self::ControllerFatal => false,
+            Self::Command { status, .. } => status.is_final(),
+            // A target whose places are taken by our own former connections has room soon.
+            Self::Rejected(status) => *status != RejectStatus::NoResources,
+            Self::Unsupported(_)
+            | Self::QueueDepth { .. }
+            | Self::Format(_)
+            | Self::NamespaceChanged
+            | Self::TooManyAttempts => true,
+        }
+    }
+
+    /// From a connection that could not be opened.
+    pub(super) fn of_open(reason: OpenFailure, private_data: &[u8]) -> Self {
+        match RejectPrivateData::parse(private_data).ok().and_then(RejectStatus::from_wire) {
+            Some(status) if reason == OpenFailure::Rejected => Self::Rejected(status),
+            _ => Self::Open(reason),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A session's life: connections opened one after the other, kept alive, closed together, and set up again.
+
+use super::bring_up::{IO_QUEUE, Step};
+use super::options::ADMIN_ENTRIES;
+use super::{After, Connections, Host, HostFailure, IoError, Opened, State};
+use crate::nvmf::{
+    ADMIN_QUEUE, AcceptPrivateData, Command, RESPONSE_CAPSULE_BYTES, RequestPrivateData, parse_response,
+};
+use core::time::Duration;
+use frwr_engine::provider::Port;
+use frwr_engine::{ConnectionId, ConnectionOptions, Event, OpenError, RequestStatus};
+use zerocopy::IntoBytes;
+
+/// The back-off's exponent stays below the bits of its factor.
+const MAX_DOUBLINGS: u32 = 16;
+
+impl<P: Port> Host<P> {
+    pub(super) fn event(&mut self, event: Event) {
+        match event {
+            Event::Connected { connection, private_data } => self.connected(connection, &private_data),
+            Event::OpenFailed { connection, reason, private_data } => {
+                self.closed(connection, HostFailure::of_open(reason, &private_data));
+            }
+            Event::Disconnected { connection, cause } => self.closed(connection, HostFailure::Disconnected(cause)),
+            Event::Completed { cookie, status, .. } => self.completed(cookie, status),
+            // `classify` calls nothing a command; if the engine did, the buffer would have to go back all the same.
+            Event::Received { received, .. } => self.engine.release(received),
+            // It neither listens nor transfers, and shares its completion queues with nobody.
+            Event::Listening { .. }
+            | Event::Incoming { .. }
+            | Event::Registered { .. }
+            | Event::Fetched { .. }
+            | Event::Responded { .. }
+            | Event::Foreign(_) => {}
+        }
+    }
+
+    /// What is due without an event.
+    pub(super) fn step_session(&mut self) {
+        match self.state {
+            State::Stopped | State::Failed(_) => {}
+            State::BackOff { .. } if self.stopping => self.stop(),
+            State::BackOff { until } if self.now >= until => self.open_next(Opened::Admin),
+            State::BackOff { .. } => {}
+            State::Opening { .. } if self.stopping => self.stop(),
+            State::Opening { deadline, .. } if self.now >= deadline => self.fail(HostFailure::Timeout("connecting")),
+            State::Opening { queue, .. } => self.open(queue),
+            State::Bringing { step, .. } if self.stopping && !step.is_shutdown() => self.stop(),
+            State::Bringing { step, deadline } if self.now >= deadline => self.fail(HostFailure::Timeout(step.name())),
+            State::Bringing { step, .. } if !self.commands.is_in_flight(self.admin_slot()) => self.issue(step),
+            State::Bringing { .. } => {}
+            State::Ready { .. } if self.stopping && self.is_quiet() => self.bring(Step::ShutDown),
+            State::Ready { keep_alive_at: Some(at), keep_alive_sent } if self.now >= at => {
+                self.keep_alive(keep_alive_sent);
+            }
+            State::Ready { .. } => {}
+            State::Closing { then } if self.connections.admin.is_none() && self.connections.io.is_none() => {
+                self.all_closed(then);
+            }
+            State::Closing { .. } => {}
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.free.len() == self.requests.len() && !self.commands.is_in_flight(self.keep_alive_slot())
+    }
+
+    fn keep_alive_slot(&self) -> u16 {
+        self.admin_slot() + 1
+    }
+
+    pub(super) fn open_next(&mut self, queue: Opened) {
+        self.state = State::Opening { queue, deadline: self.now + self.options.step_timeout };
+        self.open(queue);
+    }
+
+    /// Opens the connection unless that was begun already; where the engine cannot begin now, the next poll tries again.
+    fn open(&mut self, queue: Opened) {
+        let (place, queue_id, entries) = match queue {
+            Opened::Admin => (&mut self.connections.admin, ADMIN_QUEUE, ADMIN_ENTRIES),
+            Opened::Io => (&mut self.connections.io, IO_QUEUE, self.options.io_entries()),
+        };
+        if place.is_some() {
+            return;
+        }
+        let private_data = RequestPrivateData::new(queue_id, entries);
+        let options = ConnectionOptions { peer_receives: entries.into(), ..ConnectionOptions::default() };
+        match self.engine.connect(self.options.address, private_data.as_bytes(), &options) {
+            Ok(connection) => *place = Some(connection),
+            Err(OpenError::NoConnection | OpenError::WouldBlock | OpenError::PrivateData(_)) => {}
+        }
+    }
+
+    fn connected(&mut self, connection: ConnectionId, private_data: &[u8]) {
+        let State::Opening { queue, .. } = self.state else { return };
+        let (expected, entries, step) = match queue {
+            Opened::Admin => (self.connections.admin, ADMIN_ENTRIES, Step::Connect),
+            Opened::Io => (self.connections.io, self.options.io_entries(), Step::ConnectIo),
+        };
+        if expected != Some(connection) {
+            return;
+        }
+        match AcceptPrivateData::parse(private_data) {
+            Ok(receives) if receives >= entries => self.bring(step),
+            Ok(receives) => {
+                let wanted = self.options.queue_depth;
+                self.fail(HostFailure::QueueDepth { wanted, limit: u32::from(receives.saturating_sub(1)) });
+            }
+            Err(_) => self.fail(HostFailure::Unsupported("record format 0 of private data")),
+        }
+    }
+
+    pub(super) fn bring(&mut self, step: Step) {
+        self.state = State::Bringing { step, deadline: self.now + self.options.step_timeout };
+        self.issue(step);
+    }
+
+    pub(super) fn ready(&mut self) {
+        self.attempts = 0;
+        self.statistics.sessions += 1;
+        let half = self.options.keep_alive / 2;
+        self.state =
+            State::Ready { keep_alive_at: (!half.is_zero()).then(|| self.now + half), keep_alive_sent: self.now };
+        self.submit_queued();
+    }
+
+    /// Sends a Keep Alive (Base 3.9). One that is not answered within the Keep Alive Timeout ends the session.
+    fn keep_alive(&mut self, sent: Duration) {
+        let (slot, period) = (self.keep_alive_slot(), self.options.keep_alive);
+        if self.commands.is_in_flight(slot) {
+            if self.now >= sent + period {
+                return self.fail(HostFailure::KeepAlive);
+            }
+            self.state = State::Ready { keep_alive_at: Some(sent + period), keep_alive_sent: sent };
+            return;
+        }
+        // Where the engine has no room, the next poll tries again.
+        if self.send(Opened::Admin, slot, Command::KeepAlive, None).is_ok() {
+            self.statistics.keep_alives += 1;
+            self.state = State::Ready { keep_alive_at: Some(self.now + period / 2), keep_alive_sent: self.now };
+        }
+    }
+
+    fn completed(&mut self, cookie: u64, status: RequestStatus) {
+        let identifier = u16::try_from(cookie).ok();
+        let index = identifier.and_then(|identifier| self.commands.ended(identifier));
+        let response = if let RequestStatus::Replied(received) = &status {
+            let mut bytes = [0; RESPONSE_CAPSULE_BYTES];
+            // Nothing is copied where the connection has ended meanwhile: the answer is lost then.
+            let copied = self.engine.message(received, 0, &mut bytes);
+            if copied == bytes.len() { parse_response(&bytes).ok() } else { None }
+        } else {
+            None
+        };
+        let unannounced = matches!(status, RequestStatus::Unannounced);
+        if let RequestStatus::Replied(received) = status {
+            self.engine.release(received);
+        }
+        let Some(index) = index else { return };
+        match (response, index < self.admin_slot()) {
+            (Some(response), true) => self.answered(index, &response),
+            (None, true) if unannounced => self.complete(index, Err(IoError::TooManyKeys)),
+            (None, true) => self.lost(index),
+            (Some(response), false) if index == self.admin_slot() => self.step_answered(&response),
+            // A step that was lost with its connection fails with it; one that the engine refused fails by its deadline.
+            (_, false) => {}
+        }
+    }
+
+    /// A connection is gone, or could not be opened.
+    fn closed(&mut self, connection: ConnectionId, failure: HostFailure) {
+        let Connections { admin, io } = &mut self.connections;
+        if admin.take_if(|open| *open == connection).or(io.take_if(|open| *open == connection)).is_none() {
+            return;
+        }
+        if !matches!(self.state, State::Closing { .. }) {
+            self.fail(failure);
+        }
+    }
+
+    /// Ends the session because of a failure; another one follows unless the failure is permanent.
+    pub(super) fn fail(&mut self, failure: HostFailure) {
+        self.last_failure = Some(failure);
+        self.statistics.failures += 1;
+        self.attempts += 1;
+        let then = if self.stopping {
+            After::Stop
+        } else if failure.is_permanent() {
+            After::Fail(failure)
+        } else if self.attempts > self.options.max_attempts {
+            After::Fail(HostFailure::TooManyAttempts)
+        } else {
+            After::Retry
+        };
+        self.close(then);
+    }
+
+    /// Ends the session because the caller wants it.
+    pub(super) fn stop(&mut self) {
+        self.close(After::Stop);
+    }
+
+    fn close(&mut self, then: After) {
+        self.state = State::Closing { then };
+        self.disconnect_all();
+    }
+
+    pub(super) fn disconnect_all(&mut self) {
+        for connection in [self.connections.io, self.connections.admin].into_iter().flatten() {
+            self.engine.disconnect(connection);
+        }
+    }
+
+    fn all_closed(&mut self, then: After) {
+        self.state = match then {
+            After::Retry => State::BackOff { until: self.now + self.back_off() },
+            After::Stop => State::Stopped,
+            After::Fail(failure) => State::Failed(failure),
+        };
+        if then != After::Retry {
+            self.abandon_queued();
+        }
+    }
+
+    /// Doubles with every failed attempt in a row.
+    fn back_off(&self) -> Duration {
+        let doublings = self.attempts.saturating_sub(1).min(MAX_DOUBLINGS);
+        self.options.first_back_off.saturating_mul(1 << doublings).min(self.options.longest_back_off)
+    }
+}

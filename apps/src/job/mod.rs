@@ -1,0 +1,369 @@
+//! The main job: write a file into a namespace, read it back in random order, check its digest, then keep a mixed load
+//! going in which every block read is checked.
+//!
+//! The job says what to do next and is told what became of it; it knows nothing of transports or clocks.
+
+mod pattern;
+mod random;
+
+pub use pattern::Mismatch;
+pub use random::Random;
+
+use core::time::Duration;
+use frwr_mempool::DeviceMemory;
+use hdrhistogram::Histogram;
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// Bytes of the read-back file hashed per poll: some 20 microseconds with the processor's SHA instructions.
+const HASH_BYTES_PER_POLL: usize = 32 << 10;
+
+/// Longest latency told apart, in nanoseconds: a minute. More counts as a minute.
+const MAX_LATENCY_NS: u64 = 60_000_000_000;
+
+/// Significant decimal digits of a latency: 3, as fio and perftest print.
+const LATENCY_DIGITS: u8 = 3;
+
+/// Tries to find a block that no request works on before the job waits for completions.
+const PICK_TRIES: u32 = 8;
+
+/// What the job is.
+#[derive(Clone, Debug)]
+pub struct JobOptions {
+    /// The file's bytes.
+    pub file: Arc<[u8]>,
+    /// Their SHA-256.
+    pub digest: [u8; 32],
+    /// Bytes of a block, a power of two.
+    pub block_bytes: u32,
+    /// Blocks in flight at the same time.
+    pub queue_depth: u32,
+    /// Share of reads in the mixed load, in percent.
+    pub read_share: u8,
+    /// How long the mixed load goes on.
+    pub runtime: Duration,
+    /// Chooses order and patterns.
+    pub seed: u64,
+}
+
+/// How far the job has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Writing the file, block by block.
+    Write,
+    /// Making it durable.
+    Flush,
+    /// Reading it back in random order.
+    Read,
+    /// Checking its digest.
+    Digest,
+    /// Mixed load.
+    Load,
+    /// No more to submit; waiting for what is in flight.
+    Drain,
+    /// Everything ended.
+    Done,
+}
+
+/// What to submit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Read a block into the slot's buffer.
+    Read,
+    /// Write a block out of the slot's buffer.
+    Write,
+    /// Flush; no buffer.
+    Flush,
+}
+
+/// One request of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub operation: Operation,
+    /// Which block.
+    pub lba: u64,
+    /// Which slot; its buffer lies at `slot * block_bytes` of the job's memory. Comes back with the completion.
+    pub slot: u32,
+}
+
+/// What was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Caught {
+    /// A block is not what was written.
+    #[error(
+        "block {lba}: byte {} is {:#x}, but {:#x} was written", mismatch.offset, mismatch.found, mismatch.expected
+    )]
+    Block {
+        /// Which.
+        lba: u64,
+        /// Where.
+        mismatch: Mismatch,
+    },
+    /// The file that came back is not the one that was written.
+    #[error("the file that was read back has another SHA-256 than the one written")]
+    Digest,
+    /// A request failed.
+    #[error("a request for block {lba} failed")]
+    Failed {
+        /// Which block.
+        lba: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    request: Option<Request>,
+    version: u32,
+    started: Duration,
+}
+
+/// The job's state. All memory is taken at the start.
+pub struct Job {
+    options: JobOptions,
+    memory: DeviceMemory,
+    phase: Phase,
+    blocks: u64,
+    next: u64,
+    order: random::Order,
+    random: Random,
+    slots: Box<[Slot]>,
+    in_flight: u32,
+    versions: Box<[u32]>,
+    busy: Box<[bool]>,
+    read_back: Box<[u8]>,
+    block: Box<[u8]>,
+    hasher: Sha256,
+    load_ends: Option<Duration>,
+    stopping: bool,
+    latency: Histogram<u64>,
+    digest_matches: bool,
+    caught: Option<Caught>,
+    requests: u64,
+}
+
+impl Job {
+    /// A job over `memory`, which holds one block per slot.
+    ///
+    /// # Errors
+    /// The reason why no histogram could be made.
+    pub fn new(options: JobOptions, memory: DeviceMemory) -> Result<Self, hdrhistogram::CreationError> {
+        let block_bytes = options.block_bytes as usize;
+        let blocks = options.file.len().div_ceil(block_bytes) as u64;
+        let idle = Slot { request: None, version: 0, started: Duration::ZERO };
+        Ok(Self {
+            memory,
+            phase: Phase::Write,
+            blocks,
+            next: 0,
+            order: random::Order::new(blocks, options.seed),
+            random: Random::new(options.seed),
+            slots: vec![idle; options.queue_depth as usize].into(),
+            in_flight: 0,
+            versions: vec![0; blocks as usize].into(),
+            busy: vec![false; blocks as usize].into(),
+            read_back: vec![0; options.file.len()].into(),
+            block: vec![0; block_bytes].into(),
+            hasher: Sha256::new(),
+            load_ends: None,
+            stopping: false,
+            latency: Histogram::new_with_bounds(1, MAX_LATENCY_NS, LATENCY_DIGITS)?,
+            digest_matches: false,
+            caught: None,
+            requests: 0,
+            options,
+        })
+    }
+
+    /// Blocks that the namespace must have.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// How far it has come.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Requests ended.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Requests in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// The file came back whole, and nothing wrong was found anywhere.
+    #[must_use]
+    pub fn verified(&self) -> bool {
+        self.digest_matches && self.caught.is_none()
+    }
+
+    /// The first thing that was wrong.
+    #[must_use]
+    pub fn caught(&self) -> Option<Caught> {
+        self.caught
+    }
+
+    /// Latencies of all requests in nanoseconds, from submission to the end of the fence.
+    #[must_use]
+    pub fn latency(&self) -> &Histogram<u64> {
+        &self.latency
+    }
+
+    /// Submits nothing more; ends when all in flight has.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Moves on where nothing has to be submitted: phase changes, and some of the digest. Returns the work done.
+    pub fn poll(&mut self, now: Duration) -> u32 {
+        let stop = self.stopping || self.caught.is_some();
+        if stop && !matches!(self.phase, Phase::Drain | Phase::Done) {
+            self.phase = Phase::Drain;
+        }
+        match self.phase {
+            Phase::Write if self.next == self.blocks && self.in_flight == 0 => self.enter(Phase::Flush),
+            Phase::Flush if self.next == 1 && self.in_flight == 0 => self.enter(Phase::Read),
+            Phase::Read if self.next == self.blocks && self.in_flight == 0 => self.enter(Phase::Digest),
+            Phase::Digest => self.hash(now),
+            Phase::Load if self.load_ends.is_some_and(|end| now >= end) => self.enter(Phase::Drain),
+            Phase::Drain if self.in_flight == 0 => self.enter(Phase::Done),
+            _ => return 0,
+        }
+        1
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.next = 0;
+    }
+
+    fn hash(&mut self, now: Duration) {
+        let at = self.next as usize;
+        let end = (at + HASH_BYTES_PER_POLL).min(self.read_back.len());
+        self.hasher.update(&self.read_back[at..end]);
+        self.next = end as u64;
+        if end == self.read_back.len() {
+            let digest: [u8; 32] = self.hasher.finalize_reset().into();
+            self.digest_matches = digest == self.options.digest;
+            if !self.digest_matches {
+                self.caught.get_or_insert(Caught::Digest);
+            }
+            self.load_ends = Some(now + self.options.runtime);
+            self.enter(Phase::Load);
+        }
+    }
+
+    /// The next request to submit, if the job wants one and has a slot for it. The caller either submits it and says
+    /// [`Job::submitted`], or drops it and is offered one again.
+    pub fn next_request(&mut self) -> Option<Request> {
+        if self.in_flight as usize == self.slots.len() {
+            return None;
+        }
+        let slot = self.slots.iter().position(|slot| slot.request.is_none())? as u32;
+        let (operation, lba) = match self.phase {
+            Phase::Write if self.next < self.blocks => (Operation::Write, self.next),
+            Phase::Flush if self.next == 0 => (Operation::Flush, 0),
+            Phase::Read if self.next < self.blocks => (Operation::Read, self.order.at(self.next)),
+            Phase::Load => {
+                let lba = self.pick()?;
+                let read = self.random.below(100) < u64::from(self.options.read_share);
+                (if read { Operation::Read } else { Operation::Write }, lba)
+            }
+            _ => return None,
+        };
+        let request = Request { operation, lba, slot };
+        if operation == Operation::Write {
+            self.fill(request);
+        }
+        Some(request)
+    }
+
+    fn pick(&mut self) -> Option<u64> {
+        (0..PICK_TRIES).map(|_| self.random.below(self.blocks)).find(|&lba| !self.busy[lba as usize])
+    }
+
+    fn fill(&mut self, request: Request) {
+        let (lba, offset) = (request.lba, self.offset(request.slot));
+        if self.phase == Phase::Write {
+            pattern::put(&self.memory, offset, file_block(&self.options, lba), self.block.len());
+        } else {
+            let version = self.versions[lba as usize].wrapping_add(1).max(1);
+            pattern::fill(&mut self.block, self.options.seed, lba, version);
+            pattern::put(&self.memory, offset, &self.block, self.block.len());
+        }
+    }
+
+    fn offset(&self, slot: u32) -> usize {
+        slot as usize * self.block.len()
+    }
+
+    /// The request of [`Job::next_request`] is on its way.
+    pub fn submitted(&mut self, request: Request, now: Duration) {
+        let loading = self.phase == Phase::Load;
+        let version = self.versions[request.lba as usize];
+        let version = match request.operation {
+            Operation::Write if loading => version.wrapping_add(1).max(1),
+            _ => version,
+        };
+        self.slots[request.slot as usize] = Slot { request: Some(request), version, started: now };
+        self.busy[request.lba as usize] = request.operation != Operation::Flush;
+        self.in_flight += 1;
+        if !loading {
+            self.next += 1;
+        }
+    }
+
+    /// A request ended, with success or not. A slot without a request is ignored.
+    pub fn completed(&mut self, slot: u32, success: bool, now: Duration) {
+        let Some(entry) = self.slots.get_mut(slot as usize) else { return };
+        let Some(request) = entry.request.take() else { return };
+        let (version, started) = (entry.version, entry.started);
+        self.in_flight -= 1;
+        self.requests += 1;
+        self.busy[request.lba as usize] = false;
+        let nanoseconds = u64::try_from(now.saturating_sub(started).as_nanos()).unwrap_or(MAX_LATENCY_NS);
+        self.latency.saturating_record(nanoseconds.clamp(1, MAX_LATENCY_NS));
+        if !success {
+            self.caught.get_or_insert(Caught::Failed { lba: request.lba });
+            return;
+        }
+        match request.operation {
+            Operation::Write => self.versions[request.lba as usize] = version,
+            Operation::Read => self.check(request, version),
+            Operation::Flush => {}
+        }
+    }
+
+    fn check(&mut self, request: Request, version: u32) {
+        let (lba, offset) = (request.lba, self.offset(request.slot));
+        let _ = self.memory.read(offset, &mut self.block);
+        let bytes = file_block(&self.options, lba);
+        if self.phase == Phase::Read {
+            let at = lba as usize * self.block.len();
+            self.read_back[at..at + bytes.len()].copy_from_slice(&self.block[..bytes.len()]);
+        }
+        let checked = if version == 0 {
+            pattern::check_bytes(&self.block, bytes)
+        } else {
+            pattern::check(&self.block, self.options.seed, lba, version)
+        };
+        if let Err(mismatch) = checked {
+            self.caught.get_or_insert(Caught::Block { lba, mismatch });
+        }
+    }
+}
+
+/// The file's bytes of a block; the last may be short.
+fn file_block(options: &JobOptions, lba: u64) -> &[u8] {
+    let first = lba as usize * options.block_bytes as usize;
+    let end = (first + options.block_bytes as usize).min(options.file.len());
+    &options.file[first.min(end)..end]
+}

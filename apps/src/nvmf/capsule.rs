@@ -1,0 +1,137 @@
+//! Capsules (Base 3.3.2; RDMA 3.2): a submission queue entry with optional data behind it, and a completion queue entry.
+
+use super::{DataPointer, Status};
+use core::mem::{offset_of, size_of};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of a command capsule without data.
+pub const COMMAND_CAPSULE_BYTES: usize = 64;
+/// Bytes of a response capsule; the RDMA transport never appends data to it.
+pub const RESPONSE_CAPSULE_BYTES: usize = 16;
+
+/// Submission queue entry, common format (Base figures 87 and 88). Fabrics commands give bytes 4 to 23 and 40 to 63
+/// other meanings (Base 6): `namespace` then starts with the fabrics command type.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct SubmissionQueueEntry {
+    /// Opcode.
+    pub opcode: u8,
+    /// FUSE in bits 1:0 and PSDT in bits 7:6.
+    pub flags: u8,
+    /// Chosen by the host, unique among the commands outstanding on its queue.
+    pub command_id: U16,
+    /// Namespace identifier.
+    pub namespace: U32,
+    /// Command dwords 2 and 3.
+    pub dwords_2_3: [U32; 2],
+    /// Metadata pointer; not used here.
+    pub metadata: U64,
+    /// Data pointer, an SGL descriptor.
+    pub data: [u8; 16],
+    /// Command dwords 10 to 15.
+    pub dwords_10_15: [U32; 6],
+}
+
+const _: () = assert!(size_of::<SubmissionQueueEntry>() == COMMAND_CAPSULE_BYTES);
+const _: () = assert!(offset_of!(SubmissionQueueEntry, command_id) == 2);
+const _: () = assert!(offset_of!(SubmissionQueueEntry, namespace) == 4);
+const _: () = assert!(offset_of!(SubmissionQueueEntry, data) == SubmissionQueueEntry::DATA_OFFSET);
+const _: () = assert!(offset_of!(SubmissionQueueEntry, dwords_10_15) == 40);
+
+impl SubmissionQueueEntry {
+    /// PSDT 01b: the data pointer is an SGL, the only choice over fabrics (Base 4.1.2, figure 88).
+    pub const FLAGS_SGL: u8 = 0x40;
+    /// Where the data pointer stands in the entry.
+    pub const DATA_OFFSET: usize = 24;
+
+    /// An entry without data; the other fields are for the caller to fill.
+    #[must_use]
+    pub fn new(opcode: u8, command_id: u16) -> Self {
+        let mut entry = Self::new_zeroed();
+        entry.opcode = opcode;
+        entry.flags = Self::FLAGS_SGL;
+        entry.command_id = command_id.into();
+        if let Ok(none) = DataPointer::NONE.encode() {
+            entry.data = none;
+        }
+        entry
+    }
+
+    /// The entry with another data pointer.
+    ///
+    /// # Errors
+    /// As [`DataPointer::encode`].
+    pub fn with_data(mut self, data: DataPointer) -> Result<Self, Status> {
+        self.data = data.encode()?;
+        Ok(self)
+    }
+}
+
+/// Completion queue entry of a fabrics queue (Base figure 90; SQID is reserved over fabrics).
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct CompletionQueueEntry {
+    /// Command specific: dwords 0 and 1.
+    pub result: U64,
+    /// Submission queue head pointer: entries that the controller has consumed, modulo the queue's size.
+    pub submission_queue_head: U16,
+    /// Submission queue identifier; reserved over fabrics.
+    pub submission_queue_id: U16,
+    /// Of the command that ends.
+    pub command_id: U16,
+    /// [`Status`] in bits 15:1.
+    pub status: U16,
+}
+
+const _: () = assert!(size_of::<CompletionQueueEntry>() == RESPONSE_CAPSULE_BYTES);
+const _: () = assert!(offset_of!(CompletionQueueEntry, submission_queue_head) == 8);
+const _: () = assert!(offset_of!(CompletionQueueEntry, command_id) == 12);
+const _: () = assert!(offset_of!(CompletionQueueEntry, status) == 14);
+
+impl CompletionQueueEntry {
+    /// The response to one command.
+    #[must_use]
+    pub fn new(command_id: u16, submission_queue_head: u16, status: Status, result: u64) -> Self {
+        Self {
+            result: result.into(),
+            submission_queue_head: submission_queue_head.into(),
+            submission_queue_id: 0.into(),
+            command_id: command_id.into(),
+            status: status.to_wire().into(),
+        }
+    }
+
+    /// The status with its type.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status::from_wire(self.status.get())
+    }
+}
+
+/// Why bytes are no capsule. The queue is then out of step, and the connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CapsuleError {
+    /// Shorter than the submission queue entry.
+    #[error("a command capsule has at least {COMMAND_CAPSULE_BYTES} bytes, this one has {0}")]
+    ShortCommand(usize),
+    /// Not the size of a completion queue entry.
+    #[error("a response capsule has {RESPONSE_CAPSULE_BYTES} bytes, this one has {0}")]
+    ResponseSize(usize),
+}
+
+/// Splits a received command capsule into its entry and the in-capsule data.
+///
+/// # Errors
+/// [`CapsuleError::ShortCommand`].
+pub fn parse_command(bytes: &[u8]) -> Result<(SubmissionQueueEntry, &[u8]), CapsuleError> {
+    SubmissionQueueEntry::read_from_prefix(bytes).map_err(|_| CapsuleError::ShortCommand(bytes.len()))
+}
+
+/// Reads a received response capsule.
+///
+/// # Errors
+/// [`CapsuleError::ResponseSize`].
+pub fn parse_response(bytes: &[u8]) -> Result<CompletionQueueEntry, CapsuleError> {
+    CompletionQueueEntry::read_from_bytes(bytes).map_err(|_| CapsuleError::ResponseSize(bytes.len()))
+}

@@ -1,0 +1,266 @@
+//! What a submission queue entry asks for: admin commands (Base 5), fabrics commands (Base 6) and I/O commands (NVM 3).
+
+use super::{DataPointer, Property, Status, SubmissionQueueEntry};
+
+/// Opcodes (Base figures 138 and 383, NVM figure 10). The same number means different commands on the two kinds of queues.
+pub mod opcode {
+    /// Admin.
+    pub const IDENTIFY: u8 = 0x06;
+    /// Admin.
+    pub const SET_FEATURES: u8 = 0x09;
+    /// Admin.
+    pub const ASYNCHRONOUS_EVENT_REQUEST: u8 = 0x0c;
+    /// Admin.
+    pub const KEEP_ALIVE: u8 = 0x18;
+    /// Both kinds of queues; the fabrics command type says which command.
+    pub const FABRICS: u8 = 0x7f;
+    /// I/O.
+    pub const FLUSH: u8 = 0x00;
+    /// I/O.
+    pub const WRITE: u8 = 0x01;
+    /// I/O.
+    pub const READ: u8 = 0x02;
+}
+
+/// Fabrics command types (Base figure 386).
+pub mod fabrics {
+    /// Property Set.
+    pub const PROPERTY_SET: u8 = 0x00;
+    /// Connect.
+    pub const CONNECT: u8 = 0x01;
+    /// Property Get.
+    pub const PROPERTY_GET: u8 = 0x04;
+}
+
+/// CNS values of Identify (Base figure 273).
+pub mod cns {
+    /// Identify Namespace.
+    pub const NAMESPACE: u8 = 0x00;
+    /// Identify Controller.
+    pub const CONTROLLER: u8 = 0x01;
+    /// Active Namespace ID list.
+    pub const ACTIVE_NAMESPACES: u8 = 0x02;
+    /// Namespace Identification Descriptor list.
+    pub const DESCRIPTORS: u8 = 0x03;
+}
+
+/// Feature identifiers (Base figure 317).
+pub mod feature {
+    /// Number of Queues.
+    pub const NUMBER_OF_QUEUES: u8 = 0x07;
+    /// Asynchronous Event Configuration.
+    pub const ASYNCHRONOUS_EVENTS: u8 = 0x0b;
+    /// Keep Alive Timer.
+    pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
+}
+
+/// Which table of opcodes applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueKind {
+    /// Queue 0.
+    Admin,
+    /// All others.
+    Io,
+}
+
+/// Connect (Base 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connect {
+    /// RECFMT.
+    pub record_format: u16,
+    /// QID.
+    pub queue_id: u16,
+    /// SQSIZE, 0-based.
+    pub queue_size: u16,
+    /// CATTR; bit 2: the host disables SQ flow control.
+    pub attributes: u8,
+    /// KATO in milliseconds; 0 for no keep alive.
+    pub keep_alive_timeout: u32,
+    /// Where [`super::ConnectData`] lies.
+    pub data: DataPointer,
+}
+
+/// ATTRIB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PropertySize {
+    /// 4 bytes.
+    Four,
+    /// 8 bytes.
+    Eight,
+}
+
+/// Property Get (Base 6.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PropertyGet {
+    /// Which.
+    pub property: Property,
+    /// Its size.
+    pub size: PropertySize,
+}
+
+/// Property Set (Base 6.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PropertySet {
+    /// Which.
+    pub property: Property,
+    /// Its size.
+    pub size: PropertySize,
+    /// The value; the upper half is not to be read where the size is 4.
+    pub value: u64,
+}
+
+/// Identify (Base 5.17).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identify {
+    /// CNS.
+    pub structure: u8,
+    /// NSID.
+    pub namespace: u32,
+    /// Where the structure goes.
+    pub data: DataPointer,
+}
+
+/// Set Features (Base 5.27).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetFeatures {
+    /// FID.
+    pub feature: u8,
+    /// SV: to be kept across resets.
+    pub save: bool,
+    /// Command dword 11.
+    pub value: u32,
+}
+
+/// Blocks of a namespace and where their data lies (NVM 3.2.4 and 3.2.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRange {
+    /// NSID.
+    pub namespace: u32,
+    /// SLBA.
+    pub lba: u64,
+    /// NLB as a count, 1 to 65536.
+    pub blocks: u32,
+    /// The data.
+    pub data: DataPointer,
+}
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Either kind of queue.
+    Connect(Connect),
+    /// Admin queue.
+    PropertyGet(PropertyGet),
+    /// Admin queue.
+    PropertySet(PropertySet),
+    /// Admin queue.
+    Identify(Identify),
+    /// Admin queue.
+    SetFeatures(SetFeatures),
+    /// Admin queue.
+    KeepAlive,
+    /// Admin queue.
+    AsynchronousEventRequest,
+    /// I/O queue.
+    Read(BlockRange),
+    /// I/O queue.
+    Write(BlockRange),
+    /// I/O queue.
+    Flush {
+        /// NSID; may be [`super::BROADCAST_NAMESPACE`].
+        namespace: u32,
+    },
+}
+
+/// Decodes a command.
+///
+/// # Errors
+/// The status to complete the command with: Invalid Command Opcode for what is not listed in [`Command`], Invalid Field
+/// for fused commands, PRPs, and reserved values, and what [`DataPointer::decode`] says.
+pub fn decode(entry: &SubmissionQueueEntry, queue: QueueKind) -> Result<Command, Status> {
+    let command = match (entry.opcode, queue) {
+        (opcode::FABRICS, _) => fabrics_command(entry, queue),
+        (opcode::IDENTIFY, QueueKind::Admin) => identify(entry),
+        (opcode::SET_FEATURES, QueueKind::Admin) => Ok(set_features(entry)),
+        (opcode::KEEP_ALIVE, QueueKind::Admin) => Ok(Command::KeepAlive),
+        (opcode::ASYNCHRONOUS_EVENT_REQUEST, QueueKind::Admin) => Ok(Command::AsynchronousEventRequest),
+        (opcode::FLUSH, QueueKind::Io) => Ok(Command::Flush { namespace: entry.namespace.get() }),
+        (opcode::READ, QueueKind::Io) => block_range(entry).map(Command::Read),
+        (opcode::WRITE, QueueKind::Io) => block_range(entry).map(Command::Write),
+        _ => Err(Status::INVALID_COMMAND_OPCODE.do_not_retry()),
+    }?;
+    if entry.flags == SubmissionQueueEntry::FLAGS_SGL { Ok(command) } else { Err(invalid_field()) }
+}
+
+fn invalid_field() -> Status {
+    Status::INVALID_FIELD.do_not_retry()
+}
+
+fn fabrics_command(entry: &SubmissionQueueEntry, queue: QueueKind) -> Result<Command, Status> {
+    let [command_type, ..] = entry.namespace.to_bytes();
+    match (command_type, queue) {
+        (fabrics::CONNECT, _) => connect(entry),
+        (fabrics::PROPERTY_GET, QueueKind::Admin) => {
+            let (property, size) = property(entry)?;
+            Ok(Command::PropertyGet(PropertyGet { property, size }))
+        }
+        (fabrics::PROPERTY_SET, QueueKind::Admin) => {
+            let (property, size) = property(entry)?;
+            let [_, _, low, high, ..] = entry.dwords_10_15;
+            let value = u64::from(low.get()) | u64::from(high.get()) << 32;
+            Ok(Command::PropertySet(PropertySet { property, size, value }))
+        }
+        _ => Err(Status::INVALID_COMMAND_OPCODE.do_not_retry()),
+    }
+}
+
+fn connect(entry: &SubmissionQueueEntry) -> Result<Command, Status> {
+    let [format_and_id, size_and_attributes, keep_alive, ..] = entry.dwords_10_15;
+    let [format_low, format_high, id_low, id_high] = format_and_id.to_bytes();
+    let [size_low, size_high, attributes, _] = size_and_attributes.to_bytes();
+    Ok(Command::Connect(Connect {
+        record_format: u16::from_le_bytes([format_low, format_high]),
+        queue_id: u16::from_le_bytes([id_low, id_high]),
+        queue_size: u16::from_le_bytes([size_low, size_high]),
+        attributes,
+        keep_alive_timeout: keep_alive.get(),
+        data: DataPointer::decode(entry.data)?,
+    }))
+}
+
+fn property(entry: &SubmissionQueueEntry) -> Result<(Property, PropertySize), Status> {
+    let [attributes, offset, ..] = entry.dwords_10_15;
+    let size = match attributes.get() & 7 {
+        0 => PropertySize::Four,
+        1 => PropertySize::Eight,
+        _ => return Err(invalid_field()),
+    };
+    let property = Property::from_offset(offset.get()).ok_or(invalid_field())?;
+    let right_size = match property {
+        Property::Capabilities => PropertySize::Eight,
+        Property::Version | Property::Configuration | Property::Status => PropertySize::Four,
+    };
+    if size == right_size { Ok((property, size)) } else { Err(invalid_field()) }
+}
+
+fn identify(entry: &SubmissionQueueEntry) -> Result<Command, Status> {
+    let [structure, ..] = entry.dwords_10_15[0].to_bytes();
+    let data = DataPointer::decode(entry.data)?;
+    Ok(Command::Identify(Identify { structure, namespace: entry.namespace.get(), data }))
+}
+
+fn set_features(entry: &SubmissionQueueEntry) -> Command {
+    let [selection, value, ..] = entry.dwords_10_15;
+    let [feature, _, _, flags] = selection.to_bytes();
+    Command::SetFeatures(SetFeatures { feature, save: flags & 0x80 != 0, value: value.get() })
+}
+
+fn block_range(entry: &SubmissionQueueEntry) -> Result<BlockRange, Status> {
+    let [low, high, blocks, ..] = entry.dwords_10_15;
+    Ok(BlockRange {
+        namespace: entry.namespace.get(),
+        lba: u64::from(low.get()) | u64::from(high.get()) << 32,
+        blocks: (blocks.get() & 0xffff) + 1,
+        data: DataPointer::decode(entry.data)?,
+    })
+}

@@ -1,0 +1,251 @@
+//! Data structures of the Identify command (Base 5.17.2, NVM 4.1.5). Fields that neither host nor target here sets or
+//! reads are reserved bytes.
+
+use core::mem::{offset_of, size_of};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of every Identify data structure.
+pub const IDENTIFY_BYTES: usize = 4096;
+
+/// Block sizes that a format can name here: LBADS below 9 is reserved (NVM figure 98), 16 is 64 KiB.
+const SMALLEST_BLOCK_SHIFT: u8 = 9;
+const LARGEST_BLOCK_SHIFT: u8 = 16;
+
+/// Identify Controller (CNS 01h; Base figure 275).
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct IdentifyController {
+    /// VID and SSVID; 0 as this controller is no PCI function.
+    pub vendor: [U16; 2],
+    /// SN, ASCII padded with spaces.
+    pub serial_number: [u8; 20],
+    /// MN, ASCII padded with spaces.
+    pub model_number: [u8; 40],
+    /// FR, ASCII padded with spaces.
+    pub firmware_revision: [u8; 8],
+    reserved_rab: [u8; 4],
+    /// CMIC; bit 1: the subsystem may have more than one controller.
+    pub multi_path: u8,
+    /// MDTS: the largest data transfer as a power of two in units of CAP.MPSMIN; 0 for no limit.
+    pub max_data_transfer: u8,
+    /// CNTLID.
+    pub controller_id: U16,
+    /// VER.
+    pub version: U32,
+    reserved_rtd3: [u8; 27],
+    /// CNTRLTYPE; 1: I/O controller.
+    pub controller_type: u8,
+    reserved_fguid: [u8; 147],
+    /// AERL: Asynchronous Event Requests outstanding at most, 0-based.
+    pub async_event_limit: u8,
+    reserved_frmw: [u8; 60],
+    /// KAS: granularity of keep alive in units of 100 ms; 0 for no keep alive.
+    pub keep_alive: U16,
+    reserved_kas: [u8; 190],
+    /// SQES: required size in bits 3:0 and maximum in 7:4, as powers of two.
+    pub submission_entry_size: u8,
+    /// CQES.
+    pub completion_entry_size: u8,
+    /// MAXCMD: commands outstanding per queue.
+    pub max_commands: U16,
+    /// NN: largest valid namespace identifier.
+    pub namespaces: U32,
+    reserved_oncs: [u8; 5],
+    /// VWC; bit 0: a volatile write cache is present, bits 2:1 say how Flush treats the broadcast identifier.
+    pub volatile_write_cache: u8,
+    reserved_awun: [u8; 10],
+    /// SGLS.
+    pub sgl_support: U32,
+    reserved_mnan: [u8; 228],
+    /// SUBNQN.
+    pub subsystem: [u8; 256],
+    reserved_fabrics: [u8; 768],
+    /// IOCCSZ: command capsule of an I/O queue in units of 16 bytes.
+    pub io_command_capsule: U32,
+    /// IORCSZ: response capsule of an I/O queue in units of 16 bytes.
+    pub io_response_capsule: U32,
+    /// ICDOFF: where in-capsule data starts behind the entry, in units of 16 bytes.
+    pub in_capsule_data_offset: U16,
+    /// FCATT; bit 0 is 0: dynamic controller model.
+    pub attributes: u8,
+    /// MSDBD: data blocks per command.
+    pub max_data_blocks: u8,
+    reserved_end: [u8; 2292],
+}
+
+const _: () = assert!(size_of::<IdentifyController>() == IDENTIFY_BYTES);
+const _: () = assert!(offset_of!(IdentifyController, max_data_transfer) == 77);
+const _: () = assert!(offset_of!(IdentifyController, controller_id) == 78);
+const _: () = assert!(offset_of!(IdentifyController, version) == 80);
+const _: () = assert!(offset_of!(IdentifyController, controller_type) == 111);
+const _: () = assert!(offset_of!(IdentifyController, async_event_limit) == 259);
+const _: () = assert!(offset_of!(IdentifyController, keep_alive) == 320);
+const _: () = assert!(offset_of!(IdentifyController, submission_entry_size) == 512);
+const _: () = assert!(offset_of!(IdentifyController, max_commands) == 514);
+const _: () = assert!(offset_of!(IdentifyController, namespaces) == 516);
+const _: () = assert!(offset_of!(IdentifyController, volatile_write_cache) == 525);
+const _: () = assert!(offset_of!(IdentifyController, sgl_support) == 536);
+const _: () = assert!(offset_of!(IdentifyController, subsystem) == 768);
+const _: () = assert!(offset_of!(IdentifyController, io_command_capsule) == 1792);
+const _: () = assert!(offset_of!(IdentifyController, io_response_capsule) == 1796);
+const _: () = assert!(offset_of!(IdentifyController, in_capsule_data_offset) == 1800);
+const _: () = assert!(offset_of!(IdentifyController, max_data_blocks) == 1803);
+
+impl IdentifyController {
+    /// SGLS bits 1:0, 01b: SGLs without a rule on alignment.
+    pub const SGL_SUPPORTED: u32 = 1;
+    /// SGLS bit 2: keyed data blocks.
+    pub const SGL_KEYED: u32 = 1 << 2;
+    /// SGLS bit 20: an address field can be an offset: in-capsule data.
+    pub const SGL_OFFSET: u32 = 1 << 20;
+    /// CNTRLTYPE of an I/O controller.
+    pub const IO_CONTROLLER: u8 = 1;
+    /// SQES: required and maximum 2^6 bytes.
+    pub const SUBMISSION_ENTRY: u8 = 0x66;
+    /// CQES: required and maximum 2^4 bytes.
+    pub const COMPLETION_ENTRY: u8 = 0x44;
+
+    /// Whether commands can point to the host's memory by keyed data blocks, without which RDMA cannot work.
+    #[must_use]
+    pub fn supports_keyed_blocks(&self) -> bool {
+        let support = self.sgl_support.get();
+        matches!(support & 3, 1 | 2) && support & Self::SGL_KEYED != 0
+    }
+
+    /// The largest data transfer in bytes where `minimum_page_size` is that of CAP; `None` for no limit.
+    #[must_use]
+    pub fn max_transfer_bytes(&self, minimum_page_size: u64) -> Option<u64> {
+        match self.max_data_transfer {
+            0 => None,
+            shift => Some(minimum_page_size.checked_shl(shift.into()).filter(|bytes| *bytes != 0).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// Bytes of in-capsule data that an I/O queue takes.
+    #[must_use]
+    pub fn in_capsule_bytes(&self) -> u64 {
+        (u64::from(self.io_command_capsule.get()) * 16).saturating_sub(super::COMMAND_CAPSULE_BYTES as u64)
+    }
+}
+
+/// LBA format (NVM figure 98).
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct LbaFormat {
+    /// MS: metadata bytes per block.
+    pub metadata_size: U16,
+    /// LBADS: block size as a power of two.
+    pub block_shift: u8,
+    /// RP.
+    pub relative_performance: u8,
+}
+
+/// Identify Namespace (CNS 00h; NVM figure 97).
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct IdentifyNamespace {
+    /// NSZE: blocks.
+    pub size: U64,
+    /// NCAP: blocks that may be allocated.
+    pub capacity: U64,
+    /// NUSE: blocks that are allocated.
+    pub utilization: U64,
+    /// NSFEAT.
+    pub features: u8,
+    /// NLBAF: LBA formats, 0-based.
+    pub formats: u8,
+    /// FLBAS: the format in use in bits 3:0.
+    pub format: u8,
+    reserved_mc: [u8; 77],
+    /// NGUID; zeros for none.
+    pub nguid: [u8; 16],
+    /// EUI64; zeros for none.
+    pub eui64: [u8; 8],
+    /// LBAF0 to LBAF15.
+    pub lba_formats: [LbaFormat; 16],
+    reserved_end: [u8; 3904],
+}
+
+const _: () = assert!(size_of::<IdentifyNamespace>() == IDENTIFY_BYTES);
+const _: () = assert!(offset_of!(IdentifyNamespace, format) == 26);
+const _: () = assert!(offset_of!(IdentifyNamespace, nguid) == 104);
+const _: () = assert!(offset_of!(IdentifyNamespace, lba_formats) == 128);
+
+/// A namespace's format that cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnsupportedFormat {
+    /// Metadata or a block size outside 512 bytes to 64 KiB.
+    #[error("blocks of 2^{shift} bytes with {metadata} bytes of metadata; 2^9 to 2^16 without metadata are supported")]
+    Format {
+        /// LBADS.
+        shift: u8,
+        /// MS.
+        metadata: u16,
+    },
+    /// NSZE is 0: the namespace is inactive.
+    #[error("the namespace is not active")]
+    Inactive,
+}
+
+impl IdentifyNamespace {
+    /// Blocks and bytes per block.
+    ///
+    /// # Errors
+    /// [`UnsupportedFormat`].
+    pub fn geometry(&self) -> Result<(u64, u32), UnsupportedFormat> {
+        if self.size.get() == 0 {
+            return Err(UnsupportedFormat::Inactive);
+        }
+        let format = self.lba_formats[usize::from(self.format & 0xf)];
+        let (shift, metadata) = (format.block_shift, format.metadata_size.get());
+        if !(SMALLEST_BLOCK_SHIFT..=LARGEST_BLOCK_SHIFT).contains(&shift) || metadata != 0 {
+            return Err(UnsupportedFormat::Format { shift, metadata });
+        }
+        Ok((self.size.get(), 1 << shift))
+    }
+}
+
+/// Active Namespace ID list (CNS 02h): ascending identifiers, zeros behind the last.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct IdentifyActiveNamespaces {
+    /// Namespace identifiers.
+    pub namespaces: [U32; 1024],
+}
+
+const _: () = assert!(size_of::<IdentifyActiveNamespaces>() == IDENTIFY_BYTES);
+
+/// Namespace Identification Descriptor list (CNS 03h; Base figure 277) with one descriptor: the NGUID.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct IdentifyDescriptors {
+    /// NIDT; 2: NGUID.
+    pub identifier_type: u8,
+    /// NIDL: bytes of the identifier.
+    pub identifier_length: u8,
+    reserved: [u8; 2],
+    /// NID.
+    pub nguid: [u8; 16],
+    /// A descriptor of type 0 ends the list.
+    end: [u8; 4076],
+}
+
+const _: () = assert!(size_of::<IdentifyDescriptors>() == IDENTIFY_BYTES);
+const _: () = assert!(offset_of!(IdentifyDescriptors, nguid) == 4);
+
+impl IdentifyDescriptors {
+    const TYPE_NGUID: u8 = 2;
+
+    /// With one NGUID.
+    #[must_use]
+    pub fn new(nguid: [u8; 16]) -> Self {
+        Self {
+            identifier_type: Self::TYPE_NGUID,
+            identifier_length: size_of::<[u8; 16]>() as u8,
+            reserved: [0; 2],
+            nguid,
+            end: [0; 4076],
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The wire formats of NVMe over Fabrics with the RDMA transport: capsules, data descriptors, Connect, properties and
+//! the data structures that host and target exchange.
+//!
+//! Everything here is a plain value or a pure function on bytes. Every bit pattern that a peer can send decodes to a value
+//! or to a [`Status`] that can be returned to it; nothing panics. Section names are those of the NVM Express
+//! Base Specification 2.0 ("Base"), the NVM Command Set Specification 1.0 ("NVM") and the RDMA Transport
+//! Specification 1.0 ("RDMA"); the first two hold what was "NVMe over Fabrics 1.1" before.
+//!
+//! All multi-byte fields are little-endian (Base 1.4.2), and no structure needs alignment: they can be read in place
+//! from a received message.
+
+mod capsule;
+mod command;
+mod connect;
+mod encode;
+mod identify;
+mod private_data;
+mod property;
+mod sgl;
+mod status;
+
+pub use capsule::{
+    COMMAND_CAPSULE_BYTES, CapsuleError, CompletionQueueEntry, RESPONSE_CAPSULE_BYTES, SubmissionQueueEntry,
+    parse_command, parse_response,
+};
+pub use command::{
+    BlockRange, Command, Connect, Identify, PropertyGet, PropertySet, PropertySize, QueueKind, SetFeatures, cns,
+    decode, fabrics, feature, opcode,
+};
+pub use connect::{
+    CONNECT_DATA_BYTES, ConnectData, DYNAMIC_CONTROLLER, InvalidParameter, Nqn, NqnError, parse_connect_data,
+};
+pub use identify::{
+    IDENTIFY_BYTES, IdentifyActiveNamespaces, IdentifyController, IdentifyDescriptors, IdentifyNamespace, LbaFormat,
+    UnsupportedFormat,
+};
+pub use private_data::{
+    AcceptPrivateData, PrivateDataError, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData,
+};
+pub use property::{
+    ControllerCapabilities, ControllerConfiguration, ControllerStatus, Property, ShutdownNotification, ShutdownStatus,
+    VERSION,
+};
+pub use sgl::{DataPointer, KEYED_DATA_BLOCK_LIMIT, KeyedDataBlock, in_capsule_data};
+pub use status::Status;
+
+/// Queue 0 is the admin queue, all others are I/O queues (Base 1.5).
+pub const ADMIN_QUEUE: u16 = 0;
+
+/// The port that IANA assigned to NVMe over Fabrics (RDMA 3.1).
+pub const DEFAULT_PORT: u16 = 4420;
+
+/// The namespace identifier that means all of them (Base 3.2.1.2).
+pub const BROADCAST_NAMESPACE: u32 = 0xffff_ffff;

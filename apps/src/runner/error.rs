@@ -1,0 +1,235 @@
+//! Why a run could not begin or go on. Every first line names the limit, the value and the remedy.
+
+use super::command_line::MAX_FILE_BYTES;
+use crate::{host::HostError, target::TargetError};
+use frwr_engine::{EngineError, provider::CommandError};
+use frwr_mempool::region::{CarveError, RegionError};
+use frwr_reactor::{CoreIndex, CoreListError, LaunchError, PlacementError, RunningError};
+use std::path::PathBuf;
+
+/// Exit code of a run that failed, or found something wrong.
+const FAILED: u8 = 1;
+/// Exit code of wrong arguments.
+const USAGE: u8 = 2;
+
+/// What one reactor's set-up can fail with.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// No memory of the wanted kind.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// The region is too small: a defect of this program.
+    #[error(transparent)]
+    Carve(#[from] CarveError),
+    /// The engine cannot be made on this device.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The target cannot be made.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The host cannot be made.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The namespace cannot be made.
+    #[error("{0}")]
+    Namespace(String),
+    /// The histogram cannot be made: a defect of this program.
+    #[error("no latency histogram: {0}")]
+    Histogram(String),
+    /// A poller could not be added: a defect of this program.
+    #[error("no poller: {0}")]
+    Poller(String),
+}
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A number out of range.
+    #[error("{flag} is {value}: must be from {least} to {most}; choose a value inside")]
+    Range {
+        /// Which option.
+        flag: &'static str,
+        /// What it is.
+        value: u64,
+        /// Least value.
+        least: u64,
+        /// Largest value.
+        most: u64,
+    },
+    /// A block size that no namespace has.
+    #[error("--block-size is {value}: must be a power of two from {least} to {most}; 4096 suits most")]
+    BlockSize {
+        /// What it is.
+        value: u32,
+        /// Smallest block.
+        least: u32,
+        /// Largest block.
+        most: u32,
+    },
+    /// A device that is not known.
+    #[error(
+        "--device is {value:?}: must be soft or soft:PROFILE with PROFILE one of reg_mr, window, umr, umr:fixed-key, \
+         rxe; real devices are not supported yet"
+    )]
+    Device {
+        /// What was asked for.
+        value: String,
+    },
+    /// A list of cores that cannot be read.
+    #[error("--cores: {source}")]
+    CoreList {
+        /// Why.
+        source: CoreListError,
+    },
+    /// Too many cores.
+    #[error("--cores names {value} cores: the job uses 1 or 2, one for the target and one for the host; name two")]
+    CoreCount {
+        /// How many.
+        value: usize,
+    },
+    /// Cores that cannot be used.
+    #[error("--cores: {source}")]
+    Placement {
+        /// Why.
+        source: PlacementError,
+    },
+    /// The own executable cannot be found.
+    #[error("the path of this executable is unknown ({source}); name a file to move")]
+    OwnExecutable {
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file cannot be read.
+    #[error("{path:?} cannot be read ({source}); name a readable file of 1 byte to {MAX_FILE_BYTES} bytes")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Not a file.
+    #[error("{path:?} is a {kind}, not a regular file; name a file of 1 byte to {MAX_FILE_BYTES} bytes")]
+    NoFile {
+        /// Which.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// An empty file, or one that is too large.
+    #[error("{path:?} has {bytes} bytes: must have 1 to {MAX_FILE_BYTES}; name another file")]
+    FileSize {
+        /// Which.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+    },
+    /// The trace cannot be written.
+    #[error("--trace: {path:?} cannot be written ({source}); name a file in a writable folder")]
+    Trace {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No port.
+    #[error("the device opened no port: {0}")]
+    Port(#[from] CommandError),
+    /// A reactor did not start.
+    #[error("{source}")]
+    Launch {
+        /// Why.
+        source: LaunchError<SetupError>,
+    },
+    /// A reactor panicked: a defect of this program.
+    #[error(transparent)]
+    Running(#[from] RunningError),
+    /// A name that NVMe does not allow: a defect of this program.
+    #[error("no NVMe qualified name: {0}")]
+    Name(String),
+    /// The host's reactor gave nothing back: a defect of this program.
+    #[error("the host's core ended without a report")]
+    Lost,
+    /// No signal handler.
+    #[error("signals cannot be caught: {0}")]
+    Signal(std::io::Error),
+}
+
+impl RunError {
+    /// A side that cannot be set up, found before its reactor was started.
+    pub(super) fn from_setup(core: CoreIndex, source: SetupError) -> Self {
+        Self::Launch { source: LaunchError::Init { core, source } }
+    }
+
+    /// Stable name for JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Range { .. } => "out_of_range",
+            Self::BlockSize { .. } => "block_size",
+            Self::Device { .. } => "unknown_device",
+            Self::CoreList { .. } => "core_list",
+            Self::CoreCount { .. } => "core_count",
+            Self::Placement { source } => placement_name(source),
+            Self::OwnExecutable { .. } => "own_executable",
+            Self::File { .. } => "file_unreadable",
+            Self::NoFile { .. } => "not_a_file",
+            Self::FileSize { .. } => "file_size",
+            Self::Trace { .. } => "trace_file",
+            Self::Port(_) => "port",
+            Self::Launch { source } => launch_name(source),
+            Self::Running(_) => "reactor_panicked",
+            Self::Name(_) => "name",
+            Self::Lost => "lost",
+            Self::Signal(_) => "signal",
+        }
+    }
+
+    /// 2 for what another command line would cure, 1 for the rest.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Name(_)
+            | Self::Lost
+            | Self::Port(_)
+            | Self::Running(_)
+            | Self::Signal(_)
+            | Self::OwnExecutable { .. } => FAILED,
+            Self::Launch { .. } | Self::File { .. } | Self::Trace { .. } => FAILED,
+            _ => USAGE,
+        }
+    }
+}
+
+fn placement_name(error: &PlacementError) -> &'static str {
+    match error {
+        PlacementError::Offline { .. } => "core_offline",
+        PlacementError::NotAllowed { .. } => "core_not_allowed",
+        PlacementError::Twice { .. } => "core_twice",
+        PlacementError::Siblings { .. } => "core_siblings",
+        _ => "placement",
+    }
+}
+
+fn launch_name(error: &LaunchError<SetupError>) -> &'static str {
+    match error {
+        LaunchError::Placement(error) => placement_name(error),
+        LaunchError::Init { source, .. } => match source {
+            SetupError::Region(_) => "memory",
+            SetupError::Engine(_) => "engine",
+            SetupError::Target(_) => "target",
+            SetupError::Host(_) => "host",
+            _ => "setup",
+        },
+        LaunchError::Panicked { .. } => "reactor_panicked",
+        _ => "launch",
+    }
+}
+
+impl From<LaunchError<SetupError>> for RunError {
+    fn from(source: LaunchError<SetupError>) -> Self {
+        match source {
+            LaunchError::Placement(source) => Self::Placement { source },
+            source => Self::Launch { source },
+        }
+    }
+}

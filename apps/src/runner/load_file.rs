@@ -1,0 +1,34 @@
+//! The file to move: read whole, with errors that say what a person can do.
+
+use super::{command_line::MAX_FILE_BYTES, error::RunError};
+use sha2::{Digest, Sha256};
+use std::{fs::File, io::Read as _, path::Path, sync::Arc};
+
+/// A file's bytes and their SHA-256.
+pub(super) struct LoadedFile {
+    pub(super) bytes: Arc<[u8]>,
+    pub(super) digest: [u8; 32],
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// [`RunError::File`], [`RunError::NoFile`], [`RunError::FileSize`].
+pub(super) fn load(path: &Path) -> Result<LoadedFile, RunError> {
+    let unreadable = |source| RunError::File { path: path.to_owned(), source };
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        let kind = if metadata.is_dir() { "folder" } else { "device, pipe or socket" };
+        return Err(RunError::NoFile { path: path.to_owned(), kind });
+    }
+    // One byte more than allowed shows a file that grows while it is read, and bounds what is read.
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let length = metadata.len().max(bytes.len() as u64);
+    if bytes.is_empty() || length > MAX_FILE_BYTES {
+        return Err(RunError::FileSize { path: path.to_owned(), bytes: length });
+    }
+    let digest = Sha256::digest(&bytes).into();
+    Ok(LoadedFile { bytes: bytes.into(), digest })
+}

@@ -1,0 +1,126 @@
+//! The target's core: a namespace in memory behind an NVMe-oF target, and the poller that runs it.
+
+use super::{cores::Core, error::SetupError, progress::Progress};
+use crate::{
+    storage::MemoryStorage,
+    target::{Target, TargetOptions},
+};
+use core::time::Duration;
+use frwr_engine::{
+    CoreLink, Engine,
+    provider::{Capabilities, Port},
+};
+use frwr_mempool::{
+    Region,
+    region::{PagePolicy, RegionKind, RegionOptions},
+};
+use frwr_reactor::{Poller, Sleep};
+
+/// Bytes beside what is computed: the alignment of what is carved.
+const SLACK: usize = 64 << 10;
+
+/// Alignment of namespaces and buffers: a page, so that blocks are pages for devices with page lists.
+const PAGE: usize = 4096;
+
+/// What the target's core needs to begin.
+#[derive(Clone, Debug)]
+pub(super) struct TargetPlan {
+    pub(super) options: TargetOptions,
+    pub(super) blocks: u64,
+    pub(super) block_bytes: u32,
+    pub(super) pages: PagePolicy,
+    pub(super) capabilities: Capabilities,
+}
+
+/// The target and what it lives in.
+pub(super) struct TargetSide<P: Port> {
+    target: Target<P, MemoryStorage>,
+    progress: Progress,
+    killed: bool,
+    kind: RegionKind,
+}
+
+impl<P: Port> TargetSide<P> {
+    /// Makes everything on the calling core.
+    pub(super) fn new(
+        port: P,
+        link: CoreLink,
+        plan: &TargetPlan,
+        node: Option<u32>,
+        progress: Progress,
+    ) -> Result<Self, SetupError> {
+        let engine_options = plan.options.engine();
+        let namespace_bytes = plan.blocks as usize * plan.block_bytes as usize;
+        let buffer_bytes = plan.options.buffer_memory_bytes(plan.options.queue_entries.into());
+        let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
+        let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
+        let mut region = map(bytes, plan.pages, node)?;
+        let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
+        let namespace = region.carve(namespace_bytes, PAGE)?.into_device_memory();
+        let buffers = region.carve(buffer_bytes, PAGE)?.into_device_memory();
+        let depth = usize::from(plan.options.queue_entries);
+        let storage = MemoryStorage::new(namespace, plan.block_bytes, depth)
+            .map_err(|error| SetupError::Namespace(error.to_string()))?;
+        let mut target = Target::new(engine, vec![storage], buffers, plan.options.clone())?;
+        // Control's lane is empty: it takes the first messages.
+        target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
+        Ok(Self { target, progress, killed: false, kind: region.kind() })
+    }
+
+    /// Which rung of the ladder its memory stands on.
+    pub(super) fn region_kind(&self) -> RegionKind {
+        self.kind
+    }
+
+    /// Commands answered.
+    pub(super) fn commands(&self) -> u64 {
+        self.target.statistics().commands
+    }
+
+    fn poll(&mut self, now: Duration) -> u32 {
+        if !self.killed && self.progress.wants_kill() {
+            self.killed = true;
+            self.target.shut_down();
+        }
+        self.target.poll(now)
+    }
+}
+
+/// A region on the core's node, of the wanted kind.
+pub(super) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<Region, SetupError> {
+    let options = RegionOptions::new(bytes).pages(pages);
+    Ok(Region::map(&match node {
+        Some(node) => options.node(node),
+        None => options,
+    })?)
+}
+
+/// Runs the target's half of a core.
+pub(super) struct TargetPoller;
+
+impl<T: Port, H: Port> Poller<Core<T, H>> for TargetPoller {
+    fn poll(&mut self, core: &mut Core<T, H>, now: Duration) -> u32 {
+        core.target.as_mut().map_or(0, |side| side.poll(now))
+    }
+
+    fn flush(&mut self, core: &mut Core<T, H>, _: Duration) {
+        if let Some(side) = &mut core.target {
+            side.target.flush();
+        }
+    }
+
+    fn sleep_until(&self, _: &Core<T, H>) -> Sleep {
+        // Completions arrive unannounced.
+        Sleep::Busy
+    }
+
+    fn begin_shutdown(&mut self, core: &mut Core<T, H>, _: Duration) {
+        if let Some(side) = &mut core.target {
+            side.target.shut_down();
+        }
+    }
+
+    fn drained(&self, core: &Core<T, H>) -> bool {
+        core.target.as_ref().is_none_or(|side| side.target.is_drained())
+    }
+}

@@ -1,0 +1,100 @@
+//! A namespace in memory.
+
+use super::{
+    Completion, CompletionBatch, Cookie, Geometry, GeometryError, Operation, QueueFull, Storage, StorageError,
+};
+use core::time::Duration;
+use frwr_mempool::DeviceMemory;
+use std::collections::VecDeque;
+
+/// Keeps blocks in memory and completes every operation at the first poll behind its flush. Cores that serve the same
+/// namespace each have one over clones of the same memory; blocks that two cores write at once may end up mixed, as on
+/// any disk without atomic writes.
+#[derive(Debug)]
+pub struct MemoryStorage {
+    geometry: Geometry,
+    medium: DeviceMemory,
+    buffers: Option<DeviceMemory>,
+    queue: VecDeque<(Cookie, Operation)>,
+    /// Operations it holds at most; the queue never grows beyond.
+    depth: usize,
+    /// Operations at the front of the queue that were flushed.
+    started: usize,
+}
+
+/// A namespace in memory that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryStorageError {
+    /// The block size or the number of blocks.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// A queue without room for an operation.
+    #[error("queue depth 0: a storage holds at least 1 operation; choose a larger depth")]
+    Depth,
+}
+
+impl MemoryStorage {
+    /// A namespace of as many blocks as fit into `medium`, which holds `depth` operations at a time.
+    ///
+    /// # Errors
+    /// [`MemoryStorageError`].
+    pub fn new(medium: DeviceMemory, block_bytes: u32, depth: usize) -> Result<Self, MemoryStorageError> {
+        if depth == 0 {
+            return Err(MemoryStorageError::Depth);
+        }
+        let blocks = (medium.len() as u64).checked_div(block_bytes.into()).unwrap_or(0);
+        let geometry = Geometry::new(blocks, block_bytes)?;
+        Ok(Self { geometry, medium, buffers: None, queue: VecDeque::with_capacity(depth), depth, started: 0 })
+    }
+
+    fn execute(&self, operation: Operation) -> Result<(), StorageError> {
+        let (Operation::Read { lba, blocks, .. } | Operation::Write { lba, blocks, .. }) = operation else {
+            // Memory has nothing more durable behind it.
+            return Ok(());
+        };
+        let (start, bytes) = self.geometry.extent(lba, blocks)?;
+        let start = usize::try_from(start).map_err(|_| StorageError::LbaOutOfRange)?;
+        let bytes = usize::try_from(bytes).map_err(|_| StorageError::LbaOutOfRange)?;
+        let buffers = self.buffers.as_ref().ok_or(StorageError::BufferOutOfRange)?;
+        let copied = match operation {
+            Operation::Read { buffer, .. } => self.medium.copy_within_to(start, buffers, buffer, bytes),
+            Operation::Write { buffer, .. } => buffers.copy_within_to(buffer, &self.medium, start, bytes),
+            Operation::Flush => Ok(()),
+        };
+        // The extent lies in the medium, so it is the buffer that does not lie in its memory.
+        copied.map_err(|_| StorageError::BufferOutOfRange)
+    }
+}
+
+impl Storage for MemoryStorage {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) {
+        self.buffers = Some(buffers);
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        if self.queue.len() >= self.depth {
+            return Err(QueueFull);
+        }
+        self.queue.push_back((cookie, operation));
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        self.started = self.queue.len();
+    }
+
+    fn poll(&mut self, _now: Duration, out: &mut CompletionBatch) -> usize {
+        let mut count = 0;
+        while self.started > 0 && !out.is_full() {
+            let Some((cookie, operation)) = self.queue.pop_front() else { break };
+            self.started -= 1;
+            out.push(Completion { cookie, result: self.execute(operation) });
+            count += 1;
+        }
+        count
+    }
+}

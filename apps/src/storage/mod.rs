@@ -1,0 +1,162 @@
+//! What a namespace keeps its blocks in: asynchronous from the start, so that memory, io_uring and a simulated disk with
+//! delays stand behind the target in the same way.
+
+mod memory;
+
+pub use memory::{MemoryStorage, MemoryStorageError};
+
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use frwr_mempool::DeviceMemory;
+
+/// Completions taken by one call of [`Storage::poll`]: the budget of one stage of a poll iteration, as
+/// [`frwr_engine::provider::MAX_COMPLETIONS_PER_POLL`].
+pub const MAX_COMPLETIONS_PER_POLL: usize = frwr_engine::provider::MAX_COMPLETIONS_PER_POLL;
+
+/// What [`Storage::poll`] fills.
+pub type CompletionBatch = ArrayVec<Completion, MAX_COMPLETIONS_PER_POLL>;
+
+/// Block sizes that a namespace may have: 512 bytes is the least that NVM allows (LBADS of 9).
+pub const MIN_BLOCK_BYTES: u32 = 512;
+/// 64 KiB: the largest block that still leaves several per data buffer.
+pub const MAX_BLOCK_BYTES: u32 = 64 << 10;
+
+/// Chosen by whoever submits an operation; comes back with its completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Cookie(pub u64);
+
+/// Size of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    blocks: u64,
+    block_bytes: u32,
+}
+
+/// A namespace that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// Not a power of two, too small or too large.
+    #[error("block size {0}: must be a power of two from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES}; choose one of these")]
+    BlockBytes(u32),
+    /// More bytes than 64 bits can count, or no block at all.
+    #[error("{0} blocks: a namespace has at least one, and fewer than 2^64 bytes; choose another size")]
+    Blocks(u64),
+}
+
+impl Geometry {
+    /// Checks a size.
+    ///
+    /// # Errors
+    /// [`GeometryError`].
+    pub fn new(blocks: u64, block_bytes: u32) -> Result<Self, GeometryError> {
+        if !block_bytes.is_power_of_two() || !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&block_bytes) {
+            return Err(GeometryError::BlockBytes(block_bytes));
+        }
+        if blocks == 0 || blocks.checked_mul(block_bytes.into()).is_none() {
+            return Err(GeometryError::Blocks(blocks));
+        }
+        Ok(Self { blocks, block_bytes })
+    }
+
+    /// Blocks of the namespace, at least 1.
+    #[must_use]
+    pub const fn blocks(self) -> u64 {
+        self.blocks
+    }
+
+    /// Bytes per block, a power of two.
+    #[must_use]
+    pub const fn block_bytes(self) -> u32 {
+        self.block_bytes
+    }
+
+    /// Byte offset and bytes of a run of blocks.
+    ///
+    /// # Errors
+    /// [`StorageError::LbaOutOfRange`] where it does not lie in the namespace.
+    pub fn extent(self, lba: u64, blocks: u32) -> Result<(u64, u64), StorageError> {
+        let end = lba.checked_add(blocks.into()).ok_or(StorageError::LbaOutOfRange)?;
+        if end > self.blocks {
+            return Err(StorageError::LbaOutOfRange);
+        }
+        // `end` blocks fit into 64 bits, and so do its parts.
+        let bytes = u64::from(self.block_bytes);
+        Ok((lba * bytes, u64::from(blocks) * bytes))
+    }
+}
+
+/// What to do. Buffers are offsets in the memory given to [`Storage::attach`]; they belong to the storage from
+/// [`Storage::submit`] until the completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Blocks to buffer.
+    Read {
+        /// First block.
+        lba: u64,
+        /// Number of blocks.
+        blocks: u32,
+        /// Offset of the buffer.
+        buffer: usize,
+    },
+    /// Buffer to blocks.
+    Write {
+        /// First block.
+        lba: u64,
+        /// Number of blocks.
+        blocks: u32,
+        /// Offset of the buffer.
+        buffer: usize,
+    },
+    /// Everything written by operations that completed before this one was submitted becomes durable.
+    Flush,
+}
+
+/// Why an operation failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StorageError {
+    /// The blocks do not lie in the namespace; nothing was moved.
+    #[error("the blocks are outside of the namespace")]
+    LbaOutOfRange,
+    /// The buffer does not lie in the attached memory; nothing was moved.
+    #[error("the buffer is outside of the attached memory")]
+    BufferOutOfRange,
+    /// The medium failed.
+    #[error("the medium failed")]
+    Medium,
+}
+
+/// The storage holds as many operations as it can: poll, then submit again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the storage's queue is full; poll it, then submit again")]
+pub struct QueueFull;
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// As given to [`Storage::submit`].
+    pub cookie: Cookie,
+    /// Whether it succeeded.
+    pub result: Result<(), StorageError>,
+}
+
+/// One core's way to one namespace. Every submitted operation completes exactly once, in any order, and only from
+/// [`Storage::poll`]. No method blocks or allocates after [`Storage::attach`].
+pub trait Storage {
+    /// Size of the namespace; constant.
+    fn geometry(&self) -> Geometry;
+
+    /// Names the memory that the buffers of all operations lie in. Called once, before the first operation.
+    fn attach(&mut self, buffers: DeviceMemory);
+
+    /// Takes an operation. It need not start before [`Storage::flush`].
+    ///
+    /// # Errors
+    /// [`QueueFull`]; the operation was not taken.
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull>;
+
+    /// Starts all that was submitted: called once at the end of a poll iteration, like a doorbell.
+    fn flush(&mut self);
+
+    /// Appends completions to `out` until it is full or there are no more now; returns how many.
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize;
+}

@@ -1,0 +1,177 @@
+//! Commands in flight: one slot each, from the capsule's arrival until the device is done with the response.
+
+use super::buffers::Buffer;
+use crate::nvmf::{self, Status};
+use frwr_engine::{ConnectionId, Received, RemoteSegment};
+
+/// What a command does once its data is there, or to have its data.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    /// Everything was said when it arrived.
+    Nothing,
+    /// Data in: [`nvmf::ConnectData`].
+    Connect(nvmf::Connect),
+    /// Data out: a structure of 4096 bytes.
+    Identify(nvmf::Identify),
+    /// Data out.
+    Read { namespace: usize, lba: u64, blocks: u32 },
+    /// Data in.
+    Write { namespace: usize, lba: u64, blocks: u32 },
+    /// No data.
+    Flush { namespace: usize },
+}
+
+impl Work {
+    /// The step behind taking a buffer, and the first one for commands without data.
+    pub(super) fn first_phase(&self) -> Phase {
+        match self {
+            Self::Connect(_) | Self::Write { .. } => Phase::Fetch,
+            Self::Identify(_) => Phase::Execute,
+            Self::Read { .. } | Self::Flush { .. } => Phase::Submit,
+            Self::Nothing => Phase::Reply(Reply::of(Status::INTERNAL_ERROR)),
+        }
+    }
+}
+
+/// What the response says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reply {
+    pub(super) status: Status,
+    pub(super) result: u64,
+    /// The buffer's data goes in front of it.
+    pub(super) with_data: bool,
+}
+
+impl Reply {
+    pub(super) fn of(status: Status) -> Self {
+        Self { status, result: 0, with_data: false }
+    }
+
+    pub(super) fn result(result: u64) -> Self {
+        Self { status: Status::SUCCESS, result, with_data: false }
+    }
+
+    pub(super) fn data() -> Self {
+        Self { status: Status::SUCCESS, result: 0, with_data: true }
+    }
+}
+
+/// The next step of a command, or whom it waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Phase {
+    /// To take a buffer.
+    TakeBuffer,
+    /// To fetch its data from the host, or from its capsule.
+    Fetch,
+    /// Waits for RDMA READs.
+    Fetching,
+    /// To be executed here: its data has arrived, or is made now.
+    Execute,
+    /// To be submitted to storage.
+    Submit,
+    /// Waits for storage.
+    Storing,
+    /// To be answered.
+    Reply(Reply),
+    /// Waits for the device to be done with the response.
+    Replying,
+}
+
+/// Data of a command as its capsule describes it.
+#[derive(Debug)]
+pub(super) enum Data {
+    /// None.
+    None,
+    /// In the host's memory.
+    Remote(RemoteSegment),
+    /// In the capsule, whose receive is kept until the data was copied.
+    InCapsule {
+        /// The capsule.
+        received: Received,
+        /// Where the data starts in it.
+        offset: u32,
+        /// Bytes.
+        length: u32,
+    },
+}
+
+impl Data {
+    pub(super) fn length(&self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Remote(remote) => remote.length,
+            Self::InCapsule { length, .. } => *length,
+        }
+    }
+}
+
+/// A command.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) connection: ConnectionId,
+    pub(super) command_id: u16,
+    /// The key that the response invalidates.
+    pub(super) invalidate: Option<u32>,
+    pub(super) work: Work,
+    pub(super) data: Data,
+    pub(super) buffer: Option<Buffer>,
+    pub(super) phase: Phase,
+}
+
+/// All slots of one core. Nothing grows after it was made.
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots: Vec<(u32, Option<Slot>)>,
+    free: Vec<u32>,
+}
+
+impl Slots {
+    pub(super) fn new(count: u32) -> Self {
+        Self { slots: (0..count).map(|_| (0, None)).collect(), free: (0..count).rev().collect() }
+    }
+
+    pub(super) fn used(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The slot's index; `None` where all are taken.
+    pub(super) fn insert(&mut self, command: Slot) -> Option<u32> {
+        let index = self.free.pop()?;
+        if let Some((generation, slot)) = self.slots.get_mut(index as usize) {
+            *generation = generation.wrapping_add(1);
+            *slot = Some(command);
+        }
+        Some(index)
+    }
+
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(index as usize)?.1.as_mut()
+    }
+
+    /// Commands of a connection that the storage has.
+    pub(super) fn storing(&self, connection: ConnectionId) -> u32 {
+        let storing = |slot: &&Slot| slot.connection == connection && matches!(slot.phase, Phase::Storing);
+        // There are fewer slots than an index can name.
+        self.slots.iter().filter_map(|(_, slot)| slot.as_ref()).filter(storing).count() as u32
+    }
+
+    pub(super) fn remove(&mut self, index: u32) -> Option<Slot> {
+        let slot = self.slots.get_mut(index as usize)?.1.take()?;
+        self.free.push(index);
+        Some(slot)
+    }
+
+    /// What engine and storage give back with a completion.
+    pub(super) fn cookie(&self, index: u32) -> u64 {
+        let generation = self.slots.get(index as usize).map_or(0, |(generation, _)| *generation);
+        u64::from(generation) << 32 | u64::from(index)
+    }
+
+    /// The slot that a cookie names, unless it was used again since.
+    pub(super) fn index_of(&self, cookie: u64) -> Option<u32> {
+        // The lower and the upper half.
+        let (index, generation) = (cookie as u32, (cookie >> 32) as u32);
+        let (now, slot) = self.slots.get(index as usize)?;
+        (*now == generation && slot.is_some()).then_some(index)
+    }
+}

@@ -1,0 +1,250 @@
+//! An NVMe-oF target for one core: it listens, and serves namespaces to hosts over `frwr-engine`.
+//!
+//! Poll-style, with time as an argument: it never reads a clock, never blocks and never allocates once it was made. A
+//! command that finds no data buffer, no place in the storage or no transfer slot waits in order; nothing is dropped.
+
+mod admin;
+mod buffers;
+mod command;
+mod connect;
+mod controller;
+mod io;
+mod options;
+mod receive;
+mod session;
+mod statistics;
+
+pub use options::{
+    ADMIN_QUEUE_ENTRIES, MAX_BUFFER_BYTES, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, MIN_BUFFER_BYTES,
+    OptionError, TargetOptions,
+};
+pub use statistics::TargetStatistics;
+
+use crate::storage::{CompletionBatch, Storage};
+use buffers::Buffers;
+use command::Slots;
+use controller::{Controller, Identifiers};
+use core::time::Duration;
+use frwr_engine::provider::Port;
+use frwr_engine::{
+    AddMemoryError, AnnounceError, ConnectionId, Engine, Event, Message, OpenError, Protocol, TransferStatus,
+};
+use frwr_mempool::DeviceMemory;
+use session::Queue;
+use std::collections::VecDeque;
+
+/// Namespaces of one target: identifiers 1 to this. One Identify list holds 1024.
+pub const MAX_NAMESPACES: usize = 1024;
+
+/// Events handled by one poll: each costs at most one more transfer, so that an iteration stays bounded.
+const MAX_EVENTS_PER_POLL: usize = 256;
+
+/// Why a target cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// An option.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// The buffer memory.
+    #[error("the buffer memory holds {got} buffers, {wanted} are needed; give TargetOptions::buffer_memory_bytes")]
+    Buffers {
+        /// Buffers that fit.
+        got: usize,
+        /// [`TargetOptions::least_buffers`].
+        wanted: u32,
+    },
+    /// The namespaces.
+    #[error("{0} namespaces: must be from 1 to {MAX_NAMESPACES}; choose another number")]
+    Namespaces(usize),
+    /// A namespace's block does not fit into a data buffer.
+    #[error("namespace {namespace} has blocks of {block_bytes} bytes, a buffer has {buffer_bytes}; raise buffer_bytes")]
+    BlockBytes {
+        /// Its identifier.
+        namespace: usize,
+        /// Bytes of its blocks.
+        block_bytes: u32,
+        /// Bytes of a buffer.
+        buffer_bytes: u32,
+    },
+    /// The engine did not take the buffer memory.
+    #[error(transparent)]
+    Memory(#[from] AddMemoryError),
+}
+
+/// The target's half of the protocol: it sends no requests, so everything that arrives is a command.
+#[derive(Debug)]
+struct Commands;
+
+impl Protocol for Commands {
+    fn announce(&mut self, _message: &mut [u8], _grants: &[frwr_engine::mr::Grant]) -> Result<(), AnnounceError> {
+        Err(AnnounceError)
+    }
+
+    fn classify(&mut self, _connection: ConnectionId, _prefix: &[u8], _length: u32) -> Message {
+        Message::Command
+    }
+}
+
+/// A target. One core owns it, and all queues of its controllers.
+pub struct Target<P: Port, S: Storage> {
+    engine: Engine<P>,
+    options: TargetOptions,
+    now: Duration,
+    namespaces: Vec<S>,
+    buffers: Buffers,
+    slots: Slots,
+    /// By connection index.
+    queues: Vec<Option<Queue>>,
+    controllers: Vec<Option<Controller>>,
+    identifiers: Identifiers,
+    /// Commands that wait for a data buffer, in order of arrival.
+    waiting: VecDeque<u32>,
+    /// Commands that found no transfer slot or no place in the storage; tried again by every poll, in order.
+    stalled: VecDeque<u32>,
+    reads_until_corruption: u64,
+    /// Commands of ended connections that the storage still has.
+    orphans: u32,
+    statistics: TargetStatistics,
+    /// Room for storage completions of one poll.
+    completions: CompletionBatch,
+}
+
+impl<P: Port, S: Storage> Target<P, S> {
+    /// A target over an engine made with [`TargetOptions::engine`]. `buffers` is the memory of its data buffers;
+    /// `namespaces` get the identifiers 1, 2 and so on.
+    ///
+    /// # Errors
+    /// [`TargetError`].
+    pub fn new(
+        mut engine: Engine<P>,
+        mut namespaces: Vec<S>,
+        buffers: DeviceMemory,
+        options: TargetOptions,
+    ) -> Result<Self, TargetError> {
+        options.check()?;
+        if namespaces.is_empty() || namespaces.len() > MAX_NAMESPACES {
+            return Err(TargetError::Namespaces(namespaces.len()));
+        }
+        for (index, namespace) in namespaces.iter_mut().enumerate() {
+            let (block_bytes, buffer_bytes) = (namespace.geometry().block_bytes(), options.buffer_bytes);
+            if block_bytes > buffer_bytes {
+                return Err(TargetError::BlockBytes { namespace: index + 1, block_bytes, buffer_bytes });
+            }
+            namespace.attach(buffers.clone());
+        }
+        let id = engine.add_memory(buffers.clone())?;
+        let buffers = Buffers::new(buffers, id, options.buffer_bytes);
+        let wanted = options.least_buffers();
+        if buffers.available() < wanted as usize {
+            return Err(TargetError::Buffers { got: buffers.available(), wanted });
+        }
+        let slots = options.command_slots();
+        Ok(Self {
+            engine,
+            now: Duration::ZERO,
+            namespaces,
+            buffers,
+            slots: Slots::new(slots),
+            queues: (0..options.connections()).map(|_| None).collect(),
+            controllers: (0..options.controllers).map(|_| None).collect(),
+            identifiers: Identifiers::default(),
+            waiting: VecDeque::with_capacity(slots as usize),
+            stalled: VecDeque::with_capacity(slots as usize),
+            reads_until_corruption: options.corrupt_reads.map_or(0, core::num::NonZeroU64::get),
+            orphans: 0,
+            statistics: TargetStatistics::default(),
+            completions: CompletionBatch::new(),
+            options,
+        })
+    }
+
+    /// Starts to listen. Whether it worked is said by [`TargetStatistics::listening`].
+    ///
+    /// # Errors
+    /// As [`Engine::listen`].
+    pub fn listen(&mut self) -> Result<(), OpenError> {
+        self.engine.listen(self.options.address)
+    }
+
+    /// One iteration: completions, commands, storage. Returns the work done; 0 for an empty poll. `now` must not go back.
+    pub fn poll(&mut self, now: Duration) -> u32 {
+        self.now = now.max(self.now);
+        let mut work = self.engine.poll(self.now, &mut Commands);
+        for _ in 0..MAX_EVENTS_PER_POLL {
+            let Some(event) = self.engine.next_event() else { break };
+            self.event(event);
+            work += 1;
+        }
+        work += self.poll_storage();
+        self.serve_waiting();
+        self.expire_controllers();
+        work
+    }
+
+    /// Starts the iteration's storage operations and posts its transfers; to be called at the end of every iteration.
+    pub fn flush(&mut self) {
+        for namespace in &mut self.namespaces {
+            namespace.flush();
+        }
+        self.engine.flush();
+    }
+
+    /// Ends all connections. Poll until [`Target::is_drained`].
+    pub fn shut_down(&mut self) {
+        for queue in self.queues.iter().flatten() {
+            self.engine.disconnect(queue.connection);
+        }
+    }
+
+    /// No connection is open and no command in flight.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.engine.is_disconnected() && self.slots.used() == 0
+    }
+
+    /// Counters, by value.
+    #[must_use]
+    pub fn statistics(&self) -> TargetStatistics {
+        TargetStatistics {
+            commands_in_flight: self.queues.iter().flatten().map(|queue| u64::from(queue.outstanding)).sum(),
+            orphans: self.orphans.into(),
+            slots_used: self.slots.used() as u64,
+            buffers_free: self.buffers.available() as u64,
+            queues: self.queues.iter().flatten().filter(|queue| queue.association.is_some()).count() as u64,
+            ..self.statistics
+        }
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub fn options(&self) -> &TargetOptions {
+        &self.options
+    }
+
+    /// Its engine.
+    #[must_use]
+    pub fn engine(&self) -> &Engine<P> {
+        &self.engine
+    }
+
+    /// Its engine, for tools. Events taken from it are lost to the target.
+    #[must_use]
+    pub fn engine_mut(&mut self) -> &mut Engine<P> {
+        &mut self.engine
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Listening { ok, .. } => self.statistics.listening = Some(ok),
+            Event::Incoming { incoming, private_data } => self.incoming(incoming, &private_data),
+            Event::Connected { .. } => {}
+            Event::OpenFailed { connection, .. } => self.close_queue(connection),
+            Event::Disconnected { connection, .. } => self.close_queue(connection),
+            Event::Received { connection, received } => self.received(connection, received),
+            Event::Fetched { cookie, status } => self.fetched(cookie, status == TransferStatus::Done),
+            Event::Responded { cookie, .. } => self.responded(cookie),
+            // It submits no requests, and shares its completion queues with nobody.
+            Event::Completed { .. } | Event::Registered { .. } | Event::Foreign(_) => {}
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What a target can be told, and the engine that it needs.
+
+use crate::nvmf::{COMMAND_CAPSULE_BYTES, Nqn};
+use core::num::NonZeroU64;
+use frwr_engine::{EngineOptions, SLOTS_PER_REQUEST};
+use std::net::SocketAddr;
+
+/// Smallest admin queue that a controller has to take, and what Linux asks for.
+pub const ADMIN_QUEUE_ENTRIES: u16 = 32;
+/// Largest queue: well below the 65536 that MQES can say, and each entry costs receives and transfer slots.
+pub const MAX_QUEUE_ENTRIES: u16 = 4096;
+/// I/O queues of one controller: one per core of a large machine.
+pub const MAX_IO_QUEUES: u16 = 256;
+/// Connections of one engine, as its own limit says.
+const MAX_CONNECTIONS: u32 = 4096;
+/// Smallest data buffer: two units of MDTS, which cannot say one, and more than an Identify structure.
+pub const MIN_BUFFER_BYTES: u32 = 8192;
+/// MDTS counts in the smallest page that CAP names.
+pub(super) const TRANSFER_UNIT: u32 = 4096;
+/// Largest data buffer: 8 MiB, the largest power of two that a keyed data block can describe.
+pub const MAX_BUFFER_BYTES: u32 = 8 << 20;
+/// Largest in-capsule data: half of the engine's largest message.
+pub const MAX_IN_CAPSULE_BYTES: u32 = 64 << 10;
+
+const _: () = assert!(MIN_BUFFER_BYTES > TRANSFER_UNIT);
+const _: () = assert!(MIN_BUFFER_BYTES as usize >= crate::nvmf::IDENTIFY_BYTES);
+const _: () = assert!(MAX_BUFFER_BYTES <= crate::nvmf::KEYED_DATA_BLOCK_LIMIT);
+const _: () = assert!(MAX_IN_CAPSULE_BYTES + COMMAND_CAPSULE_BYTES as u32 <= frwr_engine::MAX_MESSAGE_BYTES);
+
+/// What a target is.
+#[derive(Clone, Debug)]
+pub struct TargetOptions {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Name of its subsystem.
+    pub subsystem: Nqn,
+    /// Controllers (admin queues) at the same time: one per host, and one more for each host that may reconnect before
+    /// its old connection is gone.
+    pub controllers: u16,
+    /// I/O queues of one controller, 1 to [`MAX_IO_QUEUES`].
+    pub io_queues: u16,
+    /// Entries of the largest queue, [`ADMIN_QUEUE_ENTRIES`] to [`MAX_QUEUE_ENTRIES`].
+    pub queue_entries: u16,
+    /// Bytes of a data buffer, and so of the largest transfer: a power of two from [`MIN_BUFFER_BYTES`] to
+    /// [`MAX_BUFFER_BYTES`].
+    pub buffer_bytes: u32,
+    /// Data that an I/O command's capsule may carry, a multiple of 16 up to [`MAX_IN_CAPSULE_BYTES`] and
+    /// `buffer_bytes`; 0 for none.
+    pub in_capsule_bytes: u32,
+    /// Spoils one byte of every n-th read's data, to prove that verification catches it (`--inject corrupt-data`).
+    pub corrupt_reads: Option<NonZeroU64>,
+}
+
+impl TargetOptions {
+    /// With the defaults of the reactor application.
+    #[must_use]
+    pub fn new(address: SocketAddr, subsystem: Nqn) -> Self {
+        Self {
+            address,
+            subsystem,
+            controllers: 2,
+            io_queues: 1,
+            queue_entries: 64,
+            buffer_bytes: 128 << 10,
+            in_capsule_bytes: 0,
+            corrupt_reads: None,
+        }
+    }
+
+    /// Connections at the same time: each controller's admin queue and its I/O queues.
+    #[must_use]
+    pub fn connections(&self) -> u16 {
+        self.controllers.saturating_mul(self.io_queues.saturating_add(1))
+    }
+
+    /// Data buffers that the target needs at least, so that replies whose completion nobody has asked for yet cannot hold
+    /// them all: the engine asks for completions when replies hold a quarter of its transfer slots.
+    #[must_use]
+    pub fn least_buffers(&self) -> u32 {
+        self.transfer_slots().div_ceil(4).saturating_add(1)
+    }
+
+    /// Bytes of buffer memory for `busy` transfers at the same time beside what replies may hold.
+    #[must_use]
+    pub fn buffer_memory_bytes(&self, busy: u32) -> usize {
+        (self.least_buffers().saturating_add(busy) as usize).saturating_mul(self.buffer_bytes as usize)
+    }
+
+    /// The engine that serves this target. Fields that do not set its sizes may be changed before it is made.
+    #[must_use]
+    pub fn engine(&self) -> EngineOptions {
+        EngineOptions {
+            connections: self.connections(),
+            // A target opens no memory of its own to hosts.
+            queue_depth: 1,
+            transfer_depth: u32::from(self.queue_entries),
+            receive_depth: u32::from(self.receives()),
+            message_bytes: COMMAND_CAPSULE_BYTES as u32 + self.in_capsule_bytes,
+            max_segments: 1,
+            registrations: 1,
+            ..EngineOptions::default()
+        }
+    }
+
+    /// Receives of each connection: a queue of n entries has at most n commands outstanding, and each occupies its
+    /// receive no longer than that.
+    pub(super) fn receives(&self) -> u16 {
+        self.queue_entries
+    }
+
+    fn transfer_slots(&self) -> u32 {
+        let slots = u32::from(self.queue_entries) * SLOTS_PER_REQUEST;
+        slots.saturating_mul(u32::from(self.connections()))
+    }
+
+    /// Commands that can exist at a time: each queue's entries, and replies that the device still holds.
+    pub(super) fn command_slots(&self) -> u32 {
+        let commands = u32::from(self.queue_entries).saturating_mul(u32::from(self.connections()));
+        self.transfer_slots().saturating_add(commands)
+    }
+
+    pub(super) fn check(&self) -> Result<(), OptionError> {
+        let entries = (u32::from(ADMIN_QUEUE_ENTRIES), u32::from(MAX_QUEUE_ENTRIES));
+        let connections = u32::from(self.controllers).saturating_mul(u32::from(self.io_queues) + 1);
+        for (name, value, (least, most)) in [
+            ("controllers", u32::from(self.controllers), (1, MAX_CONNECTIONS)),
+            ("io_queues", u32::from(self.io_queues), (1, u32::from(MAX_IO_QUEUES))),
+            ("controllers * (io_queues + 1)", connections, (2, MAX_CONNECTIONS)),
+            ("queue_entries", u32::from(self.queue_entries), entries),
+            ("buffer_bytes", self.buffer_bytes, (MIN_BUFFER_BYTES, MAX_BUFFER_BYTES)),
+            ("in_capsule_bytes", self.in_capsule_bytes, (0, MAX_IN_CAPSULE_BYTES.min(self.buffer_bytes))),
+        ] {
+            if !(least..=most).contains(&value) {
+                return Err(OptionError::Range { name, value, least, most });
+            }
+        }
+        if !self.buffer_bytes.is_power_of_two() {
+            return Err(OptionError::BufferBytes(self.buffer_bytes));
+        }
+        if !self.in_capsule_bytes.is_multiple_of(16) {
+            return Err(OptionError::InCapsuleBytes(self.in_capsule_bytes));
+        }
+        Ok(())
+    }
+}
+
+/// An option that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// Out of its range.
+    #[error("{name} is {value}: must be from {least} to {most}; choose a value inside")]
+    Range {
+        /// The option's name.
+        name: &'static str,
+        /// Its value.
+        value: u32,
+        /// Lowest value.
+        least: u32,
+        /// Highest value.
+        most: u32,
+    },
+    /// MDTS counts in powers of two.
+    #[error("buffer_bytes is {0}: must be a power of two; choose the next one")]
+    BufferBytes(u32),
+    /// IOCCSZ counts in units of 16 bytes.
+    #[error("in_capsule_bytes is {0}: must be a multiple of 16; choose the next one")]
+    InCapsuleBytes(u32),
+}

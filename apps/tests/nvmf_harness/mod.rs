@@ -1,0 +1,203 @@
+//! A target and a host on one software fabric, stepped by hand on one thread.
+#![allow(dead_code, reason = "every test file uses its own part of the harness")]
+#![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
+
+pub mod raw;
+
+use core::time::Duration;
+use frwr_apps::host::{ADMIN_DATA_BYTES, Host, HostCompletion, HostOptions};
+use frwr_apps::nvmf::Nqn;
+use frwr_apps::storage::MemoryStorage;
+use frwr_apps::target::{Target, TargetOptions};
+use frwr_engine::control::Control;
+use frwr_engine::gather::{MemoryId, Segment};
+use frwr_engine::provider::Device;
+use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
+use frwr_engine::{Engine, EngineOptions};
+use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
+
+/// All profiles of the software NIC.
+pub const PROFILES: [&str; 5] = ["reg_mr", "window", "umr", "umr:fixed-key", "rxe"];
+/// Bytes per block of the namespace.
+pub const BLOCK: u32 = 4096;
+/// Blocks of the namespace.
+pub const BLOCKS: u64 = 256;
+/// Data memory of the host.
+pub const DATA_BYTES: usize = 1 << 20;
+
+pub fn memory(bytes: usize) -> DeviceMemory {
+    let mut region = Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Exactly(PageSize::Plain))).unwrap();
+    region.carve(bytes, 4096).unwrap().into_device_memory()
+}
+
+fn engine(device: SoftDevice, options: EngineOptions) -> (Control<SoftDevice>, Engine<SoftPort>) {
+    let capabilities = *device.capabilities();
+    let mut control = Control::new(device);
+    let bytes = Engine::<SoftPort>::region_bytes(&options, &capabilities).unwrap();
+    let pages = PagePolicy::Exactly(PageSize::Plain);
+    let mut region = Region::map(&RegionOptions::new(bytes).pages(pages)).unwrap();
+    let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities).unwrap();
+    let (port, link) = control.open_core(send, receive).unwrap();
+    (control, Engine::new(port, link, &mut region, options, &capabilities).unwrap())
+}
+
+pub fn subsystem() -> Nqn {
+    Nqn::new("nqn.2014-08.org.nvmexpress:frwr").unwrap()
+}
+
+pub fn host_options() -> HostOptions {
+    let host = Nqn::new("nqn.2014-08.org.nvmexpress:host").unwrap();
+    HostOptions::new("127.0.0.1:4420".parse().unwrap(), subsystem(), host)
+}
+
+pub fn target_options() -> TargetOptions {
+    TargetOptions {
+        queue_entries: 40,
+        buffer_bytes: 32 << 10,
+        ..TargetOptions::new("127.0.0.1:4420".parse().unwrap(), subsystem())
+    }
+}
+
+pub struct Pair {
+    pub host: Host<SoftPort>,
+    pub target: Target<SoftPort, MemoryStorage>,
+    host_control: Control<SoftDevice>,
+    target_control: Control<SoftDevice>,
+    pub now: Duration,
+    /// What passes between two steps.
+    pub tick: Duration,
+    /// In how many of the target's steps its Control is polled: one in this many.
+    pub target_control_every: u64,
+    target_steps: u64,
+    pub data: DeviceMemory,
+    pub data_id: MemoryId,
+    pub completions: Vec<HostCompletion>,
+    _fabric: SoftFabric,
+}
+
+impl Pair {
+    pub fn new(profile: &str) -> Self {
+        Self::with(profile, host_options(), target_options())
+    }
+
+    pub fn with(profile: &str, host: HostOptions, target: TargetOptions) -> Self {
+        Self::with_buffers(profile, host, target, 8)
+    }
+
+    /// `busy`: data buffers of the target beside the least.
+    pub fn with_buffers(profile: &str, host: HostOptions, target: TargetOptions, busy: u32) -> Self {
+        let fabric = SoftFabric::new();
+        let soft = || SoftOptions::new(profile.parse().unwrap());
+        let (host_control, mut host_engine) = engine(fabric.device(soft()), host.engine());
+        let (target_control, target_engine) = engine(fabric.device(soft()), target.engine());
+        let data = memory(DATA_BYTES);
+        let data_id = host_engine.add_memory(data.clone()).unwrap();
+        let host = Host::new(host_engine, memory(ADMIN_DATA_BYTES), host).unwrap();
+        let namespace = MemoryStorage::new(memory(BLOCKS as usize * BLOCK as usize), BLOCK, 64).unwrap();
+        let buffers = memory(target.buffer_memory_bytes(busy));
+        let mut target = Target::new(target_engine, vec![namespace], buffers, target).unwrap();
+        target.listen().unwrap();
+        let mut pair = Self {
+            host,
+            target,
+            host_control,
+            target_control,
+            now: Duration::ZERO,
+            tick: Duration::from_micros(1),
+            target_control_every: 1,
+            target_steps: 0,
+            data,
+            data_id,
+            completions: Vec::new(),
+            _fabric: fabric,
+        };
+        pair.until("listening", |pair| pair.target.statistics().listening == Some(true));
+        pair
+    }
+
+    pub fn ready(profile: &str) -> Self {
+        let mut pair = Self::new(profile);
+        pair.bring_up();
+        pair
+    }
+
+    pub fn bring_up(&mut self) {
+        self.host.start();
+        self.until("ready", |pair| pair.host.is_ready());
+    }
+
+    pub fn step_target(&mut self) {
+        self.target_steps += 1;
+        if self.target_steps.is_multiple_of(self.target_control_every) {
+            self.target_control.poll();
+        }
+        self.target.poll(self.now);
+        self.target.flush();
+    }
+
+    pub fn step_host(&mut self) {
+        self.host_control.poll();
+        self.host.poll(self.now);
+        self.host.flush();
+        self.host_control.poll();
+        while let Some(completion) = self.host.next_completion() {
+            self.completions.push(completion);
+        }
+    }
+
+    pub fn step(&mut self) {
+        self.now += self.tick;
+        self.step_host();
+        self.step_target();
+    }
+
+    /// Steps until something holds.
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..50_000 {
+            if done(self) {
+                return;
+            }
+            self.step();
+        }
+        panic!(
+            "never {what}; host {:?} {:?} {:?}; target {:?}\nhost engine {:?}\ntarget engine {:?}",
+            self.host.statistics(),
+            self.host.last_failure(),
+            self.host.failure(),
+            self.target.statistics(),
+            self.host.engine().statistics(),
+            self.target.engine().statistics()
+        );
+    }
+
+    /// Steps until as many requests have ended.
+    pub fn completed(&mut self, count: usize) -> Vec<HostCompletion> {
+        self.until("completed", |pair| pair.completions.len() >= count);
+        std::mem::take(&mut self.completions)
+    }
+
+    pub fn segment(&self, block: u64, blocks: u32) -> Segment {
+        Segment { memory: self.data_id, offset: block * u64::from(BLOCK), length: blocks * BLOCK }
+    }
+
+    pub fn fill(&self, block: u64, byte: u8) {
+        self.data.fill(block as usize * BLOCK as usize, BLOCK as usize, byte).unwrap();
+    }
+
+    pub fn block(&self, block: u64) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK as usize];
+        self.data.read(block as usize * BLOCK as usize, &mut bytes).unwrap();
+        bytes
+    }
+
+    /// Shuts host and target down, and proves that nothing is left.
+    pub fn finish(&mut self) {
+        self.host.shut_down();
+        self.until("stopped", |pair| pair.host.is_stopped());
+        self.target.shut_down();
+        self.until("drained", |pair| pair.target.is_drained());
+        assert_eq!(self.host.failure(), None);
+        assert_eq!(self.host.statistics().outstanding, 0);
+        assert_eq!((self.target.statistics().commands_in_flight, self.target.statistics().slots_used), (0, 0));
+    }
+}

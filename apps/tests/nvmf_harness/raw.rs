@@ -1,0 +1,249 @@
+//! A host that sends whatever a test wants to a target.
+
+use super::{engine, memory, target_options};
+use core::time::Duration;
+use frwr_apps::nvmf::{
+    self, Command, CompletionQueueEntry, Connect, ConnectData, DataPointer, KeyedDataBlock, Nqn, QueueKind,
+    RejectPrivateData, RequestPrivateData, SubmissionQueueEntry,
+};
+use frwr_apps::storage::{MemoryStorage, Storage};
+use frwr_apps::target::{Target, TargetOptions};
+use frwr_engine::control::Control;
+use frwr_engine::gather::{MemoryId, Segment};
+use frwr_engine::mr::Grant;
+use frwr_engine::provider::Access;
+use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
+use frwr_engine::{
+    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
+    RequestHandle, RequestStatus, Submission,
+};
+use frwr_mempool::DeviceMemory;
+use std::collections::HashMap;
+use zerocopy::IntoBytes;
+
+/// Writes keys where the standard wants them, and finds requests by connection and command identifier.
+#[derive(Default)]
+struct Names(HashMap<(u16, u16), RequestHandle>);
+
+impl Protocol for Names {
+    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+        let [grant] = grants else { return Ok(()) };
+        let pointer = message[24..40].try_into().unwrap();
+        let Ok(DataPointer::Keyed(block)) = DataPointer::decode(pointer) else { return Ok(()) };
+        let block = KeyedDataBlock { address: grant.address, key: grant.key, ..block };
+        message[24..40].copy_from_slice(&DataPointer::Keyed(block).encode().unwrap());
+        Ok(())
+    }
+
+    fn classify(&mut self, connection: ConnectionId, prefix: &[u8], _: u32) -> Message {
+        let Ok(response) = nvmf::parse_response(prefix) else { return Message::Malformed };
+        match self.0.get(&(connection.index, response.command_id.get())) {
+            Some(request) => Message::Reply(*request),
+            None => Message::Malformed,
+        }
+    }
+}
+
+/// How a connection attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    Yes(ConnectionId),
+    Rejected(u16),
+}
+
+pub struct Raw<S: Storage> {
+    pub target: Target<SoftPort, S>,
+    target_control: Control<SoftDevice>,
+    control: Control<SoftDevice>,
+    pub engine: Engine<SoftPort>,
+    names: Names,
+    pub data: DeviceMemory,
+    data_id: MemoryId,
+    pub now: Duration,
+    next_id: u16,
+    opened: Option<Opened>,
+    pub responses: Vec<CompletionQueueEntry>,
+    pub disconnected: Vec<ConnectionId>,
+    _fabric: SoftFabric,
+}
+
+impl Raw<MemoryStorage> {
+    pub fn new() -> Self {
+        let namespaces = (0..3).map(|_| MemoryStorage::new(memory(64 << 10), 512, 64).unwrap()).collect();
+        Self::with(target_options(), namespaces)
+    }
+}
+
+impl<S: Storage> Raw<S> {
+    pub fn with(options: TargetOptions, namespaces: Vec<S>) -> Self {
+        let fabric = SoftFabric::new();
+        let soft = || SoftOptions::new("reg_mr".parse().unwrap());
+        let host = EngineOptions { connections: 4, queue_depth: 64, message_bytes: 1024, ..EngineOptions::default() };
+        let (control, mut engine_of_host) = engine(fabric.device(soft()), host);
+        let (target_control, engine_of_target) = engine(fabric.device(soft()), options.engine());
+        let data = memory(1 << 20);
+        let data_id = engine_of_host.add_memory(data.clone()).unwrap();
+        let buffers = memory(options.buffer_memory_bytes(8));
+        let mut target = Target::new(engine_of_target, namespaces, buffers, options).unwrap();
+        target.listen().unwrap();
+        let mut raw = Self {
+            target,
+            target_control,
+            control,
+            engine: engine_of_host,
+            names: Names::default(),
+            data,
+            data_id,
+            now: Duration::ZERO,
+            next_id: 0,
+            opened: None,
+            responses: Vec::new(),
+            disconnected: Vec::new(),
+            _fabric: fabric,
+        };
+        raw.until("listening", |raw| raw.target.statistics().listening == Some(true));
+        raw
+    }
+
+    pub fn step(&mut self) {
+        self.now += Duration::from_micros(1);
+        self.control.poll();
+        self.engine.poll(self.now, &mut self.names);
+        while let Some(event) = self.engine.next_event() {
+            match event {
+                Event::Connected { connection, .. } => self.opened = Some(Opened::Yes(connection)),
+                Event::OpenFailed { private_data, .. } => {
+                    self.opened = Some(Opened::Rejected(RejectPrivateData::parse(&private_data).unwrap()));
+                }
+                Event::Disconnected { connection, .. } => self.disconnected.push(connection),
+                Event::Completed { status: RequestStatus::Replied(received), .. } => {
+                    let mut bytes = [0; 16];
+                    assert_eq!(self.engine.message(&received, 0, &mut bytes), 16);
+                    self.engine.release(received);
+                    self.responses.push(nvmf::parse_response(&bytes).unwrap());
+                }
+                _ => {}
+            }
+        }
+        self.engine.flush();
+        self.control.poll();
+        self.target_control.poll();
+        self.target.poll(self.now);
+        self.target.flush();
+        self.target_control.poll();
+    }
+
+    pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        for _ in 0..20_000 {
+            if done(self) {
+                return;
+            }
+            self.step();
+        }
+        panic!("never {what}: {:?} {:?}", self.responses, self.target.statistics());
+    }
+
+    pub fn open(&mut self, private_data: &[u8]) -> Opened {
+        self.opened = None;
+        let options = ConnectionOptions { peer_receives: 1000, ..ConnectionOptions::default() };
+        self.engine.connect("127.0.0.1:4420".parse().unwrap(), private_data, &options).unwrap();
+        self.until("opened", |raw| raw.opened.is_some());
+        self.opened.unwrap()
+    }
+
+    pub fn open_queue(&mut self, queue_id: u16, entries: u16) -> ConnectionId {
+        match self.open(RequestPrivateData::new(queue_id, entries).as_bytes()) {
+            Opened::Yes(connection) => connection,
+            Opened::Rejected(status) => panic!("rejected: {status}"),
+        }
+    }
+
+    /// Sends an entry, with the first `length` bytes of the data opened to the target where there are any.
+    pub fn send(&mut self, connection: ConnectionId, entry: SubmissionQueueEntry, data: Option<(Access, u32)>) {
+        self.send_bytes(connection, entry.as_bytes(), entry.command_id.get(), data);
+    }
+
+    pub fn send_bytes(&mut self, connection: ConnectionId, bytes: &[u8], id: u16, data: Option<(Access, u32)>) {
+        let segments = data.map(|(_, length)| [Segment { memory: self.data_id, offset: 0, length }]);
+        let chunk = data.zip(segments.as_ref()).map(|((access, _), segments)| Chunk { access, segments });
+        let submission = Submission {
+            message: bytes,
+            inline: &[],
+            chunks: chunk.as_slice(),
+            invite_invalidation: false,
+            iova_cookie: 0,
+            cookie: 0,
+        };
+        let handle = self.engine.submit(connection, &submission, &mut self.names).unwrap();
+        self.names.0.insert((connection.index, id), handle);
+    }
+
+    /// Sends an entry under a new command identifier, and waits for its response.
+    pub fn exchange(
+        &mut self,
+        connection: ConnectionId,
+        mut entry: SubmissionQueueEntry,
+        data: Option<(Access, u32)>,
+    ) -> CompletionQueueEntry {
+        self.next_id += 1;
+        entry.command_id = self.next_id.into();
+        self.responses.clear();
+        self.send(connection, entry, data);
+        self.until("answered", |raw| !raw.responses.is_empty());
+        let response = self.responses.remove(0);
+        assert_eq!(response.command_id.get(), self.next_id);
+        response
+    }
+
+    pub fn command(
+        &mut self,
+        connection: ConnectionId,
+        command: Command,
+        data: Option<(Access, u32)>,
+    ) -> CompletionQueueEntry {
+        let entry = command.encode(0).unwrap();
+        // What a host here can say, a target understands.
+        assert!([QueueKind::Admin, QueueKind::Io].iter().any(|queue| nvmf::decode(&entry, *queue).is_ok()));
+        self.exchange(connection, entry, data)
+    }
+
+    pub fn connect(&mut self, connection: ConnectionId, connect: Connect, data: &ConnectData) -> CompletionQueueEntry {
+        self.data.write(0, &data.to_bytes()).unwrap();
+        self.command(connection, Command::Connect(connect), Some((Access::RemoteRead, 1024)))
+    }
+
+    /// An enabled controller: its admin connection and its identifier.
+    pub fn controller(&mut self) -> (ConnectionId, u16) {
+        let admin = self.open_queue(0, 32);
+        let response = self.connect(admin, connect(0, 31), &connect_data(nvmf::DYNAMIC_CONTROLLER));
+        assert!(response.status().is_success(), "{}", response.status());
+        let set = nvmf::PropertySet {
+            property: nvmf::Property::Configuration,
+            size: nvmf::PropertySize::Four,
+            value: nvmf::ControllerConfiguration::ENABLED.0.into(),
+        };
+        assert!(self.command(admin, Command::PropertySet(set), None).status().is_success());
+        (admin, response.result.get() as u16)
+    }
+
+    /// An enabled controller with one I/O queue.
+    pub fn io_queue(&mut self) -> (ConnectionId, ConnectionId) {
+        let (admin, controller) = self.controller();
+        let io = self.open_queue(1, 33);
+        let response = self.connect(io, connect(1, 32), &connect_data(controller));
+        assert!(response.status().is_success(), "{}", response.status());
+        (admin, io)
+    }
+}
+
+pub fn keyed(length: u32) -> DataPointer {
+    DataPointer::Keyed(KeyedDataBlock { address: 0, length, key: 0, invalidate: false })
+}
+
+pub fn connect(queue_id: u16, queue_size: u16) -> Connect {
+    Connect { record_format: 0, queue_id, queue_size, attributes: 0, keep_alive_timeout: 0, data: keyed(1024) }
+}
+
+pub fn connect_data(controller_id: u16) -> ConnectData {
+    ConnectData { host_id: [1; 16], controller_id, subsystem: super::subsystem(), host: Nqn::new("nqn.host").unwrap() }
+}

@@ -1,0 +1,434 @@
+//! What the target answers to hosts that do anything, also what no host should.
+
+mod nvmf_harness;
+
+use core::cell::Cell;
+use core::time::Duration;
+use frwr_apps::nvmf::{
+    self, BlockRange, Command, CompletionQueueEntry, ControllerStatus, DataPointer, Identify, IdentifyController,
+    IdentifyNamespace, InvalidParameter, Nqn, Property, PropertyGet, PropertySet, PropertySize, RejectStatus,
+    RequestPrivateData, SetFeatures, ShutdownStatus, Status, SubmissionQueueEntry, cns, feature, opcode,
+};
+use frwr_apps::storage::{
+    CompletionBatch, Cookie, Geometry, MemoryStorage, Operation, QueueFull, Storage, StorageError,
+};
+use frwr_engine::provider::Access;
+use frwr_mempool::DeviceMemory;
+use nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
+use nvmf_harness::{memory, target_options};
+use std::rc::Rc;
+use zerocopy::{FromBytes, IntoBytes};
+
+fn code(response: &CompletionQueueEntry) -> u16 {
+    response.status().code()
+}
+
+fn get(property: Property, size: PropertySize) -> Command {
+    Command::PropertyGet(PropertyGet { property, size })
+}
+
+fn set_configuration(value: u32) -> Command {
+    let (property, size) = (Property::Configuration, PropertySize::Four);
+    Command::PropertySet(PropertySet { property, size, value: value.into() })
+}
+
+fn identify(structure: u8, namespace: u32) -> (Command, Option<(Access, u32)>) {
+    let command = Command::Identify(Identify { structure, namespace, data: keyed(4096) });
+    (command, Some((Access::RemoteWrite, 4096)))
+}
+
+fn blocks(namespace: u32, lba: u64, blocks: u32, length: u32) -> BlockRange {
+    BlockRange { namespace, lba, blocks, data: keyed(length) }
+}
+
+#[test]
+fn connect_requests_are_rejected_by_the_status_of_the_standard() {
+    let mut raw = Raw::new();
+    assert_eq!(raw.open(&[0; 8]), Opened::Rejected(RejectStatus::InvalidPrivateDataLength as u16));
+    let mut other = *RequestPrivateData::new(0, 32).as_bytes().first_chunk::<32>().unwrap();
+    other[0] = 1;
+    assert_eq!(raw.open(&other), Opened::Rejected(RejectStatus::InvalidRecordFormat as u16));
+    let queue = RequestPrivateData::new(2, 32);
+    assert_eq!(raw.open(queue.as_bytes()), Opened::Rejected(RejectStatus::InvalidQueueId as u16));
+    let deep = RequestPrivateData::new(1, 41);
+    assert_eq!(raw.open(deep.as_bytes()), Opened::Rejected(RejectStatus::InvalidHostSendQueue as u16));
+    raw.controller();
+    raw.controller();
+    let third = RequestPrivateData::new(0, 32);
+    assert_eq!(raw.open(third.as_bytes()), Opened::Rejected(RejectStatus::NoResources as u16));
+    assert_eq!(raw.target.statistics().rejected, 5);
+}
+
+#[test]
+fn only_connect_makes_a_connection_a_queue() {
+    let mut raw = Raw::new();
+    let admin = raw.open_queue(0, 32);
+    let early = raw.command(admin, get(Property::Capabilities, PropertySize::Eight), None);
+    assert_eq!(code(&early), Status::COMMAND_SEQUENCE_ERROR.code());
+    let bad_format = nvmf::Connect { record_format: 1, ..connect(0, 31) };
+    let response = raw.connect(admin, bad_format, &connect_data(0xffff));
+    assert_eq!(code(&response), Status::CONNECT_INCOMPATIBLE_FORMAT.code());
+    let mut unknown = connect_data(0xffff);
+    unknown.subsystem = Nqn::new("nqn.unknown").unwrap();
+    for (connect, data, parameter) in [
+        (connect(1, 31), connect_data(0xffff), InvalidParameter::QUEUE_ID),
+        (connect(0, 0), connect_data(0xffff), InvalidParameter::QUEUE_SIZE),
+        (connect(0, 32), connect_data(0xffff), InvalidParameter::QUEUE_SIZE),
+        (connect(0, 31), unknown, InvalidParameter::SUBSYSTEM),
+        (connect(0, 31), connect_data(1), InvalidParameter::CONTROLLER_ID),
+    ] {
+        let response = raw.connect(admin, connect, &data);
+        assert_eq!(code(&response), Status::CONNECT_INVALID_PARAMETERS.code());
+        assert_eq!(response.result.get(), parameter.to_result());
+    }
+    assert!(raw.connect(admin, connect(0, 31), &connect_data(0xffff)).status().is_success());
+    let again = raw.connect(admin, connect(0, 31), &connect_data(0xffff));
+    assert_eq!(code(&again), Status::COMMAND_SEQUENCE_ERROR.code());
+}
+
+#[test]
+fn io_queues_belong_to_a_ready_controller_of_the_same_host() {
+    let mut raw = Raw::new();
+    let admin = raw.open_queue(0, 32);
+    let controller = raw.connect(admin, connect(0, 31), &connect_data(0xffff)).result.get() as u16;
+    let io = raw.open_queue(1, 32);
+    let early = raw.connect(io, connect(1, 31), &connect_data(controller));
+    assert_eq!(code(&early), Status::COMMAND_SEQUENCE_ERROR.code());
+    raw.command(admin, set_configuration(0x0046_0001), None);
+    let unknown = raw.connect(io, connect(1, 31), &connect_data(controller + 1));
+    assert_eq!(unknown.result.get(), InvalidParameter::CONTROLLER_ID.to_result());
+    let mut stranger = connect_data(controller);
+    stranger.host = Nqn::new("nqn.stranger").unwrap();
+    assert_eq!(code(&raw.connect(io, connect(1, 31), &stranger)), Status::CONNECT_INVALID_HOST.code());
+    assert!(raw.connect(io, connect(1, 31), &connect_data(controller)).status().is_success());
+    let twin = raw.open_queue(1, 32);
+    let second = raw.connect(twin, connect(1, 31), &connect_data(controller));
+    assert_eq!(second.result.get(), InvalidParameter::QUEUE_ID.to_result());
+}
+
+#[test]
+fn properties_follow_enable_and_shutdown() {
+    let mut raw = Raw::new();
+    let admin = raw.open_queue(0, 32);
+    raw.connect(admin, connect(0, 31), &connect_data(0xffff));
+    let capabilities = raw.command(admin, get(Property::Capabilities, PropertySize::Eight), None).result.get();
+    assert_eq!(nvmf::ControllerCapabilities(capabilities).max_queue_entries(), 40);
+    assert_eq!(raw.command(admin, get(Property::Version, PropertySize::Four), None).result.get(), 0x0001_0400);
+    let keep_alive = raw.command(admin, Command::KeepAlive, None);
+    assert_eq!(code(&keep_alive), Status::COMMAND_SEQUENCE_ERROR.code(), "before CC.EN");
+    let status = |raw: &mut Raw<MemoryStorage>| {
+        ControllerStatus(raw.command(admin, get(Property::Status, PropertySize::Four), None).result.get() as u32)
+    };
+    assert!(!status(&mut raw).is_ready());
+    raw.command(admin, set_configuration(0x0046_0061), None);
+    assert!(status(&mut raw).is_fatal(), "a command set that is not offered");
+    raw.command(admin, set_configuration(0), None);
+    raw.command(admin, set_configuration(0x0046_0001), None);
+    assert!(status(&mut raw).is_ready() && !status(&mut raw).is_fatal());
+    assert!(raw.command(admin, Command::KeepAlive, None).status().is_success());
+    raw.command(admin, set_configuration(0x0046_4001), None);
+    assert_eq!(status(&mut raw).shutdown(), ShutdownStatus::Complete);
+    let read_only = PropertySet { property: Property::Version, size: PropertySize::Four, value: 0 };
+    assert_eq!(code(&raw.command(admin, Command::PropertySet(read_only), None)), Status::INVALID_FIELD.code());
+}
+
+#[test]
+fn a_reset_ends_the_io_queues() {
+    let mut raw = Raw::new();
+    let (admin, io) = raw.io_queue();
+    raw.command(admin, set_configuration(0x0046_0000), None);
+    raw.until("disconnected", |raw| raw.disconnected == [io]);
+    raw.command(admin, set_configuration(0x0046_0001), None);
+    assert_eq!(raw.target.statistics().queues, 1);
+}
+
+#[test]
+fn identify_says_what_the_host_needs() {
+    let mut raw = Raw::new();
+    let (admin, id) = raw.controller();
+    let read = |raw: &Raw<MemoryStorage>| {
+        let mut bytes = vec![0; 4096];
+        raw.data.read(0, &mut bytes).unwrap();
+        bytes
+    };
+    let (command, data) = identify(cns::CONTROLLER, 0);
+    assert!(raw.command(admin, command, data).status().is_success());
+    let controller = IdentifyController::read_from_bytes(&read(&raw)).unwrap();
+    assert_eq!(controller.controller_id.get(), id);
+    assert!(controller.supports_keyed_blocks());
+    assert_eq!(controller.max_transfer_bytes(4096), Some(32 << 10));
+    assert_eq!(controller.subsystem, nvmf_harness::subsystem().to_field());
+    assert_eq!((controller.submission_entry_size, controller.completion_entry_size), (0x66, 0x44));
+    assert_eq!((controller.io_command_capsule.get(), controller.io_response_capsule.get()), (4, 1));
+    assert!(controller.keep_alive.get() > 0 && controller.max_data_blocks == 1 && controller.namespaces.get() == 3);
+
+    let (command, data) = identify(cns::ACTIVE_NAMESPACES, 1);
+    assert!(raw.command(admin, command, data).status().is_success());
+    assert_eq!(read(&raw)[..12], [2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+
+    let (command, data) = identify(cns::NAMESPACE, 2);
+    assert!(raw.command(admin, command, data).status().is_success());
+    let namespace = IdentifyNamespace::read_from_bytes(&read(&raw)).unwrap();
+    assert_eq!(namespace.geometry(), Ok((128, 512)));
+    let (command, data) = identify(cns::DESCRIPTORS, 2);
+    assert!(raw.command(admin, command, data).status().is_success());
+    assert_eq!(read(&raw)[4..20], namespace.nguid);
+    assert_ne!(namespace.nguid, [0; 16]);
+
+    for (structure, namespace, status) in [
+        (cns::NAMESPACE, 0, Status::INVALID_NAMESPACE),
+        (cns::NAMESPACE, 4, Status::INVALID_NAMESPACE),
+        (cns::DESCRIPTORS, 0xffff_ffff, Status::INVALID_NAMESPACE),
+        (cns::ACTIVE_NAMESPACES, 0xffff_fffe, Status::INVALID_NAMESPACE),
+        (0x06, 1, Status::INVALID_FIELD),
+    ] {
+        let (command, data) = identify(structure, namespace);
+        assert_eq!(code(&raw.command(admin, command, data)), status.code(), "{structure} {namespace}");
+    }
+    let short = Command::Identify(Identify { structure: cns::CONTROLLER, namespace: 0, data: keyed(512) });
+    let response = raw.command(admin, short, Some((Access::RemoteWrite, 512)));
+    assert_eq!(code(&response), Status::DATA_SGL_LENGTH_INVALID.code());
+}
+
+#[test]
+fn features_opcodes_and_flags_that_are_not_offered_are_refused() {
+    let mut raw = Raw::new();
+    let (admin, io) = raw.io_queue();
+    let feature = |feature, save, value| Command::SetFeatures(SetFeatures { feature, save, value });
+    let queues = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, false, 0x0007_0007), None);
+    assert_eq!((queues.status(), queues.result.get()), (Status::SUCCESS, 0));
+    let none = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, false, 0xffff_0000), None);
+    assert_eq!(code(&none), Status::INVALID_FIELD.code());
+    let saved = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, true, 0), None);
+    assert_eq!(code(&saved), Status::FEATURE_NOT_SAVEABLE.code());
+    assert_eq!(code(&raw.command(admin, feature(0x0b, false, 0), None)), Status::INVALID_FIELD.code());
+    for (connection, known) in [
+        (admin, &[opcode::IDENTIFY, opcode::SET_FEATURES, opcode::KEEP_ALIVE, opcode::FABRICS, 0x0c][..]),
+        (io, &[opcode::READ, opcode::WRITE, opcode::FLUSH, opcode::FABRICS][..]),
+    ] {
+        for code_point in (0..=u8::MAX).filter(|code_point| !known.contains(code_point)) {
+            let response = raw.exchange(connection, SubmissionQueueEntry::new(code_point, 0), None);
+            assert_eq!(code(&response), Status::INVALID_COMMAND_OPCODE.code(), "{code_point:#x}");
+        }
+    }
+    let mut fused = SubmissionQueueEntry::new(opcode::FLUSH, 0);
+    fused.flags = 0x41;
+    assert_eq!(code(&raw.exchange(io, fused, None)), Status::INVALID_FIELD.code());
+}
+
+#[test]
+fn one_event_request_waits_and_the_next_is_refused() {
+    let mut raw = Raw::new();
+    let (admin, _) = raw.controller();
+    raw.send(admin, SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, 500), None);
+    assert!(raw.command(admin, Command::KeepAlive, None).status().is_success());
+    let second = raw.command(admin, Command::AsynchronousEventRequest, None);
+    assert_eq!(code(&second), Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED.code());
+    assert_eq!(raw.target.statistics().commands_in_flight, 1);
+}
+
+#[test]
+fn reads_and_writes_with_bad_fields_move_nothing() {
+    let mut raw = Raw::new();
+    let (_, io) = raw.io_queue();
+    let buffer_blocks = (32 << 10) / 512;
+    for (range, length, status) in [
+        (blocks(0, 0, 1, 512), 512, Status::INVALID_NAMESPACE),
+        (blocks(4, 0, 1, 512), 512, Status::INVALID_NAMESPACE),
+        (blocks(1, 128, 1, 512), 512, Status::LBA_OUT_OF_RANGE),
+        (blocks(1, 127, 2, 1024), 1024, Status::LBA_OUT_OF_RANGE),
+        (blocks(1, u64::MAX, 65536, 512), 512, Status::LBA_OUT_OF_RANGE),
+        (blocks(1, 0, 1, 511), 511, Status::DATA_SGL_LENGTH_INVALID),
+        (blocks(1, 0, 1, 1024), 1024, Status::DATA_SGL_LENGTH_INVALID),
+        (blocks(1, 0, 2, 0), 512, Status::DATA_SGL_LENGTH_INVALID),
+        (blocks(1, 0, buffer_blocks + 1, 512), 512, Status::INVALID_FIELD),
+    ] {
+        for (command, access) in
+            [(Command::Read(range), Access::RemoteWrite), (Command::Write(range), Access::RemoteRead)]
+        {
+            let response = raw.command(io, command, Some((access, length)));
+            assert_eq!(code(&response), status.code(), "{command:?}");
+            assert!(response.status().is_final());
+        }
+    }
+    let in_capsule = BlockRange { data: DataPointer::InCapsule { offset: 0, length: 512 }, ..blocks(1, 0, 1, 512) };
+    let read = raw.command(io, Command::Read(in_capsule), None);
+    assert_eq!(code(&read), Status::SGL_DESCRIPTOR_TYPE_INVALID.code());
+    let write = raw.command(io, Command::Write(in_capsule), None);
+    assert_eq!(code(&write), Status::DATA_SGL_LENGTH_INVALID.code(), "no data behind the command");
+    let statistics = raw.target.statistics();
+    assert_eq!((statistics.reads, statistics.writes, statistics.bytes_read), (0, 0, 0));
+    assert_eq!(code(&raw.command(io, Command::Flush { namespace: 0xffff_ffff }, None)), 0x00b);
+    assert!(raw.command(io, Command::Flush { namespace: 3 }, None).status().is_success());
+}
+
+#[test]
+fn the_submission_queue_head_counts_commands_modulo_the_queue() {
+    let mut raw = Raw::new();
+    let (_, io) = raw.io_queue();
+    // Connect was the first of 33 entries.
+    for command in 2_u16..100 {
+        let response = raw.command(io, Command::Flush { namespace: 1 }, None);
+        assert_eq!(response.submission_queue_head.get(), command % 33);
+    }
+}
+
+#[test]
+fn messages_that_are_no_capsule_end_the_connection() {
+    let mut raw = Raw::new();
+    let (admin, io) = raw.io_queue();
+    raw.send_bytes(io, &[0x02; 63], 1, None);
+    raw.until("disconnected", |raw| raw.disconnected == [io]);
+    assert_eq!(raw.target.statistics().protocol_errors, 1);
+    assert!(raw.command(admin, Command::KeepAlive, None).status().is_success(), "the controller goes on");
+}
+
+#[test]
+fn a_key_that_does_not_exist_ends_the_connection_and_nothing_else() {
+    let mut raw = Raw::new();
+    let (admin, io) = raw.io_queue();
+    let mut entry = Command::Write(blocks(1, 0, 1, 512)).encode(9).unwrap();
+    entry = entry.with_data(keyed(512)).unwrap();
+    raw.send(io, entry, None);
+    raw.until("disconnected", |raw| raw.disconnected == [io]);
+    let statistics = raw.target.statistics();
+    assert_eq!((statistics.writes, statistics.queues, statistics.commands_in_flight), (0, 1, 0));
+    assert!(raw.command(admin, Command::KeepAlive, None).status().is_success());
+    raw.target.shut_down();
+    raw.until("drained", |raw| raw.target.is_drained());
+    let all = target_options().buffer_memory_bytes(8) / target_options().buffer_bytes as usize;
+    assert_eq!(raw.target.statistics().buffers_free, all as u64);
+}
+
+/// Refuses every other submission, keeps operations for some iterations, and fails some.
+struct Awkward {
+    inner: MemoryStorage,
+    refused: bool,
+    waits: u32,
+}
+
+impl Storage for Awkward {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) {
+        self.inner.attach(buffers);
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        self.refused = !self.refused;
+        if self.refused { Err(QueueFull) } else { self.inner.submit(cookie, operation) }
+    }
+
+    fn flush(&mut self) {
+        self.waits += 1;
+        if self.waits.is_multiple_of(5) {
+            self.inner.flush();
+        }
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        let count = self.inner.poll(now, out);
+        for completion in out.iter_mut() {
+            if completion.result.is_ok() && self.waits.is_multiple_of(2) {
+                completion.result = Err(StorageError::Medium);
+            }
+        }
+        count
+    }
+}
+
+#[test]
+fn slow_full_and_failing_storage_answers_every_command_once() {
+    let inner = MemoryStorage::new(memory(64 << 10), 512, 4).unwrap();
+    let mut raw = Raw::with(target_options(), vec![Awkward { inner, refused: false, waits: 0 }]);
+    let (_, io) = raw.io_queue();
+    raw.responses.clear();
+    for round in 0..5_u16 {
+        for at in 0..32_u16 {
+            let entry = Command::Read(blocks(1, u64::from(at), 1, 512)).encode(1000 + round * 32 + at).unwrap();
+            raw.send(io, entry, Some((Access::RemoteWrite, 512)));
+        }
+        raw.until("answered", |raw| raw.responses.len() == usize::from(round + 1) * 32);
+    }
+    let mut ids: Vec<u16> = raw.responses.iter().map(|response| response.command_id.get()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, (1000..1160).collect::<Vec<u16>>());
+    let known = [Status::SUCCESS, Status::UNRECOVERED_READ_ERROR];
+    assert!(raw.responses.iter().all(|response| known.contains(&response.status())));
+    let statistics = raw.target.statistics();
+    assert!(statistics.stalls > 0 && statistics.reads + statistics.failed_commands == 160, "{statistics:?}");
+}
+
+/// Completes nothing before it is let go.
+struct Held {
+    inner: MemoryStorage,
+    go: Rc<Cell<bool>>,
+}
+
+impl Storage for Held {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) {
+        self.inner.attach(buffers);
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        self.inner.submit(cookie, operation)
+    }
+
+    fn flush(&mut self) {
+        self.inner.flush();
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        if self.go.get() { self.inner.poll(now, out) } else { 0 }
+    }
+}
+
+#[test]
+fn no_new_session_overtakes_the_writes_of_an_ended_one() {
+    let go = Rc::new(Cell::new(false));
+    let inner = MemoryStorage::new(memory(64 << 10), 512, 4).unwrap();
+    let mut raw = Raw::with(target_options(), vec![Held { inner, go: Rc::clone(&go) }]);
+    let (admin, io) = raw.io_queue();
+    let entry = Command::Write(blocks(1, 0, 1, 512)).encode(9).unwrap();
+    raw.send(io, entry, Some((Access::RemoteRead, 512)));
+    for _ in 0..100 {
+        raw.step();
+    }
+    raw.engine.disconnect(io);
+    raw.engine.disconnect(admin);
+    raw.until("orphaned", |raw| raw.target.statistics().orphans == 1 && raw.disconnected.len() == 2);
+    let again = RequestPrivateData::new(0, 32);
+    assert_eq!(raw.open(again.as_bytes()), Opened::Rejected(RejectStatus::NoResources as u16));
+    go.set(true);
+    raw.until("done", |raw| raw.target.statistics().orphans == 0);
+    assert!(matches!(raw.open(again.as_bytes()), Opened::Yes(_)));
+}
+
+#[test]
+fn a_host_that_overruns_its_queue_loses_it() {
+    let go = Rc::new(Cell::new(false));
+    let inner = MemoryStorage::new(memory(64 << 10), 512, 64).unwrap();
+    let mut raw = Raw::with(target_options(), vec![Held { inner, go: Rc::clone(&go) }]);
+    let (_, io) = raw.io_queue();
+    let flush = |id| Command::Flush { namespace: 1 }.encode(id).unwrap();
+    // As many as the queue has entries.
+    for id in 0..33 {
+        raw.send(io, flush(1000 + id), None);
+    }
+    for _ in 0..100 {
+        raw.step();
+    }
+    assert_eq!((raw.target.statistics().protocol_errors, raw.target.statistics().commands_in_flight), (0, 33));
+    raw.send(io, flush(2000), None);
+    raw.until("disconnected", |raw| raw.disconnected == [io]);
+    assert_eq!(raw.target.statistics().protocol_errors, 1);
+    go.set(true);
+    raw.target.shut_down();
+    raw.until("drained", |raw| raw.target.is_drained());
+}

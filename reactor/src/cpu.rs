@@ -1,0 +1,46 @@
+//! The only unsafe code of this crate: three questions to the processor and the kernel.
+#![allow(unsafe_code, reason = "the one room of this crate where docs/design.md allows it")]
+
+/// The CPU that runs the calling thread now, or `None` where the kernel does not say.
+pub(crate) fn current() -> Option<usize> {
+    // SAFETY: sched_getcpu takes no argument and touches no memory of ours; a failure is a negative number.
+    let cpu = unsafe { libc::sched_getcpu() };
+    usize::try_from(cpu).ok()
+}
+
+/// The time stamp counter, if it ticks at one rate in every power state on all cores; `None` elsewhere.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_invariant_ticks() -> bool {
+    use core::arch::x86_64::__cpuid;
+    /// Leaf that names the highest extended leaf.
+    const HIGHEST_EXTENDED: u32 = 0x8000_0000;
+    /// Advanced power management information; bit 8 of EDX is the invariant counter.
+    const POWER_MANAGEMENT: u32 = 0x8000_0007;
+    const INVARIANT: u32 = 1 << 8;
+    #[allow(unused_unsafe, reason = "__cpuid became a safe function after the oldest supported compiler")]
+    // SAFETY: every x86_64 processor has CPUID, and the leaf is read only if the processor has it.
+    unsafe {
+        __cpuid(HIGHEST_EXTENDED).eax >= POWER_MANAGEMENT && __cpuid(POWER_MANAGEMENT).edx & INVARIANT != 0
+    }
+}
+
+/// Reads the time stamp counter. Not ordered against other instructions: a poll loop does not need that.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: RDTSC exists on every x86_64 processor and has no memory operand.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// No counter is used on this architecture: the clock falls back to clock_gettime.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn has_invariant_ticks() -> bool {
+    false
+}
+
+/// Never called where [`has_invariant_ticks`] is false.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(crate) fn ticks() -> u64 {
+    0
+}

@@ -1,0 +1,138 @@
+//! What the reactors of one process share: the wish to shut down, who is drained, and how to wake a sleeper.
+
+use core::time::Duration;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::thread::Thread;
+
+use crossbeam_utils::CachePadded;
+
+use crate::clock::nanoseconds;
+
+/// No shutdown was asked for.
+const RUNNING: u64 = u64::MAX;
+
+/// Each field has a cache line of its own: they have different writers.
+#[derive(Debug, Default)]
+struct Member {
+    /// Written by whoever adds a poller, cleared by the reactor.
+    new_pollers: CachePadded<AtomicBool>,
+    /// Written by the reactor alone, before and after it sleeps.
+    sleeping: CachePadded<AtomicBool>,
+    /// Written by the reactor alone, while it shuts down.
+    drained: CachePadded<AtomicBool>,
+    /// Written by the owner of the reactor's outbox alone.
+    would_blocks: CachePadded<AtomicU64>,
+    /// Set once, when the reactor's thread starts to run it.
+    thread: OnceLock<Thread>,
+}
+
+/// Shared by the reactors of one wiring, their handles and outboxes.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// Nanoseconds that draining may take; only ever lowered.
+    grace: CachePadded<AtomicU64>,
+    members: Box<[Member]>,
+    /// Fixed at start: where no reactor ever sleeps, senders need no fence.
+    may_sleep: bool,
+}
+
+impl Group {
+    pub(crate) fn new(reactors: usize, may_sleep: bool) -> Self {
+        let members = (0..reactors).map(|_| Member::default()).collect();
+        Self { grace: CachePadded::new(AtomicU64::new(RUNNING)), members, may_sleep }
+    }
+
+    /// Asks all reactors to shut down; of several requests the shortest grace counts.
+    pub(crate) fn request_shutdown(&self, grace: Duration) {
+        self.grace.fetch_min(nanoseconds(grace).min(RUNNING - 1), Ordering::Relaxed);
+        for core in 0..self.members.len() {
+            self.wake(core);
+        }
+    }
+
+    /// How many nanoseconds draining may take, once shutdown was asked for.
+    #[inline]
+    pub(crate) fn grace(&self) -> Option<u64> {
+        let grace = self.grace.load(Ordering::Relaxed);
+        (grace != RUNNING).then_some(grace)
+    }
+
+    /// Release: who sees a reactor drained also sees the messages it sent before.
+    pub(crate) fn set_drained(&self, core: usize, drained: bool) {
+        if let Some(member) = self.members.get(core) {
+            member.drained.store(drained, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn all_drained(&self) -> bool {
+        self.members.iter().all(|member| member.drained.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn announce_pollers(&self, core: usize) {
+        if let Some(member) = self.members.get(core) {
+            member.new_pollers.store(true, Ordering::Release);
+            self.wake(core);
+        }
+    }
+
+    /// Whether pollers were announced since the last call. A plain load where none were.
+    #[inline]
+    pub(crate) fn take_announcement(&self, core: usize) -> bool {
+        self.members.get(core).is_some_and(|member| {
+            member.new_pollers.load(Ordering::Relaxed) && member.new_pollers.swap(false, Ordering::Acquire)
+        })
+    }
+
+    /// Single writer: a load and a store are enough.
+    #[inline]
+    pub(crate) fn count_would_block(&self, core: usize) {
+        if let Some(member) = self.members.get(core) {
+            let count = member.would_blocks.load(Ordering::Relaxed);
+            member.would_blocks.store(count.saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn would_blocks(&self, core: usize) -> u64 {
+        self.members.get(core).map_or(0, |member| member.would_blocks.load(Ordering::Relaxed))
+    }
+
+    /// Makes the calling thread the one that is woken.
+    pub(crate) fn enter(&self, core: usize) {
+        if let Some(member) = self.members.get(core) {
+            let _ = member.thread.set(std::thread::current());
+        }
+    }
+
+    /// The reactor is about to sleep. It has to look at everything that could wake it once more after this call.
+    pub(crate) fn announce_sleep(&self, core: usize) {
+        if let Some(member) = self.members.get(core) {
+            member.sleeping.store(true, Ordering::Relaxed);
+            // Pairs with the fence in `wake`: either the sender sees the announcement, or the sleeper's second look
+            // sees what the sender wrote.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn end_sleep(&self, core: usize) {
+        if let Some(member) = self.members.get(core) {
+            member.sleeping.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes a sleeping reactor; to be called after the write that it shall see. An unpark that comes before the park
+    /// makes the park return at once.
+    #[inline]
+    pub(crate) fn wake(&self, core: usize) {
+        if !self.may_sleep {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        let Some(member) = self.members.get(core) else { return };
+        if member.sleeping.load(Ordering::Relaxed)
+            && let Some(thread) = member.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The contract between a reactor and what runs in it.
+
+use core::time::Duration;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::group::Group;
+
+/// Pollers per reactor, removed ones not counted. Each costs one indirect call per iteration, so more than a handful is
+/// a design fault; the limit sizes the published statistics.
+pub const MAX_POLLERS: usize = 64;
+
+/// Until when a poller has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// Poll me again at once.
+    Busy,
+    /// Nothing before this time of the reactor's clock.
+    Until(Duration),
+    /// Nothing until a message arrives.
+    Forever,
+}
+
+/// Something that a reactor runs. All calls come from the reactor's own thread; none may block.
+pub trait Poller<C> {
+    /// Does a bounded amount of work and returns how many units it was: 0 is an empty poll. `now` is the time of the
+    /// iteration.
+    fn poll(&mut self, context: &mut C, now: Duration) -> u32;
+
+    /// Called at the end of each iteration in which the poller was active: hand over what the iteration has gathered.
+    /// A timed poller is flushed in the iterations in which it was polled. Also called once after another poller
+    /// panicked.
+    fn flush(&mut self, context: &mut C, now: Duration) {
+        let _ = (context, now);
+    }
+
+    /// Whether the reactor may sleep, as far as this poller knows. Asked of busy pollers only: a timed poller's period
+    /// is its answer. A poller whose work arrives unannounced (a completion queue) has to answer [`Sleep::Busy`] while
+    /// anything is outstanding.
+    fn sleep_until(&self, context: &C) -> Sleep;
+
+    /// Shutdown has begun: start nothing new. Called once, of paused pollers too.
+    fn begin_shutdown(&mut self, context: &mut C, now: Duration) {
+        let _ = (context, now);
+    }
+
+    /// After `begin_shutdown`: whether nothing is outstanding any more. A paused poller is not polled while draining,
+    /// so it must be resumed by whoever paused it, or it is listed as not drained.
+    fn drained(&self, context: &C) -> bool {
+        let _ = context;
+        true
+    }
+}
+
+/// A poller made of one function; see [`poll_fn`].
+#[derive(Clone, Debug)]
+pub struct PollFn<F>(F);
+
+/// Makes a poller of a function. It never lets the reactor sleep and is always drained.
+pub fn poll_fn<C, F: FnMut(&mut C, Duration) -> u32>(poll: F) -> PollFn<F> {
+    PollFn(poll)
+}
+
+impl<C, F: FnMut(&mut C, Duration) -> u32> Poller<C> for PollFn<F> {
+    fn poll(&mut self, context: &mut C, now: Duration) -> u32 {
+        (self.0)(context, now)
+    }
+
+    fn sleep_until(&self, _context: &C) -> Sleep {
+        Sleep::Busy
+    }
+}
+
+/// When a poller runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// In every iteration.
+    Busy,
+    /// Each time this period is over, the first time one period after it was added. Missed periods are skipped, not
+    /// made up for. A zero period is the same as busy.
+    Every(Duration),
+}
+
+/// A poller was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PollerError {
+    /// The reactor is full.
+    #[error("the reactor has {MAX_POLLERS} pollers already; remove one, or let one poller serve several objects")]
+    TooMany,
+}
+
+/// What the handle asks for. Removal is final.
+const ACTIVE: u8 = 0;
+const PAUSED: u8 = 1;
+const REMOVED: u8 = 2;
+
+/// What a poller's owner wants, seen by the reactor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Active,
+    Paused,
+    Removed,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WishCell(Arc<AtomicU8>);
+
+impl WishCell {
+    #[inline]
+    pub(crate) fn get(&self) -> Wish {
+        match self.0.load(Ordering::Relaxed) {
+            ACTIVE => Wish::Active,
+            PAUSED => Wish::Paused,
+            _ => Wish::Removed,
+        }
+    }
+}
+
+/// Pauses, resumes and removes one poller, from any thread and from pollers, the poller itself included. A change takes
+/// effect when the reactor next visits the poller. Dropping the handle changes nothing.
+#[derive(Clone, Debug)]
+pub struct PollerHandle {
+    pub(crate) wish: WishCell,
+    pub(crate) group: Arc<Group>,
+    pub(crate) core: usize,
+}
+
+impl PollerHandle {
+    /// Neither polled nor flushed until resumed.
+    pub fn pause(&self) {
+        self.change(ACTIVE, PAUSED);
+    }
+
+    /// Polled again. A timed poller whose time passed meanwhile is due at once.
+    pub fn resume(&self) {
+        self.change(PAUSED, ACTIVE);
+    }
+
+    /// Drops the poller on its reactor's thread. Final.
+    pub fn remove(&self) {
+        self.wish.0.store(REMOVED, Ordering::Relaxed);
+        self.group.wake(self.core);
+    }
+
+    fn change(&self, from: u8, to: u8) {
+        // Fails where nothing is to do: the state is there already, or the poller was removed.
+        let _ = self.wish.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        self.group.wake(self.core);
+    }
+}
+
+/// A poller on its way into a reactor.
+pub(crate) struct NewPoller<C> {
+    pub(crate) name: &'static str,
+    pub(crate) schedule: Schedule,
+    pub(crate) poller: Box<dyn Poller<C> + Send>,
+    pub(crate) wish: WishCell,
+}
+
+/// What a reactor shares with its [`PollerAdder`]s. The lock is taken only when pollers are added.
+pub(crate) struct Additions<C> {
+    waiting: Mutex<Vec<NewPoller<C>>>,
+    population: AtomicUsize,
+}
+
+impl<C> Additions<C> {
+    pub(crate) fn new() -> Self {
+        Self { waiting: Mutex::new(Vec::new()), population: AtomicUsize::new(0) }
+    }
+
+    /// Takes one of the [`MAX_POLLERS`] places.
+    pub(crate) fn reserve(&self) -> Result<(), PollerError> {
+        let next = |count: usize| (count < MAX_POLLERS).then_some(count + 1);
+        self.population
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
+            .map_or(Err(PollerError::TooMany), |_| Ok(()))
+    }
+
+    /// Gives places back.
+    pub(crate) fn release(&self, count: usize) {
+        self.population.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take(&self) -> Vec<NewPoller<C>> {
+        core::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Adds pollers to a running reactor, from any thread and from pollers. They run from the next iteration on.
+pub struct PollerAdder<C> {
+    pub(crate) additions: Arc<Additions<C>>,
+    pub(crate) group: Arc<Group>,
+    pub(crate) core: usize,
+}
+
+impl<C> Clone for PollerAdder<C> {
+    fn clone(&self) -> Self {
+        Self { additions: Arc::clone(&self.additions), group: Arc::clone(&self.group), core: self.core }
+    }
+}
+
+impl<C> core::fmt::Debug for PollerAdder<C> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("PollerAdder").field("core", &self.core).finish_non_exhaustive()
+    }
+}
+
+impl<C> PollerAdder<C> {
+    /// Hands the poller over. Allocates and locks: not for hot paths.
+    pub fn add(
+        &self,
+        name: &'static str,
+        schedule: Schedule,
+        poller: impl Poller<C> + Send + 'static,
+    ) -> Result<PollerHandle, PollerError> {
+        self.additions.reserve()?;
+        let wish = WishCell::default();
+        let handle = PollerHandle { wish: wish.clone(), group: Arc::clone(&self.group), core: self.core };
+        let new = NewPoller { name, schedule, poller: Box::new(poller), wish };
+        self.additions.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(new);
+        self.group.announce_pollers(self.core);
+        Ok(handle)
+    }
+}

@@ -1,0 +1,172 @@
+//! A copy of the statistics that other threads read without disturbing the reactor: relaxed stores under a sequence
+//! number. Only a change of the list of pollers takes a lock.
+
+use core::array;
+use core::time::Duration;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crossbeam_utils::CachePadded;
+
+use crate::clock::nanoseconds;
+use crate::core_set::CpuId;
+use crate::inbox::CoreIndex;
+use crate::poller::MAX_POLLERS;
+use crate::statistics::{Longest, LoopCounters, PollerStatistics, Statistics};
+
+/// A reader that meets a writer this often takes what it has: a writer may be preempted in the middle.
+const READ_TRIES: usize = 1000;
+
+const LOOP_WORDS: usize = 11;
+const POLLER_WORDS: usize = 8;
+
+type Words<const N: usize> = [AtomicU64; N];
+
+/// Written by one reactor, read by any thread.
+pub(crate) struct Published {
+    core: CoreIndex,
+    cpu: Option<CpuId>,
+    /// Odd while a write is under way.
+    sequence: CachePadded<AtomicUsize>,
+    whole: Words<LOOP_WORDS>,
+    pollers: Box<[Words<POLLER_WORDS>]>,
+    /// Names of the pollers, in the order of `pollers`.
+    names: Mutex<Vec<&'static str>>,
+}
+
+impl Published {
+    pub(crate) fn new(core: CoreIndex, cpu: Option<CpuId>) -> Self {
+        let zeros = || array::from_fn(|_| AtomicU64::new(0));
+        Self {
+            core,
+            cpu,
+            sequence: CachePadded::new(AtomicUsize::new(0)),
+            whole: array::from_fn(|_| AtomicU64::new(0)),
+            pollers: (0..MAX_POLLERS).map(|_| zeros()).collect(),
+            names: Mutex::new(Vec::with_capacity(MAX_POLLERS)),
+        }
+    }
+
+    /// Copies the counters out. Called by the owner only; takes no lock and does not allocate.
+    pub(crate) fn write<'a>(&self, whole: &LoopCounters, pollers: impl Iterator<Item = &'a PollerStatistics>) {
+        let before = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(before.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        store(&self.whole, loop_words(whole));
+        for (words, poller) in self.pollers.iter().zip(pollers) {
+            store(words, poller_words(poller));
+        }
+        self.sequence.store(before.wrapping_add(2), Ordering::Release);
+    }
+
+    /// The same, after the list of pollers changed.
+    pub(crate) fn write_list<'a>(
+        &self,
+        whole: &LoopCounters,
+        pollers: impl Iterator<Item = &'a PollerStatistics> + Clone,
+    ) {
+        let mut names = self.names();
+        names.clear();
+        names.extend(pollers.clone().map(|poller| poller.name).take(MAX_POLLERS));
+        self.write(whole, pollers);
+    }
+
+    /// A copy that belongs together. Any thread; allocates.
+    pub(crate) fn read(&self) -> Statistics {
+        let names = self.names();
+        let mut copy = self.copy(&names);
+        for _ in 0..READ_TRIES {
+            let before = self.sequence.load(Ordering::Acquire);
+            copy = self.copy(&names);
+            fence(Ordering::Acquire);
+            if before.is_multiple_of(2) && before == self.sequence.load(Ordering::Relaxed) {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        copy
+    }
+
+    fn copy(&self, names: &[&'static str]) -> Statistics {
+        let pollers = names.iter().zip(&self.pollers).map(|(name, words)| poller_from(name, load(words))).collect();
+        loop_from(load(&self.whole)).with(self.core, self.cpu, pollers)
+    }
+
+    fn names(&self) -> MutexGuard<'_, Vec<&'static str>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn store<const N: usize>(words: &Words<N>, values: [u64; N]) {
+    for (word, value) in words.iter().zip(values) {
+        word.store(value, Ordering::Relaxed);
+    }
+}
+
+fn load<const N: usize>(words: &Words<N>) -> [u64; N] {
+    array::from_fn(|index| words.get(index).map_or(0, |word| word.load(Ordering::Relaxed)))
+}
+
+fn loop_words(counters: &LoopCounters) -> [u64; LOOP_WORDS] {
+    [
+        counters.at,
+        counters.iterations,
+        counters.busy_iterations,
+        counters.busy,
+        counters.idle,
+        counters.asleep,
+        counters.work,
+        counters.messages,
+        counters.would_blocks,
+        counters.longest,
+        counters.longest_at,
+    ]
+}
+
+fn loop_from(words: [u64; LOOP_WORDS]) -> LoopCounters {
+    let [at, iterations, busy_iterations, busy, idle, asleep, work, messages, would_blocks, longest, longest_at] =
+        words;
+    LoopCounters {
+        at,
+        iterations,
+        busy_iterations,
+        busy,
+        idle,
+        asleep,
+        work,
+        messages,
+        would_blocks,
+        longest,
+        longest_at,
+    }
+}
+
+fn poller_words(poller: &PollerStatistics) -> [u64; POLLER_WORDS] {
+    [
+        poller.polls,
+        poller.empty_polls,
+        poller.work,
+        nanoseconds(poller.longest_iteration.duration),
+        nanoseconds(poller.longest_iteration.at),
+        nanoseconds(poller.time),
+        nanoseconds(poller.longest_poll.duration),
+        nanoseconds(poller.longest_poll.at),
+    ]
+}
+
+fn poller_from(name: &'static str, words: [u64; POLLER_WORDS]) -> PollerStatistics {
+    let [polls, empty_polls, work, iteration, iteration_at, time, poll, poll_at] = words;
+    PollerStatistics {
+        name,
+        polls,
+        empty_polls,
+        work,
+        longest_iteration: longest_from(iteration, iteration_at),
+        time: Duration::from_nanos(time),
+        longest_poll: longest_from(poll, poll_at),
+    }
+}
+
+fn longest_from(duration: u64, at: u64) -> Longest {
+    Longest { duration: Duration::from_nanos(duration), at: Duration::from_nanos(at) }
+}

@@ -1,0 +1,139 @@
+//! Reactors that run on their threads.
+
+use core::time::Duration;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crate::core_set::CpuId;
+use crate::inbox::{CoreIndex, ForeignOutbox};
+use crate::publish::Published;
+use crate::shutdown::{Report, ShutdownHandle};
+use crate::statistics::Statistics;
+
+/// A reactor that ended: its context comes back.
+#[derive(Debug)]
+pub struct Finished<C> {
+    /// Which reactor.
+    pub core: CoreIndex,
+    /// The context. The pollers were dropped on the reactor's thread.
+    pub context: C,
+    /// Who did not drain, and the final figures.
+    pub report: Report,
+}
+
+/// A reactor ended without giving its context back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunningError {
+    /// A poller, or the context's message handler, panicked.
+    #[error("reactor {core} ({place}) panicked in {what}: {message}", place = place(*cpu), what = poller.unwrap_or("no poller (message handler or shutdown)"))]
+    Panicked {
+        /// Which reactor.
+        core: CoreIndex,
+        /// Its CPU; `None` is unpinned.
+        cpu: Option<CpuId>,
+        /// The poller that was running.
+        poller: Option<&'static str>,
+        /// The text of the panic.
+        message: String,
+    },
+}
+
+fn place(cpu: Option<CpuId>) -> String {
+    cpu.map_or_else(|| "unpinned".to_owned(), |cpu| format!("core {cpu}"))
+}
+
+/// How a reactor's thread ended.
+pub(crate) type Ended<C> = Result<Finished<C>, RunningError>;
+
+/// A reactor's thread; `None` if it was ended before it ran.
+pub(crate) type Thread<C> = JoinHandle<Option<Ended<C>>>;
+
+/// Reactors that run. Dropping it ends them without grace and waits for their threads.
+pub struct Running<M, C> {
+    threads: Vec<Thread<C>>,
+    members: Vec<(Option<CpuId>, Arc<Published>)>,
+    foreign: Vec<ForeignOutbox<M>>,
+    shutdown: ShutdownHandle,
+}
+
+impl<M, C> Running<M, C> {
+    pub(crate) fn new(
+        threads: Vec<Thread<C>>,
+        members: Vec<(Option<CpuId>, Arc<Published>)>,
+        mut foreign: Vec<ForeignOutbox<M>>,
+        shutdown: ShutdownHandle,
+    ) -> Self {
+        // They are taken from the end: number 0 first.
+        foreign.reverse();
+        Self { threads, members, foreign, shutdown }
+    }
+
+    /// The CPU of each reactor; `None` is unpinned.
+    pub fn cpus(&self) -> impl Iterator<Item = Option<CpuId>> + '_ {
+        self.members.iter().map(|&(cpu, _)| cpu)
+    }
+
+    /// What each reactor has published last, at most some ten milliseconds old unless it sleeps. Does not disturb them.
+    #[must_use]
+    pub fn statistics(&self) -> Vec<Statistics> {
+        self.members.iter().map(|(_, published)| published.read()).collect()
+    }
+
+    /// An outbox for one thread that is no reactor; as many as [`crate::Reactors::foreign`] asked for.
+    #[must_use]
+    pub fn take_foreign(&mut self) -> Option<ForeignOutbox<M>> {
+        self.foreign.pop()
+    }
+
+    /// Shuts the reactors down from anywhere.
+    #[must_use]
+    pub fn shutdown_handle(&self) -> ShutdownHandle {
+        self.shutdown.clone()
+    }
+
+    /// Whether all threads have ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits until all reactors have ended, which somebody has to ask for: see [`Self::shutdown_handle`]. In the order
+    /// of the reactors.
+    #[must_use]
+    pub fn join(mut self) -> Vec<Result<Finished<C>, RunningError>> {
+        self.join_threads()
+    }
+
+    /// Asks all reactors to drain for at most `grace`, and waits for them.
+    #[must_use]
+    pub fn shutdown(self, grace: Duration) -> Vec<Result<Finished<C>, RunningError>> {
+        self.shutdown.request(grace);
+        self.join()
+    }
+
+    fn join_threads(&mut self) -> Vec<Result<Finished<C>, RunningError>> {
+        let threads = core::mem::take(&mut self.threads).into_iter();
+        threads.zip((0..).map(CoreIndex)).map(|(thread, core)| self.join_one(thread, core)).collect()
+    }
+
+    fn join_one(&self, thread: Thread<C>, core: CoreIndex) -> Ended<C> {
+        let cpu = self.members.get(core.index()).and_then(|&(cpu, _)| cpu);
+        let lost = || RunningError::Panicked { core, cpu, poller: None, message: "its thread ended early".to_owned() };
+        thread.join().ok().flatten().unwrap_or_else(|| Err(lost()))
+    }
+}
+
+impl<M, C> Drop for Running<M, C> {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.shutdown.request(Duration::ZERO);
+            drop(self.join_threads());
+        }
+    }
+}
+
+impl<M, C> core::fmt::Debug for Running<M, C> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Running").field("reactors", &self.members.len()).finish_non_exhaustive()
+    }
+}

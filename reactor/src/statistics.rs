@@ -1,0 +1,120 @@
+//! What a reactor counts. The owner writes plain integers; [`crate::publish`] copies them out.
+
+use core::time::Duration;
+
+use crate::core_set::CpuId;
+use crate::inbox::CoreIndex;
+
+/// The longest of its kind, and when it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Longest {
+    /// How long it was.
+    pub duration: Duration,
+    /// When it began, on the reactor's clock.
+    pub at: Duration,
+}
+
+impl Longest {
+    #[inline]
+    pub(crate) fn observe(&mut self, duration: Duration, at: Duration) {
+        if duration > self.duration {
+            *self = Self { duration, at };
+        }
+    }
+}
+
+/// What one reactor did since it was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// Which reactor.
+    pub core: CoreIndex,
+    /// The CPU it is pinned to; `None` is unpinned.
+    pub cpu: Option<CpuId>,
+    /// Time of these figures.
+    pub at: Duration,
+    /// Iterations begun.
+    pub iterations: u64,
+    /// Iterations that found work or messages.
+    pub busy_iterations: u64,
+    /// Time of iterations that found something.
+    pub busy: Duration,
+    /// Time of iterations that found nothing.
+    pub idle: Duration,
+    /// Time asleep; in neither of the two above.
+    pub asleep: Duration,
+    /// Work units of all pollers, removed ones included.
+    pub work: u64,
+    /// Messages received.
+    pub messages: u64,
+    /// Sends of this reactor that found a lane full.
+    pub would_blocks: u64,
+    /// The longest iteration, measured from its timestamp to that of the next.
+    pub longest_iteration: Longest,
+    /// Per poller, in the order of registration.
+    pub pollers: Vec<PollerStatistics>,
+}
+
+impl Statistics {
+    /// Busy share of the time, 0 to 1; 0 before the first iteration ended. Time asleep counts as not busy.
+    #[must_use]
+    pub fn busy_share(&self) -> f64 {
+        let all = (self.busy + self.idle + self.asleep).as_secs_f64();
+        if all > 0.0 { self.busy.as_secs_f64() / all } else { 0.0 }
+    }
+}
+
+/// What one poller did since it was added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PollerStatistics {
+    /// Its name.
+    pub name: &'static str,
+    /// How often it was polled.
+    pub polls: u64,
+    /// Polls that found nothing.
+    pub empty_polls: u64,
+    /// Work units it reported.
+    pub work: u64,
+    /// The longest iteration in which it found work; other pollers may have had their share.
+    pub longest_iteration: Longest,
+    /// Time spent in it; zero unless [`crate::Options::time_pollers`] is on.
+    pub time: Duration,
+    /// Its longest poll; zero unless [`crate::Options::time_pollers`] is on.
+    pub longest_poll: Longest,
+}
+
+/// Counters of the loop itself; times in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LoopCounters {
+    pub(crate) at: u64,
+    pub(crate) iterations: u64,
+    pub(crate) busy_iterations: u64,
+    pub(crate) busy: u64,
+    pub(crate) idle: u64,
+    pub(crate) asleep: u64,
+    pub(crate) work: u64,
+    pub(crate) messages: u64,
+    pub(crate) would_blocks: u64,
+    pub(crate) longest: u64,
+    pub(crate) longest_at: u64,
+}
+
+impl LoopCounters {
+    pub(crate) fn with(self, core: CoreIndex, cpu: Option<CpuId>, pollers: Vec<PollerStatistics>) -> Statistics {
+        let (duration, at) = (Duration::from_nanos(self.longest), Duration::from_nanos(self.longest_at));
+        Statistics {
+            core,
+            cpu,
+            at: Duration::from_nanos(self.at),
+            iterations: self.iterations,
+            busy_iterations: self.busy_iterations,
+            busy: Duration::from_nanos(self.busy),
+            idle: Duration::from_nanos(self.idle),
+            asleep: Duration::from_nanos(self.asleep),
+            work: self.work,
+            messages: self.messages,
+            would_blocks: self.would_blocks,
+            longest_iteration: Longest { duration, at },
+            pollers,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Messages between reactors that are stepped on one thread, and from foreign threads.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{FIRST, SECOND, world};
+use frwr_reactor::{Clock, CoreIndex, Options, SendError, Source, Step, Wiring, WiringError};
+
+const SMALL: Options =
+    Options { lane_capacity: 4, idle: frwr_reactor::Idle::Spin, time_pollers: false, panic_grace: Duration::ZERO };
+
+#[test]
+fn full_lane_gives_the_message_back() {
+    let mut world = world(2, 0, SMALL);
+    for message in 0..4 {
+        world.reactors[0].context_mut().outbox.send(SECOND, message).unwrap();
+    }
+    assert_eq!(world.reactors[0].context_mut().outbox.send(SECOND, 4), Err(SendError::Full(4)));
+    assert_eq!(world.reactors[0].statistics().would_blocks, 1);
+    assert_eq!(world.reactors[1].step(), Step::Worked(4));
+    world.reactors[0].context_mut().outbox.send(SECOND, 5).unwrap();
+    world.reactors[1].step();
+    let received: Vec<_> = world.reactors[1].context().received.iter().map(|&(_, message)| message).collect();
+    assert_eq!(received, [0, 1, 2, 3, 5], "in order");
+    assert_eq!(world.reactors[1].statistics().messages, 5);
+    assert_eq!(world.reactors[1].statistics().would_blocks, 0);
+}
+
+#[test]
+fn each_pair_has_its_own_lane() {
+    let mut world = world(3, 0, SMALL);
+    for message in 0..4 {
+        world.reactors[0].context_mut().outbox.send(SECOND, message).unwrap();
+    }
+    world.reactors[2].context_mut().outbox.send(SECOND, 20).unwrap();
+    world.reactors[1].context_mut().outbox.send(SECOND, 10).unwrap();
+    world.reactors[1].step();
+    let received = &world.reactors[1].context().received;
+    assert!(received.contains(&(Source::Core(CoreIndex(2)), 20)) && received.contains(&(Source::Core(SECOND), 10)));
+    assert_eq!(received.len(), 6);
+}
+
+#[test]
+fn unknown_and_gone_receivers_are_told_apart() {
+    let mut world = world(2, 1, SMALL);
+    assert_eq!(world.foreign[0].send(CoreIndex(2), 1), Err(SendError::NoSuchReactor(1)));
+    drop(world.reactors.remove(1));
+    assert_eq!(world.foreign[0].send(SECOND, 2), Err(SendError::Closed(2)));
+    assert_eq!(world.reactors[0].context_mut().outbox.send(SECOND, 3).unwrap_err().into_message(), 3);
+    world.foreign[0].send(FIRST, 4).unwrap();
+    assert_eq!(world.reactors[0].step(), Step::Worked(1));
+}
+
+#[test]
+fn foreign_threads_have_lanes_of_their_own() {
+    const EACH: u32 = 10_000;
+    let mut world = world(1, 2, SMALL);
+    let reactor = &mut world.reactors[0];
+    std::thread::scope(|scope| {
+        for mut outbox in world.foreign {
+            scope.spawn(move || {
+                for mut message in 0..EACH {
+                    while let Err(refused) = outbox.send(FIRST, message) {
+                        assert!(matches!(refused, SendError::Full(_)));
+                        message = refused.into_message();
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        while reactor.context().received.len() < 2 * EACH as usize {
+            if reactor.step() == Step::Idle {
+                std::thread::yield_now();
+            }
+        }
+    });
+    for number in 0..2 {
+        let from = |&&(from, _): &&(Source, u32)| from == Source::Foreign(number);
+        assert!(reactor.context().received.iter().filter(from).map(|&(_, message)| message).eq(0..EACH));
+    }
+}
+
+#[test]
+fn wirings_beyond_the_limits_are_refused() {
+    let refused = |reactors, foreign, lane_capacity| {
+        Wiring::<u32>::new(reactors, foreign, &Clock::system(), Options { lane_capacity, ..SMALL }).unwrap_err()
+    };
+    assert_eq!(refused(0, 0, 4), WiringError::Reactors(0));
+    assert_eq!(refused(65, 0, 4), WiringError::Reactors(65));
+    assert_eq!(refused(1, 65, 4), WiringError::Foreign(65));
+    assert_eq!(refused(1, 0, 0), WiringError::LaneCapacity(0));
+    assert_eq!(refused(1, 0, usize::MAX), WiringError::LaneCapacity(usize::MAX));
+}

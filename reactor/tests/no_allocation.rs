@@ -1,0 +1,67 @@
+//! In steady state a reactor does not allocate.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use frwr_reactor::{Clock, Context, Idle, Options, Outbox, Schedule, Source, Step, Wiring, poll_fn};
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call goes to the system allocator unchanged; the counter is a plain cell of the thread.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+struct Echo {
+    outbox: Outbox<u64>,
+    received: u64,
+}
+
+impl Context for Echo {
+    type Message = u64;
+
+    fn message(&mut self, _: Source, message: u64, _: Duration) {
+        self.received += message;
+    }
+}
+
+#[test]
+fn steady_state_does_not_allocate() {
+    for (idle, time_pollers) in [(Idle::Spin, false), (Idle::SleepAfter(0), true)] {
+        let options = Options { idle, time_pollers, lane_capacity: 16, ..Options::default() };
+        let clock = Clock::system();
+        let wiring = Wiring::new(1, 0, &clock, options).unwrap();
+        let (seat, outbox) = wiring.seats.into_iter().next().unwrap();
+        let mut reactor = seat.reactor(Echo { outbox, received: 0 });
+        let send = |echo: &mut Echo, _| u32::from(echo.outbox.send(common::FIRST, 1).is_ok());
+        reactor.add("sends", Schedule::Busy, poll_fn(send)).unwrap();
+        reactor.add("ticks", Schedule::Every(Duration::from_nanos(1)), poll_fn(|_: &mut Echo, _| 0)).unwrap();
+        let before = ALLOCATIONS.get();
+        // Long enough for several publications of the statistics.
+        let end = clock.now() + Duration::from_millis(50);
+        while clock.now() < end {
+            assert!(matches!(reactor.step(), Step::Worked(_)));
+        }
+        assert_eq!(ALLOCATIONS.get(), before);
+        assert!(reactor.context().received > 1000);
+    }
+}
