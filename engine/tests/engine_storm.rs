@@ -86,13 +86,11 @@ impl Storm {
         match self.random.below(16) {
             0..=6 => self.submit(),
             7 => self.register(),
-            8..=9 => {
-                if !self.handles.is_empty() {
-                    let at = self.random.below(self.handles.len() as u64) as usize;
-                    let handle = self.handles.swap_remove(at);
-                    // Refusing is an answer; ending twice is not.
-                    let _ = self.test.host.engine.cancel(handle);
-                }
+            8..=9 if !self.handles.is_empty() => {
+                let at = self.random.below(self.handles.len() as u64) as usize;
+                let handle = self.handles.swap_remove(at);
+                // Refusing is an answer; ending twice is not.
+                let _ = self.test.host.engine.cancel(handle);
             }
             10 if self.random.one_in(6) => {
                 if let Some(connection) = self.test.host.connection {

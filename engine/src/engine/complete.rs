@@ -183,8 +183,8 @@ impl<P: Port> Engine<P> {
     }
 
     /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without
-    /// a completion of its own has succeeded (S52, S67). A failure vouches for no fence: a completion that was lost in
-    /// between would look the same (fault 13).
+    /// a completion of its own has succeeded (S52, S67). A failure vouches for nothing that somebody waits for: a
+    /// completion that was lost in between would look the same (fault 13).
     fn send_completion(&mut self, completion: Completion) {
         let token = completion.token;
         if token.kind() == TokenKind::Foreign {
@@ -200,8 +200,8 @@ impl<P: Port> Engine<P> {
         self.connections[index].relief_coming = false;
         for _ in 0..ahead {
             if let Some(posted) = self.connections[index].send_queue.retire() {
-                let unproven = completion.result.is_err() && posted.token.kind() == TokenKind::Invalidate;
-                self.retired(index, posted, if unproven { Err(FailureStatus::Flushed) } else { Ok(()) });
+                let proven = completion.result.is_ok() || !self.is_awaited(posted);
+                self.retired(index, posted, if proven { Ok(()) } else { Err(FailureStatus::Flushed) });
             }
         }
         if let Some(posted) = self.connections[index].send_queue.retire() {
@@ -209,6 +209,15 @@ impl<P: Port> Engine<P> {
         }
         if let Err(status) = completion.result {
             self.fail(index, DisconnectCause::WorkRequest(status));
+        }
+    }
+
+    /// An end or a grant depends on this work request.
+    fn is_awaited(&self, posted: Posted) -> bool {
+        match posted.token.kind() {
+            TokenKind::Invalidate => true,
+            TokenKind::Register => self.requests.at(posted.owner).is_some_and(|(_, request)| request.standalone),
+            _ => false,
         }
     }
 
