@@ -1,7 +1,11 @@
 //! FRWR without our reactor: a plain loop, one thread, and memory that somebody else allocated.
 //!
 //! A host opens a page to a target and sends it the key; the target fills the page by RDMA WRITE and kills the key.
-#![allow(clippy::print_stdout, reason = "a program that tells what it does")]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a program prints, and is where the time comes from"
+)]
 
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::provider::{Access, Device, RemoteRange};
