@@ -161,7 +161,8 @@ fn s70_s75_s79_f12_i10_i12_i14_a_peer_that_keeps_writing_is_cut_off_before_the_e
             let mut seen = [0; 512];
             test.host.data.read(place, &mut seen).unwrap();
             assert_eq!(seen, [7; 512], "{profile}: the caller's again");
-            assert_eq!(test.target.causes.len(), 1);
+            let refused = DisconnectCause::WorkRequest(FailureStatus::RemoteAccess);
+            assert_eq!(test.target.causes, [refused], "{profile}: the cause, not one of its flushes");
             test.until_gone();
             test.reconnect_works();
         }
