@@ -6,7 +6,7 @@ use crate::{
     connection::{Opening, Phase as Connected},
     event::{DisconnectCause, Event, Received, TransferStatus},
     protocol::{CLASSIFY_BYTES, Message, Protocol},
-    provider::{Completion, CompletionQueue, FailureStatus, Port, Success, TokenKind},
+    provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, Success, TokenKind},
     request::Phase,
     trace::TracePoint,
     transfer::Kind,
@@ -47,13 +47,12 @@ impl<P: Port> Engine<P> {
     }
 
     fn poll_receives(&mut self, protocol: &mut impl Protocol) -> u32 {
-        let mut batch = core::mem::take(&mut self.scratch.completions);
+        let mut batch = CompletionBatch::new();
         self.port.poll(CompletionQueue::Receive, &mut batch);
         let taken = batch.len() as u32;
-        for completion in batch.drain(..) {
+        for &completion in &batch {
             self.receive_completion(completion, protocol);
         }
-        self.scratch.completions = batch;
         self.statistics.receive_completions += u64::from(taken);
         taken
     }
@@ -171,13 +170,12 @@ impl<P: Port> Engine<P> {
     }
 
     fn poll_sends(&mut self) -> u32 {
-        let mut batch = core::mem::take(&mut self.scratch.completions);
+        let mut batch = CompletionBatch::new();
         self.port.poll(CompletionQueue::Send, &mut batch);
         let taken = batch.len() as u32;
-        for completion in batch.drain(..) {
+        for &completion in &batch {
             self.send_completion(completion);
         }
-        self.scratch.completions = batch;
         self.statistics.send_completions += u64::from(taken);
         taken
     }

@@ -24,10 +24,10 @@ use crate::{
     event::{ConnectionId, Event, Received},
     gather::{GatherRules, MemoryId, Resolved, Segment},
     link::{CoreLink, MAX_MEMORIES, ToControl},
-    options::EngineOptions,
+    options::{EngineOptions, MAX_CHUNKS},
     plan::{EngineError, Plan},
     pool::Pool,
-    provider::{Capabilities, CompletionBatch, Port, QueuePairId, ReceiveRequest, ScatterElement},
+    provider::{Access, Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
     request::Request,
     statistics::Statistics,
@@ -96,11 +96,34 @@ pub struct Engine<P: Port> {
 
 /// Room that one call uses and the next one overwrites; here so that nothing is allocated after start-up.
 struct Scratch {
-    completions: CompletionBatch,
+    /// Addresses of the request that is being admitted, all chunks one behind the other.
     resolved: Vec<Resolved>,
+    /// Where its chunks end in that list.
+    chunks: ArrayVec<ScratchChunk, MAX_CHUNKS>,
     message: Box<[u8]>,
     chain: ChainBuffer,
     receives: Vec<ReceiveRequest>,
+}
+
+/// A chunk of the request that is being admitted.
+#[derive(Clone, Copy, Debug)]
+struct ScratchChunk {
+    access: Access,
+    /// Index behind its last address.
+    end: usize,
+}
+
+impl Scratch {
+    fn clear(&mut self) {
+        self.resolved.clear();
+        self.chunks.clear();
+    }
+
+    /// What was resolved since the last chunk is one chunk. Callers have checked that there is room for it.
+    fn end_chunk(&mut self, access: Access) {
+        let pushed = self.chunks.try_push(ScratchChunk { access, end: self.resolved.len() });
+        debug_assert!(pushed.is_ok(), "more than {MAX_CHUNKS} chunks");
+    }
 }
 
 impl<P: Port> Engine<P> {
@@ -178,8 +201,8 @@ impl<P: Port> Engine<P> {
             statistics: Statistics { shortest_key_reuse_ns: u64::MAX, ..Statistics::default() },
             held: 0,
             scratch: Scratch {
-                completions: CompletionBatch::new(),
                 resolved: Vec::with_capacity(options.max_segments as usize + crate::options::MAX_MRS_PER_REQUEST),
+                chunks: ArrayVec::new(),
                 message: vec![0; plan.message_bytes as usize].into(),
                 chain: ChainBuffer::new(plan.sizes.send.next_power_of_two()),
                 receives: Vec::with_capacity(plan.receive_depth as usize),

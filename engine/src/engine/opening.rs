@@ -1,6 +1,6 @@
 //! Opening connections: from the caller's wish to a ready connection with its first MRs.
 
-use super::Engine;
+use super::{Engine, flush::chain_registration};
 use crate::{
     connection::{Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, OpenFailure},
@@ -275,7 +275,9 @@ impl<P: Port> Engine<P> {
         }
         self.scratch.chain.clear();
         // Its entry is one of those that no request can reserve.
-        self.chain_registration(index, u32::MAX, descriptor, false);
+        let signaller = &mut self.connections[index].signaller;
+        let Some(registration) = chain_registration(&mut self.pool, signaller, descriptor, false) else { return };
+        self.scratch.chain.push(registration, u32::MAX, self.capabilities.send_queue_cost.register);
         if self.post_pad(index) {
             self.connections[index].pad = Some(descriptor);
         } else {
