@@ -41,7 +41,7 @@ fn s45_one_chain_one_post_for_zero_one_and_three_mrs() {
 }
 
 #[test]
-fn s45_s46_s54_a_registration_stands_in_front_of_its_own_message_only() {
+fn s45_s46_a_registration_stands_in_front_of_its_own_message_only() {
     let mut pair = Setup::new("reg_mr").watched();
     pair.clear();
     for cookie in 0..3 {
@@ -214,7 +214,7 @@ fn s57_s98_a_registration_that_completes_badly_ends_the_connection() {
 }
 
 #[test]
-fn s45_u15_the_fence_flag_stands_on_messages_behind_registrations_where_the_device_needs_it() {
+fn s45_the_fence_flag_stands_on_messages_behind_registrations_where_the_device_needs_it() {
     let device = |soft: &mut frwr_engine::provider::soft::SoftOptions| {
         soft.capabilities.fence_after_registration = true;
     };

@@ -153,7 +153,7 @@ fn fault01_fault07_a_queue_pair_error_at_each_position_of_a_chain() {
                 test.submit(2, 3, true);
                 let filter = CompletionFilter::kind(kind);
                 test.faults.on_all_completions(filter, CompletionFault::Fail(FailureStatus::Flushed));
-                for steps in 0..u64::from(count as u32) * 2 {
+                for steps in 0..count * 2 {
                     test.serve(steps % 2 == 0);
                     test.steps(1);
                 }

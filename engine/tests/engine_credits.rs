@@ -4,9 +4,9 @@ mod engine_harness;
 
 use engine_harness::{PROFILES, Setup, Watched};
 use frwr_engine::{
-    EngineOptions, InvalidateSignalling,
+    EngineOptions, InvalidateSignalling, OnPostError,
     provider::{
-        Access, CompletionQueue,
+        Access, CompletionQueue, PostRefusal,
         record::{Record, RecordedOperation},
     },
     signal::SignalPolicy,
@@ -189,6 +189,28 @@ fn i31_the_peers_receives_are_never_overrun() {
             pair.host.ended.len() == 20
         });
     }
+}
+
+#[test]
+fn s52_i31_after_a_refused_message_the_next_one_asks_for_the_completion() {
+    let change = |host: &mut EngineOptions| {
+        (host.connections, host.queue_depth) = (1, 4);
+        host.on_post_error = OnPostError::DeregisterAndContinue;
+        host.signal = SignalPolicy::KernelBudget { batch: 4 };
+    };
+    let mut pair = Setup::new("reg_mr").host(change).watched();
+    pair.clear();
+    for cookie in 0..4 {
+        pair.request(cookie, 0, false, false);
+    }
+    let queue_pair = pair.queue_pair();
+    pair.host.faults.refuse_post(queue_pair, 0, PostRefusal::QueueFull);
+    pair.request(4, 0, false, false);
+    assert_eq!(pair.pair.host.ended.last(), Some(&(4, "refused")));
+    pair.request(5, 0, false, false);
+    assert_eq!(pair.host.chains(), ["S", "S", "S", "S", "S*", "S*"]);
+    pair.steps(20);
+    assert_eq!(pair.pair.host.engine.statistics().request_slots_used, 0, "nothing is held behind the refused one");
 }
 
 /// Keeps 32 requests of one MR in flight on one thread until `count` have ended.

@@ -166,13 +166,13 @@ fn i33_a_base_registration_goes_after_everything_in_it() {
 #[test]
 fn i34_a_signal_flag_is_not_inherited_from_an_earlier_use_of_the_slot() {
     let mut test = Scripted::with("reg_mr", EngineOptions { queue_depth: 1, ..EngineOptions::default() });
-    for cookie in 0..40 {
+    for cookie in 0..40u64 {
         let segment = test.host.segment(0, 64);
         if cookie % 2 == 0 {
             // Bytes of the caller's own memory in the message: its completion is awaited (S51).
             let host = &mut test.pair.host;
             let mut message = [0; 12];
-            message[..8].copy_from_slice(&(cookie as u64).to_le_bytes());
+            message[..8].copy_from_slice(&cookie.to_le_bytes());
             let submission = Submission {
                 message: &message,
                 inline: &[segment],

@@ -4,7 +4,7 @@ mod engine_harness;
 
 use engine_harness::{Setup, Watched};
 use frwr_engine::{
-    Descriptors, InvalidateSignalling, OnPostError, ReturnPolicy, StalePolicy, SubmitError,
+    Descriptors, InvalidateSignalling, OnPostError, ReturnPolicy, StalePolicy, SubmitError, TracePoint,
     provider::{
         Access, CommandError, CompletionQueue, Port, PostRefusal, RegistrationId,
         fault::CommandKind,
@@ -38,7 +38,18 @@ fn disconnect(pair: &mut Watched) {
 #[test]
 fn s18_s22_f10_a_device_with_room_for_two_of_eleven() {
     let setup = Setup::new("reg_mr").host(|host| (host.registrations, host.trace_records) = (11, 64));
-    let mut pair = setup.device(|soft| soft.capabilities.attributes.max_registrations = 2).watched();
+    let mut pair = setup.device(|soft| soft.capabilities.attributes.max_registrations = 2).watched_apart();
+    let mut trace = pair.pair.host.engine.trace().unwrap();
+    pair.pair.connect();
+    let records: Vec<_> = core::iter::from_fn(|| trace.pop()).collect();
+    let failed = records.iter().filter(|record| record.point == TracePoint::MrAllocationFailed);
+    assert_eq!(
+        failed.map(|record| (record.mr, record.handle)).collect::<Vec<_>>(),
+        [(u32::MAX, 0); 9],
+        "no MR is named"
+    );
+    let created = records.iter().filter(|record| record.point == TracePoint::MrsCreated);
+    assert_eq!(created.map(|record| record.length).collect::<Vec<_>>(), [2], "one record with the count");
     let statistics = pair.pair.host.engine.statistics();
     assert_eq!((statistics.mrs_allocated, statistics.mr_allocations_failed), (2, 9));
     assert_eq!(descriptors(&pair), Descriptors { free: 2, absent: 9, ..Descriptors::default() });

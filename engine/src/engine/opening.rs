@@ -285,9 +285,13 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Without a pad the upper layer falls back on memory of the request (S93). The MR is destroyed: the device may have
-    /// taken what it refused.
+    /// Without a pad the upper layer falls back on memory of the request (S93). Its MR is destroyed: a pad is not given
+    /// back (I26).
     fn pad_refused(&mut self, index: usize, descriptor: u32) {
+        if let Some(mr) = self.pool.get_mut(descriptor) {
+            // Its key never reached the device, and is not counted among those that died with their object.
+            let _ = mr.register_refused();
+        }
         if self.options.on_post_error == OnPostError::Disconnect {
             self.fail(index, DisconnectCause::PostRefused);
         } else {
