@@ -1,6 +1,6 @@
 //! Connection management with the event flow of rdma_cm(7).
 
-use super::device::{Effect, SoftDevice};
+use super::device::{Effect, QueuePairRecord, SoftDevice};
 use super::fabric::{Message, Remote, Unasked};
 use super::link::{Incoming, Link};
 use super::port::PortCommand;
@@ -43,6 +43,12 @@ impl SoftDevice {
         Ok(())
     }
 
+    /// A queue pair that may be connected.
+    fn unconnected(&mut self, queue_pair: QueuePairId) -> Result<&mut QueuePairRecord, CommandError> {
+        let record = self.queue_pair_record(queue_pair)?;
+        if matches!(record.link, Link::Unconnected) { Ok(record) } else { Err(CommandError::Invalid) }
+    }
+
     pub(super) fn connect(
         &mut self,
         ticket: Ticket,
@@ -51,10 +57,7 @@ impl SoftDevice {
         private_data: PrivateData,
         parameters: ConnectionParameters,
     ) -> Result<(), CommandError> {
-        let record = self.queue_pair_record(queue_pair)?;
-        if !matches!(record.link, Link::Unconnected) {
-            return Err(CommandError::Invalid);
-        }
+        let record = self.unconnected(queue_pair)?;
         record.link = Link::Connecting;
         self.answer(ticket, Ok(Answer::Done));
         let from = Remote { device: self.number, queue_pair };
@@ -76,10 +79,7 @@ impl SoftDevice {
         private_data: PrivateData,
         parameters: ConnectionParameters,
     ) -> Result<(), CommandError> {
-        let record = self.queue_pair_record(queue_pair)?;
-        if !matches!(record.link, Link::Unconnected) {
-            return Err(CommandError::Invalid);
-        }
+        let record = self.unconnected(queue_pair)?;
         let port = record.port;
         let Incoming { from, parameters: theirs, .. } = self.incoming.remove(&incoming).ok_or(CommandError::Unknown)?;
         let (ours, peers) = wire(self.options.wire_packets);
