@@ -1,1 +1,3 @@
 //! Side-by-side measurements.
+
+pub mod freelist;

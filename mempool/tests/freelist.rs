@@ -133,6 +133,30 @@ fn a_return_of_what_the_owner_freed_is_refused_at_the_drain() {
     assert_eq!(popped(&mut freelist, &mut list), [1, 0]);
 }
 
+/// More returns than are taken at once, more than are left of the ring's round, and some that are refused among them.
+#[test]
+fn one_drain_takes_all_returns_in_order() {
+    const CAPACITY: u32 = 100;
+    for round in 0..5 {
+        let (mut freelist, mut list) = filled(CAPACITY, Order::FirstInFirstOut);
+        let returner = freelist.returner();
+        let mut out = vec![0; 90];
+        for _ in 0..=round {
+            assert_eq!(freelist.pop_bulk(&mut list, &mut out), out.len());
+            returner.give_back(&out).unwrap();
+            assert_eq!(freelist.drain_returns(&mut list), out.len());
+        }
+        assert_eq!(freelist.pop_bulk(&mut list, &mut out), out.len());
+        let (owners, others): (Vec<u32>, Vec<u32>) = out.iter().partition(|index| *index % 3 == 0);
+        let mut kept = freelist.list(Order::LastInFirstOut);
+        freelist.push_bulk(&mut kept, &owners).unwrap();
+        returner.give_back(&out).unwrap();
+        assert_eq!(freelist.drain_returns(&mut list), others.len());
+        assert_eq!(freelist.refused_returns().count, owners.len() as u64);
+        assert_eq!(popped(&mut freelist, &mut list)[10..], others);
+    }
+}
+
 #[test]
 fn a_freelist_of_nothing_is_harmless() {
     let (mut freelist, mut list) = filled(0, Order::LastInFirstOut);

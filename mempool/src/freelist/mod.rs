@@ -28,6 +28,9 @@ const _: () = assert!(MAX_CAPACITY < END);
 /// Indices per step of the bulk loops, which the compiler keeps rolled otherwise.
 const UNROLLED: usize = 8;
 
+/// Indices taken from the return side at once, into a buffer on the stack: a usual batch.
+const DRAINED_AT_ONCE: usize = 32;
+
 /// Why an index was not taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -178,36 +181,7 @@ impl Freelist {
     #[inline]
     pub fn push_bulk(&mut self, list: &mut List, indices: &[u32]) -> Result<(), FreeError> {
         self.check_list(list)?;
-        match list.order {
-            Order::LastInFirstOut => self.push_bulk_in_front(list, indices),
-            Order::FirstInFirstOut => indices.iter().try_for_each(|index| self.push(list, *index)),
-        }
-    }
-
-    fn push_bulk_in_front(&mut self, list: &mut List, indices: &[u32]) -> Result<(), FreeError> {
-        let mut head = list.head;
-        let mut pushed = 0;
-        let mut link = |index: &u32| {
-            let handed_out = self.links.get_mut(*index as usize).filter(|link| **link == HANDED_OUT);
-            let Some(link) = handed_out else { return false };
-            *link = core::mem::replace(&mut head, *index);
-            pushed += 1;
-            true
-        };
-        let (unrolled, rest) = indices.as_chunks::<UNROLLED>();
-        let _all = unrolled.iter().all(|indices| indices.iter().all(&mut link)) && rest.iter().all(link);
-        if list.head == END
-            && let Some(first) = indices.first()
-        {
-            list.tail = *first;
-        }
-        list.head = head;
-        list.len += pushed;
-        match indices.get(pushed as usize) {
-            None => Ok(()),
-            Some(index) if (*index as usize) < self.links.len() => Err(FreeError::DoubleFree { index: *index }),
-            Some(index) => Err(FreeError::Foreign { index: *index }),
-        }
+        put_all(&mut self.links, list, indices).map_err(|pushed| self.refusal(indices[pushed]))
     }
 
     /// Hands out the next index of a list. `None` if it is empty, or of another freelist.
@@ -232,14 +206,13 @@ impl Freelist {
         let (into, _) = into.split_at_mut(count);
         let mut head = list.head;
         let mut take = |slot: &mut u32| {
-            // Always inside: the list is as long as `count`.
-            if let Some(link) = self.links.get_mut(head as usize) {
-                *slot = core::mem::replace(&mut head, core::mem::replace(link, HANDED_OUT));
-            }
+            // Always inside, because the list is as long as `count`; said so that the compiler stops at once if not.
+            let Some(link) = self.links.get_mut(head as usize) else { return false };
+            *slot = core::mem::replace(&mut head, core::mem::replace(link, HANDED_OUT));
+            true
         };
         let (unrolled, rest) = into.as_chunks_mut::<UNROLLED>();
-        unrolled.iter_mut().for_each(|slots| slots.iter_mut().for_each(&mut take));
-        rest.iter_mut().for_each(take);
+        let _all = unrolled.iter_mut().all(|slots| slots.iter_mut().all(&mut take)) && rest.iter_mut().all(take);
         list.head = head;
         // At most `list.len`.
         list.len -= count as u32;
@@ -280,30 +253,43 @@ impl Freelist {
         if self.check_list(list).is_err() {
             return 0;
         }
-        let began = self.drained;
-        let before = list.len;
-        let Self { links, refused, shared, .. } = self;
-        // As long as it is anyway; now the compiler knows, too, and checks each index once for both arrays.
-        let Some(links) = links.get_mut(..shared.capacity()) else { return 0 };
-        // In a local, because everything else would have to be written and read again around each acquire.
-        let mut local = list.take();
-        let drained = shared.drain(began, |index| {
-            if let Err(error) = put(links, &mut local, index) {
-                refuse(refused, error);
+        let (before, began) = (list.len, self.drained);
+        let mut batch = [0; DRAINED_AT_ONCE];
+        // Ends after one round at most: no entry is written again before it is published.
+        loop {
+            let taken = self.shared.take(self.drained, &mut batch);
+            if taken == 0 {
+                break;
             }
-        });
-        *list = local;
-        if drained != began {
-            self.shared.publish(drained);
-            self.drained = drained;
+            self.drained = self.drained.wrapping_add(taken);
+            self.put_returned(list, &batch[..taken]);
+        }
+        if self.drained != began {
+            self.shared.publish(self.drained);
         }
         (list.len - before) as usize
+    }
+
+    /// Puts returned indices on a list, and counts those that were not handed out.
+    #[inline]
+    fn put_returned(&mut self, list: &mut List, mut indices: &[u32]) {
+        while let Err(put) = put_all(&mut self.links, list, indices) {
+            let last = Some(self.refusal(indices[put]));
+            self.refused = RefusedReturns { count: self.refused.count + 1, last };
+            indices = &indices[put + 1..];
+        }
     }
 
     /// Returns that drains refused: indices that two threads returned at the same time, or that were on a list.
     #[must_use]
     pub fn refused_returns(&self) -> RefusedReturns {
         self.refused
+    }
+
+    /// Why an index that is not handed out is refused.
+    #[cold]
+    fn refusal(&self, index: u32) -> FreeError {
+        if (index as usize) < self.links.len() { FreeError::DoubleFree { index } } else { FreeError::Foreign { index } }
     }
 
     #[inline]
@@ -337,6 +323,82 @@ fn put(links: &mut [u32], list: &mut List, index: u32) -> Result<(), FreeError> 
     Ok(())
 }
 
+/// Puts handed-out indices on a list, in order, or those before the first that is not handed out: then their number is
+/// the error.
+#[inline]
+fn put_all(links: &mut [u32], list: &mut List, indices: &[u32]) -> Result<(), usize> {
+    let put = match list.order {
+        Order::LastInFirstOut => put_all_in_front(links, list, indices),
+        Order::FirstInFirstOut => put_all_behind(links, list, indices),
+    };
+    // At most as many as the freelist has.
+    list.len += put as u32;
+    if put == indices.len() { Ok(()) } else { Err(put) }
+}
+
+#[inline]
+fn put_all_in_front(links: &mut [u32], list: &mut List, indices: &[u32]) -> usize {
+    let mut head = list.head;
+    let put = count_while(indices, |index| {
+        let Some(link) = handed_out(links, *index) else { return false };
+        *link = core::mem::replace(&mut head, *index);
+        true
+    });
+    if list.head == END
+        && let Some(first) = indices.first()
+    {
+        list.tail = *first;
+    }
+    list.head = head;
+    put
+}
+
+#[inline]
+fn put_all_behind(links: &mut [u32], list: &mut List, indices: &[u32]) -> usize {
+    let Some((last, others)) = indices.split_last() else { return 0 };
+    let mut put = 0;
+    // Each is linked to the one after it before that one is looked at.
+    let mut link = |(index, next): (&u32, &u32)| {
+        let Some(link) = handed_out(links, *index) else { return false };
+        *link = *next;
+        put += 1;
+        true
+    };
+    let (unrolled, rest) = others.as_chunks::<UNROLLED>();
+    let (unrolled_nexts, rest_nexts) = indices[1..].as_chunks::<UNROLLED>();
+    let _all = unrolled.iter().zip(unrolled_nexts).all(|(indices, nexts)| indices.iter().zip(nexts).all(&mut link))
+        && rest.iter().zip(rest_nexts).all(&mut link)
+        && link((last, &END));
+    if let Some(tail) = indices[..put].last() {
+        if put < indices.len() {
+            links[*tail as usize] = END;
+        }
+        link_after_tail(links, list, indices[0]);
+        list.tail = *tail;
+    }
+    put
+}
+
+/// How many items come before the first that `accept` does not accept.
+#[inline]
+fn count_while<T>(items: &[T], mut accept: impl FnMut(&T) -> bool) -> usize {
+    let mut count = 0;
+    let mut counted = |item| {
+        let accepted = accept(item);
+        count += usize::from(accepted);
+        accepted
+    };
+    let (unrolled, rest) = items.as_chunks::<UNROLLED>();
+    let _all = unrolled.iter().all(|items| items.iter().all(&mut counted)) && rest.iter().all(counted);
+    count
+}
+
+/// The link of an index, if that is handed out.
+#[inline]
+fn handed_out(links: &mut [u32], index: u32) -> Option<&mut u32> {
+    links.get_mut(index as usize).filter(|link| **link == HANDED_OUT)
+}
+
 /// Makes `index` follow the last index of `list`.
 #[inline]
 fn link_after_tail(links: &mut [u32], list: &mut List, index: u32) {
@@ -345,9 +407,4 @@ fn link_after_tail(links: &mut [u32], list: &mut List, index: u32) {
     } else if let Some(link) = links.get_mut(list.tail as usize) {
         *link = index;
     }
-}
-
-#[cold]
-fn refuse(refused: &mut RefusedReturns, error: FreeError) {
-    *refused = RefusedReturns { count: refused.count + 1, last: Some(error) };
 }
