@@ -190,8 +190,8 @@ impl<M> Inbox<M> {
         received
     }
 
-    /// Drops what is left, at most `limit` messages per lane, and returns how many there were.
-    pub(crate) fn discard(&mut self, limit: usize) -> usize {
-        self.lanes.iter_mut().map(|(_, lane)| lane.pop_batch(limit, drop)).sum()
+    /// Drops what is left, at most a full lane of each, and returns how many messages there were.
+    pub(crate) fn discard(&mut self) -> usize {
+        self.lanes.iter_mut().map(|(_, lane)| lane.pop_batch(lane.capacity(), drop)).sum()
     }
 }

@@ -229,9 +229,13 @@ impl<C: Context> Reactor<C> {
                 Step::Worked(_) => empty = 0,
                 Step::Idle => empty = empty.saturating_add(1),
             }
-            match self.options.idle {
+            let rested = match self.options.idle {
                 Idle::SleepAfter(limit) if empty > limit => self.sleep(),
-                _ if empty > 0 && self.cpu.is_none() => std::thread::yield_now(),
+                _ => None,
+            };
+            match rested {
+                Some(Step::Worked(_)) => empty = 0,
+                None if empty > 0 && self.cpu.is_none() => std::thread::yield_now(),
                 _ => {}
             }
         }
@@ -241,7 +245,7 @@ impl<C: Context> Reactor<C> {
     /// listed then.
     #[must_use]
     pub fn finish(mut self) -> Finished<C> {
-        let messages_left = self.inbox.discard(self.options.lane_capacity);
+        let messages_left = self.inbox.discard();
         self.group.set_drained(self.core.index(), true);
         let statistics = self.statistics();
         let undrained = match self.life {
@@ -456,14 +460,14 @@ impl<C: Context> Reactor<C> {
     }
 
     /// Sleeps if nobody objects. Between announcing and sleeping there is one more full iteration, so whatever was sent
-    /// before the sender could see the announcement is found by that iteration; whatever comes later unparks.
+    /// before the sender could see the announcement is found by that iteration; whatever comes later unparks. Returns what
+    /// that iteration found; `None` if somebody objected before it.
     #[cold]
-    fn sleep(&mut self) {
-        if self.sleep_limit().is_none() {
-            return;
-        }
+    fn sleep(&mut self) -> Option<Step> {
+        self.sleep_limit()?;
         self.group.announce_sleep(self.core.index());
-        if self.step() == Step::Idle
+        let step = self.step();
+        if step == Step::Idle
             && let Some(limit) = self.sleep_limit()
         {
             self.publish();
@@ -477,6 +481,7 @@ impl<C: Context> Reactor<C> {
             self.counters.asleep = self.counters.asleep.saturating_add(self.now.saturating_sub(began));
         }
         self.group.end_sleep(self.core.index());
+        Some(step)
     }
 
     /// The poller that was running when a panic passed through.

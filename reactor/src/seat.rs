@@ -37,7 +37,7 @@ pub enum Idle {
 /// How reactors behave; the same for all reactors of one wiring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Messages per lane, 2 to 65536.
+    /// Messages per lane, 2 to 65536; rounded up to a power of two.
     pub lane_capacity: usize,
     /// What to do while nothing is to do.
     pub idle: Idle,

@@ -275,3 +275,44 @@ fn dropping_running_reactors_ends_them() {
     drop(alive);
     assert!(ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected), "both threads are gone");
 }
+
+/// Objects to sleep when asked for the second time, and ends the reactor then.
+struct Asked {
+    polls: u32,
+    asked_at: std::sync::mpsc::Sender<u32>,
+    asked: std::cell::Cell<u32>,
+}
+
+impl Poller<Relay> for Asked {
+    fn poll(&mut self, _: &mut Relay, _: Duration) -> u32 {
+        self.polls += 1;
+        u32::from(self.polls == 5)
+    }
+
+    fn sleep_until(&self, context: &Relay) -> Sleep {
+        self.asked_at.send(self.polls).unwrap();
+        if self.asked.replace(1) == 0 {
+            return Sleep::Forever;
+        }
+        context.shutdown.request(Duration::ZERO);
+        Sleep::Busy
+    }
+}
+
+#[test]
+fn work_found_on_the_way_to_sleep_starts_the_count_again() {
+    let (asked_at, asked) = std::sync::mpsc::channel();
+    let options = Options { idle: Idle::SleepAfter(3), ..Options::default() };
+    let running = unpinned(1).options(options).launch(|_| {
+        let poller = Asked { polls: 0, asked_at: asked_at.clone(), asked: Default::default() };
+        move |seat, outbox| {
+            let mut reactor = relay(seat, outbox)?;
+            reactor.add("asked", Schedule::Busy, poller).unwrap();
+            Ok::<_, Infallible>(reactor)
+        }
+    });
+    drop(running.unwrap().join());
+    drop(asked_at);
+    // Four empty iterations each; the fifth, which was to be the last before sleep, found work.
+    assert_eq!(asked.iter().collect::<Vec<_>>(), [4, 9]);
+}
