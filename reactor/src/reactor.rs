@@ -146,7 +146,7 @@ impl<C: Context> Reactor<C> {
         let wish = WishCell::default();
         let handle = PollerHandle { wish: wish.clone(), group: Arc::clone(&self.group), core: self.core.index() };
         self.insert(name, schedule, Box::new(poller), wish);
-        self.published.write_list(&self.counters, self.slots.iter().map(|slot| &slot.counters));
+        self.publish_list();
         Ok(handle)
     }
 
@@ -288,7 +288,7 @@ impl<C: Context> Reactor<C> {
         for NewPoller { name, schedule, poller, wish } in self.additions.take() {
             self.insert(name, schedule, poller, wish);
         }
-        self.published.write_list(&self.counters, self.slots.iter().map(|slot| &slot.counters));
+        self.publish_list();
     }
 
     fn insert(&mut self, name: &'static str, schedule: Schedule, mut poller: Box<dyn Poller<C>>, wish: WishCell) {
@@ -400,7 +400,7 @@ impl<C: Context> Reactor<C> {
             keep
         });
         self.additions.release(before - self.slots.len());
-        self.published.write_list(&self.counters, self.slots.iter().map(|slot| &slot.counters));
+        self.publish_list();
     }
 
     fn flush(&mut self, now: Duration) {
@@ -440,6 +440,12 @@ impl<C: Context> Reactor<C> {
     fn publish(&mut self) {
         self.next_publication = self.now.saturating_add(PUBLISH_PERIOD);
         self.published.write(&self.final_counters(), self.slots.iter().map(|slot| &slot.counters));
+    }
+
+    /// The same, after the list of pollers changed.
+    #[cold]
+    fn publish_list(&self) {
+        self.published.write_list(&self.final_counters(), self.slots.iter().map(|slot| &slot.counters));
     }
 
     /// Until when all agree to sleep; `None` is not at all, `Some(u64::MAX)` until woken.
