@@ -29,7 +29,8 @@ use crate::statistics::{LoopCounters, PollerStatistics, Statistics};
 
 /// Messages taken per iteration: with some ten nanoseconds each, the pollers wait for less than a microsecond.
 pub const INBOX_BUDGET: usize = 64;
-/// Timed pollers run per iteration; the others that are due follow in the next one.
+/// Timed pollers run per iteration; the others that are due follow in the next one. They are housekeeping, and each looks
+/// for the earliest of all: more of them at once would make the busy pollers wait.
 pub const TIMED_BUDGET: usize = 8;
 /// How often the statistics are copied out for other threads: a line per second is right to one percent. Nanoseconds.
 const PUBLISH_PERIOD: u64 = 10_000_000;

@@ -21,7 +21,7 @@ use returns::Shared;
 const HANDED_OUT: u32 = u32::MAX;
 /// The link of a list's last index.
 const END: u32 = u32::MAX - 1;
-/// Indices of the largest freelist; a larger wish is cut to it. 2^30 indices take 17 GiB: more is a mistake.
+/// Indices of the largest freelist; a larger wish is cut to it. 2^30 indices take 13 GiB: more is a mistake.
 pub const MAX_CAPACITY: u32 = 1 << 30;
 const _: () = assert!(MAX_CAPACITY < END);
 
