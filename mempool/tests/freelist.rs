@@ -92,6 +92,22 @@ fn a_bulk_stops_at_the_index_that_is_refused() {
     }
 }
 
+/// The largest numbers are what links mean by handed out and by the end of a list.
+#[test]
+fn a_bulk_with_a_number_that_means_something_else_stops_there() {
+    for order in BOTH {
+        let mut freelist = Freelist::new(4);
+        let mut list = freelist.list(order);
+        for (index, foreign) in [(1, u32::MAX), (2, u32::MAX - 1), (3, u32::MAX)] {
+            let refused = freelist.push_bulk(&mut list, &[index, foreign, 0]);
+            assert_eq!(refused, Err(FreeError::Foreign { index: foreign }));
+            assert!(!freelist.is_handed_out(index) && freelist.is_handed_out(0));
+        }
+        let expected = if order == Order::FirstInFirstOut { [1, 2, 3] } else { [3, 2, 1] };
+        assert_eq!(popped(&mut freelist, &mut list), expected);
+    }
+}
+
 #[test]
 fn a_refused_bulk_leaves_an_empty_list_usable() {
     let mut freelist = Freelist::new(4);

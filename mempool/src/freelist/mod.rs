@@ -8,25 +8,21 @@
 //! exact for as long as the index has not been handed out again; after that, the generation in a
 //! [`Handle`](crate::slab::Handle) is what tells the old holder from the new one.
 
+mod list;
 mod returns;
 
 use core::sync::atomic;
 
+pub use list::{List, Order};
 pub use returns::Returner;
 
 use crate::primitive::Arc;
+use list::{END, HANDED_OUT};
 use returns::Shared;
 
-/// The link of an index that is handed out, which is on no list.
-const HANDED_OUT: u32 = u32::MAX;
-/// The link of a list's last index.
-const END: u32 = u32::MAX - 1;
 /// Indices of the largest freelist; a larger wish is cut to it. 2^30 indices take 13 GiB: more is a mistake.
 pub const MAX_CAPACITY: u32 = 1 << 30;
 const _: () = assert!(MAX_CAPACITY < END);
-
-/// Indices per step of the bulk loops, which the compiler keeps rolled otherwise.
-const UNROLLED: usize = 8;
 
 /// Indices taken from the return side at once, into a buffer on the stack: a usual batch.
 const DRAINED_AT_ONCE: usize = 32;
@@ -56,55 +52,6 @@ pub enum FreeError {
         /// Returns that can wait.
         limit: usize,
     },
-}
-
-/// Which index a list hands out next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// The one freed last: it is the likeliest to be in the cache.
-    LastInFirstOut,
-    /// The one freed first: the longest time until its reuse.
-    FirstInFirstOut,
-}
-
-/// One list of free indices. It belongs to the freelist that made it, and is passed to each of its calls.
-///
-/// Dropping a list that is not empty loses its indices for as long as the freelist lives.
-#[derive(Debug)]
-pub struct List {
-    /// First index, or [`END`].
-    head: u32,
-    /// Last index; meaningless in an empty list.
-    tail: u32,
-    len: u32,
-    order: Order,
-    freelist: u32,
-}
-
-impl List {
-    /// Indices on the list.
-    #[must_use]
-    pub fn len(&self) -> u32 {
-        self.len
-    }
-
-    /// Whether there is no index on the list.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Moves everything into a list of the same kind.
-    fn take(&mut self) -> Self {
-        let empty = Self { head: END, tail: END, len: 0, ..*self };
-        core::mem::replace(self, empty)
-    }
-
-    /// Which index comes next.
-    #[must_use]
-    pub fn order(&self) -> Order {
-        self.order
-    }
 }
 
 /// Returns that the owner refused at its drains.
@@ -155,7 +102,7 @@ impl Freelist {
     /// A new, empty list. It costs nothing but itself.
     #[must_use]
     pub fn list(&self, order: Order) -> List {
-        List { head: END, tail: END, len: 0, order, freelist: self.name }
+        List::new(order, self.name)
     }
 
     /// Whether an index is handed out. False for one that the freelist does not have.
@@ -171,7 +118,7 @@ impl Freelist {
     #[inline]
     pub fn push(&mut self, list: &mut List, index: u32) -> Result<(), FreeError> {
         self.check_list(list)?;
-        put(&mut self.links, list, index)
+        list.push(&mut self.links, index)
     }
 
     /// Puts handed-out indices on a list, in order: the last one comes out first, or last.
@@ -181,19 +128,14 @@ impl Freelist {
     #[inline]
     pub fn push_bulk(&mut self, list: &mut List, indices: &[u32]) -> Result<(), FreeError> {
         self.check_list(list)?;
-        put_all(&mut self.links, list, indices).map_err(|pushed| self.refusal(indices[pushed]))
+        list.push_all(&mut self.links, indices).map_err(|pushed| self.refusal(indices[pushed]))
     }
 
     /// Hands out the next index of a list. `None` if it is empty, or of another freelist.
     #[inline]
     pub fn pop(&mut self, list: &mut List) -> Option<u32> {
         self.check_list(list).ok()?;
-        let index = list.head;
-        // `END` is outside of the array.
-        let link = self.links.get_mut(index as usize)?;
-        list.head = core::mem::replace(link, HANDED_OUT);
-        list.len -= 1;
-        Some(index)
+        list.pop(&mut self.links)
     }
 
     /// Hands out the next indices of a list, until it is empty or `into` is full. Returns how many.
@@ -202,21 +144,7 @@ impl Freelist {
         if self.check_list(list).is_err() {
             return 0;
         }
-        let count = into.len().min(list.len as usize);
-        let (into, _) = into.split_at_mut(count);
-        let mut head = list.head;
-        let mut take = |slot: &mut u32| {
-            // Always inside, because the list is as long as `count`; said so that the compiler stops at once if not.
-            let Some(link) = self.links.get_mut(head as usize) else { return false };
-            *slot = core::mem::replace(&mut head, core::mem::replace(link, HANDED_OUT));
-            true
-        };
-        let (unrolled, rest) = into.as_chunks_mut::<UNROLLED>();
-        let _all = unrolled.iter_mut().all(|slots| slots.iter_mut().all(&mut take)) && rest.iter_mut().all(take);
-        list.head = head;
-        // At most `list.len`.
-        list.len -= count as u32;
-        count
+        list.pop_all(&mut self.links, into)
     }
 
     /// Moves all indices of `from` behind those of `to`, whatever their orders, in constant time. `from` is empty
@@ -227,13 +155,7 @@ impl Freelist {
     pub fn append(&mut self, to: &mut List, from: &mut List) -> Result<(), FreeError> {
         self.check_list(to)?;
         self.check_list(from)?;
-        if from.head == END {
-            return Ok(());
-        }
-        link_after_tail(&mut self.links, to, from.head);
-        to.tail = from.tail;
-        to.len += from.len;
-        from.take();
+        to.append(&mut self.links, from);
         Ok(())
     }
 
@@ -253,7 +175,7 @@ impl Freelist {
         if self.check_list(list).is_err() {
             return 0;
         }
-        let (before, began) = (list.len, self.drained);
+        let (before, began) = (list.len(), self.drained);
         let mut batch = [0; DRAINED_AT_ONCE];
         // Ends after one round at most: no entry is written again before it is published.
         loop {
@@ -267,16 +189,16 @@ impl Freelist {
         if self.drained != began {
             self.shared.publish(self.drained);
         }
-        (list.len - before) as usize
+        (list.len() - before) as usize
     }
 
     /// Puts returned indices on a list, and counts those that were not handed out.
     #[inline]
     fn put_returned(&mut self, list: &mut List, mut indices: &[u32]) {
-        while let Err(put) = put_all(&mut self.links, list, indices) {
-            let last = Some(self.refusal(indices[put]));
+        while let Err(pushed) = list.push_all(&mut self.links, indices) {
+            let last = Some(self.refusal(indices[pushed]));
             self.refused = RefusedReturns { count: self.refused.count + 1, last };
-            indices = &indices[put + 1..];
+            indices = &indices[pushed + 1..];
         }
     }
 
@@ -294,117 +216,6 @@ impl Freelist {
 
     #[inline]
     fn check_list(&self, list: &List) -> Result<(), FreeError> {
-        if list.freelist == self.name { Ok(()) } else { Err(FreeError::ForeignList) }
-    }
-}
-
-/// Puts a handed-out index on a list of this array's freelist.
-#[inline]
-fn put(links: &mut [u32], list: &mut List, index: u32) -> Result<(), FreeError> {
-    let link = links.get_mut(index as usize).ok_or(FreeError::Foreign { index })?;
-    if *link != HANDED_OUT {
-        return Err(FreeError::DoubleFree { index });
-    }
-    match list.order {
-        Order::LastInFirstOut => {
-            *link = list.head;
-            if list.head == END {
-                list.tail = index;
-            }
-            list.head = index;
-        }
-        Order::FirstInFirstOut => {
-            *link = END;
-            link_after_tail(links, list, index);
-            list.tail = index;
-        }
-    }
-    list.len += 1;
-    Ok(())
-}
-
-/// Puts handed-out indices on a list, in order, or those before the first that is not handed out: then their number is
-/// the error.
-#[inline]
-fn put_all(links: &mut [u32], list: &mut List, indices: &[u32]) -> Result<(), usize> {
-    let put = match list.order {
-        Order::LastInFirstOut => put_all_in_front(links, list, indices),
-        Order::FirstInFirstOut => put_all_behind(links, list, indices),
-    };
-    // At most as many as the freelist has.
-    list.len += put as u32;
-    if put == indices.len() { Ok(()) } else { Err(put) }
-}
-
-#[inline]
-fn put_all_in_front(links: &mut [u32], list: &mut List, indices: &[u32]) -> usize {
-    let mut head = list.head;
-    let put = count_while(indices, |index| {
-        let Some(link) = handed_out(links, *index) else { return false };
-        *link = core::mem::replace(&mut head, *index);
-        true
-    });
-    if list.head == END
-        && let Some(first) = indices.first()
-    {
-        list.tail = *first;
-    }
-    list.head = head;
-    put
-}
-
-#[inline]
-fn put_all_behind(links: &mut [u32], list: &mut List, indices: &[u32]) -> usize {
-    let Some((last, others)) = indices.split_last() else { return 0 };
-    let mut put = 0;
-    // Each is linked to the one after it before that one is looked at.
-    let mut link = |(index, next): (&u32, &u32)| {
-        let Some(link) = handed_out(links, *index) else { return false };
-        *link = *next;
-        put += 1;
-        true
-    };
-    let (unrolled, rest) = others.as_chunks::<UNROLLED>();
-    let (unrolled_nexts, rest_nexts) = indices[1..].as_chunks::<UNROLLED>();
-    let _all = unrolled.iter().zip(unrolled_nexts).all(|(indices, nexts)| indices.iter().zip(nexts).all(&mut link))
-        && rest.iter().zip(rest_nexts).all(&mut link)
-        && link((last, &END));
-    if let Some(tail) = indices[..put].last() {
-        if put < indices.len() {
-            links[*tail as usize] = END;
-        }
-        link_after_tail(links, list, indices[0]);
-        list.tail = *tail;
-    }
-    put
-}
-
-/// How many items come before the first that `accept` does not accept.
-#[inline]
-fn count_while<T>(items: &[T], mut accept: impl FnMut(&T) -> bool) -> usize {
-    let mut count = 0;
-    let mut counted = |item| {
-        let accepted = accept(item);
-        count += usize::from(accepted);
-        accepted
-    };
-    let (unrolled, rest) = items.as_chunks::<UNROLLED>();
-    let _all = unrolled.iter().all(|items| items.iter().all(&mut counted)) && rest.iter().all(counted);
-    count
-}
-
-/// The link of an index, if that is handed out.
-#[inline]
-fn handed_out(links: &mut [u32], index: u32) -> Option<&mut u32> {
-    links.get_mut(index as usize).filter(|link| **link == HANDED_OUT)
-}
-
-/// Makes `index` follow the last index of `list`.
-#[inline]
-fn link_after_tail(links: &mut [u32], list: &mut List, index: u32) {
-    if list.head == END {
-        list.head = index;
-    } else if let Some(link) = links.get_mut(list.tail as usize) {
-        *link = index;
+        if list.freelist() == self.name { Ok(()) } else { Err(FreeError::ForeignList) }
     }
 }

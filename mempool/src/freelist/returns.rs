@@ -6,7 +6,7 @@
 
 use crossbeam_utils::CachePadded;
 
-use super::{FreeError, count_while};
+use super::{FreeError, list::count_while};
 use crate::primitive::{Arc, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// The index is not in the ring, as far as this mark tells.
