@@ -1,9 +1,7 @@
-//! Runs one operation of the freelist so often, for counting its instructions:
+//! Instructions of one index that is taken and given back.
 //!
-//! `valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/freelist bulk lifo 1000`
-//!
-//! The difference of two runs, divided by the difference of their iterations and by the indices per iteration (which is
-//! printed), is the cost of one index.
+//! `freelist-cost one|bulk|return lifo|fifo ITERATIONS` runs that many. Count it with callgrind at two numbers of iterations;
+//! divide the difference by the iterations and by the indices of each, which are printed.
 
 use std::process::ExitCode;
 
@@ -16,7 +14,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("freelist: {error}");
+            eprintln!("freelist-cost: {error}");
             ExitCode::FAILURE
         }
     }
