@@ -74,16 +74,25 @@ impl SendQueue {
     }
 
     /// Notes an accepted work request.
+    #[inline]
     pub(crate) fn push(&mut self, posted: Posted) {
         debug_assert!((self.posted() as usize) < self.ring.len(), "the reservation bounds what is posted");
         let at = self.slot(self.head);
-        self.ring[at] = posted;
+        // The mask keeps it inside; said so for the compiler.
+        if let Some(place) = self.ring.get_mut(at) {
+            *place = posted;
+        }
         self.head = self.head.wrapping_add(1);
     }
 
     /// How many posted work requests stand before the one with this token; `None` for a token that is not posted.
     pub(crate) fn ahead_of(&self, token: Token) -> Option<u32> {
-        (0..self.posted()).find(|&ahead| self.ring[self.slot(self.tail.wrapping_add(ahead))].token == token)
+        let (tail, posted) = (self.slot(self.tail), self.posted() as usize);
+        // The ring as two runs, up to its end and from its start on.
+        let (start, oldest) = self.ring.split_at(tail);
+        let at = oldest.iter().chain(start).take(posted).position(|posted| posted.token == token)?;
+        // At most what is posted.
+        Some(at as u32)
     }
 
     /// Takes the oldest posted work request out; its entries are free again.
@@ -93,9 +102,7 @@ impl SendQueue {
         }
         let posted = self.ring[self.slot(self.tail)];
         self.tail = self.tail.wrapping_add(1);
-        if posted.token.kind() != crate::provider::TokenKind::Drain {
-            self.release(posted.cost);
-        }
+        self.release(posted.cost);
         Some(posted)
     }
 
@@ -108,28 +115,29 @@ impl SendQueue {
 #[derive(Debug)]
 pub(crate) struct ChainBuffer {
     pub(crate) requests: Vec<WorkRequest>,
-    pub(crate) owners: Vec<(u32, u32)>,
+    /// What the send queue remembers of each.
+    pub(crate) posted: Vec<Posted>,
 }
 
 impl ChainBuffer {
     /// Room for a whole send queue: credits bound what one flush can post, so a chain is never split.
     pub(crate) fn new(entries: u32) -> Self {
-        Self { requests: Vec::with_capacity(entries as usize), owners: Vec::with_capacity(entries as usize) }
+        Self { requests: Vec::with_capacity(entries as usize), posted: Vec::with_capacity(entries as usize) }
     }
 
     pub(crate) fn clear(&mut self) {
         self.requests.clear();
-        self.owners.clear();
+        self.posted.clear();
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, request: WorkRequest, owner: u32, cost: u32) {
         debug_assert!(self.requests.len() < self.requests.capacity(), "credits bound the chain");
+        self.posted.push(Posted { token: request.token, owner, cost });
         self.requests.push(request);
-        self.owners.push((owner, cost));
     }
 
     pub(crate) fn posted(&self, index: usize) -> Posted {
-        let (owner, cost) = self.owners[index];
-        Posted { token: self.requests[index].token, owner, cost }
+        self.posted[index]
     }
 }

@@ -143,7 +143,11 @@ impl Connection {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.phase == Phase::Ready
+        matches!(self.phase, Phase::Ready)
+    }
+
+    pub(crate) fn is_vacant(&self) -> bool {
+        matches!(self.phase, Phase::Vacant)
     }
 
     /// The next flush has something to post.

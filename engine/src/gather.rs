@@ -120,13 +120,7 @@ impl GatherError {
 /// [`GatherError`] when there is no segment, or the first that would have to be taken is not acceptable.
 #[inline]
 pub fn next_piece(rules: GatherRules, segments: &[Resolved]) -> Result<Piece, GatherError> {
-    let first = segments.first().ok_or(GatherError::NoSegments)?;
-    let limits = Limits::of(rules)?;
-    let mut piece = limits.open(first)?;
-    if segments.len() > 1 {
-        limits.extend(&mut piece, segments)?;
-    }
-    Ok(piece)
+    Limits::of(rules)?.next_piece(segments)
 }
 
 /// How many pieces the whole of `segments` takes: the MRs of a request, known before any of them is taken.
@@ -134,17 +128,7 @@ pub fn next_piece(rules: GatherRules, segments: &[Resolved]) -> Result<Piece, Ga
 /// # Errors
 /// As [`next_piece`], and [`GatherError::TooManyBytes`] when the lengths add up to more than 32 bit.
 pub fn count_pieces(rules: GatherRules, segments: &[Resolved]) -> Result<usize, GatherError> {
-    if segments.is_empty() {
-        return Err(GatherError::NoSegments);
-    }
-    let (mut rest, mut pieces, mut bytes) = (segments, 0, 0u32);
-    while !rest.is_empty() {
-        let piece = next_piece(rules, rest)?;
-        bytes = bytes.checked_add(piece.bytes).ok_or(GatherError::TooManyBytes)?;
-        rest = rest.get(piece.consumed..).unwrap_or(&[]);
-        pieces += 1;
-    }
-    Ok(pieces)
+    Limits::of(rules)?.count_pieces(segments)
 }
 
 /// Cuts a segment where one registration ends: the part that fits, and the rest if there is any. A request with longer
@@ -153,22 +137,7 @@ pub fn count_pieces(rules: GatherRules, segments: &[Resolved]) -> Result<usize, 
 /// # Errors
 /// [`GatherError::EmptySegment`], [`GatherError::OutOfBounds`] or [`GatherError::InvalidRules`].
 pub fn cut(rules: GatherRules, segment: Resolved) -> Result<(Resolved, Option<Resolved>), GatherError> {
-    let limits = Limits::of(rules)?;
-    check_element(&segment.element)?;
-    let room = limits.bytes_from(segment.element.address);
-    let length = u64::from(segment.element.length);
-    if length <= room {
-        return Ok((segment, None));
-    }
-    // Whole pages, so that the rest joins the next registration from its first byte on.
-    let end = (segment.element.address + room) & !limits.page_mask;
-    let taken = if end > segment.element.address { end - segment.element.address } else { room };
-    let (mut front, mut rest) = (segment, segment);
-    // Both are below `length`, which is 32 bit.
-    front.element.length = taken as u32;
-    rest.element.length = (length - taken) as u32;
-    rest.element.address += taken;
-    Ok((front, Some(rest)))
+    Limits::of(rules)?.cut(segment)
 }
 
 /// What the device's list makes of `elements`, by the builder's own rule: an element joins if it follows the one before
@@ -208,9 +177,9 @@ pub fn check_list(rules: GatherRules, elements: &[ScatterElement]) -> Result<u32
     if elements.is_empty() { Err(GatherError::NoSegments) } else { Ok(entries as u32) }
 }
 
-/// Rules in the form that the loops use.
+/// Rules, checked once, in the form that the loops use.
 #[derive(Clone, Copy)]
-struct Limits {
+pub(crate) struct Limits {
     contiguity: Contiguity,
     /// Page size less one; 0 where pages are not counted.
     page_mask: u64,
@@ -220,8 +189,10 @@ struct Limits {
 }
 
 impl Limits {
+    /// # Errors
+    /// [`GatherError::InvalidRules`].
     #[inline]
-    fn of(rules: GatherRules) -> Result<Self, GatherError> {
+    pub(crate) fn of(rules: GatherRules) -> Result<Self, GatherError> {
         let page_size = match rules.contiguity {
             Contiguity::PageList { page_size } => page_size,
             Contiguity::Gaps { page_size } => page_size.max(1),
@@ -243,6 +214,57 @@ impl Limits {
         })
     }
 
+    /// [`next_piece`] by these limits.
+    #[inline]
+    pub(crate) fn next_piece(&self, segments: &[Resolved]) -> Result<Piece, GatherError> {
+        let first = segments.first().ok_or(GatherError::NoSegments)?;
+        let mut piece = self.open(first)?;
+        if segments.len() > 1 {
+            self.extend(&mut piece, segments)?;
+        }
+        Ok(piece)
+    }
+
+    /// [`count_pieces`] by these limits.
+    pub(crate) fn count_pieces(&self, segments: &[Resolved]) -> Result<usize, GatherError> {
+        if segments.is_empty() {
+            return Err(GatherError::NoSegments);
+        }
+        let (mut rest, mut pieces, mut bytes) = (segments, 0, 0u32);
+        while !rest.is_empty() {
+            let piece = self.next_piece(rest)?;
+            bytes = bytes.checked_add(piece.bytes).ok_or(GatherError::TooManyBytes)?;
+            rest = rest.get(piece.consumed..).unwrap_or(&[]);
+            pieces += 1;
+        }
+        Ok(pieces)
+    }
+
+    /// Whether one registration covers the element, so that there is nothing to cut.
+    #[inline]
+    pub(crate) fn covers(&self, element: &ScatterElement) -> bool {
+        u64::from(element.length) <= self.bytes_from(element.address)
+    }
+
+    /// [`cut`] by these limits.
+    pub(crate) fn cut(&self, segment: Resolved) -> Result<(Resolved, Option<Resolved>), GatherError> {
+        check_element(&segment.element)?;
+        if self.covers(&segment.element) {
+            return Ok((segment, None));
+        }
+        let room = self.bytes_from(segment.element.address);
+        let length = u64::from(segment.element.length);
+        // Whole pages, so that the rest joins the next registration from its first byte on.
+        let end = (segment.element.address + room) & !self.page_mask;
+        let taken = if end > segment.element.address { end - segment.element.address } else { room };
+        let (mut front, mut rest) = (segment, segment);
+        // Both are below `length`, which is 32 bit.
+        front.element.length = taken as u32;
+        rest.element.length = (length - taken) as u32;
+        rest.element.address += taken;
+        Ok((front, Some(rest)))
+    }
+
     /// Entries that an element takes where it starts a page of its own.
     #[inline]
     fn entries(&self, element: &ScatterElement) -> u64 {
@@ -254,6 +276,7 @@ impl Limits {
     }
 
     /// Bytes that a registration can cover if it starts at `address`.
+    #[inline]
     fn bytes_from(&self, address: u64) -> u64 {
         if self.page_mask == 0 {
             return self.max_bytes;

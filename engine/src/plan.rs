@@ -1,6 +1,7 @@
 //! How many of everything one engine has, and where it lies: computed once, from options and capabilities.
 
 use crate::{
+    gather::GatherError,
     options::{EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, ReturnPolicy},
     provider::{Capabilities, Contiguity, KeyScope, QueueSizes, Token},
     request::Request,
@@ -31,6 +32,9 @@ pub enum EngineError {
     /// The region has too little room.
     #[error("the region is too small for the engine's slabs and messages: {0}; map Engine::region_bytes() or more")]
     Region(#[from] frwr_mempool::region::CarveError),
+    /// The device's capabilities say nothing that segments could be gathered by.
+    #[error("the device's limits for a registration make no sense: {0}")]
+    Gather(#[from] GatherError),
     /// An option is out of its range.
     #[error("{name} is {value}, but must be {range}")]
     Option {

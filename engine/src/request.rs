@@ -103,21 +103,34 @@ pub(crate) struct Request {
     pub(crate) chunks: ArrayVec<WaitingChunk, MAX_CHUNKS>,
 }
 
+/// What a slot is made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) cookie: u64,
+    pub(crate) iova_cookie: u32,
+    pub(crate) message_length: u32,
+    pub(crate) connection: u16,
+    pub(crate) invited: bool,
+    pub(crate) standalone: bool,
+    pub(crate) pieces: u8,
+    pub(crate) inline_segments: u8,
+}
+
 impl Request {
-    pub(crate) fn new(connection: u16, cookie: u64) -> Self {
+    pub(crate) fn new(wanted: Wanted) -> Self {
         Self {
-            cookie,
-            iova_cookie: 0,
-            message_length: 0,
-            connection,
+            cookie: wanted.cookie,
+            iova_cookie: wanted.iova_cookie,
+            message_length: wanted.message_length,
+            connection: wanted.connection,
             phase: Phase::Waiting,
             outcome: Outcome::Unknown,
             hold: Hold::default(),
-            invited: false,
-            standalone: false,
-            awaits_message: false,
-            pieces: 0,
-            inline_segments: 0,
+            invited: wanted.invited,
+            standalone: wanted.standalone,
+            awaits_message: wanted.inline_segments > 0,
+            pieces: wanted.pieces,
+            inline_segments: wanted.inline_segments,
             invalidate_entries: 0,
             mrs: ArrayVec::new(),
             chunks: ArrayVec::new(),

@@ -96,6 +96,15 @@ impl DeviceMemory {
     /// [`OutOfBounds`] if the range is not inside this memory.
     #[inline]
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), OutOfBounds> {
+        match self.whole_words(offset, into.len())? {
+            Some(words) => read_words(words, into),
+            None => self.read_parts(offset, into)?,
+        }
+        Ok(())
+    }
+
+    /// Copies the bytes from `offset` on into `into`, with parts of words at either end.
+    fn read_parts(&self, offset: usize, into: &mut [u8]) -> Result<(), OutOfBounds> {
         let span = self.span(offset, into.len())?;
         let (head, rest) = into.split_at_mut(span.head);
         let (middle, tail) = rest.split_at_mut(span.middle.len() * WORD);
@@ -115,6 +124,15 @@ impl DeviceMemory {
     /// [`OutOfBounds`] if the range is not inside this memory.
     #[inline]
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), OutOfBounds> {
+        match self.whole_words(offset, from.len())? {
+            Some(words) => write_words(words, from),
+            None => self.write_parts(offset, from)?,
+        }
+        Ok(())
+    }
+
+    /// Copies `from` to the bytes from `offset` on, with parts of words at either end.
+    fn write_parts(&self, offset: usize, from: &[u8]) -> Result<(), OutOfBounds> {
         let span = self.span(offset, from.len())?;
         let (head, rest) = from.split_at(span.head);
         let (middle, tail) = rest.split_at(span.middle.len() * WORD);
@@ -203,6 +221,19 @@ impl DeviceMemory {
             return Err(OutOfBounds { offset, len, limit: self.len });
         }
         Ok(())
+    }
+
+    /// The words of a range that starts and ends with one, as messages in their buffers usually do.
+    #[inline]
+    fn whole_words(&self, offset: usize, len: usize) -> Result<Option<&[AtomicU64]>, OutOfBounds> {
+        self.check(offset, len)?;
+        // SAFETY: the offset is at most the length.
+        let start = unsafe { self.base.as_ptr().add(offset) };
+        if !(start.addr() | len).is_multiple_of(WORD) {
+            return Ok(None);
+        }
+        // SAFETY: all bytes of these words are in the range, which `new`'s caller vouches for.
+        Ok(Some(unsafe { words_at(start, len / WORD) }))
     }
 
     /// Splits a range into a word that it has the end of, whole words, and a word that it has the start of.

@@ -137,15 +137,33 @@ impl<T> Slab<T> {
     /// [`Full`] hands the value back.
     #[inline]
     pub fn insert(&mut self, value: T) -> Result<Handle, Full<T>> {
+        let Some(handle) = self.occupy_free() else { return Err(Full(value)) };
+        // SAFETY: the slot was free and below the capacity; a free slot holds nothing that would leak.
+        unsafe { self.values.add(handle.index as usize).write(MaybeUninit::new(value)) };
+        Ok(handle)
+    }
+
+    /// Puts what `make` returns into the slot that was freed last: a large value is made in its place instead of being
+    /// moved there. `None` when all slots are taken; nothing is made then.
+    #[inline]
+    pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> Option<Handle> {
         let index = self.free;
-        let Some(meta) = self.meta_mut(index) else { return Err(Full(value)) };
+        if index < self.capacity {
+            // SAFETY: as in `insert`. The slot counts as free until the value is there, should `make` panic.
+            unsafe { self.values.add(index as usize).write(MaybeUninit::new(make())) };
+        }
+        self.occupy_free()
+    }
+
+    /// Marks the slot that was freed last as occupied. The caller fills it.
+    #[inline]
+    fn occupy_free(&mut self) -> Option<Handle> {
+        let index = self.free;
+        let meta = self.meta_mut(index)?;
         let generation = meta.generation.wrapping_add(1).max(1);
-        let next = core::mem::replace(meta, Meta { generation, next: OCCUPIED }).next;
-        self.free = next;
+        self.free = core::mem::replace(meta, Meta { generation, next: OCCUPIED }).next;
         self.len += 1;
-        // SAFETY: `meta_mut` found the index to be below the capacity; a free slot holds nothing that would leak.
-        unsafe { self.values.add(index as usize).write(MaybeUninit::new(value)) };
-        Ok(Handle { index, generation })
+        Some(Handle { index, generation })
     }
 
     /// The value that a handle names, if it is still there.

@@ -97,9 +97,7 @@ impl<P: Port> Engine<P> {
 
     /// The completion names a queue pair that the connection has now.
     fn is_current(&self, index: usize, completion: &Completion) -> bool {
-        self.connections
-            .get(index)
-            .is_some_and(|found| found.queue_pair == completion.queue_pair && found.phase != Connected::Vacant)
+        self.connections.get(index).is_some_and(|found| found.queue_pair == completion.queue_pair && !found.is_vacant())
     }
 
     fn received(&mut self, index: usize, received: Received, success: Success, protocol: &mut impl Protocol) {
@@ -113,10 +111,7 @@ impl<P: Port> Engine<P> {
         connection.peer_receives += 1;
         let key = connection.key;
         let replied = match protocol.classify(key, &prefix[..copied], received.length) {
-            Message::Reply(request) if self.owns(index, request) => {
-                self.reply(request.0, success.invalidated, &received)
-            }
-            Message::Reply(_) => Replied::Unknown,
+            Message::Reply(request) => self.reply(index, request.0, success.invalidated, &received),
             Message::Command if success.invalidated.is_none() => {
                 self.events.push_back(Event::Received { connection: key, received });
                 return;
@@ -149,11 +144,6 @@ impl<P: Port> Engine<P> {
     fn foreign_invalidation(&mut self, index: usize) {
         self.statistics.foreign_invalidations += 1;
         self.fail(index, DisconnectCause::ForeignInvalidation);
-    }
-
-    /// The upper layer's answer names a request of this very connection.
-    fn owns(&self, index: usize, request: crate::request::RequestHandle) -> bool {
-        self.requests.get(request.0).is_some_and(|found| usize::from(found.connection) == index)
     }
 
     /// A buffer goes back to its queue pair with the next flush.
@@ -293,11 +283,10 @@ impl<P: Port> Engine<P> {
         let held = request.is_held_only();
         request.hold.message = false;
         self.held -= u32::from(held);
-        let awaited = request.awaits_message && request.phase == (Phase::Fencing { fences: 0 });
-        if awaited {
+        if request.is_recyclable() {
+            self.requests.remove(handle);
+        } else if request.awaits_message && request.phase == (Phase::Fencing { fences: 0 }) {
             self.end_if_fenced(handle);
-        } else {
-            self.recycle_request(handle);
         }
     }
 

@@ -25,10 +25,17 @@ pub(super) enum Replied {
 }
 
 impl<P: Port> Engine<P> {
-    /// A reply arrived for a request: match the key that the peer invalidated (S58), fence the others.
-    pub(super) fn reply(&mut self, handle: Handle, invalidated: Option<u32>, received: &Received) -> Replied {
+    /// A reply arrived on a connection for one of its requests: match the key that the peer invalidated (S58), fence the
+    /// others.
+    pub(super) fn reply(
+        &mut self,
+        index: usize,
+        handle: Handle,
+        invalidated: Option<u32>,
+        received: &Received,
+    ) -> Replied {
         let Some(request) = self.requests.get(handle) else { return Replied::Unknown };
-        if request.phase != Phase::Posted || request.standalone {
+        if usize::from(request.connection) != index || request.phase != Phase::Posted || request.standalone {
             return Replied::Unknown;
         }
         // A reply that kills a foreign key is no reply: the request stays as it is and ends with its connection.
@@ -38,11 +45,17 @@ impl<P: Port> Engine<P> {
             return Replied::Foreign;
         }
         let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
-        request.outcome =
-            Outcome::Replied { buffer: received.buffer, generation: received.generation, length: received.length };
-        self.statistics.reply_waits_for_send += u64::from(request.awaits_message && request.hold.message);
-        self.connections[usize::from(request.connection)].awaiting_reply -= 1;
-        self.fence(handle);
+        let Received { buffer, generation, length } = *received;
+        request.outcome = Outcome::Replied { buffer, generation, length };
+        self.connections[index].awaiting_reply -= 1;
+        let awaits_message = request.awaits_message && request.hold.message;
+        self.statistics.reply_waits_for_send += u64::from(awaits_message);
+        if request.mrs.is_empty() && !awaits_message {
+            // Nothing is left to fence: the usual reply of a peer that invalidates.
+            self.end_request(handle, RequestStatus::Replied(Received { buffer, generation, length }));
+        } else {
+            self.fence(handle);
+        }
         Replied::Taken
     }
 

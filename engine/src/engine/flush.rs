@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::{
     event::DisconnectCause,
+    mr::{self, ReturnPolicy},
     options::{InvalidateOrder, InvalidateSignalling, MAX_TRANSFER_OPERATIONS, OnPostError},
     pool::Pool,
     provider::{
@@ -40,7 +41,7 @@ impl<P: Port> Engine<P> {
         if connection.receives.is_empty() {
             return;
         }
-        let (base, lkey) = (self.memories[0].address(), connection.bases[0].lkey);
+        let (base, lkey) = (self.messages.address(), connection.bases[0].lkey);
         let stride = self.receives.stride();
         self.scratch.receives.clear();
         for buffer in connection.receives.drain(..) {
@@ -95,43 +96,64 @@ impl<P: Port> Engine<P> {
         let accepted = result.map_or_else(|error| error.accepted.min(all), |()| all);
         self.statistics.doorbells += 1;
         self.statistics.work_requests += accepted as u64;
-        for at in 0..accepted {
-            self.connections[index].send_queue.push(self.scratch.chain.posted(at));
-            self.count_accepted(index, at);
+        for &posted in &self.scratch.chain.posted[..accepted] {
+            connection.send_queue.push(posted);
         }
+        self.count_accepted(index, accepted);
         self.record(TracePoint::PostSend, index as u16, None, all as u32);
         if let Err(error) = result {
             self.post_refused(index, accepted, error);
         }
     }
 
-    fn count_accepted(&mut self, index: usize, at: usize) {
-        let request = &self.scratch.chain.requests[at];
-        let slot = request.token.index();
-        match request.operation {
-            Operation::Register(fields) => {
-                self.statistics.registrations += 1;
-                let bytes = u64::from(fields.length);
-                self.statistics.bytes_registered_read += if fields.access.permits_read() { bytes } else { 0 };
-                self.statistics.bytes_registered_write += if fields.access.permits_write() { bytes } else { 0 };
-                let bits = self.capabilities.rotating_key_bits;
-                self.pool.note_registration(slot, fields.key, bits, self.now_ns());
-                self.record(TracePoint::MrRegister, index as u16, Some(slot), fields.length);
+    /// Accounts for the work requests that the device took.
+    fn count_accepted(&mut self, index: usize, accepted: usize) {
+        let (bits, now_ns, traced) = (self.capabilities.rotating_key_bits, self.now_ns(), self.trace.is_some());
+        let (mut registrations, mut read, mut written) = (0, 0, 0);
+        for request in &self.scratch.chain.requests[..accepted] {
+            let Operation::Register(fields) = &request.operation else { continue };
+            registrations += 1;
+            let bytes = u64::from(fields.length);
+            read += if fields.access.permits_read() { bytes } else { 0 };
+            written += if fields.access.permits_write() { bytes } else { 0 };
+            self.pool.note_registration(request.token.index(), fields.key, bits, now_ns);
+        }
+        self.statistics.registrations += registrations;
+        self.statistics.bytes_registered_read += read;
+        self.statistics.bytes_registered_write += written;
+        if traced {
+            self.record_accepted(index, accepted);
+        }
+        if self.options.return_policy == ReturnPolicy::OnInvalidatePosted {
+            self.return_early(index, accepted);
+        }
+    }
+
+    #[cold]
+    fn record_accepted(&mut self, index: usize, accepted: usize) {
+        for at in 0..accepted {
+            let request = self.scratch.chain.requests[at];
+            let slot = request.token.index();
+            match request.operation {
+                Operation::Register(fields) => {
+                    self.record(TracePoint::MrRegister, index as u16, Some(slot), fields.length);
+                }
+                Operation::Invalidate { .. } => self.record(TracePoint::MrLocalInvalidate, index as u16, Some(slot), 0),
+                _ => {}
             }
-            Operation::Invalidate { .. } => {
-                self.record(TracePoint::MrLocalInvalidate, index as u16, Some(slot), 0);
-                self.return_early(index, slot);
-            }
-            _ => {}
         }
     }
 
     /// Where the policy says so, an MR may be taken again as soon as its invalidation is posted (D2).
-    fn return_early(&mut self, index: usize, descriptor: u32) {
-        let pending =
-            self.pool.get(descriptor).is_some_and(|mr| matches!(mr.state(), crate::mr::State::IdlePending { .. }));
-        if pending {
-            self.pool.put(&mut self.connections[index].idle, descriptor);
+    fn return_early(&mut self, index: usize, accepted: usize) {
+        for request in &self.scratch.chain.requests[..accepted] {
+            let descriptor = request.token.index();
+            let invalidates = matches!(request.operation, Operation::Invalidate { .. });
+            let pending = invalidates
+                && self.pool.get(descriptor).is_some_and(|mr| matches!(mr.state(), mr::State::IdlePending { .. }));
+            if pending {
+                self.pool.put(&mut self.connections[index].idle, descriptor);
+            }
         }
     }
 
@@ -283,6 +305,7 @@ impl<P: Port> Engine<P> {
 }
 
 /// The registration of a mapped MR, for the end of a chain. `None` for an MR that is not mapped: none of ours.
+#[inline]
 pub(super) fn chain_registration(
     pool: &mut Pool,
     signaller: &mut Signaller,

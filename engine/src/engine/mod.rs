@@ -20,9 +20,10 @@ pub use submit::{Chunk, Submission, SubmitError};
 
 use crate::{
     chain::ChainBuffer,
-    connection::{Connection, ConnectionLimits, Phase},
+    connection::{Connection, ConnectionLimits},
     event::{ConnectionId, Event, Received},
-    gather::{GatherRules, MemoryId, Resolved, Segment},
+    event_queue::EventQueue,
+    gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
     link::{CoreLink, MAX_MEMORIES, ToControl},
     options::{EngineOptions, MAX_CHUNKS},
     plan::{EngineError, Plan},
@@ -42,7 +43,7 @@ use frwr_mempool::{
     lane,
     slab::{Handle, Slab},
 };
-use std::collections::VecDeque;
+use submit::MAX_INLINE_SEGMENTS;
 
 /// Control messages taken in one poll iteration: enough to open a connection at once, little beside a batch of
 /// completions.
@@ -69,9 +70,11 @@ pub struct Engine<P: Port> {
     options: EngineOptions,
     plan: Plan,
     capabilities: Capabilities,
-    rules: GatherRules,
+    gather: Limits,
     now: Duration,
     memories: ArrayVec<DeviceMemory, MAX_MEMORIES>,
+    /// The engine's own memory, the first of them.
+    messages: DeviceMemory,
     requests: Slab<Request>,
     transfers: Slab<Transfer>,
     pool: Pool,
@@ -86,7 +89,7 @@ pub struct Engine<P: Port> {
     /// Peers' ranges of transfers, one per operation.
     remote_segments: Box<[RemoteSegment]>,
     elements: Box<[ScatterElement]>,
-    events: VecDeque<Event>,
+    events: EventQueue,
     statistics: Statistics,
     /// Slots kept only by Hold.
     held: u32,
@@ -100,6 +103,8 @@ struct Scratch {
     resolved: Vec<Resolved>,
     /// Where its chunks end in that list.
     chunks: ArrayVec<ScratchChunk, MAX_CHUNKS>,
+    /// What follows the message in its SEND.
+    inline: ArrayVec<ScatterElement, MAX_INLINE_SEGMENTS>,
     message: Box<[u8]>,
     chain: ChainBuffer,
     receives: Vec<ReceiveRequest>,
@@ -156,6 +161,11 @@ impl<P: Port> Engine<P> {
         capabilities: &Capabilities,
     ) -> Result<Self, EngineError> {
         let plan = Plan::new(&options, capabilities)?;
+        let gather = Limits::of(GatherRules {
+            contiguity: capabilities.contiguity,
+            depth: plan.mr_depth,
+            max_bytes: capabilities.max_registration_bytes,
+        })?;
         let requests = Slab::new_in(region, plan.request_slots)?;
         let transfers = Slab::new_in(region, plan.transfer_slots.max(1))?;
         let mut pool = Pool::new(region, plan.connections, plan.registrations, plan.mr_depth)?;
@@ -176,16 +186,13 @@ impl<P: Port> Engine<P> {
         let no_segment = Segment { memory: MemoryId(0), offset: 0, length: 0 };
         let no_remote = RemoteSegment { remote: crate::provider::RemoteRange { address: 0, key: 0 }, length: 0 };
         let mut engine = Self {
-            rules: GatherRules {
-                contiguity: capabilities.contiguity,
-                depth: plan.mr_depth,
-                max_bytes: capabilities.max_registration_bytes,
-            },
+            gather,
             port,
             link,
             capabilities: *capabilities,
             now: Duration::ZERO,
             memories: ArrayVec::new(),
+            messages: messages.clone(),
             requests,
             transfers,
             pool,
@@ -197,12 +204,16 @@ impl<P: Port> Engine<P> {
             remote_segments: vec![no_remote; plan.transfer_slots as usize * crate::options::MAX_TRANSFER_OPERATIONS]
                 .into(),
             elements: vec![ScatterElement::default(); plan.elements()].into(),
-            events: VecDeque::with_capacity(2 * (events as usize + EVENTS_PER_CONNECTION * plan.connections as usize)),
+            events: EventQueue::new(
+                2 * (events as usize + EVENTS_PER_CONNECTION * plan.connections as usize),
+                2 * EVENTS_PER_CONNECTION * plan.connections as usize,
+            ),
             statistics: Statistics { shortest_key_reuse_ns: u64::MAX, ..Statistics::default() },
             held: 0,
             scratch: Scratch {
                 resolved: Vec::with_capacity(options.max_segments as usize + crate::options::MAX_MRS_PER_REQUEST),
                 chunks: ArrayVec::new(),
+                inline: ArrayVec::new(),
                 message: vec![0; plan.message_bytes as usize].into(),
                 chain: ChainBuffer::new(plan.sizes.send.next_power_of_two()),
                 receives: Vec::with_capacity(plan.receive_depth as usize),
@@ -306,7 +317,7 @@ impl<P: Port> Engine<P> {
     /// Every connection is gone.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
-        self.connections.iter().all(|connection| connection.phase == Phase::Vacant)
+        self.connections.iter().all(|connection| connection.is_vacant())
     }
 
     /// Whether the connection takes requests now.
@@ -357,7 +368,7 @@ impl<P: Port> Engine<P> {
     fn index_of(&self, connection: ConnectionId) -> Option<usize> {
         let index = usize::from(connection.index);
         let found = self.connections.get(index)?;
-        (found.key == connection && found.phase != Phase::Vacant).then_some(index)
+        (found.key == connection && !found.is_vacant()).then_some(index)
     }
 
     /// Puts a connection on the list for the next flush.
@@ -370,12 +381,12 @@ impl<P: Port> Engine<P> {
     }
 
     fn request_event_taken(&mut self, handle: Handle) {
-        if let Some(request) = self.requests.get_mut(handle) {
-            request.hold.event = false;
-            if request.is_held_only() {
-                self.held += 1;
-            }
-            self.recycle_request(handle);
+        let Some(request) = self.requests.get_mut(handle) else { return };
+        request.hold.event = false;
+        if request.is_recyclable() {
+            self.requests.remove(handle);
+        } else if request.is_held_only() {
+            self.held += 1;
         }
     }
 

@@ -86,7 +86,7 @@ impl<P: Port> Engine<P> {
         let handle = self.stage_transfer(connection, request.cookie, kind, request.local, request.remote)?;
         let offset = self.plan.reply_offset(handle.index());
         // The slot's buffer has message_bytes bytes.
-        let _ = self.memories[0].write(offset, request.message);
+        let _ = self.messages.write(offset, request.message);
         self.take_transfer(handle);
         Ok(())
     }
@@ -192,7 +192,7 @@ impl<P: Port> Engine<P> {
         if let Kind::Respond { length, .. } = transfer.kind {
             let element = self.plan.transfer_element(handle.index()) as usize + MAX_TRANSFER_OPERATIONS;
             self.elements[element] = ScatterElement {
-                address: self.memories[0].address() + self.plan.reply_offset(handle.index()) as u64,
+                address: self.messages.address() + self.plan.reply_offset(handle.index()) as u64,
                 length,
                 lkey: connection.bases[0].lkey,
             };

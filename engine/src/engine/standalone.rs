@@ -7,7 +7,7 @@ use crate::{
     event::{ConnectionId, Event},
     protocol::Protocol,
     provider::{Chain, Port},
-    request::{Outcome, Phase, Request, RequestHandle},
+    request::{Outcome, Phase, RequestHandle},
 };
 use core::time::Duration;
 
@@ -55,8 +55,6 @@ impl<P: Port> Engine<P> {
         if !self.connections[index].is_ready() {
             return Err(SubmitError::NotConnected);
         }
-        let mut request = Request::new(connection.index, cookie);
-        request.standalone = true;
         let submission = Submission {
             message: &[],
             inline: &[],
@@ -65,7 +63,7 @@ impl<P: Port> Engine<P> {
             iova_cookie: 0,
             cookie,
         };
-        let handle = self.stage(request, &submission)?;
+        let handle = self.stage(connection.index, &submission)?;
         if self.requests.get(handle).is_none_or(|request| request.pieces != 1) {
             self.requests.remove(handle);
             return Err(SubmitError::TooManyRegistrations);

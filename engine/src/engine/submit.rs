@@ -4,12 +4,12 @@ use super::{Engine, MAX_ADMITTED_PER_POLL};
 use crate::{
     connection::Connection,
     event::{ConnectionId, Event, RequestStatus},
-    gather::{self, GatherError, GatherRules, Resolved, Segment},
+    gather::{GatherError, Limits, Resolved, Segment},
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
     provider::{Access, Port, ScatterElement},
-    request::{Phase, Request, RequestHandle, WaitingChunk},
+    request::{Phase, Request, RequestHandle, WaitingChunk, Wanted},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -19,7 +19,7 @@ use frwr_mempool::{DeviceMemory, slab::Handle};
 type Grants = ArrayVec<Grant, MAX_MRS_PER_REQUEST>;
 
 /// Segments that one SEND carries beside its message: the elements of the largest SEND, less one (S2).
-const MAX_INLINE_SEGMENTS: usize = 18;
+pub(super) const MAX_INLINE_SEGMENTS: usize = 18;
 
 /// Memory that a request opens to the peer with one right.
 #[derive(Clone, Copy, Debug)]
@@ -99,36 +99,41 @@ impl<P: Port> Engine<P> {
         if submission.message.is_empty() || submission.message.len() > self.plan.message_bytes as usize {
             return Err(SubmitError::MessageLength);
         }
-        let mut request = Request::new(connection.index, submission.cookie);
-        request.iova_cookie = submission.iova_cookie;
-        // At most message_bytes, which is 32 bit.
-        request.message_length = submission.message.len() as u32;
-        request.invited = submission.invite_invalidation;
-        let handle = self.stage(request, submission)?;
+        let handle = self.stage(connection.index, submission)?;
         self.scratch.message[..submission.message.len()].copy_from_slice(submission.message);
         self.admit_or_park(index, handle, submission.chunks, protocol)?;
         Ok(RequestHandle(handle))
     }
 
-    /// Takes a slot for a request whose chunks were checked and lie resolved in the scratch list.
-    pub(super) fn stage(&mut self, mut request: Request, submission: &Submission<'_>) -> Result<Handle, SubmitError> {
+    /// Takes a slot for a request and resolves its chunks into the scratch list. One without a message is standalone.
+    pub(super) fn stage(&mut self, connection: u16, submission: &Submission<'_>) -> Result<Handle, SubmitError> {
         let inline_room = self.plan.message_elements as usize - 1;
         if submission.chunks.len() > MAX_CHUNKS || submission.inline.len() > inline_room {
             return Err(SubmitError::TooManySegments);
         }
-        let inline = self.resolve_inline(request.connection, submission.inline)?;
-        let pieces = self.resolve_chunks(request.connection, submission.chunks)?;
+        if !submission.inline.is_empty() {
+            self.resolve_inline(connection, submission.inline)?;
+        }
+        let pieces = self.resolve_chunks(connection, submission.chunks)?;
         if pieces > self.plan.max_mrs as usize {
             return Err(SubmitError::TooManyRegistrations);
         }
-        // At most MAX_MRS_PER_REQUEST, and the elements of one SEND.
-        request.pieces = pieces as u8;
-        request.awaits_message = !inline.is_empty();
-        request.inline_segments = inline.len() as u8;
-        let handle = self.requests.insert(request).map_err(|_| SubmitError::NoSlot)?;
-        let element = self.plan.request_element(handle.index()) as usize + 1;
-        for (place, resolved) in self.elements[element..].iter_mut().zip(inline) {
-            *place = resolved;
+        let wanted = Wanted {
+            cookie: submission.cookie,
+            iova_cookie: submission.iova_cookie,
+            // At most message_bytes, which is 32 bit.
+            message_length: submission.message.len() as u32,
+            connection,
+            invited: submission.invite_invalidation,
+            standalone: submission.message.is_empty(),
+            // At most MAX_MRS_PER_REQUEST, and the elements of one SEND.
+            pieces: pieces as u8,
+            inline_segments: submission.inline.len() as u8,
+        };
+        let handle = self.requests.insert_with(|| Request::new(wanted)).ok_or(SubmitError::NoSlot)?;
+        if !submission.inline.is_empty() {
+            let element = self.plan.request_element(handle.index()) as usize + 1;
+            self.elements[element..][..self.scratch.inline.len()].copy_from_slice(&self.scratch.inline);
         }
         Ok(handle)
     }
@@ -161,7 +166,7 @@ impl<P: Port> Engine<P> {
         let Some(request) = self.requests.get_mut(handle) else { return };
         let message = &self.scratch.message[..request.message_length as usize];
         // The slot's message buffer has message_bytes bytes.
-        let _ = self.memories[0].write(self.plan.request_offset(handle.index()), message);
+        let _ = self.messages.write(self.plan.request_offset(handle.index()), message);
         for chunk in chunks {
             // At most max_segments, which is 4096 at most.
             request.chunks.push(WaitingChunk { access: chunk.access, segments: chunk.segments.len() as u16 });
@@ -177,7 +182,7 @@ impl<P: Port> Engine<P> {
     fn unpark(&mut self, handle: Handle) {
         let Some(request) = self.requests.get(handle) else { return };
         let message = &mut self.scratch.message[..request.message_length as usize];
-        let _ = self.memories[0].read(self.plan.request_offset(handle.index()), message);
+        let _ = self.messages.read(self.plan.request_offset(handle.index()), message);
         let mut first = handle.index() as usize * self.options.max_segments as usize;
         self.scratch.clear();
         let connection = &self.connections[usize::from(request.connection)];
@@ -185,29 +190,23 @@ impl<P: Port> Engine<P> {
             let segments = &self.waiting_segments[first..first + usize::from(chunk.segments)];
             first += segments.len();
             // They were resolved once, on this very connection.
-            let resolved = resolve(&self.memories, connection, self.rules, segments, &mut self.scratch.resolved);
+            let resolved = resolve(&self.memories, connection, &self.gather, segments, &mut self.scratch.resolved);
             debug_assert!(resolved.is_ok(), "{resolved:?}");
             self.scratch.end_chunk(chunk.access);
         }
     }
 
-    fn resolve_inline(
-        &mut self,
-        connection: u16,
-        inline: &[Segment],
-    ) -> Result<ArrayVec<ScatterElement, MAX_INLINE_SEGMENTS>, SubmitError> {
-        let mut elements = ArrayVec::new();
-        if inline.is_empty() {
-            return Ok(elements);
-        }
+    /// Fills the scratch list of what follows the message in its SEND.
+    fn resolve_inline(&mut self, connection: u16, inline: &[Segment]) -> Result<(), SubmitError> {
         let connection = &self.connections[usize::from(connection)];
         self.scratch.clear();
-        resolve(&self.memories, connection, self.rules, inline, &mut self.scratch.resolved)?;
+        self.scratch.inline.clear();
+        resolve(&self.memories, connection, &self.gather, inline, &mut self.scratch.resolved)?;
         for resolved in &self.scratch.resolved {
             // A cut segment takes elements that the slot may not have.
-            elements.try_push(resolved.element).map_err(|_| SubmitError::TooManySegments)?;
+            self.scratch.inline.try_push(resolved.element).map_err(|_| SubmitError::TooManySegments)?;
         }
-        if elements.len() == inline.len() { Ok(elements) } else { Err(SubmitError::TooManySegments) }
+        if self.scratch.inline.len() == inline.len() { Ok(()) } else { Err(SubmitError::TooManySegments) }
     }
 
     /// Fills the scratch lists with the addresses of all chunks; returns how many MRs they take.
@@ -221,11 +220,11 @@ impl<P: Port> Engine<P> {
                 return Err(SubmitError::TooManySegments);
             }
             let first = self.scratch.resolved.len();
-            resolve(&self.memories, connection, self.rules, chunk.segments, &mut self.scratch.resolved)?;
+            resolve(&self.memories, connection, &self.gather, chunk.segments, &mut self.scratch.resolved)?;
             pieces += match &self.scratch.resolved[first..] {
                 // Cut to what one registration covers.
                 [_] => 1,
-                many => gather::count_pieces(self.rules, many)?,
+                many => self.gather.count_pieces(many)?,
             };
             self.scratch.end_chunk(chunk.access);
         }
@@ -261,12 +260,12 @@ impl<P: Port> Engine<P> {
     /// [`SubmitError::Unannounced`]: everything but the slot was given back.
     fn open_memory(&mut self, handle: Handle, protocol: &mut impl Protocol) -> Result<(), SubmitError> {
         let mut grants: Grants = ArrayVec::new();
-        if !self.map_chunks(handle, &mut grants) || !self.announce(handle, protocol, &grants) {
-            self.reset(handle);
-            return Err(SubmitError::Unannounced);
+        if self.map_chunks(handle, &mut grants) && self.announce(handle, protocol, &grants) {
+            self.statistics.requests += 1;
+            return Ok(());
         }
-        self.queue(handle);
-        Ok(())
+        self.reset(handle);
+        Err(SubmitError::Unannounced)
     }
 
     /// Takes and maps one MR after the other (S25, S28, S43). Each joins the request before it is mapped, so that a
@@ -279,13 +278,11 @@ impl<P: Port> Engine<P> {
         for chunk in &self.scratch.chunks {
             while at < chunk.end {
                 let rest = &self.scratch.resolved[at..chunk.end];
-                let Ok(piece) = gather::next_piece(self.rules, rest) else { return false };
+                let Ok(piece) = self.gather.next_piece(rest) else { return false };
                 let Some(descriptor) = self.pool.pop(&mut connection.idle) else { return false };
                 request.mrs.push(descriptor);
                 let table = self.pool.first_element(descriptor) as usize;
-                for (place, resolved) in self.elements[table..].iter_mut().zip(&rest[..piece.consumed]) {
-                    *place = resolved.element;
-                }
+                copy_elements(&mut self.elements[table..], &rest[..piece.consumed]);
                 let address = rest[0].element.address;
                 let mapping = Mapping {
                     bytes: piece.bytes,
@@ -325,12 +322,31 @@ impl<P: Port> Engine<P> {
         mr::iova(self.options.iova, self.capabilities.base_address, address, cookie)
     }
 
-    /// Completes the message in the scratch buffer and puts it where the device reads it.
+    /// Completes the message in the scratch buffer, puts it where the device reads it, and has the next flush post it.
     fn announce(&mut self, handle: Handle, protocol: &mut impl Protocol, grants: &[Grant]) -> bool {
-        let Some(request) = self.requests.get(handle) else { return false };
-        let message = &mut self.scratch.message[..request.message_length as usize];
-        let named = request.standalone || grants.is_empty() || protocol.announce(message, grants).is_ok();
-        named && self.memories[0].write(self.plan.request_offset(handle.index()), message).is_ok()
+        let Some(request) = self.requests.get_mut(handle) else { return false };
+        let index = request.connection;
+        let connection = &mut self.connections[usize::from(index)];
+        if !request.standalone {
+            let message = &mut self.scratch.message[..request.message_length as usize];
+            let offset = self.plan.request_offset(handle.index());
+            let named = grants.is_empty() || protocol.announce(message, grants).is_ok();
+            if !named || self.messages.write(offset, message).is_err() {
+                return false;
+            }
+            self.elements[self.plan.request_element(handle.index()) as usize] = ScatterElement {
+                address: self.messages.address() + offset as u64,
+                length: request.message_length,
+                lkey: connection.bases[0].lkey,
+            };
+            connection.peer_receives -= 1;
+            connection.awaiting_reply += 1;
+        }
+        request.phase = Phase::Queued;
+        request.invalidate_entries = u32::from(request.pieces) * self.capabilities.send_queue_cost.invalidate;
+        connection.messages.push_back(handle.index());
+        self.mark_dirty(index);
+        true
     }
 
     /// Undoes an admission that failed: nothing was posted, so nothing has to be (S85 to S87).
@@ -355,29 +371,6 @@ impl<P: Port> Engine<P> {
             self.pool.put(&mut self.connections[index].idle, descriptor);
             self.record(TracePoint::MrReset, index as u16, Some(descriptor), 0);
         }
-    }
-
-    /// An admitted request is posted by the next flush.
-    fn queue(&mut self, handle: Handle) {
-        let Some(request) = self.requests.get_mut(handle) else { return };
-        request.phase = Phase::Queued;
-        request.invalidate_entries = u32::from(request.pieces) * self.capabilities.send_queue_cost.invalidate;
-        let (index, standalone) = (request.connection, request.standalone);
-        let length = request.message_length;
-        let element = self.plan.request_element(handle.index()) as usize;
-        let connection = &mut self.connections[usize::from(index)];
-        if !standalone {
-            connection.peer_receives -= 1;
-            connection.awaiting_reply += 1;
-            self.elements[element] = ScatterElement {
-                address: self.memories[0].address() + self.plan.request_offset(handle.index()) as u64,
-                length,
-                lkey: connection.bases[0].lkey,
-            };
-        }
-        connection.messages.push_back(handle.index());
-        self.statistics.requests += 1;
-        self.mark_dirty(index);
     }
 
     /// Admits what waits, in order, as far as there is room.
@@ -413,11 +406,24 @@ impl<P: Port> Engine<P> {
     }
 }
 
+/// Notes what a registration covers. Most cover one element.
+#[inline]
+fn copy_elements(table: &mut [ScatterElement], covered: &[Resolved]) {
+    if let ([place, ..], [only]) = (&mut *table, covered) {
+        *place = only.element;
+        return;
+    }
+    for (place, resolved) in table.iter_mut().zip(covered) {
+        *place = resolved.element;
+    }
+}
+
 /// Fills `resolved` with the addresses of segments, cut where one registration ends.
+#[inline]
 fn resolve(
     memories: &[DeviceMemory],
     connection: &Connection,
-    rules: GatherRules,
+    gather: &Limits,
     segments: &[Segment],
     resolved: &mut Vec<Resolved>,
 ) -> Result<(), SubmitError> {
@@ -426,15 +432,26 @@ fn resolve(
         let key = connection.base(segment.memory).ok_or(SubmitError::UnknownMemory)?;
         let base = key.base.ok_or(SubmitError::UnknownMemory)?;
         let whole = segment.resolve(memory.address(), memory.len() as u64, base, key.lkey)?;
-        let mut rest = Some(whole);
-        while let Some(part) = rest {
-            let (front, behind) = gather::cut(rules, part)?;
-            if resolved.len() == resolved.capacity() {
-                return Err(SubmitError::TooManyRegistrations);
-            }
-            resolved.push(front);
-            rest = behind;
+        if gather.covers(&whole.element) && resolved.len() < resolved.capacity() {
+            resolved.push(whole);
+        } else {
+            cut_up(gather, whole, resolved)?;
         }
+    }
+    Ok(())
+}
+
+/// The slow way: a segment that takes more than one registration.
+#[cold]
+fn cut_up(gather: &Limits, whole: Resolved, resolved: &mut Vec<Resolved>) -> Result<(), SubmitError> {
+    let mut rest = Some(whole);
+    while let Some(part) = rest {
+        let (front, behind) = gather.cut(part)?;
+        if resolved.len() == resolved.capacity() {
+            return Err(SubmitError::TooManyRegistrations);
+        }
+        resolved.push(front);
+        rest = behind;
     }
     Ok(())
 }
