@@ -14,7 +14,6 @@ mod connection;
 pub mod control;
 mod engine;
 mod event;
-mod event_queue;
 pub mod gather;
 mod link;
 pub mod mr;

@@ -102,7 +102,7 @@ impl<P: Port> Engine<P> {
 
     fn received(&mut self, index: usize, received: Received, success: Success, protocol: &mut impl Protocol) {
         let mut prefix = [0u8; CLASSIFY_BYTES];
-        let copied = self.receives.read(received.buffer, received.generation, 0, &mut prefix);
+        let prefix = &mut prefix[..CLASSIFY_BYTES.min(received.length as usize)];
         let connection = &mut self.connections[index];
         if matches!(connection.phase, Connected::Opening(_)) {
             connection.early.push_back((received, success));
@@ -110,7 +110,9 @@ impl<P: Port> Engine<P> {
         }
         connection.peer_receives += 1;
         let key = connection.key;
-        let replied = match protocol.classify(key, &prefix[..copied], received.length) {
+        // The buffer is ours until it is released, and as long as any message.
+        let _ = self.messages.read(self.receives.offset_of(received.buffer), prefix);
+        let replied = match protocol.classify(key, prefix, received.length) {
             Message::Reply(request) => self.reply(index, request.0, success.invalidated, &received),
             Message::Command if success.invalidated.is_none() => {
                 self.events.push_back(Event::Received { connection: key, received });
@@ -226,6 +228,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// The device is done with a work request.
+    #[inline]
     pub(super) fn retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
         let token = posted.token;
         match token.kind() {
@@ -247,11 +250,15 @@ impl<P: Port> Engine<P> {
                 let _ = mr.registered(generation);
                 self.registered_now(posted.owner);
             }
-            Err(status) => {
-                let _ = mr.register_failed(generation);
-                self.record(TracePoint::RegisterFailed(status), index as u16, Some(descriptor), 0);
-            }
+            Err(status) => self.registration_failed(index, descriptor, generation, status),
         }
+    }
+
+    #[cold]
+    fn registration_failed(&mut self, index: usize, descriptor: u32, generation: u32, status: FailureStatus) {
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        let _ = mr.register_failed(generation);
+        self.record(TracePoint::RegisterFailed(status), index as u16, Some(descriptor), 0);
     }
 
     fn invalidate_retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
@@ -269,12 +276,16 @@ impl<P: Port> Engine<P> {
                 }
                 self.fenced(posted.owner, descriptor);
             }
-            Err(status) => {
-                // No fence: the request waits for the MR's destruction (S74, S80, D6).
-                let _ = mr.invalidate_failed(generation);
-                self.record(TracePoint::LocalInvalidateFailed(status), index as u16, Some(descriptor), 0);
-            }
+            Err(status) => self.invalidation_failed(index, descriptor, generation, status),
         }
+    }
+
+    /// No fence: the request waits for the MR's destruction (S74, S80, D6).
+    #[cold]
+    fn invalidation_failed(&mut self, index: usize, descriptor: u32, generation: u32, status: FailureStatus) {
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        let _ = mr.invalidate_failed(generation);
+        self.record(TracePoint::LocalInvalidateFailed(status), index as u16, Some(descriptor), 0);
     }
 
     /// The device is done with a request's message: Hold ends.

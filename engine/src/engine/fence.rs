@@ -127,6 +127,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// Reports the end of a request.
+    #[inline]
     pub(super) fn end_request(&mut self, handle: Handle, status: RequestStatus) {
         let Some(request) = self.requests.get_mut(handle) else { return };
         request.phase = Phase::Ended;

@@ -22,7 +22,6 @@ use crate::{
     chain::ChainBuffer,
     connection::{Connection, ConnectionLimits},
     event::{ConnectionId, Event, Received},
-    event_queue::EventQueue,
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
     link::{CoreLink, MAX_MEMORIES, ToControl},
     options::{EngineOptions, MAX_CHUNKS},
@@ -43,6 +42,7 @@ use frwr_mempool::{
     lane,
     slab::{Handle, Slab},
 };
+use std::collections::VecDeque;
 use submit::MAX_INLINE_SEGMENTS;
 
 /// Control messages taken in one poll iteration: enough to open a connection at once, little beside a batch of
@@ -89,7 +89,7 @@ pub struct Engine<P: Port> {
     /// Peers' ranges of transfers, one per operation.
     remote_segments: Box<[RemoteSegment]>,
     elements: Box<[ScatterElement]>,
-    events: EventQueue,
+    events: VecDeque<Event>,
     statistics: Statistics,
     /// Slots kept only by Hold.
     held: u32,
@@ -204,10 +204,7 @@ impl<P: Port> Engine<P> {
             remote_segments: vec![no_remote; plan.transfer_slots as usize * crate::options::MAX_TRANSFER_OPERATIONS]
                 .into(),
             elements: vec![ScatterElement::default(); plan.elements()].into(),
-            events: EventQueue::new(
-                2 * (events as usize + EVENTS_PER_CONNECTION * plan.connections as usize),
-                2 * EVENTS_PER_CONNECTION * plan.connections as usize,
-            ),
+            events: VecDeque::with_capacity(2 * (events as usize + EVENTS_PER_CONNECTION * plan.connections as usize)),
             statistics: Statistics { shortest_key_reuse_ns: u64::MAX, ..Statistics::default() },
             held: 0,
             scratch: Scratch {
