@@ -78,9 +78,9 @@ pub(crate) struct Connection {
     pub(crate) waiting_transfers: VecDeque<u32>,
     /// What the next flush posts.
     pub(crate) invalidations: VecDeque<u32>,
-    pub(crate) messages: VecDeque<u32>,
+    pub(crate) messages: Vec<u32>,
     pub(crate) transfers: VecDeque<u32>,
-    pub(crate) receives: VecDeque<u32>,
+    pub(crate) receives: Vec<u32>,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
     pub(crate) early: VecDeque<(Received, Success)>,
     /// Receives posted to the device.
@@ -129,9 +129,9 @@ impl Connection {
             waiting_requests: queue(limits.requests),
             waiting_transfers: queue(limits.transfers),
             invalidations: queue(limits.registrations),
-            messages: queue(limits.requests),
+            messages: Vec::with_capacity(limits.requests as usize),
             transfers: queue(limits.transfers),
-            receives: queue(limits.receives),
+            receives: Vec::with_capacity(limits.receives as usize),
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
             relief_coming: false,

@@ -156,7 +156,7 @@ impl<P: Port> Engine<P> {
             connection.phase,
             Connected::Ready | Connected::Opening(Opening::Handshake | Opening::Filling { .. })
         ) {
-            connection.receives.push_back(buffer);
+            connection.receives.push(buffer);
             self.mark_dirty(index);
         }
     }

@@ -188,7 +188,7 @@ impl<P: Port> Engine<P> {
         let cost = self.capabilities.send_queue_cost;
         let connection = &mut self.connections[index];
         let slots_short = signal::held_slots_pressure(self.held, self.plan.request_slots);
-        while let Some(slot) = connection.messages.pop_front() {
+        for slot in connection.messages.drain(..) {
             let Some((handle, request)) = self.requests.at_mut(slot) else { continue };
             let chain = &mut self.scratch.chain;
             for &descriptor in &request.mrs {

@@ -350,7 +350,7 @@ impl<P: Port> Engine<P> {
         }
         request.phase = Phase::Queued;
         request.invalidate_entries = u32::from(request.pieces) * self.capabilities.send_queue_cost.invalidate;
-        connection.messages.push_back(handle.index());
+        connection.messages.push(handle.index());
         self.mark_dirty(index);
         true
     }
