@@ -262,6 +262,12 @@ impl<P: Port> Host<P> {
         [own, self.engine.poll_at()].into_iter().flatten().min()
     }
 
+    /// The connections of the admin and the I/O queue, while they are open or being opened; for tools.
+    #[must_use]
+    pub fn connections(&self) -> [Option<ConnectionId>; 2] {
+        [self.connections.admin, self.connections.io]
+    }
+
     /// Its engine.
     #[must_use]
     pub fn engine(&self) -> &Engine<P> {
