@@ -47,6 +47,8 @@ fn written_blocks_are_read_back_and_every_key_is_dead() {
         assert_eq!((statistics.reads, statistics.writes, statistics.flushes), (32, 32, 1));
         assert_eq!((statistics.bytes_read, statistics.failed_commands), (32 * u64::from(BLOCK), 0));
         assert_eq!(statistics.remote_invalidations, 64, "{profile}: every response to a keyed transfer invalidates");
+        let host = pair.host.engine().statistics();
+        assert_eq!((host.remote_invalidations, host.uninvited_invalidations), (64, 0), "{profile}");
         pair.finish();
     }
 }

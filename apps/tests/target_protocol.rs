@@ -409,3 +409,26 @@ fn no_new_session_overtakes_the_writes_of_an_ended_one() {
     raw.until("done", |raw| raw.target.statistics().orphans == 0);
     assert!(matches!(raw.open(again.as_bytes()), Opened::Yes(_)));
 }
+
+#[test]
+fn a_host_that_overruns_its_queue_loses_it() {
+    let go = Rc::new(Cell::new(false));
+    let inner = MemoryStorage::new(memory(64 << 10), 512, 64).unwrap();
+    let mut raw = Raw::with(target_options(), vec![Held { inner, go: Rc::clone(&go) }]);
+    let (_, io) = raw.io_queue();
+    let flush = |id| Command::Flush { namespace: 1 }.encode(id).unwrap();
+    // As many as the queue has entries.
+    for id in 0..33 {
+        raw.send(io, flush(1000 + id), None);
+    }
+    for _ in 0..100 {
+        raw.step();
+    }
+    assert_eq!((raw.target.statistics().protocol_errors, raw.target.statistics().commands_in_flight), (0, 33));
+    raw.send(io, flush(2000), None);
+    raw.until("disconnected", |raw| raw.disconnected == [io]);
+    assert_eq!(raw.target.statistics().protocol_errors, 1);
+    go.set(true);
+    raw.target.shut_down();
+    raw.until("drained", |raw| raw.target.is_drained());
+}

@@ -111,3 +111,90 @@ impl Protocol for Commands {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Commands;
+    use crate::nvmf::{
+        BlockRange, Command, CompletionQueueEntry, DataPointer, KeyedDataBlock, Status, SubmissionQueueEntry,
+    };
+    use frwr_engine::mr::Grant;
+    use frwr_engine::{ConnectionId, Message, Protocol, RequestHandle};
+    use zerocopy::IntoBytes;
+
+    const ADMIN: ConnectionId = ConnectionId { index: 0, epoch: 1 };
+    const IO: ConnectionId = ConnectionId { index: 1, epoch: 1 };
+
+    fn classify(commands: &mut Commands, connection: ConnectionId, identifier: u16) -> Message {
+        let response = CompletionQueueEntry::new(identifier, 0, Status::SUCCESS, 0);
+        commands.classify(connection, response.as_bytes(), 16)
+    }
+
+    #[test]
+    fn responses_find_their_request_once_and_on_their_connection_only() {
+        let mut commands = Commands::new(34);
+        let first = commands.next_identifier(5);
+        assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "not posted yet");
+        let request = RequestHandle::from_parts(9, 3);
+        commands.posted(first, IO, request);
+        assert_eq!(classify(&mut commands, IO, first), Message::Reply(request));
+        assert_eq!(classify(&mut commands, ADMIN, first), Message::Malformed);
+        assert_eq!(classify(&mut commands, ConnectionId { epoch: 2, ..IO }, first), Message::Malformed);
+        assert_eq!(commands.ended(first), Some(5));
+        assert_eq!(commands.ended(first), None);
+        assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "answered twice");
+        let second = commands.next_identifier(5);
+        commands.posted(second, IO, request);
+        assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "a former command");
+        assert!(commands.is_in_flight(5) && !commands.is_in_flight(6));
+    }
+
+    #[test]
+    fn every_identifier_is_safe_to_look_up_and_the_highest_is_never_used() {
+        for count in [3, 34, 64, 2047] {
+            let mut commands = Commands::new(count);
+            for index in [0, count - 1] {
+                for _ in 0..70_000 {
+                    assert_ne!(commands.next_identifier(index), u16::MAX);
+                }
+            }
+            for identifier in 0..=u16::MAX {
+                assert_eq!(classify(&mut commands, IO, identifier), Message::Malformed);
+                assert_eq!(commands.ended(identifier), None);
+            }
+        }
+    }
+
+    #[test]
+    fn responses_of_another_size_are_malformed() {
+        let mut commands = Commands::new(4);
+        let identifier = commands.next_identifier(0);
+        commands.posted(identifier, IO, RequestHandle::from_parts(0, 1));
+        let response = CompletionQueueEntry::new(identifier, 0, Status::SUCCESS, 0);
+        for length in [0, 15, 17, 64] {
+            assert_eq!(commands.classify(IO, response.as_bytes(), length), Message::Malformed);
+        }
+        assert_eq!(commands.classify(IO, &response.as_bytes()[..15], 16), Message::Malformed);
+    }
+
+    fn capsule(length: u32) -> SubmissionQueueEntry {
+        let data = DataPointer::Keyed(KeyedDataBlock { address: 0, length, key: 0, invalidate: true });
+        Command::Read(BlockRange { namespace: 1, lba: 0, blocks: 1, data }).encode(1).unwrap()
+    }
+
+    #[test]
+    fn keys_are_announced_where_the_standard_wants_them() {
+        let mut commands = Commands::new(4);
+        let grant = Grant { key: 0x0102_0304, address: 0x1000, length: 512 };
+        let mut entry = capsule(512);
+        commands.announce(entry.as_mut_bytes(), &[grant]).unwrap();
+        let block = KeyedDataBlock { address: 0x1000, length: 512, key: 0x0102_0304, invalidate: true };
+        assert_eq!(DataPointer::decode(entry.data), Ok(DataPointer::Keyed(block)));
+        for grants in [&[][..], &[grant, grant][..], &[Grant { length: 513, ..grant }][..]] {
+            assert!(commands.announce(capsule(512).as_mut_bytes(), grants).is_err());
+        }
+        assert!(commands.announce(&mut [0; 39], &[grant]).is_err());
+        let mut none = Command::KeepAlive.encode(1).unwrap();
+        assert!(commands.announce(none.as_mut_bytes(), &[]).is_ok());
+    }
+}
