@@ -51,7 +51,6 @@ fn every_named_test_exists() {
 
 #[test]
 fn an_id_without_a_test_says_why() {
-    let bare: Vec<_> =
-        map().into_iter().filter(|(_, said)| !said.contains(".rs::") && !said.contains("n/a")).collect();
+    let bare: Vec<_> = map().into_iter().filter(|(_, said)| !said.contains(".rs::") && !said.contains("n/a")).collect();
     assert!(bare.is_empty(), "neither a test nor a reason: {bare:?}");
 }

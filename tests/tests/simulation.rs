@@ -1,7 +1,7 @@
 //! Seeds of the simulation. FRWR_SEEDS says how many (default 300), FRWR_SEED which one alone, FRWR_FIRST_SEED where to
 //! begin.
 
-use frwr_tests::simulation::run;
+use frwr_tests::simulation::{Outcome, run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const SEEDS: u64 = 300;
@@ -22,11 +22,14 @@ fn every_seed_keeps_every_promise_and_ends() {
             first..first + number("FRWR_SEEDS").unwrap_or(SEEDS)
         }
     };
-    let (mut failed, mut requests) = (Vec::new(), 0);
+    let (mut failed, mut totals) = (Vec::new(), [0; 4]);
     for seed in seeds.clone() {
         match catch_unwind(AssertUnwindSafe(|| run(seed))) {
             Ok(Ok(outcome)) => {
-                requests += outcome.requests;
+                let Outcome { requests, sessions, resubmitted, faults, .. } = outcome;
+                for (total, one) in totals.iter_mut().zip([requests, sessions, resubmitted, faults]) {
+                    *total += one;
+                }
                 if seed % TWICE == 0 && run(seed) != Ok(outcome) {
                     failed.push((seed, "the same seed ended otherwise the second time".to_owned()));
                 }
@@ -39,7 +42,8 @@ fn every_seed_keeps_every_promise_and_ends() {
         println!("seed {seed}: {what}");
         println!("  again: FRWR_SEED={seed} cargo test --release -p frwr-tests --test simulation -- --nocapture");
     }
-    println!("{} seeds, {requests} requests, {} failed", seeds.end - seeds.start, failed.len());
+    let ([requests, sessions, resubmitted, faults], seeds) = (totals, seeds.end - seeds.start);
+    println!("{seeds} seeds: {requests} requests, {resubmitted} of them again, {sessions} sessions, {faults} faults");
     let numbers: Vec<u64> = failed.iter().map(|(seed, _)| *seed).collect();
     assert!(failed.is_empty(), "seeds that failed: {numbers:?}");
 }

@@ -58,6 +58,13 @@ impl Fault {
     ];
 }
 
+impl Fault {
+    /// It happens by itself, without a script of the device's.
+    pub(super) const fn is_direct(self) -> bool {
+        matches!(self, Self::HostKill | Self::TargetKill | Self::Stall | Self::ClockJump | Self::Event | Self::Garbage)
+    }
+}
+
 /// Kinds of faults.
 pub(super) const KINDS: usize = 13;
 

@@ -21,6 +21,12 @@ pub struct Outcome {
     pub trace: u64,
     /// Requests that ended.
     pub requests: u64,
+    /// Sessions that became ready.
+    pub sessions: u64,
+    /// Requests submitted once more after their connection had ended.
+    pub resubmitted: u64,
+    /// Faults that happened.
+    pub faults: u64,
 }
 
 /// Runs one seed.
@@ -32,8 +38,8 @@ pub fn run(seed: u64) -> Result<Outcome, String> {
     let result = world.storm().map_err(|error| format!("in the storm: {error}"));
     let result = result.and_then(|()| world.calm().map_err(|error| format!("in the calm: {error}")));
     match result {
-        Ok(()) => Ok(Outcome { trace: world.trace().0, requests: world.ended() }),
-        Err(error) => Err(format!("{error}\n{:?}", world.scenario())),
+        Ok(()) => Ok(world.outcome()),
+        Err(error) => Err(format!("{error}\n{}", world.describe())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a seed chooses: devices, sizes, policies, and which faults there are.
 
-use super::random::Random;
+use super::{faults::Fault, random::Random};
 use core::time::Duration;
 use frwr_apps::{
     host::HostOptions,
@@ -69,9 +69,14 @@ impl Scenario {
         let profile = random.of(&SoftProfile::ALL);
         let block_bytes = random.of(&[512, 4096]);
         let geometry = Geometry::new(16 + random.below(64), block_bytes).map_err(|error| error.to_string())?;
-        let (host, target) = (host(random)?, target(random)?);
+        let (mut host, target) = (host(random)?, target(random)?);
         let request_bytes = (block_bytes * random.of(&[1, 2, 4])).min(target.buffer_bytes);
         let (host_engine, target_engine) = (engine(random, host.engine()), engine(random, target.engine()));
+        let fault_weights = [(); super::faults::KINDS].map(|()| random.weight());
+        if fault_weights[Fault::Command as usize] == 0 && random.one_in(4) {
+            // Without Keep Alive a target never learns of a connection whose end could not be told.
+            host.keep_alive = Duration::ZERO;
+        }
         Ok(Self {
             host_device: device(random, profile),
             target_device: device(random, profile),
@@ -95,7 +100,7 @@ impl Scenario {
             tick: random.of(&[100, 1_000, 20_000, 1_000_000]),
             party_weights: [1, 1, 1, 1].map(|_: u64| 1 << random.below(4)),
             fault_one_in: random.of(&[0, 3, 10, 30, 100, 300]),
-            fault_weights: [(); super::faults::KINDS].map(|()| random.weight()),
+            fault_weights,
         })
     }
 }
@@ -118,7 +123,7 @@ fn host(random: &mut Random) -> Result<HostOptions, String> {
         queue_depth: random.of(&[1, 2, 3, 8, 32]),
         remote_invalidation: !random.one_in(3),
         in_capsule_data: random.one_in(4),
-        keep_alive: Duration::from_millis(random.of(&[0, 20, 5000])),
+        keep_alive: Duration::from_millis(random.of(&[20, 5000])),
         step_timeout: Duration::from_millis(random.of(&[5, 5000])),
         longest_back_off: Duration::from_millis(random.of(&[10, 100])),
         max_attempts: u32::MAX,

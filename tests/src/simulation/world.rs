@@ -1,6 +1,7 @@
 //! All parties of a simulation, what steps them, and what is checked after every step.
 
 use super::{
+    Outcome,
     disk::{Behaviour, Disk},
     faults::{Fault, strike},
     ledger::{Kind, Ledger, Pending},
@@ -70,6 +71,8 @@ pub(super) struct World {
     data: MemoryId,
     descriptors: Vec<u32>,
     trace: TraceHash,
+    /// Faults that no script counts.
+    struck: u64,
     _fabric: SoftFabric,
 }
 
@@ -109,6 +112,7 @@ impl World {
             data: id,
             descriptors: Vec::new(),
             trace: TraceHash::new(),
+            struck: 0,
             _fabric: fabric,
         };
         world.target.listen().map_err(|error| error.to_string())?;
@@ -117,22 +121,32 @@ impl World {
         Ok(world)
     }
 
-    /// What the seed chose.
+    /// Where everything stands, for messages.
     #[must_use]
-    pub(super) fn scenario(&self) -> &Scenario {
-        &self.scenario
+    pub(super) fn describe(&self) -> String {
+        let host = (self.host.statistics(), self.host.last_failure(), self.host.failure());
+        let engines = (self.host.engine().statistics(), self.target.engine().statistics());
+        let controls = (self.host_control.statistics(), self.target_control.statistics());
+        format!(
+            "host {host:?}\ntarget {:?}\nhost's engine {:?}\ntarget's engine {:?}\ncontrols {controls:?}\n{:?}",
+            self.target.statistics(),
+            engines.0,
+            engines.1,
+            self.scenario
+        )
     }
 
-    /// Hash of all that happened.
+    /// What it came to.
     #[must_use]
-    pub(super) fn trace(&self) -> TraceHash {
-        self.trace
-    }
-
-    /// Requests that ended.
-    #[must_use]
-    pub(super) fn ended(&self) -> u64 {
-        self.ledger.ended
+    pub(super) fn outcome(&self) -> Outcome {
+        let host = self.host.statistics();
+        Outcome {
+            trace: self.trace.0,
+            requests: self.ledger.ended,
+            sessions: host.sessions,
+            resubmitted: host.resubmitted,
+            faults: self.struck + self.host_watch.faults.faults() + self.target_watch.faults.faults(),
+        }
     }
 
     /// The phase with faults.
@@ -147,6 +161,7 @@ impl World {
                 let fault = Fault::ALL[self.random.weighted(&self.scenario.fault_weights)];
                 let none = self.scenario.fault_weights.iter().all(|&weight| weight == 0);
                 if !none {
+                    self.struck += u64::from(fault.is_direct());
                     self.trace.add(fault as u64);
                     strike(self, fault);
                 }
@@ -255,16 +270,7 @@ impl World {
             }
             idle = if work == 0 { idle + 1 } else { 0 };
         }
-        Err(format!(
-            "never: {what}\nin flight: {}\nhost {:?} {:?} {:?}\ntarget {:?}\nhost's engine {:?}\ntarget's engine {:?}",
-            self.ledger.describe(),
-            self.host.statistics(),
-            self.host.last_failure(),
-            self.host.failure(),
-            self.target.statistics(),
-            self.host.engine().statistics(),
-            self.target.engine().statistics(),
-        ))
+        Err(format!("never: {what}; in flight: {}", self.ledger.describe()))
     }
 
     fn step(&mut self, who: Who) -> Result<u32, String> {
