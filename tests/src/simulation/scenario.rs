@@ -54,6 +54,8 @@ pub(super) struct Scenario {
     pub(super) tick: u64,
     /// How often each party steps.
     pub(super) party_weights: [u64; 4],
+    /// Faults also strike while the first session is being set up.
+    pub(super) faults_from_start: bool,
     /// One step in this many is followed by a fault; 0 for none.
     pub(super) fault_one_in: u64,
     /// How likely each kind of fault is.
@@ -97,9 +99,10 @@ impl Scenario {
             disk_fails_one_in: random.of(&[0, 0, 0, 20]),
             read_share: random.of(&[0, 30, 50, 70, 100]),
             steps: 500 + random.below(6000),
-            tick: random.of(&[100, 1_000, 20_000, 1_000_000]),
+            tick: random.of(&[100, 1_000, 1_000, 5_000, 5_000, 20_000, 1_000_000]),
+            faults_from_start: random.one_in(4),
             party_weights: [1, 1, 1, 1].map(|_: u64| 1 << random.below(4)),
-            fault_one_in: random.of(&[0, 3, 10, 30, 100, 300]),
+            fault_one_in: random.of(&[0, 10, 30, 100, 300, 300, 1000]),
             fault_weights,
         })
     }
@@ -123,8 +126,8 @@ fn host(random: &mut Random) -> Result<HostOptions, String> {
         queue_depth: random.of(&[1, 2, 3, 8, 32]),
         remote_invalidation: !random.one_in(3),
         in_capsule_data: random.one_in(4),
-        keep_alive: Duration::from_millis(random.of(&[20, 5000])),
-        step_timeout: Duration::from_millis(random.of(&[5, 5000])),
+        keep_alive: Duration::from_millis(random.of(&[20, 5000, 5000])),
+        step_timeout: Duration::from_millis(random.of(&[5, 5000, 5000, 5000])),
         longest_back_off: Duration::from_millis(random.of(&[10, 100])),
         max_attempts: u32::MAX,
         ..HostOptions::new(address, name("nqn.2026-11.invalid.frwr:disk")?, name("nqn.2026-11.invalid.frwr:host")?)

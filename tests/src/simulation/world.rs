@@ -154,6 +154,9 @@ impl World {
     /// # Errors
     /// What was wrong.
     pub(super) fn storm(&mut self) -> Result<(), String> {
+        if !self.scenario.faults_from_start {
+            self.rounds("ready for the first time", ROUNDS_TO_END, |world| Ok(world.host.is_ready()))?;
+        }
         self.disk.borrow_mut().longest = self.scenario.disk_delay;
         self.disk.borrow_mut().fails_one_in = self.scenario.disk_fails_one_in;
         for _ in 0..self.scenario.steps {
