@@ -1,6 +1,6 @@
 //! Completions: what was received, what was sent, and what that retires.
 
-use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied};
+use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied, life::keys_at_stake};
 use crate::{
     chain::Posted,
     connection::{Opening, Phase as Connected},
@@ -248,7 +248,9 @@ impl<P: Port> Engine<P> {
                 self.registered_now(posted.owner);
             }
             Err(status) => {
+                let at_stake = keys_at_stake(mr);
                 let _ = mr.register_failed(generation);
+                self.statistics.mrs_destroyed_live += at_stake.saturating_sub(keys_at_stake(mr));
                 self.record(TracePoint::RegisterFailed(status), index as u16, Some(descriptor), 0);
             }
         }
@@ -272,7 +274,10 @@ impl<P: Port> Engine<P> {
             }
             Err(status) => {
                 // No fence: the request waits for the MR's destruction (S74, S80, D6).
+                // Going stale, an MR with an earlier key behind it forgets that one; destroying the object kills both (D2).
+                let at_stake = keys_at_stake(mr);
                 let _ = mr.invalidate_failed(generation);
+                self.statistics.mrs_destroyed_live += at_stake.saturating_sub(keys_at_stake(mr));
                 self.record(TracePoint::LocalInvalidateFailed(status), index as u16, Some(descriptor), 0);
             }
         }

@@ -257,7 +257,7 @@ impl<P: Port> Engine<P> {
 
 /// Keys of an MR that were accepted by the device and that no completion has shown to be dead: its own, and with the
 /// early return (D2) an earlier one whose invalidation is still in flight.
-fn keys_at_stake(mr: &Mr) -> u64 {
+pub(super) fn keys_at_stake(mr: &Mr) -> u64 {
     match mr.state() {
         State::Registering { pending: Some(_), .. } => 2,
         _ => u64::from(mr.is_live()),
