@@ -129,6 +129,7 @@ fn host(random: &mut Random) -> Result<HostOptions, String> {
         keep_alive: Duration::from_millis(random.of(&[20, 5000, 5000])),
         step_timeout: Duration::from_millis(random.of(&[5, 5000, 5000, 5000])),
         longest_back_off: Duration::from_millis(random.of(&[10, 100])),
+        command_timeout: Duration::from_millis(random.of(&[50, 30_000, 30_000])),
         max_attempts: u32::MAX,
         ..HostOptions::new(address, name("nqn.2026-11.invalid.frwr:disk")?, name("nqn.2026-11.invalid.frwr:host")?)
     })

@@ -27,12 +27,13 @@ const ROUNDS_TO_LISTEN: u64 = 1_000;
 /// Rounds in which everything has to end when faults have stopped: back-offs, time-outs and drains pass in the long ticks of
 /// idle rounds.
 const ROUNDS_TO_END: u64 = 40_000;
-/// Rounds without work after which time passes in long ticks.
-const IDLE_ROUNDS: u64 = 32;
+/// Rounds without work after which time passes in long ticks: more than the largest transfer takes on the slowest wire, whose
+/// packets are no work that a poll would report.
+const IDLE_ROUNDS: u64 = 400;
 /// Time between rounds while there is work.
-const SHORT_TICK: Duration = Duration::from_micros(5);
+const SHORT_TICK: Duration = Duration::from_micros(2);
 /// Time between idle rounds.
-const LONG_TICK: Duration = Duration::from_millis(2);
+const LONG_TICK: Duration = Duration::from_millis(10);
 /// Bytes of a write pad.
 const PAD_BYTES: u64 = 4;
 
