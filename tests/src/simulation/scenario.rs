@@ -126,10 +126,10 @@ fn host(random: &mut Random) -> Result<HostOptions, String> {
         queue_depth: random.of(&[1, 2, 3, 8, 32]),
         remote_invalidation: !random.one_in(3),
         in_capsule_data: random.one_in(4),
-        keep_alive: Duration::from_millis(random.of(&[20, 5000, 5000])),
-        step_timeout: Duration::from_millis(random.of(&[5, 5000, 5000, 5000])),
+        keep_alive: Duration::from_millis(random.of(&[20, 500, 500])),
+        step_timeout: Duration::from_millis(random.of(&[5, 500, 500, 500])),
         longest_back_off: Duration::from_millis(random.of(&[10, 100])),
-        command_timeout: Duration::from_millis(random.of(&[50, 30_000, 30_000])),
+        command_timeout: Duration::from_millis(random.of(&[50, 500, 500])),
         max_attempts: u32::MAX,
         ..HostOptions::new(address, name("nqn.2026-11.invalid.frwr:disk")?, name("nqn.2026-11.invalid.frwr:host")?)
     })
@@ -142,6 +142,7 @@ fn target(random: &mut Random) -> Result<TargetOptions, String> {
         // The host's deepest queue, and the entry that a queue never uses.
         queue_entries: random.of(&[ADMIN_QUEUE_ENTRIES + 1, 40]),
         buffer_bytes: random.of(&[MIN_BUFFER_BYTES, 32 << 10]),
+        connect_timeout: Duration::from_millis(500),
         in_capsule_bytes: random.of(&[0, 0, 4096]),
         ..TargetOptions::new(SocketAddr::from(([127, 0, 0, 1], PORT)), name)
     })
@@ -172,7 +173,7 @@ fn engine(random: &mut Random, options: EngineOptions) -> EngineOptions {
         iova: random.of(&[IovaPolicy::Raw, IovaPolicy::Cookie, IovaPolicy::ZeroBased]),
         domain: random.of(&[DomainPolicy::ByKeyScope, DomainPolicy::Shared, DomainPolicy::PerConnection]),
         write_pad: random.one_in(3),
-        drain_timeout: Duration::from_micros(random.of(&[50, 5_000, 5_000_000])),
+        drain_timeout: Duration::from_micros(random.of(&[50, 5_000, 500_000])),
         ..options
     }
 }

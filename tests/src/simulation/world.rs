@@ -26,7 +26,7 @@ use std::{cell::RefCell, rc::Rc};
 const ROUNDS_TO_LISTEN: u64 = 1_000;
 /// Rounds in which everything has to end when faults have stopped: back-offs, time-outs and drains pass in the long ticks of
 /// idle rounds.
-const ROUNDS_TO_END: u64 = 40_000;
+const ROUNDS_TO_END: u64 = 100_000;
 /// Rounds without work after which time passes in long ticks: more than the largest transfer takes on the slowest wire, whose
 /// packets are no work that a poll would report.
 const IDLE_ROUNDS: u64 = 400;
