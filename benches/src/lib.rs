@@ -1,1 +1,3 @@
-//! Side-by-side measurements.
+//! Side-by-side measurements, and what they need.
+
+pub mod null_device;

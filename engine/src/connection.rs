@@ -85,6 +85,8 @@ pub(crate) struct Connection {
     pub(crate) early: VecDeque<(Received, Success)>,
     /// Receives posted to the device.
     pub(crate) receives_posted: u32,
+    /// A signalled message is in flight: its completion will free the slots that those before it hold.
+    pub(crate) relief_coming: bool,
     /// Requests admitted and not replied: each needs one of our receives.
     pub(crate) awaiting_reply: u32,
     /// Receives of the peer that we may still use.
@@ -132,6 +134,7 @@ impl Connection {
             receives: queue(limits.receives),
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
+            relief_coming: false,
             awaiting_reply: 0,
             peer_receives: 0,
             doomed: false,

@@ -128,7 +128,7 @@ impl Default for EngineOptions {
             return_policy: ReturnPolicy::default(),
             on_post_error: OnPostError::default(),
             stale_policy: StalePolicy::default(),
-            iova: IovaPolicy::Raw,
+            iova: IovaPolicy::default(),
             domain: DomainPolicy::default(),
             write_pad: false,
             drain_timeout: Duration::from_secs(5),

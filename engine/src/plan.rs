@@ -2,8 +2,9 @@
 
 use crate::{
     options::{EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, ReturnPolicy},
-    provider::{Capabilities, Contiguity, KeyScope, QueueSizes},
+    provider::{Capabilities, Contiguity, KeyScope, QueueSizes, Token},
     request::Request,
+    signal::{SignalPolicy, Signaller},
     sizing::{self, SizingError},
     transfer::Transfer,
 };
@@ -53,6 +54,18 @@ pub enum EngineError {
         /// Entries of the device's largest completion queue.
         limit: u32,
     },
+    /// Tables over all connections together cannot be indexed.
+    #[error(
+        "{need} {what} over all connections, but {limit} can be numbered; lower connections, depths or registrations"
+    )]
+    TooLarge {
+        /// Entries of which table.
+        what: &'static str,
+        /// Entries asked for.
+        need: u64,
+        /// Largest number of them.
+        limit: u64,
+    },
     /// MRs that return at posting need invalidations in front of registrations (D2).
     #[error(
         "ReturnPolicy::OnInvalidatePosted needs InvalidateOrder::BeforeMessages, or a key could be reused too early"
@@ -75,6 +88,15 @@ pub(crate) struct Plan {
     pub(crate) message_bytes: u32,
     pub(crate) sizes: QueueSizes,
     pub(crate) own_domain: bool,
+    /// MRs of one request: more would never be free, or never fit into the send queue.
+    pub(crate) max_mrs: u32,
+    /// Send queue entries that unsignalled work must leave: for the largest request or transfer, which would wait for
+    /// ever otherwise, and for as many requests of one MR as may be in flight.
+    room: u32,
+    /// Most that one work request takes of the send queue.
+    largest_cost: u32,
+    /// Unsignalled messages of one connection: half of its request slots.
+    unsignalled_messages: u32,
 }
 
 impl Plan {
@@ -102,18 +124,29 @@ impl Plan {
         let queue_depth = options.queue_depth.min(sizing.max_requests);
         let registrations = if options.registrations == 0 { queue_depth.max(1) } else { options.registrations };
         let transfers = options.transfer_depth * (SLOTS_PER_REQUEST + 1);
-        let send = (sizing.max_send_wr + transfers + crate::chain::RESERVED_ENTRIES)
-            .max(largest_request(capabilities) + crate::chain::RESERVED_ENTRIES)
+        let max_mrs = registrations.min(MAX_MRS_PER_REQUEST as u32);
+        // Half of the queue may be unsignalled (I31); the other half holds the largest request.
+        // One more entry per request lets messages stay unsignalled where every request is in flight.
+        let send = (sizing.max_send_wr + queue_depth + transfers + crate::chain::RESERVED_ENTRIES)
+            .max(2 * (request_entries(capabilities, max_mrs) + crate::chain::RESERVED_ENTRIES))
             .min(capabilities.attributes.max_qp_wr);
+        let max_mrs = max_mrs.min(mrs_that_fit(capabilities, send)?);
+        let cost = capabilities.send_queue_cost;
+        let transfer =
+            if options.transfer_depth == 0 { 0 } else { (MAX_TRANSFER_OPERATIONS as u32 + 1) * cost.message };
         let receive_depth = match options.receive_depth {
             0 => sizing.max_recv_wr.max(options.transfer_depth),
             chosen => chosen,
         };
+        if receive_depth > capabilities.attributes.max_qp_wr {
+            let limit = capabilities.attributes.max_qp_wr;
+            return Err(SizingError::ReceiveQueueExceedsLimit { need: receive_depth, limit }.into());
+        }
         let need = send.max(receive_depth).saturating_mul(connections);
         if need > capabilities.attributes.max_cqe {
             return Err(EngineError::CompletionQueue { connections, need, limit: capabilities.attributes.max_cqe });
         }
-        Ok(Self {
+        let plan = Self {
             connections,
             request_slots: options.queue_depth.max(1) * SLOTS_PER_REQUEST * connections,
             transfer_slots: options.transfer_depth * SLOTS_PER_REQUEST * connections,
@@ -131,7 +164,44 @@ impl Plan {
                 crate::options::DomainPolicy::Shared => false,
                 crate::options::DomainPolicy::PerConnection => true,
             },
-        })
+            max_mrs,
+            room: request_entries(capabilities, max_mrs)
+                .max(transfer)
+                .max(queue_depth * request_entries(capabilities, 1)),
+            largest_cost: cost.register.max(cost.invalidate).max(cost.message).max(1),
+            unsignalled_messages: options.queue_depth.max(1),
+        };
+        plan.check_tables()?;
+        Ok(plan)
+    }
+
+    /// Everything that a token or an element range names must be numbered by it.
+    fn check_tables(&self) -> Result<(), EngineError> {
+        let all = |per_connection: u32| u64::from(self.connections) * u64::from(per_connection);
+        let descriptors = all(self.registrations);
+        let elements = descriptors * u64::from(self.mr_depth)
+            + u64::from(self.request_slots) * u64::from(self.message_elements)
+            + u64::from(self.transfer_slots) * u64::from(TRANSFER_ELEMENTS);
+        let index = u64::from(Token::MAX_INDEX);
+        for (what, need, limit) in [
+            ("registrations", descriptors, index),
+            ("request slots", u64::from(self.request_slots), index),
+            ("transfer slots", u64::from(self.transfer_slots), index),
+            ("receive buffers", all(self.receive_depth), index),
+            ("scatter elements", elements, u64::from(u32::MAX)),
+        ] {
+            if need > limit {
+                return Err(EngineError::TooLarge { what, need, limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// The decision which work request asks for a completion, for a send queue of `entries`.
+    pub(crate) fn signaller(&self, policy: SignalPolicy, entries: u32) -> Signaller {
+        let spare = (entries + 1).saturating_sub(crate::chain::RESERVED_ENTRIES + self.room);
+        let limit = (entries / 2).min(spare) / self.largest_cost;
+        Signaller::with_limits(policy, limit, self.unsignalled_messages)
     }
 
     /// Bytes of messages: of requests, of replies, of receives, and the write pads.
@@ -192,10 +262,18 @@ const PAD_STRIDE: usize = 64;
 /// Elements of a transfer: one per RDMA operation, and the reply.
 pub(crate) const TRANSFER_ELEMENTS: u32 = MAX_TRANSFER_OPERATIONS as u32 + 1;
 
-/// Send queue entries of the largest request: it must fit, or it would wait for ever.
-fn largest_request(capabilities: &Capabilities) -> u32 {
+/// Send queue entries of a request with its fence.
+fn request_entries(capabilities: &Capabilities, mrs: u32) -> u32 {
     let cost = capabilities.send_queue_cost;
-    cost.message + MAX_MRS_PER_REQUEST as u32 * (cost.register + cost.invalidate)
+    cost.message + mrs * (cost.register + cost.invalidate)
+}
+
+/// MRs of a request that fits into a send queue: with more it would wait for ever.
+fn mrs_that_fit(capabilities: &Capabilities, send: u32) -> Result<u32, EngineError> {
+    let cost = capabilities.send_queue_cost;
+    let need = request_entries(capabilities, 1) + crate::chain::RESERVED_ENTRIES;
+    let spare = send.checked_sub(need).ok_or(SizingError::QueueTooSmall { have: send, need })?;
+    Ok(1 + spare / (cost.register + cost.invalidate).max(1))
 }
 
 fn check(name: &'static str, value: u64, least: u64, most: u64, range: &'static str) -> Result<(), EngineError> {

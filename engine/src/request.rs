@@ -91,13 +91,15 @@ pub(crate) struct Request {
     pub(crate) standalone: bool,
     /// The message carries bytes out of the caller's memory: the end waits for the message's completion too (S51).
     pub(crate) awaits_message: bool,
+    /// MRs that its chunks take.
+    pub(crate) pieces: u8,
     /// Elements of the message beyond its first.
     pub(crate) inline_segments: u8,
     /// Send queue entries reserved for local invalidations.
     pub(crate) invalidate_entries: u32,
     /// MRs whose keys are not known to be dead.
     pub(crate) mrs: ArrayVec<u32, MAX_MRS_PER_REQUEST>,
-    /// What to map once the request is admitted.
+    /// What to map once a request that had to wait is admitted.
     pub(crate) chunks: ArrayVec<WaitingChunk, MAX_CHUNKS>,
 }
 
@@ -114,6 +116,7 @@ impl Request {
             invited: false,
             standalone: false,
             awaits_message: false,
+            pieces: 0,
             inline_segments: 0,
             invalidate_entries: 0,
             mrs: ArrayVec::new(),

@@ -2,7 +2,8 @@
 //!
 //! A device frees send queue entries only when it reports a completion, so every so often one must be asked for; each one
 //! costs the device a write and the core a cache line (U26). Every policy keeps to one bound: unsignalled entries never
-//! reach more than half the send queue, so that the other half is always on its way back (I31).
+//! reach more than half the send queue, so that the other half is always on its way back (I31), and never leave too little
+//! for the largest request; unsignalled messages never hold more than their share of the request slots.
 
 /// How completions are asked for (D21).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,18 +53,38 @@ pub struct Signaller {
     before_invalidations: u32,
     /// Unsignalled entries that must not be exceeded.
     limit: u32,
+    /// Messages of requests since the last work request that completes: each holds its slot.
+    messages: u32,
+    /// Unsignalled messages that must not be exceeded.
+    message_limit: u32,
 }
 
 impl Signaller {
     /// For a send queue of `send_queue_entries`.
     #[must_use]
     pub const fn new(policy: SignalPolicy, send_queue_entries: u32) -> Self {
+        Self::with_limits(policy, send_queue_entries / 2, u32::MAX)
+    }
+
+    /// With limits for what may stand in a row without a completion: below `entries` work requests, and up to `messages`
+    /// messages of requests. Where nothing else is posted, no completion would free what the last run holds, so each
+    /// limit must leave enough for the next, which then brings one.
+    #[must_use]
+    pub const fn with_limits(policy: SignalPolicy, entries: u32, messages: u32) -> Self {
         let budget = match policy {
             SignalPolicy::Sparse => 0,
             SignalPolicy::KernelBudget { batch } | SignalPolicy::SendsOnly { batch } => batch as i64,
             SignalPolicy::GlobalCounter { max_send_wr } => reload(max_send_wr),
         };
-        Self { policy, budget, unsignalled: 0, before_invalidations: 0, limit: send_queue_entries / 2 }
+        Self {
+            policy,
+            budget,
+            unsignalled: 0,
+            before_invalidations: 0,
+            limit: entries,
+            messages: 0,
+            message_limit: messages,
+        }
     }
 
     /// A request's message and the registrations in front of it: `work_requests` entries in all. Returns whether the
@@ -73,6 +94,14 @@ impl Signaller {
     /// Under [`SignalPolicy::GlobalCounter`] each registration was counted by [`Signaller::registration`] before, and only
     /// the message is counted here.
     pub fn message(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
+        let must_signal = must_signal || self.messages >= self.message_limit;
+        let signal = self.reply(work_requests, must_signal, held_slots_pressure);
+        self.messages = if signal { 0 } else { self.messages.saturating_add(1) };
+        signal
+    }
+
+    /// The same for a message that holds no request slot: a responder's reply, with the RDMA WRITEs in front of it.
+    pub fn reply(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
         let counted = match self.policy {
             SignalPolicy::GlobalCounter { .. } => 1,
             _ => work_requests,
@@ -103,7 +132,7 @@ impl Signaller {
         }
         if posted {
             self.before_invalidations = self.unsignalled;
-            self.unsignalled = 0;
+            self.signalled();
         } else {
             self.unsignalled = self.before_invalidations;
         }
@@ -112,6 +141,7 @@ impl Signaller {
     /// Some other signalled work request was posted: what stands before it will complete with it.
     pub const fn signalled(&mut self) {
         self.unsignalled = 0;
+        self.messages = 0;
     }
 
     /// Part of a chain was refused, and with it perhaps what was to be signalled: the next message is.
@@ -129,7 +159,11 @@ impl Signaller {
     const fn count(&mut self, entries: u32, wanted: bool) -> bool {
         let total = self.unsignalled.saturating_add(entries);
         let signal = wanted || total >= self.limit;
-        self.unsignalled = if signal { 0 } else { total };
+        if signal {
+            self.signalled();
+        } else {
+            self.unsignalled = total;
+        }
         signal
     }
 

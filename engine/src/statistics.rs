@@ -62,7 +62,8 @@ pub struct Statistics {
     pub receive_completions: u64,
     /// Completions that were late, duplicated or named nothing of ours (I16).
     pub stale_completions: u64,
-    /// Replies seen before the completion of their message (reply_waits_for_send of S122).
+    /// Replies that had to wait for the completion of their message, as it carried memory of the caller
+    /// (reply_waits_for_send of S51, S122).
     pub reply_waits_for_send: u64,
     /// Messages that the peer should not have sent (bad_reply_count of S122).
     pub bad_reply_count: u64,

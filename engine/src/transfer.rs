@@ -81,7 +81,10 @@ pub(crate) fn zip_ranges(
 mod tests {
     use super::zip_ranges;
 
-    fn cuts(local: &[u32], remote: &[u32]) -> Option<Vec<(usize, u32, usize, u32, u32)>> {
+    /// Local index and offset, remote index and offset, length.
+    type Cut = (usize, u32, usize, u32, u32);
+
+    fn cuts(local: &[u32], remote: &[u32]) -> Option<Vec<Cut>> {
         let mut out = Vec::new();
         let whole = zip_ranges(
             |i| local.get(i).copied(),

@@ -13,7 +13,7 @@ use frwr_engine::{
     },
 };
 
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 250;
 const STEPS: u32 = 250;
 
 /// xorshift64*.
@@ -47,6 +47,7 @@ struct Storm {
     /// Requests that may be cancelled; their handles may be long dead.
     handles: Vec<RequestHandle>,
     is_rxe: bool,
+    returns_early: bool,
     /// Connections begun.
     opened: usize,
 }
@@ -79,20 +80,26 @@ impl Storm {
             .target(|target| target.drain_timeout = Duration::from_millis(5));
         let mut test = Scripted::of(setup);
         test.connect();
-        Self { test, random, cookie: 0, handles: Vec::new(), is_rxe: profile == "rxe", opened: 1 }
+        Self {
+            test,
+            random,
+            cookie: 0,
+            handles: Vec::new(),
+            is_rxe: profile == "rxe",
+            returns_early: before,
+            opened: 1,
+        }
     }
 
     fn act(&mut self) {
         match self.random.below(16) {
             0..=6 => self.submit(),
             7 => self.register(),
-            8..=9 => {
-                if !self.handles.is_empty() {
-                    let at = self.random.below(self.handles.len() as u64) as usize;
-                    let handle = self.handles.swap_remove(at);
-                    // Refusing is an answer; ending twice is not.
-                    let _ = self.test.host.engine.cancel(handle);
-                }
+            8..=9 if !self.handles.is_empty() => {
+                let at = self.random.below(self.handles.len() as u64) as usize;
+                let handle = self.handles.swap_remove(at);
+                // Refusing is an answer; ending twice is not.
+                let _ = self.test.host.engine.cancel(handle);
             }
             10 if self.random.one_in(6) => {
                 if let Some(connection) = self.test.host.connection {
@@ -158,7 +165,6 @@ impl Storm {
                     CommandKind::FailQueuePair,
                     CommandKind::DestroyQueuePair,
                     CommandKind::Connect,
-                    CommandKind::Disconnect,
                 ]);
                 let times = 1 + self.random.below(3) as u32;
                 faults.fail_command(kind, frwr_engine::provider::CommandError::Exhausted, times);
@@ -223,7 +229,7 @@ impl Storm {
             self.serve(true);
             self.test.steps(1);
         }
-        assert!(self.test.host.outstanding.is_empty(), "never ended: {:?}", self.test.host.outstanding);
+        self.test.until("all ended", |pair| pair.host.outstanding.is_empty());
         for side in [&mut self.test.pair.host, &mut self.test.pair.target] {
             // Also those whose peer could not be told.
             for connection in side.connections.iter().copied().chain(side.connection) {
@@ -234,6 +240,11 @@ impl Storm {
         let statistics = self.test.host.engine.statistics();
         assert_eq!(statistics.requests_ended, self.test.host.ended.len() as u64);
         assert_eq!((statistics.request_slots_used, statistics.slots_held), (0, 0));
+        let dead = statistics.local_invalidations + statistics.remote_invalidations + statistics.mrs_destroyed_live;
+        // With the early return several invalidations of one MR may be lost with its connection; its death is one.
+        let exact = !self.returns_early;
+        assert!(!exact || statistics.registrations == dead, "every key died in one way: {statistics:?}");
+        assert_eq!(statistics.mrs_allocated, statistics.mrs_destroyed);
         assert_eq!(self.test.host.gone.len(), self.opened, "one end per connection");
         assert!(self.test.host.engine.is_idle() && self.test.target.engine.is_idle());
         assert_eq!(self.test.monitor.stalled_destroys(), 0);

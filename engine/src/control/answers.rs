@@ -23,6 +23,7 @@ impl<D: Device> Control<D> {
             Pending::Nothing => {}
             Pending::Domain { domain } => self.domain_answered(domain, result),
             Pending::Base { domain, core, memory } => self.base_answered(domain, core, memory, result),
+            Pending::BaseGone { domain, core, memory } => self.base_gone(domain, core, memory),
             Pending::QueuePair { link } => self.queue_pair_answered(link, result),
             Pending::Connect { link } => {
                 if result.is_err() && self.stage_is(link, &Stage::Connecting) {

@@ -11,7 +11,12 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     Asked,
-    Made { base: BaseId, lkey: u32 },
+    Made {
+        base: BaseId,
+        lkey: u32,
+    },
+    /// It is being deregistered.
+    Going,
 }
 
 /// A protection domain.
@@ -60,7 +65,7 @@ impl<D: Device> Control<D> {
             let Some(domain) = self.domains[at].as_mut() else { return false };
             match domain.bases.iter().find(|(known, _)| *known == name) {
                 Some((_, Base::Made { .. })) => {}
-                Some((_, Base::Asked)) => ready = false,
+                Some((_, Base::Asked | Base::Going)) => ready = false,
                 None => {
                     domain.bases.push((name, Base::Asked));
                     let bytes = self.cores[core].memories[memory].clone();
@@ -100,23 +105,36 @@ impl<D: Device> Control<D> {
         self.dismantle(at);
     }
 
-    /// Destroys a domain that nobody uses, but not before every answer about it is in: a late one would be taken for the
-    /// next domain in its place, and its object would be lost.
+    /// Destroys a domain that nobody uses: its base registrations, and when they are gone itself. Nothing is begun before
+    /// every answer about it is in: a late one would be taken for the next domain in its place, and its object be lost.
     pub(super) fn dismantle(&mut self, at: usize) {
-        let Some(domain) = self.domains[at].as_ref() else { return };
-        let awaited =
-            (domain.asked && domain.id.is_none()) || domain.bases.iter().any(|(_, base)| *base == Base::Asked);
-        if !domain.leaving || awaited {
+        let Some(domain) = self.domains[at].as_mut().filter(|domain| domain.leaving) else { return };
+        if (domain.asked && domain.id.is_none()) || domain.bases.iter().any(|(_, base)| *base == Base::Asked) {
             return;
         }
-        let Some(domain) = self.domains[at].take() else { return };
-        for (_, base) in domain.bases {
-            if let Base::Made { base, .. } = base {
-                self.command(Command::DeregisterMemory { base }, Pending::Nothing);
+        let mut going = Vec::new();
+        for (name, base) in &mut domain.bases {
+            if let Base::Made { base, .. } = core::mem::replace(base, Base::Going) {
+                going.push((*name, base));
             }
         }
-        if let Some(domain) = domain.id {
-            self.command(Command::FreeDomain { domain }, Pending::Nothing);
+        if domain.bases.is_empty() {
+            let id = domain.id;
+            self.domains[at] = None;
+            if let Some(domain) = id {
+                self.command(Command::FreeDomain { domain }, Pending::Nothing);
+            }
         }
+        for ((core, memory), base) in going {
+            self.command(Command::DeregisterMemory { base }, Pending::BaseGone { domain: at, core, memory });
+        }
+    }
+
+    /// A base registration is gone, or stays with the device, which says that it is in use.
+    pub(super) fn base_gone(&mut self, at: usize, core: usize, memory: u16) {
+        if let Some(domain) = self.domains[at].as_mut() {
+            domain.bases.retain(|(name, _)| *name != (core, memory));
+        }
+        self.dismantle(at);
     }
 }

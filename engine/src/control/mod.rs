@@ -36,6 +36,11 @@ enum Pending {
         core: usize,
         memory: u16,
     },
+    BaseGone {
+        domain: usize,
+        core: usize,
+        memory: u16,
+    },
     QueuePair {
         link: usize,
     },

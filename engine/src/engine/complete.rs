@@ -6,7 +6,7 @@ use crate::{
     connection::{Opening, Phase as Connected},
     event::{DisconnectCause, Event, Received, TransferStatus},
     protocol::{CLASSIFY_BYTES, Message, Protocol},
-    provider::{Completion, CompletionQueue, FailureStatus, Port, Success, TokenKind},
+    provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, Success, TokenKind},
     request::Phase,
     trace::TracePoint,
     transfer::Kind,
@@ -47,13 +47,12 @@ impl<P: Port> Engine<P> {
     }
 
     fn poll_receives(&mut self, protocol: &mut impl Protocol) -> u32 {
-        let mut batch = core::mem::take(&mut self.scratch.completions);
+        let mut batch = CompletionBatch::new();
         self.port.poll(CompletionQueue::Receive, &mut batch);
         let taken = batch.len() as u32;
-        for completion in batch.drain(..) {
+        for &completion in &batch {
             self.receive_completion(completion, protocol);
         }
-        self.scratch.completions = batch;
         self.statistics.receive_completions += u64::from(taken);
         taken
     }
@@ -171,19 +170,19 @@ impl<P: Port> Engine<P> {
     }
 
     fn poll_sends(&mut self) -> u32 {
-        let mut batch = core::mem::take(&mut self.scratch.completions);
+        let mut batch = CompletionBatch::new();
         self.port.poll(CompletionQueue::Send, &mut batch);
         let taken = batch.len() as u32;
-        for completion in batch.drain(..) {
+        for &completion in &batch {
             self.send_completion(completion);
         }
-        self.scratch.completions = batch;
         self.statistics.send_completions += u64::from(taken);
         taken
     }
 
     /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without
-    /// a completion of its own has succeeded (S52, S67).
+    /// a completion of its own has succeeded (S52, S67). A failure vouches for nothing that somebody waits for: a
+    /// completion that was lost in between would look the same (fault 13).
     fn send_completion(&mut self, completion: Completion) {
         let token = completion.token;
         if token.kind() == TokenKind::Foreign {
@@ -196,9 +195,11 @@ impl<P: Port> Engine<P> {
             self.statistics.stale_completions += 1;
             return;
         };
+        self.connections[index].relief_coming = false;
         for _ in 0..ahead {
             if let Some(posted) = self.connections[index].send_queue.retire() {
-                self.retired(index, posted, Ok(()));
+                let proven = completion.result.is_ok() || !self.is_awaited(posted);
+                self.retired(index, posted, if proven { Ok(()) } else { Err(FailureStatus::Flushed) });
             }
         }
         if let Some(posted) = self.connections[index].send_queue.retire() {
@@ -206,6 +207,15 @@ impl<P: Port> Engine<P> {
         }
         if let Err(status) = completion.result {
             self.fail(index, DisconnectCause::WorkRequest(status));
+        }
+    }
+
+    /// An end or a grant depends on this work request.
+    fn is_awaited(&self, posted: Posted) -> bool {
+        match posted.token.kind() {
+            TokenKind::Invalidate => true,
+            TokenKind::Register => self.requests.at(posted.owner).is_some_and(|(_, request)| request.standalone),
+            _ => false,
         }
     }
 
@@ -243,7 +253,7 @@ impl<P: Port> Engine<P> {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         match result {
             Ok(()) => {
-                // Nothing new where the peer has invalidated the key meanwhile and the MR may be in use again.
+                // The peer may have invalidated it, and another request may have it by now.
                 let _ = mr.registered(generation);
                 self.registered_now(posted.owner);
             }
@@ -264,7 +274,6 @@ impl<P: Port> Engine<P> {
                 // Without the early return the MR was this request's until now; with it, it is free or taken again.
                 let held = matches!(mr.state(), crate::mr::State::Invalidating { .. });
                 let news = mr.invalidated(generation);
-                self.statistics.stale_completions += u64::from(news.is_err());
                 self.statistics.local_invalidations += 1;
                 self.record(TracePoint::LocalInvalidateDone, index as u16, Some(descriptor), 0);
                 if held && news.is_ok() {

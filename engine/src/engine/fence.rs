@@ -40,7 +40,7 @@ impl<P: Port> Engine<P> {
         let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
         request.outcome =
             Outcome::Replied { buffer: received.buffer, generation: received.generation, length: received.length };
-        self.statistics.reply_waits_for_send += u64::from(request.hold.message);
+        self.statistics.reply_waits_for_send += u64::from(request.awaits_message && request.hold.message);
         self.connections[usize::from(request.connection)].awaiting_reply -= 1;
         self.fence(handle);
         Replied::Taken

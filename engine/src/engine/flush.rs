@@ -4,11 +4,12 @@ use super::Engine;
 use crate::{
     event::DisconnectCause,
     options::{InvalidateOrder, InvalidateSignalling, MAX_TRANSFER_OPERATIONS, OnPostError},
+    pool::Pool,
     provider::{
         Chain, ElementRange, Operation, Port, PostError, ReceiveRequest, ScatterElement, Token, TokenKind, WorkRequest,
     },
     request::Phase,
-    signal,
+    signal::{self, Signaller},
     trace::TracePoint,
     transfer::{self, Kind},
 };
@@ -92,12 +93,10 @@ impl<P: Port> Engine<P> {
         let all = chain.requests.len();
         let result = self.port.post(connection.queue_pair, chain);
         let accepted = result.map_or_else(|error| error.accepted.min(all), |()| all);
-        for at in 0..accepted {
-            connection.send_queue.push(self.scratch.chain.posted(at));
-        }
         self.statistics.doorbells += 1;
         self.statistics.work_requests += accepted as u64;
         for at in 0..accepted {
+            self.connections[index].send_queue.push(self.scratch.chain.posted(at));
             self.count_accepted(index, at);
         }
         self.record(TracePoint::PostSend, index as u16, None, all as u32);
@@ -164,56 +163,39 @@ impl<P: Port> Engine<P> {
 
     /// For each new request its registrations, unsignalled, then its message (S45, S46).
     fn chain_messages(&mut self, index: usize) {
-        while let Some(slot) = self.connections[index].messages.pop_front() {
-            let Some(handle) = self.requests.handle_at(slot) else { continue };
-            let Some(request) = self.requests.get(handle) else { continue };
-            let (mrs, standalone) = (request.mrs.clone(), request.standalone);
-            let must_signal = request.awaits_message;
-            for (at, &descriptor) in mrs.iter().enumerate() {
-                let last = standalone && at + 1 == mrs.len();
-                self.chain_registration(index, slot, descriptor, last);
+        let cost = self.capabilities.send_queue_cost;
+        let connection = &mut self.connections[index];
+        let slots_short = signal::held_slots_pressure(self.held, self.plan.request_slots);
+        while let Some(slot) = connection.messages.pop_front() {
+            let Some((handle, request)) = self.requests.at_mut(slot) else { continue };
+            let chain = &mut self.scratch.chain;
+            for &descriptor in &request.mrs {
+                // A standalone registration has no message behind it whose completion could vouch for it.
+                let registration =
+                    chain_registration(&mut self.pool, &mut connection.signaller, descriptor, request.standalone);
+                if let Some(registration) = registration {
+                    chain.push(registration, slot, cost.register);
+                }
             }
-            if !standalone {
-                self.chain_message(index, handle, mrs.len() as u32, must_signal);
+            request.phase = Phase::Posted;
+            request.hold.message = !request.standalone;
+            if request.standalone {
+                continue;
             }
-            if let Some(request) = self.requests.get_mut(handle) {
-                request.phase = Phase::Posted;
-                request.hold.message = !standalone;
-            }
+            let registrations = request.mrs.len() as u32;
+            let pressure = slots_short && !connection.relief_coming;
+            let signalled = connection.signaller.message(registrations + 1, request.awaits_message, pressure);
+            connection.relief_coming |= signalled;
+            let first = self.plan.request_element(slot);
+            let local = ElementRange { first, count: 1 + u32::from(request.inline_segments) };
+            let message = WorkRequest {
+                token: Token::new(TokenKind::Message, slot, handle.generation()),
+                signalled,
+                fence: registrations > 0 && self.capabilities.fence_after_registration,
+                operation: Operation::Send { local, invalidate: None },
+            };
+            chain.push(message, slot, cost.message);
         }
-    }
-
-    pub(super) fn chain_registration(&mut self, index: usize, owner: u32, descriptor: u32, signalled: bool) {
-        let first = self.pool.first_element(descriptor);
-        let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        let Ok(mut fields) = mr.register_posted() else { return };
-        fields.elements.first = first;
-        let token = mr.token_register(descriptor);
-        let signaller = &mut self.connections[index].signaller;
-        let wanted = signaller.registration();
-        if signalled {
-            signaller.signalled();
-        }
-        let request =
-            WorkRequest { token, signalled: signalled || wanted, fence: false, operation: Operation::Register(fields) };
-        self.scratch.chain.push(request, owner, self.capabilities.send_queue_cost.register);
-    }
-
-    fn chain_message(&mut self, index: usize, handle: frwr_mempool::slab::Handle, registrations: u32, must: bool) {
-        let Some(request) = self.requests.get(handle) else { return };
-        let local = ElementRange {
-            first: self.plan.request_element(handle.index()),
-            count: 1 + u32::from(request.inline_segments),
-        };
-        let pressure = signal::held_slots_pressure(self.held, self.plan.request_slots);
-        let signalled = self.connections[index].signaller.message(registrations + 1, must, pressure);
-        let request = WorkRequest {
-            token: Token::new(TokenKind::Message, handle.index(), handle.generation()),
-            signalled,
-            fence: registrations > 0 && self.capabilities.fence_after_registration,
-            operation: Operation::Send { local, invalidate: None },
-        };
-        self.scratch.chain.push(request, handle.index(), self.capabilities.send_queue_cost.message);
     }
 
     fn chain_transfers(&mut self, index: usize) {
@@ -237,7 +219,7 @@ impl<P: Port> Engine<P> {
                 let waiting = self.transfers.len();
                 // The data's buffers come back with this completion: a responder must not starve for them.
                 let pressure = signal::held_slots_pressure(waiting, self.plan.transfer_slots);
-                let signalled = self.connections[index].signaller.message(operations + 1, false, pressure);
+                let signalled = self.connections[index].signaller.reply(operations + 1, false, pressure);
                 let operation = Operation::Send { local, invalidate };
                 self.chain_transfer(index, handle, TokenKind::Reply, signalled, operation);
             }
@@ -298,4 +280,24 @@ impl<P: Port> Engine<P> {
             self.fence_refused(index, accepted);
         }
     }
+}
+
+/// The registration of a mapped MR, for the end of a chain. `None` for an MR that is not mapped: none of ours.
+pub(super) fn chain_registration(
+    pool: &mut Pool,
+    signaller: &mut Signaller,
+    descriptor: u32,
+    must_signal: bool,
+) -> Option<WorkRequest> {
+    let first = pool.first_element(descriptor);
+    let mr = pool.get_mut(descriptor)?;
+    let mut fields = mr.register_posted().ok()?;
+    fields.elements.first = first;
+    let token = mr.token_register(descriptor);
+    let wanted = signaller.registration();
+    if must_signal {
+        signaller.signalled();
+    }
+    let signalled = must_signal || wanted;
+    Some(WorkRequest { token, signalled, fence: false, operation: Operation::Register(fields) })
 }

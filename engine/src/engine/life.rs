@@ -7,7 +7,7 @@ use crate::{
     event::{ConnectionId, DisconnectCause, Event, RequestStatus, TransferStatus},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
-    provider::{Chain, ElementRange, Operation, Port, Token, TokenKind, WorkRequest},
+    provider::{Chain, ElementRange, FailureStatus, Operation, Port, Token, TokenKind, WorkRequest},
     request::{Hold, Outcome, Phase as RequestPhase},
     trace::TracePoint,
 };
@@ -39,7 +39,12 @@ impl<P: Port> Engine<P> {
                 return;
             }
             Phase::Vacant => return,
-            Phase::Ending { .. } => {
+            Phase::Ending { step, cause: known, deadline } => {
+                // A flush is a consequence; what comes to light behind it may be the reason.
+                let flushed = DisconnectCause::WorkRequest(FailureStatus::Flushed);
+                if *known == flushed && matches!(cause, DisconnectCause::WorkRequest(_)) {
+                    entry.phase = Phase::Ending { step: *step, cause, deadline: *deadline };
+                }
                 self.statistics.repeated_disconnects += 1;
                 return;
             }

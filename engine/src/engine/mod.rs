@@ -24,13 +24,12 @@ use crate::{
     event::{ConnectionId, Event, Received},
     gather::{GatherRules, MemoryId, Resolved, Segment},
     link::{CoreLink, MAX_MEMORIES, ToControl},
-    options::EngineOptions,
+    options::{EngineOptions, MAX_CHUNKS},
     plan::{EngineError, Plan},
     pool::Pool,
-    provider::{Capabilities, CompletionBatch, Port, QueuePairId, ReceiveRequest, ScatterElement},
+    provider::{Access, Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
     request::Request,
-    signal::Signaller,
     statistics::Statistics,
     trace::{TracePoint, TraceRecord},
     transfer::{RemoteSegment, Transfer},
@@ -97,11 +96,34 @@ pub struct Engine<P: Port> {
 
 /// Room that one call uses and the next one overwrites; here so that nothing is allocated after start-up.
 struct Scratch {
-    completions: CompletionBatch,
+    /// Addresses of the request that is being admitted, all chunks one behind the other.
     resolved: Vec<Resolved>,
+    /// Where its chunks end in that list.
+    chunks: ArrayVec<ScratchChunk, MAX_CHUNKS>,
     message: Box<[u8]>,
     chain: ChainBuffer,
     receives: Vec<ReceiveRequest>,
+}
+
+/// A chunk of the request that is being admitted.
+#[derive(Clone, Copy, Debug)]
+struct ScratchChunk {
+    access: Access,
+    /// Index behind its last address.
+    end: usize,
+}
+
+impl Scratch {
+    fn clear(&mut self) {
+        self.resolved.clear();
+        self.chunks.clear();
+    }
+
+    /// What was resolved since the last chunk is one chunk. Callers have checked that there is room for it.
+    fn end_chunk(&mut self, access: Access) {
+        let pushed = self.chunks.try_push(ScratchChunk { access, end: self.resolved.len() });
+        debug_assert!(pushed.is_ok(), "more than {MAX_CHUNKS} chunks");
+    }
 }
 
 impl<P: Port> Engine<P> {
@@ -145,7 +167,8 @@ impl<P: Port> Engine<P> {
             plan.receive_depth,
             plan.connections,
         );
-        let connections = (0..options.connections).map(|index| connection(index, &plan, &options, &mut pool)).collect();
+        let connections =
+            (0..options.connections).map(|index| connection(index, &plan, &options, capabilities, &mut pool)).collect();
         // Twice what one poll can add: it takes no completions while more than half is in use.
         let events = plan.request_slots + plan.transfer_slots + plan.receive_depth * plan.connections;
         // The lane is empty and holds one returner: the push cannot fail.
@@ -170,7 +193,7 @@ impl<P: Port> Engine<P> {
             connections,
             dirty: Vec::with_capacity(plan.connections as usize),
             unsettled: 0,
-            waiting_segments: vec![no_segment; (plan.request_slots * options.max_segments) as usize].into(),
+            waiting_segments: vec![no_segment; plan.request_slots as usize * options.max_segments as usize].into(),
             remote_segments: vec![no_remote; plan.transfer_slots as usize * crate::options::MAX_TRANSFER_OPERATIONS]
                 .into(),
             elements: vec![ScatterElement::default(); plan.elements()].into(),
@@ -178,8 +201,8 @@ impl<P: Port> Engine<P> {
             statistics: Statistics { shortest_key_reuse_ns: u64::MAX, ..Statistics::default() },
             held: 0,
             scratch: Scratch {
-                completions: CompletionBatch::new(),
                 resolved: Vec::with_capacity(options.max_segments as usize + crate::options::MAX_MRS_PER_REQUEST),
+                chunks: ArrayVec::new(),
                 message: vec![0; plan.message_bytes as usize].into(),
                 chain: ChainBuffer::new(plan.sizes.send.next_power_of_two()),
                 receives: Vec::with_capacity(plan.receive_depth as usize),
@@ -413,9 +436,17 @@ pub struct Descriptors {
 /// Events of a connection beside those of its slots: connected, disconnected, a registration's grant, and to spare.
 const EVENTS_PER_CONNECTION: usize = 8;
 
-fn connection(index: u16, plan: &Plan, options: &EngineOptions, pool: &mut Pool) -> Connection {
+fn connection(
+    index: u16,
+    plan: &Plan,
+    options: &EngineOptions,
+    capabilities: &Capabilities,
+    pool: &mut Pool,
+) -> Connection {
     // Fixed keys repeat at once: the longest way round the pool keeps a late access from meeting a new grant (U10).
-    let idle = pool.list(Order::LastInFirstOut);
+    // Otherwise the MR used last has the warmest descriptor (S23).
+    let order = if capabilities.rotating_key_bits == 0 { Order::FirstInFirstOut } else { Order::LastInFirstOut };
+    let idle = pool.list(order);
     let mut absent = pool.list(Order::FirstInFirstOut);
     pool.fill_absent(index, &mut absent);
     let limits = ConnectionLimits {
@@ -425,5 +456,5 @@ fn connection(index: u16, plan: &Plan, options: &EngineOptions, pool: &mut Pool)
         registrations: plan.registrations,
         send_entries: plan.sizes.send,
     };
-    Connection::new(index, limits, Signaller::new(options.signal, plan.sizes.send), idle, absent)
+    Connection::new(index, limits, plan.signaller(options.signal, plan.sizes.send), idle, absent)
 }

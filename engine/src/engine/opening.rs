@@ -1,14 +1,13 @@
 //! Opening connections: from the caller's wish to a ready connection with its first MRs.
 
-use super::Engine;
+use super::{Engine, flush::chain_registration};
 use crate::{
     connection::{Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, OpenFailure},
     link::{BaseKey, DESCRIPTORS_PER_MESSAGE, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
     mr,
-    options::ConnectionOptions,
+    options::{ConnectionOptions, OnPostError},
     provider::{IncomingId, Port, PrivateData, QueuePairId, QueueSizes, RegistrationId},
-    signal::Signaller,
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -96,6 +95,7 @@ impl<P: Port> Engine<P> {
         entry.peer_receives = options.peer_receives;
         entry.doomed = false;
         entry.awaiting_reply = 0;
+        entry.relief_coming = false;
         entry.receives_posted = 0;
         entry.repairing = 0;
         self.unsettled += 1;
@@ -137,7 +137,7 @@ impl<P: Port> Engine<P> {
         // The device may grant more than was asked for; the completion queues were sized for what was asked.
         let entries = sizes.send.min(self.plan.sizes.send);
         entry.send_queue.open(entries);
-        entry.signaller = Signaller::new(self.options.signal, entries);
+        entry.signaller = self.plan.signaller(self.options.signal, entries);
         entry.clear_queues();
         entry.receives.extend(self.receives.idle_of(connection.index));
         entry.phase = Phase::Opening(Opening::Handshake);
@@ -266,7 +266,7 @@ impl<P: Port> Engine<P> {
             base,
             elements: 1,
             access: crate::provider::Access::RemoteWrite,
-            iova: mr::iova(self.options.iova, self.capabilities.base_address, address, 0),
+            iova: self.base_address(address, 0),
             rotating_key_bits: self.capabilities.rotating_key_bits,
         });
         let (Some(mapping), Some(mr)) = (mapping, self.pool.get_mut(descriptor)) else { return };
@@ -275,9 +275,27 @@ impl<P: Port> Engine<P> {
         }
         self.scratch.chain.clear();
         // Its entry is one of those that no request can reserve.
-        self.chain_registration(index, u32::MAX, descriptor, false);
+        let signaller = &mut self.connections[index].signaller;
+        let Some(registration) = chain_registration(&mut self.pool, signaller, descriptor, false) else { return };
+        self.scratch.chain.push(registration, u32::MAX, self.capabilities.send_queue_cost.register);
         if self.post_pad(index) {
             self.connections[index].pad = Some(descriptor);
+        } else {
+            self.pad_refused(index, descriptor);
+        }
+    }
+
+    /// Without a pad the upper layer falls back on memory of the request (S93). Its MR is destroyed: a pad is not given
+    /// back (I26).
+    fn pad_refused(&mut self, index: usize, descriptor: u32) {
+        if let Some(mr) = self.pool.get_mut(descriptor) {
+            // Its key never reached the device, and is not counted among those that died with their object.
+            let _ = mr.register_refused();
+        }
+        if self.options.on_post_error == OnPostError::Disconnect {
+            self.fail(index, DisconnectCause::PostRefused);
+        } else {
+            self.quarantine(index, descriptor);
         }
     }
 

@@ -4,7 +4,7 @@ use super::{Chunk, Engine, Submission, SubmitError};
 use crate::{
     chain::Posted,
     connection::Phase as ConnectionPhase,
-    event::{ConnectionId, DisconnectCause, Event},
+    event::{ConnectionId, Event},
     protocol::Protocol,
     provider::{Chain, Port},
     request::{Outcome, Phase, Request, RequestHandle},
@@ -66,20 +66,11 @@ impl<P: Port> Engine<P> {
             cookie,
         };
         let handle = self.stage(request, &submission)?;
-        let one = self.requests.get(handle).map(|request| request.chunks.clone()).unwrap_or_default();
-        if self.pieces_of(handle, &one) != 1 {
+        if self.requests.get(handle).is_none_or(|request| request.pieces != 1) {
             self.requests.remove(handle);
             return Err(SubmitError::TooManyRegistrations);
         }
-        let waits = !self.connections[index].waiting_requests.is_empty();
-        match if waits { Ok(false) } else { self.admit(handle, protocol) } {
-            Ok(true) => {}
-            Ok(false) => self.connections[index].waiting_requests.push_back(handle.index()),
-            Err(error) => {
-                self.requests.remove(handle);
-                return Err(error);
-            }
-        }
+        self.admit_or_park(index, handle, core::slice::from_ref(chunk), protocol)?;
         Ok(RequestHandle(handle))
     }
 
@@ -197,7 +188,6 @@ impl<P: Port> Engine<P> {
         self.statistics.queue_pairs_flushed += 1;
         if self.port.post(queue_pair, chain).is_err() {
             self.statistics.posts_refused += 1;
-            self.fail(index, DisconnectCause::PostRefused);
             return false;
         }
         let posted = self.scratch.chain.posted(0);

@@ -2,8 +2,9 @@
 
 use super::{Engine, MAX_ADMITTED_PER_POLL};
 use crate::{
+    connection::Connection,
     event::{ConnectionId, Event, RequestStatus},
-    gather::{self, GatherError, Segment},
+    gather::{self, GatherError, GatherRules, Resolved, Segment},
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
@@ -12,7 +13,13 @@ use crate::{
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
-use frwr_mempool::slab::Handle;
+use frwr_mempool::{DeviceMemory, slab::Handle};
+
+/// Grants of one request.
+type Grants = ArrayVec<Grant, MAX_MRS_PER_REQUEST>;
+
+/// Segments that one SEND carries beside its message: the elements of the largest SEND, less one (S2).
+const MAX_INLINE_SEGMENTS: usize = 18;
 
 /// Memory that a request opens to the peer with one right.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +64,9 @@ pub enum SubmitError {
     #[error("the request has more chunks or segments than the engine's options allow")]
     TooManySegments,
     /// The segments need more MRs than a request may have, or than its connection will ever have (S43).
-    #[error("the segments need more MRs than one request may have (16, or the connection's registrations)")]
+    #[error(
+        "the segments need more MRs than one request may have: 16, what its connection has, what its send queue holds"
+    )]
     TooManyRegistrations,
     /// A segment is empty, out of its memory's bounds, or its memory was declared after the connection opened (I18).
     #[error("a segment is not acceptable: {0}")]
@@ -96,239 +105,241 @@ impl<P: Port> Engine<P> {
         request.message_length = submission.message.len() as u32;
         request.invited = submission.invite_invalidation;
         let handle = self.stage(request, submission)?;
-        let offset = self.plan.request_offset(handle.index());
-        // The slot's message buffer has message_bytes bytes.
-        let _ = self.memories[0].write(offset, submission.message);
-        let first = self.connections[index].waiting_requests.is_empty();
-        match if first { self.admit(handle, protocol) } else { Ok(false) } {
-            Ok(true) => return Ok(RequestHandle(handle)),
-            Ok(false) => {}
-            Err(error) => {
-                self.requests.remove(handle);
-                return Err(error);
-            }
-        }
-        self.connections[index].waiting_requests.push_back(handle.index());
-        self.statistics.requests_waited += 1;
+        self.scratch.message[..submission.message.len()].copy_from_slice(submission.message);
+        self.admit_or_park(index, handle, submission.chunks, protocol)?;
         Ok(RequestHandle(handle))
     }
 
-    /// Takes a slot and notes what is to be mapped, after everything about it was checked.
+    /// Takes a slot for a request whose chunks were checked and lie resolved in the scratch list.
     pub(super) fn stage(&mut self, mut request: Request, submission: &Submission<'_>) -> Result<Handle, SubmitError> {
-        let connection = request.connection;
-        let segments = submission.chunks.iter().map(|chunk| chunk.segments.len()).sum::<usize>();
         let inline_room = self.plan.message_elements as usize - 1;
-        if submission.chunks.len() > MAX_CHUNKS
-            || segments > self.options.max_segments as usize
-            || submission.inline.len() > inline_room
-        {
+        if submission.chunks.len() > MAX_CHUNKS || submission.inline.len() > inline_room {
             return Err(SubmitError::TooManySegments);
         }
-        let mut pieces = 0;
-        for chunk in submission.chunks {
-            self.resolve(connection, chunk.segments)?;
-            pieces += gather::count_pieces(self.rules, &self.scratch.resolved)?;
-            // max_segments is 32 bit and was compared above; a chunk's share of it fits 16 bits (4096 at most).
-            request.chunks.push(WaitingChunk { access: chunk.access, segments: chunk.segments.len() as u16 });
-        }
-        let pads = u32::from(self.options.write_pad);
-        if pieces > MAX_MRS_PER_REQUEST || pieces as u32 > self.plan.registrations - pads {
+        let inline = self.resolve_inline(request.connection, submission.inline)?;
+        let pieces = self.resolve_chunks(request.connection, submission.chunks)?;
+        if pieces > self.plan.max_mrs as usize {
             return Err(SubmitError::TooManyRegistrations);
         }
-        self.resolve_inline(connection, submission.inline)?;
-        request.awaits_message = !submission.inline.is_empty();
-        request.inline_segments = submission.inline.len() as u8;
+        // At most MAX_MRS_PER_REQUEST, and the elements of one SEND.
+        request.pieces = pieces as u8;
+        request.awaits_message = !inline.is_empty();
+        request.inline_segments = inline.len() as u8;
         let handle = self.requests.insert(request).map_err(|_| SubmitError::NoSlot)?;
-        let first = handle.index() as usize * self.options.max_segments as usize;
-        let kept = submission.chunks.iter().flat_map(|chunk| chunk.segments);
-        for (place, segment) in self.waiting_segments[first..].iter_mut().zip(kept) {
-            *place = *segment;
-        }
         let element = self.plan.request_element(handle.index()) as usize + 1;
-        for (place, resolved) in self.elements[element..].iter_mut().zip(&self.scratch.resolved) {
-            *place = resolved.element;
+        for (place, resolved) in self.elements[element..].iter_mut().zip(inline) {
+            *place = resolved;
         }
         Ok(handle)
     }
 
-    fn resolve_inline(&mut self, connection: u16, inline: &[Segment]) -> Result<(), SubmitError> {
-        if inline.is_empty() {
-            self.scratch.resolved.clear();
-            return Ok(());
+    /// Admits a staged request at once, or has it wait behind those that wait already.
+    ///
+    /// # Errors
+    /// [`SubmitError::Unannounced`]; the slot is free again.
+    pub(super) fn admit_or_park(
+        &mut self,
+        index: usize,
+        handle: Handle,
+        chunks: &[Chunk<'_>],
+        protocol: &mut impl Protocol,
+    ) -> Result<(), SubmitError> {
+        let first = self.connections[index].waiting_requests.is_empty();
+        if first && self.reserve(handle) {
+            return self.open_memory(handle, protocol).inspect_err(|_| {
+                self.requests.remove(handle);
+            });
         }
-        self.resolve(connection, inline)?;
-        // A cut segment would take elements that the slot does not have.
-        if self.scratch.resolved.len() == inline.len() { Ok(()) } else { Err(SubmitError::TooManySegments) }
-    }
-
-    /// Fills the scratch list with the addresses of segments, cut where one registration ends.
-    pub(super) fn resolve(&mut self, connection: u16, segments: &[Segment]) -> Result<(), SubmitError> {
-        self.scratch.resolved.clear();
-        let connection = &self.connections[usize::from(connection)];
-        for segment in segments {
-            let memory = self.memories.get(usize::from(segment.memory.0)).ok_or(SubmitError::UnknownMemory)?;
-            let key = connection.base(segment.memory).ok_or(SubmitError::UnknownMemory)?;
-            let base = key.base.ok_or(SubmitError::UnknownMemory)?;
-            let whole = segment.resolve(memory.address(), memory.len() as u64, base, key.lkey)?;
-            let mut rest = Some(whole);
-            while let Some(part) = rest {
-                let (front, behind) = gather::cut(self.rules, part)?;
-                if self.scratch.resolved.len() == self.scratch.resolved.capacity() {
-                    return Err(SubmitError::TooManyRegistrations);
-                }
-                self.scratch.resolved.push(front);
-                rest = behind;
-            }
-        }
+        self.park(handle, chunks);
+        self.connections[index].waiting_requests.push_back(handle.index());
+        self.statistics.requests_waited += 1;
         Ok(())
     }
 
-    /// Gives a staged request its MRs, entries and receives, all or none. False where it has to wait.
-    ///
-    /// # Errors
-    /// [`SubmitError::Unannounced`]: everything but the slot was given back.
-    pub(super) fn admit(&mut self, handle: Handle, protocol: &mut impl Protocol) -> Result<bool, SubmitError> {
-        let Some(request) = self.requests.get(handle) else { return Ok(false) };
+    /// Keeps what a request that waits is made of: its message in its buffer, its segments beside its slot.
+    fn park(&mut self, handle: Handle, chunks: &[Chunk<'_>]) {
+        let Some(request) = self.requests.get_mut(handle) else { return };
+        let message = &self.scratch.message[..request.message_length as usize];
+        // The slot's message buffer has message_bytes bytes.
+        let _ = self.memories[0].write(self.plan.request_offset(handle.index()), message);
+        for chunk in chunks {
+            // At most max_segments, which is 4096 at most.
+            request.chunks.push(WaitingChunk { access: chunk.access, segments: chunk.segments.len() as u16 });
+        }
+        let first = handle.index() as usize * self.options.max_segments as usize;
+        let kept = chunks.iter().flat_map(|chunk| chunk.segments);
+        for (place, segment) in self.waiting_segments[first..].iter_mut().zip(kept) {
+            *place = *segment;
+        }
+    }
+
+    /// Brings a parked request back into the scratch lists.
+    fn unpark(&mut self, handle: Handle) {
+        let Some(request) = self.requests.get(handle) else { return };
+        let message = &mut self.scratch.message[..request.message_length as usize];
+        let _ = self.memories[0].read(self.plan.request_offset(handle.index()), message);
+        let mut first = handle.index() as usize * self.options.max_segments as usize;
+        self.scratch.clear();
+        let connection = &self.connections[usize::from(request.connection)];
+        for chunk in &request.chunks {
+            let segments = &self.waiting_segments[first..first + usize::from(chunk.segments)];
+            first += segments.len();
+            // They were resolved once, on this very connection.
+            let resolved = resolve(&self.memories, connection, self.rules, segments, &mut self.scratch.resolved);
+            debug_assert!(resolved.is_ok(), "{resolved:?}");
+            self.scratch.end_chunk(chunk.access);
+        }
+    }
+
+    fn resolve_inline(
+        &mut self,
+        connection: u16,
+        inline: &[Segment],
+    ) -> Result<ArrayVec<ScatterElement, MAX_INLINE_SEGMENTS>, SubmitError> {
+        let mut elements = ArrayVec::new();
+        if inline.is_empty() {
+            return Ok(elements);
+        }
+        let connection = &self.connections[usize::from(connection)];
+        self.scratch.clear();
+        resolve(&self.memories, connection, self.rules, inline, &mut self.scratch.resolved)?;
+        for resolved in &self.scratch.resolved {
+            // A cut segment takes elements that the slot may not have.
+            elements.try_push(resolved.element).map_err(|_| SubmitError::TooManySegments)?;
+        }
+        if elements.len() == inline.len() { Ok(elements) } else { Err(SubmitError::TooManySegments) }
+    }
+
+    /// Fills the scratch lists with the addresses of all chunks; returns how many MRs they take.
+    fn resolve_chunks(&mut self, connection: u16, chunks: &[Chunk<'_>]) -> Result<usize, SubmitError> {
+        let connection = &self.connections[usize::from(connection)];
+        self.scratch.clear();
+        let (mut pieces, mut segments) = (0, 0);
+        for chunk in chunks {
+            segments += chunk.segments.len();
+            if segments > self.options.max_segments as usize {
+                return Err(SubmitError::TooManySegments);
+            }
+            let first = self.scratch.resolved.len();
+            resolve(&self.memories, connection, self.rules, chunk.segments, &mut self.scratch.resolved)?;
+            pieces += match &self.scratch.resolved[first..] {
+                // Cut to what one registration covers.
+                [_] => 1,
+                many => gather::count_pieces(self.rules, many)?,
+            };
+            self.scratch.end_chunk(chunk.access);
+        }
+        Ok(pieces)
+    }
+
+    /// Reserves MRs, send queue entries and receives for a staged request: all of it, or nothing and it has to wait.
+    pub(super) fn reserve(&mut self, handle: Handle) -> bool {
+        let Some(request) = self.requests.get(handle) else { return false };
         let index = usize::from(request.connection);
-        let (standalone, message) = (request.standalone, u32::from(!request.standalone));
-        let chunks = request.chunks.clone();
-        let pieces = self.pieces_of(handle, &chunks);
-        let cost = self.capabilities.send_queue_cost;
+        let (pieces, standalone) = (u32::from(request.pieces), request.standalone);
+        let entries = self.entries(pieces, standalone);
         let connection = &mut self.connections[index];
         let own_receives = connection.receives_posted + connection.receives.len() as u32;
         let receives = standalone || (connection.peer_receives > 0 && own_receives > connection.awaiting_reply);
-        if !receives || connection.idle.len() < pieces {
-            if connection.idle.len() < pieces {
-                self.record(TracePoint::NoMrs, index as u16, None, pieces);
-                self.request_refill(index);
-            }
-            return Ok(false);
+        if connection.idle.len() < pieces {
+            self.record(TracePoint::NoMrs, index as u16, None, pieces);
+            self.request_refill(index);
+            return false;
         }
-        if !connection.send_queue.reserve(message * cost.message + pieces * (cost.register + cost.invalidate)) {
-            return Ok(false);
-        }
-        let mut grants: ArrayVec<Grant, MAX_MRS_PER_REQUEST> = ArrayVec::new();
-        let mut mapped = self.map_chunks(handle, &chunks, &mut grants);
-        if mapped && !standalone {
-            mapped = self.announce(handle, protocol, &grants);
-        }
-        if !mapped {
-            self.reset(handle, message * cost.message + pieces * (cost.register + cost.invalidate));
+        receives && connection.send_queue.reserve(entries)
+    }
+
+    /// Send queue entries of a request: its message, and a registration and an invalidation for each MR.
+    pub(super) fn entries(&self, pieces: u32, standalone: bool) -> u32 {
+        let cost = self.capabilities.send_queue_cost;
+        u32::from(!standalone) * cost.message + pieces * (cost.register + cost.invalidate)
+    }
+
+    /// Maps the memory of a request that everything was reserved for, has its message name the keys, and queues it.
+    ///
+    /// # Errors
+    /// [`SubmitError::Unannounced`]: everything but the slot was given back.
+    fn open_memory(&mut self, handle: Handle, protocol: &mut impl Protocol) -> Result<(), SubmitError> {
+        let mut grants: Grants = ArrayVec::new();
+        if !self.map_chunks(handle, &mut grants) || !self.announce(handle, protocol, &grants) {
+            self.reset(handle);
             return Err(SubmitError::Unannounced);
         }
-        self.queue(handle, pieces * cost.invalidate);
-        Ok(true)
+        self.queue(handle);
+        Ok(())
     }
 
-    /// MRs that a staged request needs. Its segments were checked when it was staged.
-    pub(super) fn pieces_of(&mut self, handle: Handle, chunks: &ArrayVec<WaitingChunk, MAX_CHUNKS>) -> u32 {
-        let Some(connection) = self.requests.get(handle).map(|request| request.connection) else { return 0 };
-        let mut first = handle.index() as usize * self.options.max_segments as usize;
-        let mut pieces = 0;
-        for chunk in chunks {
-            let segments = usize::from(chunk.segments);
-            if segments == 1 {
-                pieces += self.resolve_waiting(connection, first, segments);
-            } else {
-                self.resolve_waiting(connection, first, segments);
-                pieces += gather::count_pieces(self.rules, &self.scratch.resolved).unwrap_or(0) as u32;
-            }
-            first += segments;
-        }
-        pieces
-    }
-
-    /// Resolves a run of kept segments; returns how many parts they were cut into.
-    fn resolve_waiting(&mut self, connection: u16, first: usize, count: usize) -> u32 {
-        self.scratch.resolved.clear();
-        let connection = &self.connections[usize::from(connection)];
-        for segment in &self.waiting_segments[first..first + count] {
-            let Some(memory) = self.memories.get(usize::from(segment.memory.0)) else { return 0 };
-            let Some(key) = connection.base(segment.memory) else { return 0 };
-            let Some(base) = key.base else { return 0 };
-            let mut rest = segment.resolve(memory.address(), memory.len() as u64, base, key.lkey).ok();
-            while let Some(part) = rest {
-                let Ok((front, behind)) = gather::cut(self.rules, part) else { return 0 };
-                self.scratch.resolved.push(front);
-                rest = behind;
-            }
-        }
-        self.scratch.resolved.len() as u32
-    }
-
-    /// Takes and maps one MR after the other (S25, S28, S43).
-    fn map_chunks(
-        &mut self,
-        handle: Handle,
-        chunks: &ArrayVec<WaitingChunk, MAX_CHUNKS>,
-        grants: &mut ArrayVec<Grant, MAX_MRS_PER_REQUEST>,
-    ) -> bool {
-        let Some(connection) = self.requests.get(handle).map(|request| request.connection) else { return false };
-        let mut first = handle.index() as usize * self.options.max_segments as usize;
-        for chunk in chunks {
-            self.resolve_waiting(connection, first, usize::from(chunk.segments));
-            first += usize::from(chunk.segments);
-            let mut at = 0;
-            while at < self.scratch.resolved.len() {
-                let Some((grant, consumed)) = self.map_piece(handle, connection, chunk.access, at) else {
-                    return false;
+    /// Takes and maps one MR after the other (S25, S28, S43). Each joins the request before it is mapped, so that a
+    /// failure is cleaned up by the reset like everything else (S23).
+    fn map_chunks(&mut self, handle: Handle, grants: &mut Grants) -> bool {
+        let Some(request) = self.requests.get_mut(handle) else { return false };
+        let connection = &mut self.connections[usize::from(request.connection)];
+        let (rule, bits) = (self.capabilities.base_address, self.capabilities.rotating_key_bits);
+        let mut at = 0;
+        for chunk in &self.scratch.chunks {
+            while at < chunk.end {
+                let rest = &self.scratch.resolved[at..chunk.end];
+                let Ok(piece) = gather::next_piece(self.rules, rest) else { return false };
+                let Some(descriptor) = self.pool.pop(&mut connection.idle) else { return false };
+                request.mrs.push(descriptor);
+                let table = self.pool.first_element(descriptor) as usize;
+                for (place, resolved) in self.elements[table..].iter_mut().zip(&rest[..piece.consumed]) {
+                    *place = resolved.element;
+                }
+                let address = rest[0].element.address;
+                let mapping = Mapping {
+                    bytes: piece.bytes,
+                    address,
+                    base: rest[0].base,
+                    elements: piece.consumed as u32,
+                    access: chunk.access,
+                    iova: mr::iova(self.options.iova, rule, address, request.iova_cookie),
+                    rotating_key_bits: bits,
                 };
+                let Some(mr) = self.pool.get_mut(descriptor) else { return false };
+                let taken = mr.take(handle.index(), connection.key).and_then(|()| mr.map(&mapping));
+                let Ok(grant) = taken else { return false };
                 grants.push(grant);
-                at += consumed;
+                at += piece.consumed;
             }
         }
+        self.record_mapped(handle);
         true
     }
 
-    /// One MR from its free list to Mapped. The MR joins the request before it is mapped, so that a failure is cleaned up
-    /// by the reset like everything else (S23).
-    fn map_piece(&mut self, handle: Handle, connection: u16, access: Access, at: usize) -> Option<(Grant, usize)> {
-        let piece = gather::next_piece(self.rules, &self.scratch.resolved[at..]).ok()?;
-        let entry = &mut self.connections[usize::from(connection)];
-        let descriptor = self.pool.pop(&mut entry.idle)?;
-        let request = self.requests.get_mut(handle)?;
-        let (key, iova_cookie) = (entry.key, request.iova_cookie);
-        request.mrs.try_push(descriptor).ok()?;
-        let part = &self.scratch.resolved[at..at + piece.consumed];
-        let first = part.first()?;
-        let table = self.pool.first_element(descriptor) as usize;
-        for (place, resolved) in self.elements[table..].iter_mut().zip(part) {
-            *place = resolved.element;
+    fn record_mapped(&mut self, handle: Handle) {
+        if self.trace.is_none() {
+            return;
         }
-        let address = first.element.address;
-        let mapping = Mapping {
-            bytes: piece.bytes,
-            address,
-            base: first.base,
-            elements: piece.consumed as u32,
-            access,
-            iova: mr::iova(self.options.iova, self.capabilities.base_address, address, iova_cookie),
-            rotating_key_bits: self.capabilities.rotating_key_bits,
+        let Some((index, mrs)) = self.requests.get(handle).map(|request| (request.connection, request.mrs.clone()))
+        else {
+            return;
         };
-        let mr = self.pool.get_mut(descriptor)?;
-        mr.take(handle.index(), key).ok()?;
-        let grant = mr.map(&mapping).ok()?;
-        self.record(TracePoint::MrMapped, connection, Some(descriptor), piece.bytes);
-        Some((grant, piece.consumed))
+        for descriptor in mrs {
+            self.record(TracePoint::MrMapped, index, Some(descriptor), 0);
+        }
     }
 
+    /// The base address that the peer is told (D13, U11).
+    pub(super) fn base_address(&self, address: u64, cookie: u32) -> u64 {
+        mr::iova(self.options.iova, self.capabilities.base_address, address, cookie)
+    }
+
+    /// Completes the message in the scratch buffer and puts it where the device reads it.
     fn announce(&mut self, handle: Handle, protocol: &mut impl Protocol, grants: &[Grant]) -> bool {
         let Some(request) = self.requests.get(handle) else { return false };
-        let offset = self.plan.request_offset(handle.index());
         let message = &mut self.scratch.message[..request.message_length as usize];
-        if grants.is_empty() {
-            return true;
-        }
-        self.memories[0].read(offset, message).is_ok()
-            && protocol.announce(message, grants).is_ok()
-            && self.memories[0].write(offset, message).is_ok()
+        let named = request.standalone || grants.is_empty() || protocol.announce(message, grants).is_ok();
+        named && self.memories[0].write(self.plan.request_offset(handle.index()), message).is_ok()
     }
 
     /// Undoes an admission that failed: nothing was posted, so nothing has to be (S85 to S87).
-    fn reset(&mut self, handle: Handle, entries: u32) {
+    fn reset(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
         let mrs = core::mem::take(&mut request.mrs);
-        let index = usize::from(request.connection);
+        let (index, pieces, standalone) =
+            (usize::from(request.connection), u32::from(request.pieces), request.standalone);
+        let entries = self.entries(pieces, standalone);
         self.connections[index].send_queue.release(entries);
         self.statistics.failed_marshal_count += 1;
         self.record(TracePoint::MarshalFailed, index as u16, None, 0);
@@ -347,10 +358,10 @@ impl<P: Port> Engine<P> {
     }
 
     /// An admitted request is posted by the next flush.
-    fn queue(&mut self, handle: Handle, invalidate_entries: u32) {
+    fn queue(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
         request.phase = Phase::Queued;
-        request.invalidate_entries = invalidate_entries;
+        request.invalidate_entries = u32::from(request.pieces) * self.capabilities.send_queue_cost.invalidate;
         let (index, standalone) = (request.connection, request.standalone);
         let length = request.message_length;
         let element = self.plan.request_element(handle.index()) as usize;
@@ -375,10 +386,12 @@ impl<P: Port> Engine<P> {
         while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].is_ready() {
             let Some(&slot) = self.connections[index].waiting_requests.front() else { break };
             let Some(handle) = self.requests.handle_at(slot) else { break };
-            match self.admit(handle, protocol) {
-                Ok(false) => break,
-                Ok(true) => {}
-                Err(_) => self.end_unannounced(handle),
+            if !self.reserve(handle) {
+                break;
+            }
+            self.unpark(handle);
+            if self.open_memory(handle, protocol).is_err() {
+                self.end_unannounced(handle);
             }
             self.connections[index].waiting_requests.pop_front();
             admitted += 1;
@@ -398,4 +411,30 @@ impl<P: Port> Engine<P> {
             status: RequestStatus::Unannounced,
         });
     }
+}
+
+/// Fills `resolved` with the addresses of segments, cut where one registration ends.
+fn resolve(
+    memories: &[DeviceMemory],
+    connection: &Connection,
+    rules: GatherRules,
+    segments: &[Segment],
+    resolved: &mut Vec<Resolved>,
+) -> Result<(), SubmitError> {
+    for segment in segments {
+        let memory = memories.get(usize::from(segment.memory.0)).ok_or(SubmitError::UnknownMemory)?;
+        let key = connection.base(segment.memory).ok_or(SubmitError::UnknownMemory)?;
+        let base = key.base.ok_or(SubmitError::UnknownMemory)?;
+        let whole = segment.resolve(memory.address(), memory.len() as u64, base, key.lkey)?;
+        let mut rest = Some(whole);
+        while let Some(part) = rest {
+            let (front, behind) = gather::cut(rules, part)?;
+            if resolved.len() == resolved.capacity() {
+                return Err(SubmitError::TooManyRegistrations);
+            }
+            resolved.push(front);
+            rest = behind;
+        }
+    }
+    Ok(())
 }

@@ -166,7 +166,10 @@ impl<D: Device> Side<D> {
             Event::Incoming { incoming, .. } => {
                 let options = ConnectionOptions { peer_receives: self.peer_receives, ..ConnectionOptions::default() };
                 match self.engine.accept(incoming, b"accepted", &options) {
-                    Ok(connection) => self.connection = Some(connection),
+                    Ok(connection) => {
+                        self.drop_commands();
+                        self.connection = Some(connection);
+                    }
                     Err(_) => self.engine.reject(incoming, b"busy").unwrap(),
                 }
             }
@@ -182,11 +185,14 @@ impl<D: Device> Side<D> {
                 self.disconnected += 1;
                 self.ends(connection);
                 self.causes.push(cause);
-                for received in self.commands.drain(..) {
-                    self.engine.release(received);
+                if self.connection == Some(connection) {
+                    self.drop_commands();
                 }
             }
-            Event::Received { received, .. } => self.commands.push(received),
+            Event::Received { connection, received } if self.connection == Some(connection) => {
+                self.commands.push(received);
+            }
+            Event::Received { received, .. } => self.engine.release(received),
             Event::Completed { cookie, status, .. } => {
                 let name = match status {
                     RequestStatus::Replied(received) => {
@@ -207,6 +213,13 @@ impl<D: Device> Side<D> {
             Event::Responded { .. } => self.responded += 1,
             Event::Fetched { .. } => self.fetched += 1,
             _ => {}
+        }
+    }
+
+    /// Nobody answers commands of a connection that is not the latest.
+    fn drop_commands(&mut self) {
+        for received in self.commands.drain(..) {
+            self.engine.release(received);
         }
     }
 
@@ -239,9 +252,20 @@ impl<D: Device> Side<D> {
         segments: &[Segment],
         invite: bool,
     ) -> Result<RequestHandle, frwr_engine::SubmitError> {
+        self.submit_with_inline(cookie, access, segments, &[], invite)
+    }
+
+    /// The same with memory that is sent behind the message.
+    pub fn submit_with_inline(
+        &mut self,
+        cookie: u64,
+        access: Access,
+        segments: &[Segment],
+        inline: &[Segment],
+        invite: bool,
+    ) -> Result<RequestHandle, frwr_engine::SubmitError> {
         let chunk = [Chunk { access, segments }];
-        let chunks: &[Chunk<'_>] = if segments.is_empty() { &[] } else { &chunk };
-        self.submit_chunks(cookie, chunks, invite)
+        self.submit_whole(cookie, if segments.is_empty() { &[] } else { &chunk }, inline, invite)
     }
 
     /// Submits a request that opens `chunks`.
@@ -251,11 +275,21 @@ impl<D: Device> Side<D> {
         chunks: &[Chunk<'_>],
         invite: bool,
     ) -> Result<RequestHandle, frwr_engine::SubmitError> {
+        self.submit_whole(cookie, chunks, &[], invite)
+    }
+
+    fn submit_whole(
+        &mut self,
+        cookie: u64,
+        chunks: &[Chunk<'_>],
+        inline: &[Segment],
+        invite: bool,
+    ) -> Result<RequestHandle, frwr_engine::SubmitError> {
         let mut message = [0u8; HEADER + 16 * GRANT];
         message[..8].copy_from_slice(&cookie.to_le_bytes());
         let submission = Submission {
             message: &message,
-            inline: &[],
+            inline,
             chunks,
             invite_invalidation: invite,
             iova_cookie: 0x0A0B_0C0D,
@@ -386,9 +420,11 @@ impl<D: Device> Pair<D> {
         );
     }
 
-    /// The target answers every command by filling its grants.
+    /// The target, while it is connected, answers every command by filling its grants.
     pub fn serve(&mut self, invalidate: bool) {
-        while let Some((name, grants)) = self.target.take_command() {
+        while self.target.is_ready()
+            && let Some((name, grants)) = self.target.take_command()
+        {
             let key = grants.first().filter(|_| invalidate).map(|grant| grant.key);
             self.target.answer(name, &grants, key);
         }

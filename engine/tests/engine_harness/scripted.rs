@@ -187,6 +187,16 @@ impl Scripted {
         assert_eq!(self.status(cookie), Some("replied"));
     }
 
+    /// Commands that the host's device refused, by itself or by the script.
+    pub fn control_failures(&self) -> u64 {
+        self.host.control.statistics().commands_failed
+    }
+
+    /// Whether a request is taken now; it has no MRs.
+    pub fn submit_now(&mut self) -> Result<(), frwr_engine::SubmitError> {
+        self.try_submit(999_999, 0, false).map(|_| ())
+    }
+
     /// Free, used, quarantined and absent descriptors of the host's connection.
     pub fn descriptors(&self) -> [u32; 4] {
         let counts = self.host.engine.descriptors(self.host.connection.unwrap());

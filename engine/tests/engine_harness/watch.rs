@@ -2,8 +2,9 @@
 
 use super::{Pair, Side};
 use core::ops::{Deref, DerefMut};
+use frwr_engine::gather::Segment;
 use frwr_engine::provider::{
-    Completion, CompletionQueue, Port, PortId, QueuePairId, Token, TokenKind,
+    Access, Completion, CompletionQueue, Port, PortId, QueuePairId, Token, TokenKind,
     fault::{FaultHandle, Faulty},
     record::{Counters, Record, Recorded, RecordedOperation, RecordedPort, Tap, Taps},
     soft::SoftDevice,
@@ -11,6 +12,9 @@ use frwr_engine::provider::{
 
 /// Records what the engine posts and what it gets to see; the faults are between the recorder and the NIC.
 pub type WatchedDevice = Recorded<Faulty<SoftDevice>>;
+
+/// Distance of scattered segments.
+const SCATTER_BYTES: u64 = 16384;
 
 /// Records kept until they are looked at.
 const RECORDS: usize = 1 << 16;
@@ -152,6 +156,22 @@ impl Watched {
     pub fn queue_pair(&self) -> QueuePairId {
         let connection = self.pair.host.connection.unwrap();
         self.pair.host.engine.queue_pair(connection).unwrap()
+    }
+
+    /// `count` segments of the host that no two of which share an MR: each starts and ends inside a page.
+    pub fn scattered(&self, count: u64) -> Vec<Segment> {
+        (0..count).map(|at| self.pair.host.segment(SCATTER_BYTES * at + 8, 100)).collect()
+    }
+
+    /// Runs one request that opens `mrs` MRs for writing to its end; the peer invalidates the first key if asked to.
+    pub fn request(&mut self, cookie: u64, mrs: u64, inline: bool, invalidate: bool) {
+        let (segments, ended) = (self.scattered(mrs), self.pair.host.ended.len());
+        let inline: &[Segment] = if inline { &[self.pair.host.segment(0, 64)] } else { &[] };
+        self.pair.host.submit_with_inline(cookie, Access::RemoteWrite, &segments, inline, invalidate).unwrap();
+        self.pair.until("ended", |pair| {
+            pair.serve(invalidate);
+            pair.host.ended.len() > ended
+        });
     }
 
     /// Forgets what was recorded on both sides.

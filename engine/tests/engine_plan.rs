@@ -1,0 +1,216 @@
+//! The sizing plan of `Engine::new`: what is refused, and with which error.
+
+mod engine_harness;
+
+use engine_harness::Setup;
+use frwr_engine::{
+    Engine, EngineError, EngineOptions, InvalidateOrder, ReturnPolicy,
+    control::Control,
+    provider::{
+        Capabilities, Device,
+        soft::{SoftFabric, SoftOptions, SoftPort, SoftProfile},
+    },
+    sizing::{ReceiveBatch, SizingError},
+};
+use frwr_mempool::{Region, region::RegionOptions};
+
+fn capabilities() -> Capabilities {
+    SoftProfile::RegMr.capabilities()
+}
+
+fn check(options: &EngineOptions, capabilities: &Capabilities) -> Result<(u32, u32), EngineError> {
+    let entries = Engine::<SoftPort>::completion_entries(options, capabilities);
+    assert_eq!(
+        Engine::<SoftPort>::region_bytes(options, capabilities).map(|_| ()),
+        entries.clone().map(|_| ()),
+        "both functions judge alike"
+    );
+    entries
+}
+
+/// The error for one changed option.
+fn refused(change: impl FnOnce(&mut EngineOptions)) -> EngineError {
+    let mut options = EngineOptions::default();
+    change(&mut options);
+    check(&options, &capabilities()).expect_err("refused")
+}
+
+#[test]
+fn every_option_has_a_range_and_the_error_names_it() {
+    let cases: [(&str, EngineError); 9] = [
+        ("connections", refused(|options| options.connections = 0)),
+        ("connections", refused(|options| options.connections = 4097)),
+        ("queue_depth", refused(|options| options.queue_depth = 16385)),
+        ("transfer_depth", refused(|options| options.transfer_depth = 16385)),
+        ("message_bytes", refused(|options| options.message_bytes = 15)),
+        ("message_bytes", refused(|options| options.message_bytes = 128 * 1024 + 65)),
+        ("max_segments", refused(|options| options.max_segments = 0)),
+        ("max_segments", refused(|options| options.max_segments = 4097)),
+        ("registrations", refused(|options| options.registrations = 65537)),
+    ];
+    for (wanted, error) in cases {
+        let EngineError::Option { name, value, range } = &error else { panic!("{error:?}") };
+        assert_eq!(*name, wanted);
+        let text = error.to_string();
+        assert!(text.contains(name) && text.contains(&value.to_string()) && text.contains(range), "{text}");
+    }
+    assert!(matches!(
+        refused(|options| options.receive_depth = 32769),
+        EngineError::Option { name: "receive_depth", value: 32769, .. }
+    ));
+}
+
+#[test]
+fn d02_early_return_needs_invalidations_in_front() {
+    let early = |order| {
+        move |options: &mut EngineOptions| {
+            (options.return_policy, options.invalidate_order) = (ReturnPolicy::OnInvalidatePosted, order);
+        }
+    };
+    assert_eq!(refused(early(InvalidateOrder::AfterMessages)), EngineError::ReturnOrder);
+    let mut options = EngineOptions::default();
+    early(InvalidateOrder::BeforeMessages)(&mut options);
+    assert!(check(&options, &capabilities()).is_ok());
+}
+
+#[test]
+fn s01_s02_s06_s10_d18_the_gates_of_sizing_come_through_one_by_one() {
+    let error = |change: fn(&mut Capabilities)| {
+        let mut device = capabilities();
+        change(&mut device);
+        match check(&EngineOptions::default(), &device).expect_err("refused") {
+            EngineError::Sizing(error) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(error(|device| device.attributes.memory_management_extensions = false), SizingError::NoMemoryExtensions);
+    assert_eq!(error(|device| device.attributes.max_fast_reg_page_list_len = 0), SizingError::NoPageList);
+    assert!(matches!(
+        error(|device| device.attributes.max_send_sge = 2),
+        SizingError::TooFewSendElements { have: 2, .. }
+    ));
+    assert!(matches!(error(|device| device.attributes.max_qp_wr = 16), SizingError::QueueTooSmall { have: 16, .. }));
+    assert!(matches!(error(|device| device.attributes.max_qp_wr = 38), SizingError::RequestsDoNotFit { .. }));
+    assert!(matches!(
+        error(|device| device.attributes.max_fast_reg_page_list_len = 16),
+        SizingError::SegmentsTooFew { .. }
+    ));
+}
+
+#[test]
+fn f02_s08_a_receive_queue_above_the_device_is_refused() {
+    let mut device = capabilities();
+    device.attributes.max_qp_wr = 512;
+    let entries = |receive_depth, transfer_depth| {
+        let options = EngineOptions { queue_depth: 1, receive_depth, transfer_depth, ..EngineOptions::default() };
+        check(&options, &device)
+    };
+    let error = |need| EngineError::Sizing(SizingError::ReceiveQueueExceedsLimit { need, limit: 512 });
+    assert_eq!(entries(512, 0).map(|entries| entries.1), Ok(8 * 512));
+    assert_eq!(entries(513, 0), Err(error(513)), "asked for");
+    assert_eq!(entries(0, 513), Err(error(513)), "for the transfers");
+    device.attributes.max_qp_wr = 42;
+    // One request in flight: 1 + 32 + 7 + 1 receives fit, a batch of 9 does not.
+    let mut options = EngineOptions { queue_depth: 1, ..EngineOptions::default() };
+    assert_eq!(check(&options, &device).map(|entries| entries.1), Ok(8 * 41));
+    options.wishes.receive_batch = ReceiveBatch::Fixed(9);
+    assert_eq!(
+        check(&options, &device),
+        Err(EngineError::Sizing(SizingError::ReceiveQueueExceedsLimit { need: 43, limit: 42 }))
+    );
+}
+
+#[test]
+fn d20_the_receive_batch_is_part_of_the_receive_queue() {
+    let receives = |batch| {
+        let mut options = EngineOptions { connections: 3, queue_depth: 64, ..EngineOptions::default() };
+        options.wishes.receive_batch = batch;
+        check(&options, &capabilities()).unwrap().1
+    };
+    // r + reverse direction + batch + drain, for each of three connections.
+    assert_eq!(receives(ReceiveBatch::Fixed(0)), 3 * (64 + 32 + 1));
+    assert_eq!(receives(ReceiveBatch::Fixed(7)), 3 * (64 + 32 + 7 + 1));
+    assert_eq!(receives(ReceiveBatch::QuarterOfRequests), 3 * (64 + 32 + 16 + 1));
+}
+
+#[test]
+fn i31_all_connections_together_fit_the_completion_queue() {
+    let mut device = capabilities();
+    let (send, receive) = check(&EngineOptions::default(), &device).unwrap();
+    device.attributes.max_cqe = send.max(receive);
+    assert!(check(&EngineOptions::default(), &device).is_ok());
+    device.attributes.max_cqe -= 1;
+    let need = device.attributes.max_cqe + 1;
+    let limit = device.attributes.max_cqe;
+    let error = check(&EngineOptions::default(), &device).expect_err("one short");
+    assert_eq!(error, EngineError::CompletionQueue { connections: 8, need, limit });
+}
+
+#[test]
+fn tables_that_cannot_be_numbered_are_refused_without_overflow() {
+    let mut device = capabilities();
+    device.attributes.max_cqe = u32::MAX;
+    let huge = EngineOptions {
+        connections: 4096,
+        queue_depth: 16384,
+        transfer_depth: 16384,
+        registrations: 65536,
+        max_segments: 4096,
+        write_pad: true,
+        ..EngineOptions::default()
+    };
+    device.attributes.max_qp_wr = 1 << 20;
+    let error = check(&huge, &device).expect_err("refused");
+    assert!(matches!(error, EngineError::TooLarge { .. } | EngineError::CompletionQueue { .. }), "{error:?}");
+    let registrations =
+        EngineOptions { connections: 512, queue_depth: 1, registrations: 65536, ..EngineOptions::default() };
+    let error = check(&registrations, &device).expect_err("refused");
+    let EngineError::TooLarge { what: "scatter elements", need, limit } = error else { panic!("{error:?}") };
+    assert!(need > limit && error.to_string().contains(&need.to_string()));
+}
+
+#[test]
+fn a_region_that_is_too_small_is_refused() {
+    let options = EngineOptions { connections: 1, ..EngineOptions::default() };
+    let mut control = Control::new(SoftFabric::new().device(SoftOptions::default()));
+    let device = *control.device().capabilities();
+    let bytes = Engine::<SoftPort>::region_bytes(&options, &device).unwrap();
+    // Large enough, and one block too small.
+    for (taken, fits) in [(0, true), (bytes / 2, false)] {
+        let mut region = Region::map(&RegionOptions::new(bytes)).unwrap();
+        let surplus = region.len() - bytes;
+        if taken > 0 {
+            drop(region.carve(surplus + taken, 8).unwrap());
+        }
+        let (port, link) = control.open_core(1024, 1024).unwrap();
+        let made = Engine::new(port, link, &mut region, options.clone(), &device);
+        match made {
+            Ok(_) => assert!(fits),
+            Err(error) => {
+                assert!(!fits && matches!(error, EngineError::Region(_)), "{error:?}");
+                assert!(error.to_string().contains("region_bytes"));
+            }
+        }
+    }
+}
+
+#[test]
+fn s07_s43_a_short_send_queue_limits_the_mrs_of_a_request() {
+    // Windows: no page list, one range per request, so that a queue of 40 holds requests at all.
+    let mut setup = Setup::new("window").device(|soft| soft.capabilities.attributes.max_qp_wr = 45);
+    (setup.host.queue_depth, setup.host.registrations, setup.peer_receives) = (1, 16, 8);
+    setup.host.wishes.receive_batch = ReceiveBatch::Fixed(0);
+    setup.host.wishes.backward_requests = 8;
+    let mut pair = setup.clone().watched();
+    pair.request(1, 16, false, true);
+    setup.host_device.capabilities.attributes.max_qp_wr = 20;
+    let mut pair = setup.watched();
+    // 20 entries: two in reserve, one for the message, two per MR.
+    pair.request(1, 8, false, true);
+    let segments = pair.scattered(9);
+    let refused = pair.pair.host.submit(2, frwr_engine::provider::Access::RemoteWrite, &segments, true);
+    assert_eq!(refused, Err(frwr_engine::SubmitError::TooManyRegistrations), "it would wait for ever");
+    for cookie in 3..50 {
+        pair.request(cookie, 8, false, true);
+    }
+}

@@ -1,0 +1,218 @@
+//! Section 1.M: memory opened without a message, step by step as the OFED paper has it.
+
+mod engine_harness;
+
+use engine_harness::{PROFILES, scripted::*};
+use frwr_engine::{
+    CancelError, Chunk, DisconnectCause, EngineOptions, FetchRequest, OnPostError, RemoteSegment, RequestHandle,
+    SubmitError,
+    gather::Segment,
+    mr::Grant,
+    provider::{Access, FailureStatus, RemoteRange, TokenKind, record::RecordedOperation},
+};
+
+fn open(test: &mut Scripted, cookie: u64, access: Access, segments: &[Segment]) -> Result<RequestHandle, SubmitError> {
+    let host = &mut test.pair.host;
+    let connection = host.connection.unwrap();
+    let chunk = Chunk { access, segments };
+    let handle = host.engine.register_now(connection, &chunk, cookie, &mut host.protocol)?;
+    host.outstanding.insert(cookie, segments.iter().map(|segment| u64::from(segment.length)).sum());
+    Ok(handle)
+}
+
+fn opened(test: &mut Scripted, cookie: u64, access: Access, segment: Segment) -> (RequestHandle, Grant) {
+    let count = test.host.grants.len();
+    open(test, cookie, access, &[segment]).unwrap();
+    test.until("registered", |pair| pair.host.grants.len() > count);
+    *test.host.grants.last().unwrap()
+}
+
+/// The target reads under a grant; true if it got the data, false if it was refused and the connection is gone.
+fn reads(test: &mut Scripted, grant: Grant) -> bool {
+    let target = &mut test.pair.target;
+    let remote = RemoteSegment { remote: RemoteRange { address: grant.address, key: grant.key }, length: grant.length };
+    let local = target.segment(262_144, grant.length);
+    let request = FetchRequest { local: &[local], remote: &[remote], cookie: 5 };
+    target.engine.fetch(target.connection.unwrap(), &request).unwrap();
+    let before = target.fetched;
+    test.until("fetched", |pair| pair.target.fetched > before);
+    test.target.events.iter().rev().find(|event| event.contains("Fetched")).unwrap().contains("Done")
+}
+
+#[test]
+fn s131_i27_nothing_is_registered_before_both_sides_are_connected() {
+    let mut test = Scripted::unconnected("reg_mr", EngineOptions::default());
+    let options = frwr_engine::ConnectionOptions::default();
+    let connection = test.pair.host.engine.connect(engine_harness::address(), b"", &options).unwrap();
+    test.host.connection = Some(connection);
+    let segment = test.host.segment(0, 64);
+    while !test.host.is_ready() {
+        assert_eq!(open(&mut test, 1, Access::RemoteRead, &[segment]), Err(SubmitError::NotConnected));
+        test.steps(1);
+    }
+    opened(&mut test, 1, Access::RemoteRead, segment);
+}
+
+#[test]
+fn s126_s127_s129_s130_s132_the_work_request_field_by_field() {
+    let mut test = Scripted::new("reg_mr");
+    // 4096 bytes at offset 16 of a page touch two pages (S130).
+    let segment = test.host.segment(8192 + 16, 4096);
+    let (_, grant) = opened(&mut test, 1, Access::RemoteReadWrite, segment);
+    let posted = test.posted();
+    assert_eq!(posted.len(), 1, "alone, without a SEND");
+    assert!(posted[0].signalled);
+    assert_eq!((posted[0].token.kind(), posted[0].length), (TokenKind::Register, 4096));
+    let RecordedOperation::Register { key, access, iova, elements, .. } = posted[0].operation else { panic!() };
+    assert_eq!((key, access, iova, elements), (grant.key, Access::RemoteReadWrite, grant.address, 1));
+    assert_eq!(grant.length, 4096);
+    assert_eq!(grant.address % 4096, 16, "the unmasked address");
+    // All of it is reachable, its last byte too.
+    let pattern: Vec<u8> = (0..4096u32).map(|at| at as u8 ^ 0x5A).collect();
+    test.host.data.write(8192 + 16, &pattern).unwrap();
+    assert!(reads(&mut test, grant));
+    let mut read = vec![0; 4096];
+    test.target.data.read(262_144, &mut read).unwrap();
+    assert_eq!(read, pattern, "S134");
+}
+
+#[test]
+fn s133_s139_the_grant_comes_with_the_completion_and_never_with_a_failure() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        let segment = test.host.segment(4096, 512);
+        test.hold(TokenKind::Register);
+        open(&mut test, 1, Access::RemoteRead, &[segment]).unwrap();
+        test.steps(100);
+        assert!(test.host.grants.is_empty(), "{profile}: not before its completion");
+        test.faults.release();
+        test.until("registered", |pair| pair.host.grants.len() == 1);
+        test.fail(TokenKind::Register, FailureStatus::Bind);
+        open(&mut test, 2, Access::RemoteRead, &[segment]).unwrap();
+        test.until_gone();
+        assert_eq!(test.host.grants.len(), 1, "no grant for a failed registration");
+        assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(FailureStatus::Bind)]);
+        assert_eq!((test.status(1), test.status(2)), (Some("lost"), Some("lost")));
+        test.reconnect_works();
+        // A disconnect while waiting is no success either.
+        test.hold(TokenKind::Register);
+        let segment = test.host.segment(8192, 512);
+        open(&mut test, 3, Access::RemoteRead, &[segment]).unwrap();
+        test.steps(5);
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        test.faults.clear();
+        test.steps(50);
+        test.faults.release();
+        test.now += core::time::Duration::from_secs(6);
+        test.until_gone();
+        assert_eq!((test.host.grants.len(), test.status(3)), (1, Some("lost")), "{profile}");
+    }
+}
+
+#[test]
+fn s134_s138_the_peer_has_the_right_it_was_given_and_no_other() {
+    for profile in PROFILES {
+        for (access, may_read) in
+            [(Access::RemoteRead, true), (Access::RemoteWrite, false), (Access::RemoteReadWrite, true)]
+        {
+            let mut test = Scripted::new(profile);
+            let segment = test.host.segment(4096, 512);
+            let (handle, grant) = opened(&mut test, 1, access, segment);
+            assert_eq!(reads(&mut test, grant), may_read, "{profile} {access:?}");
+            if may_read {
+                test.host.engine.cancel(handle).unwrap();
+                test.until("closed", |pair| pair.host.ended.len() == 1);
+                assert_eq!(test.open_bytes(), 0);
+                assert!(!reads(&mut test, grant), "{profile}: the key is dead");
+            }
+            test.until_gone();
+            test.reconnect_works();
+        }
+    }
+}
+
+#[test]
+fn s135_s139_each_error_point_leaves_nothing() {
+    for profile in PROFILES {
+        for accepted in 0..2 {
+            for policy in [OnPostError::Disconnect, OnPostError::DeregisterAndContinue] {
+                let mut test = Scripted::policy(profile, policy);
+                let before = test.descriptors();
+                let segment = test.host.segment(4096, 512);
+                test.refuse(accepted);
+                open(&mut test, 1, Access::RemoteRead, &[segment]).unwrap();
+                test.until("ended", |pair| pair.host.ended.len() + pair.host.grants.len() > 0);
+                if policy == OnPostError::Disconnect {
+                    test.until_gone();
+                    assert_eq!(test.status(1), Some("lost"));
+                    test.reconnect_works();
+                } else if test.host.grants.is_empty() {
+                    assert_eq!(test.status(1), Some("refused"));
+                    assert_eq!((test.descriptors(), test.open_bytes()), (before, 0), "{profile}");
+                    test.round_trip(2);
+                }
+            }
+        }
+        let mut test = Scripted::new(profile);
+        let outside = test.host.segment(1 << 20, 1);
+        assert!(matches!(open(&mut test, 1, Access::RemoteRead, &[outside]), Err(SubmitError::Segment(_))));
+        assert_eq!(test.host.engine.statistics().request_slots_used, 0);
+    }
+}
+
+#[test]
+fn s136_the_same_mr_is_registered_again_under_the_next_key() {
+    for profile in PROFILES {
+        let mut test = Scripted::with(profile, EngineOptions { registrations: 1, ..EngineOptions::default() });
+        let segment = test.host.segment(4096, 512);
+        let (handle, first) = opened(&mut test, 1, Access::RemoteRead, segment);
+        // The second waits for the MR.
+        open(&mut test, 2, Access::RemoteRead, &[segment]).unwrap();
+        test.steps(20);
+        assert_eq!(test.host.grants.len(), 1);
+        test.host.engine.cancel(handle).unwrap();
+        test.until("the second", |pair| pair.host.grants.len() == 2);
+        assert_eq!(test.host.ended, [(1, "cancelled")]);
+        let (_, second) = test.host.grants[1];
+        assert_eq!(test.chains(), ["R*", "L*", "R*"], "{profile}");
+        let step = u32::from(profile != "umr:fixed-key");
+        assert_eq!(second.key, (first.key & !0xFF) | (first.key.wrapping_add(step) & 0xFF));
+        assert!(reads(&mut test, second));
+        if step == 1 {
+            assert!(!reads(&mut test, first), "{profile}: the old key is refused");
+        }
+    }
+}
+
+#[test]
+fn s137_memory_that_one_mr_cannot_cover_is_refused() {
+    let mut test = Scripted::new("reg_mr");
+    let scattered = [test.host.segment(16, 64), test.host.segment(8192 + 16, 64)];
+    assert_eq!(open(&mut test, 1, Access::RemoteRead, &scattered), Err(SubmitError::TooManyRegistrations));
+    // Full pages in a row of page-aligned pieces are one list.
+    let pages = [test.host.segment(0, 4096), test.host.segment(16384, 4096)];
+    open(&mut test, 2, Access::RemoteRead, &pages).unwrap();
+    test.until("registered", |pair| pair.host.grants.len() == 1);
+    assert_eq!(test.host.grants[0].1.length, 8192);
+    assert!(open(&mut test, 3, Access::RemoteRead, &[]).is_err());
+}
+
+#[test]
+fn s136_s75_fault35_closing_at_every_instant_ends_once() {
+    for profile in PROFILES {
+        for steps in 0..8 {
+            let mut test = Scripted::new(profile);
+            let segment = test.host.segment(4096, 512);
+            let handle = open(&mut test, 1, Access::RemoteWrite, &[segment]).unwrap();
+            test.steps(steps);
+            test.host.engine.cancel(handle).unwrap();
+            assert_eq!(test.host.engine.cancel(handle), Err(CancelError::Ended));
+            test.until("ended", |pair| pair.host.ended.len() == 1);
+            assert_eq!((test.status(1), test.open_bytes()), (Some("cancelled"), 0), "{profile} {steps}");
+            test.steps(10);
+            assert!(test.host.grants.len() <= 1);
+            test.round_trip(2);
+        }
+    }
+}
