@@ -149,7 +149,11 @@ impl<P: Port> Engine<P> {
     }
 
     fn abandon_posted(&mut self, index: usize) {
-        while self.connections[index].send_queue.retire().is_some() {}
+        while let Some(posted) = self.connections[index].send_queue.retire() {
+            if posted.token.kind() == TokenKind::Invalidate {
+                self.invalidation_lost(posted.token.index(), posted.token.generation());
+            }
+        }
         self.connections[index].receives_posted = 0;
     }
 
