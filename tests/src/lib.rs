@@ -2,4 +2,5 @@
 
 #![forbid(unsafe_code)]
 
+pub mod carried;
 pub mod simulation;
