@@ -1,3 +1,4 @@
 //! Side-by-side measurements, and what they need.
 
+pub mod freelist;
 pub mod null_device;

@@ -275,7 +275,7 @@ fn f28_a_peer_that_stands_still_is_not_dead() {
 
 /// Destroying a queue pair under a live window takes rxe 50 s; the model counts it (verbs.md 5.6, trap 4).
 #[test]
-fn s06_rxe_counts_destroys_that_would_stall() {
+fn rxe_counts_destroys_that_would_stall() {
     on_all(|profile| {
         let mut pair = pair(profile);
         let ends = pair.connect();

@@ -220,7 +220,7 @@ fn s107_a_poll_takes_no_more_than_its_batch() {
 
 /// What a device cannot give is refused by name, and nothing stays behind.
 #[test]
-fn s06_f33_what_the_device_cannot_give_is_refused() {
+fn fault33_what_the_device_cannot_give_is_refused() {
     on_all(|profile| {
         let mut options = SoftOptions::new(profile);
         options.capabilities.attributes.max_registrations = 2;

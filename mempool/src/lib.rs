@@ -11,7 +11,7 @@
 //!
 //! What crosses cores goes through two doors: a [`lane`] carries values between two cores, and the
 //! [`Returner`](freelist::Returner) of a [`Freelist`] gives indices back to the core that owns
-//! them. Everything else belongs to one core and uses no atomic instruction.
+//! them. Besides these and [`DeviceMemory`], everything belongs to one core and uses no atomic instruction.
 //!
 //! Nothing here allocates after construction, waits, or makes a system call on a hot path.
 //!

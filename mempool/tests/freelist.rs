@@ -92,6 +92,22 @@ fn a_bulk_stops_at_the_index_that_is_refused() {
     }
 }
 
+/// The largest numbers are what links mean by handed out and by the end of a list.
+#[test]
+fn a_bulk_with_a_number_that_means_something_else_stops_there() {
+    for order in BOTH {
+        let mut freelist = Freelist::new(4);
+        let mut list = freelist.list(order);
+        for (index, foreign) in [(1, u32::MAX), (2, u32::MAX - 1), (3, u32::MAX)] {
+            let refused = freelist.push_bulk(&mut list, &[index, foreign, 0]);
+            assert_eq!(refused, Err(FreeError::Foreign { index: foreign }));
+            assert!(!freelist.is_handed_out(index) && freelist.is_handed_out(0));
+        }
+        let expected = if order == Order::FirstInFirstOut { [1, 2, 3] } else { [3, 2, 1] };
+        assert_eq!(popped(&mut freelist, &mut list), expected);
+    }
+}
+
 #[test]
 fn a_refused_bulk_leaves_an_empty_list_usable() {
     let mut freelist = Freelist::new(4);
@@ -131,6 +147,30 @@ fn a_return_of_what_the_owner_freed_is_refused_at_the_drain() {
     let expected = RefusedReturns { count: 2, last: Some(FreeError::DoubleFree { index: 1 }) };
     assert_eq!(freelist.refused_returns(), expected);
     assert_eq!(popped(&mut freelist, &mut list), [1, 0]);
+}
+
+/// More returns than are taken at once, more than are left of the ring's round, and some that are refused among them.
+#[test]
+fn one_drain_takes_all_returns_in_order() {
+    const CAPACITY: u32 = 100;
+    for round in 0..5 {
+        let (mut freelist, mut list) = filled(CAPACITY, Order::FirstInFirstOut);
+        let returner = freelist.returner();
+        let mut out = vec![0; 90];
+        for _ in 0..=round {
+            assert_eq!(freelist.pop_bulk(&mut list, &mut out), out.len());
+            returner.give_back(&out).unwrap();
+            assert_eq!(freelist.drain_returns(&mut list), out.len());
+        }
+        assert_eq!(freelist.pop_bulk(&mut list, &mut out), out.len());
+        let (owners, others): (Vec<u32>, Vec<u32>) = out.iter().partition(|index| *index % 3 == 0);
+        let mut kept = freelist.list(Order::LastInFirstOut);
+        freelist.push_bulk(&mut kept, &owners).unwrap();
+        returner.give_back(&out).unwrap();
+        assert_eq!(freelist.drain_returns(&mut list), others.len());
+        assert_eq!(freelist.refused_returns().count, owners.len() as u64);
+        assert_eq!(popped(&mut freelist, &mut list)[10..], others);
+    }
 }
 
 #[test]

@@ -54,6 +54,15 @@ impl CpuSet {
         Self { words: [0; WORDS] }
     }
 
+    /// The CPUs whose bits are set, from CPU 0 on; those from [`CORE_LIMIT`] on are left out.
+    pub(crate) fn from_mask(mask: &[u64]) -> Self {
+        let mut set = Self::new();
+        for (word, bits) in set.words.iter_mut().zip(mask) {
+            *word = *bits;
+        }
+        set
+    }
+
     /// Adds a CPU; false if it was there already.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
         let (word, bit) = Self::place(cpu);
@@ -67,6 +76,13 @@ impl CpuSet {
     pub fn contains(&self, cpu: CpuId) -> bool {
         let (word, bit) = Self::place(cpu);
         self.words[word] & bit != 0
+    }
+
+    /// Adds all CPUs of another set.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        for (word, bits) in self.words.iter_mut().zip(other.words) {
+            *word |= bits;
+        }
     }
 
     /// Number of CPUs.

@@ -1,4 +1,4 @@
-//! The only unsafe code of this crate: three questions to the processor and the kernel.
+//! The only unsafe code of this crate: four questions to the processor and the kernel.
 #![allow(unsafe_code, reason = "the one room of this crate where docs/design.md allows it")]
 
 /// The CPU that runs the calling thread now, or `None` where the kernel does not say.
@@ -8,7 +8,20 @@ pub(crate) fn current() -> Option<usize> {
     usize::try_from(cpu).ok()
 }
 
-/// The time stamp counter, if it ticks at one rate in every power state on all cores; `None` elsewhere.
+/// CPUs that an affinity mask is read for: the most that Linux can be built for (`NR_CPUS` of x86-64). The kernel refuses
+/// a buffer that is too small for the CPUs it counts with, as `cpu_set_t` with its 1024 is on the largest machines.
+const MASK_CPUS: usize = 8192;
+const MASK_WORDS: usize = MASK_CPUS / u64::BITS as usize;
+
+/// The affinity mask of the calling thread, bit by bit from CPU 0; `None` where the kernel does not say.
+pub(crate) fn affinity() -> Option<[u64; MASK_WORDS]> {
+    let mut mask = [0_u64; MASK_WORDS];
+    // SAFETY: the kernel writes at most the size that it is told; its words are as long as ours on 64-bit machines.
+    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
+    (result == 0).then_some(mask)
+}
+
+/// Whether the time stamp counter ticks at one rate in every power state on all cores.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_invariant_ticks() -> bool {
     use core::arch::x86_64::__cpuid;

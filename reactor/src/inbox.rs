@@ -10,6 +10,7 @@ use crate::group::Group;
 
 /// Messages that one lane holds unless [`crate::Options`] say otherwise: four full inbox budgets.
 pub const LANE_CAPACITY: usize = 256;
+const _: () = assert!(LANE_CAPACITY == 4 * crate::reactor::INBOX_BUDGET, "as said");
 
 /// Number of a reactor among those started together, from 0; not the number of its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -190,8 +191,8 @@ impl<M> Inbox<M> {
         received
     }
 
-    /// Drops what is left, at most `limit` messages per lane, and returns how many there were.
-    pub(crate) fn discard(&mut self, limit: usize) -> usize {
-        self.lanes.iter_mut().map(|(_, lane)| lane.pop_batch(limit, drop)).sum()
+    /// Drops what is left, at most a full lane of each, and returns how many messages there were.
+    pub(crate) fn discard(&mut self) -> usize {
+        self.lanes.iter_mut().map(|(_, lane)| lane.pop_batch(lane.capacity(), drop)).sum()
     }
 }

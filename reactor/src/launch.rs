@@ -142,8 +142,13 @@ impl<M: Send + 'static> Reactors<M> {
         for (seat, outbox) in wiring.seats {
             members.push((seat.cpu(), Arc::clone(&seat.published)));
             let core = seat.core();
-            // On an error the threads that wait already see their `go` dropped, and end.
-            starting.push(Starting::spawn(seat, outbox, prepare(core), self.options)?);
+            match Starting::spawn(seat, outbox, prepare(core), self.options) {
+                Ok(started) => starting.push(started),
+                Err(error) => {
+                    end(starting);
+                    return Err(error);
+                }
+            }
         }
         let threads = all_ready(starting)?;
         Ok(Running::new(threads, members, wiring.foreign, shutdown))
@@ -227,11 +232,16 @@ fn all_ready<C, E: std::error::Error + 'static>(
         };
         return Ok(starting.into_iter().map(release).collect());
     };
+    end(starting);
+    Err(error)
+}
+
+/// Ends threads that were started: without their `go` they return, and what they built is gone when this returns.
+fn end<C, E: std::error::Error + 'static>(starting: Vec<Starting<C, E>>) {
     let threads: Vec<_> = starting.into_iter().map(|one| one.thread).collect();
     for thread in threads {
         let _ = thread.join();
     }
-    Err(error)
 }
 
 /// Runs the reactor to its end; a panic ends here.

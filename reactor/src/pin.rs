@@ -30,15 +30,31 @@ pub enum PinError {
     },
 }
 
-/// The affinity mask of the calling thread; empty where it cannot be read (a kernel with more than 1024 CPUs).
+/// The affinity mask of the calling thread; empty where it cannot be read.
 pub(crate) fn allowed() -> CpuSet {
-    let ids = core_affinity::get_core_ids().unwrap_or_default();
-    ids.into_iter().filter_map(|core| CpuId::new(core.id).ok()).collect()
+    cpu::affinity().map_or_else(CpuSet::new, |mask| CpuSet::from_mask(&mask))
+}
+
+/// Those of the candidates that a thread of this process can be pinned to: a cgroup's cpuset may forbid some, which no
+/// file tells reliably. A thread of its own tries, so the caller's affinity stays as it is.
+pub(crate) fn permitted(candidates: &CpuSet) -> CpuSet {
+    if candidates.is_empty() {
+        return CpuSet::new();
+    }
+    let candidates = *candidates;
+    let permitted = move || candidates.iter().filter(|&core| set_affinity(core)).collect();
+    let thread = std::thread::Builder::new().name("frwr-cpuset".to_owned()).spawn(permitted);
+    thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
+}
+
+/// Asks the kernel to pin the calling thread.
+fn set_affinity(core: CpuId) -> bool {
+    core_affinity::set_for_current(core_affinity::CoreId { id: core.get() })
 }
 
 /// Pins the calling thread to one core and verifies mask and current CPU.
 pub(crate) fn pin_current_thread(core: CpuId) -> Result<(), PinError> {
-    if !core_affinity::set_for_current(core_affinity::CoreId { id: core.get() }) {
+    if !set_affinity(core) {
         // core_affinity drops errno, but nothing ran in between that could have changed it.
         return Err(PinError::Refused { core, source: io::Error::last_os_error() });
     }
@@ -48,5 +64,22 @@ pub(crate) fn pin_current_thread(core: CpuId) -> Result<(), PinError> {
         Ok(())
     } else {
         Err(PinError::NotThere { core, mask: Box::new(mask), running })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_that_the_kernel_refuses_are_left_out_and_the_caller_stays_as_it_is() {
+        let before = allowed();
+        assert!(!before.is_empty());
+        let mut candidates = before;
+        let nowhere = CpuId::new(crate::CORE_LIMIT - 1).unwrap();
+        assert!(candidates.insert(nowhere), "a machine with {} CPUs", crate::CORE_LIMIT);
+        assert_eq!(permitted(&candidates), before);
+        assert_eq!(permitted(&CpuSet::new()), CpuSet::new());
+        assert_eq!(allowed(), before);
     }
 }

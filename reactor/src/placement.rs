@@ -246,9 +246,16 @@ fn spread(topology: &Topology, wanted: usize, allow_siblings: bool) -> Result<Ve
     candidates.sort_by_key(|&core| (!topology.isolated().contains(core), core));
     // Whole physical cores first; their second hardware threads only if those may be used at all.
     let (mut chosen, mut second): (Vec<CpuId>, Vec<CpuId>) = (Vec::new(), Vec::new());
+    let mut taken = CpuSet::new();
     for core in candidates {
-        let taken = chosen.iter().any(|&other| topology.are_siblings(other, core));
-        if taken { second.push(core) } else { chosen.push(core) }
+        if taken.contains(core) {
+            second.push(core);
+            continue;
+        }
+        chosen.push(core);
+        if let Some(core) = topology.core(core) {
+            taken.extend(&core.siblings);
+        }
     }
     if allow_siblings {
         chosen.append(&mut second);

@@ -29,7 +29,8 @@ use crate::statistics::{LoopCounters, PollerStatistics, Statistics};
 
 /// Messages taken per iteration: with some ten nanoseconds each, the pollers wait for less than a microsecond.
 pub const INBOX_BUDGET: usize = 64;
-/// Timed pollers run per iteration; the others that are due follow in the next one.
+/// Timed pollers run per iteration; the others that are due follow in the next one. They are housekeeping, and each looks
+/// for the earliest of all: more of them at once would make the busy pollers wait.
 pub const TIMED_BUDGET: usize = 8;
 /// How often the statistics are copied out for other threads: a line per second is right to one percent. Nanoseconds.
 const PUBLISH_PERIOD: u64 = 10_000_000;
@@ -146,7 +147,7 @@ impl<C: Context> Reactor<C> {
         let wish = WishCell::default();
         let handle = PollerHandle { wish: wish.clone(), group: Arc::clone(&self.group), core: self.core.index() };
         self.insert(name, schedule, Box::new(poller), wish);
-        self.published.write_list(&self.counters, self.slots.iter().map(|slot| &slot.counters));
+        self.publish_list();
         Ok(handle)
     }
 
@@ -229,9 +230,13 @@ impl<C: Context> Reactor<C> {
                 Step::Worked(_) => empty = 0,
                 Step::Idle => empty = empty.saturating_add(1),
             }
-            match self.options.idle {
+            let rested = match self.options.idle {
                 Idle::SleepAfter(limit) if empty > limit => self.sleep(),
-                _ if empty > 0 && self.cpu.is_none() => std::thread::yield_now(),
+                _ => None,
+            };
+            match rested {
+                Some(Step::Worked(_)) => empty = 0,
+                None if empty > 0 && self.cpu.is_none() => std::thread::yield_now(),
                 _ => {}
             }
         }
@@ -241,7 +246,7 @@ impl<C: Context> Reactor<C> {
     /// listed then.
     #[must_use]
     pub fn finish(mut self) -> Finished<C> {
-        let messages_left = self.inbox.discard(self.options.lane_capacity);
+        let messages_left = self.inbox.discard();
         self.group.set_drained(self.core.index(), true);
         let statistics = self.statistics();
         let undrained = match self.life {
@@ -284,7 +289,7 @@ impl<C: Context> Reactor<C> {
         for NewPoller { name, schedule, poller, wish } in self.additions.take() {
             self.insert(name, schedule, poller, wish);
         }
-        self.published.write_list(&self.counters, self.slots.iter().map(|slot| &slot.counters));
+        self.publish_list();
     }
 
     fn insert(&mut self, name: &'static str, schedule: Schedule, mut poller: Box<dyn Poller<C>>, wish: WishCell) {
@@ -396,7 +401,7 @@ impl<C: Context> Reactor<C> {
             keep
         });
         self.additions.release(before - self.slots.len());
-        self.published.write_list(&self.counters, self.slots.iter().map(|slot| &slot.counters));
+        self.publish_list();
     }
 
     fn flush(&mut self, now: Duration) {
@@ -438,6 +443,12 @@ impl<C: Context> Reactor<C> {
         self.published.write(&self.final_counters(), self.slots.iter().map(|slot| &slot.counters));
     }
 
+    /// The same, after the list of pollers changed.
+    #[cold]
+    fn publish_list(&self) {
+        self.published.write_list(&self.final_counters(), self.slots.iter().map(|slot| &slot.counters));
+    }
+
     /// Until when all agree to sleep; `None` is not at all, `Some(u64::MAX)` until woken.
     fn sleep_limit(&self) -> Option<u64> {
         if !matches!(self.life, Life::Running) {
@@ -456,14 +467,14 @@ impl<C: Context> Reactor<C> {
     }
 
     /// Sleeps if nobody objects. Between announcing and sleeping there is one more full iteration, so whatever was sent
-    /// before the sender could see the announcement is found by that iteration; whatever comes later unparks.
+    /// before the sender could see the announcement is found by that iteration; whatever comes later unparks. Returns what
+    /// that iteration found; `None` if somebody objected before it.
     #[cold]
-    fn sleep(&mut self) {
-        if self.sleep_limit().is_none() {
-            return;
-        }
+    fn sleep(&mut self) -> Option<Step> {
+        self.sleep_limit()?;
         self.group.announce_sleep(self.core.index());
-        if self.step() == Step::Idle
+        let step = self.step();
+        if step == Step::Idle
             && let Some(limit) = self.sleep_limit()
         {
             self.publish();
@@ -477,6 +488,7 @@ impl<C: Context> Reactor<C> {
             self.counters.asleep = self.counters.asleep.saturating_add(self.now.saturating_sub(began));
         }
         self.group.end_sleep(self.core.index());
+        Some(step)
     }
 
     /// The poller that was running when a panic passed through.

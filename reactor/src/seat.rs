@@ -16,11 +16,13 @@ use crate::shutdown::ShutdownHandle;
 
 /// Reactors of one wiring. Lanes grow with the square of their number: 64 reactors already need 4096.
 pub const MAX_REACTORS: usize = 64;
-/// Foreign threads of one wiring.
+/// Foreign threads of one wiring. Each has a lane to every reactor, which looks into all its lanes in every iteration: as
+/// many as reactors are plenty.
 const MAX_FOREIGN: usize = 64;
 /// A lane that holds fewer messages than this would block all the time; one that holds more hides a stuck receiver.
 const LANE_LIMITS: core::ops::RangeInclusive<usize> = 2..=65_536;
 
+const _: () = assert!(*LANE_LIMITS.end() <= lane::MAX_CAPACITY, "a lane is never cut");
 const _: () = assert!(MAX_REACTORS <= u16::MAX as usize && MAX_FOREIGN <= u16::MAX as usize, "numbers fit 16 bits");
 
 /// What a reactor does while nothing is to do.
@@ -37,11 +39,11 @@ pub enum Idle {
 /// How reactors behave; the same for all reactors of one wiring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Messages per lane, 2 to 65536.
+    /// Messages per lane, 2 to 65536; rounded up to a power of two.
     pub lane_capacity: usize,
     /// What to do while nothing is to do.
     pub idle: Idle,
-    /// Charge time to each poller: one more clock read per poller and iteration. Off by default.
+    /// Charge time to each poller: two clock reads around each poll. Off by default.
     pub time_pollers: bool,
     /// How long the other reactors may drain after one panicked.
     pub panic_grace: Duration,

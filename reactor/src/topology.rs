@@ -30,10 +30,16 @@ pub struct Topology {
 
 impl Topology {
     /// Reads the machine's own sysfs and the affinity mask of the calling thread. Call it before any thread is pinned:
-    /// a pinned thread, and what it spawns, sees itself alone.
+    /// a pinned thread, and what it spawns, sees itself alone. Isolated CPUs that a container's cpuset keeps from this
+    /// process are left out: sysfs lists those of the whole machine.
     #[must_use]
     pub fn of_machine() -> Self {
-        Self::read(Path::new("/sys"), crate::pin::allowed())
+        let mut topology = Self::read(Path::new("/sys"), crate::pin::allowed());
+        let outside: CpuSet = topology.isolated.iter().filter(|&cpu| !topology.allowed.contains(cpu)).collect();
+        let permitted = crate::pin::permitted(&outside);
+        topology.isolated =
+            topology.isolated.iter().filter(|&cpu| topology.allowed.contains(cpu) || permitted.contains(cpu)).collect();
+        topology
     }
 
     /// Reads the tree below `root` (`/sys` on a real machine); `allowed` is the affinity mask of the caller.
@@ -82,7 +88,7 @@ impl Topology {
     /// One core; `None` if it is not online.
     #[must_use]
     pub fn core(&self, id: CpuId) -> Option<&Core> {
-        self.cores.iter().find(|core| core.id == id)
+        self.cores.binary_search_by_key(&id, |core| core.id).ok().and_then(|found| self.cores.get(found))
     }
 
     /// NUMA node of a core; `None` if unknown.

@@ -96,3 +96,11 @@ fn a_sleepy_poller_does_not_delay_draining() {
     reactor.run();
     assert!(reactor.finish().report.undrained.is_empty());
 }
+
+#[test]
+fn messages_left_are_counted_in_lanes_that_were_rounded_up() {
+    let mut world = world(2, 0, Options { lane_capacity: 3, ..Options::default() });
+    let outbox = &mut world.reactors[0].context_mut().outbox;
+    let sent = (0..9).take_while(|&message| outbox.send(common::SECOND, message).is_ok()).count();
+    assert_eq!(world.reactors.remove(1).finish().report.messages_left, sent);
+}

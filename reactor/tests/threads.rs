@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use frwr_reactor::{
-    Context, CoreIndex, CpuId, Idle, LaunchError, Options, Outbox, Placement, PlacementError, Poller, Reactor,
-    Reactors, Running, RunningError, Schedule, Seat, ShutdownHandle, Sleep, Source, Topology, poll_fn,
+    Clock, Context, CoreIndex, CpuId, Idle, LaunchError, Options, Outbox, Placement, PlacementError, Poller, Reactor,
+    Reactors, Running, RunningError, Schedule, Seat, ShutdownHandle, Sleep, Source, Statistics, Topology, VirtualClock,
+    poll_fn,
 };
 
 const FIRST: CoreIndex = CoreIndex(0);
@@ -274,4 +275,87 @@ fn dropping_running_reactors_ends_them() {
     drop(unpinned(2).launch(init).unwrap());
     drop(alive);
     assert!(ended.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected), "both threads are gone");
+}
+
+/// Ignores what it is sent.
+struct Stuffed(Outbox<u32>);
+
+impl Context for Stuffed {
+    type Message = u32;
+
+    fn message(&mut self, _from: Source, _message: u32, _now: Duration) {}
+}
+
+#[test]
+fn a_change_of_pollers_keeps_the_published_figures() {
+    let (send, adders) = std::sync::mpsc::channel();
+    let init = |_| {
+        let send = send.clone();
+        move |seat: Seat<u32>, outbox| {
+            let mut reactor = seat.reactor(Stuffed(outbox));
+            let mut full = false;
+            let stuff = move |context: &mut Stuffed, _| {
+                while !full {
+                    full = context.0.send(FIRST, 0).is_err();
+                }
+                1
+            };
+            reactor.add("stuffs", Schedule::Busy, poll_fn(stuff)).expect("room");
+            send.send(reactor.adder()).expect("the test waits");
+            Ok::<_, Infallible>(reactor)
+        }
+    };
+    // The clock stands still: figures are published in the first iteration, and when the list of pollers changes.
+    let clock = Clock::from(&VirtualClock::new());
+    let running = unpinned(1).clock(clock).launch(init).unwrap();
+    let figures = |ready: fn(&Statistics) -> bool| loop {
+        match running.statistics().remove(0) {
+            figures if ready(&figures) => return figures,
+            _ => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(figures(|figures| figures.would_blocks > 0).pollers.len(), 1);
+    adders.recv().unwrap().add("late", Schedule::Busy, poll_fn(|_: &mut Stuffed, _| 0)).unwrap();
+    assert_eq!(figures(|figures| figures.pollers.len() > 1).would_blocks, 1);
+}
+
+/// Objects to sleep when asked for the second time, and ends the reactor then.
+struct Asked {
+    polls: u32,
+    asked_at: std::sync::mpsc::Sender<u32>,
+    asked: std::cell::Cell<u32>,
+}
+
+impl Poller<Relay> for Asked {
+    fn poll(&mut self, _: &mut Relay, _: Duration) -> u32 {
+        self.polls += 1;
+        u32::from(self.polls == 5)
+    }
+
+    fn sleep_until(&self, context: &Relay) -> Sleep {
+        self.asked_at.send(self.polls).unwrap();
+        if self.asked.replace(1) == 0 {
+            return Sleep::Forever;
+        }
+        context.shutdown.request(Duration::ZERO);
+        Sleep::Busy
+    }
+}
+
+#[test]
+fn work_found_on_the_way_to_sleep_starts_the_count_again() {
+    let (asked_at, asked) = std::sync::mpsc::channel();
+    let options = Options { idle: Idle::SleepAfter(3), ..Options::default() };
+    let running = unpinned(1).options(options).launch(|_| {
+        let poller = Asked { polls: 0, asked_at: asked_at.clone(), asked: Default::default() };
+        move |seat, outbox| {
+            let mut reactor = relay(seat, outbox)?;
+            reactor.add("asked", Schedule::Busy, poller).unwrap();
+            Ok::<_, Infallible>(reactor)
+        }
+    });
+    drop(running.unwrap().join());
+    drop(asked_at);
+    // Four empty iterations each; the fifth, which was to be the last before sleep, found work.
+    assert_eq!(asked.iter().collect::<Vec<_>>(), [4, 9]);
 }

@@ -41,7 +41,8 @@ impl<P: Port> Engine<P> {
         self.link.to_control.push(ToControl::Listen { address }).map_err(|_| OpenError::WouldBlock)
     }
 
-    /// Connects to an address; ends with [`Event::Connected`] or [`Event::OpenFailed`].
+    /// Connects to an address; ends with [`Event::Connected`] or [`Event::OpenFailed`], or with [`Event::Disconnected`]
+    /// when it was given up meanwhile.
     ///
     /// # Errors
     /// [`OpenError`]; nothing is left behind.
@@ -54,7 +55,7 @@ impl<P: Port> Engine<P> {
         self.open(OpenTarget::Address(address), private_data, options)
     }
 
-    /// Accepts a connect request; ends with [`Event::Connected`] or [`Event::OpenFailed`].
+    /// Accepts a connect request; ends as [`Engine::connect`] does.
     ///
     /// # Errors
     /// [`OpenError`]; the request still waits for an answer.

@@ -123,7 +123,7 @@ pub struct Capabilities {
     pub send_queue_cost: SendQueueCost,
     /// What a refused post leaves behind.
     pub post_model: PostModel,
-    /// A message behind a registration needs the fence flag (irdma, goals.md K19).
+    /// A message behind a registration needs the fence flag (irdma, goals.md K19). The software NIC then fails one without.
     pub fence_after_registration: bool,
     /// Known defects.
     pub quirks: Quirks,

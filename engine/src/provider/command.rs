@@ -42,7 +42,7 @@ pub struct ConnectionParameters {
     pub responder_resources: u8,
     /// RDMA READs that we may have outstanding towards the peer.
     pub initiator_depth: u8,
-    /// Transport retries, 0 to 7; 7 is finite here, but rxe retries for ever with it, so the default is 6.
+    /// Transport retries, 0 to 7; 7 is finite, but rxe retries for ever with it, so the default is 6.
     pub retry_count: u8,
     /// Receiver-not-ready retries, 0 to 7; 7 retries for ever.
     pub rnr_retry_count: u8,
@@ -274,9 +274,9 @@ pub enum AsyncEvent {
     QueuePairFatal(QueuePairId),
     /// IBV_EVENT_QP_ACCESS_ERR.
     QueuePairAccessError(QueuePairId),
-    /// IBV_EVENT_QP_LAST_WQE_REACHED.
+    /// IBV_EVENT_QP_LAST_WQE_REACHED: only of queue pairs with a shared receive queue, so never of the software NIC.
     LastReceiveReached(QueuePairId),
-    /// IBV_EVENT_CQ_ERR: completions were lost.
+    /// IBV_EVENT_CQ_ERR: completions were lost, and all queue pairs of the port fail.
     CompletionQueueOverrun(PortId),
     /// IBV_EVENT_DEVICE_FATAL, or the device was removed.
     DeviceFatal,

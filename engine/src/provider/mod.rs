@@ -52,7 +52,7 @@ pub trait Device: Send {
     /// What the device can do. Constant for the device's life.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Opens a port for one core, with completion queues of at least the given numbers of entries.
+    /// Opens a port for one core, with completion queues of at least the given numbers of entries, each above 0.
     ///
     /// # Errors
     /// [`CommandError`] when the device has no port or completion queue left.
@@ -81,7 +81,7 @@ pub trait Port {
     /// Posts receives to a queue pair's receive queue.
     ///
     /// # Errors
-    /// As [`Port::post`].
+    /// As [`Port::post`], but a prefix is accepted on every device.
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError>;
 
     /// Takes completions from one of the port's two completion queues until `batch` is full or the queue is empty.

@@ -37,6 +37,8 @@ pub struct Host<D: Device> {
     pub memory: DeviceMemory,
     pub base: BaseId,
     pub lkey: u32,
+    /// Every base registration by its local key.
+    bases: Vec<(u32, BaseId)>,
     pub events: Vec<DeviceEvent>,
     pub sent: Vec<Completion>,
     pub received: Vec<Completion>,
@@ -87,6 +89,7 @@ impl<D: Device> Host<D> {
             memory: memory(MEMORY),
             base: BaseId(0),
             lkey: 0,
+            bases: Vec::new(),
             events: Vec::new(),
             sent: Vec::new(),
             received: Vec::new(),
@@ -149,7 +152,10 @@ impl<D: Device> Host<D> {
 
     pub fn register(&mut self, domain: DomainId, memory: DeviceMemory, local_write: bool) -> (BaseId, u32) {
         match self.command(Command::RegisterMemory { domain, memory, local_write }) {
-            Ok(Answer::Base { base, lkey }) => (base, lkey),
+            Ok(Answer::Base { base, lkey }) => {
+                self.bases.push((lkey, base));
+                (base, lkey)
+            }
             other => panic!("no base registration: {other:?}"),
         }
     }
@@ -181,6 +187,12 @@ impl<D: Device> Host<D> {
 
     pub fn element(&self, offset: u64, length: u32) -> ScatterElement {
         ScatterElement { address: self.memory.address() + offset, length, lkey: self.lkey }
+    }
+
+    /// The base registration that an element names.
+    pub fn base_of(&self, element: Option<&ScatterElement>) -> BaseId {
+        let named = |(lkey, _): &&(u32, BaseId)| element.is_some_and(|element| element.lkey == *lkey);
+        self.bases.iter().find(named).map_or(self.base, |(_, base)| *base)
     }
 
     pub fn write_memory(&self, offset: usize, bytes: &[u8]) {
@@ -324,7 +336,7 @@ pub fn fields<D: Device>(
     let first = elements.first().map_or(0, |element| element.address);
     RegistrationFields {
         object: slot.object,
-        base: host.base,
+        base: host.base_of(elements.first()),
         old_key: slot.key,
         key: slot.next_key(&capabilities),
         access,

@@ -8,25 +8,24 @@
 //! exact for as long as the index has not been handed out again; after that, the generation in a
 //! [`Handle`](crate::slab::Handle) is what tells the old holder from the new one.
 
+mod list;
 mod returns;
 
 use core::sync::atomic;
 
+pub use list::{List, Order};
 pub use returns::Returner;
 
 use crate::primitive::Arc;
+use list::{END, HANDED_OUT};
 use returns::Shared;
 
-/// The link of an index that is handed out, which is on no list.
-const HANDED_OUT: u32 = u32::MAX;
-/// The link of a list's last index.
-const END: u32 = u32::MAX - 1;
-/// Indices of the largest freelist; a larger wish is cut to it. 2^30 indices take 17 GiB: more is a mistake.
+/// Indices of the largest freelist; a larger wish is cut to it. 2^30 indices take 13 GiB: more is a mistake.
 pub const MAX_CAPACITY: u32 = 1 << 30;
 const _: () = assert!(MAX_CAPACITY < END);
 
-/// Indices per step of the bulk loops, which the compiler keeps rolled otherwise.
-const UNROLLED: usize = 8;
+/// Indices taken from the return side at once, into a buffer on the stack: a usual batch.
+const DRAINED_AT_ONCE: usize = 32;
 
 /// Why an index was not taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,55 +52,6 @@ pub enum FreeError {
         /// Returns that can wait.
         limit: usize,
     },
-}
-
-/// Which index a list hands out next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
-    /// The one freed last: it is the likeliest to be in the cache.
-    LastInFirstOut,
-    /// The one freed first: the longest time until its reuse.
-    FirstInFirstOut,
-}
-
-/// One list of free indices. It belongs to the freelist that made it, and is passed to each of its calls.
-///
-/// Dropping a list that is not empty loses its indices for as long as the freelist lives.
-#[derive(Debug)]
-pub struct List {
-    /// First index, or [`END`].
-    head: u32,
-    /// Last index; meaningless in an empty list.
-    tail: u32,
-    len: u32,
-    order: Order,
-    freelist: u32,
-}
-
-impl List {
-    /// Indices on the list.
-    #[must_use]
-    pub fn len(&self) -> u32 {
-        self.len
-    }
-
-    /// Whether there is no index on the list.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Moves everything into a list of the same kind.
-    fn take(&mut self) -> Self {
-        let empty = Self { head: END, tail: END, len: 0, ..*self };
-        core::mem::replace(self, empty)
-    }
-
-    /// Which index comes next.
-    #[must_use]
-    pub fn order(&self) -> Order {
-        self.order
-    }
 }
 
 /// Returns that the owner refused at its drains.
@@ -152,7 +102,7 @@ impl Freelist {
     /// A new, empty list. It costs nothing but itself.
     #[must_use]
     pub fn list(&self, order: Order) -> List {
-        List { head: END, tail: END, len: 0, order, freelist: self.name }
+        List::new(order, self.name)
     }
 
     /// Whether an index is handed out. False for one that the freelist does not have.
@@ -168,7 +118,7 @@ impl Freelist {
     #[inline]
     pub fn push(&mut self, list: &mut List, index: u32) -> Result<(), FreeError> {
         self.check_list(list)?;
-        put(&mut self.links, list, index)
+        list.push(&mut self.links, index)
     }
 
     /// Puts handed-out indices on a list, in order: the last one comes out first, or last.
@@ -178,48 +128,14 @@ impl Freelist {
     #[inline]
     pub fn push_bulk(&mut self, list: &mut List, indices: &[u32]) -> Result<(), FreeError> {
         self.check_list(list)?;
-        match list.order {
-            Order::LastInFirstOut => self.push_bulk_in_front(list, indices),
-            Order::FirstInFirstOut => indices.iter().try_for_each(|index| self.push(list, *index)),
-        }
-    }
-
-    fn push_bulk_in_front(&mut self, list: &mut List, indices: &[u32]) -> Result<(), FreeError> {
-        let mut head = list.head;
-        let mut pushed = 0;
-        let mut link = |index: &u32| {
-            let handed_out = self.links.get_mut(*index as usize).filter(|link| **link == HANDED_OUT);
-            let Some(link) = handed_out else { return false };
-            *link = core::mem::replace(&mut head, *index);
-            pushed += 1;
-            true
-        };
-        let (unrolled, rest) = indices.as_chunks::<UNROLLED>();
-        let _all = unrolled.iter().all(|indices| indices.iter().all(&mut link)) && rest.iter().all(link);
-        if list.head == END
-            && let Some(first) = indices.first()
-        {
-            list.tail = *first;
-        }
-        list.head = head;
-        list.len += pushed;
-        match indices.get(pushed as usize) {
-            None => Ok(()),
-            Some(index) if (*index as usize) < self.links.len() => Err(FreeError::DoubleFree { index: *index }),
-            Some(index) => Err(FreeError::Foreign { index: *index }),
-        }
+        list.push_all(&mut self.links, indices).map_err(|pushed| self.refusal(indices[pushed]))
     }
 
     /// Hands out the next index of a list. `None` if it is empty, or of another freelist.
     #[inline]
     pub fn pop(&mut self, list: &mut List) -> Option<u32> {
         self.check_list(list).ok()?;
-        let index = list.head;
-        // `END` is outside of the array.
-        let link = self.links.get_mut(index as usize)?;
-        list.head = core::mem::replace(link, HANDED_OUT);
-        list.len -= 1;
-        Some(index)
+        list.pop(&mut self.links)
     }
 
     /// Hands out the next indices of a list, until it is empty or `into` is full. Returns how many.
@@ -228,22 +144,7 @@ impl Freelist {
         if self.check_list(list).is_err() {
             return 0;
         }
-        let count = into.len().min(list.len as usize);
-        let (into, _) = into.split_at_mut(count);
-        let mut head = list.head;
-        let mut take = |slot: &mut u32| {
-            // Always inside: the list is as long as `count`.
-            if let Some(link) = self.links.get_mut(head as usize) {
-                *slot = core::mem::replace(&mut head, core::mem::replace(link, HANDED_OUT));
-            }
-        };
-        let (unrolled, rest) = into.as_chunks_mut::<UNROLLED>();
-        unrolled.iter_mut().for_each(|slots| slots.iter_mut().for_each(&mut take));
-        rest.iter_mut().for_each(take);
-        list.head = head;
-        // At most `list.len`.
-        list.len -= count as u32;
-        count
+        list.pop_all(&mut self.links, into)
     }
 
     /// Moves all indices of `from` behind those of `to`, whatever their orders, in constant time. `from` is empty
@@ -254,13 +155,7 @@ impl Freelist {
     pub fn append(&mut self, to: &mut List, from: &mut List) -> Result<(), FreeError> {
         self.check_list(to)?;
         self.check_list(from)?;
-        if from.head == END {
-            return Ok(());
-        }
-        link_after_tail(&mut self.links, to, from.head);
-        to.tail = from.tail;
-        to.len += from.len;
-        from.take();
+        to.append(&mut self.links, from);
         Ok(())
     }
 
@@ -280,24 +175,31 @@ impl Freelist {
         if self.check_list(list).is_err() {
             return 0;
         }
-        let began = self.drained;
-        let before = list.len;
-        let Self { links, refused, shared, .. } = self;
-        // As long as it is anyway; now the compiler knows, too, and checks each index once for both arrays.
-        let Some(links) = links.get_mut(..shared.capacity()) else { return 0 };
-        // In a local, because everything else would have to be written and read again around each acquire.
-        let mut local = list.take();
-        let drained = shared.drain(began, |index| {
-            if let Err(error) = put(links, &mut local, index) {
-                refuse(refused, error);
+        let (before, began) = (list.len(), self.drained);
+        let mut batch = [0; DRAINED_AT_ONCE];
+        // Ends after one round at most: no entry is written again before it is published.
+        loop {
+            let taken = self.shared.take(self.drained, &mut batch);
+            if taken == 0 {
+                break;
             }
-        });
-        *list = local;
-        if drained != began {
-            self.shared.publish(drained);
-            self.drained = drained;
+            self.drained = self.drained.wrapping_add(taken);
+            self.put_returned(list, &batch[..taken]);
         }
-        (list.len - before) as usize
+        if self.drained != began {
+            self.shared.publish(self.drained);
+        }
+        (list.len() - before) as usize
+    }
+
+    /// Puts returned indices on a list, and counts those that were not handed out.
+    #[inline]
+    fn put_returned(&mut self, list: &mut List, mut indices: &[u32]) {
+        while let Err(pushed) = list.push_all(&mut self.links, indices) {
+            let last = Some(self.refusal(indices[pushed]));
+            self.refused = RefusedReturns { count: self.refused.count + 1, last };
+            indices = &indices[pushed + 1..];
+        }
     }
 
     /// Returns that drains refused: indices that two threads returned at the same time, or that were on a list.
@@ -306,48 +208,14 @@ impl Freelist {
         self.refused
     }
 
+    /// Why an index that is not handed out is refused.
+    #[cold]
+    fn refusal(&self, index: u32) -> FreeError {
+        if (index as usize) < self.links.len() { FreeError::DoubleFree { index } } else { FreeError::Foreign { index } }
+    }
+
     #[inline]
     fn check_list(&self, list: &List) -> Result<(), FreeError> {
-        if list.freelist == self.name { Ok(()) } else { Err(FreeError::ForeignList) }
+        if list.freelist() == self.name { Ok(()) } else { Err(FreeError::ForeignList) }
     }
-}
-
-/// Puts a handed-out index on a list of this array's freelist.
-#[inline]
-fn put(links: &mut [u32], list: &mut List, index: u32) -> Result<(), FreeError> {
-    let link = links.get_mut(index as usize).ok_or(FreeError::Foreign { index })?;
-    if *link != HANDED_OUT {
-        return Err(FreeError::DoubleFree { index });
-    }
-    match list.order {
-        Order::LastInFirstOut => {
-            *link = list.head;
-            if list.head == END {
-                list.tail = index;
-            }
-            list.head = index;
-        }
-        Order::FirstInFirstOut => {
-            *link = END;
-            link_after_tail(links, list, index);
-            list.tail = index;
-        }
-    }
-    list.len += 1;
-    Ok(())
-}
-
-/// Makes `index` follow the last index of `list`.
-#[inline]
-fn link_after_tail(links: &mut [u32], list: &mut List, index: u32) {
-    if list.head == END {
-        list.head = index;
-    } else if let Some(link) = links.get_mut(list.tail as usize) {
-        *link = index;
-    }
-}
-
-#[cold]
-fn refuse(refused: &mut RefusedReturns, error: FreeError) {
-    *refused = RefusedReturns { count: refused.count + 1, last: Some(error) };
 }

@@ -6,7 +6,7 @@
 
 use crossbeam_utils::CachePadded;
 
-use super::FreeError;
+use super::{FreeError, list::count_while};
 use crate::primitive::{Arc, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// The index is not in the ring, as far as this mark tells.
@@ -20,8 +20,8 @@ pub(super) struct Shared {
     /// One per index: [`AWAY`] or [`RETURNED`]. Read and written without a locked instruction, so it detects every double
     /// return but one that races with the first; that one the owner refuses.
     marks: Box<[AtomicU8]>,
-    /// The ring: an index in the low half of each entry, and in the high half the stamp of the position that it was
-    /// written at. An entry with another stamp has not been written yet.
+    /// The ring: an index in the low half of each entry, and in the high half the stamp of the round in which it was
+    /// written. An entry with another stamp has not been written yet.
     entries: Box<[AtomicU64]>,
     /// Next position to reserve, written by returners.
     tail: CachePadded<AtomicUsize>,
@@ -29,20 +29,19 @@ pub(super) struct Shared {
     head: CachePadded<AtomicUsize>,
 }
 
-/// The stamp of a position. The entry's former content was stamped one ring length earlier, which differs: a ring is
-/// shorter than 2^32. Entries start with 0, which only positions have that come after a full round.
-fn stamp(position: usize) -> u32 {
-    (position as u32).wrapping_add(1)
+/// The stamp of a round through the ring, in its place: the low half of the position at which the round began, plus one.
+/// It differs from the round before, because a ring is shorter than 2^32, and the first one's from the 0 of fresh entries.
+#[inline]
+fn stamp(round: usize) -> u64 {
+    u64::from((round as u32).wrapping_add(1)) << 32
 }
 
-/// Writes indices to the entries of the positions from `first` on, which are the caller's alone.
+/// Writes indices to entries, which are the caller's alone.
 #[inline]
-fn write_run(entries: &[AtomicU64], first: usize, indices: &[u32]) {
-    let mut position = first;
+fn write_run(entries: &[AtomicU64], stamp: u64, indices: &[u32]) {
     for (entry, index) in entries.iter().zip(indices) {
         // Release: what the returner did with the index comes before what the owner does with it.
-        entry.store(u64::from(stamp(position)) << 32 | u64::from(*index), Ordering::Release);
-        position = position.wrapping_add(1);
+        entry.store(stamp | u64::from(*index), Ordering::Release);
     }
 }
 
@@ -70,24 +69,18 @@ impl Shared {
         }
     }
 
-    /// Number of indices.
+    /// The entries from a position to the end of its round, and the stamp of that round.
     #[inline]
-    pub(super) fn capacity(&self) -> usize {
-        self.marks.len()
-    }
-
-    /// The entries from a position on, one whole round: up to the end of the array, then from its start.
-    #[inline]
-    fn round_from(&self, position: usize) -> [&[AtomicU64]; 2] {
+    fn rest_of_round(&self, position: usize) -> (&[AtomicU64], u64) {
         // The length is a power of two, so the masked position is inside.
-        let (start, end) = self.entries.split_at(position & (self.entries.len() - 1));
-        [end, start]
+        let inside = position & (self.entries.len() - 1);
+        (&self.entries[inside..], stamp(position.wrapping_sub(inside)))
     }
 
     fn give_back(&self, indices: &[u32]) -> Result<(), FreeError> {
         let marks = &*self.marks;
-        // Kept to one branch per index: the reason is looked for only if there is one.
-        if let Some(marked) = indices.iter().position(|index| !mark(marks, *index)) {
+        let marked = count_while(indices, |index| mark(marks, *index));
+        if marked < indices.len() {
             self.unmark(&indices[..marked]);
             return Err(self.refusal(indices[marked]));
         }
@@ -95,10 +88,13 @@ impl Shared {
             self.unmark(indices);
             return Err(FreeError::ReturnsFull { limit: self.entries.len() });
         };
-        let [end, start] = self.round_from(first);
-        let (indices, wrapped) = indices.split_at(indices.len().min(end.len()));
-        write_run(end, first, indices);
-        write_run(start, first.wrapping_add(indices.len()), wrapped);
+        let (entries, stamp) = self.rest_of_round(first);
+        let (fitting, others) = indices.split_at(indices.len().min(entries.len()));
+        write_run(entries, stamp, fitting);
+        if !others.is_empty() {
+            let (entries, stamp) = self.rest_of_round(first.wrapping_add(fitting.len()));
+            write_run(entries, stamp, others);
+        }
         Ok(())
     }
 
@@ -138,29 +134,21 @@ impl Shared {
         }
     }
 
-    /// Hands `put` the indices from a position on that have been written, at most one round of them, and clears their
-    /// marks. Returns the position after them. Owner only.
+    /// Copies the indices that were written from a position on, up to the end of the round at most, and clears their
+    /// marks. Returns how many; a full `into`, or the end of the round, may leave some. Owner only.
     #[inline]
-    pub(super) fn drain(&self, from: usize, mut put: impl FnMut(u32)) -> usize {
-        let mut position = from;
-        let marks = &*self.marks;
-        for run in self.round_from(from) {
-            for entry in run {
-                // Acquire: what the returner did with the index comes before what the owner does with it.
-                let entry = entry.load(Ordering::Acquire);
-                if (entry >> 32) as u32 != stamp(position) {
-                    return position;
-                }
-                position = position.wrapping_add(1);
-                let index = entry as u32;
-                // Always there: it was, when the index was marked.
-                if let Some(mark) = marks.get(index as usize) {
-                    mark.store(AWAY, Ordering::Relaxed);
-                    put(index);
-                }
-            }
-        }
-        position
+    pub(super) fn take(&self, from: usize, into: &mut [u32]) -> usize {
+        let (entries, stamp) = self.rest_of_round(from);
+        let mut slots = into.iter_mut();
+        count_while(&entries[..entries.len().min(slots.len())], |entry| {
+            // Acquire: what the returner did with the index comes before what the owner does with it.
+            let index = entry.load(Ordering::Acquire).wrapping_sub(stamp);
+            // One look for two things: with the stamp of another round, this is no index either.
+            let (Some(mark), Some(slot)) = (self.marks.get(index as usize), slots.next()) else { return false };
+            mark.store(AWAY, Ordering::Relaxed);
+            *slot = index as u32;
+            true
+        })
     }
 
     /// Gives the entries before `head` back to the returners. Owner only.

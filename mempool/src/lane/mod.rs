@@ -4,7 +4,8 @@
 //! filled and read in place. Both never wait: a full lane says so and hands the value back, an empty one gives `None`.
 //! A batch costs one release store, and each end looks at the other's cache line only when it runs out of what it knows.
 //!
-//! Either end may move to another thread; dropping one closes the lane, and what is left in it is dropped once.
+//! Either end may move to another thread; dropping one closes the lane. What is left in it is dropped once, when both are
+//! gone.
 
 mod records;
 mod ring;

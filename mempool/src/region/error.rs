@@ -114,7 +114,7 @@ pub enum RungError {
     #[error("mmap failed: {0}; check `ulimit -v` and the memory cgroup")]
     Map(Errno),
     /// `mbind` refused.
-    #[error("binding to NUMA node {node} failed: {errno}; check the cpuset's mems")]
+    #[error("binding to NUMA node {node} failed: {errno}; check the cpuset's mems, and CAP_SYS_NICE in a container")]
     Bind {
         /// The node asked for.
         node: u32,

@@ -27,8 +27,8 @@ const MEBIBYTE: usize = 1 << 20;
 /// Bytes of a gibibyte.
 const GIBIBYTE: usize = 1 << 30;
 
-/// Blocks start at multiples of this many bytes, so that two blocks never share a cache line: 64 on x86-64 and on most
-/// aarch64 cores. Also what keeps a word of [`DeviceMemory`] from reaching into a neighbour.
+/// The next block starts at a multiple of this many bytes, so that two blocks never share a cache line: 64 on x86-64 and on
+/// most aarch64 cores. Also what keeps a word of [`DeviceMemory`] from reaching into a neighbour.
 pub const BLOCK_GRANULE: usize = 64;
 const _: () = assert!(BLOCK_GRANULE.is_power_of_two() && BLOCK_GRANULE.is_multiple_of(WORD));
 
@@ -181,6 +181,8 @@ impl Region {
         {
             return Err(RegionError::UnknownNode { node });
         }
+        // Nothing to bind to, and no system call that could.
+        let node = node.filter(|_| pool::has_nodes());
         let mut failed = Vec::new();
         for rung in rungs(pages, bytes).into_iter().flatten() {
             match mapping::try_rung(rung, bytes, node) {
@@ -240,7 +242,7 @@ impl Region {
         self.len - self.carved
     }
 
-    /// The NUMA node the region was bound to, if any. [`Region::page_report`] tells where the pages are.
+    /// The NUMA node the region was bound to, if any; `None` on a kernel without NUMA. [`Region::page_report`] tells where the pages are.
     #[must_use]
     pub fn node(&self) -> Option<u32> {
         self.node

@@ -67,10 +67,26 @@ pub(super) fn transparent_page_size() -> Result<usize, RungError> {
     }
 }
 
+/// Where the kernel lists its NUMA nodes; absent on one without NUMA.
+const NODES: &str = "/sys/devices/system/node";
+
 /// Whether the machine has this NUMA node. A kernel without NUMA shows no nodes: node 0 is then all there is.
 pub(super) fn node_exists(node: u32) -> bool {
-    const DIRECTORY: &str = "/sys/devices/system/node";
-    if Path::new(DIRECTORY).exists() { Path::new(&format!("{DIRECTORY}/node{node}")).exists() } else { node == 0 }
+    if has_nodes() { Path::new(&format!("{NODES}/node{node}")).exists() } else { node == 0 }
+}
+
+/// Whether the kernel tells NUMA nodes apart.
+pub(super) fn has_nodes() -> bool {
+    Path::new(NODES).exists()
+}
+
+/// Whether all memory of the machine is on this node.
+pub(super) fn is_only_node(node: u32) -> bool {
+    fs::read_to_string(Path::new(NODES).join("has_memory")).is_ok_and(|list| lists_only(&list, node))
+}
+
+fn lists_only(list: &str, node: u32) -> bool {
+    list.trim().parse() == Ok(node)
 }
 
 /// One number of a sysfs file.
@@ -80,7 +96,7 @@ fn read_number(directory: &str, file: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_default_page_size;
+    use super::{lists_only, parse_default_page_size};
 
     #[test]
     fn default_page_size_is_read_from_meminfo() {
@@ -88,5 +104,12 @@ mod tests {
         assert_eq!(parse_default_page_size("MemTotal: 1 kB\n"), None);
         assert_eq!(parse_default_page_size("Hugepagesize: 2000 kB\n"), None);
         assert_eq!(parse_default_page_size("Hugepagesize: 18446744073709551615 kB\n"), None);
+    }
+    #[test]
+    fn a_list_of_one_node_is_told_from_others() {
+        assert!(lists_only("0\n", 0) && lists_only("3\n", 3));
+        for list in ["1\n", "0-1\n", "0,2\n", "", "\n"] {
+            assert!(!lists_only(list, 0), "{list}");
+        }
     }
 }

@@ -80,6 +80,9 @@ fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
 }
 
+/// Queue pairs that post in one iteration before the port has to allocate once.
+const POSTING_QUEUE_PAIRS: usize = 256;
+
 /// The outside end of a recorded port. One thread drains it, which may be the port's own.
 #[derive(Debug)]
 pub struct Tap {
@@ -172,8 +175,9 @@ pub struct RecordedPort<P> {
     port: P,
     records: Sender<Record>,
     live: Arc<Live>,
-    /// The iteration of each queue pair's latest accepted post, sorted; grows when a queue pair posts for the first time.
-    latest: Vec<(QueuePairId, u64)>,
+    /// Queue pairs with accepted work in iteration `posted_in`, sorted; grows to the most that any iteration had.
+    posted: Vec<QueuePairId>,
+    posted_in: u64,
 }
 
 impl<P: Port> RecordedPort<P> {
@@ -183,7 +187,7 @@ impl<P: Port> RecordedPort<P> {
         let (sender, receiver) = lane::bounded(capacity);
         let live = Arc::new(Live::default());
         let tap = Tap { records: receiver, live: Arc::clone(&live) };
-        (Self { port, records: sender, live, latest: Vec::new() }, tap)
+        (Self { port, records: sender, live, posted: Vec::with_capacity(POSTING_QUEUE_PAIRS), posted_in: 0 }, tap)
     }
 
     /// What the port did so far.
@@ -215,11 +219,12 @@ impl<P: Port> RecordedPort<P> {
     fn count_doorbell(&mut self, queue_pair: QueuePairId) {
         add(&self.live.doorbells, 1);
         let iteration = self.iteration();
-        match self.latest.binary_search_by_key(&queue_pair, |entry| entry.0) {
-            Ok(index) if self.latest[index].1 == iteration => return,
-            Ok(index) => self.latest[index].1 = iteration,
-            Err(index) => self.latest.insert(index, (queue_pair, iteration)),
+        if self.posted_in != iteration {
+            self.posted_in = iteration;
+            self.posted.clear();
         }
+        let Err(place) = self.posted.binary_search(&queue_pair) else { return };
+        self.posted.insert(place, queue_pair);
         add(&self.live.pairs, 1);
     }
 

@@ -68,9 +68,10 @@ impl BaseTable {
     }
 
     /// Takes back [`BaseTable::retire`].
-    pub(super) fn restore(&mut self, index: u32) {
-        if let Some(base) = self.get_mut(index) {
-            base.retiring = false;
+    pub(super) fn restore(&mut self, base: Base) {
+        match self.get_mut(index_of(base.lkey)) {
+            Some(known) => known.retiring = false,
+            None => self.insert(base),
         }
     }
 

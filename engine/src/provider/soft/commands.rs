@@ -1,11 +1,11 @@
 //! What each command does on the cold side.
 
 use super::bases::Base;
-use super::connection_manager::Link;
 use super::device::{Effect, QueuePairRecord, SoftDevice, base_index};
-use super::keys::Registration;
+use super::link::Link;
 use super::port::PortCommand;
 use super::queue_pair::QueuePair;
+use super::registration::Registration;
 use crate::provider::{
     Answer, BaseId, Command, CommandError, Contiguity, DomainId, PortId, QueuePairId, QueueSizes, RegistrationId,
     Ticket,
@@ -34,7 +34,10 @@ impl SoftDevice {
             }
             Command::DeregisterMemory { base } => {
                 let index = base_index(base);
-                let _ = self.bases.get(&index).ok_or(CommandError::Unknown)?;
+                let base = self.bases.get_mut(&index).ok_or(CommandError::Unknown)?;
+                if core::mem::replace(&mut base.retiring, true) {
+                    return Err(CommandError::Busy);
+                }
                 self.tell_all(Some(ticket), Effect::BaseRetired(index), || PortCommand::RetireBase(index));
             }
             Command::CreateQueuePair { port, domain, sizes } => {

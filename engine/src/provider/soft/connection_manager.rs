@@ -1,7 +1,8 @@
 //! Connection management with the event flow of rdma_cm(7).
 
-use super::device::{Effect, SoftDevice};
-use super::fabric::{Message, Remote};
+use super::device::{Effect, QueuePairRecord, SoftDevice};
+use super::fabric::{Message, Remote, Unasked};
+use super::link::{Incoming, Link};
 use super::port::PortCommand;
 use super::queue_pair::Negotiated;
 use super::wire::{WireEnd, wire};
@@ -11,32 +12,9 @@ use crate::provider::{
 };
 use std::net::SocketAddr;
 
-/// How far a queue pair's connection is.
-pub(super) enum Link {
-    Unconnected,
-    /// Our request is out.
-    Connecting,
-    /// The wire is on its way to the port; what the port's answer sets off.
-    Wiring {
-        peer: Remote,
-        private_data: PrivateData,
-        /// The active side's end, which leaves when the passive side's is in place.
-        peer_end: Option<(Box<WireEnd>, Negotiated)>,
-    },
-    /// Both ends are in place, or will be when the peer says so.
-    Connected {
-        peer: Remote,
-    },
-    /// One side ended it.
-    Ended,
-}
-
-/// A connect request that waits for accept or reject.
-pub(super) struct Incoming {
-    listener: ListenerId,
-    from: Remote,
-    parameters: ConnectionParameters,
-}
+/// Connect requests that may wait for accept or reject: the default of net.rdma_ucm.max_backlog. Peers whose request finds
+/// no place hear only that nobody could be reached, as over a real network.
+const LISTEN_BACKLOG: usize = 1024;
 
 impl SoftDevice {
     pub(super) fn listen(&mut self, ticket: Ticket, address: SocketAddr) -> Result<(), CommandError> {
@@ -65,6 +43,12 @@ impl SoftDevice {
         Ok(())
     }
 
+    /// A queue pair that may be connected.
+    fn unconnected(&mut self, queue_pair: QueuePairId) -> Result<&mut QueuePairRecord, CommandError> {
+        let record = self.queue_pair_record(queue_pair)?;
+        if matches!(record.link, Link::Unconnected) { Ok(record) } else { Err(CommandError::Invalid) }
+    }
+
     pub(super) fn connect(
         &mut self,
         ticket: Ticket,
@@ -73,18 +57,16 @@ impl SoftDevice {
         private_data: PrivateData,
         parameters: ConnectionParameters,
     ) -> Result<(), CommandError> {
-        let record = self.queue_pair_record(queue_pair)?;
-        if !matches!(record.link, Link::Unconnected) {
-            return Err(CommandError::Invalid);
-        }
+        let record = self.unconnected(queue_pair)?;
         record.link = Link::Connecting;
         self.answer(ticket, Ok(Answer::Done));
         let from = Remote { device: self.number, queue_pair };
-        let sent = self.fabric.listener(address).is_some_and(|(device, listener)| {
-            self.fabric.send(device, Message::Request { listener, from, private_data, parameters }).is_ok()
-        });
-        if !sent {
-            self.is_rejected(queue_pair, RejectReason::NoListener, PrivateData::new());
+        match self.fabric.ask(address, from, private_data, parameters) {
+            Ok(()) => {}
+            Err(Unasked::NoListener) => {
+                self.is_rejected(queue_pair, RejectReason::NoListener, PrivateData::new());
+            }
+            Err(Unasked::Overloaded) => self.has_ended(queue_pair, true),
         }
         Ok(())
     }
@@ -97,10 +79,7 @@ impl SoftDevice {
         private_data: PrivateData,
         parameters: ConnectionParameters,
     ) -> Result<(), CommandError> {
-        let record = self.queue_pair_record(queue_pair)?;
-        if !matches!(record.link, Link::Unconnected) {
-            return Err(CommandError::Invalid);
-        }
+        let record = self.unconnected(queue_pair)?;
         let port = record.port;
         let Incoming { from, parameters: theirs, .. } = self.incoming.remove(&incoming).ok_or(CommandError::Unknown)?;
         let (ours, peers) = wire(self.options.wire_packets);
@@ -170,34 +149,40 @@ impl SoftDevice {
         }
     }
 
-    /// Reads what the connection managers of other devices sent.
-    pub(super) fn take_messages(&mut self) {
-        while let Some(message) = self.fabric.receive(self.number) {
-            match message {
-                Message::Request { listener, from, private_data, parameters } => {
-                    self.is_asked(Incoming { listener, from, parameters }, private_data);
-                }
-                Message::Accepted { queue_pair, peer, wire, negotiated, private_data } => {
-                    self.is_accepted(queue_pair, peer, wire, negotiated, private_data);
-                }
-                Message::Ready { queue_pair } => {
-                    let private_data = PrivateData::new();
-                    if self.queue_pairs.get(&queue_pair).is_some_and(|r| matches!(r.link, Link::Connected { .. })) {
-                        self.tell_connection(ConnectionEvent::Established { queue_pair, private_data });
-                    }
-                }
-                Message::Rejected { queue_pair, reason, private_data } => {
-                    self.is_rejected(queue_pair, reason, private_data);
-                }
-                Message::Unreachable { queue_pair } => self.has_ended(queue_pair, true),
-                Message::Disconnected { queue_pair } => self.has_ended(queue_pair, false),
+    /// Reads one message of another device's connection manager. False where there is none.
+    pub(super) fn take_message(&mut self) -> bool {
+        let Some(message) = self.fabric.receive(self.number) else { return false };
+        match message {
+            Message::Request { listener, from, private_data, parameters } => {
+                self.is_asked(Incoming { listener, from, parameters }, private_data);
             }
+            Message::Accepted { queue_pair, peer, wire, negotiated, private_data } => {
+                self.is_accepted(queue_pair, peer, wire, negotiated, private_data);
+            }
+            Message::Ready { queue_pair } => {
+                let private_data = PrivateData::new();
+                if self.queue_pairs.get(&queue_pair).is_some_and(|r| matches!(r.link, Link::Connected { .. })) {
+                    self.tell_connection(ConnectionEvent::Established { queue_pair, private_data });
+                }
+            }
+            Message::Rejected { queue_pair, reason, private_data } => {
+                self.is_rejected(queue_pair, reason, private_data);
+            }
+            Message::Unreachable { queue_pair } => self.has_ended(queue_pair, true),
+            Message::Disconnected { queue_pair } => self.has_ended(queue_pair, false),
         }
+        true
     }
 
     fn is_asked(&mut self, incoming: Incoming, private_data: PrivateData) {
         if !self.listeners.contains(&incoming.listener) {
             return self.refuse(incoming.from, RejectReason::NoListener, PrivateData::new());
+        }
+        if self.incoming.len() >= LISTEN_BACKLOG {
+            // A peer that is gone needs no answer.
+            let to = incoming.from;
+            let _ = self.fabric.send(to.device, Message::Unreachable { queue_pair: to.queue_pair });
+            return;
         }
         let id = IncomingId(self.names.count());
         let (listener, parameters) = (incoming.listener, incoming.parameters);
@@ -217,6 +202,9 @@ impl SoftDevice {
             Some(record) if matches!(record.link, Link::Connecting) => {
                 record.link = Link::Wiring { peer, private_data, peer_end: None };
                 let port = record.port;
+                // The peer knows what it grants, not what this device can do.
+                let limit = self.options.capabilities.attributes.max_rdma_reads;
+                let negotiated = Negotiated { max_reads: negotiated.max_reads.min(limit), ..negotiated };
                 self.tell(port, None, Effect::Connected(id), PortCommand::Connect(id, wire, negotiated));
             }
             // Given up in the meantime: dropping our end tells the peer's NIC, this tells its connection manager.

@@ -1,14 +1,14 @@
 //! The cold half: objects, commands to ports, answers.
 
 use super::bases::Base;
-use super::connection_manager::{Incoming, Link};
 use super::fabric::{DeviceNumber, SoftFabric};
+use super::link::{Incoming, Link};
 use super::nic::{Report, SoftMonitor};
 use super::port::{Numbered, PortCommand, SoftPort};
-use super::profile::{MAX_MTU, MIN_MTU, SoftOptions};
+use super::profile::SoftOptions;
 use crate::provider::{
-    Answer, AsyncEvent, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, IncomingId,
-    ListenerId, PortId, QueuePairId, RegistrationId, Ticket,
+    Answer, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, IncomingId, ListenerId, PortId,
+    QueuePairId, RegistrationId, Ticket,
 };
 use frwr_mempool::Full;
 use frwr_mempool::lane::{self, Receiver, Sender};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Commands and reports that a port's lanes hold.
 const LANE_ENTRIES: usize = 256;
-/// Commands that may wait for room in a port's lane before the device takes no more.
+/// Commands that may wait for room in a port's lane, and events for `poll`, before the device takes no more commands.
 const BACKLOG: usize = 256;
 /// Ports of one device: a port is a core.
 const MAX_PORTS: usize = 1024;
@@ -78,7 +78,6 @@ pub struct SoftDevice {
     ports: Vec<PortHandle>,
     pending: BTreeMap<u64, Pending>,
     next_number: u64,
-    fatal_was_told: bool,
 }
 
 impl core::fmt::Debug for SoftDevice {
@@ -87,14 +86,21 @@ impl core::fmt::Debug for SoftDevice {
     }
 }
 
+impl SoftFabric {
+    /// A new NIC on this network.
+    #[must_use]
+    pub fn device(&self, options: SoftOptions) -> SoftDevice {
+        SoftDevice::new(self.clone(), options)
+    }
+}
+
 impl SoftDevice {
-    pub(super) fn new(fabric: SoftFabric, number: DeviceNumber, mut options: SoftOptions) -> Self {
-        options.mtu = options.mtu.clamp(MIN_MTU, MAX_MTU);
-        options.wire_packets = options.wire_packets.max(1);
+    fn new(fabric: SoftFabric, options: SoftOptions) -> Self {
+        let number = fabric.join();
         Self {
             fabric,
             number,
-            options,
+            options: options.in_range(),
             monitor: SoftMonitor::default(),
             events: VecDeque::new(),
             queue_pairs: BTreeMap::new(),
@@ -107,7 +113,6 @@ impl SoftDevice {
             ports: Vec::new(),
             pending: BTreeMap::new(),
             next_number: 0,
-            fatal_was_told: false,
         }
     }
 
@@ -191,7 +196,6 @@ impl SoftDevice {
 
     fn hear(&mut self, index: usize, report: Report) {
         let (number, refused) = match report {
-            Report::Event(AsyncEvent::DeviceFatal) => return self.tell_fatal(),
             Report::Event(event) => return self.events.push_back(DeviceEvent::Async(event)),
             Report::Done(number) => (number, false),
             Report::Busy(number) => (number, true),
@@ -201,13 +205,6 @@ impl SoftDevice {
             pending.refused |= refused;
         }
         self.finish(number);
-    }
-
-    fn tell_fatal(&mut self) {
-        if !self.fatal_was_told {
-            self.fatal_was_told = true;
-            self.events.push_back(DeviceEvent::Async(AsyncEvent::DeviceFatal));
-        }
     }
 
     /// One port has executed a command; the last one ends it.
@@ -222,6 +219,14 @@ impl SoftDevice {
         }
     }
 
+    /// A deregistration failed: every port goes on with the base, those that were opened in the meantime too.
+    fn restore_base(&mut self, ticket: Option<Ticket>, index: u32) {
+        let Some(base) = self.bases.get_mut(&index) else { return };
+        base.retiring = false;
+        let base = base.clone();
+        self.tell_all(ticket, Effect::BaseRestored, || PortCommand::RestoreBase(base.clone()));
+    }
+
     fn apply(&mut self, pending: Pending) {
         let Pending { ticket, effect, refused, port_gone, .. } = pending;
         let mut result = Ok(Answer::Done);
@@ -233,7 +238,7 @@ impl SoftDevice {
             Effect::QueuePairRemoved(id) => self.forget_queue_pair(id),
             Effect::RegistrationRemoved(object) => self.forget_registration(object),
             Effect::BaseRetired(index) if refused => {
-                return self.tell_all(ticket, Effect::BaseRestored, || PortCommand::RestoreBase(index));
+                return self.restore_base(ticket, index);
             }
             Effect::BaseRetired(index) => {
                 return self.tell_all(ticket, Effect::BaseRemoved(index), || PortCommand::RemoveBase(index));
@@ -258,6 +263,9 @@ impl Device for SoftDevice {
 
     fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<SoftPort, CommandError> {
         let limit = self.options.capabilities.attributes.max_cqe;
+        if send_entries == 0 || receive_entries == 0 {
+            return Err(CommandError::Invalid);
+        }
         if self.ports.len() >= MAX_PORTS || send_entries > limit || receive_entries > limit {
             return Err(CommandError::Exhausted);
         }
@@ -267,7 +275,8 @@ impl Device for SoftDevice {
         let entries = (send_entries, receive_entries);
         let monitor = self.monitor.clone();
         let mut port = SoftPort::new(id, self.options, entries, monitor, port_commands, port_reports);
-        for base in self.bases.values() {
+        // What is being deregistered comes only if that fails.
+        for base in self.bases.values().filter(|base| !base.retiring) {
             port.add_base(base.clone());
         }
         let (backlog, outstanding) = (VecDeque::new(), VecDeque::new());
@@ -277,7 +286,7 @@ impl Device for SoftDevice {
 
     fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
         self.exchange();
-        if self.ports.iter().any(|handle| handle.backlog.len() >= BACKLOG) {
+        if self.events.len() >= BACKLOG || self.ports.iter().any(|handle| handle.backlog.len() >= BACKLOG) {
             return Err(command);
         }
         if self.monitor.crashed() {
@@ -292,7 +301,8 @@ impl Device for SoftDevice {
 
     fn poll(&mut self) -> Option<DeviceEvent> {
         self.exchange();
-        self.take_messages();
+        // Peers are heard once everything of before is told: what they send never piles up here.
+        while self.events.is_empty() && self.take_message() {}
         self.events.pop_front()
     }
 }

@@ -1,7 +1,5 @@
 //! The network that software NICs of one process share: who listens where, and the connection manager's messages.
 
-use super::device::SoftDevice;
-use super::profile::SoftOptions;
 use super::queue_pair::Negotiated;
 use super::wire::WireEnd;
 use crate::provider::{ConnectionParameters, ListenerId, PrivateData, QueuePairId, RejectReason};
@@ -18,6 +16,19 @@ pub(super) struct DeviceNumber(pub(super) u32);
 pub(super) struct Remote {
     pub(super) device: DeviceNumber,
     pub(super) queue_pair: QueuePairId,
+}
+
+/// Messages that a device may leave unread before no more connect requests are brought to it. All other messages are
+/// about connections that it has itself agreed to.
+const MAX_UNREAD: usize = 1024;
+
+/// Why a connect request was not brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unasked {
+    /// Nobody listens there.
+    NoListener,
+    /// Whoever listens there reads too slowly.
+    Overloaded,
 }
 
 /// What connection managers say to each other.
@@ -66,17 +77,13 @@ impl SoftFabric {
         Self::default()
     }
 
-    /// A new NIC on this network.
-    #[must_use]
-    pub fn device(&self, options: SoftOptions) -> SoftDevice {
-        let number = {
-            let mut state = self.state();
-            let number = DeviceNumber(state.next_device);
-            state.next_device += 1;
-            state.inboxes.insert(number, VecDeque::new());
-            number
-        };
-        SoftDevice::new(self.clone(), number, options)
+    /// A number for a new device, and an inbox.
+    pub(super) fn join(&self) -> DeviceNumber {
+        let mut state = self.state();
+        let number = DeviceNumber(state.next_device);
+        state.next_device += 1;
+        state.inboxes.insert(number, VecDeque::new());
+        number
     }
 
     /// Every change to the state is a single insertion or removal, so that it is whole even after a panic.
@@ -98,8 +105,22 @@ impl SoftFabric {
         self.state().listeners.retain(|_, entry| *entry != (device, listener));
     }
 
-    pub(super) fn listener(&self, address: SocketAddr) -> Option<(DeviceNumber, ListenerId)> {
-        self.state().listeners.get(&address).copied()
+    /// Brings a connect request to whoever listens at an address.
+    pub(super) fn ask(
+        &self,
+        address: SocketAddr,
+        from: Remote,
+        private_data: PrivateData,
+        parameters: ConnectionParameters,
+    ) -> Result<(), Unasked> {
+        let mut state = self.state();
+        let (device, listener) = *state.listeners.get(&address).ok_or(Unasked::NoListener)?;
+        let inbox = state.inboxes.get_mut(&device).ok_or(Unasked::NoListener)?;
+        if inbox.len() >= MAX_UNREAD {
+            return Err(Unasked::Overloaded);
+        }
+        inbox.push_back(Message::Request { listener, from, private_data, parameters });
+        Ok(())
     }
 
     /// Hands the message back where the device is gone.

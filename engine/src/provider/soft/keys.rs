@@ -2,65 +2,10 @@
 
 use super::bases::{Base, BaseTable, index_of};
 use super::profile::Rules;
-use super::registering;
-use crate::provider::{
-    Access, Capabilities, DomainId, KeyScope, QueuePairId, RegistrationFields, RegistrationId, ScatterElement,
-};
-
-/// Keys of registrations have this bit, local keys have not.
-pub(super) const REMOTE_KEY_BIT: u32 = 1 << 31;
-/// Low bits of a key that may rotate.
-pub(super) const KEY_BYTE: u32 = 0xff;
-
-/// A contiguous piece of base memory behind a live key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    /// First byte, counted from the start of the registration.
-    pub(super) start: u64,
-    /// Index of the base registration.
-    pub(super) base: u32,
-    /// First byte in its memory.
-    pub(super) offset: u64,
-    pub(super) length: u64,
-}
-
-/// What a live key opens.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Live {
-    /// The queue pair it was registered on.
-    pub(super) queue_pair: QueuePairId,
-    pub(super) access: Access,
-    pub(super) iova: u64,
-    pub(super) length: u64,
-}
-
-/// An object that can be registered.
-#[derive(Debug)]
-pub(super) struct Registration {
-    pub(super) object: RegistrationId,
-    pub(super) domain: DomainId,
-    pub(super) depth: u32,
-    pub(super) key: u32,
-    /// The current key was valid once.
-    pub(super) key_was_used: bool,
-    pub(super) live: Option<Live>,
-    pub(super) pieces: Vec<Piece>,
-}
-
-impl Registration {
-    /// An object with room for `depth` pieces.
-    pub(super) fn new(object: RegistrationId, domain: DomainId, depth: u32, key: u32) -> Self {
-        let pieces = Vec::with_capacity(depth as usize);
-        Self { object, domain, depth, key, key_was_used: false, live: None, pieces }
-    }
-}
-
-/// Who asks: the queue pair through which a work request or packet came.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asker {
-    pub(super) queue_pair: QueuePairId,
-    pub(super) domain: DomainId,
-}
+use super::register_checks;
+use super::registration::{Asker, KEY_BYTE, Live, Piece, REMOTE_KEY_BIT, Registration};
+use crate::provider::{Capabilities, KeyScope, QueuePairId, RegistrationFields, RegistrationId, ScatterElement};
+use frwr_mempool::DeviceMemory;
 
 /// Why an invalidation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +74,7 @@ impl KeyTable {
         bases: &mut BaseTable,
     ) -> bool {
         let Some(Some(entry)) = self.entries.get(fields.object.0 as usize) else { return false };
-        if !registering::is_acceptable(&self.capabilities, &self.rules, entry, fields, elements, asker, bases) {
+        if !register_checks::is_acceptable(&self.capabilities, &self.rules, entry, fields, elements, asker, bases) {
             return false;
         }
         self.kill(fields.object, bases);
@@ -169,7 +114,7 @@ impl KeyTable {
         }
     }
 
-    /// Takes back a registration with this very key, as if it had never been executed.
+    /// Ends a registration with this very key, as if it had never been executed. The object keeps the key.
     pub(super) fn roll_back(&mut self, fields: &RegistrationFields, bases: &mut BaseTable) {
         if self.by_key(fields.key).is_some_and(|entry| entry.key == fields.key && entry.object == fields.object) {
             self.kill(fields.object, bases);
@@ -196,61 +141,88 @@ impl KeyTable {
             && (self.capabilities.key_scope == KeyScope::ProtectionDomain || live.queue_pair == asker.queue_pair)
     }
 
-    /// Checks a remote access of `length` bytes. No byte, no check: as InfiniBand demands.
-    pub(super) fn check(
-        &self,
+    /// Checks a remote access of `length` bytes and hands out what it reaches. No byte, no check: as InfiniBand demands.
+    pub(super) fn reach<'a>(
+        &'a self,
         key: u32,
         address: u64,
         length: u64,
         write: bool,
         asker: Asker,
-        bases: &BaseTable,
-    ) -> Result<(), Denied> {
+        bases: &'a BaseTable,
+    ) -> Result<Reach<'a>, Denied> {
         if length == 0 {
-            return Ok(());
+            return Ok(Reach { target: Target::Nothing, length });
         }
         let entry = self.by_key(key).filter(|entry| entry.key == key).ok_or(Denied)?;
         let live = entry.live.as_ref().ok_or(Denied)?;
         let right = if write { live.access.permits_write() } else { live.access.permits_read() };
-        let inside = match self.loose_base(entry, bases) {
-            Some(base) => base.offset_of(address, length).is_some(),
-            None => inside(live, address, length),
+        if !right || !self.reaches(entry, live, asker) {
+            return Err(Denied);
+        }
+        let target = match self.loose_base(entry, bases) {
+            Some(base) => Target::Base { base, offset: base.offset_of(address, length).ok_or(Denied)? },
+            None => {
+                let position = offset_in(live, address, length).ok_or(Denied)?;
+                Target::Pieces { pieces: &entry.pieces, bases, position }
+            }
         };
-        if right && inside && self.reaches(entry, live, asker) { Ok(()) } else { Err(Denied) }
+        Ok(Reach { target, length })
     }
 
     /// The base registration whose bounds count instead of the registration's own, on devices that are lax.
     fn loose_base<'a>(&self, entry: &Registration, bases: &'a BaseTable) -> Option<&'a Base> {
         if self.capabilities.enforces_bounds { None } else { bases.get(entry.pieces.first()?.base) }
     }
+}
 
-    /// Hands the memory behind a checked access to `copy`, piece by piece, with the range of the access it belongs to.
-    pub(super) fn visit(
+/// What a checked remote access reaches. There is no way to memory but through one.
+pub(super) struct Reach<'a> {
+    target: Target<'a>,
+    length: u64,
+}
+
+enum Target<'a> {
+    Nothing,
+    /// Bounds were those of the base registration.
+    Base {
+        base: &'a Base,
+        offset: u64,
+    },
+    Pieces {
+        pieces: &'a [Piece],
+        bases: &'a BaseTable,
+        /// First byte, counted from the start of the registration.
+        position: u64,
+    },
+}
+
+impl Reach<'_> {
+    /// Hands the memory behind the first `length` bytes to `copy`, piece by piece, with the range of the access that each
+    /// belongs to. More bytes than were checked are refused.
+    pub(super) fn copy(
         &self,
-        key: u32,
-        address: u64,
         length: usize,
-        bases: &BaseTable,
-        mut copy: impl FnMut(&Base, usize, core::ops::Range<usize>) -> bool,
+        mut copy: impl FnMut(&DeviceMemory, usize, core::ops::Range<usize>) -> bool,
     ) -> Result<(), Denied> {
-        if length == 0 {
-            return Ok(());
+        if length as u64 > self.length {
+            return Err(Denied);
         }
-        let entry = self.by_key(key).ok_or(Denied)?;
-        if let Some(base) = self.loose_base(entry, bases) {
-            let offset = base.offset_of(address, length as u64).ok_or(Denied)?;
-            return if copy(base, offset as usize, 0..length) { Ok(()) } else { Err(Denied) };
-        }
-        let live = entry.live.as_ref().ok_or(Denied)?;
-        let mut position = address.checked_sub(live.iova).ok_or(Denied)?;
+        let (pieces, bases, mut position) = match self.target {
+            Target::Nothing => return Ok(()),
+            Target::Base { base, offset } => {
+                return if copy(&base.memory, offset as usize, 0..length) { Ok(()) } else { Err(Denied) };
+            }
+            Target::Pieces { pieces, bases, position } => (pieces, bases, position),
+        };
         let mut done = 0;
-        let mut index = entry.pieces.partition_point(|piece| piece.start + piece.length <= position);
+        let mut index = pieces.partition_point(|piece| piece.start + piece.length <= position);
         while done < length {
-            let piece = entry.pieces.get(index).ok_or(Denied)?;
+            let piece = pieces.get(index).ok_or(Denied)?;
             let within = position - piece.start;
             let run = (piece.length - within).min((length - done) as u64) as usize;
             let base = bases.get(piece.base).ok_or(Denied)?;
-            if !copy(base, (piece.offset + within) as usize, done..done + run) {
+            if !copy(&base.memory, (piece.offset + within) as usize, done..done + run) {
                 return Err(Denied);
             }
             done += run;
@@ -261,7 +233,9 @@ impl KeyTable {
     }
 }
 
-/// Whether a range lies in what a live key opens.
-fn inside(live: &Live, address: u64, length: u64) -> bool {
-    address.checked_sub(live.iova).and_then(|start| start.checked_add(length)).is_some_and(|end| end <= live.length)
+/// Where a range begins in what a live key opens; `None` where it does not lie inside.
+fn offset_in(live: &Live, address: u64, length: u64) -> Option<u64> {
+    let start = address.checked_sub(live.iova)?;
+    let end = start.checked_add(length)?;
+    (end <= live.length).then_some(start)
 }

@@ -1,7 +1,7 @@
 //! Names of objects and first key bytes of one device.
 
-use super::keys::{KEY_BYTE, REMOTE_KEY_BIT};
-use super::port::SLOT_BITS;
+use super::queue_pair_table::{SLOT_BITS, slot_of};
+use super::registration::{KEY_BYTE, REMOTE_KEY_BIT};
 use crate::provider::{QueuePairId, RegistrationId};
 use std::collections::VecDeque;
 
@@ -100,6 +100,6 @@ impl Names {
     }
 
     pub(super) fn free_queue_pair(&mut self, id: QueuePairId) {
-        self.queue_pairs.freed.push_back(id.0 & ((1 << SLOT_BITS) - 1));
+        self.queue_pairs.freed.push_back(slot_of(id));
     }
 }

@@ -1,8 +1,9 @@
 //! What all queue pairs of a port share: tables, completion queues and the way to the device's cold half.
 
 use super::bases::BaseTable;
-use super::keys::{Asker, InvalidateError, KeyTable};
+use super::keys::{InvalidateError, KeyTable};
 use super::profile::{Rules, SoftOptions};
+use super::registration::Asker;
 use crate::provider::{AsyncEvent, Completion, CompletionBatch, FailureStatus, PortId, QueuePairId, Success, Token};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,18 +49,26 @@ struct Queued {
     frees: u32,
 }
 
-/// A completion queue: completions are lost when it is full.
+/// A completion queue: completions are lost when it is full, and with them whoever waits for them.
 #[derive(Debug)]
 pub(super) struct CompletionRing {
     entries: VecDeque<Queued>,
     capacity: usize,
-    overrun: bool,
 }
 
 impl CompletionRing {
     pub(super) fn new(capacity: u32) -> Self {
         let capacity = capacity as usize;
-        Self { entries: VecDeque::with_capacity(capacity), capacity, overrun: false }
+        Self { entries: VecDeque::with_capacity(capacity), capacity }
+    }
+
+    /// False where it is full and the completion lost.
+    fn queue(&mut self, queued: Queued) -> bool {
+        let has_room = self.entries.len() < self.capacity;
+        if has_room {
+            self.entries.push_back(queued);
+        }
+        has_room
     }
 
     /// Takes completions until `batch` is full; calls `freed` with the send queue entries that came free.
@@ -97,6 +106,8 @@ pub(super) struct Nic {
     pub(super) bases: BaseTable,
     pub(super) send_completions: CompletionRing,
     pub(super) receive_completions: CompletionRing,
+    /// A completion was lost: no queue pair of this port can go on (IBV_EVENT_CQ_ERR).
+    pub(super) lost_completions: bool,
     /// Reports that the lane to the device had no room for yet.
     pub(super) reports: VecDeque<Report>,
     pub(super) monitor: SoftMonitor,
@@ -118,6 +129,7 @@ impl Nic {
             bases: BaseTable::default(),
             send_completions: CompletionRing::new(sizes.0),
             receive_completions: CompletionRing::new(sizes.1),
+            lost_completions: false,
             reports: VecDeque::with_capacity(REPORTS),
             monitor,
             invalidations: 0,
@@ -133,7 +145,8 @@ impl Nic {
         frees: u32,
     ) {
         let completion = Completion { token, queue_pair, result: result.map(|()| Success::default()) };
-        Self::queue(&mut self.send_completions, &mut self.reports, self.port, Queued { completion, frees });
+        let is_queued = self.send_completions.queue(Queued { completion, frees });
+        self.note_overrun(is_queued);
     }
 
     /// Queues a completion of a receive queue.
@@ -144,15 +157,14 @@ impl Nic {
         result: Result<Success, FailureStatus>,
     ) {
         let queued = Queued { completion: Completion { token, queue_pair, result }, frees: 0 };
-        Self::queue(&mut self.receive_completions, &mut self.reports, self.port, queued);
+        let is_queued = self.receive_completions.queue(queued);
+        self.note_overrun(is_queued);
     }
 
-    fn queue(ring: &mut CompletionRing, reports: &mut VecDeque<Report>, port: PortId, queued: Queued) {
-        if ring.entries.len() < ring.capacity {
-            ring.entries.push_back(queued);
-        } else if !ring.overrun {
-            ring.overrun = true;
-            reports.push_back(Report::Event(AsyncEvent::CompletionQueueOverrun(port)));
+    fn note_overrun(&mut self, is_queued: bool) {
+        if !is_queued && !self.lost_completions {
+            self.lost_completions = true;
+            self.raise(AsyncEvent::CompletionQueueOverrun(self.port));
         }
     }
 

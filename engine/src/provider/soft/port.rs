@@ -1,10 +1,11 @@
-//! The hot half: one core's queue pairs, completion queues and tables.
+//! The hot half: what a core calls, and what the cold half tells it.
 
 use super::bases::Base;
-use super::keys::Registration;
 use super::nic::{Nic, Report, SoftMonitor};
 use super::profile::SoftOptions;
 use super::queue_pair::{Negotiated, QueuePair};
+use super::queue_pair_table::QueuePairTable;
+use super::registration::Registration;
 use super::wire::WireEnd;
 use crate::provider::{
     Chain, CompletionBatch, CompletionQueue, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest,
@@ -13,22 +14,14 @@ use crate::provider::{
 use frwr_mempool::Full;
 use frwr_mempool::lane::{Receiver, Sender};
 
-/// Packets and work requests that one call of `poll` moves, over all queue pairs.
-const STEP_BUDGET: u32 = 256;
-/// Packets and work requests that one queue pair moves in one call, so that one cannot starve the others.
-const QUEUE_PAIR_BUDGET: u32 = 64;
 /// Commands taken in one call; each may allocate or free.
 const COMMANDS_PER_POLL: usize = 16;
-/// Low bits of a queue pair number that name its place in the table; the others tell its users apart.
-pub(super) const SLOT_BITS: u32 = 16;
-
-const _: () = assert!(QUEUE_PAIR_BUDGET <= STEP_BUDGET, "one queue pair's share is part of the whole");
 
 /// What a port is told, like the firmware of a device. Each is answered by a [`Report`] with its number.
 pub(super) enum PortCommand {
     AddBase(Base),
     RetireBase(u32),
-    RestoreBase(u32),
+    RestoreBase(Base),
     RemoveBase(u32),
     AddQueuePair(Box<QueuePair>),
     Connect(QueuePairId, Box<WireEnd>, Negotiated),
@@ -47,29 +40,15 @@ pub(super) struct Numbered {
 /// The hot half of a software NIC. Dropping it is a core that died: its peers see a queue pair that answers no more.
 pub struct SoftPort {
     nic: Nic,
-    table: Vec<Option<Box<QueuePair>>>,
-    /// Places in `table` that are taken.
-    active: Vec<u32>,
-    /// Where the next progress step begins, in `active`.
-    turn: usize,
+    queue_pairs: QueuePairTable,
     commands: Receiver<Numbered>,
     reports: Sender<Report>,
 }
 
 impl core::fmt::Debug for SoftPort {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("SoftPort").field("id", &self.nic.port).field("queue_pairs", &self.active.len()).finish()
+        f.debug_struct("SoftPort").field("id", &self.nic.port).field("queue_pairs", &self.queue_pairs.len()).finish()
     }
-}
-
-/// The place of a queue pair in its port's table.
-const fn slot_of(queue_pair: QueuePairId) -> usize {
-    (queue_pair.0 & ((1 << SLOT_BITS) - 1)) as usize
-}
-
-/// Whether a place of the table holds this queue pair and no later one.
-fn is(place: &Option<Box<QueuePair>>, id: QueuePairId) -> bool {
-    place.as_ref().is_some_and(|queue_pair| queue_pair.id() == id)
 }
 
 impl SoftPort {
@@ -81,23 +60,12 @@ impl SoftPort {
         commands: Receiver<Numbered>,
         reports: Sender<Report>,
     ) -> Self {
-        Self {
-            nic: Nic::new(id, options, entries, monitor),
-            table: Vec::new(),
-            active: Vec::new(),
-            turn: 0,
-            commands,
-            reports,
-        }
+        Self { nic: Nic::new(id, options, entries, monitor), queue_pairs: QueuePairTable::default(), commands, reports }
     }
 
     /// A base registration that is older than the port.
     pub(super) fn add_base(&mut self, base: Base) {
         self.nic.bases.insert(base);
-    }
-
-    fn queue_pair(&mut self, id: QueuePairId) -> Option<&mut QueuePair> {
-        self.table.get_mut(slot_of(id))?.as_deref_mut().filter(|queue_pair| queue_pair.id() == id)
     }
 
     fn take_commands(&mut self) {
@@ -118,14 +86,15 @@ impl SoftPort {
         match command {
             PortCommand::AddBase(base) => self.nic.bases.insert(base),
             PortCommand::RetireBase(index) => return self.nic.bases.retire(index),
-            PortCommand::RestoreBase(index) => self.nic.bases.restore(index),
+            PortCommand::RestoreBase(base) => self.nic.bases.restore(base),
             PortCommand::RemoveBase(index) => self.nic.bases.remove(index),
-            PortCommand::AddQueuePair(queue_pair) => self.add(queue_pair),
+            PortCommand::AddQueuePair(queue_pair) => self.queue_pairs.insert(queue_pair),
             PortCommand::Connect(id, wire, negotiated) => {
-                return self.queue_pair(id).is_some_and(|queue_pair| queue_pair.connect(*wire, negotiated));
+                let rules = &self.nic.rules;
+                return self.queue_pairs.get(id).is_some_and(|found| found.connect(*wire, negotiated, rules));
             }
             PortCommand::Fail(id) => {
-                if let Some(Some(queue_pair)) = self.table.get_mut(slot_of(id)).filter(|found| is(found, id)) {
+                if let Some(queue_pair) = self.queue_pairs.get(id) {
                     queue_pair.fail(None, &mut self.nic);
                 }
             }
@@ -136,43 +105,17 @@ impl SoftPort {
         true
     }
 
-    fn add(&mut self, queue_pair: Box<QueuePair>) {
-        let slot = slot_of(queue_pair.id());
-        if self.table.len() <= slot {
-            self.table.resize_with(slot + 1, || None);
-        }
-        self.table[slot] = Some(queue_pair);
-        self.active.push(slot as u32);
-    }
-
     fn remove(&mut self, id: QueuePairId) {
-        if self.queue_pair(id).is_none() {
-            return;
-        }
-        if self.nic.options.capabilities.quirks.free_before_queue_pair && self.nic.keys.is_bound(id) {
+        let stalls = self.nic.options.capabilities.quirks.free_before_queue_pair;
+        if self.queue_pairs.remove(id) && stalls && self.nic.keys.is_bound(id) {
             self.nic.monitor.count_stalled_destroy();
         }
-        self.table[slot_of(id)] = None;
-        self.active.retain(|slot| *slot as usize != slot_of(id));
     }
+}
 
-    fn make_progress(&mut self) {
-        let mut budget = STEP_BUDGET;
-        let count = self.active.len();
-        for _ in 0..count {
-            if budget == 0 {
-                break;
-            }
-            self.turn = if self.turn + 1 >= count { 0 } else { self.turn + 1 };
-            let Some(slot) = self.active.get(self.turn) else { break };
-            if let Some(Some(queue_pair)) = self.table.get_mut(*slot as usize) {
-                let mut share = budget.min(QUEUE_PAIR_BUDGET);
-                let before = share;
-                queue_pair.step(&mut self.nic, &mut share);
-                budget -= before - share;
-            }
-        }
-    }
+/// A post to a port that cannot take it.
+const fn refused(reason: PostRefusal) -> PostError {
+    PostError { accepted: 0, reason }
 }
 
 impl Port for SoftPort {
@@ -182,19 +125,17 @@ impl Port for SoftPort {
 
     fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
         if self.nic.monitor.crashed() {
-            return Err(PostError { accepted: 0, reason: PostRefusal::DeviceGone });
+            return Err(refused(PostRefusal::DeviceGone));
         }
-        match self.table.get_mut(slot_of(queue_pair)) {
-            Some(Some(found)) if found.id() == queue_pair => found.post(chain, &self.nic),
-            _ => Err(PostError { accepted: 0, reason: PostRefusal::NotReady }),
-        }
+        let found = self.queue_pairs.get(queue_pair).ok_or(refused(PostRefusal::NotReady))?;
+        found.post(chain, &self.nic)
     }
 
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
         if self.nic.monitor.crashed() {
-            return Err(PostError { accepted: 0, reason: PostRefusal::DeviceGone });
+            return Err(refused(PostRefusal::DeviceGone));
         }
-        let found = self.queue_pair(queue_pair).ok_or(PostError { accepted: 0, reason: PostRefusal::NotReady })?;
+        let found = self.queue_pairs.get(queue_pair).ok_or(refused(PostRefusal::NotReady))?;
         found.post_receives(receives)
     }
 
@@ -203,12 +144,11 @@ impl Port for SoftPort {
         if self.nic.monitor.crashed() {
             return 0;
         }
-        self.make_progress();
-        let table = &mut self.table;
+        self.queue_pairs.make_progress(&mut self.nic);
         match queue {
             CompletionQueue::Receive => self.nic.receive_completions.take(batch, |_, _| {}),
             CompletionQueue::Send => self.nic.send_completions.take(batch, |id, units| {
-                if let Some(Some(queue_pair)) = table.get_mut(slot_of(id)).filter(|place| is(place, id)) {
+                if let Some(queue_pair) = self.queue_pairs.get(id) {
                     queue_pair.free(units);
                 }
             }),

@@ -12,6 +12,9 @@ pub const MAX_MTU: u32 = 4096;
 /// Smallest payload of one packet, in bytes: the smallest path MTU of InfiniBand.
 pub const MIN_MTU: u32 = 256;
 
+/// Largest page of a page list, in bytes: the largest power of two of 32 bits.
+const LARGEST_PAGE: u32 = 1 << 31;
+
 /// The device that a software NIC imitates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SoftProfile {
@@ -175,6 +178,25 @@ impl SoftOptions {
         }
     }
 
+    /// The same with every number that would make no sense moved to the nearest that does: packets of [`MIN_MTU`] to
+    /// [`MAX_MTU`] bytes, at least one packet per lane, one send queue entry per work request, pages of a power of two.
+    #[must_use]
+    pub(super) fn in_range(mut self) -> Self {
+        self.mtu = self.mtu.clamp(MIN_MTU, MAX_MTU);
+        self.wire_packets = self.wire_packets.max(1);
+        let cost = &mut self.capabilities.send_queue_cost;
+        for entries in [&mut cost.register, &mut cost.invalidate, &mut cost.message] {
+            *entries = (*entries).max(1);
+        }
+        match &mut self.capabilities.contiguity {
+            Contiguity::Gaps { page_size: 0 } | Contiguity::SingleRange => {}
+            Contiguity::PageList { page_size } | Contiguity::Gaps { page_size } => {
+                *page_size = page_size.checked_next_power_of_two().unwrap_or(LARGEST_PAGE);
+            }
+        }
+        self
+    }
+
     /// The same with registrations of lists with gaps (`SG_GAPS`; S3, S31).
     #[must_use]
     pub const fn with_gaps(mut self) -> Self {
@@ -201,10 +223,14 @@ pub(super) struct Rules {
     pub(super) refuses_repeated_key: bool,
     /// The base registration must be of the queue pair's domain; rxe forgets to look.
     pub(super) checks_base_domain: bool,
+    /// A retry count of 7 never runs out (verbs.md 5.6, trap 6).
+    pub(super) endless_retries: bool,
+    /// A queue pair hangs when a message with a registration behind it meets no receive (verbs.md 5.6, trap 2).
+    pub(super) hangs_when_not_ready: bool,
     /// An invalidation must come through the right queue pair and domain; rxe forgets to look.
     pub(super) checks_invalidator: bool,
-    /// A refused remote access raises an asynchronous event.
-    pub(super) access_event: bool,
+    /// A queue pair that fails by itself or by its peer's fault raises an asynchronous event; rxe is silent (verbs.md 5.2).
+    pub(super) queue_pair_events: bool,
 }
 
 impl Rules {
@@ -214,8 +240,10 @@ impl Rules {
             names_old_key: true,
             refuses_repeated_key: true,
             checks_base_domain: true,
+            endless_retries: false,
+            hangs_when_not_ready: false,
             checks_invalidator: true,
-            access_event: true,
+            queue_pair_events: true,
         };
         match profile {
             SoftProfile::Window => strict,
@@ -226,8 +254,10 @@ impl Rules {
             SoftProfile::Rxe => Self {
                 refuses_repeated_key: false,
                 checks_base_domain: false,
+                endless_retries: true,
+                hangs_when_not_ready: true,
                 checks_invalidator: false,
-                access_event: false,
+                queue_pair_events: false,
                 ..strict
             },
         }

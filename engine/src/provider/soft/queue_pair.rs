@@ -1,10 +1,11 @@
 //! A queue pair: its two queues, its state, and what it does in one progress step.
 
-use super::keys::Asker;
 use super::nic::Nic;
+use super::profile::Rules;
+use super::registration::Asker;
 use super::requester::{self, Requester};
 use super::responder::{self, Responder};
-use super::send_queue::{PostedReceive, Progress, SendQueue, range_of};
+use super::send_queue::{Progress, SendQueue, range_of};
 use super::wire::WireEnd;
 use crate::provider::{
     AsyncEvent, Chain, DomainId, FailureStatus, Operation, PostError, PostModel, PostRefusal, QueuePairId, QueueSizes,
@@ -43,7 +44,7 @@ pub(super) struct QueuePair {
     sizes: QueueSizes,
     state: State,
     sends: SendQueue,
-    receives: VecDeque<PostedReceive>,
+    receives: VecDeque<ReceiveRequest>,
 }
 
 impl QueuePair {
@@ -68,12 +69,12 @@ impl QueuePair {
     }
 
     /// Joins the queue pair to its peer. False where it is not waiting for that.
-    pub(super) fn connect(&mut self, wire: WireEnd, negotiated: Negotiated) -> bool {
+    pub(super) fn connect(&mut self, wire: WireEnd, negotiated: Negotiated, rules: &Rules) -> bool {
         if !matches!(self.state, State::Unconnected) {
             return false;
         }
         let Negotiated { max_reads, retry_count, rnr_retry_count } = negotiated;
-        let requester = Requester::new(max_reads, retry_count, rnr_retry_count);
+        let requester = Requester::new(max_reads, retry_count, rnr_retry_count, rules);
         self.state = State::Connected(Box::new(Connection { wire, requester, responder: Responder::new() }));
         true
     }
@@ -126,7 +127,7 @@ impl QueuePair {
             if self.receives.len() >= self.sizes.receive as usize {
                 return Err(PostError { accepted, reason: PostRefusal::QueueFull });
             }
-            self.receives.push_back(PostedReceive { token: receive.token, element: receive.element });
+            self.receives.push_back(*receive);
         }
         Ok(())
     }
@@ -139,6 +140,13 @@ impl QueuePair {
             }
             return;
         };
+        if nic.lost_completions {
+            if nic.rules.queue_pair_events {
+                nic.raise(AsyncEvent::QueuePairFatal(self.asker.queue_pair));
+            }
+            self.fail(None, nic);
+            return;
+        }
         let Connection { wire, requester, responder } = &mut **connection;
         if responder.step(&mut self.receives, wire, nic, self.asker, budget) == responder::Step::Failed {
             self.fail(None, nic);
@@ -148,7 +156,8 @@ impl QueuePair {
             requester::Step::Alive => {}
             requester::Step::Failed(status) => {
                 // A local error is an error of the queue pair itself; the others have their own events or none.
-                if matches!(status, FailureStatus::LocalOperation | FailureStatus::Bind) && nic.rules.access_event {
+                if matches!(status, FailureStatus::LocalOperation | FailureStatus::Bind) && nic.rules.queue_pair_events
+                {
                     nic.raise(AsyncEvent::QueuePairFatal(self.asker.queue_pair));
                 }
                 self.fail(Some(status), nic);

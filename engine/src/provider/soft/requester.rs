@@ -1,8 +1,9 @@
 //! The half of a connected queue pair that executes its send queue, in order.
 
 use super::bases::Cursor;
-use super::keys::Asker;
 use super::nic::Nic;
+use super::profile::Rules;
+use super::registration::Asker;
 use super::send_queue::{Entry, Progress, SendQueue};
 use super::wire::{Request, Response, ResponsePacket, WireEnd};
 use crate::provider::{FailureStatus, Operation, ScatterElement};
@@ -11,8 +12,8 @@ use crate::provider::{FailureStatus, Operation, ScatterElement};
 pub(super) const RETRY_STEPS: u32 = 16;
 /// Longest message, in bytes (InfiniBand).
 const MAX_MESSAGE: u64 = 1 << 31;
-/// A receiver-not-ready retry count that means "for ever".
-const RETRY_FOR_EVER: u8 = 7;
+/// The highest retry count: "for ever" of receiver-not-ready retries, and on some devices of the others too.
+const ALL_RETRIES: u8 = 7;
 
 /// What is known of the messages under way.
 #[derive(Debug)]
@@ -25,11 +26,16 @@ pub(super) struct Requester {
     reading: Cursor,
     reads: u32,
     max_reads: u32,
-    retry_limit: u32,
+    /// Progress steps without an answer from a closed wire; `None` for ever.
+    retry_limit: Option<u32>,
+    /// Nothing completes any more until the queue pair is moved to the error state.
+    hangs: bool,
     silent_steps: u32,
     rnr_limit: u8,
     rnr_count: u8,
     refused: Option<FailureStatus>,
+    /// A registration was executed that a message would overtake without a fence (goals.md K19).
+    registration_to_fence: bool,
 }
 
 /// A message that is partly on the wire.
@@ -56,7 +62,8 @@ const fn is_before(a: u32, b: u32) -> bool {
 }
 
 impl Requester {
-    pub(super) fn new(max_reads: u32, retry_count: u8, rnr_limit: u8) -> Self {
+    pub(super) fn new(max_reads: u32, retry_count: u8, rnr_limit: u8, rules: &Rules) -> Self {
+        let is_endless = rules.endless_retries && retry_count >= ALL_RETRIES;
         Self {
             next_sequence: 0,
             answered: 0,
@@ -64,11 +71,13 @@ impl Requester {
             reading: Cursor::default(),
             reads: 0,
             max_reads,
-            retry_limit: (u32::from(retry_count) + 1) * RETRY_STEPS,
+            retry_limit: if is_endless { None } else { Some((u32::from(retry_count) + 1) * RETRY_STEPS) },
+            hangs: false,
             silent_steps: 0,
             rnr_limit,
             rnr_count: 0,
             refused: None,
+            registration_to_fence: false,
         }
     }
 
@@ -81,6 +90,9 @@ impl Requester {
         asker: Asker,
         budget: &mut u32,
     ) -> Step {
+        if self.hangs {
+            return Step::Alive;
+        }
         // Order matters: what the peer answered before it went away must be seen after it is seen to be gone.
         let gone = !queue.is_empty() && wire.peer_is_gone();
         let mut heard = false;
@@ -97,8 +109,9 @@ impl Requester {
         if let Some(status) = self.retire(queue, nic, asker) {
             return Step::Failed(status);
         }
-        self.silent_steps = if gone && !heard && !queue.is_empty() { self.silent_steps + 1 } else { 0 };
-        if self.silent_steps > self.retry_limit { Step::Failed(FailureStatus::RetryExceeded) } else { Step::Alive }
+        self.silent_steps = if gone && !heard && !queue.is_empty() { self.silent_steps.saturating_add(1) } else { 0 };
+        let is_exhausted = self.retry_limit.is_some_and(|limit| self.silent_steps > limit);
+        if is_exhausted { Step::Failed(FailureStatus::RetryExceeded) } else { Step::Alive }
     }
 
     fn hear(&mut self, packet: &ResponsePacket, queue: &SendQueue, nic: &Nic, asker: Asker) {
@@ -111,20 +124,21 @@ impl Requester {
             }
             Response::NotReady => {
                 self.answer_up_to(sequence);
+                self.hangs |= nic.rules.hangs_when_not_ready && queue.registers_behind(sequence);
                 self.rnr_count = if self.answered == answered_before { self.rnr_count.saturating_add(1) } else { 1 };
-                if self.rnr_limit < RETRY_FOR_EVER && self.rnr_count > self.rnr_limit {
+                if self.rnr_limit < ALL_RETRIES && self.rnr_count > self.rnr_limit {
                     self.refused = Some(FailureStatus::RnrRetryExceeded);
                 }
                 return;
             }
-            Response::Data { last } => self.hear_data(packet, last, queue, nic, asker),
+            Response::Data => self.hear_data(packet, queue, nic, asker),
         }
         if self.answered != answered_before {
             self.rnr_count = 0;
         }
     }
 
-    fn hear_data(&mut self, packet: &ResponsePacket, last: bool, queue: &SendQueue, nic: &Nic, asker: Asker) {
+    fn hear_data(&mut self, packet: &ResponsePacket, queue: &SendQueue, nic: &Nic, asker: Asker) {
         self.answer_up_to(packet.sequence);
         let Some(entry) = queue.sent(packet.sequence) else { return };
         if packet.first {
@@ -133,7 +147,7 @@ impl Requester {
         let elements = queue.elements_of(entry);
         if nic.bases.scatter(elements, &mut self.reading, asker.domain, packet.data()).is_err() {
             self.refused = Some(FailureStatus::LocalProtection);
-        } else if last {
+        } else if packet.last {
             self.reads = self.reads.saturating_sub(1);
             self.answer_up_to(packet.sequence.wrapping_add(1));
         }
@@ -175,6 +189,7 @@ impl Requester {
                 Operation::Register(fields) => {
                     let elements = queue.elements_of(&entry);
                     let done = nic.keys.register(&fields, elements, asker, &mut nic.bases);
+                    self.registration_to_fence = nic.options.capabilities.fence_after_registration;
                     if done { Progress::Done } else { Progress::Failed(nic.rules.register_failure) }
                 }
                 Operation::Invalidate { key, .. } => {
@@ -185,8 +200,13 @@ impl Requester {
                             return;
                         }
                     }
+                    self.registration_to_fence = false;
                     let done = nic.invalidate(key, asker);
                     if done { Progress::Done } else { Progress::Failed(FailureStatus::LocalOperation) }
+                }
+                // A real device would let the message overtake now and then; here it never gets away with it.
+                _ if self.registration_to_fence && !entry.request.fence => {
+                    Progress::Failed(FailureStatus::LocalOperation)
                 }
                 _ => match self.transmit(&entry, queue.elements_of(&entry), wire, nic, asker, budget) {
                     Some(progress) => progress,
@@ -215,6 +235,7 @@ impl Requester {
         budget: &mut u32,
     ) -> Option<Progress> {
         let reads = matches!(entry.request.operation, Operation::Read { .. });
+        self.registration_to_fence = false;
         let mut sending = match self.sending {
             Some(sending) => sending,
             None => match start(elements, reads, nic, asker) {

@@ -2,11 +2,10 @@
 //! at the next packet.
 
 use super::bases::Cursor;
-use super::keys::Asker;
 use super::nic::Nic;
-use super::send_queue::PostedReceive;
+use super::registration::Asker;
 use super::wire::{Request, RequestPacket, Response, WireEnd};
-use crate::provider::{AsyncEvent, FailureStatus, Success};
+use crate::provider::{AsyncEvent, FailureStatus, ReceiveRequest, Success};
 use std::collections::VecDeque;
 
 /// Progress steps between two receiver-not-ready answers to one message: longer than an iteration that posts receives.
@@ -15,7 +14,7 @@ const RNR_STEPS: u32 = 64;
 /// A message that is partly received.
 #[derive(Clone, Copy, Debug)]
 struct Receiving {
-    receive: PostedReceive,
+    receive: ReceiveRequest,
     cursor: Cursor,
     bytes: u32,
 }
@@ -41,7 +40,8 @@ struct Closing {
 pub(super) struct Responder {
     receiving: Option<Receiving>,
     reading: Option<Reading>,
-    steps_to_rnr: u32,
+    /// The message at the front met no receive: progress steps until its sender is told again.
+    not_ready: Option<u32>,
     unacknowledged: Option<u32>,
     closing: Option<Closing>,
 }
@@ -57,18 +57,18 @@ pub(super) enum Step {
 
 impl Responder {
     pub(super) fn new() -> Self {
-        Self { receiving: None, reading: None, steps_to_rnr: 0, unacknowledged: None, closing: None }
+        Self { receiving: None, reading: None, not_ready: None, unacknowledged: None, closing: None }
     }
 
     /// The receive that a message had begun to fill; it is flushed first.
-    pub(super) fn take_receiving(&mut self) -> Option<PostedReceive> {
+    pub(super) fn take_receiving(&mut self) -> Option<ReceiveRequest> {
         self.receiving.take().map(|receiving| receiving.receive)
     }
 
     /// Executes requests of the peer, within a budget of packets.
     pub(super) fn step(
         &mut self,
-        receives: &mut VecDeque<PostedReceive>,
+        receives: &mut VecDeque<ReceiveRequest>,
         wire: &mut WireEnd,
         nic: &mut Nic,
         asker: Asker,
@@ -84,7 +84,7 @@ impl Responder {
             if self.closing.is_some() {
                 continue;
             }
-            if receives.is_empty() && self.wants_receive(wire) {
+            if (receives.is_empty() || self.not_ready.is_some()) && self.is_not_ready(receives.is_empty(), wire) {
                 break;
             }
             if *budget == 0 || wire.request_in.pop_with(|packet| self.execute(packet, receives, nic, asker)).is_none() {
@@ -96,60 +96,68 @@ impl Responder {
         Step::Alive
     }
 
-    /// Sends what is owed for executed messages. True when nothing is owed any more.
-    fn acknowledge(&mut self, wire: &mut WireEnd) -> bool {
-        let Some(sequence) = self.unacknowledged else { return true };
-        let sent = wire.response_out.push_with(|packet| {
-            packet.header = Response::Acknowledge;
-            packet.sequence = sequence;
-            packet.length = 0;
-        });
+    /// Sends a response. Each says that all messages before it were executed, so no acknowledgement is owed any more.
+    fn respond(&mut self, wire: &mut WireEnd, response: Response, sequence: u32) -> bool {
+        let sent = wire.respond(response, sequence);
         if sent {
             self.unacknowledged = None;
         }
         sent
     }
 
+    /// Sends what is owed for executed messages; later, where there is no room.
+    fn acknowledge(&mut self, wire: &mut WireEnd) {
+        if let Some(sequence) = self.unacknowledged {
+            self.respond(wire, Response::Acknowledge, sequence);
+        }
+    }
+
     fn close(&mut self, closing: Closing, wire: &mut WireEnd) -> Step {
-        let sent = self.acknowledge(wire)
-            && wire.response_out.push_with(|packet| {
-                packet.header = closing.response;
-                packet.sequence = closing.sequence;
-                packet.length = 0;
-            });
+        let sent = self.respond(wire, closing.response, closing.sequence);
         // Nobody is left to answer where the peer is gone.
         if sent || wire.peer_is_gone() { Step::Failed } else { Step::Alive }
     }
 
-    /// Whether the next packet needs a receive, of which there is none. It stays in the lane; its sender is told now and
-    /// then.
-    fn wants_receive(&mut self, wire: &mut WireEnd) -> bool {
+    /// Whether the next packet begins a message that meets no receive. It stays in the lane, as if it were sent again and
+    /// again; its sender is told now and then. A sender that is gone sends nothing again: what met no receive is lost, and
+    /// all behind it.
+    fn is_not_ready(&mut self, without_receive: bool, wire: &mut WireEnd) -> bool {
+        // Before the look into the lane: once it is closed, nothing comes behind what is in it.
+        let gone = wire.request_in.is_closed();
         let begins = wire.request_in.peek_with(|packet| {
             (packet.first && matches!(packet.header, Request::Send { .. })).then_some(packet.sequence)
         });
         let Some(Some(sequence)) = begins else { return false };
-        if self.steps_to_rnr > 0 {
-            self.steps_to_rnr -= 1;
-            return true;
+        if gone {
+            while wire.request_in.pop_with(|_| ()).is_some() {}
+        } else if without_receive {
+            self.tell_not_ready(sequence, wire);
         }
-        let sent = self.acknowledge(wire)
-            && wire.response_out.push_with(|packet| {
-                packet.header = Response::NotReady;
-                packet.sequence = sequence;
-                packet.length = 0;
-            });
-        if sent {
-            self.steps_to_rnr = RNR_STEPS;
-        }
-        true
+        gone || without_receive
     }
 
-    fn execute(&mut self, packet: &RequestPacket, receives: &mut VecDeque<PostedReceive>, nic: &mut Nic, asker: Asker) {
+    fn tell_not_ready(&mut self, sequence: u32, wire: &mut WireEnd) {
+        if let Some(steps) = self.not_ready.as_mut().filter(|steps| **steps > 0) {
+            *steps -= 1;
+            return;
+        }
+        if self.respond(wire, Response::NotReady, sequence) {
+            self.not_ready = Some(RNR_STEPS);
+        }
+    }
+
+    fn execute(
+        &mut self,
+        packet: &RequestPacket,
+        receives: &mut VecDeque<ReceiveRequest>,
+        nic: &mut Nic,
+        asker: Asker,
+    ) {
         match packet.header {
             Request::Send { invalidate } => self.execute_send(packet, invalidate, receives, nic, asker),
             Request::Write { key, address, total } => self.execute_write(packet, (key, address, total), nic, asker),
             Request::Read { key, address, length } => {
-                if nic.keys.check(key, address, u64::from(length), false, asker, &nic.bases).is_err() {
+                if nic.keys.reach(key, address, u64::from(length), false, asker, &nic.bases).is_err() {
                     self.refuse_access(packet.sequence, nic, asker);
                 } else {
                     self.reading = Some(Reading { sequence: packet.sequence, key, address, left: length, first: true });
@@ -169,14 +177,10 @@ impl Responder {
         let data = packet.data();
         // The first packet names the whole range; the others are checked again, because keys die in mid-transfer.
         let length = if packet.first { u64::from(total) } else { data.len() as u64 };
-        let allowed = nic.keys.check(key, address, length, true, asker, &nic.bases).is_ok()
-            && nic
-                .keys
-                .visit(key, address, data.len(), &nic.bases, |base, offset, range| {
-                    base.memory.write(offset, &data[range]).is_ok()
-                })
-                .is_ok();
-        if !allowed {
+        let written = nic.keys.reach(key, address, length, true, asker, &nic.bases).and_then(|reach| {
+            reach.copy(data.len(), |memory, offset, range| memory.write(offset, &data[range]).is_ok())
+        });
+        if written.is_err() {
             self.refuse_access(packet.sequence, nic, asker);
         } else if packet.last {
             self.unacknowledged = Some(packet.sequence);
@@ -184,7 +188,7 @@ impl Responder {
     }
 
     fn refuse_access(&mut self, sequence: u32, nic: &mut Nic, asker: Asker) {
-        if nic.rules.access_event {
+        if nic.rules.queue_pair_events {
             nic.raise(AsyncEvent::QueuePairAccessError(asker.queue_pair));
         }
         self.closing = Some(Closing { sequence, response: Response::Refuse(FailureStatus::RemoteAccess) });
@@ -194,13 +198,13 @@ impl Responder {
         &mut self,
         packet: &RequestPacket,
         invalidate: Option<u32>,
-        receives: &mut VecDeque<PostedReceive>,
+        receives: &mut VecDeque<ReceiveRequest>,
         nic: &mut Nic,
         asker: Asker,
     ) {
         if packet.first {
             let Some(receive) = receives.pop_front() else { return };
-            self.steps_to_rnr = 0;
+            self.not_ready = None;
             self.receiving = Some(Receiving { receive, cursor: Cursor::default(), bytes: 0 });
         }
         let Some(mut receiving) = self.receiving else { return };
@@ -248,36 +252,37 @@ impl Responder {
 
     /// Sends packets of the RDMA READ at hand. True when it has ended, well or not.
     fn answer_read(&mut self, wire: &mut WireEnd, nic: &mut Nic, asker: Asker, budget: &mut u32) -> bool {
-        // All before the READ must be known to be executed before its data is.
-        if !self.acknowledge(wire) {
-            return false;
-        }
         while let Some(reading) = self.reading {
             if *budget == 0 {
                 return false;
             }
             let length = reading.left.min(nic.options.mtu);
-            if nic.keys.check(reading.key, reading.address, u64::from(length), false, asker, &nic.bases).is_err() {
+            let Reading { key, address, .. } = reading;
+            let Ok(reach) = nic.keys.reach(key, address, u64::from(length), false, asker, &nic.bases) else {
                 self.reading = None;
                 self.refuse_access(reading.sequence, nic, asker);
                 return true;
-            }
+            };
             let last = length == reading.left;
             let sent = wire.response_out.push_with(|packet| {
-                packet.header = Response::Data { last };
+                packet.header = Response::Data;
                 packet.sequence = reading.sequence;
                 packet.first = reading.first;
                 packet.last = last;
                 packet.length = length;
                 let room = &mut packet.payload[..length as usize];
-                // Cannot fail: checked above, and nothing ran in between.
-                let _ = nic.keys.visit(reading.key, reading.address, length as usize, &nic.bases, |base, at, range| {
-                    base.memory.read(at, &mut room[range]).is_ok()
-                });
+                let read =
+                    reach.copy(length as usize, |memory, offset, range| memory.read(offset, &mut room[range]).is_ok());
+                if read.is_err() {
+                    // Nothing ran since the check, so it cannot be; the peer would get whatever is in the room.
+                    packet.header = Response::Refuse(FailureStatus::RemoteAccess);
+                    packet.length = 0;
+                }
             });
             if !sent {
                 return false;
             }
+            self.unacknowledged = None;
             *budget -= 1;
             let rest = Reading {
                 address: reading.address.wrapping_add(u64::from(length)),

@@ -1,6 +1,6 @@
 //! A send queue: work requests in order, with the elements that were copied when they were posted (S116).
 
-use crate::provider::{ElementRange, FailureStatus, Operation, ScatterElement, Token, WorkRequest};
+use crate::provider::{ElementRange, FailureStatus, Operation, ScatterElement, WorkRequest};
 use std::collections::VecDeque;
 
 /// How far the oldest work requests are.
@@ -109,6 +109,12 @@ impl SendQueue {
         self.entries.iter().take(self.executed).find(|entry| entry.progress == Progress::Sent(sequence))
     }
 
+    /// Whether a registration stands behind the message with this number.
+    pub(super) fn registers_behind(&self, sequence: u32) -> bool {
+        let behind = self.entries.iter().skip_while(|entry| entry.progress != Progress::Sent(sequence));
+        behind.into_iter().any(|entry| matches!(entry.request.operation, Operation::Register(_)))
+    }
+
     /// The elements of an entry.
     pub(super) fn elements_of(&self, entry: &Entry) -> &[ScatterElement] {
         let first = entry.slot as usize * self.stride as usize;
@@ -132,11 +138,4 @@ pub(super) const fn range_of(operation: &Operation) -> ElementRange {
         Operation::Invalidate { .. } => ElementRange { first: 0, count: 0 },
         Operation::Send { local, .. } | Operation::Read { local, .. } | Operation::Write { local, .. } => *local,
     }
-}
-
-/// A receive that is posted.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PostedReceive {
-    pub(super) token: Token,
-    pub(super) element: ScatterElement,
 }

@@ -31,7 +31,7 @@ pub(super) enum Response {
     /// The message failed; all before it were executed.
     Refuse(FailureStatus),
     /// Data of an RDMA READ; all before it were executed.
-    Data { last: bool },
+    Data,
 }
 
 /// A packet: a small header and a payload of which only `length` bytes mean something.
@@ -82,6 +82,17 @@ pub(super) struct WireEnd {
 }
 
 impl WireEnd {
+    /// Sends a response without data. False where the lane is full.
+    pub(super) fn respond(&mut self, response: Response, sequence: u32) -> bool {
+        self.response_out.push_with(|packet| {
+            packet.header = response;
+            packet.sequence = sequence;
+            packet.first = true;
+            packet.last = true;
+            packet.length = 0;
+        })
+    }
+
     /// Whether nothing will answer any more. What was answered before can still be read.
     pub(super) fn peer_is_gone(&self) -> bool {
         self.response_in.is_closed()

@@ -1,8 +1,8 @@
 //! What a registration work request must satisfy (U24, U25, I32; verbs.md 5.3).
 
 use super::bases::{BaseTable, index_of};
-use super::keys::{Asker, KEY_BYTE, Registration};
 use super::profile::Rules;
+use super::registration::{Asker, KEY_BYTE, Registration};
 use crate::provider::{BaseAddress, Capabilities, Contiguity, RegistrationFields, ScatterElement};
 
 /// Whether the device executes it.
@@ -20,7 +20,7 @@ pub(super) fn is_acceptable(
         && key_is_acceptable(capabilities, rules, entry, fields)
         && range_is_acceptable(capabilities, fields, elements)
         && layout_is_acceptable(capabilities, entry.depth, elements)
-        && bases_are_acceptable(rules, fields, elements, asker, bases)
+        && bases_are_acceptable(capabilities, rules, fields, elements, asker, bases)
 }
 
 fn key_is_acceptable(
@@ -59,9 +59,7 @@ fn layout_is_acceptable(capabilities: &Capabilities, depth: u32, elements: &[Sca
     let end = |element: &ScatterElement| element.address.wrapping_add(u64::from(element.length));
     let entries = |page_size: u32| -> u64 { elements.iter().map(|element| pages(element, u64::from(page_size))).sum() };
     match capabilities.contiguity {
-        Contiguity::SingleRange => {
-            elements.windows(2).all(|pair| end(&pair[0]) == pair[1].address && pair[0].lkey == pair[1].lkey)
-        }
+        Contiguity::SingleRange => elements.windows(2).all(|pair| end(&pair[0]) == pair[1].address),
         Contiguity::Gaps { page_size: 0 } => elements.len() as u64 <= u64::from(depth),
         Contiguity::Gaps { page_size } => entries(page_size) <= u64::from(depth),
         Contiguity::PageList { page_size } => {
@@ -80,15 +78,19 @@ fn pages(element: &ScatterElement, page_size: u64) -> u64 {
 }
 
 fn bases_are_acceptable(
+    capabilities: &Capabilities,
     rules: &Rules,
     fields: &RegistrationFields,
     elements: &[ScatterElement],
     asker: Asker,
     bases: &BaseTable,
 ) -> bool {
+    let binds_to_one = capabilities.contiguity == Contiguity::SingleRange;
     elements.iter().all(|element| {
-        bases.get(index_of(element.lkey)).is_some_and(|base| {
+        let index = index_of(element.lkey);
+        bases.get(index).is_some_and(|base| {
             base.lkey == element.lkey
+                && (!binds_to_one || index == fields.base.0)
                 && !base.retiring
                 && (base.domain == asker.domain || !rules.checks_base_domain)
                 && (base.local_write || !fields.access.permits_write())

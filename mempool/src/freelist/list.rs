@@ -1,0 +1,218 @@
+//! Lists of indices, linked through one array that the freelist owns.
+
+use super::FreeError;
+
+/// The link of an index that is handed out, which is on no list.
+pub(super) const HANDED_OUT: u32 = u32::MAX;
+/// The link of a list's last index.
+pub(super) const END: u32 = u32::MAX - 1;
+
+/// Indices per step of the bulk loops, which the compiler keeps rolled otherwise.
+const UNROLLED: usize = 8;
+
+/// Which index a list hands out next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// The one freed last: it is the likeliest to be in the cache.
+    LastInFirstOut,
+    /// The one freed first: the longest time until its reuse.
+    FirstInFirstOut,
+}
+
+/// One list of free indices. It belongs to the freelist that made it, and is passed to each of its calls.
+///
+/// Dropping a list that is not empty loses its indices for as long as the freelist lives.
+#[derive(Debug)]
+pub struct List {
+    /// First index, or [`END`].
+    head: u32,
+    /// Last index; meaningless in an empty list.
+    tail: u32,
+    len: u32,
+    order: Order,
+    freelist: u32,
+}
+
+impl List {
+    /// Indices on the list.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether there is no index on the list.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Which index comes next.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// An empty list of the freelist with this name.
+    pub(super) fn new(order: Order, freelist: u32) -> Self {
+        Self { head: END, tail: END, len: 0, order, freelist }
+    }
+
+    /// The name of the freelist that made the list.
+    #[inline]
+    pub(super) fn freelist(&self) -> u32 {
+        self.freelist
+    }
+
+    /// Puts a handed-out index on the list.
+    #[inline]
+    pub(super) fn push(&mut self, links: &mut [u32], index: u32) -> Result<(), FreeError> {
+        let link = links.get_mut(index as usize).ok_or(FreeError::Foreign { index })?;
+        if *link != HANDED_OUT {
+            return Err(FreeError::DoubleFree { index });
+        }
+        match self.order {
+            Order::LastInFirstOut => {
+                *link = self.head;
+                if self.head == END {
+                    self.tail = index;
+                }
+                self.head = index;
+            }
+            Order::FirstInFirstOut => {
+                *link = END;
+                self.link_after_tail(links, index);
+                self.tail = index;
+            }
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Puts handed-out indices on the list, in order, or those before the first that is not handed out: then their number
+    /// is the error.
+    #[inline]
+    pub(super) fn push_all(&mut self, links: &mut [u32], indices: &[u32]) -> Result<(), usize> {
+        let pushed = match self.order {
+            Order::LastInFirstOut => self.push_all_in_front(links, indices),
+            Order::FirstInFirstOut => self.push_all_behind(links, indices),
+        };
+        // At most as many as the freelist has.
+        self.len += pushed as u32;
+        if pushed == indices.len() { Ok(()) } else { Err(pushed) }
+    }
+
+    #[inline]
+    fn push_all_in_front(&mut self, links: &mut [u32], indices: &[u32]) -> usize {
+        let mut head = self.head;
+        let pushed = count_while(indices, |index| {
+            let Some(link) = handed_out(links, *index) else { return false };
+            *link = core::mem::replace(&mut head, *index);
+            true
+        });
+        if self.head == END
+            && let Some(first) = indices.first()
+        {
+            self.tail = *first;
+        }
+        self.head = head;
+        pushed
+    }
+
+    #[inline]
+    fn push_all_behind(&mut self, links: &mut [u32], indices: &[u32]) -> usize {
+        let Some((last, others)) = indices.split_last() else { return 0 };
+        let mut pushed = 0;
+        // Each is linked to the one after it before that one is looked at.
+        let mut link = |(index, next): (&u32, &u32)| {
+            let Some(link) = handed_out(links, *index) else { return false };
+            *link = *next;
+            pushed += 1;
+            true
+        };
+        let (unrolled, rest) = others.as_chunks::<UNROLLED>();
+        let (unrolled_nexts, rest_nexts) = indices[1..].as_chunks::<UNROLLED>();
+        let _all = unrolled.iter().zip(unrolled_nexts).all(|(indices, nexts)| indices.iter().zip(nexts).all(&mut link))
+            && rest.iter().zip(rest_nexts).all(&mut link)
+            && link((last, &END));
+        if let Some(tail) = indices[..pushed].last() {
+            if pushed < indices.len() {
+                links[*tail as usize] = END;
+            }
+            self.link_after_tail(links, indices[0]);
+            self.tail = *tail;
+        }
+        pushed
+    }
+
+    /// Hands out the next index.
+    #[inline]
+    pub(super) fn pop(&mut self, links: &mut [u32]) -> Option<u32> {
+        let index = self.head;
+        // `END` is outside of the array.
+        let link = links.get_mut(index as usize)?;
+        self.head = core::mem::replace(link, HANDED_OUT);
+        self.len -= 1;
+        Some(index)
+    }
+
+    /// Hands out the next indices, until the list is empty or `into` is full. Returns how many.
+    #[inline]
+    pub(super) fn pop_all(&mut self, links: &mut [u32], into: &mut [u32]) -> usize {
+        let count = into.len().min(self.len as usize);
+        let (into, _) = into.split_at_mut(count);
+        let mut head = self.head;
+        let mut take = |slot: &mut u32| {
+            // Always inside, because the list is as long as `count`; said so that the compiler stops at once if not.
+            let Some(link) = links.get_mut(head as usize) else { return false };
+            *slot = core::mem::replace(&mut head, core::mem::replace(link, HANDED_OUT));
+            true
+        };
+        let (unrolled, rest) = into.as_chunks_mut::<UNROLLED>();
+        let _all = unrolled.iter_mut().all(|slots| slots.iter_mut().all(&mut take)) && rest.iter_mut().all(take);
+        self.head = head;
+        // At most `self.len`.
+        self.len -= count as u32;
+        count
+    }
+
+    /// Moves all indices of `from` behind those of this list.
+    pub(super) fn append(&mut self, links: &mut [u32], from: &mut Self) {
+        if from.head == END {
+            return;
+        }
+        self.link_after_tail(links, from.head);
+        self.tail = from.tail;
+        self.len += from.len;
+        *from = Self::new(from.order, from.freelist);
+    }
+
+    /// Makes `index` follow the last index.
+    #[inline]
+    fn link_after_tail(&mut self, links: &mut [u32], index: u32) {
+        if self.head == END {
+            self.head = index;
+        } else if let Some(link) = links.get_mut(self.tail as usize) {
+            *link = index;
+        }
+    }
+}
+
+/// How many items come before the first that `accept` does not accept.
+#[inline]
+pub(super) fn count_while<T>(items: &[T], mut accept: impl FnMut(&T) -> bool) -> usize {
+    let mut count = 0;
+    let mut counted = |item| {
+        let accepted = accept(item);
+        count += usize::from(accepted);
+        accepted
+    };
+    let (unrolled, rest) = items.as_chunks::<UNROLLED>();
+    let _all = unrolled.iter().all(|items| items.iter().all(&mut counted)) && rest.iter().all(counted);
+    count
+}
+
+/// The link of an index, if that is handed out.
+#[inline]
+fn handed_out(links: &mut [u32], index: u32) -> Option<&mut u32> {
+    links.get_mut(index as usize).filter(|link| **link == HANDED_OUT)
+}
