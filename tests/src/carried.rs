@@ -20,6 +20,9 @@ use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
 use frwr_reactor::{Clock, Context, Options, Poller, Reactor, Schedule, Sleep, Source, VirtualClock, Wiring};
 use std::net::SocketAddr;
 
+/// Whatever kept a part from being made.
+type AnyError = Box<dyn std::error::Error>;
+
 /// Bytes per block.
 const BLOCK_BYTES: u32 = 4096;
 /// Blocks of the namespace.
@@ -142,12 +145,12 @@ impl<D: Device> Stepped<D> {
         queue_depth: u16,
         remote_invalidation: bool,
         wrap: impl FnOnce(SoftDevice) -> D,
-    ) -> Result<Self, Box<dyn std::error::Error>> {
+    ) -> Result<Self, AnyError> {
         let fabric = SoftFabric::new();
         let device = SoftOptions::new(profile);
         let address = SocketAddr::from(([127, 0, 0, 1], PORT));
         let subsystem = Nqn::new("nqn.2026-11.invalid.frwr:block")?;
-        let mut options = HostOptions::new(address, subsystem.clone(), Nqn::new("nqn.2026-11.invalid.frwr:host")?);
+        let mut options = HostOptions::new(address, subsystem, Nqn::new("nqn.2026-11.invalid.frwr:host")?);
         (options.queue_depth, options.remote_invalidation) = (queue_depth, remote_invalidation);
         let (host_control, mut engine) = engine(wrap(fabric.device(device)), &options.engine())?;
         let data = memory(usize::from(queue_depth) * BLOCK_BYTES as usize)?;
@@ -194,18 +197,15 @@ impl<D: Device> Stepped<D> {
     }
 }
 
-fn memory(bytes: usize) -> Result<DeviceMemory, Box<dyn std::error::Error>> {
+fn memory(bytes: usize) -> Result<DeviceMemory, AnyError> {
     Ok(region(bytes)?.carve(bytes, BLOCK_BYTES as usize)?.into_device_memory())
 }
 
-fn region(bytes: usize) -> Result<Region, Box<dyn std::error::Error>> {
+fn region(bytes: usize) -> Result<Region, AnyError> {
     Ok(Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Exactly(PageSize::Plain)))?)
 }
 
-fn engine<D: Device>(
-    device: D,
-    options: &EngineOptions,
-) -> Result<(Control<D>, Engine<D::Port>), Box<dyn std::error::Error>> {
+fn engine<D: Device>(device: D, options: &EngineOptions) -> Result<(Control<D>, Engine<D::Port>), AnyError> {
     let capabilities = *device.capabilities();
     let mut control = Control::new(device);
     let mut region = region(Engine::<D::Port>::region_bytes(options, &capabilities)?)?;

@@ -37,6 +37,9 @@ const LONG_TICK: Duration = Duration::from_millis(10);
 /// Bytes of a write pad.
 const PAD_BYTES: u64 = 4;
 
+/// A disk's behaviour, in the hands of the disk and of the simulation.
+type SharedBehaviour = Rc<RefCell<Behaviour>>;
+
 /// Who can step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
@@ -67,7 +70,7 @@ pub(super) struct World {
     /// Its device.
     pub(super) target_watch: Watch,
     target_control: Control<SimulatedDevice>,
-    disk: Rc<RefCell<Behaviour>>,
+    disk: SharedBehaviour,
     ledger: Ledger,
     data: MemoryId,
     descriptors: Vec<u32>,
@@ -395,7 +398,7 @@ fn target(
     engine: Engine<SimulatedPort>,
     scenario: &Scenario,
     random: Random,
-) -> Result<(Target<SimulatedPort, Disk>, Rc<RefCell<Behaviour>>), String> {
+) -> Result<(Target<SimulatedPort, Disk>, SharedBehaviour), String> {
     let geometry = scenario.geometry;
     let medium = memory(geometry.blocks() as usize * geometry.block_bytes() as usize)?;
     let (disk, behaviour) = Disk::new(medium, geometry, scenario.disk_depth, random);
