@@ -2,6 +2,7 @@
 
 use super::{party::Watch, random::Random, world::World};
 use core::time::Duration;
+use frwr_apps::nvmf::RESPONSE_CAPSULE_BYTES;
 use frwr_engine::provider::{
     AsyncEvent, CommandError, Completion, CompletionQueue, DeviceEvent, FailureStatus, PostRefusal, QueuePairId,
     Success, Token, TokenKind,
@@ -25,6 +26,8 @@ pub(super) enum Fault {
     Failed,
     /// A completion of something that was never posted (faults 12, 17).
     Garbage,
+    /// A reply says that it invalidated a key that is not the request's (fault 17).
+    ForeignKey,
     /// A slow command fails (faults 21, 33).
     Command,
     /// The host drops its connections (fault 31).
@@ -49,6 +52,7 @@ impl Fault {
         Self::Duplicate,
         Self::Failed,
         Self::Garbage,
+        Self::ForeignKey,
         Self::Command,
         Self::HostKill,
         Self::TargetKill,
@@ -66,7 +70,7 @@ impl Fault {
 }
 
 /// Kinds of faults.
-pub(super) const KINDS: usize = 13;
+pub(super) const KINDS: usize = 14;
 
 /// Commands that may fail. Where a device refuses to destroy an MR it keeps its key until its domain goes, so that one
 /// is left out; listening is not a matter of the datapath.
@@ -90,6 +94,11 @@ pub(super) fn strike(world: &mut World, fault: Fault) {
     let random = &mut world.random;
     let watch = if on_host { &world.host_watch } else { &world.target_watch };
     match fault {
+        Fault::ForeignKey => {
+            let success = Success { bytes: RESPONSE_CAPSULE_BYTES as u32, invalidated: Some(random.bits() as u32) };
+            let filter = CompletionFilter::kind(TokenKind::Receive);
+            world.host_watch.faults.on_completions(filter, CompletionFault::Succeed(success), 1);
+        }
         Fault::HostKill => world.host.drop_connections(),
         Fault::TargetKill => world.target.shut_down(),
         Fault::Stall => {
