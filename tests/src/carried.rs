@@ -46,8 +46,6 @@ pub struct Carried<P: Port> {
     pub failed: u64,
     /// Whether requests that ended are followed by others.
     pub refill: bool,
-    /// Requests that have to be idle before others follow: what an application submits at a time.
-    pub batch: usize,
     data: MemoryId,
     idle: Vec<u64>,
     next: u64,
@@ -69,9 +67,6 @@ impl<P: Port> Carried<P> {
             self.failed += u64::from(completion.result.is_err());
             self.idle.push(completion.cookie);
             work += 1;
-        }
-        if self.idle.len() < self.batch {
-            return work;
         }
         while self.refill
             && self.host.is_ready()
@@ -113,7 +108,10 @@ struct TargetPoller;
 
 impl<P: Port> Poller<Carried<P>> for TargetPoller {
     fn poll(&mut self, carried: &mut Carried<P>, now: Duration) -> u32 {
-        carried.target.poll(now)
+        let work = carried.target.poll(now);
+        // As the reactor application does: the host polls next, and what it waits for goes out first.
+        carried.target.flush();
+        work
     }
 
     fn flush(&mut self, carried: &mut Carried<P>, _: Duration) {
@@ -166,8 +164,7 @@ impl<D: Device> Stepped<D> {
         target.listen()?;
         host.start();
         let idle = (0..u64::from(queue_depth)).collect();
-        let carried =
-            Carried { host, target, succeeded: 0, failed: 0, refill: false, batch: 1, data: id, idle, next: 0 };
+        let carried = Carried { host, target, succeeded: 0, failed: 0, refill: false, data: id, idle, next: 0 };
         let clock = VirtualClock::new();
         let wiring = Wiring::new(1, 0, &Clock::from(&clock), Options::default())?;
         let (seat, _) = wiring.seats.into_iter().next().ok_or("no seat")?;
