@@ -111,8 +111,17 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn bring(&mut self, step: Step) {
-        self.state = State::Bringing { step, deadline: self.now + self.options.step_timeout };
+        self.state = State::Bringing { step, deadline: self.now + self.time_for(step) };
         self.issue(step);
+    }
+
+    /// A controller may take as long to become ready as it says in CAP.TO, whatever the options say.
+    fn time_for(&self, step: Step) -> Duration {
+        let timeout = self.options.step_timeout;
+        match step {
+            Step::AwaitReady => timeout.max(self.controller.capabilities.ready_timeout()),
+            _ => timeout,
+        }
     }
 
     pub(super) fn ready(&mut self) {

@@ -101,6 +101,8 @@ pub struct Target<P: Port, S: Storage> {
     waiting: VecDeque<u32>,
     /// Commands that found no transfer slot or no place in the storage; tried again by every poll, in order.
     stalled: VecDeque<u32>,
+    /// When to look for what has expired.
+    expire_at: Duration,
     reads_until_corruption: u64,
     /// Commands of ended connections that the storage still has.
     orphans: u32,
@@ -150,6 +152,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             identifiers: Identifiers::default(),
             waiting: VecDeque::with_capacity(slots as usize),
             stalled: VecDeque::with_capacity(slots as usize),
+            expire_at: Duration::ZERO,
             reads_until_corruption: options.corrupt_reads.map_or(0, core::num::NonZeroU64::get),
             orphans: 0,
             statistics: TargetStatistics::default(),
@@ -177,7 +180,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         work += self.poll_storage();
         self.serve_waiting();
-        self.expire_controllers();
+        self.expire();
         work
     }
 
@@ -213,12 +216,6 @@ impl<P: Port, S: Storage> Target<P, S> {
             queues: self.queues.iter().flatten().filter(|queue| queue.association.is_some()).count() as u64,
             ..self.statistics
         }
-    }
-
-    /// What it was made with.
-    #[must_use]
-    pub fn options(&self) -> &TargetOptions {
-        &self.options
     }
 
     /// Its engine.

@@ -3,9 +3,16 @@
 use super::Target;
 use crate::nvmf::{ADMIN_QUEUE, AcceptPrivateData, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData};
 use crate::storage::Storage;
+use core::time::Duration;
 use frwr_engine::provider::{IncomingId, Port};
 use frwr_engine::{ConnectionId, ConnectionOptions, OpenError};
 use zerocopy::IntoBytes;
+
+/// How long a connection may stay without a Connect that succeeded. Nothing else would ever end one whose host died
+/// before its Connect: Keep Alive begins with the controller. As long as hosts wait for each step of a bring-up.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Pause between two looks for what has expired: the unit of Keep Alive Timeouts is ten times as long.
+const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
 
 /// A queue's place in its controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +32,8 @@ pub(super) struct Queue {
     pub(super) association: Option<Association>,
     /// A Connect command is being executed.
     pub(super) connecting: bool,
+    /// When the connection was accepted.
+    pub(super) since: Duration,
     /// SQHD of the next response.
     pub(super) head: u16,
     /// Commands that were not answered yet.
@@ -77,7 +86,8 @@ impl<P: Port, S: Storage> Target<P, S> {
                 return Err(RejectStatus::NoResources);
             }
         };
-        let queue = Queue { connection, asked, association: None, connecting: false, head: 0, outstanding: 0 };
+        let since = self.now;
+        let queue = Queue { connection, asked, association: None, connecting: false, since, head: 0, outstanding: 0 };
         // The engine was made for as many connections as there are places; with more it is used by somebody else as well.
         let Some(place) = self.queues.get_mut(usize::from(connection.index)) else {
             self.engine.disconnect(connection);
@@ -114,13 +124,25 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// Ends controllers whose hosts have not been heard of for too long.
-    pub(super) fn expire_controllers(&mut self) {
+    /// Ends controllers whose hosts have not been heard of for too long, and connections that never became a queue.
+    pub(super) fn expire(&mut self) {
+        if self.now < self.expire_at {
+            return;
+        }
+        self.expire_at = self.now + EXPIRY_PERIOD;
         for controller in self.controllers.iter_mut().flatten() {
             if controller.is_expired(self.now) {
                 controller.set_keep_alive(0);
                 self.statistics.keep_alive_expirations += 1;
                 self.engine.disconnect(controller.admin);
+            }
+        }
+        for queue in self.queues.iter_mut().flatten() {
+            if queue.association.is_none() && self.now.saturating_sub(queue.since) > CONNECT_TIMEOUT {
+                // Once is enough: its connection is drained now.
+                queue.since = self.now;
+                self.statistics.connect_timeouts += 1;
+                self.engine.disconnect(queue.connection);
             }
         }
     }
