@@ -102,6 +102,9 @@ impl<P: Port> Host<P> {
         }
         match AcceptPrivateData::parse(private_data) {
             Ok(receives) if receives >= entries => self.bring(step),
+            Ok(_) if queue == Opened::Admin => {
+                self.fail(HostFailure::Unsupported("an admin queue of 32 entries, which every controller has to take"));
+            }
             Ok(receives) => {
                 let wanted = self.options.queue_depth;
                 self.fail(HostFailure::QueueDepth { wanted, limit: u32::from(receives.saturating_sub(1)) });

@@ -1,6 +1,6 @@
 //! Queues from the connect request to the end of their connection.
 
-use super::Target;
+use super::{Controller, Target};
 use crate::nvmf::{ADMIN_QUEUE, AcceptPrivateData, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData};
 use crate::storage::Storage;
 use core::time::Duration;
@@ -19,6 +19,8 @@ const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
 pub(super) struct Association {
     /// Index in the target's table of controllers.
     pub(super) controller: usize,
+    /// The controller's identifier: the place may have gone to another one while this queue's connection ends.
+    pub(super) controller_id: u16,
     /// Entries, as Connect said.
     pub(super) entries: u16,
 }
@@ -54,6 +56,12 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn queue_mut(&mut self, connection: ConnectionId) -> Option<&mut Queue> {
         let queue = self.queues.get_mut(usize::from(connection.index))?.as_mut()?;
         (queue.connection == connection).then_some(queue)
+    }
+
+    /// The controller that a queue belongs to, unless it is gone.
+    pub(super) fn controller_mut(&mut self, association: Association) -> Option<&mut Controller> {
+        let controller = self.controllers.get_mut(association.controller)?.as_mut()?;
+        (controller.id == association.controller_id).then_some(controller)
     }
 
     /// Accepts or rejects a connect request (RDMA 3.4).
@@ -107,7 +115,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.orphans += self.slots.storing(connection);
         let ended = place.take().and_then(|queue| queue.association);
         let Some(Association { controller, .. }) = ended else { return };
-        let is_admin = |controller: &super::Controller| controller.admin == connection;
+        let is_admin = |controller: &Controller| controller.admin == connection;
         if self.controllers.get(controller).and_then(Option::as_ref).is_some_and(is_admin) {
             self.disconnect_io_queues(controller);
             self.controllers[controller] = None;
