@@ -107,20 +107,6 @@ fn io_queues_belong_to_a_ready_controller_of_the_same_host() {
 }
 
 #[test]
-fn a_connection_without_connect_does_not_keep_its_place() {
-    let mut raw = Raw::new();
-    let (admin, _) = raw.controller();
-    let silent = raw.open_queue(1, 32);
-    raw.now += Duration::from_secs(14);
-    raw.step();
-    assert_eq!(raw.target.statistics().connect_timeouts, 0);
-    raw.now += Duration::from_secs(2);
-    raw.until("disconnected", |raw| raw.disconnected == [silent]);
-    assert_eq!(raw.target.statistics().connect_timeouts, 1);
-    assert!(raw.command(admin, Command::KeepAlive, None).status().is_success(), "queues stay");
-}
-
-#[test]
 fn properties_follow_enable_and_shutdown() {
     let mut raw = Raw::new();
     let admin = raw.open_queue(0, 32);

@@ -73,13 +73,14 @@ impl<P: Port, S: Storage> Target<P, S> {
         };
         // 0-based, and below the entries that the connect request asked for.
         let entries = connect.queue_size.saturating_add(1);
-        let controller_id = self.controllers.get(controller).and_then(Option::as_ref).map_or(0, |found| found.id);
         if let Some(queue) = self.queue_mut(connection) {
-            queue.association = Some(Association { controller, controller_id, entries });
+            queue.association = Some(Association { controller, entries });
+            queue.connect_by = None;
             // The Connect itself was the first entry of the queue.
             queue.head = 1 % entries;
         }
-        Ok(Reply::result(controller_id.into()))
+        let id = self.controllers.get(controller).and_then(Option::as_ref).map_or(0, |controller| controller.id);
+        Ok(Reply::result(id.into()))
     }
 
     fn make_controller(
@@ -115,7 +116,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             return Err(Reply::of(Status::COMMAND_SEQUENCE_ERROR));
         }
         let taken = self.queues.iter().flatten().any(|queue| {
-            queue.association.is_some_and(|association| association.controller_id == data.controller_id)
+            queue.association.is_some_and(|association| association.controller == index)
                 && queue.asked.queue_id == connect.queue_id
         });
         // A queue that exists already (Base 6.3); a host whose former connection still ends may try again.

@@ -101,9 +101,9 @@ pub struct Target<P: Port, S: Storage> {
     waiting: VecDeque<u32>,
     /// Commands that found no transfer slot or no place in the storage; tried again by every poll, in order.
     stalled: VecDeque<u32>,
-    /// When to look for what has expired.
-    expire_at: Duration,
     reads_until_corruption: u64,
+    /// When a connection has to have become a queue.
+    next_connect_check: Option<Duration>,
     /// Commands of ended connections that the storage still has.
     orphans: u32,
     statistics: TargetStatistics,
@@ -152,9 +152,9 @@ impl<P: Port, S: Storage> Target<P, S> {
             identifiers: Identifiers::default(),
             waiting: VecDeque::with_capacity(slots as usize),
             stalled: VecDeque::with_capacity(slots as usize),
-            expire_at: Duration::ZERO,
             reads_until_corruption: options.corrupt_reads.map_or(0, core::num::NonZeroU64::get),
             orphans: 0,
+            next_connect_check: None,
             statistics: TargetStatistics::default(),
             completions: CompletionBatch::new(),
             options,
@@ -180,7 +180,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         work += self.poll_storage();
         self.serve_waiting();
-        self.expire();
+        self.expire_controllers();
+        self.expire_connections();
         work
     }
 

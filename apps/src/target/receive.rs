@@ -55,7 +55,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             let Command::Connect(connect) = command else { return Err(refused(Status::COMMAND_SEQUENCE_ERROR)) };
             return self.check_connect(connection, connect);
         };
-        let Some(controller) = self.controller_mut(association) else {
+        let Some(Some(controller)) = self.controllers.get_mut(association.controller) else {
             return Err(refused(Status::COMMAND_SEQUENCE_ERROR));
         };
         controller.touch(now);
@@ -184,7 +184,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if !admin || nvmf::decode(entry, QueueKind::Admin) != Ok(Command::AsynchronousEventRequest) {
             return false;
         }
-        let Some(controller) = self.controller_mut(association) else { return false };
+        let Some(Some(controller)) = self.controllers.get_mut(association.controller) else { return false };
         controller.is_ready() && !core::mem::replace(&mut controller.awaits_event, true)
     }
 }

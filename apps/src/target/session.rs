@@ -1,6 +1,6 @@
 //! Queues from the connect request to the end of their connection.
 
-use super::{Controller, Target};
+use super::Target;
 use crate::nvmf::{ADMIN_QUEUE, AcceptPrivateData, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData};
 use crate::storage::Storage;
 use core::time::Duration;
@@ -8,19 +8,11 @@ use frwr_engine::provider::{IncomingId, Port};
 use frwr_engine::{ConnectionId, ConnectionOptions, OpenError};
 use zerocopy::IntoBytes;
 
-/// How long a connection may stay without a Connect that succeeded. Nothing else would ever end one whose host died
-/// before its Connect: Keep Alive begins with the controller. As long as hosts wait for each step of a bring-up.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Pause between two looks for what has expired: the unit of Keep Alive Timeouts is ten times as long.
-const EXPIRY_PERIOD: Duration = Duration::from_millis(100);
-
 /// A queue's place in its controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Association {
     /// Index in the target's table of controllers.
     pub(super) controller: usize,
-    /// The controller's identifier: the place may have gone to another one while this queue's connection ends.
-    pub(super) controller_id: u16,
     /// Entries, as Connect said.
     pub(super) entries: u16,
 }
@@ -34,12 +26,12 @@ pub(super) struct Queue {
     pub(super) association: Option<Association>,
     /// A Connect command is being executed.
     pub(super) connecting: bool,
-    /// When the connection was accepted.
-    pub(super) since: Duration,
     /// SQHD of the next response.
     pub(super) head: u16,
     /// Commands that were not answered yet.
     pub(super) outstanding: u16,
+    /// When the connection ends unless Connect has succeeded; `None` once that was decided.
+    pub(super) connect_by: Option<Duration>,
 }
 
 impl Queue {
@@ -56,12 +48,6 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn queue_mut(&mut self, connection: ConnectionId) -> Option<&mut Queue> {
         let queue = self.queues.get_mut(usize::from(connection.index))?.as_mut()?;
         (queue.connection == connection).then_some(queue)
-    }
-
-    /// The controller that a queue belongs to, unless it is gone.
-    pub(super) fn controller_mut(&mut self, association: Association) -> Option<&mut Controller> {
-        let controller = self.controllers.get_mut(association.controller)?.as_mut()?;
-        (controller.id == association.controller_id).then_some(controller)
     }
 
     /// Accepts or rejects a connect request (RDMA 3.4).
@@ -94,14 +80,16 @@ impl<P: Port, S: Storage> Target<P, S> {
                 return Err(RejectStatus::NoResources);
             }
         };
-        let since = self.now;
-        let queue = Queue { connection, asked, association: None, connecting: false, since, head: 0, outstanding: 0 };
+        let connect_by = Some(self.now.saturating_add(self.options.connect_timeout));
+        let queue =
+            Queue { connection, asked, association: None, connecting: false, head: 0, outstanding: 0, connect_by };
         // The engine was made for as many connections as there are places; with more it is used by somebody else as well.
         let Some(place) = self.queues.get_mut(usize::from(connection.index)) else {
             self.engine.disconnect(connection);
             return Ok(());
         };
         *place = Some(queue);
+        self.next_connect_check = [self.next_connect_check, connect_by].into_iter().flatten().min();
         self.statistics.accepted += 1;
         Ok(())
     }
@@ -115,42 +103,50 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.orphans += self.slots.storing(connection);
         let ended = place.take().and_then(|queue| queue.association);
         let Some(Association { controller, .. }) = ended else { return };
-        let is_admin = |controller: &Controller| controller.admin == connection;
+        let is_admin = |controller: &super::Controller| controller.admin == connection;
         if self.controllers.get(controller).and_then(Option::as_ref).is_some_and(is_admin) {
             self.disconnect_io_queues(controller);
             self.controllers[controller] = None;
         }
     }
 
-    /// Ends the connections of a controller's I/O queues.
+    /// Ends the connections of a controller's I/O queues. They are no part of the controller any more, nor of one that takes
+    /// its place while they drain.
     pub(super) fn disconnect_io_queues(&mut self, controller: usize) {
-        for queue in self.queues.iter().flatten() {
+        for queue in self.queues.iter_mut().flatten() {
             let belongs = queue.association.is_some_and(|association| association.controller == controller);
             if belongs && queue.asked.queue_id != ADMIN_QUEUE {
+                queue.association = None;
                 self.engine.disconnect(queue.connection);
             }
         }
     }
 
-    /// Ends controllers whose hosts have not been heard of for too long, and connections that never became a queue.
-    pub(super) fn expire(&mut self) {
-        if self.now < self.expire_at {
+    /// Ends connections that never became a queue: their host may be gone without a word, and they keep a place.
+    pub(super) fn expire_connections(&mut self) {
+        if self.next_connect_check.is_none_or(|at| self.now < at) {
             return;
         }
-        self.expire_at = self.now + EXPIRY_PERIOD;
+        self.next_connect_check = None;
+        for queue in self.queues.iter_mut().flatten() {
+            match queue.connect_by {
+                Some(at) if at <= self.now => {
+                    queue.connect_by = None;
+                    self.statistics.connect_timeouts += 1;
+                    self.engine.disconnect(queue.connection);
+                }
+                later => self.next_connect_check = [self.next_connect_check, later].into_iter().flatten().min(),
+            }
+        }
+    }
+
+    /// Ends controllers whose hosts have not been heard of for too long.
+    pub(super) fn expire_controllers(&mut self) {
         for controller in self.controllers.iter_mut().flatten() {
             if controller.is_expired(self.now) {
                 controller.set_keep_alive(0);
                 self.statistics.keep_alive_expirations += 1;
                 self.engine.disconnect(controller.admin);
-            }
-        }
-        for queue in self.queues.iter_mut().flatten() {
-            if queue.association.is_none() && self.now.saturating_sub(queue.since) > CONNECT_TIMEOUT {
-                // Once is enough: its connection is drained now.
-                queue.since = self.now;
-                self.statistics.connect_timeouts += 1;
-                self.engine.disconnect(queue.connection);
             }
         }
     }
