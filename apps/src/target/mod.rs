@@ -178,6 +178,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.event(event);
             work += 1;
         }
+        // What this poll found starts now, so that storage without delay answers in the same iteration.
+        self.start_storage();
         work += self.poll_storage();
         self.serve_waiting();
         self.expire_controllers();
@@ -187,10 +189,14 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// Starts the iteration's storage operations and posts its transfers; to be called at the end of every iteration.
     pub fn flush(&mut self) {
+        self.start_storage();
+        self.engine.flush();
+    }
+
+    fn start_storage(&mut self) {
         for namespace in &mut self.namespaces {
             namespace.flush();
         }
-        self.engine.flush();
     }
 
     /// Ends all connections. Poll until [`Target::is_drained`].
