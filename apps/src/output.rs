@@ -9,7 +9,7 @@ pub struct Output {
     pub stdout: String,
     /// For standard error.
     pub stderr: String,
-    /// 0: done; 1: the device cannot be used; 2: the arguments are wrong.
+    /// 0: done; 1: not possible on this machine or device; 2: the arguments are wrong.
     pub exit_code: u8,
 }
 
@@ -38,6 +38,6 @@ pub fn usage_line(program: &str, error: &clap::Error) -> String {
     let text = error.to_string();
     let said = text.lines().map(str::trim).take_while(|line| !ENDS.iter().any(|end| line.starts_with(end)));
     let said: Vec<&str> = said.filter(|line| !line.is_empty()).collect();
-    let said = said.join(" ");
+    let said = said.join(" ").replace(" tip: ", "; ");
     format!("{}; `{program} --help` lists what is accepted", said.trim_start_matches("error: "))
 }

@@ -104,8 +104,14 @@ fn the_report_is_one_line_with_every_field() {
     assert!(!report["region"].as_str().unwrap().is_empty());
     let roles: Vec<_> = report["cores"].as_array().unwrap().iter().map(|core| core["role"].as_str().unwrap()).collect();
     assert_eq!(roles, ["target", "host"]);
+    let cores = report["cores"].as_array().unwrap();
+    for field in ["iops", "mib_per_second", "busy_share"] {
+        assert!(cores.iter().all(|core| core[field].as_f64().is_some_and(|value| value > 0.0)), "{field} in {report}");
+    }
+    let mean = report["latency_us"]["mean"].as_f64().unwrap();
     let latency = ["min", "p50", "p99", "p999", "max"].map(|name| report["latency_us"][name].as_f64().unwrap());
     assert!(latency[0] > 0.0 && latency.is_sorted(), "{latency:?}");
+    assert!(latency[0] <= mean && mean <= latency[4], "{mean} of {latency:?}");
 }
 
 #[test]
@@ -141,7 +147,17 @@ fn the_default_is_pinned_and_prints_a_table() {
     let output = reactor(&[file.text(), "--runtime", "1"]);
     let (out, err) = texts(&output);
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
-    for part in ["IOPS", "p99.9", "killed by the peer", "remote bytes open", "doorbells", "verified"] {
+    for part in [
+        "IOPS",
+        "total",
+        "mean",
+        "p99.9",
+        "killed by the peer",
+        "remote bytes open",
+        "doorbells",
+        "receive completions",
+        "verified",
+    ] {
         assert!(out.contains(part), "{part} in {out}");
     }
     // A line per second, and not among the results.
@@ -163,6 +179,8 @@ fn fault_injections_make_the_run_fail_and_say_what_was_caught() {
                 let report = one_line(&output);
                 assert_eq!(output.status.code(), Some(1), "{arguments:?}: {report}");
                 assert_eq!(report["verified"], false, "{arguments:?}: {report}");
+                let cores = report["cores"].as_array().unwrap();
+                assert!(cores.iter().all(|core| core["iops"].is_number()), "also where no request ended: {report}");
                 let caught = report["caught"].as_str().unwrap_or_else(|| panic!("{arguments:?}: {report}"));
                 let expected = if inject == "corrupt-data" { "was written" } else { "open to the peer" };
                 assert!(caught.contains(expected), "{arguments:?}: {caught}");

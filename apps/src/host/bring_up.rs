@@ -219,7 +219,7 @@ impl<P: Port> Host<P> {
     }
 
     fn check_capabilities(&mut self, capabilities: ControllerCapabilities) -> Result<(), HostFailure> {
-        self.controller.capabilities = capabilities.0;
+        self.controller.capabilities = capabilities;
         if !capabilities.has_nvm_command_set() {
             return Err(HostFailure::Unsupported("the NVM command set"));
         }
@@ -255,7 +255,7 @@ impl<P: Port> Host<P> {
         // In-capsule data starts right behind the command, or this host does not use it.
         let usable = offset && identify.in_capsule_data_offset.get() == 0;
         self.controller.in_capsule_bytes = if usable { identify.in_capsule_bytes() } else { 0 };
-        let page = ControllerCapabilities(self.controller.capabilities).minimum_page_size();
+        let page = self.controller.capabilities.minimum_page_size();
         self.controller.max_transfer = identify.max_transfer_bytes(page);
         match u32::from(identify.max_commands.get()) {
             0 => Ok(()),

@@ -17,7 +17,7 @@ pub use io::{HostCompletion, IoError, RequestError};
 pub use options::{HostOptions, MAX_QUEUE_DEPTH, MAX_SEGMENTS};
 pub use statistics::HostStatistics;
 
-use crate::nvmf::IDENTIFY_BYTES;
+use crate::nvmf::{ControllerCapabilities, IDENTIFY_BYTES};
 use crate::storage::Geometry;
 use bring_up::Step;
 use commands::Commands;
@@ -87,7 +87,7 @@ enum After {
 #[derive(Clone, Copy, Debug, Default)]
 struct Controller {
     id: u16,
-    capabilities: u64,
+    capabilities: ControllerCapabilities,
     in_capsule_bytes: u64,
     max_transfer: Option<u64>,
 }

@@ -27,7 +27,8 @@ pub struct HostOptions {
     pub subsystem: Nqn,
     /// Our name.
     pub host: Nqn,
-    /// Our identifier, the same for all connections of this host.
+    /// Our identifier, the same for all connections of this host. Not zero, which identifies nobody (Base 5.27.1.25);
+    /// follows from the name unless it is given.
     pub host_id: [u8; 16],
     /// The namespace to read and write.
     pub namespace: u32,
@@ -61,7 +62,7 @@ impl HostOptions {
             address,
             subsystem,
             host,
-            host_id: [0; 16],
+            host_id: host.identifier(1),
             namespace: 1,
             queue_depth: 32,
             remote_invalidation: true,

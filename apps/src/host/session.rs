@@ -113,6 +113,9 @@ impl<P: Port> Host<P> {
         }
         match AcceptPrivateData::parse(private_data) {
             Ok(receives) if receives >= entries => self.bring(step),
+            Ok(_) if queue == Opened::Admin => {
+                self.fail(HostFailure::Unsupported("an admin queue of 32 entries, which every controller has to take"));
+            }
             Ok(receives) => {
                 let wanted = self.options.queue_depth;
                 self.fail(HostFailure::QueueDepth { wanted, limit: u32::from(receives.saturating_sub(1)) });
@@ -122,8 +125,17 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn bring(&mut self, step: Step) {
-        self.state = State::Bringing { step, deadline: self.now + self.options.step_timeout };
+        self.state = State::Bringing { step, deadline: self.now + self.time_for(step) };
         self.issue(step);
+    }
+
+    /// A controller may take as long to become ready as it says in CAP.TO, whatever the options say.
+    fn time_for(&self, step: Step) -> Duration {
+        let timeout = self.options.step_timeout;
+        match step {
+            Step::AwaitReady => timeout.max(self.controller.capabilities.ready_timeout()),
+            _ => timeout,
+        }
     }
 
     pub(super) fn ready(&mut self) {

@@ -119,6 +119,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             queue.association.is_some_and(|association| association.controller == index)
                 && queue.asked.queue_id == connect.queue_id
         });
-        if taken { Err(invalid(InvalidParameter::QUEUE_ID)) } else { Ok(index) }
+        // A queue that exists already (Base 6.3); a host whose former connection still ends may try again.
+        if taken { Err(Reply::of(Status::COMMAND_SEQUENCE_ERROR)) } else { Ok(index) }
     }
 }

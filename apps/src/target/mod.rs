@@ -225,12 +225,6 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// What it was made with.
-    #[must_use]
-    pub fn options(&self) -> &TargetOptions {
-        &self.options
-    }
-
     /// Its engine.
     #[must_use]
     pub fn engine(&self) -> &Engine<P> {

@@ -25,9 +25,9 @@ pub struct TargetStatistics {
     pub failed_commands: u64,
     /// Responses with SEND_WITH_INV.
     pub remote_invalidations: u64,
-    /// Commands that had to wait for a data buffer.
+    /// Times that a command found no free data buffer.
     pub buffer_waits: u64,
-    /// Commands that had to wait for a transfer slot or the storage.
+    /// Times that a command found no transfer slot or no place in the storage; each poll tries again.
     pub stalls: u64,
     /// Connections ended because the host broke the protocol.
     pub protocol_errors: u64,
