@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 pub(crate) enum Opening {
     /// Control makes the queue pair.
     QueuePair,
-    /// The receives are posted; the connection manager is at work.
-    Handshake,
+    /// The receives are posted; once Control was told of them the connection manager is at work.
+    Handshake { told: bool },
     /// Connected; the first MRs are being made (S22).
     Filling { private_data: PrivateData },
 }

@@ -42,6 +42,9 @@ impl<P: Port> Engine<P> {
         if self.unsettled > 0 || !self.events.is_empty() {
             return Some(self.now);
         }
+        if self.connections.iter().any(|connection| !connection.to_free.is_empty()) {
+            return Some(self.now);
+        }
         let waiting = |connection: &&crate::connection::Connection| !connection.waiting_requests.is_empty();
         self.connections.iter().filter(waiting).map(|connection| connection.refill_after.max(self.now)).min()
     }
@@ -162,7 +165,7 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[usize::from(index)];
         if matches!(
             connection.phase,
-            Connected::Ready | Connected::Opening(Opening::Handshake | Opening::Filling { .. })
+            Connected::Ready | Connected::Opening(Opening::Handshake { .. } | Opening::Filling { .. })
         ) {
             connection.receives.push_back(buffer);
             self.mark_dirty(index);
@@ -344,6 +347,10 @@ impl<P: Port> Engine<P> {
     fn admit_all(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {
+            if !self.connections[index].to_free.is_empty() {
+                // Control's lane was full; a request may wait for this destruction as its fence.
+                self.send_frees(index);
+            }
             while self.connections[index].is_ready()
                 && let Some((received, success)) = self.connections[index].early.pop_front()
             {

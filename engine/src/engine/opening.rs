@@ -141,20 +141,28 @@ impl<P: Port> Engine<P> {
         entry.signaller = self.plan.signaller(self.options.signal, entries);
         entry.clear_queues();
         entry.receives.extend(self.receives.idle_of(connection.index));
-        entry.phase = Phase::Opening(Opening::Handshake);
+        entry.phase = Phase::Opening(Opening::Handshake { told: false });
         self.post_receives(index);
         if core::mem::take(&mut self.connections[index].doomed) {
             self.fail(index, DisconnectCause::Local);
         }
-        if self.connections[index].phase == Phase::Opening(Opening::Handshake) {
-            // Control sent the message that this answers, so its lane has room for the answer's message.
-            let _ = self.link.to_control.push(ToControl::ReceivesPosted { connection });
+        self.tell_control_of_receives(index);
+    }
+
+    /// Has Control go on to the connection manager; tried again by the next poll where its lane is full.
+    pub(super) fn tell_control_of_receives(&mut self, index: usize) -> bool {
+        let entry = &mut self.connections[index];
+        if entry.phase != Phase::Opening(Opening::Handshake { told: false }) {
+            return false;
         }
+        let told = self.link.to_control.push(ToControl::ReceivesPosted { connection: entry.key }).is_ok();
+        entry.phase = Phase::Opening(Opening::Handshake { told });
+        told
     }
 
     fn established(&mut self, connection: ConnectionId, private_data: PrivateData) {
         let Some(index) = self.index_of(connection) else { return };
-        if self.connections[index].phase != Phase::Opening(Opening::Handshake) {
+        if !matches!(self.connections[index].phase, Phase::Opening(Opening::Handshake { .. })) {
             return;
         }
         self.connections[index].phase = Phase::Opening(Opening::Filling { private_data });
