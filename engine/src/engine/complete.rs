@@ -20,12 +20,12 @@ impl<P: Port> Engine<P> {
         self.now = now.max(self.now);
         self.port.begin_iteration(self.statistics.polls);
         let mut work = 0;
-        // A caller that takes no events gets no more completions: nothing is lost, and nothing grows.
+        // A caller that takes no events gets no more completions and messages: nothing is lost, and nothing grows.
         if self.events.len() <= self.events.capacity() / 2 {
             work += self.poll_receives(protocol);
             work += self.poll_sends();
+            work += self.poll_control();
         }
-        work += self.poll_control();
         work += self.poll_returned();
         if self.unsettled > 0 {
             work += self.settle();

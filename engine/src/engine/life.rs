@@ -258,8 +258,9 @@ impl<P: Port> Engine<P> {
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         let Some(index) = self.index_of(connection) else { return };
         let Phase::Ending { cause, .. } = self.connections[index].phase else { return };
+        let orphaned_mrs = self.connections[index].orphans;
         self.vacate(index);
-        self.events.push_back(Event::Disconnected { connection, cause });
+        self.events.push_back(Event::Disconnected { connection, cause, orphaned_mrs });
     }
 }
 
