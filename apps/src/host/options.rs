@@ -11,6 +11,8 @@ pub const MAX_QUEUE_DEPTH: u16 = 2045;
 pub const MAX_SEGMENTS: usize = 8;
 /// Entries of the admin queue: what every controller takes.
 pub(super) const ADMIN_ENTRIES: u16 = 32;
+/// As the NVMe driver of Linux has it (nvme_core.io_timeout).
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Commands beside I/O: one admin command and one Keep Alive at a time.
 pub(super) const ADMIN_COMMANDS: u16 = 2;
 /// Connections: admin and I/O queue, and those of a former session that still drain.
@@ -40,6 +42,9 @@ pub struct HostOptions {
     pub keep_alive: Duration,
     /// How long each step of bringing a controller up may take.
     pub step_timeout: Duration,
+    /// How long reads, writes and flushes may be outstanding without any of them being answered, until the session is set up
+    /// again: a target may have dropped the I/O queue without being able to say so. Zero for ever.
+    pub command_timeout: Duration,
     /// The pause before the first attempt to reconnect; it doubles with every failed attempt.
     pub first_back_off: Duration,
     /// The longest pause.
@@ -63,6 +68,7 @@ impl HostOptions {
             in_capsule_data: false,
             keep_alive: Duration::from_secs(30),
             step_timeout: Duration::from_secs(15),
+            command_timeout: COMMAND_TIMEOUT,
             first_back_off: Duration::from_millis(10),
             longest_back_off: Duration::from_secs(1),
             max_attempts: 16,

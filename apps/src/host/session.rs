@@ -37,6 +37,9 @@ impl<P: Port> Host<P> {
 
     /// What is due without an event.
     pub(super) fn step_session(&mut self) {
+        if self.unanswered_until().is_some_and(|until| self.now >= until) {
+            return self.fail(HostFailure::Timeout("a read, write or flush"));
+        }
         match self.state {
             State::Stopped | State::Failed(_) => {}
             State::BackOff { .. } if self.stopping => self.stop(),
@@ -59,6 +62,14 @@ impl<P: Port> Host<P> {
             }
             State::Closing { .. } => {}
         }
+    }
+
+    /// Until when one of the outstanding requests has to be answered, if there are any.
+    pub(super) fn unanswered_until(&self) -> Option<Duration> {
+        let outstanding = self.requests.len() - self.free.len() > self.queued.len();
+        let watched =
+            outstanding && matches!(self.state, State::Ready { .. }) && !self.options.command_timeout.is_zero();
+        watched.then(|| self.answered_at.saturating_add(self.options.command_timeout))
     }
 
     fn is_quiet(&self) -> bool {

@@ -42,7 +42,7 @@ use std::{
 const GRACE: Duration = Duration::from_secs(10);
 /// Pause of the main thread when Control has nothing to do. It shares the machine with the pinned cores.
 const CONTROL_PAUSE: Duration = Duration::from_micros(200);
-/// One read in this many is spoilt by `--inject corrupt-data`.
+/// One read in this many at most is spoilt by `--inject corrupt-data`.
 const CORRUPT_EVERY: u64 = 100;
 /// One invalidation in this many is skipped by `--inject skip-invalidate`.
 const SKIP_EVERY: u64 = 3;
@@ -136,10 +136,11 @@ impl Setup<'_> {
         let depth = config.queue_depth as u16;
         let mut options = TargetOptions::new(address, subsystem);
         options.queue_entries = (depth + 1).max(crate::target::ADMIN_QUEUE_ENTRIES);
-        options.corrupt_reads =
-            (config.inject == Some(Inject::CorruptData)).then(|| NonZeroU64::new(CORRUPT_EVERY)).flatten();
         options.buffer_bytes = options.buffer_bytes.max(config.block_bytes);
         let blocks = (self.file.bytes.len() as u64).div_ceil(config.block_bytes.into());
+        // Small files too: reading back is as many reads as there are blocks.
+        let corrupt_every = NonZeroU64::new(CORRUPT_EVERY.min(blocks));
+        options.corrupt_reads = corrupt_every.filter(|_| config.inject == Some(Inject::CorruptData));
         let target_plan = TargetPlan {
             options,
             blocks,

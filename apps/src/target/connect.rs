@@ -75,6 +75,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let entries = connect.queue_size.saturating_add(1);
         if let Some(queue) = self.queue_mut(connection) {
             queue.association = Some(Association { controller, entries });
+            queue.connect_by = None;
             // The Connect itself was the first entry of the queue.
             queue.head = 1 % entries;
         }

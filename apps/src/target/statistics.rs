@@ -33,6 +33,8 @@ pub struct TargetStatistics {
     pub protocol_errors: u64,
     /// Controllers ended because their Keep Alive Timeout expired.
     pub keep_alive_expirations: u64,
+    /// Connections ended because no Connect made them a queue in time.
+    pub connect_timeouts: u64,
     /// Reads whose data was spoiled on purpose.
     pub corrupted_reads: u64,
     /// Commands not answered yet, the Asynchronous Event Requests included that wait for ever.

@@ -1,6 +1,6 @@
 //! Completions: what was received, what was sent, and what that retires.
 
-use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied};
+use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied, life::keys_at_stake};
 use crate::{
     chain::Posted,
     connection::{Opening, Phase as Connected},
@@ -261,7 +261,9 @@ impl<P: Port> Engine<P> {
                 self.registered_now(posted.owner);
             }
             Err(status) => {
+                let at_stake = keys_at_stake(mr);
                 let _ = mr.register_failed(generation);
+                self.statistics.mrs_destroyed_live += at_stake.saturating_sub(keys_at_stake(mr));
                 self.record(TracePoint::RegisterFailed(status), index as u16, Some(descriptor), 0);
             }
         }
@@ -284,10 +286,22 @@ impl<P: Port> Engine<P> {
             }
             Err(status) => {
                 // No fence: the request waits for the MR's destruction (S74, S80, D6).
-                let _ = mr.invalidate_failed(generation);
+                self.invalidation_lost(descriptor, generation);
                 self.record(TracePoint::LocalInvalidateFailed(status), index as u16, Some(descriptor), 0);
             }
         }
+    }
+
+    /// Nobody knows whether the invalidation of `generation` took effect. With the early return (D2) the MR may have had
+    /// several keys since, and its state tells of the latest one or two: those that it does not tell of any more are
+    /// counted here, because it is the object's destruction that ends them.
+    pub(super) fn invalidation_lost(&mut self, descriptor: u32, generation: u32) {
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        let at_stake = keys_at_stake(mr);
+        self.statistics.mrs_destroyed_live += match mr.invalidate_failed(generation) {
+            Ok(()) => at_stake.saturating_sub(keys_at_stake(mr)),
+            Err(_) => 1,
+        };
     }
 
     /// The device is done with a request's message: Hold ends.

@@ -152,7 +152,11 @@ impl<P: Port> Engine<P> {
     }
 
     fn abandon_posted(&mut self, index: usize) {
-        while self.connections[index].send_queue.retire().is_some() {}
+        while let Some(posted) = self.connections[index].send_queue.retire() {
+            if posted.token.kind() == TokenKind::Invalidate {
+                self.invalidation_lost(posted.token.index(), posted.token.generation());
+            }
+        }
         self.connections[index].receives_posted = 0;
     }
 
@@ -266,7 +270,7 @@ impl<P: Port> Engine<P> {
 
 /// Keys of an MR that were accepted by the device and that no completion has shown to be dead: its own, and with the
 /// early return (D2) an earlier one whose invalidation is still in flight.
-fn keys_at_stake(mr: &Mr) -> u64 {
+pub(super) fn keys_at_stake(mr: &Mr) -> u64 {
     match mr.state() {
         State::Registering { pending: Some(_), .. } => 2,
         _ => u64::from(mr.is_live()),
