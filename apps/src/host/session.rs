@@ -21,7 +21,7 @@ impl<P: Port> Host<P> {
             Event::OpenFailed { connection, reason, private_data } => {
                 self.closed(connection, HostFailure::of_open(reason, &private_data));
             }
-            Event::Disconnected { connection, cause } => self.closed(connection, HostFailure::Disconnected(cause)),
+            Event::Disconnected { connection, cause, .. } => self.closed(connection, HostFailure::Disconnected(cause)),
             Event::Completed { cookie, status, .. } => self.completed(cookie, status),
             // `classify` calls nothing a command; if the engine did, the buffer would have to go back all the same.
             Event::Received { received, .. } => self.engine.release(received),

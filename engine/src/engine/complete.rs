@@ -20,12 +20,12 @@ impl<P: Port> Engine<P> {
         self.now = now.max(self.now);
         self.port.begin_iteration(self.statistics.polls);
         let mut work = 0;
-        // A caller that takes no events gets no more completions: nothing is lost, and nothing grows.
+        // A caller that takes no events gets no more completions and messages: nothing is lost, and nothing grows.
         if self.events.len() <= self.events.capacity() / 2 {
             work += self.poll_receives(protocol);
             work += self.poll_sends();
+            work += self.poll_control();
         }
-        work += self.poll_control();
         work += self.poll_returned();
         if self.unsettled > 0 {
             work += self.settle();
@@ -40,6 +40,9 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
         if self.unsettled > 0 || !self.events.is_empty() {
+            return Some(self.now);
+        }
+        if self.connections.iter().any(|connection| !connection.to_free.is_empty()) {
             return Some(self.now);
         }
         let waiting = |connection: &&crate::connection::Connection| !connection.waiting_requests.is_empty();
@@ -162,7 +165,7 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[usize::from(index)];
         if matches!(
             connection.phase,
-            Connected::Ready | Connected::Opening(Opening::Handshake | Opening::Filling { .. })
+            Connected::Ready | Connected::Opening(Opening::Handshake { .. } | Opening::Filling { .. })
         ) {
             connection.receives.push_back(buffer);
             self.mark_dirty(index);
@@ -358,6 +361,10 @@ impl<P: Port> Engine<P> {
     fn admit_all(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {
+            if !self.connections[index].to_free.is_empty() {
+                // Control's lane was full; a request may wait for this destruction as its fence.
+                self.send_frees(index);
+            }
             while self.connections[index].is_ready()
                 && let Some((received, success)) = self.connections[index].early.pop_front()
             {

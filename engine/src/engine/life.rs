@@ -33,7 +33,7 @@ impl<P: Port> Engine<P> {
             // Connected but not ready: the queue pair is there to be failed.
             Phase::Opening(Opening::Filling { .. }) => false,
             // The connection manager is at work; its answer decides, and finds the caller gone.
-            Phase::Opening(Opening::Handshake) => false,
+            Phase::Opening(Opening::Handshake { .. }) => false,
             Phase::Opening(Opening::QueuePair) => {
                 entry.doomed = true;
                 return;
@@ -83,9 +83,12 @@ impl<P: Port> Engine<P> {
     pub(super) fn settle(&mut self) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {
-            if let Phase::Ending { step, deadline, .. } = self.connections[index].phase {
-                work += u32::from(self.settle_one(index, step, self.now >= deadline));
-            }
+            let moved = match self.connections[index].phase {
+                Phase::Ending { step, deadline, .. } => self.settle_one(index, step, self.now >= deadline),
+                Phase::Opening(Opening::Handshake { told: false }) => self.tell_control_of_receives(index),
+                _ => false,
+            };
+            work += u32::from(moved);
         }
         work
     }
@@ -259,8 +262,9 @@ impl<P: Port> Engine<P> {
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         let Some(index) = self.index_of(connection) else { return };
         let Phase::Ending { cause, .. } = self.connections[index].phase else { return };
+        let orphaned_mrs = self.connections[index].orphans;
         self.vacate(index);
-        self.events.push_back(Event::Disconnected { connection, cause });
+        self.events.push_back(Event::Disconnected { connection, cause, orphaned_mrs });
     }
 }
 
