@@ -9,7 +9,7 @@ pub struct Output {
     pub stdout: String,
     /// For standard error.
     pub stderr: String,
-    /// 0: done; 1: the device cannot be used; 2: the arguments are wrong.
+    /// 0: done; 1: not possible on this machine or device; 2: the arguments are wrong.
     pub exit_code: u8,
 }
 
@@ -32,12 +32,12 @@ pub fn failure(json: bool, exit_code: u8, name: &str, message: &str) -> Output {
 /// What clap says behind what is wrong.
 const ENDS: [&str; 2] = ["Usage:", "For more information"];
 
-/// What clap has to say in several lines, in one: the argument, its value and what would be accepted.
+/// What clap has to say in several lines, in one: the argument, its value and what would be accepted by `program`.
 #[must_use]
-pub fn usage_line(error: &clap::Error) -> String {
+pub fn usage_line(program: &str, error: &clap::Error) -> String {
     let text = error.to_string();
     let said = text.lines().map(str::trim).take_while(|line| !ENDS.iter().any(|end| line.starts_with(end)));
     let said: Vec<&str> = said.filter(|line| !line.is_empty()).collect();
-    let said = said.join(" ");
-    format!("{}; `frwr-check --help` lists what is accepted", said.trim_start_matches("error: "))
+    let said = said.join(" ").replace(" tip: ", "; ");
+    format!("{}; `{program} --help` lists what is accepted", said.trim_start_matches("error: "))
 }

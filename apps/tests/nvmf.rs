@@ -209,7 +209,7 @@ fn capabilities_say_what_they_were_made_of() {
     let capabilities = nvmf::ControllerCapabilities::new(128, 15);
     assert_eq!(capabilities.0, 0x20_0f01_007f);
     assert_eq!(capabilities.max_queue_entries(), 128);
-    assert_eq!(capabilities.ready_timeout_milliseconds(), 7500);
+    assert_eq!(capabilities.ready_timeout(), core::time::Duration::from_millis(7500));
     assert_eq!(capabilities.minimum_page_size(), 4096);
     assert!(capabilities.has_nvm_command_set());
     // What the Linux target says.

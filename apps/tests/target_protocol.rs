@@ -103,7 +103,7 @@ fn io_queues_belong_to_a_ready_controller_of_the_same_host() {
     assert!(raw.connect(io, connect(1, 31), &connect_data(controller)).status().is_success());
     let twin = raw.open_queue(1, 32);
     let second = raw.connect(twin, connect(1, 31), &connect_data(controller));
-    assert_eq!(second.result.get(), InvalidParameter::QUEUE_ID.to_result());
+    assert_eq!(code(&second), Status::COMMAND_SEQUENCE_ERROR.code());
 }
 
 #[test]
@@ -143,6 +143,19 @@ fn a_reset_ends_the_io_queues() {
 }
 
 #[test]
+fn a_reset_ends_the_event_request_and_frees_its_entry() {
+    let mut raw = Raw::new();
+    let (admin, _) = raw.controller();
+    // More often than the admin queue has entries.
+    for round in 0..40 {
+        raw.send(admin, SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, 500 + round), None);
+        raw.command(admin, set_configuration(0x0046_0000), None);
+        assert!(raw.command(admin, set_configuration(0x0046_0001), None).status().is_success());
+        assert_eq!(raw.target.statistics().commands_in_flight, 0);
+    }
+}
+
+#[test]
 fn identify_says_what_the_host_needs() {
     let mut raw = Raw::new();
     let (admin, id) = raw.controller();
@@ -160,6 +173,7 @@ fn identify_says_what_the_host_needs() {
     assert_eq!(controller.subsystem, nvmf_harness::subsystem().to_field());
     assert_eq!((controller.submission_entry_size, controller.completion_entry_size), (0x66, 0x44));
     assert_eq!((controller.io_command_capsule.get(), controller.io_response_capsule.get()), (4, 1));
+    assert_eq!((controller.multi_path, controller.controller_attributes.get()), (1 << 1, 1 << 6));
     assert!(controller.keep_alive.get() > 0 && controller.max_data_blocks == 1 && controller.namespaces.get() == 3);
 
     let (command, data) = identify(cns::ACTIVE_NAMESPACES, 1);
@@ -170,6 +184,7 @@ fn identify_says_what_the_host_needs() {
     assert!(raw.command(admin, command, data).status().is_success());
     let namespace = IdentifyNamespace::read_from_bytes(&read(&raw)).unwrap();
     assert_eq!(namespace.geometry(), Ok((128, 512)));
+    assert_eq!(namespace.sharing, 1, "both controllers serve it");
     let (command, data) = identify(cns::DESCRIPTORS, 2);
     assert!(raw.command(admin, command, data).status().is_success());
     assert_eq!(read(&raw)[4..20], namespace.nguid);
@@ -201,7 +216,10 @@ fn features_opcodes_and_flags_that_are_not_offered_are_refused() {
     assert_eq!(code(&none), Status::INVALID_FIELD.code());
     let saved = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, true, 0), None);
     assert_eq!(code(&saved), Status::FEATURE_NOT_SAVEABLE.code());
-    assert_eq!(code(&raw.command(admin, feature(0x0b, false, 0), None)), Status::INVALID_FIELD.code());
+    let events = |value| feature(feature::ASYNCHRONOUS_EVENTS, false, value);
+    assert!(raw.command(admin, events(0x1f), None).status().is_success());
+    assert_eq!(code(&raw.command(admin, events(0x100), None)), Status::INVALID_FIELD.code(), "no OAES bit is offered");
+    assert_eq!(code(&raw.command(admin, feature(0x02, false, 0), None)), Status::INVALID_FIELD.code());
     for (connection, known) in [
         (admin, &[opcode::IDENTIFY, opcode::SET_FEATURES, opcode::KEEP_ALIVE, opcode::FABRICS, 0x0c][..]),
         (io, &[opcode::READ, opcode::WRITE, opcode::FLUSH, opcode::FABRICS][..]),
@@ -214,6 +232,10 @@ fn features_opcodes_and_flags_that_are_not_offered_are_refused() {
     let mut fused = SubmissionQueueEntry::new(opcode::FLUSH, 0);
     fused.flags = 0x41;
     assert_eq!(code(&raw.exchange(io, fused, None)), Status::INVALID_FIELD.code());
+    // The same byte of a fabrics command is reserved.
+    let mut property = get(Property::Status, PropertySize::Four).encode(0).unwrap();
+    property.flags = 0;
+    assert!(raw.exchange(admin, property, None).status().is_success());
 }
 
 #[test]

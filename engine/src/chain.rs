@@ -1,7 +1,7 @@
 //! One queue pair's send queue as the engine sees it: what may still be posted, what is posted, and the chain that the
 //! next flush posts.
 
-use crate::provider::{Token, WorkRequest};
+use crate::provider::{Token, TokenKind, WorkRequest};
 
 /// Entries kept free of requests: one for the marker that ends a drain (the "+1" of S7), one for the write pad (S92).
 pub(crate) const RESERVED_ENTRIES: u32 = 2;
@@ -93,6 +93,12 @@ impl SendQueue {
         let at = oldest.iter().chain(start).take(posted).position(|posted| posted.token == token)?;
         // At most what is posted.
         Some(at as u32)
+    }
+
+    /// Whether a work request of this kind for this object is posted and not yet passed by a completion.
+    pub(crate) fn is_posted(&self, kind: TokenKind, index: u32) -> bool {
+        let mut posted = (0..self.posted()).map(|ahead| self.ring[self.slot(self.tail.wrapping_add(ahead))].token);
+        posted.any(|token| token.kind() == kind && token.index() == index)
     }
 
     /// Takes the oldest posted work request out; its entries are free again.

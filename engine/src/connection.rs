@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 pub(crate) enum Opening {
     /// Control makes the queue pair.
     QueuePair,
-    /// The receives are posted; the connection manager is at work.
-    Handshake,
+    /// The receives are posted; once Control was told of them the connection manager is at work.
+    Handshake { told: bool },
     /// Connected; the first MRs are being made (S22).
     Filling { private_data: PrivateData },
 }
@@ -67,6 +67,8 @@ pub(crate) struct Connection {
     pub(crate) to_free: VecDeque<u32>,
     /// Objects that the device did not destroy while the queue pair worked; tried again when it has drained.
     pub(crate) not_freed: Vec<u32>,
+    /// Objects that the device kept although the queue pair had drained (S105).
+    pub(crate) orphans: u32,
     /// Objects that are being made in place of stale ones (S103).
     pub(crate) repairing: u32,
     /// Not before this time is the device asked again after it had no object left.
@@ -123,6 +125,7 @@ impl Connection {
             freeing: 0,
             to_free: queue(limits.registrations),
             not_freed: Vec::with_capacity(limits.registrations as usize),
+            orphans: 0,
             repairing: 0,
             refill_after: Duration::ZERO,
             pad: None,

@@ -95,14 +95,15 @@ pub enum DisconnectCause {
 /// An event, in the order in which things happened on their connection.
 #[derive(Debug)]
 pub enum Event {
-    /// A listening address is in use from now on, or not.
+    /// A listening address is in use from now on, or not, or no longer (`Engine::stop_listening`).
     Listening {
         /// Which.
         address: SocketAddr,
-        /// Whether it worked.
+        /// Whether the engine listens there now.
         ok: bool,
     },
-    /// A peer wants to connect: answer with `Engine::accept` or `Engine::reject`.
+    /// A peer wants to connect: answer with `Engine::accept` or `Engine::reject`. While [`crate::MAX_INCOMING`] of them
+    /// are unanswered, Control rejects further ones.
     Incoming {
         /// For the answer.
         incoming: IncomingId,
@@ -125,12 +126,18 @@ pub enum Event {
         /// The bytes of the peer's reject.
         private_data: PrivateData,
     },
-    /// A connection is gone: all its requests and transfers were reported before, every key of it is dead.
+    /// A connection is gone: all its requests and transfers were reported before, and every key of it is dead but those
+    /// of `orphaned_mrs`.
     Disconnected {
         /// Which.
         connection: ConnectionId,
         /// Why.
         cause: DisconnectCause,
+        /// MR objects that the device refused to destroy, also after the queue pair had drained (S105); 0 on devices
+        /// that work. Their keys stay in the device's table until their protection domain goes. In a domain of its own
+        /// no queue pair leads to them any more; in a shared one ([`crate::DomainPolicy::Shared`], or keys that are bound
+        /// to queue pairs) treat memory that the connection's lost requests opened as lost with them, until the process ends.
+        orphaned_mrs: u32,
     },
     /// The peer sent a message that is no reply.
     Received {

@@ -31,7 +31,7 @@ mod transfer;
 
 pub use engine::*;
 pub use event::{ConnectionId, DisconnectCause, Event, OpenFailure, Received, RequestStatus, TransferStatus};
-pub use link::{CoreLink, MAX_MEMORIES};
+pub use link::{CoreLink, MAX_INCOMING, MAX_MEMORIES};
 pub use options::*;
 pub use plan::{EngineError, MAX_MESSAGE_BYTES, SLOTS_PER_REQUEST};
 pub use protocol::{AnnounceError, CLASSIFY_BYTES, Message, Protocol};

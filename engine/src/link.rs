@@ -18,6 +18,10 @@ pub(crate) const DESCRIPTORS_PER_MESSAGE: usize = 32;
 /// Messages that fit into a lane. A core sends at most a handful per connection and event; a full lane is retried.
 pub(crate) const LINK_CAPACITY: usize = 256;
 
+/// Connect requests that one engine was told of and has neither accepted nor rejected: further ones are rejected by
+/// Control, so that peers cannot make a queue grow (the backlog of rdma_listen(3)).
+pub const MAX_INCOMING: usize = 128;
+
 /// How a queue pair is to be opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenOptions {
@@ -48,6 +52,9 @@ pub(crate) enum ToControl {
         bytes: DeviceMemory,
     },
     Listen {
+        address: SocketAddr,
+    },
+    StopListening {
         address: SocketAddr,
     },
     Reject {

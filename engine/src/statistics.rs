@@ -10,7 +10,7 @@ pub struct Statistics {
     pub empty_polls: u64,
     /// Requests admitted: mapped and queued for posting.
     pub requests: u64,
-    /// Requests whose end was reported.
+    /// Requests whose end was reported, also of those that waited and were never admitted.
     pub requests_ended: u64,
     /// Requests that had to wait for MRs, send queue entries or receives.
     pub requests_waited: u64,
@@ -20,8 +20,10 @@ pub struct Statistics {
     pub mrs_allocated: u64,
     /// MR objects that the device could not make.
     pub mr_allocations_failed: u64,
-    /// MR objects destroyed.
+    /// MR objects destroyed; with `mrs_orphaned` and those alive they are `mrs_allocated`.
     pub mrs_destroyed: u64,
+    /// MR objects that the device refused to destroy although their queue pair had drained (mrs_orphaned of S120, S105).
+    pub mrs_orphaned: u64,
     /// MR objects destroyed while their key was valid, or may have been.
     pub mrs_destroyed_live: u64,
     /// Stale MRs replaced by a new object on a connection that goes on (mrs_recovered of S120).
@@ -46,9 +48,9 @@ pub struct Statistics {
     pub bytes_registered_read: u64,
     /// Bytes registered for the peer to write to (S121).
     pub bytes_registered_write: u64,
-    /// Work requests accepted by the device.
+    /// Work requests accepted by the device, but for the marker behind which a connection drains.
     pub work_requests: u64,
-    /// Posts to a send queue.
+    /// Posts to a send queue, but for the marker behind which a connection drains.
     pub doorbells: u64,
     /// Posts that the device refused, in whole or in part.
     pub posts_refused: u64,
@@ -69,7 +71,7 @@ pub struct Statistics {
     pub bad_reply_count: u64,
     /// Connections that were ready once.
     pub connections: u64,
-    /// Connections ended.
+    /// Connections that began to end, also of those that had a queue pair but were never ready.
     pub disconnects: u64,
     /// Reasons to end a connection that was ending already (I35).
     pub repeated_disconnects: u64,

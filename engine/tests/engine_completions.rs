@@ -8,6 +8,7 @@ use frwr_engine::{
     provider::{
         Completion, CompletionQueue, FailureStatus, QueuePairId, Success, Token, TokenKind,
         fault::{CompletionFault, CompletionFilter},
+        soft::SoftOptions,
     },
 };
 
@@ -75,7 +76,11 @@ fn s113_s115_i16_tokens_of_nothing_are_dropped_and_counted() {
 #[test]
 fn s115_f07_flushes_of_registration_and_invalidation_of_one_mr_are_told_apart() {
     for profile in PROFILES {
-        let mut test = Scripted::new(profile);
+        let mut soft = SoftOptions::new(profile.parse().unwrap());
+        soft.starts_at_doorbell = false;
+        let mut test = Scripted::on(soft, EngineOptions::default());
+        test.connect();
+        test.watch.clear();
         let before = test.descriptors();
         let request = test.submit(1, 1, false);
         test.host.engine.flush();

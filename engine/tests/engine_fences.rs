@@ -4,6 +4,7 @@ mod engine_harness;
 
 use core::time::Duration;
 use engine_harness::{PROFILES, scripted::*};
+use frwr_engine::signal::SignalPolicy;
 use frwr_engine::{
     CancelError, CancelNowError, DisconnectCause, EngineOptions, InvalidateSignalling, OnPostError, RequestHandle,
     ResponseRequest,
@@ -99,9 +100,13 @@ fn s68_s71_s72_f05_i15_a_refused_invalidation_never_hangs_the_waiting_caller() {
     for profile in PROFILES {
         for policy in [OnPostError::Disconnect, OnPostError::DeregisterAndContinue] {
             for accepted in 0..3 {
-                let mut test = Scripted::policy(profile, policy);
+                // Every message is signalled, so that it is known before the refusal that the registrations ran (I11).
+                let signal = SignalPolicy::SendsOnly { batch: 0 };
+                let options = EngineOptions { on_post_error: policy, signal, ..EngineOptions::default() };
+                let mut test = Scripted::with(profile, options);
                 let request = test.submit(1, 3, false);
                 test.command();
+                test.until("sent", |pair| pair.host.engine.statistics().send_completions > 0);
                 test.refuse(accepted);
                 let result = cancel_now(&mut test, request);
                 if policy == OnPostError::Disconnect {

@@ -332,7 +332,9 @@ fn s105_f09_i10_an_object_that_the_device_does_not_free_is_no_fence() {
                 test.until("gone", |pair| pair.host.engine.is_disconnected());
                 assert_eq!(test.status(1), Some("lost"));
             }
-            assert_eq!(test.host.control.statistics().mrs_orphaned, u64::from(times));
+            assert_eq!(test.host.control.statistics().frees_refused, u64::from(times));
+            assert_eq!(test.host.engine.statistics().mrs_orphaned, u64::from(times) - 1);
+            assert_eq!(test.host.orphaned_mrs, times - 1, "only the caller of the second is told");
             test.connect();
             test.round_trip(9);
         }

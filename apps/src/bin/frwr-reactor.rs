@@ -24,7 +24,7 @@ fn main() -> ExitCode {
             print(&error.to_string());
             return ExitCode::SUCCESS;
         }
-        Err(error) => return fail(json, USAGE, "usage", &usage_line(&error)),
+        Err(error) => return fail(json, USAGE, "usage", &usage_line("frwr-reactor", &error)),
     };
     match Config::new(arguments).and_then(|config| Ok((moved(&config)?, config))) {
         Ok((report, config)) => {

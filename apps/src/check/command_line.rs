@@ -41,6 +41,6 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, machine: impl FnOnce()
             Err(error) => failure(json, IMPOSSIBLE, error.name(), &error.to_string()),
         },
         Err(error) if !error.use_stderr() => success(error.to_string()),
-        Err(error) => failure(json, USAGE, "usage", &usage_line(&error)),
+        Err(error) => failure(json, USAGE, "usage", &usage_line("frwr-check", &error)),
     }
 }

@@ -21,6 +21,10 @@ const CONNECT_DATA_BYTES: u32 = nvmf::CONNECT_DATA_BYTES as u32;
 /// Identify structures as a keyed data block says their length.
 const STRUCTURE_BYTES: u32 = IDENTIFY_BYTES as u32;
 
+/// Least IOCCSZ and IORCSZ, in their units of 16 bytes: the entries themselves (Base figure 275).
+const LEAST_COMMAND_UNITS: u32 = (nvmf::COMMAND_CAPSULE_BYTES / 16) as u32;
+const LEAST_RESPONSE_UNITS: u32 = (nvmf::RESPONSE_CAPSULE_BYTES / 16) as u32;
+
 /// One command of the bring-up or the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -219,7 +223,7 @@ impl<P: Port> Host<P> {
     }
 
     fn check_capabilities(&mut self, capabilities: ControllerCapabilities) -> Result<(), HostFailure> {
-        self.controller.capabilities = capabilities.0;
+        self.controller.capabilities = capabilities;
         if !capabilities.has_nvm_command_set() {
             return Err(HostFailure::Unsupported("the NVM command set"));
         }
@@ -248,6 +252,13 @@ impl<P: Port> Host<P> {
         if !identify.supports_keyed_blocks() {
             return Err(HostFailure::Unsupported("keyed data blocks (SGLS)"));
         }
+        if identify.controller_id.get() != self.controller.id {
+            return Err(HostFailure::Unsupported("the identifier that Connect gave it (CNTLID)"));
+        }
+        let (command, response) = (identify.io_command_capsule.get(), identify.io_response_capsule.get());
+        if command < LEAST_COMMAND_UNITS || response < LEAST_RESPONSE_UNITS {
+            return Err(HostFailure::Unsupported("capsules as long as their entries (IOCCSZ, IORCSZ)"));
+        }
         if identify.subsystem != self.options.subsystem.to_field() {
             return Err(HostFailure::Unsupported("the subsystem that it was connected to (SUBNQN)"));
         }
@@ -255,7 +266,7 @@ impl<P: Port> Host<P> {
         // In-capsule data starts right behind the command, or this host does not use it.
         let usable = offset && identify.in_capsule_data_offset.get() == 0;
         self.controller.in_capsule_bytes = if usable { identify.in_capsule_bytes() } else { 0 };
-        let page = ControllerCapabilities(self.controller.capabilities).minimum_page_size();
+        let page = self.controller.capabilities.minimum_page_size();
         self.controller.max_transfer = identify.max_transfer_bytes(page);
         match u32::from(identify.max_commands.get()) {
             0 => Ok(()),

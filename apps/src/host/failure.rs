@@ -1,5 +1,6 @@
 //! Why a host's session ended, or never began.
 
+use super::bring_up::Step;
 use crate::nvmf::{RejectPrivateData, RejectStatus, Status, UnsupportedFormat};
 use frwr_engine::{DisconnectCause, OpenFailure};
 
@@ -60,6 +61,11 @@ impl HostFailure {
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Open(_) | Self::Disconnected(_) | Self::Timeout(_) | Self::KeepAlive | Self::ControllerFatal => false,
+            // The controller that an I/O queue names was made by this session's admin queue: where the target does not know it,
+            // or any longer, the next session has another one.
+            Self::Command { step, status } if status.code() == Status::CONNECT_INVALID_PARAMETERS.code() => {
+                *step != Step::ConnectIo.name() && status.is_final()
+            }
             Self::Command { status, .. } => status.is_final(),
             // A target whose places are taken by our own former connections has room soon.
             Self::Rejected(status) => *status != RejectStatus::NoResources,

@@ -174,6 +174,8 @@ impl<P: Port> Host<P> {
     }
 
     fn submit(&mut self, index: u16, io: ConnectionId) -> Result<(), SubmitError> {
+        // It is still queued itself.
+        let first = self.requests.len() - self.free.len() == self.queued.len();
         let Some(Some(request)) = self.requests.get_mut(usize::from(index)) else { return Ok(()) };
         let namespace = self.options.namespace;
         let in_capsule = self.options.in_capsule_data
@@ -211,6 +213,9 @@ impl<P: Port> Host<P> {
         };
         let handle = self.engine.submit(io, &submission, &mut self.commands)?;
         self.commands.posted(identifier, io, handle);
+        if first {
+            self.answered_at = self.now;
+        }
         self.statistics.submissions += 1;
         self.statistics.resubmitted += u64::from(core::mem::take(&mut request.lost));
         Ok(())
@@ -218,6 +223,7 @@ impl<P: Port> Host<P> {
 
     /// The controller answered.
     pub(super) fn answered(&mut self, index: u16, response: &CompletionQueueEntry) {
+        self.answered_at = self.now;
         let status = response.status();
         self.complete(index, if status.is_success() { Ok(()) } else { Err(IoError::Status(status)) });
     }

@@ -17,7 +17,7 @@ pub use io::{HostCompletion, IoError, RequestError};
 pub use options::{HostOptions, MAX_QUEUE_DEPTH, MAX_SEGMENTS};
 pub use statistics::HostStatistics;
 
-use crate::nvmf::IDENTIFY_BYTES;
+use crate::nvmf::{ControllerCapabilities, IDENTIFY_BYTES};
 use crate::storage::Geometry;
 use bring_up::Step;
 use commands::Commands;
@@ -87,7 +87,7 @@ enum After {
 #[derive(Clone, Copy, Debug, Default)]
 struct Controller {
     id: u16,
-    capabilities: u64,
+    capabilities: ControllerCapabilities,
     in_capsule_bytes: u64,
     max_transfer: Option<u64>,
 }
@@ -117,6 +117,8 @@ pub struct Host<P: Port> {
     completions: VecDeque<HostCompletion>,
     admin_data: DeviceMemory,
     admin_data_id: MemoryId,
+    /// When a read, write or flush was answered last, or submitted while none was outstanding.
+    answered_at: Duration,
     /// Attempts that failed since the last success.
     attempts: u32,
     stopping: bool,
@@ -153,6 +155,7 @@ impl<P: Port> Host<P> {
             completions: VecDeque::with_capacity(depth.into()),
             admin_data,
             admin_data_id,
+            answered_at: Duration::ZERO,
             attempts: 0,
             stopping: false,
             last_failure: None,
@@ -259,7 +262,13 @@ impl<P: Port> Host<P> {
             State::Closing { .. } => Some(self.now),
             State::Stopped | State::Failed(_) => None,
         };
-        [own, self.engine.poll_at()].into_iter().flatten().min()
+        [own, self.unanswered_until(), self.engine.poll_at()].into_iter().flatten().min()
+    }
+
+    /// The connections of the admin and the I/O queue, while they are open or being opened; for tools.
+    #[must_use]
+    pub fn connections(&self) -> [Option<ConnectionId>; 2] {
+        [self.connections.admin, self.connections.io]
     }
 
     /// Its engine.

@@ -11,6 +11,8 @@ pub const MAX_QUEUE_DEPTH: u16 = 2045;
 pub const MAX_SEGMENTS: usize = 8;
 /// Entries of the admin queue: what every controller takes.
 pub(super) const ADMIN_ENTRIES: u16 = 32;
+/// As the NVMe driver of Linux has it (nvme_core.io_timeout).
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Commands beside I/O: one admin command and one Keep Alive at a time.
 pub(super) const ADMIN_COMMANDS: u16 = 2;
 /// Connections: admin and I/O queue, and those of a former session that still drain.
@@ -25,7 +27,8 @@ pub struct HostOptions {
     pub subsystem: Nqn,
     /// Our name.
     pub host: Nqn,
-    /// Our identifier, the same for all connections of this host.
+    /// Our identifier, the same for all connections of this host. Not zero, which identifies nobody (Base 5.27.1.25);
+    /// follows from the name unless it is given.
     pub host_id: [u8; 16],
     /// The namespace to read and write.
     pub namespace: u32,
@@ -40,6 +43,9 @@ pub struct HostOptions {
     pub keep_alive: Duration,
     /// How long each step of bringing a controller up may take.
     pub step_timeout: Duration,
+    /// How long reads, writes and flushes may be outstanding without any of them being answered, until the session is set up
+    /// again: a target may have dropped the I/O queue without being able to say so. Zero for ever.
+    pub command_timeout: Duration,
     /// The pause before the first attempt to reconnect; it doubles with every failed attempt.
     pub first_back_off: Duration,
     /// The longest pause.
@@ -56,13 +62,14 @@ impl HostOptions {
             address,
             subsystem,
             host,
-            host_id: [0; 16],
+            host_id: host.identifier(1),
             namespace: 1,
             queue_depth: 32,
             remote_invalidation: true,
             in_capsule_data: false,
             keep_alive: Duration::from_secs(30),
             step_timeout: Duration::from_secs(15),
+            command_timeout: COMMAND_TIMEOUT,
             first_back_off: Duration::from_millis(10),
             longest_back_off: Duration::from_secs(1),
             max_attempts: 16,

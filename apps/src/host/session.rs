@@ -21,7 +21,7 @@ impl<P: Port> Host<P> {
             Event::OpenFailed { connection, reason, private_data } => {
                 self.closed(connection, HostFailure::of_open(reason, &private_data));
             }
-            Event::Disconnected { connection, cause } => self.closed(connection, HostFailure::Disconnected(cause)),
+            Event::Disconnected { connection, cause, .. } => self.closed(connection, HostFailure::Disconnected(cause)),
             Event::Completed { cookie, status, .. } => self.completed(cookie, status),
             // `classify` calls nothing a command; if the engine did, the buffer would have to go back all the same.
             Event::Received { received, .. } => self.engine.release(received),
@@ -37,6 +37,9 @@ impl<P: Port> Host<P> {
 
     /// What is due without an event.
     pub(super) fn step_session(&mut self) {
+        if self.unanswered_until().is_some_and(|until| self.now >= until) {
+            return self.fail(HostFailure::Timeout("a read, write or flush"));
+        }
         match self.state {
             State::Stopped | State::Failed(_) => {}
             State::BackOff { .. } if self.stopping => self.stop(),
@@ -59,6 +62,14 @@ impl<P: Port> Host<P> {
             }
             State::Closing { .. } => {}
         }
+    }
+
+    /// Until when one of the outstanding requests has to be answered, if there are any.
+    pub(super) fn unanswered_until(&self) -> Option<Duration> {
+        let outstanding = self.requests.len() - self.free.len() > self.queued.len();
+        let watched =
+            outstanding && matches!(self.state, State::Ready { .. }) && !self.options.command_timeout.is_zero();
+        watched.then(|| self.answered_at.saturating_add(self.options.command_timeout))
     }
 
     fn is_quiet(&self) -> bool {
@@ -102,6 +113,9 @@ impl<P: Port> Host<P> {
         }
         match AcceptPrivateData::parse(private_data) {
             Ok(receives) if receives >= entries => self.bring(step),
+            Ok(_) if queue == Opened::Admin => {
+                self.fail(HostFailure::Unsupported("an admin queue of 32 entries, which every controller has to take"));
+            }
             Ok(receives) => {
                 let wanted = self.options.queue_depth;
                 self.fail(HostFailure::QueueDepth { wanted, limit: u32::from(receives.saturating_sub(1)) });
@@ -111,8 +125,17 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn bring(&mut self, step: Step) {
-        self.state = State::Bringing { step, deadline: self.now + self.options.step_timeout };
+        self.state = State::Bringing { step, deadline: self.now + self.time_for(step) };
         self.issue(step);
+    }
+
+    /// A controller may take as long to become ready as it says in CAP.TO, whatever the options say.
+    fn time_for(&self, step: Step) -> Duration {
+        let timeout = self.options.step_timeout;
+        match step {
+            Step::AwaitReady => timeout.max(self.controller.capabilities.ready_timeout()),
+            _ => timeout,
+        }
     }
 
     pub(super) fn ready(&mut self) {

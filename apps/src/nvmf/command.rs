@@ -189,7 +189,9 @@ pub fn decode(entry: &SubmissionQueueEntry, queue: QueueKind) -> Result<Command,
         (opcode::WRITE, QueueKind::Io) => block_range(entry).map(Command::Write),
         _ => Err(Status::INVALID_COMMAND_OPCODE.do_not_retry()),
     }?;
-    if entry.flags == SubmissionQueueEntry::FLAGS_SGL { Ok(command) } else { Err(invalid_field()) }
+    // Byte 1 of a fabrics command is reserved (Base figure 385): what a host writes there has no meaning.
+    let flags_hold = entry.opcode == opcode::FABRICS || entry.flags == SubmissionQueueEntry::FLAGS_SGL;
+    if flags_hold { Ok(command) } else { Err(invalid_field()) }
 }
 
 fn invalid_field() -> Status {

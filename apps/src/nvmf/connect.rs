@@ -60,6 +60,17 @@ impl Nqn {
         &self.0
     }
 
+    /// 16 bytes that differ between names and between numbers, and are the same after a restart: the name by FNV-1a
+    /// (64 bit), then the number.
+    #[must_use]
+    pub fn identifier(&self, number: u64) -> [u8; 16] {
+        let name = self
+            .0
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        (u128::from(name) << 64 | u128::from(number)).to_be_bytes()
+    }
+
     /// The name in a field of a data structure, padded with zeros.
     #[must_use]
     pub fn to_field(&self) -> [u8; NQN_FIELD_BYTES] {

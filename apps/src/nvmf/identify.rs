@@ -33,7 +33,10 @@ pub struct IdentifyController {
     pub controller_id: U16,
     /// VER.
     pub version: U32,
-    reserved_rtd3: [u8; 27],
+    reserved_rtd3: [u8; 12],
+    /// CTRATT; bit 6: any command restarts the Keep Alive Timer.
+    pub controller_attributes: U32,
+    reserved_rrls: [u8; 11],
     /// CNTRLTYPE; 1: I/O controller.
     pub controller_type: u8,
     reserved_fguid: [u8; 147],
@@ -78,6 +81,7 @@ const _: () = assert!(size_of::<IdentifyController>() == IDENTIFY_BYTES);
 const _: () = assert!(offset_of!(IdentifyController, max_data_transfer) == 77);
 const _: () = assert!(offset_of!(IdentifyController, controller_id) == 78);
 const _: () = assert!(offset_of!(IdentifyController, version) == 80);
+const _: () = assert!(offset_of!(IdentifyController, controller_attributes) == 96);
 const _: () = assert!(offset_of!(IdentifyController, controller_type) == 111);
 const _: () = assert!(offset_of!(IdentifyController, async_event_limit) == 259);
 const _: () = assert!(offset_of!(IdentifyController, keep_alive) == 320);
@@ -99,6 +103,10 @@ impl IdentifyController {
     pub const SGL_KEYED: u32 = 1 << 2;
     /// SGLS bit 20: an address field can be an offset: in-capsule data.
     pub const SGL_OFFSET: u32 = 1 << 20;
+    /// CMIC bit 1: the subsystem may have more than one controller.
+    pub const MULTI_CONTROLLER: u8 = 1 << 1;
+    /// CTRATT bit 6, TBKAS: traffic based keep alive.
+    pub const TRAFFIC_BASED_KEEP_ALIVE: u32 = 1 << 6;
     /// CNTRLTYPE of an I/O controller.
     pub const IO_CONTROLLER: u8 = 1;
     /// SQES: required and maximum 2^6 bytes.
@@ -157,7 +165,10 @@ pub struct IdentifyNamespace {
     pub formats: u8,
     /// FLBAS: the format in use in bits 3:0.
     pub format: u8,
-    reserved_mc: [u8; 77],
+    reserved_mc: [u8; 3],
+    /// NMIC; bit 0: several controllers may be attached to the namespace.
+    pub sharing: u8,
+    reserved_rescap: [u8; 73],
     /// NGUID; zeros for none.
     pub nguid: [u8; 16],
     /// EUI64; zeros for none.
@@ -169,6 +180,7 @@ pub struct IdentifyNamespace {
 
 const _: () = assert!(size_of::<IdentifyNamespace>() == IDENTIFY_BYTES);
 const _: () = assert!(offset_of!(IdentifyNamespace, format) == 26);
+const _: () = assert!(offset_of!(IdentifyNamespace, sharing) == 30);
 const _: () = assert!(offset_of!(IdentifyNamespace, nguid) == 104);
 const _: () = assert!(offset_of!(IdentifyNamespace, lba_formats) == 128);
 
@@ -189,6 +201,9 @@ pub enum UnsupportedFormat {
 }
 
 impl IdentifyNamespace {
+    /// NMIC bit 0.
+    pub const SHARED: u8 = 1;
+
     /// Blocks and bytes per block.
     ///
     /// # Errors

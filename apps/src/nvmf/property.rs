@@ -1,5 +1,7 @@
 //! Controller properties (Base 3.1.3): what a fabrics controller has in place of memory-mapped registers.
 
+use core::time::Duration;
+
 /// NVMe 1.4: identify descriptors and keep alive are as this version says.
 pub const VERSION: u32 = 0x0001_0400;
 
@@ -42,7 +44,7 @@ impl Property {
 }
 
 /// CAP (Base figure 36).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControllerCapabilities(pub u64);
 
 impl ControllerCapabilities {
@@ -68,10 +70,10 @@ impl ControllerCapabilities {
         (self.0 & 0xffff) as u32 + 1
     }
 
-    /// TO: the longest time that a change of CC.EN takes, in milliseconds.
+    /// TO: the longest time that a change of CC.EN takes.
     #[must_use]
-    pub const fn ready_timeout_milliseconds(self) -> u32 {
-        ((self.0 >> 24) & 0xff) as u32 * 500
+    pub const fn ready_timeout(self) -> Duration {
+        Duration::from_millis(((self.0 >> 24) & 0xff) * 500)
     }
 
     /// Whether the controller has the NVM command set.

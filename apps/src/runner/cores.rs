@@ -1,6 +1,6 @@
 //! What one core carries: the target, the host, or both.
 
-use super::{host_side::HostSide, target_side::TargetSide};
+use super::{host_side::HostSide, report::MemoryReport, target_side::TargetSide};
 use core::{convert::Infallible, time::Duration};
 use frwr_engine::provider::Port;
 use frwr_reactor::{Context, Source};
@@ -19,6 +19,18 @@ impl<T: Port, H: Port> Core<T, H> {
             (Some(_), None) => "target",
             (None, _) => "host",
         }
+    }
+
+    /// What its memory is made of. The host's where it carries both: its keys are what the run is about.
+    pub(super) fn memory(&self) -> Option<&MemoryReport> {
+        let host = self.host.as_ref().map(HostSide::memory);
+        host.or(self.target.as_ref().map(TargetSide::memory))
+    }
+
+    /// Requests ended, or commands answered where it has no host.
+    pub(super) fn requests(&self) -> u64 {
+        let host = self.host.as_ref().map(|side| side.job().requests());
+        host.or(self.target.as_ref().map(TargetSide::commands)).unwrap_or(0)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The host's core: the job over an NVMe-oF host, and the poller that runs it.
 
-use super::{command_line::Inject, cores::Core, error::SetupError, progress::Progress, target_side::map};
+use super::{
+    command_line::Inject, cores::Core, error::SetupError, progress::Progress, report::MemoryReport, target_side::map,
+};
 use crate::{
     host::{ADMIN_DATA_BYTES, Host, HostOptions},
     job::{Job, JobOptions, Operation, Phase, Request},
@@ -11,7 +13,7 @@ use frwr_engine::{
     gather::{MemoryId, Segment},
     provider::{Capabilities, Port},
 };
-use frwr_mempool::region::{PagePolicy, RegionKind};
+use frwr_mempool::region::PagePolicy;
 use frwr_reactor::{Poller, Sleep};
 
 /// Bytes beside what is computed: the alignment of what is carved.
@@ -57,7 +59,7 @@ pub(super) struct HostSide<P: Port> {
     caught: Option<String>,
     interrupted: bool,
     remote_bytes_open: Option<u64>,
-    kind: RegionKind,
+    memory_report: MemoryReport,
 }
 
 impl<P: Port> HostSide<P> {
@@ -98,7 +100,7 @@ impl<P: Port> HostSide<P> {
             caught: None,
             interrupted: false,
             remote_bytes_open: None,
-            kind: region.kind(),
+            memory_report: MemoryReport::of(&region),
         })
     }
 
@@ -127,9 +129,9 @@ impl<P: Port> HostSide<P> {
         self.remote_bytes_open
     }
 
-    /// Which rung of the ladder its memory stands on.
-    pub(super) fn region_kind(&self) -> RegionKind {
-        self.kind
+    /// What its memory is made of.
+    pub(super) fn memory(&self) -> &MemoryReport {
+        &self.memory_report
     }
 
     /// Sessions beyond the first, and requests submitted again.

@@ -3,10 +3,28 @@
 use core::fmt::Write as _;
 use core::time::Duration;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
-use frwr_mempool::region::RegionKind;
+use frwr_mempool::{Region, region::RegionKind};
 use frwr_reactor::Statistics as ReactorStatistics;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
+
+/// What a core's memory is made of.
+#[derive(Clone, Debug)]
+pub struct MemoryReport {
+    /// Its rung of the ladder.
+    pub kind: RegionKind,
+    /// Why the first rung above gave none, with the remedy.
+    pub fell_short: Option<String>,
+}
+
+impl MemoryReport {
+    /// Of a region.
+    #[must_use]
+    pub fn of(region: &Region) -> Self {
+        let fell_short = region.failed_rungs().first().map(ToString::to_string);
+        Self { kind: region.kind(), fell_short }
+    }
+}
 
 /// One reactor's part in the run.
 #[derive(Clone, Debug)]
@@ -14,11 +32,9 @@ pub struct CoreReport {
     /// What it carried: target, host, or both.
     pub role: &'static str,
     /// What its memory is made of.
-    pub region: RegionKind,
+    pub memory: MemoryReport,
     /// Requests ended (host) or commands answered (target).
     pub requests: u64,
-    /// Time over which they ended.
-    pub elapsed: Duration,
     /// The loop's figures.
     pub reactor: ReactorStatistics,
 }
@@ -36,16 +52,20 @@ pub struct RunReport {
     pub block_bytes: u32,
     /// Requests in flight at most.
     pub queue_depth: u32,
+    /// Reads among the requests of the mixed load, in percent.
+    pub read_share: u8,
     /// Whether the file and every block came back right.
     pub verified: bool,
     /// Whether somebody ended the run early.
     pub interrupted: bool,
     /// The first thing that was wrong.
     pub caught: Option<String>,
-    /// Connections that ended while requests were in flight, and requests that were submitted again.
+    /// Sessions beyond the first.
     pub reconnects: u64,
     /// Requests that were lost with a connection and submitted again.
     pub resubmitted: u64,
+    /// Time from the first request's submission to the last one's end; the target worked for as long.
+    pub elapsed: Duration,
     /// The host's engine.
     pub engine: EngineStatistics,
     /// The host's control.
@@ -86,6 +106,8 @@ impl RunReport {
             "file_bytes": self.file_bytes,
             "block_bytes": self.block_bytes,
             "queue_depth": self.queue_depth,
+            "read_share": self.read_share,
+            "seconds": self.elapsed.as_secs_f64(),
             "verified": self.verified && self.caught.is_none(),
             "passed": self.passed(),
             "interrupted": self.interrupted,
@@ -109,24 +131,54 @@ impl RunReport {
             "shortest_key_reuse_us": (engine.shortest_key_reuse_ns != u64::MAX)
                 .then(|| engine.shortest_key_reuse_ns as f64 / 1e3),
             "region": self.host_region(),
-            "cores": self.cores.iter().map(core_json).collect::<Vec<_>>(),
+            "cores": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
             "latency_us": self.latency_json(),
             "undrained": self.undrained,
         })
     }
 
     fn host_region(&self) -> Option<String> {
-        self.cores.last().map(|core| core.region.to_string())
+        self.cores.last().map(|core| core.memory.kind.to_string())
+    }
+
+    /// By the names of JSON, in microseconds: the order of the table.
+    fn latencies(&self) -> [(&'static str, f64); 6] {
+        let latency = &self.latency;
+        let at = |quantile| latency.value_at_quantile(quantile) as f64;
+        let nanoseconds = [
+            ("min", latency.min() as f64),
+            ("mean", latency.mean()),
+            ("p50", at(0.5)),
+            ("p99", at(0.99)),
+            ("p999", at(0.999)),
+            ("max", latency.max() as f64),
+        ];
+        nanoseconds.map(|(name, value)| (name, value / 1e3))
     }
 
     fn latency_json(&self) -> Value {
-        let at = |quantile| self.latency.value_at_quantile(quantile) as f64 / 1e3;
+        self.latencies().iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect()
+    }
+
+    /// Requests and MiB per second; nothing where no request ended.
+    fn rates(&self, requests: u64) -> (f64, f64) {
+        let seconds = self.elapsed.as_secs_f64();
+        let rate = if seconds > 0.0 { requests as f64 / seconds } else { 0.0 };
+        (rate, rate * f64::from(self.block_bytes) / f64::from(1 << 20))
+    }
+
+    fn core_json(&self, core: &CoreReport) -> Value {
+        let (iops, mebibytes) = self.rates(core.requests);
         json!({
-            "min": self.latency.min() as f64 / 1e3,
-            "p50": at(0.5),
-            "p99": at(0.99),
-            "p999": at(0.999),
-            "max": self.latency.max() as f64 / 1e3,
+            "core": core.reactor.cpu.map(|cpu| cpu.get()),
+            "role": core.role,
+            "region": core.memory.kind.to_string(),
+            "requests": core.requests,
+            "iops": iops,
+            "mib_per_second": mebibytes,
+            "busy_share": core.reactor.busy_share(),
+            "iterations": core.reactor.iterations,
+            "longest_iteration_us": core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,
         })
     }
 
@@ -141,42 +193,60 @@ impl RunReport {
 
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
         writeln!(out, "\n{} on {}: {} bytes", self.file, self.device, self.file_bytes)?;
-        writeln!(out, "  queue depth {}, blocks of {} bytes", self.queue_depth, self.block_bytes)?;
-        writeln!(out, "\ncore  role         memory                      IOPS      MiB/s   busy  longest iteration")?;
-        for core in &self.cores {
-            let seconds = core.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-            let rate = core.requests as f64 / seconds;
-            writeln!(
-                out,
-                "{:>4}  {:<11}  {:<24}  {:>8.0}  {:>9.1}  {:>4.0}%  {:>14.1} us",
-                core.reactor.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string()),
-                core.role,
-                core.region.to_string(),
-                rate,
-                rate * f64::from(self.block_bytes) / (1 << 20) as f64,
-                100.0 * core.reactor.busy_share(),
-                core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,
-            )?;
-        }
+        writeln!(
+            out,
+            "  queue depth {}, blocks of {} bytes, mixed load of {} % reads",
+            self.queue_depth, self.block_bytes, self.read_share
+        )?;
+        self.write_cores(out)?;
+        self.write_memory(out)?;
         self.write_latency(out)?;
         self.write_keys(out)?;
         self.write_queues(out)?;
         self.write_verdict(out)
     }
 
+    fn write_cores(&self, out: &mut String) -> core::fmt::Result {
+        writeln!(out, "\ncore  role         memory                      IOPS      MiB/s   busy  longest iteration")?;
+        for core in &self.cores {
+            let (rate, mebibytes) = self.rates(core.requests);
+            writeln!(
+                out,
+                "{:>4}  {:<11}  {:<24}  {:>8.0}  {:>9.1}  {:>4.0}%  {:>14.1} us",
+                core.reactor.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string()),
+                core.role,
+                core.memory.kind.to_string(),
+                rate,
+                mebibytes,
+                100.0 * core.reactor.busy_share(),
+                core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,
+            )?;
+        }
+        // Not the sum of the rows: each request passes both cores.
+        let requests = self.latency.len();
+        let (rate, mebibytes) = self.rates(requests);
+        let seconds = self.elapsed.as_secs_f64();
+        let total = format!("{requests} requests in {seconds:.2} s");
+        writeln!(out, "total {total:<37}  {rate:>8.0}  {mebibytes:>9.1}")
+    }
+
+    /// What keeps the memory from being the best kind, once.
+    fn write_memory(&self, out: &mut String) -> core::fmt::Result {
+        match self.cores.iter().find_map(|core| core.memory.fell_short.as_ref()) {
+            Some(reason) => writeln!(out, "\nmemory: {reason}"),
+            None => Ok(()),
+        }
+    }
+
     fn write_latency(&self, out: &mut String) -> core::fmt::Result {
-        let at = |quantile| self.latency.value_at_quantile(quantile) as f64 / 1e3;
         writeln!(out, "\nlatency, submission to dead key, in us (the software NIC's, not a network's)")?;
-        writeln!(out, "       min       p50       p99     p99.9       max")?;
+        let values = self.latencies();
         writeln!(
             out,
-            "  {:>8.1}  {:>8.1}  {:>8.1}  {:>8.1}  {:>8.1}",
-            self.latency.min() as f64 / 1e3,
-            at(0.5),
-            at(0.99),
-            at(0.999),
-            self.latency.max() as f64 / 1e3,
-        )
+            "  {}",
+            values.map(|(name, _)| format!("{:>8}", if name == "p999" { "p99.9" } else { name })).join("  ")
+        )?;
+        writeln!(out, "  {}", values.map(|(_, value)| format!("{value:>8.1}")).join("  "))
     }
 
     fn write_keys(&self, out: &mut String) -> core::fmt::Result {
@@ -189,7 +259,7 @@ impl RunReport {
         writeln!(out, "  remote bytes open      {open:>12}")?;
         if self.engine.shortest_key_reuse_ns != u64::MAX {
             let reuse = engine.shortest_key_reuse_ns as f64 / 1e3;
-            writeln!(out, "  shortest reuse of a full key {reuse:>8.1} us")?;
+            writeln!(out, "  shortest key reuse     {reuse:>12.1} us")?;
         }
         Ok(())
     }
@@ -201,6 +271,7 @@ impl RunReport {
         writeln!(out, "  work requests          {:>12.3}", per_request(engine.work_requests))?;
         writeln!(out, "  doorbells              {:>12.3}", per_request(engine.doorbells))?;
         writeln!(out, "  send completions       {:>12.3}", per_request(engine.send_completions))?;
+        writeln!(out, "  receive completions    {:>12.3}", per_request(engine.receive_completions))?;
         if self.reconnects > 0 {
             writeln!(out, "\nreconnected {} time(s), {} request(s) again", self.reconnects, self.resubmitted)?;
         }
@@ -218,17 +289,4 @@ impl RunReport {
             (None, false) => writeln!(out, "\nFAILED: keys are not all accounted for, or the file was not verified"),
         }
     }
-}
-
-fn core_json(core: &CoreReport) -> Value {
-    let seconds = core.elapsed.as_secs_f64().max(f64::MIN_POSITIVE);
-    json!({
-        "core": core.reactor.cpu.map(|cpu| cpu.get()),
-        "role": core.role,
-        "region": core.region.to_string(),
-        "iops": core.requests as f64 / seconds,
-        "busy_share": core.reactor.busy_share(),
-        "iterations": core.reactor.iterations,
-        "longest_iteration_us": core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,
-    })
 }

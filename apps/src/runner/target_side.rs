@@ -1,6 +1,6 @@
 //! The target's core: a namespace in memory behind an NVMe-oF target, and the poller that runs it.
 
-use super::{cores::Core, error::SetupError, progress::Progress};
+use super::{cores::Core, error::SetupError, progress::Progress, report::MemoryReport};
 use crate::{
     storage::MemoryStorage,
     target::{Target, TargetOptions},
@@ -12,7 +12,7 @@ use frwr_engine::{
 };
 use frwr_mempool::{
     Region,
-    region::{PagePolicy, RegionKind, RegionOptions},
+    region::{PagePolicy, RegionOptions},
 };
 use frwr_reactor::{Poller, Sleep};
 
@@ -37,7 +37,7 @@ pub(super) struct TargetSide<P: Port> {
     target: Target<P, MemoryStorage>,
     progress: Progress,
     killed: bool,
-    kind: RegionKind,
+    memory_report: MemoryReport,
 }
 
 impl<P: Port> TargetSide<P> {
@@ -64,12 +64,12 @@ impl<P: Port> TargetSide<P> {
         let mut target = Target::new(engine, vec![storage], buffers, plan.options.clone())?;
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
-        Ok(Self { target, progress, killed: false, kind: region.kind() })
+        Ok(Self { target, progress, killed: false, memory_report: MemoryReport::of(&region) })
     }
 
-    /// Which rung of the ladder its memory stands on.
-    pub(super) fn region_kind(&self) -> RegionKind {
-        self.kind
+    /// What its memory is made of.
+    pub(super) fn memory(&self) -> &MemoryReport {
+        &self.memory_report
     }
 
     /// Commands answered.
@@ -100,7 +100,11 @@ pub(super) struct TargetPoller;
 
 impl<T: Port, H: Port> Poller<Core<T, H>> for TargetPoller {
     fn poll(&mut self, core: &mut Core<T, H>, now: Duration) -> u32 {
-        core.target.as_mut().map_or(0, |side| side.poll(now))
+        let Some(side) = &mut core.target else { return 0 };
+        let work = side.poll(now);
+        // A host on the same core polls next: what it waits for goes out first. `flush` finds nothing left to do.
+        side.target.flush();
+        work
     }
 
     fn flush(&mut self, core: &mut Core<T, H>, _: Duration) {

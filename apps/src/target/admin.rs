@@ -45,7 +45,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         // CC has 4 bytes.
         if found.configure(ControllerConfiguration(set.value as u32)) == ConfigurationEffect::Reset {
-            found.awaits_event = false;
+            let (admin, awaited_event) = (found.admin, core::mem::take(&mut found.awaits_event));
+            // The reset ends the event request without an answer (Base 3.7.2), and its entry is free.
+            if let Some(queue) = self.queue_mut(admin).filter(|_| awaited_event) {
+                queue.outstanding = queue.outstanding.saturating_sub(1);
+            }
             self.disconnect_io_queues(controller);
         }
         Reply::result(0)
@@ -64,6 +68,9 @@ impl<P: Port, S: Storage> Target<P, S> {
                 }
                 Reply::result(0)
             }
+            // There are no events to report, so every choice among those that OAES offers, which are none, holds. Bits 7:0
+            // are health warnings, which every controller has.
+            feature::ASYNCHRONOUS_EVENTS if set.value <= 0xff => Reply::result(0),
             _ => refused(Status::INVALID_FIELD),
         }
     }
@@ -144,6 +151,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         // At most 2^11 times the unit: MAX_BUFFER_BYTES.
         identify.max_data_transfer = (self.options.buffer_bytes / TRANSFER_UNIT).ilog2() as u8;
         identify.version = nvmf::VERSION.into();
+        // Every controller serves all namespaces: a host takes two that do not say so for two disks of one name.
+        identify.multi_path = IdentifyController::MULTI_CONTROLLER;
+        identify.controller_attributes = IdentifyController::TRAFFIC_BASED_KEEP_ALIVE.into();
         identify.controller_type = IdentifyController::IO_CONTROLLER;
         identify.keep_alive = KEEP_ALIVE_UNITS.into();
         identify.submission_entry_size = IdentifyController::SUBMISSION_ENTRY;
@@ -173,6 +183,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         identify.utilization = geometry.blocks().into();
         // A power of two of at most 2^16.
         identify.lba_formats[0].block_shift = geometry.block_bytes().ilog2() as u8;
+        identify.sharing = IdentifyNamespace::SHARED;
         identify.nguid = self.nguid(identifier);
         identify
     }
@@ -187,18 +198,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         list
     }
 
-    /// An identifier that differs between subsystems and between namespaces, and is the same after a restart: the
-    /// subsystem's name by FNV-1a (64 bit), then the namespace identifier.
     fn nguid(&self, identifier: u32) -> [u8; 16] {
-        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-        for byte in self.options.subsystem.as_str().bytes() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        let mut nguid = [0; 16];
-        let (name, number) = nguid.split_at_mut(8);
-        name.copy_from_slice(&hash.to_be_bytes());
-        number.copy_from_slice(&u64::from(identifier).to_be_bytes());
-        nguid
+        self.options.subsystem.identifier(identifier.into())
     }
 }
 

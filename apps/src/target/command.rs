@@ -134,7 +134,11 @@ impl Slots {
         self.slots.len() - self.free.len()
     }
 
-    /// The slot's index; `None` where all are taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// The slot's index; `None` where all are taken: what the command holds would be lost then.
     pub(super) fn insert(&mut self, command: Slot) -> Option<u32> {
         let index = self.free.pop()?;
         if let Some((generation, slot)) = self.slots.get_mut(index as usize) {

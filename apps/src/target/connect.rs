@@ -75,6 +75,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let entries = connect.queue_size.saturating_add(1);
         if let Some(queue) = self.queue_mut(connection) {
             queue.association = Some(Association { controller, entries });
+            queue.connect_by = None;
             // The Connect itself was the first entry of the queue.
             queue.head = 1 % entries;
         }
@@ -118,6 +119,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             queue.association.is_some_and(|association| association.controller == index)
                 && queue.asked.queue_id == connect.queue_id
         });
-        if taken { Err(invalid(InvalidParameter::QUEUE_ID)) } else { Ok(index) }
+        // A queue that exists already (Base 6.3); a host whose former connection still ends may try again.
+        if taken { Err(Reply::of(Status::COMMAND_SEQUENCE_ERROR)) } else { Ok(index) }
     }
 }

@@ -102,6 +102,8 @@ pub struct Target<P: Port, S: Storage> {
     /// Commands that found no transfer slot or no place in the storage; tried again by every poll, in order.
     stalled: VecDeque<u32>,
     reads_until_corruption: u64,
+    /// When a connection has to have become a queue.
+    next_connect_check: Option<Duration>,
     /// Commands of ended connections that the storage still has.
     orphans: u32,
     statistics: TargetStatistics,
@@ -152,6 +154,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             stalled: VecDeque::with_capacity(slots as usize),
             reads_until_corruption: options.corrupt_reads.map_or(0, core::num::NonZeroU64::get),
             orphans: 0,
+            next_connect_check: None,
             statistics: TargetStatistics::default(),
             completions: CompletionBatch::new(),
             options,
@@ -175,18 +178,25 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.event(event);
             work += 1;
         }
+        // What this poll found starts now, so that storage without delay answers in the same iteration.
+        self.start_storage();
         work += self.poll_storage();
         self.serve_waiting();
         self.expire_controllers();
+        self.expire_connections();
         work
     }
 
     /// Starts the iteration's storage operations and posts its transfers; to be called at the end of every iteration.
     pub fn flush(&mut self) {
+        self.start_storage();
+        self.engine.flush();
+    }
+
+    fn start_storage(&mut self) {
         for namespace in &mut self.namespaces {
             namespace.flush();
         }
-        self.engine.flush();
     }
 
     /// Ends all connections. Poll until [`Target::is_drained`].
@@ -213,12 +223,6 @@ impl<P: Port, S: Storage> Target<P, S> {
             queues: self.queues.iter().flatten().filter(|queue| queue.association.is_some()).count() as u64,
             ..self.statistics
         }
-    }
-
-    /// What it was made with.
-    #[must_use]
-    pub fn options(&self) -> &TargetOptions {
-        &self.options
     }
 
     /// Its engine.

@@ -2,6 +2,7 @@
 
 use crate::nvmf::{COMMAND_CAPSULE_BYTES, Nqn};
 use core::num::NonZeroU64;
+use core::time::Duration;
 use frwr_engine::{EngineOptions, SLOTS_PER_REQUEST};
 use std::net::SocketAddr;
 
@@ -47,6 +48,8 @@ pub struct TargetOptions {
     /// Data that an I/O command's capsule may carry, a multiple of 16 up to [`MAX_IN_CAPSULE_BYTES`] and
     /// `buffer_bytes`; 0 for none.
     pub in_capsule_bytes: u32,
+    /// How long a connection may take until Connect has made it a queue; it is ended then, so that silent peers keep no place.
+    pub connect_timeout: Duration,
     /// Spoils one byte of every n-th read's data, to prove that verification catches it (`--inject corrupt-data`).
     pub corrupt_reads: Option<NonZeroU64>,
 }
@@ -63,6 +66,7 @@ impl TargetOptions {
             queue_entries: 64,
             buffer_bytes: 128 << 10,
             in_capsule_bytes: 0,
+            connect_timeout: Duration::from_secs(5),
             corrupt_reads: None,
         }
     }

@@ -126,6 +126,11 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.engine.release(received);
             return;
         }
+        // There are slots for all entries of all queues, so none is missing unless a host overran its queue.
+        if self.slots.is_full() {
+            self.engine.release(received);
+            return self.protocol_error(connection);
+        }
         let checked = accepted.and_then(|(work, pointer)| {
             let data = self.locate(&work, pointer, &received)?;
             Ok((work, data))
@@ -145,7 +150,6 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         let slot = Slot { connection, command_id: entry.command_id.get(), invalidate, work, data, buffer: None, phase };
         let in_order = matches!(slot.phase, Phase::TakeBuffer) && !self.waiting.is_empty();
-        // There are slots for all entries of all queues, so none is missing unless a host overran its queue.
         let Some(index) = self.slots.insert(slot) else { return self.protocol_error(connection) };
         if in_order {
             self.statistics.buffer_waits += 1;

@@ -3,6 +3,7 @@
 use super::Target;
 use crate::nvmf::{ADMIN_QUEUE, AcceptPrivateData, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData};
 use crate::storage::Storage;
+use core::time::Duration;
 use frwr_engine::provider::{IncomingId, Port};
 use frwr_engine::{ConnectionId, ConnectionOptions, OpenError};
 use zerocopy::IntoBytes;
@@ -29,6 +30,8 @@ pub(super) struct Queue {
     pub(super) head: u16,
     /// Commands that were not answered yet.
     pub(super) outstanding: u16,
+    /// When the connection ends unless Connect has succeeded; `None` once that was decided.
+    pub(super) connect_by: Option<Duration>,
 }
 
 impl Queue {
@@ -77,13 +80,16 @@ impl<P: Port, S: Storage> Target<P, S> {
                 return Err(RejectStatus::NoResources);
             }
         };
-        let queue = Queue { connection, asked, association: None, connecting: false, head: 0, outstanding: 0 };
+        let connect_by = Some(self.now.saturating_add(self.options.connect_timeout));
+        let queue =
+            Queue { connection, asked, association: None, connecting: false, head: 0, outstanding: 0, connect_by };
         // The engine was made for as many connections as there are places; with more it is used by somebody else as well.
         let Some(place) = self.queues.get_mut(usize::from(connection.index)) else {
             self.engine.disconnect(connection);
             return Ok(());
         };
         *place = Some(queue);
+        self.next_connect_check = [self.next_connect_check, connect_by].into_iter().flatten().min();
         self.statistics.accepted += 1;
         Ok(())
     }
@@ -104,12 +110,32 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// Ends the connections of a controller's I/O queues.
+    /// Ends the connections of a controller's I/O queues. They are no part of the controller any more, nor of one that takes
+    /// its place while they drain.
     pub(super) fn disconnect_io_queues(&mut self, controller: usize) {
-        for queue in self.queues.iter().flatten() {
+        for queue in self.queues.iter_mut().flatten() {
             let belongs = queue.association.is_some_and(|association| association.controller == controller);
             if belongs && queue.asked.queue_id != ADMIN_QUEUE {
+                queue.association = None;
                 self.engine.disconnect(queue.connection);
+            }
+        }
+    }
+
+    /// Ends connections that never became a queue: their host may be gone without a word, and they keep a place.
+    pub(super) fn expire_connections(&mut self) {
+        if self.next_connect_check.is_none_or(|at| self.now < at) {
+            return;
+        }
+        self.next_connect_check = None;
+        for queue in self.queues.iter_mut().flatten() {
+            match queue.connect_by {
+                Some(at) if at <= self.now => {
+                    queue.connect_by = None;
+                    self.statistics.connect_timeouts += 1;
+                    self.engine.disconnect(queue.connection);
+                }
+                later => self.next_connect_check = [self.next_connect_check, later].into_iter().flatten().min(),
             }
         }
     }

@@ -25,14 +25,16 @@ pub struct TargetStatistics {
     pub failed_commands: u64,
     /// Responses with SEND_WITH_INV.
     pub remote_invalidations: u64,
-    /// Commands that had to wait for a data buffer.
+    /// Times that a command found no free data buffer.
     pub buffer_waits: u64,
-    /// Commands that had to wait for a transfer slot or the storage.
+    /// Times that a command found no transfer slot or no place in the storage; each poll tries again.
     pub stalls: u64,
     /// Connections ended because the host broke the protocol.
     pub protocol_errors: u64,
     /// Controllers ended because their Keep Alive Timeout expired.
     pub keep_alive_expirations: u64,
+    /// Connections ended because no Connect made them a queue in time.
+    pub connect_timeouts: u64,
     /// Reads whose data was spoiled on purpose.
     pub corrupted_reads: u64,
     /// Commands not answered yet, the Asynchronous Event Requests included that wait for ever.

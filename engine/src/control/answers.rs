@@ -25,19 +25,14 @@ impl<D: Device> Control<D> {
             Pending::Base { domain, core, memory } => self.base_answered(domain, core, memory, result),
             Pending::BaseGone { domain, core, memory } => self.base_gone(domain, core, memory),
             Pending::QueuePair { link } => self.queue_pair_answered(link, result),
-            Pending::Connect { link } => {
-                if result.is_err() && self.stage_is(link, &Stage::Connecting) {
-                    self.abort(link, OpenFailure::Unreachable, PrivateData::new());
+            Pending::Connect { core, connection } => {
+                if result.is_err() {
+                    self.not_begun(core, connection);
                 }
             }
             // A queue pair that cannot be moved to the error state is gone or in it: its core goes on either way, and
             // the drain time-out stands behind it.
-            Pending::Fail { link } => {
-                if let Some(link) = self.links[link].as_ref() {
-                    let (core, connection) = (link.core, link.connection);
-                    self.tell(core, ToCore::Failed { connection });
-                }
-            }
+            Pending::Fail { core, connection } => self.tell(core, ToCore::Failed { connection }),
             Pending::Destroy { link } => self.destroyed(link),
             Pending::Allocate { core, connection, descriptor } => {
                 let object = match result {
@@ -50,21 +45,13 @@ impl<D: Device> Control<D> {
                 if result.is_ok() {
                     self.cores[core].freed.push(descriptor);
                 } else {
-                    self.statistics.mrs_orphaned += 1;
+                    self.statistics.frees_refused += 1;
                     self.tell(core, ToCore::NotFreed { descriptor });
                 }
             }
-            Pending::Listen { core, address } => {
-                if let Ok(Answer::Listener(listener)) = result {
-                    self.listeners.push((listener, core));
-                }
-                self.tell(core, ToCore::Listening { address, ok: result.is_ok() });
-            }
+            Pending::Listen { core, address } => self.listen_answered(core, address, result),
+            Pending::StopListening { core, address } => self.tell(core, ToCore::Listening { address, ok: false }),
         }
-    }
-
-    fn stage_is(&self, at: usize, stage: &Stage) -> bool {
-        self.links[at].as_ref().is_some_and(|link| link.stage == *stage)
     }
 
     fn domain_answered(&mut self, at: usize, result: Result<Answer, CommandError>) {
@@ -74,7 +61,7 @@ impl<D: Device> Control<D> {
         } else {
             domain.asked = false;
         }
-        self.domain_changed(at, result.is_ok());
+        self.domain_changed(at, None, result.is_ok());
         self.dismantle(at);
     }
 
@@ -84,11 +71,11 @@ impl<D: Device> Control<D> {
         match (place, result) {
             (Some(place), Ok(Answer::Base { base, lkey })) => {
                 domain.bases[place].1 = Base::Made { base, lkey };
-                self.domain_changed(at, true);
+                self.domain_changed(at, Some(core), true);
             }
             (Some(place), _) => {
                 domain.bases.remove(place);
-                self.domain_changed(at, false);
+                self.domain_changed(at, Some(core), false);
             }
             (None, _) => {}
         }
@@ -104,6 +91,10 @@ impl<D: Device> Control<D> {
         link.queue_pair = Some(queue_pair);
         link.stage = Stage::Receives;
         let (core, connection, domain) = (link.core, link.connection, link.domain);
+        if self.cores[core].gone {
+            self.fail(core, connection);
+            return;
+        }
         let bases = self.bases_of(domain, core);
         self.tell(core, ToCore::QueuePairCreated { connection, queue_pair, sizes, bases });
     }

@@ -90,11 +90,12 @@ impl<D: Device> Control<D> {
         self.command(Command::CreateQueuePair { port, domain: id, sizes }, Pending::QueuePair { link: at });
     }
 
-    /// Something that queue pairs of a domain wait for was made, or could not be.
-    pub(super) fn domain_changed(&mut self, domain: usize, made: bool) {
+    /// Something that queue pairs of a domain wait for was made, or could not be: those of one core, or of all.
+    pub(super) fn domain_changed(&mut self, domain: usize, core: Option<usize>, made: bool) {
         for at in 0..self.links.len() {
-            let waits =
-                self.links[at].as_ref().is_some_and(|link| link.domain == domain && link.stage == Stage::Domain);
+            let waits = self.links[at].as_ref().is_some_and(|link| {
+                link.domain == domain && link.stage == Stage::Domain && core.is_none_or(|core| link.core == core)
+            });
             if waits && made {
                 self.advance(at);
             } else if waits {
@@ -119,23 +120,13 @@ impl<D: Device> Control<D> {
             OpenTarget::Address(address) => Command::Connect { queue_pair, address, private_data, parameters },
             OpenTarget::Incoming(incoming) => Command::Accept { incoming, queue_pair, private_data, parameters },
         };
-        self.command(command, Pending::Connect { link: at });
+        self.command(command, Pending::Connect { core, connection });
     }
 
     pub(super) fn connection_event(&mut self, event: ConnectionEvent) {
         match event {
             ConnectionEvent::Request { listener, incoming, private_data, .. } => {
-                let owner = self.listeners.iter().find(|(known, _)| *known == listener).map(|(_, core)| *core);
-                match owner {
-                    Some(core) => {
-                        self.statistics.incoming += 1;
-                        self.tell(core, ToCore::Incoming { incoming, private_data });
-                    }
-                    None => {
-                        let private_data = PrivateData::new();
-                        self.command(Command::Reject { incoming, private_data }, Pending::Nothing);
-                    }
-                }
+                self.connect_request(listener, incoming, private_data);
             }
             ConnectionEvent::Established { queue_pair, private_data } => self.established(queue_pair, private_data),
             ConnectionEvent::Rejected { queue_pair, private_data, reason } => {
@@ -160,6 +151,17 @@ impl<D: Device> Control<D> {
         self.tell(core, ToCore::Established { connection, private_data });
     }
 
+    /// The device refused to begin with connecting or accepting.
+    pub(super) fn not_begun(&mut self, core: usize, connection: ConnectionKey) {
+        let Some(at) = self.find(core, connection) else { return };
+        let Some(link) = self.links[at].as_ref().filter(|link| link.stage == Stage::Connecting) else { return };
+        if let OpenTarget::Incoming(incoming) = link.target {
+            // The peer may still wait for an answer; one that has gone cannot be told, which changes nothing.
+            self.command(Command::Reject { incoming, private_data: PrivateData::new() }, Pending::Nothing);
+        }
+        self.abort(at, OpenFailure::Unreachable, PrivateData::new());
+    }
+
     fn not_connected(&mut self, queue_pair: QueuePairId, reason: OpenFailure, private_data: PrivateData) {
         let Some(at) = self.find_queue_pair(queue_pair) else { return };
         if self.links[at].as_ref().is_some_and(|link| link.stage == Stage::Connecting) {
@@ -181,7 +183,7 @@ impl<D: Device> Control<D> {
     pub(super) fn queue_pair_ended(&mut self, queue_pair: QueuePairId, by_device: bool) {
         let Some(at) = self.find_queue_pair(queue_pair) else { return };
         let Some(link) = self.links[at].as_ref() else { return };
-        if matches!(link.stage, Stage::Open | Stage::Connecting) {
+        if matches!(link.stage, Stage::Receives | Stage::Connecting | Stage::Open) {
             let (core, connection) = (link.core, link.connection);
             self.tell(core, ToCore::Ended { connection, by_device });
         }
@@ -216,7 +218,7 @@ impl<D: Device> Control<D> {
             self.command(Command::Reject { incoming, private_data: PrivateData::new() }, Pending::Nothing);
         }
         self.command(Command::Disconnect { queue_pair }, Pending::Nothing);
-        self.command(Command::FailQueuePair { queue_pair }, Pending::Fail { link: at });
+        self.command(Command::FailQueuePair { queue_pair }, Pending::Fail { core, connection });
     }
 
     /// A core is done with its queue pair.

@@ -8,15 +8,18 @@
 mod answers;
 mod connecting;
 mod domain;
+mod listening;
 
 use crate::{
-    link::{ControlLink, CoreLink, ToControl, ToCore, link},
+    event::OpenFailure,
+    link::{ControlLink, CoreLink, OpenTarget, ToControl, ToCore, link},
     mr::ConnectionKey,
-    provider::{Command, CommandError, Device, ListenerId, Port, PortId, RegistrationId, Ticket},
+    provider::{Command, CommandError, Device, IncomingId, Port, PortId, PrivateData, RegistrationId, Ticket},
 };
-use connecting::Link;
+use connecting::{Link, Stage};
 use domain::Domain;
 use frwr_mempool::{DeviceMemory, freelist::Returner};
+use listening::Listener;
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
@@ -45,10 +48,12 @@ enum Pending {
         link: usize,
     },
     Connect {
-        link: usize,
+        core: usize,
+        connection: ConnectionKey,
     },
     Fail {
-        link: usize,
+        core: usize,
+        connection: ConnectionKey,
     },
     Destroy {
         link: usize,
@@ -66,6 +71,10 @@ enum Pending {
         core: usize,
         address: SocketAddr,
     },
+    StopListening {
+        core: usize,
+        address: SocketAddr,
+    },
     /// Nobody waits: a command whose failure changes nothing.
     Nothing,
 }
@@ -80,6 +89,10 @@ struct Core {
     /// Descriptors whose objects were destroyed in this poll: given back in one batch.
     freed: Vec<u32>,
     memories: Vec<DeviceMemory>,
+    /// Connect requests that the core was told of and has not answered, [`MAX_INCOMING`] at most.
+    incoming: Vec<IncomingId>,
+    /// The engine was dropped: nobody takes messages any more.
+    gone: bool,
 }
 
 /// What Control has done and met; written by its thread only.
@@ -90,16 +103,19 @@ pub struct ControlStatistics {
     pub commands: u64,
     /// Commands that failed.
     pub commands_failed: u64,
-    /// Times that the device refused to destroy an MR object (mrs_orphaned of S120, S105). Its connection ends; once the
-    /// queue pair is in error and drained nobody reaches the object, and the device keeps it until its domain goes.
-    pub mrs_orphaned: u64,
+    /// Times that the device refused to destroy an MR object. Its connection ends and the object is tried again; one that
+    /// the device keeps then is counted by its engine (`Statistics::mrs_orphaned`).
+    pub frees_refused: u64,
     /// Asynchronous events of the device.
     pub async_events: u64,
     /// Connect requests handed to cores.
     pub incoming: u64,
+    /// Connect requests rejected without asking a core, since it had [`crate::MAX_INCOMING`] to answer.
+    pub incoming_overflow: u64,
 }
 
-/// Control of one device. One thread at a time calls it.
+/// Control of one device. One thread at a time calls it, which may be another one than any engine's. It must be polled as long
+/// as one of its engines has connections; to end it, end those, then drop it when [`Control::is_idle`] says so.
 pub struct Control<D: Device> {
     device: D,
     cores: Vec<Core>,
@@ -107,7 +123,7 @@ pub struct Control<D: Device> {
     domains: Vec<Option<Domain>>,
     /// The domain of all connections that have none of their own.
     shared: Option<usize>,
-    listeners: Vec<(ListenerId, usize)>,
+    listeners: Vec<Listener>,
     pending: HashMap<Ticket, Pending>,
     backlog: VecDeque<(Ticket, Command)>,
     next_ticket: u64,
@@ -146,6 +162,8 @@ impl<D: Device> Control<D> {
             outbox: VecDeque::new(),
             freed: Vec::new(),
             memories: Vec::new(),
+            incoming: Vec::new(),
+            gone: false,
         });
         Ok((port, core_link))
     }
@@ -203,7 +221,29 @@ impl<D: Device> Control<D> {
             self.core_message(core, message);
             work += 1;
         }
+        // Closed is asked before empty: what was sent before the end is taken first.
+        let link = &self.cores[core].link;
+        if !self.cores[core].gone && link.from_core.is_closed() && link.from_core.is_empty() {
+            self.core_gone(core);
+        }
         work
+    }
+
+    /// The engine was dropped. Its listeners go and its peers are told; its queue pairs are moved to the error state, and
+    /// stay with the device as do their MRs and base registrations: memory that a device may still reach is never unmapped.
+    fn core_gone(&mut self, core: usize) {
+        self.cores[core].gone = true;
+        self.cores[core].outbox.clear();
+        self.listeners_gone(core);
+        for at in 0..self.links.len() {
+            let Some(link) = self.links[at].as_ref().filter(|link| link.core == core) else { continue };
+            let connection = link.connection;
+            if link.stage == Stage::Domain {
+                self.abort(at, OpenFailure::Unreachable, PrivateData::new());
+            } else {
+                self.fail(core, connection);
+            }
+        }
     }
 
     fn core_message(&mut self, core: usize, message: ToControl) {
@@ -212,13 +252,16 @@ impl<D: Device> Control<D> {
                 debug_assert_eq!(usize::from(memory.0), self.cores[core].memories.len(), "memories come in order");
                 self.cores[core].memories.push(bytes);
             }
-            ToControl::Listen { address } => {
-                self.command(Command::Listen { address }, Pending::Listen { core, address });
-            }
+            ToControl::Listen { address } => self.listen(core, address),
+            ToControl::StopListening { address } => self.stop_listening(core, address),
             ToControl::Reject { incoming, private_data } => {
+                self.incoming_answered(core, incoming);
                 self.command(Command::Reject { incoming, private_data }, Pending::Nothing);
             }
             ToControl::Open { connection, target, options, private_data } => {
+                if let OpenTarget::Incoming(incoming) = target {
+                    self.incoming_answered(core, incoming);
+                }
                 self.open(core, connection, target, options, private_data);
             }
             ToControl::ReceivesPosted { connection } => self.receives_posted(core, connection),
@@ -272,7 +315,9 @@ impl<D: Device> Control<D> {
     }
 
     fn tell(&mut self, core: usize, message: ToCore) {
-        self.cores[core].outbox.push_back(message);
+        if !self.cores[core].gone {
+            self.cores[core].outbox.push_back(message);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Completions: what was received, what was sent, and what that retires.
 
-use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied};
+use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied, life::keys_at_stake};
 use crate::{
     chain::Posted,
     connection::{Opening, Phase as Connected},
@@ -20,12 +20,12 @@ impl<P: Port> Engine<P> {
         self.now = now.max(self.now);
         self.port.begin_iteration(self.statistics.polls);
         let mut work = 0;
-        // A caller that takes no events gets no more completions: nothing is lost, and nothing grows.
+        // A caller that takes no events gets no more completions and messages: nothing is lost, and nothing grows.
         if self.events.len() <= self.events.capacity() / 2 {
             work += self.poll_receives(protocol);
             work += self.poll_sends();
+            work += self.poll_control();
         }
-        work += self.poll_control();
         work += self.poll_returned();
         if self.unsettled > 0 {
             work += self.settle();
@@ -40,6 +40,9 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
         if self.unsettled > 0 || !self.events.is_empty() {
+            return Some(self.now);
+        }
+        if self.connections.iter().any(|connection| !connection.to_free.is_empty()) {
             return Some(self.now);
         }
         let waiting = |connection: &&crate::connection::Connection| !connection.waiting_requests.is_empty();
@@ -154,7 +157,7 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[usize::from(index)];
         if matches!(
             connection.phase,
-            Connected::Ready | Connected::Opening(Opening::Handshake | Opening::Filling { .. })
+            Connected::Ready | Connected::Opening(Opening::Handshake { .. } | Opening::Filling { .. })
         ) {
             connection.receives.push(buffer);
             self.mark_dirty(index);
@@ -257,7 +260,9 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn registration_failed(&mut self, index: usize, descriptor: u32, generation: u32, status: FailureStatus) {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        let at_stake = keys_at_stake(mr);
         let _ = mr.register_failed(generation);
+        self.statistics.mrs_destroyed_live += at_stake.saturating_sub(keys_at_stake(mr));
         self.record(TracePoint::RegisterFailed(status), index as u16, Some(descriptor), 0);
     }
 
@@ -283,9 +288,20 @@ impl<P: Port> Engine<P> {
     /// No fence: the request waits for the MR's destruction (S74, S80, D6).
     #[cold]
     fn invalidation_failed(&mut self, index: usize, descriptor: u32, generation: u32, status: FailureStatus) {
-        let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        let _ = mr.invalidate_failed(generation);
+        self.invalidation_lost(descriptor, generation);
         self.record(TracePoint::LocalInvalidateFailed(status), index as u16, Some(descriptor), 0);
+    }
+
+    /// Nobody knows whether the invalidation of `generation` took effect. With the early return (D2) the MR may have had
+    /// several keys since, and its state tells of the latest one or two: those that it does not tell of any more are
+    /// counted here, because it is the object's destruction that ends them.
+    pub(super) fn invalidation_lost(&mut self, descriptor: u32, generation: u32) {
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        let at_stake = keys_at_stake(mr);
+        self.statistics.mrs_destroyed_live += match mr.invalidate_failed(generation) {
+            Ok(()) => at_stake.saturating_sub(keys_at_stake(mr)),
+            Err(_) => 1,
+        };
     }
 
     /// The device is done with a request's message: Hold ends.
@@ -344,6 +360,10 @@ impl<P: Port> Engine<P> {
     fn admit_all(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {
+            if !self.connections[index].to_free.is_empty() {
+                // Control's lane was full; a request may wait for this destruction as its fence.
+                self.send_frees(index);
+            }
             while self.connections[index].is_ready()
                 && let Some((received, success)) = self.connections[index].early.pop_front()
             {

@@ -144,6 +144,9 @@ impl<P: Port> Engine<P> {
             let token = self.scratch.chain.requests[at].token;
             let owner = self.scratch.chain.posted(at).owner;
             match token.kind() {
+                TokenKind::Invalidate if self.registration_may_run(index, token.index(), owner) => {
+                    self.fail(index, DisconnectCause::PostRefused);
+                }
                 TokenKind::Invalidate => self.quarantine(index, token.index()),
                 TokenKind::Message => self.refuse_request(owner),
                 TokenKind::Register
@@ -159,6 +162,14 @@ impl<P: Port> Engine<P> {
                 _ => {}
             }
         }
+    }
+
+    /// Whether the registration of an MR may still be in flight: no completion passed it, and no reply came that shows
+    /// that the message behind it was sent. Then its object must not be destroyed while the queue pair works (I11).
+    fn registration_may_run(&self, index: usize, descriptor: u32, owner: u32) -> bool {
+        let request = self.requests.at(owner);
+        let replied = request.is_some_and(|(_, request)| matches!(request.outcome, Outcome::Replied { .. }));
+        !replied && self.connections[index].send_queue.is_posted(TokenKind::Register, descriptor)
     }
 
     /// A request whose message was refused: what the device never heard of goes back; registrations that it took are
@@ -201,14 +212,24 @@ impl<P: Port> Engine<P> {
 
     /// A destroyed object's descriptor came back from Control.
     pub(super) fn object_destroyed(&mut self, descriptor: u32) {
+        self.statistics.mrs_destroyed += 1;
+        self.record(
+            TracePoint::MrDestroyed,
+            usize::from(self.pool.connection_of(descriptor)) as u16,
+            Some(descriptor),
+            0,
+        );
+        self.object_gone(descriptor);
+    }
+
+    /// A descriptor's object is destroyed, or was given up with its drained queue pair.
+    fn object_gone(&mut self, descriptor: u32) {
         let index = usize::from(self.pool.connection_of(descriptor));
         let owner = self.owner_of_destroyed(descriptor);
         if let Some(mr) = self.pool.get_mut(descriptor) {
             let _ = mr.destroyed();
         }
         self.pool.forget_keys(descriptor);
-        self.statistics.mrs_destroyed += 1;
-        self.record(TracePoint::MrDestroyed, index as u16, Some(descriptor), 0);
         let connection = &mut self.connections[index];
         connection.freeing = connection.freeing.saturating_sub(1);
         self.pool.put(&mut connection.absent, descriptor);
@@ -223,13 +244,16 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// The device did not destroy an object. On a drained queue pair nobody reaches it, and it is given up (S105); on
-    /// one that works its key may be alive, so the connection ends, and the object is tried once more when it has drained.
+    /// The device did not destroy an object. On a drained queue pair no work request reaches it, and it is given up and
+    /// told with the connection's end (S105); on one that works its key may be alive, so the connection ends, and the
+    /// object is tried once more when it has drained.
     pub(super) fn object_not_destroyed(&mut self, descriptor: u32) {
         let index = usize::from(self.pool.connection_of(descriptor));
         let Some(connection) = self.connections.get_mut(index) else { return };
         if matches!(connection.phase, Connected::Ending { step: Ending::Destroy | Ending::Close { .. }, .. }) {
-            self.object_destroyed(descriptor);
+            self.statistics.mrs_orphaned += 1;
+            connection.orphans += 1;
+            self.object_gone(descriptor);
             return;
         }
         connection.freeing = connection.freeing.saturating_sub(1);

@@ -241,7 +241,10 @@ impl<P: Port> Engine<P> {
                 let waiting = self.transfers.len();
                 // The data's buffers come back with this completion: a responder must not starve for them.
                 let pressure = signal::held_slots_pressure(waiting, self.plan.transfer_slots);
-                let signalled = self.connections[index].signaller.reply(operations + 1, false, pressure);
+                // Nothing may ever be posted behind the last one, and its end must come out all the same.
+                let connection = &mut self.connections[index];
+                let last = connection.transfers.is_empty();
+                let signalled = connection.signaller.reply(operations + 1, last, pressure);
                 let operation = Operation::Send { local, invalidate };
                 self.chain_transfer(index, handle, TokenKind::Reply, signalled, operation);
             }

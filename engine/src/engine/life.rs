@@ -33,7 +33,7 @@ impl<P: Port> Engine<P> {
             // Connected but not ready: the queue pair is there to be failed.
             Phase::Opening(Opening::Filling { .. }) => false,
             // The connection manager is at work; its answer decides, and finds the caller gone.
-            Phase::Opening(Opening::Handshake) => false,
+            Phase::Opening(Opening::Handshake { .. }) => false,
             Phase::Opening(Opening::QueuePair) => {
                 entry.doomed = true;
                 return;
@@ -83,9 +83,12 @@ impl<P: Port> Engine<P> {
     pub(super) fn settle(&mut self) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {
-            if let Phase::Ending { step, deadline, .. } = self.connections[index].phase {
-                work += u32::from(self.settle_one(index, step, self.now >= deadline));
-            }
+            let moved = match self.connections[index].phase {
+                Phase::Ending { step, deadline, .. } => self.settle_one(index, step, self.now >= deadline),
+                Phase::Opening(Opening::Handshake { told: false }) => self.tell_control_of_receives(index),
+                _ => false,
+            };
+            work += u32::from(moved);
         }
         work
     }
@@ -149,7 +152,11 @@ impl<P: Port> Engine<P> {
     }
 
     fn abandon_posted(&mut self, index: usize) {
-        while self.connections[index].send_queue.retire().is_some() {}
+        while let Some(posted) = self.connections[index].send_queue.retire() {
+            if posted.token.kind() == TokenKind::Invalidate {
+                self.invalidation_lost(posted.token.index(), posted.token.generation());
+            }
+        }
         self.connections[index].receives_posted = 0;
     }
 
@@ -255,14 +262,15 @@ impl<P: Port> Engine<P> {
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         let Some(index) = self.index_of(connection) else { return };
         let Phase::Ending { cause, .. } = self.connections[index].phase else { return };
+        let orphaned_mrs = self.connections[index].orphans;
         self.vacate(index);
-        self.events.push_back(Event::Disconnected { connection, cause });
+        self.events.push_back(Event::Disconnected { connection, cause, orphaned_mrs });
     }
 }
 
 /// Keys of an MR that were accepted by the device and that no completion has shown to be dead: its own, and with the
 /// early return (D2) an earlier one whose invalidation is still in flight.
-fn keys_at_stake(mr: &Mr) -> u64 {
+pub(super) fn keys_at_stake(mr: &Mr) -> u64 {
     match mr.state() {
         State::Registering { pending: Some(_), .. } => 2,
         _ => u64::from(mr.is_live()),

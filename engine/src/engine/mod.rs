@@ -23,7 +23,7 @@ use crate::{
     connection::{Connection, ConnectionLimits},
     event::{ConnectionId, Event, Received},
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
-    link::{CoreLink, MAX_MEMORIES, ToControl},
+    link::{CoreLink, MAX_INCOMING, MAX_MEMORIES, ToControl},
     options::{EngineOptions, MAX_CHUNKS},
     plan::{EngineError, Plan},
     pool::Pool,
@@ -64,6 +64,10 @@ pub enum AddMemoryError {
 }
 
 /// FRWR for one core, over the port `P`. Not shared: its owner's core alone calls it.
+///
+/// It may be dropped at any time, also with work in flight: [`crate::control::Control`] notices, stops its listeners, tells
+/// its peers and moves its queue pairs to the error state. Their device objects, and the memory under them, then stay with the
+/// device until that is dropped. Control has to outlive the connections of its engines: without it none can open or end.
 pub struct Engine<P: Port> {
     port: P,
     link: CoreLink,
@@ -181,6 +185,7 @@ impl<P: Port> Engine<P> {
             (0..options.connections).map(|index| connection(index, &plan, &options, capabilities, &mut pool)).collect();
         // Twice what one poll can add: it takes no completions while more than half is in use.
         let events = plan.request_slots + plan.transfer_slots + plan.receive_depth * plan.connections;
+        let events = events as usize + EVENTS_PER_CONNECTION * plan.connections as usize + MAX_INCOMING;
         // The lane is empty and holds one returner: the push cannot fail.
         let _ = link.returner.push(pool.returner());
         let no_segment = Segment { memory: MemoryId(0), offset: 0, length: 0 };
@@ -204,7 +209,7 @@ impl<P: Port> Engine<P> {
             remote_segments: vec![no_remote; plan.transfer_slots as usize * crate::options::MAX_TRANSFER_OPERATIONS]
                 .into(),
             elements: vec![ScatterElement::default(); plan.elements()].into(),
-            events: VecDeque::with_capacity(2 * (events as usize + EVENTS_PER_CONNECTION * plan.connections as usize)),
+            events: VecDeque::with_capacity(2 * events),
             statistics: Statistics { shortest_key_reuse_ns: u64::MAX, ..Statistics::default() },
             held: 0,
             scratch: Scratch {
@@ -225,7 +230,8 @@ impl<P: Port> Engine<P> {
     }
 
     /// Declares a memory that segments may lie in. Connections opened afterwards can use it; those open already cannot.
-    /// The memory stays registered in the protection domains of its connections until they end.
+    /// The memory stays registered in protection domains of single connections until these end, and in the domain that
+    /// connections share ([`crate::DomainPolicy`]) until Control is dropped.
     ///
     /// # Errors
     /// [`AddMemoryError`].
@@ -300,8 +306,9 @@ impl<P: Port> Engine<P> {
         &self.capabilities
     }
 
-    /// Nothing is in flight, waits, or is left to be told: a core may sleep until somebody submits something, and an
-    /// engine may be dropped.
+    /// Nothing is in flight, waits, or is left to be told: a core may sleep until somebody submits something. For a clean
+    /// end let requests end, [`Engine::disconnect`] each of [`Engine::connections`], and drop the engine when
+    /// [`Engine::is_disconnected`] says so.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.unsettled == 0
@@ -321,6 +328,11 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn is_ready(&self, connection: ConnectionId) -> bool {
         self.index_of(connection).is_some_and(|index| self.connections[index].is_ready())
+    }
+
+    /// The connections that exist, ready or not, by their current names.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.connections.iter().filter(|connection| !connection.is_vacant()).map(|connection| connection.key)
     }
 
     /// The queue pair of an open connection, for tools that look at the device.

@@ -7,7 +7,7 @@ use crate::{
     link::{BaseKey, DESCRIPTORS_PER_MESSAGE, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
     mr,
     options::{ConnectionOptions, OnPostError},
-    provider::{IncomingId, Port, PrivateData, QueuePairId, QueueSizes, RegistrationId},
+    provider::{IncomingId, MAX_PRIVATE_DATA, Port, PrivateData, QueuePairId, QueueSizes, RegistrationId},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -25,7 +25,9 @@ pub enum OpenError {
     #[error("all connections of this engine are in use; raise EngineOptions::connections")]
     NoConnection,
     /// Private data is longer than a connection manager message carries.
-    #[error("private data has {0} bytes, but a connection manager message carries 56")]
+    #[error(
+        "private data has {0} bytes, but a connection manager message carries {MAX_PRIVATE_DATA}; send the rest in a message"
+    )]
     PrivateData(usize),
     /// Control has not taken earlier messages yet.
     #[error("control is busy; poll it and try again")]
@@ -33,12 +35,21 @@ pub enum OpenError {
 }
 
 impl<P: Port> Engine<P> {
-    /// Listens at an address; connect requests arrive as [`Event::Incoming`].
+    /// Listens at an address; [`Event::Listening`] says whether it worked, connect requests arrive as [`Event::Incoming`].
     ///
     /// # Errors
     /// [`OpenError::WouldBlock`].
     pub fn listen(&mut self, address: SocketAddr) -> Result<(), OpenError> {
         self.link.to_control.push(ToControl::Listen { address }).map_err(|_| OpenError::WouldBlock)
+    }
+
+    /// Stops listening at an address; connect requests that were not answered yet are rejected, and connections stay. Ends
+    /// with [`Event::Listening`] that says no, also where nobody listened.
+    ///
+    /// # Errors
+    /// [`OpenError::WouldBlock`].
+    pub fn stop_listening(&mut self, address: SocketAddr) -> Result<(), OpenError> {
+        self.link.to_control.push(ToControl::StopListening { address }).map_err(|_| OpenError::WouldBlock)
     }
 
     /// Connects to an address; ends with [`Event::Connected`] or [`Event::OpenFailed`], or with [`Event::Disconnected`]
@@ -99,6 +110,7 @@ impl<P: Port> Engine<P> {
         entry.relief_coming = false;
         entry.receives_posted = 0;
         entry.repairing = 0;
+        entry.orphans = 0;
         self.unsettled += 1;
         Ok(connection)
     }
@@ -141,20 +153,28 @@ impl<P: Port> Engine<P> {
         entry.signaller = self.plan.signaller(self.options.signal, entries);
         entry.clear_queues();
         entry.receives.extend(self.receives.idle_of(connection.index));
-        entry.phase = Phase::Opening(Opening::Handshake);
+        entry.phase = Phase::Opening(Opening::Handshake { told: false });
         self.post_receives(index);
         if core::mem::take(&mut self.connections[index].doomed) {
             self.fail(index, DisconnectCause::Local);
         }
-        if self.connections[index].phase == Phase::Opening(Opening::Handshake) {
-            // Control sent the message that this answers, so its lane has room for the answer's message.
-            let _ = self.link.to_control.push(ToControl::ReceivesPosted { connection });
+        self.tell_control_of_receives(index);
+    }
+
+    /// Has Control go on to the connection manager; tried again by the next poll where its lane is full.
+    pub(super) fn tell_control_of_receives(&mut self, index: usize) -> bool {
+        let entry = &mut self.connections[index];
+        if entry.phase != Phase::Opening(Opening::Handshake { told: false }) {
+            return false;
         }
+        let told = self.link.to_control.push(ToControl::ReceivesPosted { connection: entry.key }).is_ok();
+        entry.phase = Phase::Opening(Opening::Handshake { told });
+        told
     }
 
     fn established(&mut self, connection: ConnectionId, private_data: PrivateData) {
         let Some(index) = self.index_of(connection) else { return };
-        if self.connections[index].phase != Phase::Opening(Opening::Handshake) {
+        if !matches!(self.connections[index].phase, Phase::Opening(Opening::Handshake { .. })) {
             return;
         }
         self.connections[index].phase = Phase::Opening(Opening::Filling { private_data });

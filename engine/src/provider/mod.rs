@@ -85,7 +85,7 @@ pub trait Port {
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError>;
 
     /// Takes completions from one of the port's two completion queues until `batch` is full or the queue is empty.
-    /// Returns how many were taken. Software devices make their progress in here, a bounded amount per call.
+    /// Returns how many were taken. Software devices make their progress in here and in `post`, a bounded amount per call.
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize;
 
     /// A poll iteration begins: for wrappers that say what happened in which. Devices need not know.

@@ -89,6 +89,8 @@ pub struct Side<D: Device> {
     pub responded: u32,
     pub fetched: u32,
     pub disconnected: u32,
+    /// MR objects that the device did not destroy, as told by the disconnects.
+    pub orphaned_mrs: u32,
     /// Causes of the disconnects.
     pub causes: Vec<DisconnectCause>,
     /// Connect attempts that failed.
@@ -135,6 +137,7 @@ impl<D: Device> Side<D> {
             responded: 0,
             fetched: 0,
             disconnected: 0,
+            orphaned_mrs: 0,
             causes: Vec::new(),
             open_failed: 0,
             outstanding: std::collections::HashMap::new(),
@@ -181,7 +184,8 @@ impl<D: Device> Side<D> {
                 self.open_failed += 1;
                 self.ends(connection);
             }
-            Event::Disconnected { connection, cause } => {
+            Event::Disconnected { connection, cause, orphaned_mrs } => {
+                self.orphaned_mrs += orphaned_mrs;
                 self.disconnected += 1;
                 self.ends(connection);
                 self.causes.push(cause);

@@ -128,7 +128,12 @@ impl Port for SoftPort {
             return Err(refused(PostRefusal::DeviceGone));
         }
         let found = self.queue_pairs.get(queue_pair).ok_or(refused(PostRefusal::NotReady))?;
-        found.post(chain, &self.nic)
+        let posted = found.post(chain, &self.nic);
+        // What the budget of the doorbell leaves over is done in `poll`.
+        if self.nic.options.starts_at_doorbell {
+            found.ring(&mut self.nic);
+        }
+        posted
     }
 
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {

@@ -157,13 +157,15 @@ pub struct SoftOptions {
     pub wire_packets: u32,
     /// Seed of the first key bytes; equal seeds and equal calls give equal results.
     pub seed: u64,
+    /// Work begins with the doorbell, as on hardware; where false with the next poll, so that a test can act in between.
+    pub starts_at_doorbell: bool,
     /// A defect on purpose: every n-th invalidation is said to be done and is not. `None` for an honest device.
     pub skip_invalidations: Option<NonZeroU64>,
 }
 
 impl SoftOptions {
-    /// Packets that each lane of a connection holds unless told otherwise: 128 KiB in flight per direction.
-    pub const DEFAULT_WIRE_PACKETS: u32 = 32;
+    /// Packets that each lane of a connection holds unless told otherwise: 512 KiB in flight per direction.
+    pub const DEFAULT_WIRE_PACKETS: u32 = 128;
 
     /// The defaults of a profile.
     #[must_use]
@@ -174,6 +176,7 @@ impl SoftOptions {
             mtu: MAX_MTU,
             wire_packets: Self::DEFAULT_WIRE_PACKETS,
             seed: 0x6672_7772,
+            starts_at_doorbell: true,
             skip_invalidations: None,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::nic::Nic;
 use super::profile::Rules;
+use super::queue_pair_table::QUEUE_PAIR_BUDGET;
 use super::registration::Asker;
 use super::requester::{self, Requester};
 use super::responder::{self, Responder};
@@ -130,6 +131,12 @@ impl QueuePair {
             self.receives.push_back(*receive);
         }
         Ok(())
+    }
+
+    /// The doorbell: what was posted sets out, within the budget of one step.
+    pub(super) fn ring(&mut self, nic: &mut Nic) {
+        let mut budget = QUEUE_PAIR_BUDGET;
+        self.step(nic, &mut budget);
     }
 
     /// Makes progress within a budget of packets.

@@ -5,9 +5,9 @@ use super::queue_pair::QueuePair;
 use crate::provider::QueuePairId;
 
 /// Packets and work requests that one call of `poll` moves, over all queue pairs.
-const STEP_BUDGET: u32 = 256;
+const STEP_BUDGET: u32 = 1024;
 /// Packets and work requests that one queue pair moves in one call, so that one cannot starve the others.
-const QUEUE_PAIR_BUDGET: u32 = 64;
+pub(super) const QUEUE_PAIR_BUDGET: u32 = 256;
 /// Low bits of a queue pair number that name its place in the table; the others tell its users apart.
 pub(super) const SLOT_BITS: u32 = 16;
 

@@ -1,0 +1,289 @@
+//! Between an engine and Control: full lanes, ends of either, connect requests without an answer, listeners.
+
+mod engine_harness;
+
+use engine_harness::{PROFILES, Pair, Setup, Side, scripted::*};
+use frwr_engine::{
+    ConnectionOptions, EngineOptions, MAX_INCOMING, OnPostError, OpenError,
+    provider::{
+        AsyncEvent, CommandError, ConnectionEvent, ConnectionParameters, Device, DeviceEvent, IncomingId, ListenerId,
+        PrivateData, fault::CommandKind,
+    },
+};
+
+/// Fills the engine's lane to Control; Control refuses to reject what never was.
+fn fill<D: Device>(side: &mut Side<D>) {
+    for _ in 0..100_000 {
+        match side.engine.reject(IncomingId(u32::MAX), b"") {
+            Ok(()) => {}
+            Err(OpenError::WouldBlock) => return,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("the lane has no bound");
+}
+
+/// Steps during which the host's engine finds no room in its lane whenever it is polled.
+fn steps_with_full_lane(test: &mut Scripted, steps: u32) {
+    for _ in 0..steps {
+        test.steps(1);
+        fill(&mut test.pair.host);
+    }
+}
+
+#[test]
+fn f31_a_full_lane_to_control_delays_opening_and_loses_nothing() {
+    for profile in PROFILES {
+        let mut test = Scripted::unconnected(profile, EngineOptions::default());
+        let options = ConnectionOptions { peer_receives: 32, ..ConnectionOptions::default() };
+        let address = engine_harness::ADDRESS.parse().unwrap();
+        test.host.connection = Some(test.pair.host.engine.connect(address, b"hello", &options).unwrap());
+        for _ in 0..20 {
+            // Control has taken the engine's messages: what it says now meets a lane that is full again.
+            test.pair.host.control.poll();
+            fill(&mut test.pair.host);
+            let now = test.now;
+            let side = &mut test.pair.host;
+            side.engine.poll(now, &mut side.protocol);
+            test.pair.host.control.poll();
+            test.pair.target.step(now);
+        }
+        test.until("connected", |pair| pair.host.is_ready() && pair.target.is_ready());
+        test.round_trip(1);
+    }
+}
+
+#[test]
+fn s72_s84_f31_a_destruction_that_control_had_no_room_for_is_asked_for_again() {
+    for profile in PROFILES {
+        let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
+        test.submit(1, 1, false);
+        let (name, _) = test.command();
+        test.refuse(0);
+        test.reply(name, None);
+        for _ in 0..50 {
+            test.pair.host.control.poll();
+            fill(&mut test.pair.host);
+            let now = test.now;
+            let side = &mut test.pair.host;
+            side.engine.poll(now, &mut side.protocol);
+            side.engine.flush();
+            test.pair.target.step(now);
+        }
+        assert!(test.host.engine.poll_at().is_some(), "it wants to be polled");
+        test.until("ended", |pair| pair.host.ended.len() == 1);
+        assert_eq!((test.status(1), test.open_bytes()), (Some("replied"), 0), "{profile}");
+        test.round_trip(2);
+    }
+}
+
+#[test]
+fn s97_f31_disconnecting_with_a_full_lane_ends_once() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        test.submit(1, 2, true);
+        fill(&mut test.pair.host);
+        let connection = test.host.connection.unwrap();
+        test.pair.host.engine.disconnect(connection);
+        steps_with_full_lane(&mut test, 20);
+        test.until_gone();
+        assert_eq!((test.host.disconnected, test.status(1)), (1, Some("lost")));
+        // Control has taken the last of what filled the lane.
+        test.steps(2);
+        test.reconnect_works();
+    }
+}
+
+#[test]
+fn s72_s75_i11_a_refused_invalidation_of_a_registration_in_flight_ends_the_connection() {
+    for profile in PROFILES {
+        let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
+        // Nothing proves that the registration ran: its message asked for no completion, and no reply came.
+        let request = test.submit(1, 1, false);
+        test.host.engine.flush();
+        test.pair.host.engine.cancel(request).unwrap();
+        test.refuse(0);
+        test.until_gone();
+        assert_eq!((test.status(1), test.host.disconnected), (Some("cancelled"), 1), "{profile}");
+        test.reconnect_works();
+    }
+}
+
+#[test]
+fn s72_s75_a_refused_invalidation_behind_a_finished_registration_costs_one_mr() {
+    for profile in PROFILES {
+        let options = EngineOptions {
+            on_post_error: OnPostError::DeregisterAndContinue,
+            signal: frwr_engine::signal::SignalPolicy::SendsOnly { batch: 0 },
+            ..EngineOptions::default()
+        };
+        let mut test = Scripted::with(profile, options);
+        let request = test.submit(1, 1, false);
+        test.command();
+        test.steps(20);
+        test.pair.host.engine.cancel(request).unwrap();
+        test.refuse(0);
+        test.until("ended", |pair| pair.host.ended.len() == 1);
+        assert_eq!((test.status(1), test.host.disconnected), (Some("cancelled"), 0), "{profile}");
+        assert_eq!(test.open_bytes(), 0);
+        test.round_trip(2);
+    }
+}
+
+#[test]
+fn u26_the_last_reply_on_an_idle_connection_ends_under_every_policy() {
+    use frwr_engine::signal::SignalPolicy;
+    let policies = [
+        SignalPolicy::Sparse,
+        SignalPolicy::KernelBudget { batch: 16 },
+        SignalPolicy::SendsOnly { batch: 16 },
+        SignalPolicy::GlobalCounter { max_send_wr: 64 },
+    ];
+    for profile in PROFILES {
+        for signal in policies {
+            let mut test = Scripted::of(Setup::new(profile).target(|target| target.signal = signal));
+            test.connect();
+            for count in 1..=5 {
+                for cookie in 0..count {
+                    test.submit(100 * count + cookie, 1, true);
+                }
+                test.until("replied", |pair| {
+                    pair.serve(true);
+                    pair.host.outstanding.is_empty()
+                });
+                test.until("idle", |pair| pair.target.engine.is_idle());
+            }
+            assert_eq!(test.target.responded, 15, "{profile} {signal:?}");
+            assert!(test.host.engine.is_idle());
+        }
+    }
+}
+
+#[test]
+fn s105_orphans_are_told_with_the_end_of_their_connection_and_the_next_works() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        test.faults.fail_command(CommandKind::FreeRegistration, CommandError::Busy, 3);
+        let connection = test.host.connection.unwrap();
+        test.pair.host.engine.disconnect(connection);
+        test.until_gone();
+        assert_eq!(test.host.orphaned_mrs, 3, "{profile}");
+        let statistics = test.host.engine.statistics();
+        assert_eq!(statistics.mrs_allocated, statistics.mrs_destroyed + statistics.mrs_orphaned);
+        test.reconnect_works();
+        let connection = test.host.connection.unwrap();
+        test.pair.host.engine.disconnect(connection);
+        test.until_gone();
+        assert_eq!(test.host.orphaned_mrs, 3, "each is told once");
+    }
+}
+
+#[test]
+fn a_flood_of_connect_requests_is_bounded_whether_the_caller_takes_events_or_not() {
+    let mut test = Scripted::unconnected("reg_mr", EngineOptions::default());
+    let request = |listener, incoming| {
+        DeviceEvent::Connection(ConnectionEvent::Request {
+            listener: ListenerId(listener),
+            incoming: IncomingId(incoming),
+            private_data: PrivateData::new(),
+            parameters: ConnectionParameters::default(),
+        })
+    };
+    // The number that the device gave the listener is the one that requests are taken on.
+    let mut numbers = 0..1000;
+    let listener = numbers
+        .find(|&listener| {
+            test.target_faults.inject_event(request(listener, 999));
+            test.pair.target.control.poll();
+            test.target.control.statistics().incoming == 1
+        })
+        .unwrap();
+    let flood = 10 * MAX_INCOMING as u32;
+    for incoming in 1..flood {
+        test.target_faults.inject_event(request(listener, 1000 + incoming));
+    }
+    let now = test.now;
+    let target = &mut test.pair.target;
+    for _ in 0..100 {
+        target.control.poll();
+        target.engine.poll(now, &mut target.protocol);
+    }
+    let statistics = target.control.statistics();
+    assert_eq!(statistics.incoming, MAX_INCOMING as u64);
+    assert_eq!(statistics.incoming_overflow, u64::from(flood) - MAX_INCOMING as u64);
+    // Answers make room: two are accepted, which fails as these peers never were, and the others are rejected.
+    test.steps(50);
+    test.target_faults.inject_event(request(listener, 1));
+    test.steps(10);
+    assert_eq!(test.target.control.statistics().incoming, 1 + MAX_INCOMING as u64);
+    test.connect();
+    test.round_trip(1);
+}
+
+#[test]
+fn an_engine_that_stops_listening_turns_peers_away_and_can_listen_again() {
+    let mut test = Scripted::new("reg_mr");
+    let address = engine_harness::ADDRESS.parse().unwrap();
+    let heard = |test: &Scripted, ok: &str| {
+        test.target.events.iter().filter(|event| event.starts_with("Listening") && event.contains(ok)).count()
+    };
+    test.pair.target.engine.stop_listening(address).unwrap();
+    test.until("stopped", |pair| pair.target.events.iter().any(|event| event.contains("ok: false")));
+    test.round_trip(1);
+    let failed = test.host.open_failed;
+    test.pair.host.engine.connect(address, b"", &ConnectionOptions::default()).unwrap();
+    test.until("turned away", |pair| pair.host.open_failed > failed);
+    // Stopping what does not listen says so; stopping before the device has answered stops it all the same.
+    test.pair.target.engine.stop_listening(address).unwrap();
+    test.pair.target.engine.listen(address).unwrap();
+    test.pair.target.engine.stop_listening(address).unwrap();
+    test.steps(20);
+    assert_eq!((heard(&test, "true"), heard(&test, "false")), (1, 3));
+    test.pair.target.engine.listen(address).unwrap();
+    test.steps(20);
+    assert_eq!(heard(&test, "true"), 2);
+    let connection = test.host.connection.unwrap();
+    test.pair.host.engine.disconnect(connection);
+    test.until_gone();
+    test.reconnect_works();
+}
+
+#[test]
+fn a_device_that_fails_while_a_connection_opens_ends_it_once() {
+    for profile in PROFILES {
+        for steps in 0..12 {
+            let mut test = Scripted::unconnected(profile, EngineOptions::default());
+            let options = ConnectionOptions { peer_receives: 32, ..ConnectionOptions::default() };
+            let address = engine_harness::ADDRESS.parse().unwrap();
+            let connection = test.pair.host.engine.connect(address, b"hello", &options).unwrap();
+            test.host.connection = Some(connection);
+            test.steps(steps);
+            test.faults.inject_event(DeviceEvent::Async(AsyncEvent::DeviceFatal));
+            test.steps(60);
+            let ended = test.host.disconnected + test.host.open_failed;
+            assert!(ended == 1 || test.host.is_ready(), "{profile} {steps}: opened or ended, never in between");
+        }
+    }
+}
+
+#[test]
+fn dropping_an_engine_with_work_in_flight_ends_its_connections_for_the_peers() {
+    for profile in PROFILES {
+        let mut pair = Pair::new(profile);
+        let segment = pair.host.segment(0, 4096);
+        pair.host.submit(1, frwr_engine::provider::Access::RemoteWrite, &[segment], true).unwrap();
+        pair.steps(3);
+        let Pair { host, mut target, mut now, fabric: _fabric } = pair;
+        let Side { mut control, engine, .. } = host;
+        drop(engine);
+        for _ in 0..20_000 {
+            now += core::time::Duration::from_micros(1);
+            control.poll();
+            target.step(now);
+        }
+        assert_eq!(target.disconnected, 1, "{profile}: the peer hears of it");
+        // And the other way round: what Control keeps alive goes with it.
+        drop(control);
+        target.step(now);
+    }
+}
