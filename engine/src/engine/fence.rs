@@ -67,7 +67,7 @@ impl<P: Port> Engine<P> {
         let found = request.mrs.iter().position(|&descriptor| {
             self.pool
                 .get_mut(descriptor)
-                .is_some_and(|mr| mr.key() == key && mr.remotely_invalidated(handle.index(), connection, key).is_ok())
+                .is_some_and(|mr| mr.remotely_invalidated(handle.index(), connection, key).is_ok())
         });
         let Some(at) = found else { return false };
         let descriptor = request.mrs.remove(at);
