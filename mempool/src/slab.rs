@@ -231,15 +231,6 @@ impl<T> Slab<T> {
         (0..self.capacity).filter_map(|index| self.at(index))
     }
 
-    /// Calls `visit` for all values with their handles, by index. Looks at every slot.
-    pub fn for_each_mut(&mut self, mut visit: impl FnMut(Handle, &mut T)) {
-        for index in 0..self.capacity {
-            if let Some((handle, value)) = self.at_mut(index) {
-                visit(handle, value);
-            }
-        }
-    }
-
     #[inline]
     fn is_current(&self, handle: Handle) -> bool {
         self.meta(handle.index) == Some(Meta { generation: handle.generation, next: OCCUPIED })

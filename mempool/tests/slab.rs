@@ -160,7 +160,7 @@ proptest! {
             }
         }
         let mut visited = HashMap::new();
-        slab.for_each_mut(|handle, value| assert_eq!(visited.insert(handle, **value), None));
+        slab.iter().for_each(|(handle, value)| assert_eq!(visited.insert(handle, **value), None));
         prop_assert_eq!(visited, model);
         prop_assert_eq!(slab.iter().count(), slab.len() as usize);
     }

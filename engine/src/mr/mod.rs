@@ -19,9 +19,6 @@ use crate::provider::{ElementRange, RegistrationFields, RegistrationId, Token, T
 /// Bytes of one descriptor: one cache line, so that a step touches one.
 pub const MR_BYTES: usize = 64;
 
-/// No next MR in a list.
-pub const NO_LINK: u32 = u32::MAX;
-
 /// The object and key of an MR that has none.
 const NO_OBJECT: RegistrationId = RegistrationId(u32::MAX);
 
@@ -43,7 +40,6 @@ pub struct Mr {
     key: u32,
     generation: u32,
     connection: ConnectionKey,
-    link: u32,
     role: Role,
     /// Low byte of the last key whose registration was posted: what the device has. A burnt key never reached it (S86).
     device_tag: u8,
@@ -67,7 +63,6 @@ impl Mr {
             key: 0,
             generation: 0,
             connection: ConnectionKey { index: 0, epoch: 0 },
-            link: NO_LINK,
             role: Role::Request,
             device_tag: 0,
         }
@@ -87,7 +82,6 @@ impl Mr {
         self.device_tag = key as u8;
         self.connection = connection;
         self.role = Role::Request;
-        self.link = NO_LINK;
         self.state = State::Idle { spent: false };
         Ok(())
     }
@@ -337,17 +331,6 @@ impl Mr {
     #[must_use]
     pub const fn connection(&self) -> ConnectionKey {
         self.connection
-    }
-
-    /// The next MR of the list that this one is on, or [`NO_LINK`].
-    #[must_use]
-    pub const fn link(&self) -> u32 {
-        self.link
-    }
-
-    /// Sets the next MR of the list.
-    pub const fn set_link(&mut self, link: u32) {
-        self.link = link;
     }
 
     /// Token of the registration, for the MR at `index` of its slab.

@@ -1,6 +1,6 @@
 //! The second half of an MR's life: invalidation, failure, recovery, the end.
 
-use super::{Cause, ConnectionKey, Mr, MrError, NO_LINK, NO_OBJECT, ReturnPolicy, Role, State};
+use super::{Cause, ConnectionKey, Mr, MrError, NO_OBJECT, ReturnPolicy, Role, State};
 use crate::provider::Operation;
 use core::num::NonZeroU32;
 
@@ -173,7 +173,6 @@ impl Mr {
         self.state = State::Absent;
         self.object = NO_OBJECT;
         self.role = Role::Request;
-        self.link = NO_LINK;
         Ok(())
     }
 

@@ -147,4 +147,4 @@ pub enum State {
 }
 
 const _: () =
-    assert!(size_of::<State>() <= 40, "with key, object, generation, connection and link it must fit 64 bytes");
+    assert!(size_of::<State>() <= 40, "with key, object, generation and connection it must fit 64 bytes");

@@ -121,6 +121,6 @@ pub(crate) fn name_of(state: State) -> &'static str {
 }
 
 /// All that an outsider can see of an MR.
-pub(crate) fn view(mr: &Mr) -> (State, u32, u32, ConnectionKey, RegistrationId, Option<Grant>, bool, u32) {
-    (mr.state(), mr.key(), mr.generation(), mr.connection(), mr.object(), mr.grant(), mr.is_pad(), mr.link())
+pub(crate) fn view(mr: &Mr) -> (State, u32, u32, ConnectionKey, RegistrationId, Option<Grant>, bool) {
+    (mr.state(), mr.key(), mr.generation(), mr.connection(), mr.object(), mr.grant(), mr.is_pad())
 }

@@ -368,15 +368,6 @@ fn u16_generation_skips_zero() {
 }
 
 #[test]
-fn s27_list_links() {
-    let mut mr = idle();
-    assert_eq!(mr.link(), frwr_engine::mr::NO_LINK);
-    mr.set_link(12);
-    mr.take(OWNER, CONNECTION).expect("free");
-    assert_eq!(mr.link(), 12);
-}
-
-#[test]
 fn i20_key_succession() {
     assert_eq!(check_next_key(KEY, KEY + 1, 8), Ok(()));
     assert_eq!(check_next_key(0x1234_56FF, 0x1234_5600, 8), Ok(()));
