@@ -146,5 +146,4 @@ pub enum State {
     Recovering,
 }
 
-const _: () =
-    assert!(size_of::<State>() <= 40, "with key, object, generation and connection it must fit 64 bytes");
+const _: () = assert!(size_of::<State>() <= 40, "with key, object, generation and connection it must fit 64 bytes");
