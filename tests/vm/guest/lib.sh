@@ -5,7 +5,7 @@ export PATH=/h/bin:/bin
 export HOME=/tmp
 export RDMAV_DRIVERS=/h/lib/librxe
 # Seconds that one program may take before it is killed: a guard against hangs, many times what it needs.
-PROGRAM_LIMIT=${PROGRAM_LIMIT:-120}
+PROGRAM_LIMIT=${PROGRAM_LIMIT:-240}
 
 # Debian's busybox sh prefers its own applets to what PATH names; a tool of the same name needs its full path.
 ip() { /h/bin/ip "$@"; }
