@@ -21,7 +21,8 @@ report() { # name outcome [detail...]
     local name=$1 outcome=$2
     shift 2
     case $outcome in ok | FAILED | skipped) ;; *) set -- "unknown outcome $outcome" "$@"; outcome=FAILED ;; esac
-    echo "$outcome $(echo "$name" | tr ' ' '_') $*" >> "$RESULTS"
+    # One line, whatever the detail holds.
+    echo "$outcome $(echo "$name" | tr ' \n' '__' | sed 's/_$//') $(echo "$*" | tr '\n' ' ')" >> "$RESULTS"
 }
 
 # A test that is a command: it passes with exit code 0. Its output goes to NAME.log.
@@ -72,6 +73,14 @@ wait_for() { # seconds command...
 
 listening() { # tcp port
     grep -q "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F:]* 0A " /proc/net/tcp /proc/net/tcp6
+}
+
+# For the shell: runs a job of this share and shows its records; its logs are in /tmp/NAME.
+job() { # name
+    mkdir -p "/tmp/$1"
+    : > "/tmp/$1/results"
+    JOB=$1 LOGS=/tmp/$1 RESULTS=/tmp/$1/results sh -c '. /h/guest/lib.sh; . "/h/jobs/$JOB.sh"'
+    cat "/tmp/$1/results"
 }
 
 # Two more devices, rxe1 on v0 (10.9.1.1) and rxe2 on v1 (10.9.1.2), whose frames cross a virtual cable.

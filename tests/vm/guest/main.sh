@@ -76,8 +76,9 @@ run_job() { # name
 
 set_up > "$OUT/setup.log" 2>&1 || die "set-up"
 dmesg -c > "$OUT/boot.log"
-# From now on the serial console carries the kernel log, for guests that do not live to save it.
-dmesg -n 8
+# From now on the serial console carries the kernel log, for guests that do not live to save it. A person at the
+# console reads it with dmesg.
+[ -n "$INTERACTIVE" ] || dmesg -n 8
 
 failed=0
 for job in $JOBS; do
