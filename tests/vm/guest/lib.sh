@@ -5,7 +5,10 @@ export PATH=/h/bin:/bin
 export HOME=/tmp
 export RDMAV_DRIVERS=/h/lib/librxe
 # Seconds that one program may take before it is killed: a guard against hangs, many times what it needs.
-PROGRAM_LIMIT=${PROGRAM_LIMIT:-120}
+PROGRAM_LIMIT=${PROGRAM_LIMIT:-240}
+
+# Debian's busybox sh prefers its own applets to what PATH names; a tool of the same name needs its full path.
+ip() { /h/bin/ip "$@"; }
 
 # The host reads from these when the first test began, and which one hung.
 begin() { # name
@@ -33,7 +36,8 @@ run_test() { # name command...
 
 # A Rust test binary: each of its tests becomes a record NAME::TEST.
 run_libtest() { # path [arguments of libtest...]
-    local bin=$1 name code
+    local bin=$1 name code started
+    started=$(cut -d . -f 1 /proc/uptime)
     name=$(basename "$bin")
     shift
     begin "$name"
@@ -44,6 +48,7 @@ run_libtest() { # path [arguments of libtest...]
     code=$?
     [ -s "$LOGS/$name.stderr" ] || rm -f "$LOGS/$name.stderr"
     awk -v bin="$name" -v code="$code" -f /h/guest/libtest.awk "$LOGS/$name.log" >> "$RESULTS"
+    echo "# $name: $(($(cut -d . -f 1 /proc/uptime) - started)) s" >> "$RESULTS"
 }
 
 # Loads kernel modules in the given order; one that is there already is no error.
