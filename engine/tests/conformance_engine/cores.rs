@@ -153,7 +153,7 @@ impl Core {
             message: &message,
             inline: &[],
             chunks: &[Chunk { access: Access::RemoteWrite, segments: &segment }],
-            invite_invalidation: cookie % 3 == 0,
+            invite_invalidation: cookie.is_multiple_of(3),
             iova_cookie: 0,
             cookie,
         };
@@ -179,7 +179,7 @@ fn answer(target: &mut Side<AnyDevice>, connection: ConnectionId, name: [u8; 8],
     let remote = [RemoteSegment { remote, length: grants[0].length }];
     let mut message = [0xFF; 12];
     message[..8].copy_from_slice(&name);
-    let invalidate = (cookie % 3 == 0).then_some(grants[0].key);
+    let invalidate = (cookie.is_multiple_of(3)).then_some(grants[0].key);
     let response = ResponseRequest { local: &local, remote: &remote, message: &message, invalidate, cookie };
     target.engine.respond(connection, &response).unwrap();
 }

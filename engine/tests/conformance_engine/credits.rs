@@ -15,7 +15,7 @@ fn at_the_limit(subject: Subject, credits: u32, count: u64) {
     while ended < count {
         assert!(patience.is_left(), "{ended} of {count} on {subject} with {credits} credits");
         while next < count && next - ended < 32 {
-            rig.submit(next, next % 2 == 0);
+            rig.submit(next, next.is_multiple_of(2));
             next += 1;
         }
         // Commands pile up at the target now and then, so that the credits are used up.

@@ -54,7 +54,7 @@ impl Rig {
         match state {
             State::WaitingForMrs => {
                 for cookie in first..first + 12 {
-                    self.submit(cookie, cookie % 2 == 0);
+                    self.submit(cookie, cookie.is_multiple_of(2));
                 }
                 assert!(self.host.engine.statistics().requests_waited > 0, "some wait for MRs");
                 self.steps(1);

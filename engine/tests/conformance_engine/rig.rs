@@ -133,9 +133,9 @@ impl Rig {
 
     /// One request from its submission to its end.
     pub(crate) fn round_trip(&mut self, cookie: u64) {
-        self.submit(cookie, cookie % 2 == 0);
+        self.submit(cookie, cookie.is_multiple_of(2));
         self.pair.until("a round trip", |pair| {
-            pair.serve(cookie % 2 == 0);
+            pair.serve(cookie.is_multiple_of(2));
             pair.host.ended.iter().any(|(ended, _)| *ended == cookie)
         });
         assert_eq!(self.status(cookie), Some("replied"));
