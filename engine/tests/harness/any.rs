@@ -123,6 +123,11 @@ impl AnyDevice {
         }
     }
 
+    /// Leaves it to the device itself what becomes of its objects when it goes. Nothing may be registered then.
+    pub fn leave_behind(&mut self) {
+        self.live = Live::default();
+    }
+
     fn is_real(&self) -> bool {
         !matches!(self.inner, Inner::Soft(_))
     }
