@@ -84,8 +84,7 @@ fn f33_a_device_that_goes_is_noticed() {
             // A request that is still on its way would be sent again for a minute.
             pair.until_peer_hears();
         }
-        let Pair { mut owner, mut peer, .. } = pair;
-        peer.device.leave_behind();
+        let Pair { mut owner, peer, .. } = pair;
         drop(peer);
         let mut events = Vec::new();
         let mut patience = owner.patience();

@@ -1,5 +1,4 @@
-//! Any provider behind one type, so that no test is generic. Counts what is alive and what was posted, and takes a real
-//! device down in the order that it needs.
+//! Any provider behind one type, so that no test is generic. Counts what is alive and what was posted.
 
 use super::pace::now;
 use frwr_engine::provider::soft::{SoftDevice, SoftMonitor, SoftPort};
@@ -10,13 +9,11 @@ use frwr_engine::provider::{
     DomainId, ListenerId, Operation, Port, PortId, PostError, QueuePairId, ReceiveRequest, RegistrationId, Ticket,
 };
 use std::collections::{BTreeSet, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Taking a device down is a matter of milliseconds; a queue pair destroyed under a live window takes 50 s (verbs.md
+/// Dropping a device is a matter of milliseconds; a queue pair destroyed under a live window takes 50 s (verbs.md
 /// 5.6, trap 4). Whatever is longer than this is that, or as bad.
 const STALL: Duration = Duration::from_secs(30);
-/// Tickets of the commands that take a device down; others count from 1.
-const FIRST_LAST_TICKET: u64 = 1 << 62;
 
 enum Inner {
     Soft(SoftDevice),
@@ -33,7 +30,7 @@ enum InnerPort {
 /// Runs an expression on whatever device or port it is.
 macro_rules! each {
     ($kind:ident, $inner:expr, $found:ident => $what:expr) => {
-        match $inner {
+        match $inner.expect("there until it is dropped") {
             $kind::Soft($found) => $what,
             #[cfg(feature = "verbs")]
             $kind::Verbs($found) => $what,
@@ -73,22 +70,11 @@ impl Live {
             _ => {}
         }
     }
-
-    /// The commands that destroy all of it, in the order of verbs.md 8: windows, queue pairs, bases, domains.
-    fn last_commands(&self) -> Vec<Command> {
-        let listeners = self.listeners.iter().map(|&listener| Command::StopListening { listener });
-        let failures = self.queue_pairs.iter().map(|&queue_pair| Command::FailQueuePair { queue_pair });
-        let registrations = self.registrations.iter().map(|&object| Command::FreeRegistration { object });
-        let queue_pairs = self.queue_pairs.iter().map(|&queue_pair| Command::DestroyQueuePair { queue_pair });
-        let bases = self.bases.iter().map(|&base| Command::DeregisterMemory { base });
-        let domains = self.domains.iter().map(|&domain| Command::FreeDomain { domain });
-        listeners.chain(failures).chain(registrations).chain(queue_pairs).chain(bases).chain(domains).collect()
-    }
 }
 
 /// Any device.
 pub struct AnyDevice {
-    inner: Inner,
+    inner: Option<Inner>,
     /// Commands that destroy something, until they are answered.
     destroying: HashMap<Ticket, Command>,
     live: Live,
@@ -105,7 +91,7 @@ impl AnyDevice {
     }
 
     fn of(inner: Inner) -> Self {
-        Self { inner, destroying: HashMap::new(), live: Live::default() }
+        Self { inner: Some(inner), destroying: HashMap::new(), live: Live::default() }
     }
 
     /// What is alive on it.
@@ -114,54 +100,35 @@ impl AnyDevice {
     }
 
     /// The view into a software NIC.
-    #[cfg_attr(not(feature = "verbs"), expect(clippy::unnecessary_wraps, reason = "real devices have none"))]
     pub fn monitor(&self) -> Option<SoftMonitor> {
-        match &self.inner {
+        match self.inner.as_ref()? {
             Inner::Soft(device) => Some(device.monitor()),
             #[cfg(feature = "verbs")]
             Inner::Verbs(_) => None,
         }
     }
+}
 
-    /// Leaves it to the device itself what becomes of its objects when it goes. Nothing may be registered then.
-    pub fn leave_behind(&mut self) {
-        self.live = Live::default();
-    }
-
-    fn is_real(&self) -> bool {
-        !matches!(self.inner, Inner::Soft(_))
-    }
-
-    /// Runs a command to its answer, whatever that is.
-    fn run(&mut self, ticket: Ticket, command: Command, deadline: Instant) {
-        if self.submit(ticket, command).is_err() {
-            return;
-        }
-        while now() < deadline {
-            match self.poll() {
-                Some(DeviceEvent::Answered { ticket: answered, .. }) if answered == ticket => return,
-                Some(_) => {}
-                None => std::thread::yield_now(),
-            }
-        }
-    }
+/// Drops a half of a real device, whose last owner destroys its objects in the order that it needs.
+fn drop_in_time<T>(half: &mut Option<T>) {
+    let started = now();
+    drop(half.take());
+    let took = now() - started;
+    assert!(
+        took < STALL || std::thread::panicking(),
+        "dropping it took {took:?}: a queue pair went under a live window"
+    );
 }
 
 impl Drop for AnyDevice {
-    /// Nothing that a test leaves behind may stay in the kernel, and the order matters there.
     fn drop(&mut self) {
-        if !self.is_real() {
-            return;
-        }
-        let started = now();
-        for (index, command) in self.live.last_commands().into_iter().enumerate() {
-            self.run(Ticket(FIRST_LAST_TICKET + index as u64), command, started + 2 * STALL);
-        }
-        let (took, left) = (now() - started, core::mem::take(&mut self.live));
-        if !std::thread::panicking() {
-            assert!(took < STALL, "taking the device down took {took:?}: a queue pair went under a live window");
-            assert_eq!(left, Live::default(), "objects that the device did not destroy");
-        }
+        drop_in_time(&mut self.inner);
+    }
+}
+
+impl Drop for AnyPort {
+    fn drop(&mut self) {
+        drop_in_time(&mut self.inner);
     }
 }
 
@@ -169,16 +136,16 @@ impl Device for AnyDevice {
     type Port = AnyPort;
 
     fn capabilities(&self) -> &Capabilities {
-        each!(Inner, &self.inner, device => device.capabilities())
+        each!(Inner, self.inner.as_ref(), device => device.capabilities())
     }
 
     fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<AnyPort, CommandError> {
-        let inner = match &mut self.inner {
+        let inner = match self.inner.as_mut().expect("there until it is dropped") {
             Inner::Soft(device) => InnerPort::Soft(device.open_port(send_entries, receive_entries)?),
             #[cfg(feature = "verbs")]
             Inner::Verbs(device) => InnerPort::Verbs(device.open_port(send_entries, receive_entries)?),
         };
-        Ok(AnyPort { inner, posted: Posted::default() })
+        Ok(AnyPort { inner: Some(inner), posted: Posted::default() })
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
@@ -191,7 +158,7 @@ impl Device for AnyDevice {
                 | Command::StopListening { .. }
         );
         let kept = destroys.then(|| command.clone());
-        each!(Inner, &mut self.inner, device => device.submit(ticket, command))?;
+        each!(Inner, self.inner.as_mut(), device => device.submit(ticket, command))?;
         if let Some(command) = kept {
             self.destroying.insert(ticket, command);
         }
@@ -199,7 +166,7 @@ impl Device for AnyDevice {
     }
 
     fn poll(&mut self) -> Option<DeviceEvent> {
-        let event = each!(Inner, &mut self.inner, device => device.poll())?;
+        let event = each!(Inner, self.inner.as_mut(), device => device.poll())?;
         if let DeviceEvent::Answered { ticket, result } = &event {
             let destroyed = self.destroying.remove(ticket);
             if let Ok(answer) = result {
@@ -224,7 +191,7 @@ pub struct Posted {
 
 /// A port of any device.
 pub struct AnyPort {
-    inner: InnerPort,
+    inner: Option<InnerPort>,
     posted: Posted,
 }
 
@@ -237,11 +204,11 @@ impl AnyPort {
 
 impl Port for AnyPort {
     fn id(&self) -> PortId {
-        each!(InnerPort, &self.inner, port => port.id())
+        each!(InnerPort, self.inner.as_ref(), port => port.id())
     }
 
     fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
-        let result = each!(InnerPort, &mut self.inner, port => port.post(queue_pair, chain));
+        let result = each!(InnerPort, self.inner.as_mut(), port => port.post(queue_pair, chain));
         let accepted = result.map_or_else(|error| error.accepted, |()| chain.requests.len());
         for request in &chain.requests[..accepted] {
             match request.operation {
@@ -255,18 +222,18 @@ impl Port for AnyPort {
     }
 
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
-        each!(InnerPort, &mut self.inner, port => port.post_receives(queue_pair, receives))
+        each!(InnerPort, self.inner.as_mut(), port => port.post_receives(queue_pair, receives))
     }
 
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize {
-        each!(InnerPort, &mut self.inner, port => port.poll(queue, batch))
+        each!(InnerPort, self.inner.as_mut(), port => port.poll(queue, batch))
     }
 
     fn begin_iteration(&mut self, iteration: u64) {
-        each!(InnerPort, &mut self.inner, port => port.begin_iteration(iteration));
+        each!(InnerPort, self.inner.as_mut(), port => port.begin_iteration(iteration));
     }
 
     fn remote_bytes_open(&self) -> Option<u64> {
-        each!(InnerPort, &self.inner, port => port.remote_bytes_open())
+        each!(InnerPort, self.inner.as_ref(), port => port.remote_bytes_open())
     }
 }

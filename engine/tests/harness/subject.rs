@@ -108,8 +108,14 @@ impl Subject {
 
     /// Says that something is not run on this subject.
     pub fn not_run(self, why: &str) {
-        println!("NOT RUN on {self}: {why}");
+        say(&format!("NOT RUN on {self}: {why}"));
     }
+}
+
+/// Says something although the test passes: the test harness catches what is printed, and not what is written.
+pub fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
 /// Where devices of one subject reach each other.
@@ -182,6 +188,15 @@ pub fn on(applies: impl Fn(Subject) -> bool, why: &str, test: impl Fn(Subject)) 
         (true, _) => test(subject),
         (false, true) => subject.not_run(why),
         (false, false) => {}
+    });
+}
+
+/// Runs a test on the subjects that run a row of the table of deviations; the others say why they do not.
+pub fn on_row(row: Row, test: impl Fn(Subject)) {
+    on_all(|subject| {
+        if subject.runs(row) {
+            test(subject);
+        }
     });
 }
 
