@@ -168,7 +168,9 @@ fn f31_an_accept_that_comes_too_late_ends_the_other_side() {
 fn f32_a_thousand_connections_leave_nothing_behind() {
     on_all(|subject| {
         let mut pair = subject.pair_with(|options| options.wire_packets = 2);
-        for round in 0..1000 {
+        // Of a real device the engine's suite makes the thousand, at a sixth of a second each in the guest.
+        let rounds = if subject.is_real() { 100 } else { 1000 };
+        for round in 0..rounds {
             connect_once(&mut pair, round);
         }
         let live = pair.owner.device.live();

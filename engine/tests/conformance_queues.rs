@@ -156,9 +156,11 @@ fn u15_the_receive_queue_has_a_limit() {
         let ends = pair.connect_with(owner, peer, SMALL, Default::default());
         let receive = ReceiveRequest { token: Token(0), element: pair.owner.element(0, 64) };
         let granted = pair.owner.granted(ends.owner).receive as usize;
-        let receives = vec![receive; granted + 2];
-        let error = pair.owner.port.post_receives(ends.owner, &receives).expect_err("two too many");
-        assert_eq!((error.accepted, error.reason), (granted, PostRefusal::QueueFull));
+        // A real device rounds up and need not say so.
+        let receives = vec![receive; 4 * granted];
+        let error = pair.owner.port.post_receives(ends.owner, &receives).expect_err("far too many");
+        assert_eq!(error.reason, PostRefusal::QueueFull);
+        assert!(error.accepted == granted || subject.is_real() && error.accepted > granted, "{error:?}");
     });
 }
 

@@ -51,6 +51,8 @@ impl<P: Port> Engine<P> {
         };
         let deadline = self.now + self.options.drain_timeout;
         entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline };
+        // rxe does not flush a receive that comes behind the error state (verbs.md 5.4): the drain would wait for it.
+        entry.receives.clear();
         self.statistics.disconnects += 1;
         self.record(TracePoint::Disconnect, index as u16, None, 0);
         self.tell_control_to_fail(index);

@@ -173,3 +173,20 @@ fn f31_a_connection_that_nobody_takes_fails_and_the_next_one_works() {
         rig.finish();
     });
 }
+
+/// rxe never flushes a receive that is posted to a dead queue pair (verbs.md 5.4), so that the drain would wait for it: a
+/// buffer that was given back before the end is not posted any more.
+#[test]
+fn u19_no_receive_is_posted_once_a_connection_ends() {
+    on_all(|subject| {
+        let mut rig = Rig::new(subject);
+        rig.submit(1, true);
+        rig.command();
+        let doorbells = rig.target.engine.statistics().receive_doorbells;
+        rig.end(By::Target);
+        assert_eq!(rig.target.engine.statistics().receive_doorbells, doorbells, "{subject}");
+        rig.connect();
+        rig.round_trip(2);
+        rig.finish();
+    });
+}

@@ -115,7 +115,8 @@ impl Subject {
 /// Says something although the test passes: the test harness catches what is printed, and not what is written.
 pub fn say(line: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
+    // The test harness has not ended its own line yet.
+    let _ = writeln!(std::io::stdout().lock(), "\n{line}");
 }
 
 /// Where devices of one subject reach each other.
