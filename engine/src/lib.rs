@@ -5,7 +5,9 @@
 //! and never allocates after start-up; whoever owns a poll loop calls `Engine::poll` and `Engine::flush` from it.
 //! `docs/design.md` says which room may touch what.
 
-#![forbid(unsafe_code)]
+// The one exception is the room of a provider that calls C.
+#![cfg_attr(not(feature = "verbs"), forbid(unsafe_code))]
+#![cfg_attr(feature = "verbs", deny(unsafe_code))]
 #[cfg(not(target_os = "linux"))]
 compile_error!("frwr runs on Linux only: pinned cores, hugepages and RDMA devices are reached through its interfaces.");
 

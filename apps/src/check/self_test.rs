@@ -7,22 +7,22 @@ use super::rdma::SelfTest;
 #[must_use]
 pub fn self_test(device: &str) -> SelfTest {
     use super::rdma::{Finding, FindingOutcome};
-    use frwr_engine::provider::verbs::{Outcome, VerbsDevice, VerbsOptions};
+    use frwr_engine::provider::verbs::{self, Outcome, VerbsDevice, VerbsOptions};
 
     let opened = match VerbsDevice::open(&VerbsOptions::new(device)) {
         Ok(opened) => opened,
         Err(error) => return SelfTest::NotOpened(error.to_string()),
     };
-    let finding = |finding: &frwr_engine::provider::verbs::Finding| Finding {
-        name: finding.name.to_string(),
+    let finding = |finding: &verbs::Finding| Finding {
+        name: finding.name.to_owned(),
         outcome: match finding.outcome {
-            Outcome::Passed => FindingOutcome::Passed,
+            Outcome::AsSpecified => FindingOutcome::Passed,
             Outcome::Deviates => FindingOutcome::Deviates,
-            Outcome::Failed => FindingOutcome::Failed,
+            Outcome::Unusable => FindingOutcome::Failed,
         },
-        text: finding.text.to_string(),
+        text: finding.text.clone(),
     };
-    SelfTest::Ran(opened.findings().iter().map(finding).collect())
+    SelfTest::Ran(opened.findings().rows().iter().map(finding).collect())
 }
 
 /// Opens a device, which tests it, and says what was found. Without the feature `verbs` it says so.

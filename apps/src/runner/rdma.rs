@@ -36,7 +36,7 @@ mod with_verbs {
     use frwr_engine::provider::verbs::{VerbsDevice, VerbsOptions};
 
     pub(super) fn open(config: &RdmaDeviceConfig) -> Result<VerbsDevice, RunError> {
-        let mut options = VerbsOptions::new(&config.device);
+        let mut options = VerbsOptions::new(config.device.as_str());
         options.port = config.port;
         options.gid_index = config.gid_index;
         options.mtu = config.mtu;

@@ -9,6 +9,8 @@ mod command;
 pub mod fault;
 pub mod record;
 pub mod soft;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 mod work;
 
 pub use capabilities::{

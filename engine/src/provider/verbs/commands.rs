@@ -1,0 +1,261 @@
+//! What each command does. Connection management is in `connection_manager`.
+
+use super::{
+    device::{Base, QueuePairRecord, Retiring, VerbsDevice, WindowRecord, command_error},
+    publish::{PortCommand, PortHandle, Removed},
+    sys::{
+        objects::{MemoryRegion, ProtectionDomain, Window},
+        queue_pair::QueuePair,
+    },
+};
+use crate::provider::{
+    Answer, BaseId, Command, CommandError, Device as _, DomainId, PortId, QueuePairId, QueueSizes, RegistrationId,
+    Ticket,
+};
+use frwr_mempool::DeviceMemory;
+use ibverbs_sys::{ibv_access_flags, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state};
+use std::{io, sync::Arc};
+
+/// What a queue pair allows its peer; windows and nothing else have these rights.
+pub(super) const PEER_ACCESS: u32 =
+    ibv_access_flags::IBV_ACCESS_REMOTE_READ.0 | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+
+type Outcome = Result<Answer, CommandError>;
+
+impl VerbsDevice {
+    /// Does a command or begins with it; an error is its answer.
+    pub(super) fn execute(&mut self, ticket: Ticket, command: Command) -> Result<(), CommandError> {
+        let answer = match command {
+            Command::AllocateDomain => self.allocate_domain()?,
+            Command::FreeDomain { domain } => self.free_domain(domain)?,
+            Command::RegisterMemory { domain, memory, local_write } => {
+                self.register_memory(domain, memory, local_write)?
+            }
+            Command::DeregisterMemory { base } => return self.retire_base(ticket, base),
+            Command::CreateQueuePair { port, domain, sizes } => self.create_queue_pair(port, domain, sizes)?,
+            Command::FailQueuePair { queue_pair } => self.fail_queue_pair(queue_pair)?,
+            Command::DestroyQueuePair { queue_pair } => return self.retire_queue_pair(ticket, queue_pair),
+            Command::AllocateRegistration { port, domain, queue_pair, depth } => {
+                self.allocate_window(port, domain, queue_pair, depth)?
+            }
+            Command::FreeRegistration { object } => return self.retire_window(ticket, object),
+            Command::Listen { address } => self.listen(address)?,
+            Command::StopListening { listener } => self.stop_listening(listener)?,
+            Command::Connect { queue_pair, address, private_data, parameters } => {
+                self.connect(queue_pair, address, private_data, parameters)?
+            }
+            Command::Accept { incoming, queue_pair, private_data, parameters } => {
+                self.accept(incoming, queue_pair, &private_data, parameters)?
+            }
+            Command::Reject { incoming, private_data } => self.reject(incoming, &private_data)?,
+            Command::Disconnect { queue_pair } => self.disconnect(queue_pair)?,
+        };
+        self.answer(ticket, Ok(answer));
+        Ok(())
+    }
+
+    fn domain(&self, domain: DomainId) -> Result<Arc<ProtectionDomain>, CommandError> {
+        self.domains.get(domain.0).cloned().ok_or(CommandError::Unknown)
+    }
+
+    fn allocate_domain(&mut self) -> Outcome {
+        let domain = ProtectionDomain::new(&self.context).map_err(|error| command_error(&error))?;
+        let number = self.domains.insert(Arc::new(domain)).ok_or(CommandError::Exhausted)?;
+        Ok(Answer::Domain(DomainId(number)))
+    }
+
+    fn free_domain(&mut self, domain: DomainId) -> Outcome {
+        let found = self.domains.get(domain.0).ok_or(CommandError::Unknown)?;
+        // What lives in it keeps it alive.
+        if Arc::strong_count(found) > 1 {
+            return Err(CommandError::Busy);
+        }
+        self.domains.remove(domain.0);
+        Ok(Answer::Done)
+    }
+
+    fn register_memory(&mut self, domain: DomainId, memory: DeviceMemory, local_write: bool) -> Outcome {
+        if memory.is_empty() {
+            return Err(CommandError::Invalid);
+        }
+        let region = MemoryRegion::new(&self.domain(domain)?, memory, local_write).map_err(|e| command_error(&e))?;
+        let (lkey, region) = (region.lkey(), Arc::new(region));
+        let base = Base { domain, region: Arc::clone(&region), leaving: false };
+        let base = BaseId(self.bases.insert(base).ok_or(CommandError::Exhausted)?);
+        self.tell_all(|| PortCommand::AddBase(base, Arc::clone(&region)));
+        Ok(Answer::Base { base, lkey })
+    }
+
+    fn tell_all(&mut self, command: impl Fn() -> PortCommand) {
+        for port in &mut self.ports {
+            port.tell(command());
+        }
+    }
+
+    fn retire_base(&mut self, ticket: Ticket, base: BaseId) -> Result<(), CommandError> {
+        let record = self.bases.get_mut(base.0).ok_or(CommandError::Unknown)?;
+        if core::mem::replace(&mut record.leaving, true) {
+            return Err(CommandError::Busy);
+        }
+        self.tell_all(|| PortCommand::RemoveBase(base));
+        let awaited = self.ports.iter().filter(|port| !port.is_gone()).map(|port| port.id).collect();
+        self.retire(ticket, Removed::Base(base), awaited);
+        Ok(())
+    }
+
+    fn retire(&mut self, ticket: Ticket, object: Removed, awaited: Vec<PortId>) {
+        self.retiring.push(Retiring { ticket, object, awaited });
+        self.finish_retiring();
+    }
+
+    pub(super) fn destroy_base(&mut self, base: BaseId) -> Outcome {
+        let Base { domain, region, .. } = self.bases.remove(base.0).ok_or(CommandError::Unknown)?;
+        // No port has it any more.
+        let region = match Arc::try_unwrap(region).map(MemoryRegion::destroy) {
+            Ok(Ok(())) => return Ok(Answer::Done),
+            // `EINVAL`: a window is bound to it (verbs.md 5.3). It goes on as before.
+            Ok(Err((region, _))) => Arc::new(region),
+            Err(region) => region,
+        };
+        self.tell_all(|| PortCommand::AddBase(base, Arc::clone(&region)));
+        self.bases.set(base.0, Base { domain, region, leaving: false });
+        Err(CommandError::Busy)
+    }
+
+    fn create_queue_pair(&mut self, port: PortId, domain: DomainId, sizes: QueueSizes) -> Outcome {
+        let domain = self.domain(domain)?;
+        let limits = self.capabilities().attributes;
+        let fits = |size: u32| size > 0 && size <= limits.max_qp_wr;
+        if !fits(sizes.send) || !fits(sizes.receive) || sizes.max_send_sge > limits.max_send_sge {
+            return Err(CommandError::Invalid);
+        }
+        let [send, receive] = self.queues.get(usize::from(port.0)).ok_or(CommandError::Unknown)?;
+        let made = QueuePair::new(&domain, send, receive, sizes, self.builds);
+        let queue_pair = made.and_then(|made| initialise(&made, self.options.port).map(|()| made));
+        let queue_pair = Arc::new(queue_pair.map_err(|error| command_error(&error))?);
+        let (id, sizes) = (queue_pair.id(), queue_pair.sizes());
+        self.port(port).ok_or(CommandError::DeviceGone)?.tell(PortCommand::AddQueuePair(Arc::clone(&queue_pair)));
+        let record = QueuePairRecord { port, queue_pair, windows: Vec::new(), leaving: false };
+        self.queue_pairs.insert(id, record);
+        Ok(Answer::QueuePair { queue_pair: id, sizes })
+    }
+
+    pub(super) fn queue_pair(&self, id: QueuePairId) -> Result<Arc<QueuePair>, CommandError> {
+        let record = self.queue_pairs.get(&id).filter(|record| !record.leaving);
+        Ok(Arc::clone(&record.ok_or(CommandError::Unknown)?.queue_pair))
+    }
+
+    fn fail_queue_pair(&mut self, id: QueuePairId) -> Outcome {
+        let mut attributes = ibv_qp_attr { qp_state: ibv_qp_state::IBV_QPS_ERR, ..ibv_qp_attr::default() };
+        let failed = self.queue_pair(id)?.modify(&mut attributes, ibv_qp_attr_mask::IBV_QP_STATE);
+        failed.map(|()| Answer::Done).map_err(|error| command_error(&error))
+    }
+
+    fn retire_queue_pair(&mut self, ticket: Ticket, id: QueuePairId) -> Result<(), CommandError> {
+        let record = self.queue_pairs.get_mut(&id).ok_or(CommandError::Unknown)?;
+        if core::mem::replace(&mut record.leaving, true) {
+            return Err(CommandError::Busy);
+        }
+        let (port, windows) = (record.port, record.windows.clone());
+        // Nothing may come for it any more.
+        self.connections.forget(id);
+        let awaited = self.tell_one(port, PortCommand::RemoveQueuePair(id, windows));
+        self.retire(ticket, Removed::QueuePair(id), awaited);
+        Ok(())
+    }
+
+    /// Tells a port, and says who is to be waited for.
+    fn tell_one(&mut self, port: PortId, command: PortCommand) -> Vec<PortId> {
+        self.port(port).map(|found| found.tell(command)).map(|()| port).into_iter().collect()
+    }
+
+    /// Its windows go first: a queue pair that is destroyed under a bound window blocks for 50 s (verbs.md 5.6, trap 4).
+    pub(super) fn destroy_queue_pair(&mut self, id: QueuePairId) -> Outcome {
+        let record = self.queue_pairs.remove(&id).ok_or(CommandError::Unknown)?;
+        for window in &record.windows {
+            // Kept by its own command that is under way, or already gone: dropped with its last owner.
+            self.windows.remove(window.0);
+        }
+        match Arc::try_unwrap(record.queue_pair).map(QueuePair::destroy) {
+            Ok(Ok(())) => Ok(Answer::Done),
+            Ok(Err((queue_pair, error))) => {
+                let (answer, queue_pair) = (command_error(&error), Arc::new(queue_pair));
+                let windows = Vec::new();
+                self.queue_pairs.insert(id, QueuePairRecord { port: record.port, queue_pair, windows, leaving: false });
+                Err(answer)
+            }
+            // No port has it, so nobody has.
+            Err(_) => Err(CommandError::Busy),
+        }
+    }
+
+    fn allocate_window(&mut self, port: PortId, domain: DomainId, queue_pair: QueuePairId, depth: u32) -> Outcome {
+        let domain = self.domain(domain)?;
+        self.queue_pair(queue_pair)?;
+        if depth == 0 || depth > self.capabilities().attributes.max_fast_reg_page_list_len {
+            return Err(CommandError::Invalid);
+        }
+        if self.port(port).is_none() {
+            return Err(CommandError::DeviceGone);
+        }
+        // A device that has none left says EINVAL (rxe) or ENOMEM.
+        let window = Arc::new(Window::new(&domain).map_err(|_| CommandError::Exhausted)?);
+        let key = window.key();
+        let record = WindowRecord { port, queue_pair, window: Arc::clone(&window), leaving: false };
+        let object = RegistrationId(self.windows.insert(record).ok_or(CommandError::Exhausted)?);
+        if let Some(record) = self.queue_pairs.get_mut(&queue_pair) {
+            record.windows.push(object);
+        }
+        if let Some(port) = self.port(port) {
+            port.tell(PortCommand::AddWindow(object, window));
+        }
+        Ok(Answer::Registration { object, key })
+    }
+
+    fn retire_window(&mut self, ticket: Ticket, object: RegistrationId) -> Result<(), CommandError> {
+        let record = self.windows.get_mut(object.0).ok_or(CommandError::Unknown)?;
+        if core::mem::replace(&mut record.leaving, true) {
+            return Err(CommandError::Busy);
+        }
+        let port = record.port;
+        let awaited = self.tell_one(port, PortCommand::RemoveWindow(object));
+        self.retire(ticket, Removed::Window(object), awaited);
+        Ok(())
+    }
+
+    pub(super) fn destroy_window(&mut self, object: RegistrationId) -> Outcome {
+        let WindowRecord { port, queue_pair, window, .. } =
+            self.windows.remove(object.0).ok_or(CommandError::Unknown)?;
+        let window = match Arc::try_unwrap(window).map(Window::destroy) {
+            Ok(Ok(())) => {
+                if let Some(record) = self.queue_pairs.get_mut(&queue_pair) {
+                    record.windows.retain(|known| *known != object);
+                }
+                return Ok(Answer::Done);
+            }
+            Ok(Err((window, _))) => Arc::new(window),
+            Err(window) => window,
+        };
+        // The device keeps it: it can be tried again.
+        if let Some(port) = self.port(port).filter(|port| PortHandle::has_room(port)) {
+            port.tell(PortCommand::AddWindow(object, Arc::clone(&window)));
+        }
+        self.windows.set(object.0, WindowRecord { port, queue_pair, window, leaving: false });
+        Err(CommandError::Busy)
+    }
+}
+
+/// From RESET to INIT: takes receives, sends nothing.
+pub(super) fn initialise(queue_pair: &QueuePair, port: u8) -> io::Result<()> {
+    let mut attributes = ibv_qp_attr {
+        qp_state: ibv_qp_state::IBV_QPS_INIT,
+        port_num: port,
+        qp_access_flags: PEER_ACCESS,
+        ..ibv_qp_attr::default()
+    };
+    let mask = ibv_qp_attr_mask::IBV_QP_STATE
+        | ibv_qp_attr_mask::IBV_QP_PKEY_INDEX
+        | ibv_qp_attr_mask::IBV_QP_PORT
+        | ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS;
+    queue_pair.modify(&mut attributes, mask)
+}

@@ -1,0 +1,462 @@
+//! The cold half: a device, its ports, and what lives on it.
+
+use super::{
+    connection_manager::ConnectionManager,
+    options::{OptionError, PostInterface, VerbsOptions},
+    port::{Parts, VerbsPort},
+    publish::{LANE_ENTRIES, PortCommand, PortHandle, Removed, Table},
+    quirks::{KnownDevice, known_device},
+    self_test::{Findings, SelfTestError, self_test},
+    sys::{
+        connection::EventChannel,
+        context::{Context, RawEvent},
+        library::{Library, LibraryError},
+        objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window},
+        queue_pair::QueuePair,
+        wait::wait_readable,
+    },
+    system,
+};
+use crate::provider::{
+    AsyncEvent, BaseAddress, BaseId, Capabilities, Command, CommandError, Contiguity, Device, DeviceAttributes,
+    DeviceEvent, DomainId, KeyScope, PortId, PostModel, QueuePairId, RegistrationId, SendQueueCost, Ticket,
+};
+use core::time::Duration;
+use frwr_mempool::lane;
+use ibverbs_sys::{IBV_DEVICE_MEM_WINDOW_TYPE_2A, IBV_DEVICE_MEM_WINDOW_TYPE_2B, ibv_device_attr};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    sync::Arc,
+};
+
+/// Ports of one device: a port is a core.
+const MAX_PORTS: usize = 1024;
+
+/// Why a device could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// libibverbs or librdmacm cannot be used.
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    /// An option that no device takes.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// There is no such device.
+    #[error("there is no RDMA device {device}; devices here: {known}")]
+    NoDevice {
+        /// The name asked for.
+        device: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// The system refused.
+    #[error("device {device}: {step} failed: {source}; {remedy}")]
+    System {
+        /// The device.
+        device: String,
+        /// What was tried.
+        step: &'static str,
+        /// What a person can do.
+        remedy: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The device has no memory windows of type 2.
+    #[error("device {device} (driver {driver}) has no type 2 memory windows; frwr needs them on this provider")]
+    NoWindows {
+        /// The device.
+        device: String,
+        /// Its driver.
+        driver: String,
+    },
+    /// The self-test found that the device cannot do what the engine relies on.
+    #[error("device {device}: self-test: {source}")]
+    SelfTest {
+        /// The device.
+        device: String,
+        /// What failed.
+        source: SelfTestError,
+    },
+}
+
+/// A base registration, seen from the device.
+pub(super) struct Base {
+    pub(super) domain: DomainId,
+    pub(super) region: Arc<MemoryRegion>,
+    pub(super) leaving: bool,
+}
+
+/// A queue pair, seen from the device.
+pub(super) struct QueuePairRecord {
+    pub(super) port: PortId,
+    pub(super) queue_pair: Arc<QueuePair>,
+    pub(super) windows: Vec<RegistrationId>,
+    pub(super) leaving: bool,
+}
+
+/// A window, seen from the device.
+pub(super) struct WindowRecord {
+    pub(super) port: PortId,
+    pub(super) queue_pair: QueuePairId,
+    pub(super) window: Arc<Window>,
+    pub(super) leaving: bool,
+}
+
+/// Something that is destroyed once no port has it any more.
+pub(super) struct Retiring {
+    pub(super) ticket: Ticket,
+    pub(super) object: Removed,
+    pub(super) awaited: Vec<PortId>,
+}
+
+/// The cold half of a device of libibverbs. One thread at a time.
+///
+/// Its commands are system calls: everything here may block for as long as the kernel takes.
+pub struct VerbsDevice {
+    pub(super) events: VecDeque<DeviceEvent>,
+    pub(super) connections: ConnectionManager,
+    // Windows in front of queue pairs: fields are dropped in this order (verbs.md 5.6, trap 4).
+    pub(super) windows: Table<WindowRecord>,
+    pub(super) queue_pairs: BTreeMap<QueuePairId, QueuePairRecord>,
+    pub(super) bases: Table<Base>,
+    pub(super) domains: Table<Arc<ProtectionDomain>>,
+    pub(super) ports: Vec<PortHandle>,
+    /// Completion queues by port: send, receive.
+    pub(super) queues: Vec<[Arc<CompletionQueue>; 2]>,
+    pub(super) retiring: Vec<Retiring>,
+    pub(super) context: Arc<Context>,
+    pub(super) options: VerbsOptions,
+    pub(super) known: &'static KnownDevice,
+    pub(super) builds: bool,
+    capabilities: Capabilities,
+    findings: Findings,
+    /// A wait has just said that no event waits.
+    quiet: bool,
+}
+
+impl core::fmt::Debug for VerbsDevice {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("VerbsDevice").field("name", &self.capabilities.name).finish_non_exhaustive()
+    }
+}
+
+impl VerbsDevice {
+    /// Opens a device and, unless told otherwise, tries what it can really do.
+    ///
+    /// # Errors
+    /// [`OpenError`] names what is missing and the remedy.
+    pub fn open(options: &VerbsOptions) -> Result<Self, OpenError> {
+        options.check()?;
+        let library = Library::get()?;
+        let name = &options.device;
+        let system = |step, remedy| move |source| OpenError::System { device: name.clone(), step, remedy, source };
+        let context = Context::open(library, name).map_err(|source| not_opened(library, name, source))?;
+        let context = Arc::new(context);
+        let attributes = context.attributes().map_err(system("querying its attributes", "see dmesg"))?;
+        let driver = system::driver(name);
+        let window_types = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+        if !context.has_windows() || attributes.device_cap_flags & window_types == 0 {
+            return Err(OpenError::NoWindows { device: name.clone(), driver });
+        }
+        let known = known_device(&driver);
+        let channel = EventChannel::new(library).map_err(system(
+            "opening the connection manager",
+            "load its module (modprobe rdma_ucm) and check the permissions of /dev/infiniband/rdma_cm",
+        ))?;
+        let wants_builder = match options.post {
+            PostInterface::Automatic => known.prefers_builder,
+            PostInterface::List => false,
+            PostInterface::Builder => true,
+        };
+        let mut device = Self {
+            events: VecDeque::new(),
+            connections: ConnectionManager::new(channel),
+            windows: Table::default(),
+            queue_pairs: BTreeMap::new(),
+            bases: Table::default(),
+            domains: Table::default(),
+            ports: Vec::new(),
+            queues: Vec::new(),
+            retiring: Vec::new(),
+            capabilities: capabilities(name, &attributes, known),
+            findings: Findings::default(),
+            context,
+            options: options.clone(),
+            known,
+            builds: wants_builder,
+            quiet: false,
+        };
+        if wants_builder && let Err(source) = device.probe_builder() {
+            if options.post == PostInterface::Builder {
+                let remedy = "use lists (the default); newer rdma-core may help";
+                return Err(system("making a queue pair for ibv_wr_*", remedy)(source));
+            }
+            device.builds = false;
+        }
+        device.capabilities.post_model = if device.builds { PostModel::AllOrNothing } else { PostModel::Prefix };
+        if options.self_test {
+            let failed = |source| OpenError::SelfTest { device: name.clone(), source };
+            device.findings = self_test(&device).map_err(failed)?;
+            device.findings.apply(&mut device.capabilities).map_err(failed)?;
+        }
+        Ok(device)
+    }
+
+    /// What the self-test found; empty where it was switched off.
+    #[must_use]
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// The driver's row of the table of devices.
+    #[must_use]
+    pub fn known(&self) -> &'static KnownDevice {
+        self.known
+    }
+
+    /// Whether chains are built by `ibv_wr_*`.
+    #[must_use]
+    pub fn uses_builder(&self) -> bool {
+        self.builds
+    }
+
+    /// Makes a queue pair for `ibv_wr_*` and throws it away: the library says only then whether it can.
+    fn probe_builder(&self) -> io::Result<()> {
+        let domain = Arc::new(ProtectionDomain::new(&self.context)?);
+        let queue = Arc::new(CompletionQueue::new(&self.context, 2)?);
+        let sizes = crate::provider::QueueSizes { send: 1, receive: 1, max_send_sge: 1 };
+        let probe = QueuePair::new(&domain, &queue, &queue, sizes, true)?;
+        if probe.has_builder() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
+    }
+
+    pub(super) fn answer(&mut self, ticket: Ticket, result: Result<crate::provider::Answer, CommandError>) {
+        self.events.push_back(DeviceEvent::Answered { ticket, result });
+    }
+
+    pub(super) fn port(&mut self, id: PortId) -> Option<&mut PortHandle> {
+        self.ports.get_mut(usize::from(id.0)).filter(|port| !port.is_gone())
+    }
+
+    fn take_reports(&mut self) {
+        for at in 0..self.ports.len() {
+            while let Some(removed) = self.ports[at].reports.pop() {
+                let port = self.ports[at].id;
+                self.removed_from(port, removed);
+            }
+        }
+        self.forget_ports_that_are_gone();
+    }
+
+    fn removed_from(&mut self, port: PortId, removed: Removed) {
+        if let Some(retiring) = self.retiring.iter_mut().find(|retiring| retiring.object == removed) {
+            retiring.awaited.retain(|awaited| *awaited != port);
+        }
+        self.finish_retiring();
+    }
+
+    /// A port that was dropped has let go of everything.
+    fn forget_ports_that_are_gone(&mut self) {
+        if self.retiring.is_empty() {
+            return;
+        }
+        let ports = &self.ports;
+        let is_gone = |port: &PortId| ports.get(usize::from(port.0)).is_none_or(PortHandle::is_gone);
+        for retiring in &mut self.retiring {
+            retiring.awaited.retain(|port| !is_gone(port));
+        }
+        self.finish_retiring();
+    }
+
+    /// Destroys what no port has any more.
+    pub(super) fn finish_retiring(&mut self) {
+        while let Some(place) = self.retiring.iter().position(|retiring| retiring.awaited.is_empty()) {
+            let Retiring { ticket, object, .. } = self.retiring.swap_remove(place);
+            let result = match object {
+                Removed::Base(base) => self.destroy_base(base),
+                Removed::QueuePair(queue_pair) => self.destroy_queue_pair(queue_pair),
+                Removed::Window(object) => self.destroy_window(object),
+            };
+            self.answer(ticket, result);
+        }
+    }
+
+    fn take_async_events(&mut self) {
+        while let Some(event) = self.context.next_event() {
+            let event = match event {
+                RawEvent::QueuePairFatal(number) => AsyncEvent::QueuePairFatal(QueuePairId(number)),
+                RawEvent::QueuePairAccessError(number) => AsyncEvent::QueuePairAccessError(QueuePairId(number)),
+                RawEvent::LastReceiveReached(number) => AsyncEvent::LastReceiveReached(QueuePairId(number)),
+                RawEvent::CompletionQueueError(queue) => {
+                    let Some(port) = self.ports.iter().find(|port| port.queues.contains(&queue)) else { continue };
+                    AsyncEvent::CompletionQueueOverrun(port.id)
+                }
+                RawEvent::DeviceFatal => AsyncEvent::DeviceFatal,
+                RawEvent::Other => continue,
+            };
+            self.events.push_back(DeviceEvent::Async(event));
+        }
+    }
+
+    /// Whether a command can be taken now: every port that it has to tell of something has room.
+    fn has_room(&self, command: &Command) -> bool {
+        let of_port = |id: &PortId| self.ports.get(usize::from(id.0)).is_none_or(PortHandle::has_room);
+        match command {
+            Command::RegisterMemory { .. } | Command::DeregisterMemory { .. } => {
+                self.ports.iter().all(PortHandle::has_room)
+            }
+            Command::CreateQueuePair { port, .. } | Command::AllocateRegistration { port, .. } => of_port(port),
+            Command::DestroyQueuePair { queue_pair } => {
+                self.queue_pairs.get(queue_pair).is_none_or(|record| of_port(&record.port))
+            }
+            Command::FreeRegistration { object } => {
+                self.windows.get(object.0).is_none_or(|record| of_port(&record.port))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// What opening refused by itself, or for want of the device.
+fn not_opened(library: &'static Library, name: &str, source: io::Error) -> OpenError {
+    if source.kind() == io::ErrorKind::NotFound {
+        let known = Context::names(library).unwrap_or_default();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        return OpenError::NoDevice { device: name.to_owned(), known };
+    }
+    OpenError::System {
+        device: name.to_owned(),
+        step: "opening it",
+        remedy: "load ib_uverbs (modprobe ib_uverbs) and check the permissions of /dev/infiniband/uverbs*",
+        source,
+    }
+}
+
+fn number(value: i32) -> u32 {
+    u32::try_from(value).unwrap_or(0)
+}
+
+fn capabilities(name: &str, attributes: &ibv_device_attr, known: &KnownDevice) -> Capabilities {
+    Capabilities {
+        // Capabilities are plain values that outlive the device; a process opens a device once.
+        name: Box::leak(name.to_owned().into_boxed_str()),
+        attributes: DeviceAttributes {
+            memory_management_extensions: true,
+            // One range per window.
+            max_fast_reg_page_list_len: 1,
+            sg_gaps: false,
+            max_send_sge: number(attributes.max_sge),
+            max_sge_rd: number(attributes.max_sge_rd),
+            max_qp_wr: number(attributes.max_qp_wr),
+            max_cqe: number(attributes.max_cqe),
+            max_registrations: number(attributes.max_mw),
+            max_rdma_reads: number(attributes.max_qp_rd_atom),
+        },
+        contiguity: Contiguity::SingleRange,
+        max_registration_bytes: known.max_bind_bytes.min(attributes.max_mr_size),
+        base_address: BaseAddress::Virtual,
+        rotating_key_bits: 8,
+        key_scope: KeyScope::QueuePair,
+        allocate_after_queue_pair: known.allocate_after_queue_pair,
+        remote_invalidation: true,
+        refuses_live_registration: true,
+        enforces_bounds: known.enforces_bounds,
+        send_queue_cost: SendQueueCost { register: 1, invalidate: 1, message: 1 },
+        post_model: PostModel::Prefix,
+        fence_after_registration: known.fence_after_registration,
+        quirks: known.quirks,
+    }
+}
+
+impl Device for VerbsDevice {
+    type Port = VerbsPort;
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<VerbsPort, CommandError> {
+        if self.ports.len() >= MAX_PORTS {
+            return Err(CommandError::Exhausted);
+        }
+        let id = PortId(self.ports.len() as u16);
+        let make = |entries| CompletionQueue::new(&self.context, entries).map(Arc::new).map_err(|e| command_error(&e));
+        let (send_queue, receive_queue) = (make(send_entries)?, make(receive_entries)?);
+        let (commands, taken_commands) = lane::bounded(LANE_ENTRIES);
+        let (sent_reports, reports) = lane::bounded(LANE_ENTRIES);
+        let queues = [send_queue.address(), receive_queue.address()];
+        let mut handle = PortHandle { id, commands, reports, queues };
+        for (base, record) in self.bases.iter().filter(|(_, base)| !base.leaving) {
+            if !handle.has_room() {
+                return Err(CommandError::Exhausted);
+            }
+            handle.tell(PortCommand::AddBase(BaseId(base), Arc::clone(&record.region)));
+        }
+        self.ports.push(handle);
+        self.queues.push([Arc::clone(&send_queue), Arc::clone(&receive_queue)]);
+        Ok(VerbsPort::new(Parts {
+            id,
+            send_queue,
+            receive_queue,
+            longest_chain: send_entries as usize,
+            guards: self.capabilities.quirks.crashes_on_double_invalidate,
+            flag_misplaced: self.capabilities.quirks.invalidate_flag_misplaced,
+            commands: taken_commands,
+            reports: sent_reports,
+        }))
+    }
+
+    fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
+        if !self.has_room(&command) {
+            return Err(command);
+        }
+        if let Err(error) = self.execute(ticket, command) {
+            self.answer(ticket, Err(error));
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Option<DeviceEvent> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        self.take_reports();
+        if !core::mem::take(&mut self.quiet) && wait_readable(self.descriptors(), Duration::ZERO) {
+            self.take_connection_events();
+            self.take_async_events();
+        }
+        self.events.pop_front()
+    }
+
+    fn can_wait(&self) -> bool {
+        true
+    }
+
+    fn wait(&mut self, at_most: Duration) -> bool {
+        self.wait_for_news(at_most)
+    }
+}
+
+impl VerbsDevice {
+    fn descriptors(&self) -> [std::os::fd::RawFd; 2] {
+        [self.connections.fd(), self.context.async_fd()]
+    }
+
+    /// Blocks until the connection manager or the device has news, at most `at_most` long. Returns whether it has.
+    pub fn wait_for_news(&mut self, at_most: Duration) -> bool {
+        let news = !self.events.is_empty() || wait_readable(self.descriptors(), at_most);
+        self.quiet = !news;
+        news
+    }
+}
+
+/// An errno as an answer.
+pub(super) fn command_error(error: &io::Error) -> CommandError {
+    match error.raw_os_error() {
+        Some(libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::EAGAIN) => CommandError::Exhausted,
+        Some(libc::EBUSY) => CommandError::Busy,
+        Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL | libc::ENETUNREACH | libc::EHOSTUNREACH) => CommandError::Address,
+        Some(libc::EIO | libc::ENODEV) => CommandError::DeviceGone,
+        _ => CommandError::Invalid,
+    }
+}

@@ -1,0 +1,36 @@
+//! Type 2 memory windows over libibverbs, connections by librdmacm: any device with such windows.
+//!
+//! A registration is BIND_MW, its end is LOCAL_INV or the peer's SEND_WITH_INV. Base registrations have no remote right, so
+//! that a peer reaches memory through windows only. What devices do differently is in [`KNOWN_DEVICES`], and is tried at
+//! start-up ([`Findings`]):
+//!
+//! | driver | devices | state |
+//! |---|---|---|
+//! | `rxe` | Soft-RoCE of the Linux kernel | run: the conformance suite of every test run, in a virtual machine |
+//! | `mlx5` | ConnectX-4 and later | **not run on hardware**: from manual pages and source |
+//! | `mlx4` | ConnectX-3 | **not run on hardware** |
+//! | `irdma` | Intel E810, X722 | **not run on hardware** |
+//! | others | whatever has type 2 windows | **not run on hardware**; the careful choice everywhere |
+//!
+//! siw, efa, erdma, hns, cxgb4 and bnxt_re have no windows in user space (verbs.md, section 6) and are refused by name.
+//!
+//! libibverbs and librdmacm are loaded when the first device is opened or listed; a binary with this provider runs on hosts
+//! without them.
+
+mod commands;
+mod connection_manager;
+mod device;
+mod options;
+mod port;
+mod publish;
+mod quirks;
+mod self_test;
+mod sys;
+pub mod system;
+
+pub use device::{OpenError, VerbsDevice};
+pub use options::{MAX_ACK_TIMEOUT, MAX_MTU, MAX_RNR_TIMER, MIN_MTU, OptionError, PostInterface, VerbsOptions};
+pub use port::VerbsPort;
+pub use quirks::{Evidence, KNOWN_DEVICES, KnownDevice, known_device};
+pub use self_test::{Finding, Findings, Outcome, SelfTestError};
+pub use sys::{context::device_names, library::LibraryError};

@@ -1,0 +1,107 @@
+//! What can be chosen when a device is opened.
+
+use crate::provider::ConnectionParameters;
+
+/// Largest path MTU of a reliable connection, in bytes.
+pub const MAX_MTU: u32 = 4096;
+/// Smallest path MTU.
+pub const MIN_MTU: u32 = 256;
+/// Largest `ack_timeout`: 5 bits in the connection's attributes (ibv_modify_qp(3)).
+pub const MAX_ACK_TIMEOUT: u8 = 31;
+/// Largest `min_rnr_timer`: 5 bits as well.
+pub const MAX_RNR_TIMER: u8 = 31;
+
+/// How chains are posted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PostInterface {
+    /// The work request builder where the table of devices says that it is faster and the device can, else lists.
+    #[default]
+    Automatic,
+    /// `ibv_post_send`: every device.
+    List,
+    /// `ibv_wr_*`: mlx5 and rxe; opening fails where the device cannot.
+    Builder,
+}
+
+/// How to open a device.
+#[derive(Clone, Debug)]
+pub struct VerbsOptions {
+    /// Its name, as `ibv_devices` and `rdma link` show it.
+    pub device: String,
+    /// Port of the device, from 1.
+    pub port: u8,
+    /// Index in the port's GID table, for the source of connections and for the self-test. `None`: where the table has
+    /// one address of the peer's family that one, else routing decides.
+    pub gid_index: Option<u8>,
+    /// Largest path MTU in bytes, a power of two from [`MIN_MTU`] to [`MAX_MTU`]; `None` for what the path offers.
+    pub mtu: Option<u32>,
+    /// Traffic class of what is sent (the IP header's TOS byte on RoCE v2); `None` for the connection manager's choice.
+    pub traffic_class: Option<u8>,
+    /// Time until a packet is sent again: 4.096 us * 2^n, n up to [`MAX_ACK_TIMEOUT`], 0 for never; `None` for the
+    /// connection manager's choice.
+    pub ack_timeout: Option<u8>,
+    /// Code of the shortest pause that we ask of a peer whose message met no receive, up to [`MAX_RNR_TIMER`]
+    /// (ibv_modify_qp(3)); `None` for the connection manager's choice.
+    pub min_rnr_timer: Option<u8>,
+    /// How chains are posted.
+    pub post: PostInterface,
+    /// Retries of every connection in place of what connections ask for.
+    pub parameters: Option<ConnectionParameters>,
+    /// Tries bind, access, invalidation and refused access on a loop-back queue pair before the device is used.
+    pub self_test: bool,
+}
+
+impl VerbsOptions {
+    /// The defaults for a device.
+    #[must_use]
+    pub fn new(device: impl Into<String>) -> Self {
+        Self {
+            device: device.into(),
+            port: 1,
+            gid_index: None,
+            mtu: None,
+            traffic_class: None,
+            ack_timeout: None,
+            min_rnr_timer: None,
+            post: PostInterface::Automatic,
+            parameters: None,
+            self_test: true,
+        }
+    }
+}
+
+/// An option that no device takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is {value}; it must be {limit}")]
+pub struct OptionError {
+    /// Which.
+    pub name: &'static str,
+    /// Its value.
+    pub value: u32,
+    /// What it must be.
+    pub limit: &'static str,
+}
+
+impl VerbsOptions {
+    /// Checks what no device needs to be asked for.
+    ///
+    /// # Errors
+    /// [`OptionError`] names the first that is out of range.
+    pub fn check(&self) -> Result<(), OptionError> {
+        let good_mtu = |mtu: u32| mtu.is_power_of_two() && (MIN_MTU..=MAX_MTU).contains(&mtu);
+        let fail = |name, value, limit| Err(OptionError { name, value, limit });
+        if self.port == 0 {
+            return fail("port", 0, "1 or more: ports of a device count from 1");
+        }
+        if let Some(mtu) = self.mtu.filter(|mtu| !good_mtu(*mtu)) {
+            return fail("mtu", mtu, "256, 512, 1024, 2048 or 4096");
+        }
+        if let Some(timeout) = self.ack_timeout.filter(|timeout| *timeout > MAX_ACK_TIMEOUT) {
+            return fail("ack_timeout", timeout.into(), "0 to 31: 4.096 us * 2^n");
+        }
+        if let Some(timer) = self.min_rnr_timer.filter(|timer| *timer > MAX_RNR_TIMER) {
+            return fail("min_rnr_timer", timer.into(), "0 to 31");
+        }
+        Ok(())
+    }
+}

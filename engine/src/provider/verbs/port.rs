@@ -1,0 +1,377 @@
+//! The hot half: posts chains, polls completions.
+
+use super::publish::{LANE_ENTRIES, PortCommand, Removed, Table};
+use super::sys::{
+    batch::{SendMemory, Sink},
+    builder::Builder,
+    objects::{CompletionQueue, MemoryRegion, Window},
+    queue_pair::QueuePair,
+};
+use crate::provider::{
+    Chain, Completion, CompletionBatch, CompletionQueue as Which, FailureStatus, MAX_COMPLETIONS_PER_POLL, Operation,
+    Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, RegistrationFields, RegistrationId, Success,
+    Token, WorkRequest,
+};
+use core::mem::MaybeUninit;
+use frwr_mempool::lane::{Receiver, Sender};
+use ibverbs_sys::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
+use std::{collections::HashMap, io, sync::Arc};
+
+/// Commands taken by one poll: each may allocate.
+const COMMANDS_PER_POLL: usize = 64;
+
+/// A window as the port knows it.
+struct PortWindow {
+    window: Arc<Window>,
+    /// A bind was posted, and no invalidation since.
+    live: bool,
+}
+
+/// What work requests name beside their queue pair.
+#[derive(Default)]
+struct Objects {
+    windows: Table<PortWindow>,
+    bases: Table<Arc<MemoryRegion>>,
+    /// On devices whose host does not survive a second invalidation of one key: windows by the index part of their keys.
+    guard: Option<HashMap<u32, RegistrationId>>,
+}
+
+/// The part of a key that does not rotate.
+const fn key_index(key: u32) -> u32 {
+    key >> 8
+}
+
+/// The hot half of a device. Dropping it destroys, in the right order, what only it still holds.
+pub struct VerbsPort {
+    id: PortId,
+    /// In front of the queue pairs: windows go first (verbs.md 5.6, trap 4).
+    objects: Objects,
+    /// Sorted by number. A port has few, and looks one up per post.
+    queue_pairs: Vec<Arc<QueuePair>>,
+    invalidate_flags: u32,
+    send_queue: Arc<CompletionQueue>,
+    receive_queue: Arc<CompletionQueue>,
+    memory: SendMemory,
+    completions: Box<[MaybeUninit<ibv_wc>; MAX_COMPLETIONS_PER_POLL]>,
+    commands: Receiver<PortCommand>,
+    reports: Sender<Removed>,
+}
+
+impl core::fmt::Debug for VerbsPort {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("VerbsPort").field("id", &self.id).field("queue_pairs", &self.queue_pairs.len()).finish()
+    }
+}
+
+/// What a port is made of.
+pub(super) struct Parts {
+    pub(super) id: PortId,
+    pub(super) send_queue: Arc<CompletionQueue>,
+    pub(super) receive_queue: Arc<CompletionQueue>,
+    /// Work requests of the longest chain: as many as the send completion queue holds.
+    pub(super) longest_chain: usize,
+    /// The host does not survive a second invalidation.
+    pub(super) guards: bool,
+    /// Remote invalidation is flagged with the wrong bit.
+    pub(super) flag_misplaced: bool,
+    pub(super) commands: Receiver<PortCommand>,
+    pub(super) reports: Sender<Removed>,
+}
+
+impl VerbsPort {
+    pub(super) fn new(parts: Parts) -> Self {
+        let right = ibv_wc_flags::IBV_WC_WITH_INV.0;
+        // rxe sets the kernel's bit, which is this one in user space (verbs.md 5.6, trap 5).
+        let also = if parts.flag_misplaced { ibv_wc_flags::IBV_WC_IP_CSUM_OK.0 } else { 0 };
+        Self {
+            id: parts.id,
+            objects: Objects { guard: parts.guards.then(HashMap::new), ..Objects::default() },
+            queue_pairs: Vec::new(),
+            invalidate_flags: right | also,
+            send_queue: parts.send_queue,
+            receive_queue: parts.receive_queue,
+            memory: SendMemory::new(parts.longest_chain.max(1)),
+            completions: Box::new([const { MaybeUninit::uninit() }; MAX_COMPLETIONS_PER_POLL]),
+            commands: parts.commands,
+            reports: parts.reports,
+        }
+    }
+
+    fn take_commands(&mut self, at_most: usize) {
+        for _ in 0..at_most {
+            if self.reports.len() == self.reports.capacity() {
+                break;
+            }
+            let Some(command) = self.commands.pop() else { break };
+            if let Some(removed) = self.execute(command) {
+                let reported = self.reports.push(removed);
+                debug_assert!(reported.is_ok(), "room was asked for");
+            }
+        }
+    }
+
+    /// What a post may name was put into the lane before its maker was told, so it is in there or was taken.
+    fn catch_up(&mut self) {
+        if !self.commands.is_empty() {
+            self.take_commands(LANE_ENTRIES);
+        }
+    }
+
+    fn execute(&mut self, command: PortCommand) -> Option<Removed> {
+        match command {
+            PortCommand::AddBase(base, region) => self.objects.bases.set(base.0, region),
+            PortCommand::RemoveBase(base) => {
+                self.objects.bases.remove(base.0);
+                return Some(Removed::Base(base));
+            }
+            PortCommand::AddQueuePair(queue_pair) => {
+                let place = self.queue_pairs.partition_point(|known| known.id() < queue_pair.id());
+                self.queue_pairs.insert(place, queue_pair);
+            }
+            PortCommand::RemoveQueuePair(id, windows) => {
+                for window in windows {
+                    self.objects.remove_window(window);
+                }
+                self.queue_pairs.retain(|known| known.id() != id);
+                return Some(Removed::QueuePair(id));
+            }
+            PortCommand::AddWindow(object, window) => self.objects.add_window(object, window),
+            PortCommand::RemoveWindow(object) => {
+                self.objects.remove_window(object);
+                return Some(Removed::Window(object));
+            }
+        }
+        None
+    }
+}
+
+impl Objects {
+    fn add_window(&mut self, object: RegistrationId, window: Arc<Window>) {
+        if let Some(guard) = &mut self.guard {
+            guard.insert(key_index(window.key()), object);
+        }
+        self.windows.set(object.0, PortWindow { window, live: false });
+    }
+
+    fn remove_window(&mut self, object: RegistrationId) {
+        if let (Some(removed), Some(guard)) = (self.windows.remove(object.0), &mut self.guard) {
+            guard.remove(&key_index(removed.window.key()));
+        }
+    }
+
+    /// Length of the front of the chain that can be handed to the device; the next one, if any, is not acceptable. Takes
+    /// the windows of that front for bound or invalidated.
+    fn admit(&mut self, chain: Chain<'_>) -> usize {
+        let refused = chain.requests.iter().position(|request| match &request.operation {
+            Operation::Register(fields) => !self.admit_registration(fields, chain),
+            Operation::Invalidate { object, .. } => !self.admit_invalidation(*object),
+            Operation::Send { .. } | Operation::Read { .. } | Operation::Write { .. } => false,
+        });
+        refused.unwrap_or(chain.requests.len())
+    }
+
+    /// A window covers one range of one base registration, at its own address, and its key changes in the low byte only:
+    /// the device would not see a breach of these, but do something else than was asked for.
+    fn admit_registration(&mut self, fields: &RegistrationFields, chain: Chain<'_>) -> bool {
+        let mut next = fields.iova;
+        let mut contiguous = true;
+        for element in chain.elements_of(fields.elements) {
+            contiguous &= element.address == next;
+            next = next.wrapping_add(element.length.into());
+        }
+        let described = contiguous && next == fields.iova.wrapping_add(fields.length.into());
+        if !described || key_index(fields.key) != key_index(fields.old_key) || self.bases.get(fields.base.0).is_none() {
+            return false;
+        }
+        let Some(window) = self.windows.get_mut(fields.object.0) else { return false };
+        window.live = true;
+        true
+    }
+
+    /// Never twice: rxe's kernel does not survive it (verbs.md 5.6, trap 1).
+    fn admit_invalidation(&mut self, object: RegistrationId) -> bool {
+        let Some(window) = self.windows.get_mut(object.0) else { return false };
+        let was_live = core::mem::replace(&mut window.live, false);
+        was_live || self.guard.is_none()
+    }
+
+    /// Takes back what `admit` assumed of work requests that the device did not take.
+    fn forget(&mut self, refused: &[WorkRequest]) {
+        for request in refused.iter().rev() {
+            match &request.operation {
+                Operation::Register(fields) => self.set_live(fields.object, false),
+                Operation::Invalidate { object, .. } => self.set_live(*object, true),
+                Operation::Send { .. } | Operation::Read { .. } | Operation::Write { .. } => {}
+            }
+        }
+    }
+
+    fn set_live(&mut self, object: RegistrationId, live: bool) {
+        if let Some(window) = self.windows.get_mut(object.0) {
+            window.live = live;
+        }
+    }
+
+    /// The peer invalidated a key.
+    fn invalidated(&mut self, key: u32) {
+        let Some(guard) = &self.guard else { return };
+        if let Some(object) = guard.get(&key_index(key)).copied() {
+            self.set_live(object, false);
+        }
+    }
+
+    /// Hands a chain to the device's list or builder; everything that it names was found by `admit`.
+    fn fill<'a>(&'a self, sink: &mut impl Sink<'a>, chain: Chain<'a>) {
+        for request in chain.requests {
+            match &request.operation {
+                Operation::Register(fields) => {
+                    let found = (self.windows.get(fields.object.0), self.bases.get(fields.base.0));
+                    if let (Some(window), Some(base)) = found {
+                        sink.bind(request, fields, &window.window, base);
+                    }
+                }
+                Operation::Invalidate { key, .. } => sink.invalidate(request, *key),
+                Operation::Send { local, invalidate } => sink.send(request, chain.elements_of(*local), *invalidate),
+                Operation::Read { local, remote } => sink.read(request, chain.elements_of(*local), *remote),
+                Operation::Write { local, remote } => sink.write(request, chain.elements_of(*local), *remote),
+            }
+        }
+    }
+
+    /// `ibv_post_send`: a prefix may be taken.
+    fn post_lists(
+        &mut self,
+        memory: &mut SendMemory,
+        queue_pair: &QueuePair,
+        chain: Chain<'_>,
+    ) -> Result<(), PostError> {
+        let admitted = self.admit(chain);
+        let mut accepted = 0;
+        for part in chain.requests[..admitted].chunks(memory.entries()) {
+            let mut batch = memory.batch();
+            self.fill(&mut batch, Chain { requests: part, elements: chain.elements });
+            let posted = batch.post(queue_pair);
+            if let Err((taken, error)) = posted {
+                accepted += taken;
+                self.forget(&chain.requests[accepted..admitted]);
+                return Err(PostError { accepted, reason: reason(&error) });
+            }
+            accepted += part.len();
+        }
+        if admitted == chain.requests.len() {
+            Ok(())
+        } else {
+            Err(PostError { accepted, reason: PostRefusal::Invalid })
+        }
+    }
+
+    /// `ibv_wr_*`: all or nothing.
+    fn build(&mut self, queue_pair: &QueuePair, chain: Chain<'_>) -> Result<(), PostError> {
+        let refused = |reason| PostError { accepted: 0, reason };
+        let admitted = self.admit(chain);
+        if admitted < chain.requests.len() {
+            self.forget(&chain.requests[..admitted]);
+            return Err(refused(PostRefusal::Invalid));
+        }
+        let Some(mut builder) = Builder::begin(queue_pair) else { return Err(refused(PostRefusal::NotReady)) };
+        self.fill(&mut builder, chain);
+        let completed = builder.complete();
+        completed.map_err(|error| {
+            self.forget(chain.requests);
+            refused(reason(&error))
+        })
+    }
+}
+
+/// The place of a queue pair among a port's.
+fn find(queue_pairs: &[Arc<QueuePair>], id: QueuePairId) -> Result<&QueuePair, PostError> {
+    let place = queue_pairs.binary_search_by_key(&id, |known| known.id());
+    let place = place.map_err(|_| PostError { accepted: 0, reason: PostRefusal::NotReady })?;
+    Ok(&queue_pairs[place])
+}
+
+/// Why the device refused a post.
+fn reason(error: &io::Error) -> PostRefusal {
+    match error.raw_os_error() {
+        Some(libc::ENOMEM | libc::ENOSPC) => PostRefusal::QueueFull,
+        Some(libc::EIO | libc::ENODEV) => PostRefusal::DeviceGone,
+        // A queue pair in the RESET state says EINVAL too; it can be told from a bad field by nothing.
+        _ => PostRefusal::Invalid,
+    }
+}
+
+pub(super) fn failure(status: ibv_wc_status::Type) -> FailureStatus {
+    match status {
+        ibv_wc_status::IBV_WC_LOC_LEN_ERR => FailureStatus::LocalLength,
+        ibv_wc_status::IBV_WC_LOC_QP_OP_ERR => FailureStatus::LocalOperation,
+        ibv_wc_status::IBV_WC_LOC_PROT_ERR => FailureStatus::LocalProtection,
+        ibv_wc_status::IBV_WC_WR_FLUSH_ERR => FailureStatus::Flushed,
+        ibv_wc_status::IBV_WC_MW_BIND_ERR => FailureStatus::Bind,
+        ibv_wc_status::IBV_WC_REM_INV_REQ_ERR => FailureStatus::RemoteInvalidRequest,
+        ibv_wc_status::IBV_WC_REM_ACCESS_ERR => FailureStatus::RemoteAccess,
+        ibv_wc_status::IBV_WC_REM_OP_ERR => FailureStatus::RemoteOperation,
+        ibv_wc_status::IBV_WC_RETRY_EXC_ERR => FailureStatus::RetryExceeded,
+        ibv_wc_status::IBV_WC_RNR_RETRY_EXC_ERR => FailureStatus::RnrRetryExceeded,
+        _ => FailureStatus::Other,
+    }
+}
+
+fn completion(raw: &ibv_wc, invalidate_flags: u32) -> Completion {
+    let result = match raw.error() {
+        Some((status, _)) => Err(failure(status)),
+        None => Ok(success(raw, invalidate_flags)),
+    };
+    Completion { token: Token(raw.wr_id()), queue_pair: QueuePairId(raw.qp_num), result }
+}
+
+fn success(raw: &ibv_wc, invalidate_flags: u32) -> Success {
+    if raw.opcode() != ibv_wc_opcode::IBV_WC_RECV {
+        return Success::default();
+    }
+    let is_invalidated = raw.wc_flags.0 & invalidate_flags != 0;
+    // In host order, unlike immediate data (verbs.md, section 3).
+    let invalidated = is_invalidated.then_some(raw.imm_data);
+    Success { bytes: u32::try_from(raw.len()).unwrap_or(u32::MAX), invalidated }
+}
+
+impl Port for VerbsPort {
+    fn id(&self) -> PortId {
+        self.id
+    }
+
+    fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
+        self.catch_up();
+        let queue_pair = find(&self.queue_pairs, queue_pair)?;
+        if queue_pair.has_builder() {
+            self.objects.build(queue_pair, chain)
+        } else {
+            self.objects.post_lists(&mut self.memory, queue_pair, chain)
+        }
+    }
+
+    fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
+        self.catch_up();
+        let posted = find(&self.queue_pairs, queue_pair)?.post_receives(receives);
+        posted.map_err(|(accepted, error)| PostError { accepted, reason: reason(&error) })
+    }
+
+    fn poll(&mut self, queue: Which, batch: &mut CompletionBatch) -> usize {
+        self.take_commands(COMMANDS_PER_POLL);
+        let Self { objects, send_queue, receive_queue, completions, .. } = self;
+        let queue = match queue {
+            Which::Send => send_queue,
+            Which::Receive => receive_queue,
+        };
+        let room = batch.remaining_capacity().min(completions.len());
+        let Some(room) = completions.get_mut(..room).filter(|room| !room.is_empty()) else { return 0 };
+        let taken = queue.poll(room);
+        for raw in taken {
+            let completion = completion(raw, self.invalidate_flags);
+            if let Ok(Success { invalidated: Some(key), .. }) = completion.result {
+                objects.invalidated(key);
+            }
+            batch.push(completion);
+        }
+        taken.len()
+    }
+}

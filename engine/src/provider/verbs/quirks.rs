@@ -1,0 +1,110 @@
+//! What is known of devices beyond what they say of themselves, by driver.
+
+use crate::provider::Quirks;
+
+/// How a row of the table came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Run by this project's tests, at every run.
+    Run,
+    /// Read in source and manual pages; not run on hardware.
+    NotRunOnHardware,
+}
+
+/// One row: a driver and what is different about its devices.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownDevice {
+    /// As [`super::system::driver`] names it; empty for all others.
+    pub driver: &'static str,
+    /// Defects that the engine steers around.
+    pub quirks: Quirks,
+    /// Windows are allocated after their queue pair.
+    pub allocate_after_queue_pair: bool,
+    /// A window's bounds are enforced.
+    pub enforces_bounds: bool,
+    /// A message behind a bind needs the fence flag.
+    pub fence_after_registration: bool,
+    /// Bytes that one bind can cover, where the device does not say it.
+    pub max_bind_bytes: u64,
+    /// Largest retry count that ends.
+    pub max_retry_count: u8,
+    /// The work request builder is safe, and worth it.
+    pub prefers_builder: bool,
+    /// How that is known.
+    pub evidence: Evidence,
+    /// Why, for people.
+    pub reason: &'static str,
+}
+
+/// What a transport retry count may be at most on devices that keep to the specification (3 bits).
+const MAX_RETRY_COUNT: u8 = 7;
+
+/// What is assumed of devices that the table does not name: the careful choice everywhere.
+const UNKNOWN: KnownDevice = KnownDevice {
+    driver: "",
+    quirks: Quirks {
+        invalidate_flag_misplaced: false,
+        crashes_on_double_invalidate: true,
+        free_before_queue_pair: true,
+        // A flushed bind may have taken effect: no device promises otherwise (verbs.md 0.6).
+        flushed_registration_may_be_live: true,
+    },
+    allocate_after_queue_pair: true,
+    enforces_bounds: true,
+    fence_after_registration: false,
+    max_bind_bytes: u64::MAX,
+    max_retry_count: MAX_RETRY_COUNT,
+    prefers_builder: false,
+    evidence: Evidence::NotRunOnHardware,
+    reason: "not in the table: windows are allocated after and freed before their queue pair, no key is invalidated twice",
+};
+
+/// The table.
+pub const KNOWN_DEVICES: [KnownDevice; 4] = [
+    KnownDevice {
+        driver: "rxe",
+        quirks: Quirks { invalidate_flag_misplaced: true, ..UNKNOWN.quirks },
+        enforces_bounds: false,
+        // 7 retries for ever (verbs.md 5.6, trap 6).
+        max_retry_count: 6,
+        evidence: Evidence::Run,
+        reason: "a second invalidation crashes the kernel, window bounds are not enforced, remote invalidation is flagged \
+                 with the wrong bit, retry count 7 never ends, a queue pair destroyed under a bound window blocks 50 s",
+        ..UNKNOWN
+    },
+    KnownDevice {
+        driver: "mlx5",
+        quirks: Quirks { crashes_on_double_invalidate: false, free_before_queue_pair: false, ..UNKNOWN.quirks },
+        allocate_after_queue_pair: false,
+        // One bind covers 2 GiB at most (verbs.md, section 2).
+        max_bind_bytes: 1 << 31,
+        prefers_builder: true,
+        reason: "binds of at most 2 GiB; ibv_wr_* is its native interface; a LOCAL_INV is checked against the queue pair",
+        ..UNKNOWN
+    },
+    KnownDevice {
+        driver: "mlx4",
+        quirks: Quirks { crashes_on_double_invalidate: false, free_before_queue_pair: false, ..UNKNOWN.quirks },
+        allocate_after_queue_pair: false,
+        reason: "binds by ibv_post_send only; its library orders binds and invalidations strongly",
+        ..UNKNOWN
+    },
+    KnownDevice {
+        driver: "irdma",
+        quirks: Quirks { crashes_on_double_invalidate: false, free_before_queue_pair: false, ..UNKNOWN.quirks },
+        allocate_after_queue_pair: false,
+        // goals.md K19.
+        fence_after_registration: true,
+        reason: "binds by ibv_post_send only, on reliable connections; its library writes the window's key itself; a SEND \
+                 behind a bind needs the fence",
+        ..UNKNOWN
+    },
+];
+
+/// The row of a driver.
+#[must_use]
+pub fn known_device(driver: &str) -> &'static KnownDevice {
+    static OTHER: KnownDevice = UNKNOWN;
+    static TABLE: [KnownDevice; KNOWN_DEVICES.len()] = KNOWN_DEVICES;
+    TABLE.iter().find(|row| row.driver == driver).unwrap_or(&OTHER)
+}

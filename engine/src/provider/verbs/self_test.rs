@@ -1,0 +1,221 @@
+//! What a device can really do, tried on a loop-back queue pair when it is opened: bind, access, local and remote
+//! invalidation, and accesses that must be refused. Nothing here invalidates a key twice (verbs.md 5.6, trap 1).
+
+mod loopback;
+
+use super::{VerbsDevice, system};
+use crate::provider::{Access, Capabilities, FailureStatus};
+use loopback::{LoopBack, WINDOW_BYTES, WINDOW_OFFSET};
+use std::io;
+
+/// Why a device cannot be used, or not be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum SelfTestError {
+    /// The port has no address to loop back to.
+    #[error("port {port} has no GID{index}; bring its link up and give its network device an IP address")]
+    NoGid {
+        /// The port.
+        port: u8,
+        /// Which index was asked for.
+        index: String,
+    },
+    /// The system refused.
+    #[error("{step}: {source}{remedy}")]
+    System {
+        /// What was tried.
+        step: &'static str,
+        /// What it said.
+        source: io::Error,
+        /// What a person can do, if that is known.
+        remedy: &'static str,
+    },
+    /// A completion did not come.
+    #[error("{step}: no completion within {seconds} s")]
+    Silent {
+        /// What was tried.
+        step: &'static str,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The device does not do what the engine cannot do without.
+    #[error("{name}: {text}")]
+    Unusable {
+        /// The finding.
+        name: &'static str,
+        /// What happened.
+        text: String,
+    },
+}
+
+/// How a finding compares with what the specification says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As specified.
+    AsSpecified,
+    /// Not as specified, and the engine takes account of it.
+    Deviates,
+    /// Not as specified, and the engine cannot do without it.
+    Unusable,
+}
+
+/// One thing that was tried.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Its name, for reports.
+    pub name: &'static str,
+    /// How it compares.
+    pub outcome: Outcome,
+    /// What happened, for people.
+    pub text: String,
+}
+
+/// What the self-test found, and what follows for the engine.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    rows: Vec<Finding>,
+    remote_invalidation: Option<bool>,
+    flag_misplaced: Option<bool>,
+    enforces_bounds: Option<bool>,
+}
+
+impl Findings {
+    /// In the order in which they were tried; none where the self-test was switched off.
+    #[must_use]
+    pub fn rows(&self) -> &[Finding] {
+        &self.rows
+    }
+
+    /// What was seen holds, whatever the table of devices says.
+    pub(super) fn apply(&self, capabilities: &mut Capabilities) -> Result<(), SelfTestError> {
+        if let Some(bad) = self.rows.iter().find(|row| row.outcome == Outcome::Unusable) {
+            return Err(SelfTestError::Unusable { name: bad.name, text: bad.text.clone() });
+        }
+        let update = |known: &mut bool, seen: Option<bool>| *known = seen.unwrap_or(*known);
+        update(&mut capabilities.remote_invalidation, self.remote_invalidation);
+        update(&mut capabilities.quirks.invalidate_flag_misplaced, self.flag_misplaced);
+        update(&mut capabilities.enforces_bounds, self.enforces_bounds);
+        Ok(())
+    }
+
+    fn add(&mut self, name: &'static str, outcome: Outcome, text: impl Into<String>) {
+        self.rows.push(Finding { name, outcome, text: text.into() });
+    }
+
+    /// What the engine cannot do without.
+    fn need(&mut self, name: &'static str, good: bool, text: impl Into<String>) {
+        self.add(name, if good { Outcome::AsSpecified } else { Outcome::Unusable }, text);
+    }
+
+    /// What the engine can do without.
+    fn expect(&mut self, name: &'static str, good: bool, text: impl Into<String>) {
+        self.add(name, if good { Outcome::AsSpecified } else { Outcome::Deviates }, text);
+    }
+}
+
+/// How a work request ended, for people.
+fn ended(result: Result<(), FailureStatus>) -> String {
+    result.map_or_else(|status| format!("failed: {status}"), |()| "succeeded".to_owned())
+}
+
+/// Tries everything; each refused access costs a pair of queue pairs.
+pub(super) fn self_test(device: &VerbsDevice) -> Result<Findings, SelfTestError> {
+    let options = &device.options;
+    let gids = system::gids(&options.device, options.port);
+    let index = options.gid_index.map_or_else(String::new, |index| format!(" with index {index}"));
+    let gid = system::choose_gid(&gids, options.gid_index).ok_or(SelfTestError::NoGid { port: options.port, index })?;
+    let mut findings = Findings::default();
+    normal_path(device, gid, &mut findings)?;
+    if findings.rows.iter().all(|row| row.outcome != Outcome::Unusable) {
+        remote_invalidation(device, gid, &mut findings)?;
+        refused_access(device, gid, &mut findings)?;
+        bounds(device, gid, &mut findings)?;
+    }
+    Ok(findings)
+}
+
+/// A window bound in front of a SEND, used by the peer, invalidated, and bound again with its next key.
+fn normal_path(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) -> Result<(), SelfTestError> {
+    let mut pair = LoopBack::new(device, gid)?;
+    let first = pair.bind_and_send("bind in front of a SEND", Access::RemoteReadWrite)?;
+    findings.need("bind in front of a SEND", first.is_ok(), ended(first));
+    if first.is_err() {
+        return Ok(());
+    }
+    let written = pair.write("RDMA WRITE through the window", 0)?;
+    let arrived = written.is_ok() && pair.has_arrived(0);
+    findings.need("RDMA WRITE through the window", arrived, ended(written));
+    let read = pair.read("RDMA READ through the window")?;
+    findings.need("RDMA READ through the window", read.is_ok(), ended(read));
+    let invalidated = pair.invalidate("LOCAL_INV")?;
+    findings.need("LOCAL_INV", invalidated.is_ok(), ended(invalidated));
+    let again = pair.bind_and_send("bind again with the next key", Access::RemoteReadWrite)?;
+    findings.need("bind again with the next key", again.is_ok(), ended(again));
+    let refused = pair.write_with_old_key("RDMA WRITE with the former key")?;
+    let is_refused = refused == Err(FailureStatus::RemoteAccess);
+    findings.need("RDMA WRITE with the former key is refused", is_refused, ended(refused));
+    Ok(())
+}
+
+/// The peer's SEND_WITH_INV, and which bit says so.
+fn remote_invalidation(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) -> Result<(), SelfTestError> {
+    let mut pair = LoopBack::new(device, gid)?;
+    let bound = pair.bind_and_send("bind for SEND_WITH_INV", Access::RemoteReadWrite)?;
+    if bound.is_err() {
+        findings.need("bind for SEND_WITH_INV", false, ended(bound));
+        return Ok(());
+    }
+    let seen = pair.send_with_invalidate("SEND_WITH_INV")?;
+    let key = pair.key();
+    match seen {
+        Ok(seen) => {
+            let works = seen.key == Some(key);
+            findings.remote_invalidation = Some(works);
+            findings.expect(
+                "SEND_WITH_INV",
+                works,
+                if works { "the receive names the key" } else { "no key is named" },
+            );
+            if works {
+                findings.flag_misplaced = Some(!seen.flag_is_right);
+                let text = if seen.flag_is_right { "IBV_WC_WITH_INV" } else { "IBV_WC_IP_CSUM_OK in its place" };
+                findings.expect("flag of SEND_WITH_INV", seen.flag_is_right, text);
+                let refused = pair.write("RDMA WRITE after SEND_WITH_INV", 0)?;
+                let is_refused = refused == Err(FailureStatus::RemoteAccess);
+                findings.need("RDMA WRITE after SEND_WITH_INV is refused", is_refused, ended(refused));
+            }
+        }
+        Err(status) => {
+            findings.remote_invalidation = Some(false);
+            findings.expect("SEND_WITH_INV", false, ended(Err(status)));
+        }
+    }
+    Ok(())
+}
+
+/// A window opens one right.
+fn refused_access(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) -> Result<(), SelfTestError> {
+    let mut pair = LoopBack::new(device, gid)?;
+    let bound = pair.bind_and_send("bind for reading", Access::RemoteRead)?;
+    let refused = pair.write("RDMA WRITE to a window for reading", 0)?;
+    let is_refused = bound.is_ok() && refused == Err(FailureStatus::RemoteAccess);
+    findings.need("RDMA WRITE to a window for reading is refused", is_refused, ended(refused));
+    let mut pair = LoopBack::new(device, gid)?;
+    let bound = pair.bind_and_send("bind, then LOCAL_INV", Access::RemoteReadWrite)?;
+    let invalidated = pair.invalidate("LOCAL_INV")?;
+    let refused = pair.write("RDMA WRITE after LOCAL_INV", 0)?;
+    let is_refused = bound.is_ok() && invalidated.is_ok() && refused == Err(FailureStatus::RemoteAccess);
+    findings.need("RDMA WRITE after LOCAL_INV is refused", is_refused, ended(refused));
+    Ok(())
+}
+
+/// A window opens its own bytes, and not those beside it in the same base registration.
+fn bounds(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) -> Result<(), SelfTestError> {
+    let mut pair = LoopBack::new(device, gid)?;
+    let bound = pair.bind_and_send("bind for bounds", Access::RemoteReadWrite)?;
+    const _: () = assert!(WINDOW_OFFSET > 0, "there are bytes in front of the window");
+    let refused = pair.write("RDMA WRITE beside the window", i64::from(WINDOW_BYTES))?;
+    let enforced = bound.is_ok() && refused == Err(FailureStatus::RemoteAccess);
+    findings.enforces_bounds = Some(enforced);
+    findings.expect("RDMA WRITE beside the window is refused", enforced, ended(refused));
+    Ok(())
+}

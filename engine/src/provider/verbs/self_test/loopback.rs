@@ -1,0 +1,341 @@
+//! Two queue pairs of one device, connected to each other without a connection manager.
+
+use super::SelfTestError;
+use crate::provider::{
+    Access, BaseId, ElementRange, FailureStatus, Operation, QueueSizes, ReceiveRequest, RegistrationFields,
+    RegistrationId, RemoteRange, ScatterElement, Token, TokenKind, WorkRequest,
+    verbs::{
+        VerbsDevice,
+        commands::initialise,
+        connection_manager::mtu_code,
+        options::VerbsOptions,
+        port::failure,
+        sys::{
+            batch::{Batch, SendMemory, Sink},
+            objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window},
+            queue_pair::QueuePair,
+        },
+        system::{self, Gid},
+    },
+};
+use core::{mem::MaybeUninit, time::Duration};
+use frwr_mempool::{
+    DeviceMemory, Region, RegionOptions,
+    region::{PagePolicy, PageSize},
+};
+use ibverbs_sys::{
+    ibv_ah_attr, ibv_gid, ibv_global_route, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state, ibv_wc, ibv_wc_flags,
+};
+use std::{io, sync::Arc, time::Instant};
+
+/// Bytes of the memory that everything happens in: a window in the middle, room for messages at the end.
+const MEMORY_BYTES: usize = 16 << 10;
+/// First byte of the window; an odd one, since windows have no alignment.
+pub(super) const WINDOW_OFFSET: u64 = 4001;
+/// Bytes of the window.
+pub(super) const WINDOW_BYTES: u32 = 2000;
+/// Where the peer's data come from and go to.
+const PEER_OFFSET: u64 = 8 << 10;
+/// Where messages go.
+const MESSAGE_OFFSET: u64 = 12 << 10;
+/// Bytes of a message and of an RDMA operation.
+const BYTES: u32 = 64;
+/// Work requests of a queue: a bind, a message, and what is in flight from the step before.
+const DEPTH: u32 = 16;
+/// How long a completion may take: a refused access is answered at once, and a lost one is retried for some seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Path MTU in bytes: what every link carries.
+const MTU: u32 = 1024;
+/// Hops of a packet: it never leaves the device.
+const HOP_LIMIT: u8 = 64;
+/// 4.096 us * 2^14: 67 ms, librdmacm's order of magnitude.
+const ACK_TIMEOUT: u8 = 14;
+/// Retries, of packets and of messages that met no receive; 7 never ends on some devices.
+const RETRIES: u8 = 6;
+/// 0.64 ms between two tries of a message that met no receive.
+const RNR_TIMER: u8 = 12;
+
+/// What a SEND_WITH_INV's receive said.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Invalidated {
+    pub(super) key: Option<u32>,
+    pub(super) flag_is_right: bool,
+}
+
+/// One end.
+struct End {
+    queue_pair: QueuePair,
+    completions: Arc<CompletionQueue>,
+}
+
+/// The owner has a window, the peer uses it. Fields are dropped in order: the window goes before its queue pair.
+pub(super) struct LoopBack {
+    window: Window,
+    key: u32,
+    owner: End,
+    peer: End,
+    region: MemoryRegion,
+    memory: DeviceMemory,
+    posting: SendMemory,
+    next_token: u32,
+}
+
+fn system_error(step: &'static str, remedy: &'static str) -> impl Fn(io::Error) -> SelfTestError {
+    move |source| SelfTestError::System { step, source, remedy }
+}
+
+impl LoopBack {
+    pub(super) fn new(device: &VerbsDevice, gid: Gid) -> Result<Self, SelfTestError> {
+        let failed = |step| system_error(step, "");
+        let options = RegionOptions::new(MEMORY_BYTES).pages(PagePolicy::Exactly(PageSize::Plain));
+        let memory = Region::map(&options).ok().and_then(|mut region| region.carve(MEMORY_BYTES, 4096).ok());
+        let memory = memory.ok_or_else(|| failed("mapping memory")(io::ErrorKind::OutOfMemory.into()))?;
+        let memory = memory.into_device_memory();
+        let domain = ProtectionDomain::new(&device.context).map_err(failed("allocating a protection domain"))?;
+        let domain = Arc::new(domain);
+        let remedy = "; raise the limit of locked memory (ulimit -l unlimited)";
+        let region = MemoryRegion::new(&domain, memory.clone(), true);
+        let region = region.map_err(system_error("registering memory", remedy))?;
+        let make = || End::new(device, &domain).map_err(failed("creating a queue pair"));
+        let (owner, peer) = (make()?, make()?);
+        for (one, other) in [(&owner, &peer), (&peer, &owner)] {
+            one.connect(&device.options, other, gid).map_err(failed("connecting a queue pair to itself"))?;
+        }
+        // After its queue pair (verbs.md 5.6, trap 4).
+        let window = Window::new(&domain).map_err(failed("allocating a window"))?;
+        let key = window.key();
+        Ok(Self { window, key, owner, peer, region, memory, posting: SendMemory::new(DEPTH as usize), next_token: 0 })
+    }
+
+    /// The window's key now.
+    pub(super) fn key(&self) -> u32 {
+        self.key
+    }
+
+    fn element(&self, offset: u64) -> ScatterElement {
+        ScatterElement { address: self.memory.address() + offset, length: BYTES, lkey: self.region.lkey() }
+    }
+
+    fn request(&mut self) -> WorkRequest {
+        self.next_token += 1;
+        let token = Token::new(TokenKind::Message, self.next_token, 0);
+        // The operation is given apart.
+        let operation = Operation::Send { local: ElementRange::default(), invalidate: None };
+        WorkRequest { token, signalled: true, fence: false, operation }
+    }
+
+    /// Binds the window with its next key and sends a message behind it; the message's completion vouches for both.
+    pub(super) fn bind_and_send(
+        &mut self,
+        step: &'static str,
+        access: Access,
+    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        self.peer.receive(self.element(MESSAGE_OFFSET)).map_err(system_error(step, ""))?;
+        let (mut bind, send) = (self.request(), self.request());
+        bind.signalled = false;
+        let (old_key, element) = (self.key, self.element(MESSAGE_OFFSET + u64::from(BYTES)));
+        self.key = (old_key & !0xff) | (old_key.wrapping_add(1) & 0xff);
+        let fields = RegistrationFields {
+            object: RegistrationId(0),
+            base: BaseId(0),
+            old_key,
+            key: self.key,
+            access,
+            iova: self.memory.address() + WINDOW_OFFSET,
+            length: WINDOW_BYTES,
+            elements: ElementRange::default(),
+        };
+        let Self { window, region, owner, posting, .. } = self;
+        let sent = owner.run(step, posting, send.token, &[element], |batch, local| {
+            batch.bind(&bind, &fields, window, region);
+            batch.send(&send, local, None);
+        })?;
+        match sent {
+            Ok(_) => Ok(self.peer.wait(step, RECEIVE)?.map(|_| ())),
+            Err(status) => Ok(Err(status)),
+        }
+    }
+
+    /// The peer writes through the window, `beyond` bytes behind its start.
+    pub(super) fn write(
+        &mut self,
+        step: &'static str,
+        beyond: i64,
+    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        let address = (self.memory.address() + WINDOW_OFFSET).wrapping_add_signed(beyond);
+        self.write_to(step, RemoteRange { address, key: self.key })
+    }
+
+    /// The peer writes with the key of the bind before.
+    pub(super) fn write_with_old_key(
+        &mut self,
+        step: &'static str,
+    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        let key = (self.key & !0xff) | (self.key.wrapping_sub(1) & 0xff);
+        self.write_to(step, RemoteRange { address: self.memory.address() + WINDOW_OFFSET, key })
+    }
+
+    fn write_to(
+        &mut self,
+        step: &'static str,
+        remote: RemoteRange,
+    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        let pattern = [0x5a; BYTES as usize];
+        // Inside by construction.
+        let _ = self.memory.write(PEER_OFFSET as usize, &pattern);
+        let (request, elements) = (self.request(), [self.element(PEER_OFFSET)]);
+        let written = self.peer.run(step, &mut self.posting, request.token, &elements, |batch, local| {
+            batch.write(&request, local, remote);
+        })?;
+        Ok(written.map(|_| ()))
+    }
+
+    /// Whether what the peer wrote is in the window.
+    pub(super) fn has_arrived(&self, offset: usize) -> bool {
+        let mut bytes = [0; BYTES as usize];
+        self.memory.read(WINDOW_OFFSET as usize + offset, &mut bytes).is_ok() && bytes == [0x5a; BYTES as usize]
+    }
+
+    /// The peer reads through the window.
+    pub(super) fn read(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        let remote = RemoteRange { address: self.memory.address() + WINDOW_OFFSET, key: self.key };
+        let (request, elements) = (self.request(), [self.element(PEER_OFFSET)]);
+        let read = self.peer.run(step, &mut self.posting, request.token, &elements, |batch, local| {
+            batch.read(&request, local, remote);
+        })?;
+        Ok(read.map(|_| ()))
+    }
+
+    /// The owner invalidates the window's key. Once per bind: a second one crashes some hosts.
+    pub(super) fn invalidate(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        let (request, key) = (self.request(), self.key);
+        let done = self.owner.run(step, &mut self.posting, request.token, &[], |batch, _| {
+            batch.invalidate(&request, key);
+        })?;
+        Ok(done.map(|_| ()))
+    }
+
+    /// The peer invalidates the window's key with a message. Once per bind, as above.
+    pub(super) fn send_with_invalidate(
+        &mut self,
+        step: &'static str,
+    ) -> Result<Result<Invalidated, FailureStatus>, SelfTestError> {
+        self.owner.receive(self.element(MESSAGE_OFFSET)).map_err(system_error(step, ""))?;
+        let (request, key) = (self.request(), self.key);
+        let elements = [self.element(PEER_OFFSET)];
+        let sent = self.peer.run(step, &mut self.posting, request.token, &elements, |batch, local| {
+            batch.send(&request, local, Some(key));
+        })?;
+        if let Err(status) = sent {
+            return Ok(Err(status));
+        }
+        let received = self.owner.wait(step, RECEIVE)?;
+        Ok(received.map(|raw| {
+            let flag_is_right = raw.wc_flags.0 & ibv_wc_flags::IBV_WC_WITH_INV.0 != 0;
+            let flagged = flag_is_right || raw.wc_flags.0 & ibv_wc_flags::IBV_WC_IP_CSUM_OK.0 != 0;
+            Invalidated { key: flagged.then_some(raw.imm_data), flag_is_right }
+        }))
+    }
+}
+
+/// The token of every receive: one is posted at a time.
+const RECEIVE: Token = Token::new(TokenKind::Receive, 0, 0);
+
+impl End {
+    fn new(device: &VerbsDevice, domain: &Arc<ProtectionDomain>) -> io::Result<Self> {
+        let completions = Arc::new(CompletionQueue::new(&device.context, 2 * DEPTH)?);
+        let sizes = QueueSizes { send: DEPTH, receive: DEPTH, max_send_sge: 1 };
+        // Lists work on every device, whatever posts chains later.
+        let queue_pair = QueuePair::new(domain, &completions, &completions, sizes, false)?;
+        initialise(&queue_pair, device.options.port)?;
+        Ok(Self { queue_pair, completions })
+    }
+
+    /// From INIT to RTS, towards another queue pair of the same port.
+    fn connect(&self, options: &VerbsOptions, other: &Self, gid: Gid) -> io::Result<()> {
+        let route = ibv_global_route {
+            dgid: ibv_gid { raw: gid.bytes },
+            flow_label: 0,
+            sgid_index: gid.index,
+            hop_limit: HOP_LIMIT,
+            traffic_class: options.traffic_class.unwrap_or(0),
+        };
+        let mut ready_to_receive = ibv_qp_attr {
+            qp_state: ibv_qp_state::IBV_QPS_RTR,
+            path_mtu: mtu_code(MTU),
+            dest_qp_num: other.queue_pair.id().0,
+            max_dest_rd_atomic: 1,
+            min_rnr_timer: RNR_TIMER,
+            ah_attr: ibv_ah_attr {
+                grh: route,
+                dlid: system::local_identifier(&options.device, options.port),
+                is_global: 1,
+                port_num: options.port,
+                ..ibv_ah_attr::default()
+            },
+            ..ibv_qp_attr::default()
+        };
+        let mask = ibv_qp_attr_mask::IBV_QP_STATE
+            | ibv_qp_attr_mask::IBV_QP_AV
+            | ibv_qp_attr_mask::IBV_QP_PATH_MTU
+            | ibv_qp_attr_mask::IBV_QP_DEST_QPN
+            | ibv_qp_attr_mask::IBV_QP_RQ_PSN
+            | ibv_qp_attr_mask::IBV_QP_MAX_DEST_RD_ATOMIC
+            | ibv_qp_attr_mask::IBV_QP_MIN_RNR_TIMER;
+        self.queue_pair.modify(&mut ready_to_receive, mask)?;
+        let mut ready_to_send = ibv_qp_attr {
+            qp_state: ibv_qp_state::IBV_QPS_RTS,
+            timeout: ACK_TIMEOUT,
+            retry_cnt: RETRIES,
+            rnr_retry: RETRIES,
+            max_rd_atomic: 1,
+            ..ibv_qp_attr::default()
+        };
+        let mask = ibv_qp_attr_mask::IBV_QP_STATE
+            | ibv_qp_attr_mask::IBV_QP_TIMEOUT
+            | ibv_qp_attr_mask::IBV_QP_RETRY_CNT
+            | ibv_qp_attr_mask::IBV_QP_RNR_RETRY
+            | ibv_qp_attr_mask::IBV_QP_SQ_PSN
+            | ibv_qp_attr_mask::IBV_QP_MAX_QP_RD_ATOMIC;
+        self.queue_pair.modify(&mut ready_to_send, mask)
+    }
+
+    fn receive(&self, element: ScatterElement) -> io::Result<()> {
+        let posted = self.queue_pair.post_receives(&[ReceiveRequest { token: RECEIVE, element }]);
+        posted.map_err(|(_, error)| error)
+    }
+
+    /// Posts what `fill` builds and waits for the completion of `token`; a failure in front of it counts as its own.
+    fn run<'a>(
+        &self,
+        step: &'static str,
+        memory: &'a mut SendMemory,
+        token: Token,
+        local: &'a [ScatterElement],
+        fill: impl FnOnce(&mut Batch<'a>, &'a [ScatterElement]),
+    ) -> Result<Result<ibv_wc, FailureStatus>, SelfTestError> {
+        let mut batch = memory.batch();
+        fill(&mut batch, local);
+        batch.post(&self.queue_pair).map_err(|(_, error)| system_error(step, "")(error))?;
+        self.wait(step, token)
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "a device is opened before any loop runs, and may never answer")]
+    fn wait(&self, step: &'static str, token: Token) -> Result<Result<ibv_wc, FailureStatus>, SelfTestError> {
+        let began = Instant::now();
+        let mut room = [MaybeUninit::uninit()];
+        while began.elapsed() < PATIENCE {
+            let Some(raw) = self.completions.poll(&mut room).first() else {
+                std::thread::yield_now();
+                continue;
+            };
+            if let Some((status, _)) = raw.error() {
+                return Ok(Err(failure(status)));
+            }
+            if raw.wr_id() == token.0 {
+                return Ok(Ok(*raw));
+            }
+        }
+        Err(SelfTestError::Silent { step, seconds: PATIENCE.as_secs() })
+    }
+}

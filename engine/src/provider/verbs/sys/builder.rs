@@ -1,0 +1,145 @@
+//! A chain built in place by `ibv_wr_*`: all or nothing.
+
+use super::{
+    batch::{Sink, bind_info, flags},
+    check,
+    objects::{MemoryRegion, Window},
+    queue_pair::QueuePair,
+};
+use crate::provider::{RegistrationFields, RemoteRange, ScatterElement, WorkRequest};
+use ibverbs_sys::{ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
+use std::io;
+
+type Start = unsafe extern "C" fn(*mut ibv_qp_ex);
+type WithKey = unsafe extern "C" fn(*mut ibv_qp_ex, u32);
+type Remote = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64);
+type Bind = unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibverbs_sys::ibv_mw, u32, *const ibv_mw_bind_info);
+type SetList = unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_sge);
+type Complete = unsafe extern "C" fn(*mut ibv_qp_ex) -> i32;
+
+/// The functions of one queue pair's builder.
+#[derive(Clone, Copy)]
+struct Functions {
+    send: Start,
+    send_invalidating: WithKey,
+    read: Remote,
+    write: Remote,
+    invalidate: WithKey,
+    bind: Bind,
+    set_list: SetList,
+    complete: Complete,
+    abort: Start,
+}
+
+impl Functions {
+    fn of(builder: &ibv_qp_ex) -> Option<Self> {
+        Some(Self {
+            send: builder.wr_send?,
+            send_invalidating: builder.wr_send_inv?,
+            read: builder.wr_rdma_read?,
+            write: builder.wr_rdma_write?,
+            invalidate: builder.wr_local_inv?,
+            bind: builder.wr_bind_mw?,
+            set_list: builder.wr_set_sge_list?,
+            complete: builder.wr_complete?,
+            abort: builder.wr_abort?,
+        })
+    }
+}
+
+/// A post under way: holds the send queue's lock until it is completed or dropped, which drops the whole batch.
+pub(in super::super) struct Builder<'a> {
+    queue_pair: &'a QueuePair,
+    raw: *mut ibv_qp_ex,
+    functions: Functions,
+    open: bool,
+}
+
+impl<'a> Builder<'a> {
+    /// Begins a post; `None` where the queue pair was not made for it.
+    pub(in super::super) fn begin(queue_pair: &'a QueuePair) -> Option<Self> {
+        let raw = queue_pair.builder()?.as_ptr();
+        // SAFETY: the queue pair is alive; the function pointers do not change.
+        let (functions, start) = unsafe { (Functions::of(&*raw)?, (*raw).wr_start?) };
+        // SAFETY: as above; `complete` or `drop` ends what this begins.
+        unsafe { start(raw) };
+        Some(Self { queue_pair, raw, functions, open: true })
+    }
+
+    /// Posts everything; an error says that nothing was posted.
+    pub(in super::super) fn complete(mut self) -> io::Result<()> {
+        self.open = false;
+        // SAFETY: begun, and ended here.
+        check(unsafe { (self.functions.complete)(self.raw) })
+    }
+
+    fn prepare(&mut self, request: &WorkRequest) {
+        // SAFETY: the builder is ours between start and complete: the queue's lock is held.
+        unsafe {
+            (*self.raw).wr_id = request.token.0;
+            (*self.raw).wr_flags = flags(request);
+        }
+    }
+
+    fn set_list(&mut self, local: &[ScatterElement]) {
+        // SAFETY: elements are `ibv_sge`s, see `queue_pair`; they are copied at once.
+        unsafe { (self.functions.set_list)(self.raw, local.len(), local.as_ptr().cast()) };
+    }
+}
+
+impl Drop for Builder<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            // SAFETY: begun, and ended here.
+            unsafe { (self.functions.abort)(self.raw) };
+        }
+        let _ = self.queue_pair;
+    }
+}
+
+impl<'a> Sink<'a> for Builder<'a> {
+    fn send(&mut self, request: &WorkRequest, local: &'a [ScatterElement], invalidate: Option<u32>) {
+        self.prepare(request);
+        match invalidate {
+            // SAFETY: begun.
+            Some(key) => unsafe { (self.functions.send_invalidating)(self.raw, key) },
+            // SAFETY: begun.
+            None => unsafe { (self.functions.send)(self.raw) },
+        }
+        self.set_list(local);
+    }
+
+    fn read(&mut self, request: &WorkRequest, local: &'a [ScatterElement], remote: RemoteRange) {
+        self.prepare(request);
+        // SAFETY: begun.
+        unsafe { (self.functions.read)(self.raw, remote.key, remote.address) };
+        self.set_list(local);
+    }
+
+    fn write(&mut self, request: &WorkRequest, local: &'a [ScatterElement], remote: RemoteRange) {
+        self.prepare(request);
+        // SAFETY: begun.
+        unsafe { (self.functions.write)(self.raw, remote.key, remote.address) };
+        self.set_list(local);
+    }
+
+    fn invalidate(&mut self, request: &WorkRequest, key: u32) {
+        self.prepare(request);
+        // SAFETY: begun.
+        unsafe { (self.functions.invalidate)(self.raw, key) };
+    }
+
+    fn bind(
+        &mut self,
+        request: &WorkRequest,
+        fields: &RegistrationFields,
+        window: &'a Window,
+        region: &'a MemoryRegion,
+    ) {
+        self.prepare(request);
+        let info = bind_info(fields, region);
+        let mut shadow = window.with_key(fields.old_key);
+        // SAFETY: begun; window and memory description are read at once, the region lives as long as the builder.
+        unsafe { (self.functions.bind)(self.raw, &raw mut shadow, fields.key, &raw const info) };
+    }
+}

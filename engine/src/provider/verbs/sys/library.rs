@@ -1,0 +1,155 @@
+//! The functions of libibverbs and librdmacm, looked up in the shared libraries of the machine.
+
+use super::cm_abi::{ConnectionParameters, Event, EventChannel, Identifier};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use ibverbs_sys::{
+    ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp,
+    ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr,
+};
+use std::sync::OnceLock;
+
+/// Why RDMA devices cannot be reached at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LibraryError {
+    /// A library is not installed.
+    #[error("{library} cannot be loaded ({reason}); on Debian: apt-get install {package}")]
+    Missing {
+        /// Its file name.
+        library: &'static str,
+        /// Debian's package that has it.
+        package: &'static str,
+        /// What the dynamic linker says.
+        reason: String,
+    },
+    /// A library is too old.
+    #[error("{library} has no function {function}; rdma-core 25 (2019) or later is needed")]
+    TooOld {
+        /// Its file name.
+        library: &'static str,
+        /// The function.
+        function: &'static str,
+    },
+}
+
+/// Declares the functions of one library: a table of pointers, how to fill it, and, where the library is bound by
+/// ibverbs-sys, a comparison with the binding's type, which fails to compile where a signature is wrong.
+macro_rules! functions {
+    ($(#[$meta:meta])* bound $table:ident; $($function:tt)*) => {
+        functions! { $(#[$meta])* $table; $($function)* }
+        functions! { @compare $($function)* }
+    };
+    ($(#[$meta:meta])* $table:ident; $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        $(#[$meta])*
+        pub(super) struct $table {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+        }
+
+        impl $table {
+            fn load(library: &'static libloading::Library, file: &'static str) -> Result<Self, LibraryError> {
+                Ok(Self {
+                    $($name: {
+                        // SAFETY: the symbol of this name has this type: for libibverbs see the comparison below, for
+                        // librdmacm rdma_cma.h.
+                        let found = unsafe {
+                            library.get::<unsafe extern "C" fn($($argument),*) $(-> $result)?>(
+                                concat!(stringify!($name), "\0").as_bytes(),
+                            )
+                        };
+                        *found.map_err(|_| LibraryError::TooOld { library: file, function: stringify!($name) })?
+                    },)*
+                })
+            }
+        }
+    };
+    (@compare $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
+        const _: () = {
+            $(let _: unsafe extern "C" fn($($argument),*) $(-> $result)? = ibverbs_sys::$name;)*
+        };
+    };
+}
+
+functions! {
+    /// What is used of libibverbs.
+    bound Verbs;
+    ibv_get_device_list: fn(*mut c_int) -> *mut *mut ibv_device;
+    ibv_free_device_list: fn(*mut *mut ibv_device);
+    ibv_get_device_name: fn(*mut ibv_device) -> *const c_char;
+    ibv_open_device: fn(*mut ibv_device) -> *mut ibv_context;
+    ibv_close_device: fn(*mut ibv_context) -> c_int;
+    ibv_query_device: fn(*mut ibv_context, *mut ibv_device_attr) -> c_int;
+    ibv_get_async_event: fn(*mut ibv_context, *mut ibv_async_event) -> c_int;
+    ibv_ack_async_event: fn(*mut ibv_async_event);
+    ibv_alloc_pd: fn(*mut ibv_context) -> *mut ibv_pd;
+    ibv_dealloc_pd: fn(*mut ibv_pd) -> c_int;
+    ibv_reg_mr: fn(*mut ibv_pd, *mut c_void, usize, c_int) -> *mut ibv_mr;
+    ibv_dereg_mr: fn(*mut ibv_mr) -> c_int;
+    ibv_create_cq: fn(*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq;
+    ibv_destroy_cq: fn(*mut ibv_cq) -> c_int;
+    ibv_create_qp: fn(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
+    ibv_modify_qp: fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
+    ibv_destroy_qp: fn(*mut ibv_qp) -> c_int;
+    ibv_qp_to_qp_ex: fn(*mut ibv_qp) -> *mut ibv_qp_ex;
+}
+
+functions! {
+    /// What is used of librdmacm (rdma_cma.h).
+    ConnectionManager;
+    rdma_create_event_channel: fn() -> *mut EventChannel;
+    rdma_destroy_event_channel: fn(*mut EventChannel);
+    rdma_create_id: fn(*mut EventChannel, *mut *mut Identifier, *mut c_void, c_int) -> c_int;
+    rdma_destroy_id: fn(*mut Identifier) -> c_int;
+    rdma_bind_addr: fn(*mut Identifier, *mut libc::sockaddr) -> c_int;
+    rdma_listen: fn(*mut Identifier, c_int) -> c_int;
+    rdma_resolve_addr: fn(*mut Identifier, *mut libc::sockaddr, *mut libc::sockaddr, c_int) -> c_int;
+    rdma_resolve_route: fn(*mut Identifier, c_int) -> c_int;
+    rdma_connect: fn(*mut Identifier, *mut ConnectionParameters) -> c_int;
+    rdma_accept: fn(*mut Identifier, *mut ConnectionParameters) -> c_int;
+    rdma_reject: fn(*mut Identifier, *const c_void, u8) -> c_int;
+    rdma_establish: fn(*mut Identifier) -> c_int;
+    rdma_disconnect: fn(*mut Identifier) -> c_int;
+    rdma_init_qp_attr: fn(*mut Identifier, *mut ibv_qp_attr, *mut c_int) -> c_int;
+    rdma_get_cm_event: fn(*mut EventChannel, *mut *mut Event) -> c_int;
+    rdma_ack_cm_event: fn(*mut Event) -> c_int;
+}
+
+/// Both libraries, loaded once and kept for the life of the process.
+pub(in super::super) struct Library {
+    pub(super) verbs: Verbs,
+    pub(super) connection_manager: ConnectionManager,
+}
+
+impl Library {
+    /// The libraries of this machine; loads them at the first call.
+    ///
+    /// # Errors
+    /// [`LibraryError`], the same at every call.
+    pub(in super::super) fn get() -> Result<&'static Self, LibraryError> {
+        static LIBRARY: OnceLock<Result<Library, LibraryError>> = OnceLock::new();
+        LIBRARY.get_or_init(Self::load).as_ref().map_err(Clone::clone)
+    }
+
+    fn load() -> Result<Self, LibraryError> {
+        const VERBS: &str = "libibverbs.so.1";
+        const CONNECTION_MANAGER: &str = "librdmacm.so.1";
+        let verbs = Verbs::load(open(VERBS, "libibverbs1 ibverbs-providers")?, VERBS)?;
+        let connection_manager = ConnectionManager::load(open(CONNECTION_MANAGER, "librdmacm1")?, CONNECTION_MANAGER)?;
+        Ok(Self { verbs, connection_manager })
+    }
+}
+
+/// Loads a library for ever: its functions are handed out as plain pointers.
+fn open(library: &'static str, package: &'static str) -> Result<&'static libloading::Library, LibraryError> {
+    // SAFETY: rdma-core's libraries have no initialisers that depend on anything of this process.
+    let loaded = unsafe { libloading::Library::new(library) };
+    let missing = |error: libloading::Error| LibraryError::Missing { library, package, reason: error.to_string() };
+    Ok(Box::leak(Box::new(loaded.map_err(missing)?)))
+}
+
+/// A C string as it came, or nothing where it is none.
+pub(super) fn text(pointer: *const c_char) -> String {
+    if pointer.is_null() {
+        return String::new();
+    }
+    // SAFETY: libibverbs hands out NUL-terminated strings that live as long as their device list.
+    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+}

@@ -1,0 +1,33 @@
+//! All C of the provider: libibverbs and librdmacm behind safe types. The only unsafe code of the engine crate.
+//!
+//! Both libraries are loaded at run time, so that one binary runs on hosts with and without them; ibverbs-sys gives the
+//! types, and every function's type is compared with its binding at compile time. What ibverbs-sys lacks, librdmacm and
+//! the head of `struct verbs_context`, is declared here with assertions of its layout.
+//!
+//! Objects own their C counterparts and keep alive what those depend on, so that C's order of destruction holds by
+//! construction. All of them may be used by any thread: libibverbs' functions are thread-safe (ibv_post_send(3) and
+//! others lock their queue), and librdmacm's are but for two calls on one id, which [`connection::Identifier`] excludes by
+//! `&mut`.
+#![allow(unsafe_code, reason = "the one room of this crate that calls C; docs/design.md, section 2")]
+
+pub(super) mod batch;
+pub(super) mod builder;
+mod cm_abi;
+pub(super) mod connection;
+pub(super) mod context;
+pub(super) mod library;
+pub(super) mod objects;
+pub(super) mod queue_pair;
+mod verbs_abi;
+pub(super) mod wait;
+
+use std::io;
+
+/// The result of a C function that returns an errno, or -1 with the errno in its usual place.
+fn check(code: i32) -> io::Result<()> {
+    match code {
+        0 => Ok(()),
+        code if code > 0 => Err(io::Error::from_raw_os_error(code)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

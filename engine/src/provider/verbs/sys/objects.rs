@@ -1,0 +1,223 @@
+//! Protection domains, base registrations, windows and completion queues.
+
+use super::{
+    check,
+    context::{Context, address_of},
+};
+use core::{mem::MaybeUninit, ptr::NonNull};
+use frwr_mempool::DeviceMemory;
+use ibverbs_sys::{IBV_MW_TYPE_2, ibv_access_flags, ibv_cq, ibv_mr, ibv_mw, ibv_pd, ibv_wc};
+use std::{io, sync::Arc};
+
+/// A protection domain.
+pub(in super::super) struct ProtectionDomain {
+    pub(super) raw: NonNull<ibv_pd>,
+    pub(super) context: Arc<Context>,
+}
+
+// SAFETY: libibverbs locks inside; the pointer is only handed to it.
+unsafe impl Send for ProtectionDomain {}
+// SAFETY: as above.
+unsafe impl Sync for ProtectionDomain {}
+
+impl ProtectionDomain {
+    pub(in super::super) fn new(context: &Arc<Context>) -> io::Result<Self> {
+        // SAFETY: the context is open.
+        let raw = unsafe { (context.library.verbs.ibv_alloc_pd)(context.raw.as_ptr()) };
+        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { raw, context: Arc::clone(context) })
+    }
+}
+
+impl Drop for ProtectionDomain {
+    fn drop(&mut self) {
+        // SAFETY: everything in the domain keeps it alive, so nothing is left in it.
+        unsafe { (self.context.library.verbs.ibv_dealloc_pd)(self.raw.as_ptr()) };
+    }
+}
+
+/// Memory registered for local use and for windows, without any remote right (verbs.md, section 3).
+pub(in super::super) struct MemoryRegion {
+    raw: NonNull<ibv_mr>,
+    registered: bool,
+    lkey: u32,
+    /// Mapped for as long as the device may reach it.
+    memory: Option<DeviceMemory>,
+    domain: Arc<ProtectionDomain>,
+}
+
+// SAFETY: as for the domain; the memory itself is only reached through `DeviceMemory`.
+unsafe impl Send for MemoryRegion {}
+// SAFETY: as above.
+unsafe impl Sync for MemoryRegion {}
+
+impl MemoryRegion {
+    pub(in super::super) fn new(
+        domain: &Arc<ProtectionDomain>,
+        memory: DeviceMemory,
+        local_write: bool,
+    ) -> io::Result<Self> {
+        let mut access = ibv_access_flags::IBV_ACCESS_MW_BIND.0;
+        if local_write {
+            access |= ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
+        }
+        let verbs = &domain.context.library.verbs;
+        let start = core::ptr::without_provenance_mut(memory.address() as usize);
+        // SAFETY: the range is mapped for as long as `memory` lives, which is kept until it is deregistered; the library
+        // only hands its address to the kernel.
+        let raw = unsafe { (verbs.ibv_reg_mr)(domain.raw.as_ptr(), start, memory.len(), access as i32) };
+        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: a registered region's members do not change.
+        let lkey = unsafe { raw.as_ref() }.lkey;
+        Ok(Self { raw, registered: true, lkey, memory: Some(memory), domain: Arc::clone(domain) })
+    }
+
+    pub(in super::super) fn lkey(&self) -> u32 {
+        self.lkey
+    }
+
+    /// For bind work requests.
+    pub(super) fn raw(&self) -> *mut ibv_mr {
+        self.raw.as_ptr()
+    }
+
+    /// Deregisters it, or hands it back: `EINVAL` says that a window is bound to it.
+    pub(in super::super) fn destroy(mut self) -> Result<(), (Self, io::Error)> {
+        match self.deregister() {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn deregister(&mut self) -> io::Result<()> {
+        // SAFETY: registered, and not yet deregistered.
+        check(unsafe { (self.domain.context.library.verbs.ibv_dereg_mr)(self.raw.as_ptr()) })?;
+        self.registered = false;
+        Ok(())
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        if self.registered && self.deregister().is_err() {
+            // The device can still reach it: it stays mapped for the rest of the process.
+            core::mem::forget(self.memory.take());
+        }
+    }
+}
+
+/// A type 2 memory window.
+pub(in super::super) struct Window {
+    raw: NonNull<ibv_mw>,
+    allocated: bool,
+    /// As it was allocated: what a bind work request names, with the key that is current then (verbs.md, section 3).
+    shadow: ibv_mw,
+    domain: Arc<ProtectionDomain>,
+}
+
+// SAFETY: as for the domain; the shadow is a plain copy whose pointers are never followed here.
+unsafe impl Send for Window {}
+// SAFETY: as above.
+unsafe impl Sync for Window {}
+
+impl Window {
+    pub(in super::super) fn new(domain: &Arc<ProtectionDomain>) -> io::Result<Self> {
+        let allocate = domain.context.operations().alloc_mw.ok_or(io::ErrorKind::Unsupported)?;
+        // SAFETY: the domain is alive.
+        let raw = NonNull::new(unsafe { allocate(domain.raw.as_ptr(), IBV_MW_TYPE_2) });
+        let raw = raw.ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: just allocated, and nobody else has it.
+        let mut shadow = unsafe { *raw.as_ref() };
+        // verbs.h's inline does so: some libraries leave them empty.
+        shadow.context = domain.context.raw.as_ptr();
+        shadow.pd = domain.raw.as_ptr();
+        shadow.type_ = IBV_MW_TYPE_2;
+        // SAFETY: as above.
+        unsafe { *raw.as_ptr() = shadow };
+        Ok(Self { raw, allocated: true, shadow, domain: Arc::clone(domain) })
+    }
+
+    /// The key that it was allocated with.
+    pub(in super::super) fn key(&self) -> u32 {
+        self.shadow.rkey
+    }
+
+    /// The window as a bind work request names it.
+    pub(super) fn with_key(&self, key: u32) -> ibv_mw {
+        ibv_mw { rkey: key, ..self.shadow }
+    }
+
+    /// Deallocates it, which unbinds it, or hands it back.
+    pub(in super::super) fn destroy(mut self) -> Result<(), (Self, io::Error)> {
+        match self.deallocate() {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn deallocate(&mut self) -> io::Result<()> {
+        let deallocate = self.domain.context.operations().dealloc_mw.ok_or(io::ErrorKind::Unsupported)?;
+        // SAFETY: allocated, and not yet deallocated. rxe compares the key that it was last bound with by index only.
+        check(unsafe { deallocate(self.raw.as_ptr()) })?;
+        self.allocated = false;
+        Ok(())
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        if self.allocated {
+            // One that the device keeps goes with the process; nothing here can do better.
+            let _ = self.deallocate();
+        }
+    }
+}
+
+/// A completion queue.
+pub(in super::super) struct CompletionQueue {
+    pub(super) raw: NonNull<ibv_cq>,
+    poll: unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32,
+    context: Arc<Context>,
+}
+
+// SAFETY: as for the domain.
+unsafe impl Send for CompletionQueue {}
+// SAFETY: as above.
+unsafe impl Sync for CompletionQueue {}
+
+impl CompletionQueue {
+    /// One of at least `entries` entries, without a completion channel: it is polled.
+    pub(in super::super) fn new(context: &Arc<Context>, entries: u32) -> io::Result<Self> {
+        let entries = i32::try_from(entries).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let poll = context.operations().poll_cq.ok_or(io::ErrorKind::Unsupported)?;
+        let none = core::ptr::null_mut;
+        // SAFETY: the context is open; neither a channel nor a cookie is wanted.
+        let raw =
+            unsafe { (context.library.verbs.ibv_create_cq)(context.raw.as_ptr(), entries, none(), none().cast(), 0) };
+        let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { raw, poll, context: Arc::clone(context) })
+    }
+
+    /// Its name in asynchronous events.
+    pub(in super::super) fn address(&self) -> usize {
+        address_of(self.raw.as_ptr())
+    }
+
+    /// Takes completions; what was taken lies at the front of `into`.
+    pub(in super::super) fn poll<'a>(&self, into: &'a mut [MaybeUninit<ibv_wc>]) -> &'a [ibv_wc] {
+        let room = i32::try_from(into.len()).unwrap_or(i32::MAX);
+        // SAFETY: there is room for as many, and as many as returned were written (ibv_poll_cq(3)); an error writes none.
+        unsafe {
+            let taken = (self.poll)(self.raw.as_ptr(), room, into.as_mut_ptr().cast());
+            let taken = usize::try_from(taken).unwrap_or(0).min(into.len());
+            core::slice::from_raw_parts(into.as_ptr().cast(), taken)
+        }
+    }
+}
+
+impl Drop for CompletionQueue {
+    fn drop(&mut self) {
+        // SAFETY: its queue pairs keep it alive, so none is left.
+        unsafe { (self.context.library.verbs.ibv_destroy_cq)(self.raw.as_ptr()) };
+    }
+}

@@ -1,0 +1,241 @@
+//! Reliable connected queue pairs.
+
+use super::{
+    check,
+    objects::{CompletionQueue, ProtectionDomain},
+    verbs_abi,
+};
+use crate::provider::{QueuePairId, QueueSizes, ReceiveRequest, ScatterElement};
+use core::ptr::{NonNull, null_mut};
+use ibverbs_sys::{
+    IBV_QP_EX_WITH_BIND_MW, IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
+    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, ibv_qp,
+    ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_type,
+    ibv_recv_wr, ibv_send_wr, ibv_sge,
+};
+use std::{io, sync::Arc};
+
+/// What the work request builder is asked to be able to do.
+const BUILDER_OPERATIONS: u64 = (IBV_QP_EX_WITH_SEND
+    | IBV_QP_EX_WITH_SEND_WITH_INV
+    | IBV_QP_EX_WITH_RDMA_READ
+    | IBV_QP_EX_WITH_RDMA_WRITE
+    | IBV_QP_EX_WITH_LOCAL_INV
+    | IBV_QP_EX_WITH_BIND_MW) as u64;
+
+/// Receives that one call of ibv_post_recv(3) gets: they are put together on the stack.
+const RECEIVES_PER_CALL: usize = 32;
+
+/// A scatter element is an `ibv_sge`, so that lists are handed over as they are.
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<ScatterElement>() == size_of::<ibv_sge>());
+    assert!(align_of::<ScatterElement>() >= align_of::<ibv_sge>());
+    assert!(offset_of!(ScatterElement, address) == offset_of!(ibv_sge, addr));
+    assert!(offset_of!(ScatterElement, length) == offset_of!(ibv_sge, length));
+    assert!(offset_of!(ScatterElement, lkey) == offset_of!(ibv_sge, lkey));
+};
+
+/// A queue pair. Posting and modifying may happen on different threads: libibverbs locks each queue.
+pub(in super::super) struct QueuePair {
+    raw: NonNull<ibv_qp>,
+    created: bool,
+    number: u32,
+    sizes: QueueSizes,
+    /// Where work requests are built by `ibv_wr_*`.
+    builder: Option<NonNull<ibv_qp_ex>>,
+    post_send: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32,
+    post_recv: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32,
+    domain: Arc<ProtectionDomain>,
+    _queues: [Arc<CompletionQueue>; 2],
+}
+
+// SAFETY: libibverbs' functions lock the queue pair; the members that are read here never change.
+unsafe impl Send for QueuePair {}
+// SAFETY: as above. `ibv_wr_start` takes the send queue's lock until `ibv_wr_complete`; only the builder calls them.
+unsafe impl Sync for QueuePair {}
+
+impl QueuePair {
+    /// A queue pair in the RESET state; `builder` asks for one whose work requests are built by `ibv_wr_*`.
+    pub(in super::super) fn new(
+        domain: &Arc<ProtectionDomain>,
+        send_queue: &Arc<CompletionQueue>,
+        receive_queue: &Arc<CompletionQueue>,
+        sizes: QueueSizes,
+        builder: bool,
+    ) -> io::Result<Self> {
+        let context = &domain.context;
+        let operations = context.operations();
+        let post_send = operations.post_send.ok_or(io::ErrorKind::Unsupported)?;
+        let post_recv = operations.post_recv.ok_or(io::ErrorKind::Unsupported)?;
+        let mut cap = ibv_qp_cap {
+            max_send_wr: sizes.send,
+            max_recv_wr: sizes.receive,
+            max_send_sge: sizes.max_send_sge,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let queues = [Arc::clone(send_queue), Arc::clone(receive_queue)];
+        let raw =
+            if builder { create_for_builder(domain, &queues, &mut cap) } else { create(domain, &queues, &mut cap) };
+        let raw = NonNull::new(raw?).ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: just made; its number does not change.
+        let number = unsafe { raw.as_ref() }.qp_num;
+        // SAFETY: the queue pair is alive; the result is null where its library has no builder for it.
+        let extended = unsafe { (context.library.verbs.ibv_qp_to_qp_ex)(raw.as_ptr()) };
+        Ok(Self {
+            raw,
+            created: true,
+            number,
+            sizes: QueueSizes { send: cap.max_send_wr, receive: cap.max_recv_wr, max_send_sge: cap.max_send_sge },
+            builder: NonNull::new(extended).filter(|_| builder),
+            post_send,
+            post_recv,
+            domain: Arc::clone(domain),
+            _queues: queues,
+        })
+    }
+
+    pub(in super::super) fn id(&self) -> QueuePairId {
+        QueuePairId(self.number)
+    }
+
+    /// What was granted.
+    pub(in super::super) fn sizes(&self) -> QueueSizes {
+        self.sizes
+    }
+
+    /// Where its work requests are built by `ibv_wr_*`.
+    pub(super) fn builder(&self) -> Option<NonNull<ibv_qp_ex>> {
+        self.builder
+    }
+
+    /// Whether its work requests are built by `ibv_wr_*`.
+    pub(in super::super) fn has_builder(&self) -> bool {
+        self.builder.is_some()
+    }
+
+    /// ibv_modify_qp(3).
+    pub(in super::super) fn modify(&self, attributes: &mut ibv_qp_attr, mask: ibv_qp_attr_mask) -> io::Result<()> {
+        let verbs = &self.domain.context.library.verbs;
+        // SAFETY: the queue pair is alive, and the attributes are a plain structure without pointers.
+        check(unsafe { (verbs.ibv_modify_qp)(self.raw.as_ptr(), attributes, mask.0 as i32) })
+    }
+
+    /// Posts a list; an error says which entry was refused first, `None` where the device does not tell.
+    ///
+    /// # Safety
+    /// `first` is the first of a list of work requests, linked by `next`, whose lists, windows and regions are alive.
+    pub(super) unsafe fn post_send(&self, first: *mut ibv_send_wr) -> Result<(), (*mut ibv_send_wr, io::Error)> {
+        let mut refused = null_mut();
+        // SAFETY: the caller's promise; what the list points to is copied before the call returns.
+        let code = unsafe { (self.post_send)(self.raw.as_ptr(), first, &raw mut refused) };
+        check(code).map_err(|error| (refused, error))
+    }
+
+    /// Posts receives; an error says how many were taken in front of the one that was refused.
+    pub(in super::super) fn post_receives(&self, receives: &[ReceiveRequest]) -> Result<(), (usize, io::Error)> {
+        for (at, some) in receives.chunks(RECEIVES_PER_CALL).enumerate() {
+            self.post_few_receives(some).map_err(|(taken, error)| (at * RECEIVES_PER_CALL + taken, error))?;
+        }
+        Ok(())
+    }
+
+    fn post_few_receives(&self, receives: &[ReceiveRequest]) -> Result<(), (usize, io::Error)> {
+        let none = ibv_recv_wr { wr_id: 0, next: null_mut(), sg_list: null_mut(), num_sge: 0 };
+        let mut list = [none; RECEIVES_PER_CALL];
+        let start = list.as_mut_ptr();
+        for (at, receive) in receives.iter().enumerate() {
+            let more = at + 1 < receives.len();
+            // SAFETY: `chunks` gives at most as many as the list has, so both places are inside of it.
+            unsafe {
+                *start.add(at) = ibv_recv_wr {
+                    wr_id: receive.token.0,
+                    next: if more { start.add(at + 1) } else { null_mut() },
+                    // Only read, though C does not say so.
+                    sg_list: (&raw const receive.element).cast_mut().cast(),
+                    num_sge: 1,
+                };
+            }
+        }
+        let mut refused = null_mut();
+        // SAFETY: the list and the elements live through the call, which copies them.
+        let code = unsafe { (self.post_recv)(self.raw.as_ptr(), start, &raw mut refused) };
+        check(code).map_err(|error| (place_of(start, refused, receives.len()), error))
+    }
+
+    /// Destroys it, or hands it back.
+    pub(in super::super) fn destroy(mut self) -> Result<(), (Self, io::Error)> {
+        match self.end() {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        // SAFETY: made, and not yet destroyed. Waits for events of it to be acknowledged, which happens when they are read.
+        check(unsafe { (self.domain.context.library.verbs.ibv_destroy_qp)(self.raw.as_ptr()) })?;
+        self.created = false;
+        Ok(())
+    }
+}
+
+impl Drop for QueuePair {
+    fn drop(&mut self) {
+        if self.created {
+            // One that the device keeps goes with the process.
+            let _ = self.end();
+        }
+    }
+}
+
+/// Index of the entry at `refused` in the list of `count` at `start`; 0 where the library did not set it.
+pub(super) fn place_of<T>(start: *const T, refused: *const T, count: usize) -> usize {
+    let bytes = refused.addr().wrapping_sub(start.addr());
+    let place = bytes / size_of::<T>();
+    if refused.is_null() || place >= count { 0 } else { place }
+}
+
+fn create(
+    domain: &ProtectionDomain,
+    [send, receive]: &[Arc<CompletionQueue>; 2],
+    cap: &mut ibv_qp_cap,
+) -> io::Result<*mut ibv_qp> {
+    let mut wanted = ibv_qp_init_attr {
+        qp_context: null_mut(),
+        send_cq: send.raw.as_ptr(),
+        recv_cq: receive.raw.as_ptr(),
+        srq: null_mut(),
+        cap: *cap,
+        qp_type: ibv_qp_type::IBV_QPT_RC,
+        sq_sig_all: 0,
+    };
+    // SAFETY: domain and queues are alive and of one context.
+    let raw = unsafe { (domain.context.library.verbs.ibv_create_qp)(domain.raw.as_ptr(), &raw mut wanted) };
+    *cap = wanted.cap;
+    Ok(raw)
+}
+
+fn create_for_builder(
+    domain: &ProtectionDomain,
+    [send, receive]: &[Arc<CompletionQueue>; 2],
+    cap: &mut ibv_qp_cap,
+) -> io::Result<*mut ibv_qp> {
+    let context = domain.context.raw.as_ptr();
+    // SAFETY: the context is open.
+    let create = unsafe { verbs_abi::create_qp_ex(context) }.ok_or(io::ErrorKind::Unsupported)?;
+    let mut wanted = ibv_qp_init_attr_ex {
+        send_cq: send.raw.as_ptr(),
+        recv_cq: receive.raw.as_ptr(),
+        cap: *cap,
+        qp_type: ibv_qp_type::IBV_QPT_RC,
+        comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+        pd: domain.raw.as_ptr(),
+        send_ops_flags: BUILDER_OPERATIONS,
+        ..ibv_qp_init_attr_ex::default()
+    };
+    // SAFETY: domain and queues are alive and of this context; members outside of comp_mask are zero.
+    let raw = unsafe { create(context, &raw mut wanted) };
+    *cap = wanted.cap;
+    Ok(raw)
+}

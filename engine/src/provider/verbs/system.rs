@@ -1,0 +1,129 @@
+//! What the kernel says of RDMA devices in sysfs: drivers and GID tables.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    path::{Path, PathBuf},
+};
+
+/// Where the kernel lists RDMA devices.
+const DEVICES: &str = "/sys/class/infiniband";
+
+/// GID tables are read up to here: indices are one byte in a path's attributes.
+const MAX_GIDS: u16 = 256;
+
+/// One entry of a port's GID table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gid {
+    /// Its index.
+    pub index: u8,
+    /// As it stands in packets.
+    pub bytes: [u8; 16],
+    /// RoCE version 2, which is routed by IP.
+    pub is_roce_v2: bool,
+}
+
+impl Gid {
+    /// The IP address that it stands for; link-local ones are none that a connection could be bound to.
+    #[must_use]
+    pub fn address(&self) -> Option<IpAddr> {
+        let address = Ipv6Addr::from(self.bytes);
+        match address.to_ipv4_mapped() {
+            Some(v4) if v4 != Ipv4Addr::UNSPECIFIED => Some(IpAddr::V4(v4)),
+            Some(_) => None,
+            None if address.is_unicast_link_local() || address.is_unspecified() => None,
+            None => Some(IpAddr::V6(address)),
+        }
+    }
+}
+
+fn text(path: &Path) -> Option<String> {
+    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn device(name: &str) -> PathBuf {
+    Path::new(DEVICES).join(name)
+}
+
+/// The driver of a device, by the names of the table of devices; the kernel's own name where it is not in there.
+#[must_use]
+pub fn driver(name: &str) -> String {
+    let device = device(name);
+    // Only rxe has this file: the network device that it runs on.
+    if device.join("parent").exists() {
+        return "rxe".to_owned();
+    }
+    let link = std::fs::read_link(device.join("device/driver")).unwrap_or_default();
+    let kernel = link.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    match kernel.as_str() {
+        "mlx5_core" => "mlx5".to_owned(),
+        "mlx4_core" => "mlx4".to_owned(),
+        // The network drivers whose RDMA half irdma is.
+        "ice" | "i40e" => "irdma".to_owned(),
+        _ => kernel,
+    }
+}
+
+/// The GID table of a port, without its empty entries.
+#[must_use]
+pub fn gids(name: &str, port: u8) -> Vec<Gid> {
+    let port = device(name).join("ports").join(port.to_string());
+    let read = |index: u16| {
+        let bytes = parse_gid(&text(&port.join(format!("gids/{index}")))?)?;
+        let kind = text(&port.join(format!("gid_attrs/types/{index}"))).unwrap_or_default();
+        let index = u8::try_from(index).ok()?;
+        (bytes != [0; 16]).then_some(Gid { index, bytes, is_roce_v2: kind == "RoCE v2" })
+    };
+    (0..MAX_GIDS).filter_map(read).collect()
+}
+
+/// The address of a port on an InfiniBand fabric; 0 on Ethernet.
+#[must_use]
+pub(super) fn local_identifier(name: &str, port: u8) -> u16 {
+    let path = device(name).join("ports").join(port.to_string()).join("lid");
+    text(&path).and_then(|lid| u16::from_str_radix(lid.strip_prefix("0x")?, 16).ok()).unwrap_or(0)
+}
+
+/// `fe80:0000:0000:0000:5054:00ff:fe12:3456`: eight groups, never shortened.
+fn parse_gid(text: &str) -> Option<[u8; 16]> {
+    text.parse::<Ipv6Addr>().ok().map(|address| address.octets())
+}
+
+/// The entry that connections and the self-test use: the wanted one, else the first of RoCE v2 with an address that can be
+/// routed, else of RoCE v2, else any.
+#[must_use]
+pub fn choose_gid(gids: &[Gid], wanted: Option<u8>) -> Option<Gid> {
+    if let Some(index) = wanted {
+        return gids.iter().copied().find(|gid| gid.index == index);
+    }
+    let rank = |gid: &&Gid| match (gid.is_roce_v2, gid.address()) {
+        (true, Some(IpAddr::V4(_))) => 0,
+        (true, Some(IpAddr::V6(_))) => 1,
+        (true, None) => 2,
+        (false, _) => 3,
+    };
+    gids.iter().min_by_key(rank).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gid(index: u8, text: &str, is_roce_v2: bool) -> Gid {
+        Gid { index, bytes: parse_gid(text).unwrap(), is_roce_v2 }
+    }
+
+    #[test]
+    fn a_routable_address_of_version_two_is_preferred() {
+        let link = "fe80:0000:0000:0000:5054:00ff:fe12:3456";
+        let mapped = "0000:0000:0000:0000:0000:ffff:0a09:0001";
+        let table = [gid(0, link, false), gid(1, link, true), gid(2, mapped, false), gid(3, mapped, true)];
+        assert_eq!(choose_gid(&table, None), Some(table[3]));
+        assert_eq!(choose_gid(&table[..2], None), Some(table[1]));
+        assert_eq!(choose_gid(&table[..1], None), Some(table[0]));
+        assert_eq!(choose_gid(&table, Some(2)), Some(table[2]));
+        assert_eq!(choose_gid(&table, Some(9)), None);
+        assert_eq!(choose_gid(&[], None), None);
+        assert_eq!(table[3].address(), Some(IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1))));
+        assert_eq!(table[0].address(), None);
+    }
+}

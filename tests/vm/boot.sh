@@ -1,0 +1,70 @@
+# shellcheck shell=bash
+# One run of the guest. Sourced.
+
+# Emulated processors; more than the machine has only make the guest slower.
+GUEST_CPUS=2
+# MiB: a 64 MiB file that two processes hold, the hugepages, and the system with its page cache.
+GUEST_MEMORY=1024
+# 2 MiB pages kept in the guest.
+GUEST_HUGEPAGES=96
+# Seconds from QEMU's start to the first job: many times what a boot takes on a busy machine.
+BOOT_LIMIT=60
+# Seconds for a job that declares no "# limit:".
+JOB_LIMIT=120
+# QEMU's exit code when /init's leave N ended it is 2 N + 1.
+EXIT_OK=1
+EXIT_FAILED=3
+# timeout's exit codes for a limit that ran out, the second when it had to send SIGKILL.
+EXIT_LIMIT=(124 137)
+
+qemu=""
+
+# tsc=reliable: otherwise the kernel takes the emulated TSC for broken and turns to a far slower clock.
+kernel_arguments() {
+    echo "console=ttyS0 quiet panic=-1 tsc=reliable mitigations=off nokaslr log_buf_len=4M hugepages=$GUEST_HUGEPAGES"
+}
+
+# Never KVM: the rig has to run where there is none, and must not behave differently where there is.
+qemu_command() { # share serial
+    command=(qemu-system-x86_64 -M q35 -accel "tcg,thread=multi" -cpu max -smp "$GUEST_CPUS" -m "$GUEST_MEMORY"
+        -nodefaults -no-user-config -no-reboot -display none -serial "$2"
+        -fsdev "local,id=share,path=${1//,/,,},security_model=none" -device "virtio-9p-pci,fsdev=share,mount_tag=share"
+        -device "isa-debug-exit,iobase=0xf4,iosize=4"
+        -kernel "$CACHE/kernel/vmlinux" -initrd "$CACHE/kernel/initramfs.cpio" -append "$(kernel_arguments)")
+}
+
+# Returns QEMU's exit code, or timeout's.
+boot() { # share limit
+    local command
+    qemu_command "$1" "file:$1/console.txt"
+    # In the background, so that a signal to the rig is not held up until the guest ends.
+    timeout -k 5 "$2" "${command[@]}" > "$1/qemu.log" 2>&1 < /dev/null &
+    qemu=$!
+    wait "$qemu"
+    local code=$?
+    qemu=""
+    return $code
+}
+
+boot_interactive() { # share
+    local command
+    qemu_command "$1" mon:stdio
+    "${command[@]}"
+}
+
+stop_guest() {
+    [ -z "$qemu" ] || kill "$qemu" 2> /dev/null
+}
+
+limit_reached() { # exit code
+    [[ " ${EXIT_LIMIT[*]} " == *" $1 "* ]]
+}
+
+boot_seconds() { # job_name...
+    local sum=$BOOT_LIMIT name limit
+    for name in "$@"; do
+        limit=$(declared limit "${JOB_FILES[$name]}")
+        sum=$((sum + ${limit:-$JOB_LIMIT}))
+    done
+    echo "$sum"
+}

@@ -1,0 +1,71 @@
+# shellcheck shell=bash
+# Which Debian packages are needed for what, and the one place that installs them. Sourced.
+# An entry is PACKAGE or PACKAGE:COMMAND; with a command, the command is what has to be there.
+
+# To build the programs with the verbs provider (ibverbs-sys runs cmake and bindgen).
+# shellcheck disable=SC2034  # read by tests/run
+BUILD_PACKAGES=(cmake:cmake make:make pkg-config:pkg-config libclang-dev libnl-3-dev libnl-route-3-dev libibverbs-dev
+    librdmacm-dev)
+# What the host needs to make and run the guest.
+RIG_PACKAGES=(qemu-system-x86:qemu-system-x86_64 cpio:cpio xz-utils:xz binutils:strip)
+# What is copied into the guest. A job adds its own with "# tools:".
+GUEST_PACKAGES=(busybox-static iproute2:rdma iproute2:ip libibverbs1 librdmacm1 ibverbs-providers libgcc-s1)
+
+# Debian keeps rdma and ldconfig where the PATH of an ordinary user does not look.
+PATH=$PATH:/usr/sbin:/sbin
+
+package_present() { # entry
+    local command=${1#*:}
+    if [ "$command" != "$1" ]; then
+        command -v "$command" > /dev/null
+    else
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2> /dev/null)" = installed ]
+    fi
+}
+
+missing_packages() { # entry...
+    local entry
+    for entry in "$@"; do
+        package_present "$entry" || echo "${entry%%:*}"
+    done | sort -u
+}
+
+as_admin() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+# Root installs; so does a CI machine's user who may. On a person's machine nothing is installed behind their back.
+may_install() {
+    [ "$(id -u)" -eq 0 ] || { [ "${CI:-}" = true ] && sudo -n true 2> /dev/null; }
+}
+
+apt_install() { # package...
+    # The lists of a fresh machine are empty or too old, so they are brought up to date before anything is asked for.
+    as_admin apt-get update -q && as_admin env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
+}
+
+# Makes the packages present, or says in $why what is missing and returns 1.
+need_packages() { # entry...
+    local missing output
+    why=""
+    if ! command -v apt-get > /dev/null || ! command -v dpkg-query > /dev/null; then
+        why="the virtual machine needs Debian or Ubuntu: apt-get is missing"
+        return 1
+    fi
+    mapfile -t missing < <(missing_packages "$@")
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if ! may_install; then
+        why="missing: ${missing[*]}; as root: apt-get update && apt-get install --no-install-recommends ${missing[*]}"
+        return 1
+    fi
+    echo "vm: installing ${missing[*]}" >&2
+    if ! output=$(apt_install "${missing[@]}" 2>&1); then
+        printf '%s\n' "$output" | tail -n 20 >&2
+        why="apt-get could not install: ${missing[*]}"
+        return 1
+    fi
+    mapfile -t missing < <(missing_packages "$@")
+    [ ${#missing[@]} -gt 0 ] || return 0
+    why="apt-get installed them, and still not found (is PATH complete?): ${missing[*]}"
+    return 1
+}
