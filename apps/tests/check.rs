@@ -321,6 +321,17 @@ fn one_device_is_shown_with_every_finding() {
 }
 
 #[test]
+fn a_device_that_was_opened_proves_its_libraries() {
+    let tree = with_rxe("opened");
+    for path in ["usr/lib64/libibverbs.so.1", "etc/ld.so.cache", "etc/libibverbs.d/rxe.driver"] {
+        fs::remove_file(tree.0.join(path)).unwrap();
+    }
+    assert_eq!(shortcomings(&tree.machine("0-1")).len(), 3);
+    let text = check_with("", || tree.machine("0-1"), |_| SelfTest::Ran(Vec::new())).stdout;
+    assert!(text.contains("Nothing falls short"), "{text}");
+}
+
+#[test]
 fn unknown_devices_are_told_with_those_that_there_are() {
     let tree = with_rxe("unknown");
     let output = check("--device mlx4_0", || tree.machine("0-1"));

@@ -24,7 +24,10 @@ pub(super) fn shortcomings(machine: &Machine) -> Vec<Shortcoming> {
         });
     }
     found.extend(modules(machine));
-    found.extend(libraries(machine));
+    // A device that was opened proves that they are found, wherever they lie.
+    if !devices.iter().any(was_opened) {
+        found.extend(libraries(machine));
+    }
     found.extend(file("rdma_cm_file", "the connection manager", &machine.rdma.connection_manager_file).filter(|_| {
         // Without the module there is no file, and that was said.
         machine.rdma.connection_manager_module
@@ -88,12 +91,17 @@ fn file(name: &'static str, what: &str, file: &DeviceFile) -> Option<Shortcoming
     Some(Shortcoming { name, text, remedy })
 }
 
+fn was_opened(device: &RdmaDevice) -> bool {
+    matches!(device.self_test, SelfTest::Ran(_))
+}
+
 /// What one device lacks.
 pub(super) fn of_device(device: &RdmaDevice) -> Vec<Shortcoming> {
     let name = &device.name;
     let mut found = Vec::new();
     found.extend(device.verbs_file.as_ref().and_then(|verbs| file("rdma_verbs_file", name, verbs)));
-    if let Some(provider) = device.provider_library.as_ref().filter(|provider| !provider.installed) {
+    let missing = device.provider_library.as_ref().filter(|provider| !provider.installed && !was_opened(device));
+    if let Some(provider) = missing {
         found.push(Shortcoming {
             name: "rdma_provider",
             text: format!("{name}: libibverbs has no provider {} (/etc/libibverbs.d)", provider.name),

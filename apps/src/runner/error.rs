@@ -124,7 +124,7 @@ pub enum RunError {
     #[error("this frwr-reactor was built without RDMA devices; build it with `cargo build --release --features verbs`")]
     NoRdma,
     /// The RDMA device cannot be used.
-    #[error("--device {device}: {reason}; `frwr-check --device {device}` says what is missing")]
+    #[error("{reason}; `frwr-check --device {device}` says more")]
     OpenDevice {
         /// Which.
         device: String,
