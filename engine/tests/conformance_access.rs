@@ -2,11 +2,14 @@
 
 mod harness;
 
-use frwr_engine::provider::soft::{SoftDevice, SoftProfile};
-use frwr_engine::provider::{Access, AsyncEvent, Command, DeviceEvent, FailureStatus, Port, RemoteRange};
-use harness::pair::{Ends, Pair};
-use harness::soft::{STRICT, on, on_all, pair};
-use harness::{Builder, Grant, Slot, pattern, statuses};
+use frwr_engine::provider::{
+    Access, AsyncEvent, Command, DeviceEvent, FailureStatus, KeyScope, Port, ReceiveRequest, RemoteRange,
+    ScatterElement, Token,
+};
+use harness::deviations::Row;
+use harness::pair::Ends;
+use harness::subject::{Subject, on, on_all};
+use harness::{Builder, Grant, Slot, TestPair, memory, pattern, statuses};
 
 const REMOTE_ACCESS: Option<FailureStatus> = Some(FailureStatus::RemoteAccess);
 /// Where the registration lies in the owner's memory, and how long it is.
@@ -14,8 +17,8 @@ const PLACE: u64 = 16384;
 const LENGTH: u32 = 8192;
 
 /// A pair whose owner opened one registration.
-fn opened(profile: SoftProfile, access: Access) -> (Pair<SoftDevice>, Ends, Slot, Grant) {
-    let mut pair = pair(profile);
+fn opened(subject: Subject, access: Access) -> (TestPair, Ends, Slot, Grant) {
+    let mut pair = subject.pair();
     let ends = pair.connect();
     let mut slot = pair.owner.slot(ends.owner);
     let element = [pair.owner.element(PLACE, LENGTH)];
@@ -24,17 +27,17 @@ fn opened(profile: SoftProfile, access: Access) -> (Pair<SoftDevice>, Ends, Slot
     (pair, ends, slot, grant)
 }
 
-fn write_to(pair: &Pair<SoftDevice>, remote: RemoteRange, length: u32) -> Builder {
+fn write_to(pair: &TestPair, remote: RemoteRange, length: u32) -> Builder {
     pair.peer.write_memory(0, &pattern(77, length as usize));
     Builder::new().write(&[pair.peer.element(0, length)], remote).signalled()
 }
 
-fn read_from(pair: &Pair<SoftDevice>, remote: RemoteRange, length: u32) -> Builder {
+fn read_from(pair: &TestPair, remote: RemoteRange, length: u32) -> Builder {
     Builder::new().read(&[pair.peer.element(0, length)], remote).signalled()
 }
 
 /// The peer's access fails and kills both ends; the owner's posted receive is flushed, and its send queue says nothing.
-fn is_refused(pair: &mut Pair<SoftDevice>, ends: Ends, chain: &Builder) {
+fn is_refused(pair: &mut TestPair, ends: Ends, chain: &Builder) {
     pair.owner.post_receives(ends.owner, 0, 1);
     let before = pair.owner.sent.len();
     let peer_before = pair.peer.sent.len();
@@ -48,15 +51,15 @@ fn is_refused(pair: &mut Pair<SoftDevice>, ends: Ends, chain: &Builder) {
 
 #[test]
 fn s32_only_the_granted_direction_works() {
-    on_all(|profile| {
-        let (mut pair, ends, _, grant) = opened(profile, Access::RemoteRead);
+    on_all(|subject| {
+        let (mut pair, ends, _, grant) = opened(subject, Access::RemoteRead);
         let chain = write_to(&pair, grant.at(0), 64);
         is_refused(&mut pair, ends, &chain);
         assert_eq!(pair.owner.read_memory(PLACE as usize, 64), vec![0; 64]);
-        let (mut pair, ends, _, grant) = opened(profile, Access::RemoteWrite);
+        let (mut pair, ends, _, grant) = opened(subject, Access::RemoteWrite);
         let chain = read_from(&pair, grant.at(0), 64);
         is_refused(&mut pair, ends, &chain);
-        let (mut pair, ends, _, grant) = opened(profile, Access::RemoteReadWrite);
+        let (mut pair, ends, _, grant) = opened(subject, Access::RemoteReadWrite);
         let both = Builder::new()
             .write(&[pair.peer.element(0, 64)], grant.at(0))
             .read(&[pair.peer.element(64, 64)], grant.at(0))
@@ -67,15 +70,15 @@ fn s32_only_the_granted_direction_works() {
 
 #[test]
 fn u22_a_dead_key_opens_nothing() {
-    on_all(|profile| {
-        let (mut pair, ends, slot, grant) = opened(profile, Access::RemoteReadWrite);
+    on_all(|subject| {
+        let (mut pair, ends, slot, grant) = opened(subject, Access::RemoteReadWrite);
         pair.owner_runs(ends.owner, &Builder::new().invalidate(slot).signalled(), 1);
         let chain = write_to(&pair, grant.at(0), 64);
         is_refused(&mut pair, ends, &chain);
 
-        let (mut pair, ends, slot, grant) = opened(profile, Access::RemoteReadWrite);
+        let (mut pair, ends, slot, grant) = opened(subject, Access::RemoteReadWrite);
         pair.owner.command(Command::FreeRegistration { object: slot.object }).expect("freed with its key");
-        assert_eq!(pair.owner.port.remote_bytes_open(), Some(0));
+        pair.owner.assert_open(0);
         let chain = read_from(&pair, grant.at(0), 64);
         is_refused(&mut pair, ends, &chain);
     });
@@ -83,17 +86,17 @@ fn u22_a_dead_key_opens_nothing() {
 
 #[test]
 fn u24_bounds_are_those_of_the_registration() {
-    on(&STRICT, |profile| {
+    on(Subject::is_strict, "it keeps the bounds of the base registration only, see below", |subject| {
         for (offset, length) in [(u64::MAX, 64), (u64::from(LENGTH) - 63, 64), (u64::from(LENGTH), 1), (1 << 40, 8)] {
-            let (mut pair, ends, _, grant) = opened(profile, Access::RemoteReadWrite);
+            let (mut pair, ends, _, grant) = opened(subject, Access::RemoteReadWrite);
             let chain = write_to(&pair, grant.at(offset), length);
             is_refused(&mut pair, ends, &chain);
-            let (mut pair, ends, _, grant) = opened(profile, Access::RemoteReadWrite);
+            let (mut pair, ends, _, grant) = opened(subject, Access::RemoteReadWrite);
             let chain = read_from(&pair, grant.at(offset), length);
             is_refused(&mut pair, ends, &chain);
         }
         // A range that only begins inside is refused whole: not one byte arrives.
-        let (mut pair, ends, _, grant) = opened(profile, Access::RemoteWrite);
+        let (mut pair, ends, _, grant) = opened(subject, Access::RemoteWrite);
         let chain = write_to(&pair, grant.at(0), LENGTH + 4096);
         is_refused(&mut pair, ends, &chain);
         assert_eq!(pair.owner.read_memory(PLACE as usize, LENGTH as usize), vec![0; LENGTH as usize]);
@@ -104,23 +107,29 @@ fn u24_bounds_are_those_of_the_registration() {
 /// the region it refuses.
 #[test]
 fn u24_rxe_keeps_only_the_bounds_of_the_base_registration() {
-    let (mut pair, ends, _, grant) = opened(SoftProfile::Rxe, Access::RemoteWrite);
-    let chain = write_to(&pair, grant.at(u64::from(LENGTH)), 64);
-    assert_eq!(statuses(&pair.peer_runs(ends.peer, &chain, 1)), [None]);
-    assert_eq!(pair.owner.read_memory((PLACE + u64::from(LENGTH)) as usize, 64), pattern(77, 64));
-    let chain = write_to(&pair, grant.at(harness::MEMORY as u64), 64);
-    is_refused(&mut pair, ends, &chain);
+    on(
+        |subject| subject.deviates(Row::BoundsOfARegistration),
+        "it keeps the bounds of every registration",
+        |subject| {
+            let (mut pair, ends, _, grant) = opened(subject, Access::RemoteWrite);
+            let chain = write_to(&pair, grant.at(u64::from(LENGTH)), 64);
+            assert_eq!(statuses(&pair.peer_runs(ends.peer, &chain, 1)), [None]);
+            assert_eq!(pair.owner.read_memory((PLACE + u64::from(LENGTH)) as usize, 64), pattern(77, 64));
+            let chain = write_to(&pair, grant.at(harness::MEMORY as u64), 64);
+            is_refused(&mut pair, ends, &chain);
+        },
+    );
 }
 
 #[test]
 fn u14_windows_work_only_through_their_queue_pair() {
-    on_all(|profile| {
-        let (mut pair, ends, _, grant) = opened(profile, Access::RemoteWrite);
+    on_all(|subject| {
+        let (mut pair, ends, _, grant) = opened(subject, Access::RemoteWrite);
         let others = pair.connect();
         let chain = write_to(&pair, grant.at(0), 64);
-        match profile {
-            SoftProfile::Window | SoftProfile::Rxe => is_refused(&mut pair, others, &chain),
-            SoftProfile::RegMr | SoftProfile::Umr { .. } => {
+        match pair.owner.capabilities().key_scope {
+            KeyScope::QueuePair => is_refused(&mut pair, others, &chain),
+            KeyScope::ProtectionDomain => {
                 assert_eq!(statuses(&pair.peer_runs(others.peer, &chain, 1)), [None]);
             }
         }
@@ -131,8 +140,8 @@ fn u14_windows_work_only_through_their_queue_pair() {
 
 #[test]
 fn z01_a_key_of_another_domain_opens_nothing() {
-    on_all(|profile| {
-        let (mut pair, _, _, grant) = opened(profile, Access::RemoteWrite);
+    on_all(|subject| {
+        let (mut pair, _, _, grant) = opened(subject, Access::RemoteWrite);
         let domain = pair.owner.new_domain();
         let peer_domain = pair.peer.domain;
         let others = pair.connect_with(domain, peer_domain, harness::SIZES, Default::default());
@@ -144,13 +153,13 @@ fn z01_a_key_of_another_domain_opens_nothing() {
 
 #[test]
 fn u24_no_byte_no_check() {
-    on_all(|profile| {
-        let (mut pair, ends, _, _) = opened(profile, Access::RemoteRead);
+    on_all(|subject| {
+        let (mut pair, ends, _, _) = opened(subject, Access::RemoteRead);
         let garbage = RemoteRange { address: 0xdead, key: 0xdead_beef };
         let chain = Builder::new().write(&[], garbage).signalled().read(&[], garbage).signalled();
         assert_eq!(statuses(&pair.peer_runs(ends.peer, &chain, 2)), [None, None]);
         for key in [0, 0xff, 0x8000_0000, u32::MAX, pair.owner.lkey] {
-            let (mut pair, ends, _, _) = opened(profile, Access::RemoteReadWrite);
+            let (mut pair, ends, _, _) = opened(subject, Access::RemoteReadWrite);
             let address = pair.owner.memory.address() + PLACE;
             let chain = write_to(&pair, RemoteRange { address, key }, 1);
             is_refused(&mut pair, ends, &chain);
@@ -161,23 +170,23 @@ fn u24_no_byte_no_check() {
 /// Devices of InfiniBand raise an event at the owner; rxe raises none.
 #[test]
 fn s113_the_owner_hears_of_a_refused_access_by_an_event() {
-    on_all(|profile| {
-        let (mut pair, ends, _, grant) = opened(profile, Access::RemoteRead);
+    on_all(|subject| {
+        let (mut pair, ends, _, grant) = opened(subject, Access::RemoteRead);
         let chain = write_to(&pair, grant.at(0), 64);
         is_refused(&mut pair, ends, &chain);
         pair.settle();
         let expected = AsyncEvent::QueuePairAccessError(ends.owner);
         let heard =
             pair.owner.events.iter().any(|event| matches!(event, DeviceEvent::Async(event) if *event == expected));
-        assert_eq!(heard, profile != SoftProfile::Rxe);
+        assert_eq!(heard, subject.expects(Row::EventOfAnAccessError, true, false));
     });
 }
 
 /// A key that dies in mid-transfer bites at the next packet: earlier messages are whole, the later ones fail.
 #[test]
 fn z01_revocation_bites_in_mid_transfer() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         let mut slot = pair.owner.slot(ends.owner);
         let length = 65536 * 4;
@@ -186,24 +195,57 @@ fn z01_revocation_bites_in_mid_transfer() {
         let (chain, grant) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteWrite);
         pair.owner_runs(ends.owner, &chain.signalled(), 1);
         pair.peer.write_memory(0, &pattern(1, length as usize));
+        // A real device goes on by itself meanwhile, so it gets more to do.
+        let messages = if subject.is_real() { 48 } else { 8 };
         let mut chain = Builder::new();
-        for _ in 0..8 {
+        for _ in 0..messages {
             chain = chain.write(&[pair.peer.element(0, length)], grant.at(0)).signalled();
         }
         pair.peer.post(ends.peer, &chain).expect("room");
         pair.until("the second message", |pair| pair.peer.sent.len() >= 2);
         pair.owner.post(ends.owner, &Builder::new().invalidate(slot).signalled()).expect("room");
-        pair.until("all completions", |pair| pair.peer.sent.len() == 8);
+        pair.until("all completions", |pair| pair.peer.sent.len() == messages);
         pair.until("the invalidation", |pair| pair.owner.sent.len() == 2);
         assert_eq!(pair.owner.sent[1].result.err(), None, "{:?}", pair.peer.sent);
         let found = statuses(&pair.peer.sent);
         let good = found.iter().take_while(|status| status.is_none()).count();
-        assert!((2..8).contains(&good), "{found:?}");
+        assert!((2..messages).contains(&good), "{found:?}");
         assert_eq!(found[good], REMOTE_ACCESS);
         assert!(found[good + 1..].iter().all(|status| *status == Some(FailureStatus::Flushed)));
         // Nothing arrives after the invalidation completed.
         pair.owner.write_memory(0, &vec![0xee; length as usize]);
         pair.settle();
         assert_eq!(pair.owner.read_memory(0, length as usize), vec![0xee; length as usize]);
+    });
+}
+
+/// Memory without local write takes neither a message nor what an RDMA READ brings.
+#[test]
+fn z01_memory_without_local_write_is_not_written_to() {
+    on_all(|subject| {
+        for reads in [true, false] {
+            let mut pair = subject.pair();
+            let ends = pair.connect();
+            let mut slot = pair.owner.slot(ends.owner);
+            let element = [pair.owner.element(0, 64)];
+            let (chain, grant) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteRead);
+            pair.owner_runs(ends.owner, &chain.signalled(), 1);
+            let target = memory(4096);
+            let address = target.address();
+            let (_, lkey) = pair.peer.register(pair.peer.domain, target, false);
+            let element = ScatterElement { address, length: 64, lkey };
+            if reads {
+                let done = pair.peer_runs(ends.peer, &Builder::new().read(&[element], grant.at(0)), 1);
+                assert!(subject.is_local_failure(done[0].result.err()), "{done:?}");
+            } else {
+                let receive = ReceiveRequest { token: Token(0), element };
+                pair.peer.port.post_receives(ends.peer, &[receive]).expect("room");
+                let chain = Builder::new().send(&[pair.owner.element(0, 64)]);
+                let done = pair.owner_runs(ends.owner, &chain, 1);
+                assert_eq!(statuses(&done), [Some(FailureStatus::RemoteOperation)]);
+                pair.until("the receive", |pair| !pair.peer.received.is_empty());
+                assert!(subject.is_local_failure(pair.peer.received[0].result.err()), "{:?}", pair.peer.received);
+            }
+        }
     });
 }

@@ -2,13 +2,13 @@
 
 mod harness;
 
-use frwr_engine::provider::soft::SoftProfile;
 use frwr_engine::provider::{
-    Access, Command, CommandError, ConnectionParameters, Device, FailureStatus, Port, PostRefusal, RemoteRange, Token,
+    Access, Command, CommandError, ConnectionParameters, Device, FailureStatus, PostRefusal, RemoteRange, Token,
 };
-use harness::pair::Pair;
-use harness::soft::{on_all, pair};
-use harness::{Builder, Host, SIZES, statuses};
+use harness::deviations::Row;
+use harness::pair::Ends;
+use harness::subject::{Subject, on_all, on_row, on_soft};
+use harness::{Builder, Host, SIZES, TestPair, statuses};
 
 const FLUSHED: Option<FailureStatus> = Some(FailureStatus::Flushed);
 const BAD: RemoteRange = RemoteRange { address: 64, key: 0xdead_beef };
@@ -24,8 +24,8 @@ fn in_order(chain: &Builder) -> Vec<Token> {
 /// Every work request behind a failure completes, in order, signalled or not; the failure itself too.
 #[test]
 fn s113_everything_behind_a_failure_is_flushed_in_order() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         let (mut a, mut b) = (pair.owner.slot(ends.owner), pair.owner.slot(ends.owner));
         let element = [pair.owner.element(0, 64)];
@@ -46,8 +46,8 @@ fn s113_everything_behind_a_failure_is_flushed_in_order() {
 /// Whether a flushed registration took effect is what tells rxe from the others (verbs.md 0.6).
 #[test]
 fn f05_a_flushed_registration_is_live_only_on_rxe() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_row(Row::FlushedRegistration, |subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         let mut slot = pair.owner.slot(ends.owner);
         let element = [pair.owner.element(0, 64)];
@@ -58,21 +58,21 @@ fn f05_a_flushed_registration_is_live_only_on_rxe() {
         for _ in 0..4 {
             pair.step();
         }
-        assert_eq!(pair.owner.port.remote_bytes_open(), Some(64), "runs past the SEND");
+        pair.owner.assert_open(64); // runs past the SEND
         pair.owner.command(Command::FailQueuePair { queue_pair: ends.owner }).expect("fails");
         pair.until("two flushes", |pair| pair.owner.sent.len() == 2);
         assert_eq!(statuses(&pair.owner.sent), [FLUSHED; 2]);
         let may_be_live = pair.owner.capabilities().quirks.flushed_registration_may_be_live;
-        assert_eq!(may_be_live, profile == SoftProfile::Rxe);
-        assert_eq!(pair.owner.port.remote_bytes_open(), Some(if may_be_live { 64 } else { 0 }));
+        assert_eq!(may_be_live, subject.deviates(Row::FlushedRegistration));
+        pair.owner.assert_open(if may_be_live { 64 } else { 0 });
     });
 }
 
 /// What was executed before the failure stays silent, and its keys live.
 #[test]
 fn f07_what_was_executed_before_a_failure_stays_silent() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         let mut slot = pair.owner.slot(ends.owner);
         let element = [pair.owner.element(0, 64)];
@@ -80,15 +80,15 @@ fn f07_what_was_executed_before_a_failure_stays_silent() {
         let chain = chain.write(&element, BAD).send(&[]).signalled();
         let done = pair.owner_runs(ends.owner, &chain, 2);
         assert_eq!(statuses(&done), [Some(FailureStatus::RemoteAccess), FLUSHED]);
-        assert_eq!(pair.owner.port.remote_bytes_open(), Some(64));
+        pair.owner.assert_open(64);
     });
 }
 
 /// Work and receives posted to a dead queue pair are accepted and flushed; that is how a drain ends (U19).
 #[test]
 fn u19_a_dead_queue_pair_takes_work_and_flushes_it() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         pair.owner.post_receives(ends.owner, 0, 2);
         pair.owner.command(Command::FailQueuePair { queue_pair: ends.owner }).expect("fails");
@@ -98,6 +98,9 @@ fn u19_a_dead_queue_pair_takes_work_and_flushes_it() {
             assert_eq!(statuses(&pair.owner_runs(ends.owner, &chain, 2)), [FLUSHED; 2]);
         }
         pair.owner.post_receives(ends.owner, 7, 1);
+        if subject.deviates(Row::ReceiveOnADeadQueuePair) {
+            pair.owner.command(Command::FailQueuePair { queue_pair: ends.owner }).expect("fails again");
+        }
         pair.until("the marker", |pair| pair.owner.received.len() == 3);
         assert_eq!((pair.owner.received[2].token.index(), pair.owner.received[2].result.err()), (7, FLUSHED));
     });
@@ -106,12 +109,14 @@ fn u19_a_dead_queue_pair_takes_work_and_flushes_it() {
 /// A queue pair that is not connected takes receives, and no sends.
 #[test]
 fn i27_a_queue_pair_takes_no_sends_before_it_is_connected() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let queue_pair = pair.owner.queue_pair(SIZES);
         pair.owner.post_receives(queue_pair, 0, 1);
         let error = pair.owner.post(queue_pair, &Builder::new().send(&[])).expect_err("not connected");
-        assert_eq!((error.accepted, error.reason), (0, PostRefusal::NotReady));
+        // Of a real one EINVAL, which is said of bad fields too.
+        let told = if subject.is_real() { PostRefusal::Invalid } else { PostRefusal::NotReady };
+        assert_eq!((error.accepted, error.reason), (0, told));
         pair.owner.command(Command::DestroyQueuePair { queue_pair }).expect("destroyed");
         let error = pair.owner.post(queue_pair, &Builder::new().send(&[])).expect_err("gone");
         assert_eq!(error.reason, PostRefusal::NotReady);
@@ -120,12 +125,12 @@ fn i27_a_queue_pair_takes_no_sends_before_it_is_connected() {
     });
 }
 
-fn connected_with(
-    profile: SoftProfile,
-    rnr_retry_count: u8,
-) -> (Pair<frwr_engine::provider::soft::SoftDevice>, harness::pair::Ends) {
-    let mut pair = pair(profile);
-    let limits = ConnectionParameters { rnr_retry_count, ..ConnectionParameters::default() };
+fn connected_with(subject: Subject, rnr_retry_count: u8) -> (TestPair, Ends) {
+    connected(subject, ConnectionParameters { rnr_retry_count, ..ConnectionParameters::default() })
+}
+
+fn connected(subject: Subject, limits: ConnectionParameters) -> (TestPair, Ends) {
+    let mut pair = subject.pair();
     let (owner, peer) = (pair.owner.domain, pair.peer.domain);
     let ends = pair.connect_with(owner, peer, SIZES, limits);
     (pair, ends)
@@ -134,8 +139,8 @@ fn connected_with(
 /// A SEND without a receive waits for one; everything behind it follows, once and in order.
 #[test]
 fn f30_receiver_not_ready_passes_when_a_receive_comes() {
-    on_all(|profile| {
-        let (mut pair, ends) = connected_with(profile, 7);
+    on_all(|subject| {
+        let (mut pair, ends) = connected_with(subject, 7);
         let chain = Builder::new().send(&[]).send(&[pair.owner.element(0, 100)]).signalled();
         pair.owner.post(ends.owner, &chain).expect("room");
         pair.settle();
@@ -150,18 +155,57 @@ fn f30_receiver_not_ready_passes_when_a_receive_comes() {
 
 #[test]
 fn f30_receiver_not_ready_is_exhausted_after_its_retries() {
-    on_all(|profile| {
-        let (mut pair, ends) = connected_with(profile, 2);
+    on_all(|subject| {
+        let (mut pair, ends) = connected_with(subject, 2);
         let done = pair.owner_runs(ends.owner, &Builder::new().send(&[]).send(&[]), 2);
         assert_eq!(statuses(&done), [Some(FailureStatus::RnrRetryExceeded), FLUSHED]);
+    });
+}
+
+/// One retry means: told once that there is no receive, the sender tries again, and not at once.
+#[test]
+fn f30_a_sender_tries_as_often_as_agreed() {
+    on_all(|subject| {
+        for (rnr_retry_count, expected) in [(0, Some(FailureStatus::RnrRetryExceeded)), (1, None)] {
+            if subject.is_real() && rnr_retry_count > 0 {
+                // How long a real sender waits is not ours to say; that it goes on is shown below.
+                continue;
+            }
+            let (mut pair, ends) = connected_with(subject, rnr_retry_count);
+            pair.owner.post(ends.owner, &Builder::new().send(&[]).signalled()).expect("room");
+            pair.steps(10);
+            pair.peer.post_receives(ends.peer, 0, 1);
+            pair.until("the completion", |pair| pair.owner.sent.len() == 1);
+            assert_eq!(statuses(&pair.owner.sent), [expected]);
+        }
+    });
+}
+
+/// A SEND that met no receive until its sender gave up was never received, and neither was the WRITE behind it.
+#[test]
+fn f30_what_a_sender_gave_up_never_arrives() {
+    on_all(|subject| {
+        let (mut pair, ends) = connected_with(subject, 1);
+        let mut slot = pair.owner.slot(ends.owner);
+        let (chain, grant) =
+            Builder::new().register(&pair.owner, &mut slot, &[pair.owner.element(0, 64)], Access::RemoteWrite);
+        pair.owner_runs(ends.owner, &chain.signalled(), 1);
+        pair.peer.write_memory(0, &[0x5a; 64]);
+        let source = [pair.peer.element(0, 64)];
+        let done = pair.peer_runs(ends.peer, &Builder::new().send(&source).write(&source, grant.at(0)), 2);
+        assert_eq!(statuses(&done), [Some(FailureStatus::RnrRetryExceeded), FLUSHED]);
+        pair.owner.post_receives(ends.owner, 0, 1);
+        pair.settle();
+        assert_eq!(statuses(&pair.owner.received), []);
+        assert_eq!(pair.owner.read_memory(0, 64), [0; 64]);
     });
 }
 
 /// An invalidation waits for a SEND that is not answered; the key lives on meanwhile (verbs.md 5.6, note 8).
 #[test]
 fn u04_an_invalidation_waits_for_all_earlier_work() {
-    on_all(|profile| {
-        let (mut pair, ends) = connected_with(profile, 7);
+    on_all(|subject| {
+        let (mut pair, ends) = connected_with(subject, 7);
         let mut slot = pair.owner.slot(ends.owner);
         let element = [pair.owner.element(0, 64)];
         let (chain, grant) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteWrite);
@@ -172,30 +216,34 @@ fn u04_an_invalidation_waits_for_all_earlier_work() {
         assert_eq!(statuses(&pair.peer_runs(ends.peer, &write, 1)), [None]);
         pair.peer.post_receives(ends.peer, 0, 1);
         pair.until("the invalidation", |pair| pair.owner.sent.len() == 1);
-        assert_eq!(pair.owner.port.remote_bytes_open(), Some(0));
+        pair.owner.assert_open(0);
     });
 }
 
 /// A receive that is too short fails at both ends, each with its own status.
 #[test]
 fn s113_a_message_longer_than_its_receive_fails_at_both_ends() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         pair.peer.post_receives(ends.peer, 0, 2);
         let done = pair.owner_runs(ends.owner, &Builder::new().send(&[pair.owner.element(0, 1025)]), 1);
         assert_eq!(statuses(&done), [Some(FailureStatus::RemoteInvalidRequest)]);
         pair.until("the receives", |pair| pair.peer.received.len() == 2);
-        assert_eq!(statuses(&pair.peer.received), [Some(FailureStatus::LocalLength), FLUSHED]);
+        let (right, known) = (FailureStatus::LocalLength, FailureStatus::RemoteInvalidRequest);
+        let told = statuses(&pair.peer.received);
+        let deviates = subject.deviates(Row::StatusOfAShortReceive) && told[0] == Some(known);
+        assert!(told[0] == Some(right) || deviates, "{told:?}");
+        assert_eq!(told[1], FLUSHED);
     });
 }
 
 /// Local keys, bounds and domains are checked when a message is sent.
 #[test]
 fn z01_local_elements_are_checked() {
-    on_all(|profile| {
+    on_all(|subject| {
         for case in 0..4 {
-            let mut pair = pair(profile);
+            let mut pair = subject.pair();
             let ends = pair.connect();
             pair.peer.post_receives(ends.peer, 0, 1);
             let mut element = pair.owner.element(0, 64);
@@ -211,7 +259,8 @@ fn z01_local_elements_are_checked() {
                 }
             }
             let done = pair.owner_runs(ends.owner, &Builder::new().send(&[element]).send(&[]), 2);
-            assert_eq!(statuses(&done), [Some(FailureStatus::LocalProtection), FLUSHED]);
+            assert!(subject.is_local_failure(done[0].result.err()), "{done:?}");
+            assert_eq!(done[1].result.err(), FLUSHED);
             pair.settle();
             assert!(pair.peer.received.is_empty(), "nothing was sent");
         }
@@ -221,10 +270,13 @@ fn z01_local_elements_are_checked() {
 /// A peer that is gone, in three ways, ends every message; nothing blocks, and other queue pairs live on.
 #[test]
 fn f31_a_dead_peer_never_blocks() {
-    on_all(|profile| {
-        for way in 0..3 {
-            let mut pair = pair(profile);
-            let (ends, others) = (pair.connect(), pair.connect());
+    on_all(|subject| {
+        // The port of a real device does not die alone: a process takes everything along.
+        for way in 0..if subject.is_real() { 2 } else { 3 } {
+            // Retries of real devices take seconds each.
+            let once = ConnectionParameters { retry_count: 1, ..ConnectionParameters::default() };
+            let (mut pair, ends) = connected(subject, once);
+            let others = pair.connect();
             let queue_pair = ends.peer;
             match way {
                 0 => drop(pair.peer.command(Command::DestroyQueuePair { queue_pair })),
@@ -260,12 +312,12 @@ fn f31_a_dead_peer_never_blocks() {
 /// A peer that stands still is not dead: the message waits, and arrives when the peer goes on.
 #[test]
 fn f28_a_peer_that_stands_still_is_not_dead() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_soft("the kernel acknowledges for a program that stands still", |profile| {
+        let mut pair = harness::soft::pair(profile);
         let ends = pair.connect();
         pair.peer.post_receives(ends.peer, 0, 1);
         pair.owner.post(ends.owner, &Builder::new().send(&[]).signalled()).expect("room");
-        for _ in 0..harness::PATIENCE {
+        for _ in 0..harness::pace::PATIENCE {
             pair.owner.step();
         }
         assert!(pair.owner.sent.is_empty());
@@ -276,15 +328,15 @@ fn f28_a_peer_that_stands_still_is_not_dead() {
 /// Destroying a queue pair under a live window takes rxe 50 s; the model counts it (verbs.md 5.6, trap 4).
 #[test]
 fn rxe_counts_destroys_that_would_stall() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_row(Row::DestroyUnderALiveKey, |subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
-        let monitor = pair.owner.device.monitor();
+        let monitor = pair.owner.device.monitor().expect("a software NIC");
         let mut slot = pair.owner.slot(ends.owner);
         let element = [pair.owner.element(0, 64)];
         let (chain, _) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteRead);
         pair.owner_runs(ends.owner, &chain.signalled(), 1);
         pair.owner.command(Command::DestroyQueuePair { queue_pair: ends.owner }).expect("destroyed");
-        assert_eq!(monitor.stalled_destroys(), u64::from(profile == SoftProfile::Rxe));
+        assert_eq!(monitor.stalled_destroys(), u64::from(subject.deviates(Row::DestroyUnderALiveKey)));
     });
 }

@@ -2,16 +2,16 @@
 
 mod harness;
 
-use frwr_engine::provider::soft::SoftProfile;
-use frwr_engine::provider::{Access, Command, FailureStatus, Port, Success};
-use harness::soft::{STRICT, on, on_all, pair};
+use frwr_engine::provider::{Access, Command, ConnectionParameters, FailureStatus, KeyScope, Port, Success};
+use harness::deviations::Row;
+use harness::subject::{Subject, on, on_all, on_row};
 use harness::{Builder, SIZES, statuses};
 
 /// The first keys of objects: distinct indices, never index 0, a random low byte, and never a local key.
 #[test]
 fn s37_first_keys_are_distinct_and_not_local_keys() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         let keys: Vec<u32> = (0..64).map(|_| pair.owner.slot(ends.owner).key).collect();
         let mut indices: Vec<u32> = keys.iter().map(|key| key >> 8).chain([pair.owner.lkey >> 8]).collect();
@@ -28,8 +28,8 @@ fn s37_first_keys_are_distinct_and_not_local_keys() {
 /// 300 registrations of one object: the low byte wraps, only the newest key works, nothing is left open.
 #[test]
 fn s37_f24_the_key_byte_wraps_after_256_registrations() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         let mut slot = pair.owner.slot(ends.owner);
         let rotates = pair.owner.capabilities().rotating_key_bits > 0;
@@ -45,15 +45,15 @@ fn s37_f24_the_key_byte_wraps_after_256_registrations() {
         }
         assert_eq!(keys[0], keys[256], "256 values of the low byte");
         assert_eq!(keys[0] != keys[1], rotates);
-        assert_eq!(pair.owner.port.remote_bytes_open(), Some(0));
+        pair.owner.assert_open(0);
     });
 }
 
 /// A stale key is noticed after the next registration where keys rotate; where they do not, it opens the new layout.
 #[test]
 fn u10_a_stale_key_is_noticed_only_where_keys_rotate() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         let mut slot = pair.owner.slot(ends.owner);
         let element = [pair.owner.element(0, 4096)];
@@ -70,8 +70,8 @@ fn u10_a_stale_key_is_noticed_only_where_keys_rotate() {
 
 #[test]
 fn u18_s58_the_right_key_is_invalidated_and_named() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         pair.owner.post_receives(ends.owner, 0, 2);
         let mut slot = pair.owner.slot(ends.owner);
@@ -87,7 +87,7 @@ fn u18_s58_the_right_key_is_invalidated_and_named() {
             pair.until("the reply", |pair| pair.owner.received.len() == round + 1);
             let said = pair.owner.received[round].result;
             assert_eq!(said, Ok(Success { bytes: 24, invalidated: Some(slot.key) }));
-            assert_eq!(pair.owner.port.remote_bytes_open(), Some(0));
+            pair.owner.assert_open(0);
         }
     });
 }
@@ -95,10 +95,13 @@ fn u18_s58_the_right_key_is_invalidated_and_named() {
 /// A wrong byte, a key of memory, garbage: the sender succeeds, the receiver's completion fails and its queue pair dies.
 #[test]
 fn f17_a_wrong_remote_invalidation_kills_only_the_owner() {
-    on_all(|profile| {
+    on_all(|subject| {
         for wrong in 0..3 {
-            let mut pair = pair(profile);
-            let ends = pair.connect();
+            let mut pair = subject.pair();
+            let (owner, peer) = (pair.owner.domain, pair.peer.domain);
+            // Retries of real devices take seconds each.
+            let once = ConnectionParameters { retry_count: 1, ..ConnectionParameters::default() };
+            let ends = pair.connect_with(owner, peer, SIZES, once);
             pair.owner.post_receives(ends.owner, 0, 3);
             let mut slot = pair.owner.slot(ends.owner);
             let element = [pair.owner.element(0, 4096)];
@@ -111,7 +114,7 @@ fn f17_a_wrong_remote_invalidation_kills_only_the_owner() {
             let flushed = Some(FailureStatus::Flushed);
             let expected = [Some(FailureStatus::RemoteInvalidRequest), flushed, flushed];
             assert_eq!(statuses(&pair.owner.received), expected);
-            assert_eq!(pair.owner.port.remote_bytes_open(), Some(4096), "the registration lives on");
+            pair.owner.assert_open(4096); // the registration lives on
             // The peer's queue pair is alive and takes a send, which nobody answers.
             let done = pair.peer_runs(ends.peer, &Builder::new().send(&[]), 1);
             assert_eq!(statuses(&done), [Some(FailureStatus::RetryExceeded)]);
@@ -121,8 +124,8 @@ fn f17_a_wrong_remote_invalidation_kills_only_the_owner() {
 
 #[test]
 fn f18_a_second_remote_invalidation_is_refused() {
-    on(&STRICT, |profile| {
-        let mut pair = pair(profile);
+    on(Subject::is_strict, "its host would crash, see below", |subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         pair.owner.post_receives(ends.owner, 0, 2);
         let mut slot = pair.owner.slot(ends.owner);
@@ -138,25 +141,30 @@ fn f18_a_second_remote_invalidation_is_refused() {
 
 #[test]
 fn f18_rxe_crashes_on_a_second_remote_invalidation() {
-    let mut pair = pair(SoftProfile::Rxe);
-    let ends = pair.connect();
-    let monitor = pair.owner.device.monitor();
-    pair.owner.post_receives(ends.owner, 0, 2);
-    let mut slot = pair.owner.slot(ends.owner);
-    let element = [pair.owner.element(0, 4096)];
-    let (chain, _) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteRead);
-    pair.owner_runs(ends.owner, &chain.signalled(), 1);
-    let chain = Builder::new().send_invalidating(&[], slot.key).send_invalidating(&[], slot.key);
-    pair.peer.post(ends.peer, &chain).expect("room");
-    pair.settle();
-    assert!(monitor.crashed());
+    on_row(Row::SecondRemoteInvalidation, |subject| {
+        if !subject.deviates(Row::SecondRemoteInvalidation) {
+            return;
+        }
+        let mut pair = subject.pair();
+        let ends = pair.connect();
+        let monitor = pair.owner.device.monitor().expect("a software NIC");
+        pair.owner.post_receives(ends.owner, 0, 2);
+        let mut slot = pair.owner.slot(ends.owner);
+        let element = [pair.owner.element(0, 4096)];
+        let (chain, _) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteRead);
+        pair.owner_runs(ends.owner, &chain.signalled(), 1);
+        let chain = Builder::new().send_invalidating(&[], slot.key).send_invalidating(&[], slot.key);
+        pair.peer.post(ends.peer, &chain).expect("room");
+        pair.settle();
+        assert!(monitor.crashed());
+    });
 }
 
 /// A key of another queue pair's window: refused; mkeys and MRs of the same domain fall, and rxe forgets to look.
 #[test]
 fn f17_a_window_of_another_queue_pair_is_not_invalidated() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let (ends, others) = (pair.connect(), pair.connect());
         pair.owner.post_receives(others.owner, 0, 1);
         let mut slot = pair.owner.slot(ends.owner);
@@ -165,18 +173,19 @@ fn f17_a_window_of_another_queue_pair_is_not_invalidated() {
         pair.owner_runs(ends.owner, &chain.signalled(), 1);
         pair.peer_runs(others.peer, &Builder::new().send_invalidating(&[], slot.key).signalled(), 1);
         pair.until("the message", |pair| pair.owner.received.len() == 1);
-        let refused = profile == SoftProfile::Window;
+        let bound = pair.owner.capabilities().key_scope == KeyScope::QueuePair;
+        let refused = subject.expects(Row::InvalidationThroughAnotherQueuePair, bound, false);
         let expected = refused.then_some(FailureStatus::RemoteInvalidRequest);
         assert_eq!(statuses(&pair.owner.received), [expected]);
-        assert_eq!(pair.owner.port.remote_bytes_open(), Some(if refused { 4096 } else { 0 }));
+        pair.owner.assert_open(if refused { 4096 } else { 0 });
     });
 }
 
 /// A domain per peer keeps peers apart where keys are domain-wide; rxe forgets to look.
 #[test]
 fn z05_a_key_of_another_domain_is_not_invalidated() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         let domain = pair.owner.new_domain();
         let peer_domain = pair.peer.domain;
@@ -196,7 +205,8 @@ fn z05_a_key_of_another_domain_is_not_invalidated() {
         pair.owner_runs(ends.owner, &chain.signalled(), 1);
         pair.peer_runs(others.peer, &Builder::new().send_invalidating(&[], slot.key).signalled(), 1);
         pair.until("the message", |pair| pair.owner.received.len() == 1);
-        let expected = (profile != SoftProfile::Rxe).then_some(FailureStatus::RemoteInvalidRequest);
+        let right = Some(FailureStatus::RemoteInvalidRequest);
+        let expected = subject.expects(Row::InvalidationThroughAnotherQueuePair, right, None);
         assert_eq!(statuses(&pair.owner.received), [expected]);
     });
 }
@@ -204,8 +214,8 @@ fn z05_a_key_of_another_domain_is_not_invalidated() {
 /// An index that was freed does not come back at once: a stale key meets nobody.
 #[test]
 fn k01_freed_indices_come_back_late() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         let first = pair.owner.slot(ends.owner);
         pair.owner.command(Command::FreeRegistration { object: first.object }).expect("freed");

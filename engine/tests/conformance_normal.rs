@@ -2,12 +2,11 @@
 
 mod harness;
 
-use frwr_engine::provider::soft::SoftOptions;
 use frwr_engine::provider::{
     Access, Chain, CompletionBatch, CompletionQueue, ConnectionParameters, Device, FailureStatus, Port, PostError,
     PostRefusal, Success,
 };
-use harness::soft::{on_all, pair, pair_with};
+use harness::subject::{on_all, on_soft};
 use harness::{Builder, MEMORY, SIZES, pattern, statuses};
 
 const KIB64: u32 = 64 << 10;
@@ -15,8 +14,8 @@ const KIB64: u32 = 64 << 10;
 /// `[BIND, BIND, SEND sig]`: one completion; the peer writes and reads 64 KiB at odd addresses through the two keys.
 #[test]
 fn s32_two_registrations_and_a_send_give_one_completion() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         pair.peer.post_receives(ends.peer, 0, 4);
         let (mut first, mut second) = (pair.owner.slot(ends.owner), pair.owner.slot(ends.owner));
@@ -28,7 +27,7 @@ fn s32_two_registrations_and_a_send_give_one_completion() {
         let done = pair.owner_runs(ends.owner, &chain, 1);
         assert_eq!(statuses(&done), [None]);
         assert_eq!(done[0].token, chain.requests[2].token);
-        assert_eq!(pair.owner.port.remote_bytes_open(), Some(2 * u64::from(KIB64)));
+        pair.owner.assert_open(2 * u64::from(KIB64));
 
         pair.owner.write_memory(200_000, &pattern(9, KIB64 as usize));
         pair.peer.write_memory(0, &pattern(5, KIB64 as usize));
@@ -43,7 +42,7 @@ fn s32_two_registrations_and_a_send_give_one_completion() {
         let chain = Builder::new().invalidate(first).invalidate(second).signalled();
         let done = pair.owner_runs(ends.owner, &chain, 1);
         assert_eq!(done[0].result, Ok(Success::default()));
-        assert_eq!(pair.owner.port.remote_bytes_open(), Some(0));
+        pair.owner.assert_open(0);
         pair.settle();
         assert_eq!(pair.owner.sent.len(), 2, "unsignalled successes are silent");
     });
@@ -52,8 +51,8 @@ fn s32_two_registrations_and_a_send_give_one_completion() {
 /// A chain may register, invalidate and register again: the last key works, the first does not.
 #[test]
 fn u02_a_chain_registers_invalidates_and_registers_again() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let ends = pair.connect();
         pair.peer.post_receives(ends.peer, 0, 2);
         let mut slot = pair.owner.slot(ends.owner);
@@ -76,9 +75,8 @@ fn u02_a_chain_registers_invalidates_and_registers_again() {
 /// SENDs of several sizes arrive whole, in order, with their length.
 #[test]
 fn u18_messages_arrive_in_order_with_their_length() {
-    on_all(|profile| {
-        let options = SoftOptions { mtu: 256, wire_packets: 2, ..SoftOptions::new(profile) };
-        let mut pair = pair_with(options);
+    on_all(|subject| {
+        let mut pair = subject.pair_with(|options| (options.mtu, options.wire_packets) = (256, 2));
         let ends = pair.connect();
         pair.peer.post_receives(ends.peer, 0, 4);
         pair.owner.write_memory(0, &pattern(3, 2048));
@@ -100,8 +98,8 @@ fn u18_messages_arrive_in_order_with_their_length() {
 /// More RDMA READs than may be outstanding are held back, not refused; a fence waits for all of them.
 #[test]
 fn u23_reads_beyond_the_depth_wait_and_a_fence_waits_for_reads() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let limits = ConnectionParameters { initiator_depth: 2, ..ConnectionParameters::default() };
         let (owner, peer) = (pair.owner.domain, pair.peer.domain);
         let ends = pair.connect_with(owner, peer, SIZES, limits);
@@ -127,8 +125,8 @@ fn u23_reads_beyond_the_depth_wait_and_a_fence_waits_for_reads() {
 /// Two queue pairs on one port do not disturb each other; a port of another core has its own.
 #[test]
 fn s94_queue_pairs_and_ports_are_apart() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
+    on_all(|subject| {
+        let mut pair = subject.pair();
         let (first, second) = (pair.connect(), pair.connect());
         let mut other_port = pair.owner.device.open_port(16, 16).expect("a second port");
         assert_ne!(other_port.id(), pair.owner.port.id());
@@ -146,6 +144,7 @@ fn s94_queue_pairs_and_ports_are_apart() {
             let done = pair.owner_runs(ends.owner, &chain, 1);
             assert_eq!((done[0].queue_pair, done[0].result.is_ok()), (ends.owner, true));
         }
+        pair.until("both messages", |pair| pair.peer.received.len() == 2);
         let from: Vec<_> = pair.peer.received.iter().map(|c| (c.queue_pair, c.token.index())).collect();
         assert_eq!(from, [(first.peer, 0), (second.peer, 10)]);
     });
@@ -154,9 +153,9 @@ fn s94_queue_pairs_and_ports_are_apart() {
 /// The same calls give the same results.
 #[test]
 fn f40_equal_seeds_and_calls_give_equal_results() {
-    on_all(|profile| {
+    on_soft("nobody seeds a kernel", |profile| {
         let run = || {
-            let mut pair = pair(profile);
+            let mut pair = harness::soft::pair(profile);
             let ends = pair.connect();
             pair.peer.post_receives(ends.peer, 0, 8);
             let slots: Vec<u32> = (0..8).map(|_| pair.owner.slot(ends.owner).key).collect();

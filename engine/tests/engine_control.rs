@@ -273,7 +273,7 @@ fn dropping_an_engine_with_work_in_flight_ends_its_connections_for_the_peers() {
         let segment = pair.host.segment(0, 4096);
         pair.host.submit(1, frwr_engine::provider::Access::RemoteWrite, &[segment], true).unwrap();
         pair.steps(3);
-        let Pair { host, mut target, mut now, fabric: _fabric } = pair;
+        let Pair { host, mut target, mut now, .. } = pair;
         let Side { mut control, engine, .. } = host;
         drop(engine);
         for _ in 0..20_000 {

@@ -8,7 +8,7 @@ GUEST_MEMORY=1024
 # 2 MiB pages kept in the guest.
 GUEST_HUGEPAGES=96
 # Seconds from QEMU's start to the first job: many times what a boot takes on a busy machine.
-BOOT_LIMIT=60
+BOOT_LIMIT=${FRWR_VM_BOOT_LIMIT:-60}
 # Seconds for a job that declares no "# limit:".
 JOB_LIMIT=120
 # QEMU's exit code when /init's leave N ended it is 2 N + 1.

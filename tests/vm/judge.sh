@@ -38,13 +38,16 @@ results_complete() { # file
     [ "$(tail -n 1 "$1" 2> /dev/null)" = "complete $records" ]
 }
 
-boot_complete() { # share job_name...
+jobs_complete() { # share job_name...
     local share=$1 name
     shift
     for name in "$@"; do
         results_complete "$share/out/$name/results" || return 1
     done
-    [ -f "$share/out/done" ]
+}
+
+boot_complete() { # share job_name...
+    jobs_complete "$@" && [ -f "$1/out/done" ]
 }
 
 # Nothing that a test did explains this boot's end: not its hanging, and not a kernel that fell over it.
@@ -104,19 +107,11 @@ judge_incomplete() { # share exit_code limit job_name...
     for name in "$@"; do
         results_complete "$share/out/$name/results" || fail_record "$name: $why"
     done
-    boot_unfinished_after_jobs "$share" "$@" && fail_record "$1/teardown: $why"
+    # All jobs came to their end, so the guest did not come to its own.
+    ! jobs_complete "$share" "$@" || fail_record "$1/teardown: $why"
     show_end "$share"
     complaints "$share/console.txt" | head -n 10 | sed 's/^/    kernel: /'
     return 0
-}
-
-boot_unfinished_after_jobs() { # share job_name...
-    local share=$1 name
-    shift
-    for name in "$@"; do
-        results_complete "$share/out/$name/results" || return 1
-    done
-    [ ! -f "$share/out/done" ]
 }
 
 judge() { # share exit_code limit job_name...

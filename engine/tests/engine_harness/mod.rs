@@ -1,7 +1,11 @@
-//! A target and a host, each an engine on its own port of one software fabric, stepped by hand on one thread.
+//! A target and a host, each an engine on its own port, stepped by hand on one thread: over one software fabric, or over
+//! any two devices that reach each other.
 #![allow(dead_code, reason = "every test file uses its own part of the harness")]
 #![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
+#[allow(clippy::duplicate_mod, reason = "one test binary uses both harnesses; this one stands alone in the others")]
+#[path = "../harness/pace.rs"]
+mod pace;
 pub mod scripted;
 mod setup;
 mod watch;
@@ -18,12 +22,10 @@ use frwr_engine::{
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
-    provider::{
-        Access, Device, Port, RemoteRange,
-        soft::{SoftDevice, SoftFabric},
-    },
+    provider::{Access, ConnectionParameters, Device, Port, RemoteRange, soft::SoftDevice},
 };
 use frwr_mempool::{DeviceMemory, Region, region::RegionOptions};
+use pace::Pace;
 use std::net::SocketAddr;
 
 /// Where the target listens.
@@ -108,6 +110,10 @@ pub struct Side<D: Device> {
     pub stepped: u64,
     /// Receives of the peer that our connections may use unasked.
     pub peer_receives: u32,
+    /// Retries and depths of our connections.
+    pub parameters: ConnectionParameters,
+    /// Commands of every connection, for a side that serves several; `commands` then stays empty.
+    pub every_command: Option<Vec<(ConnectionId, Received)>>,
     _region: Region,
 }
 
@@ -147,6 +153,8 @@ impl<D: Device> Side<D> {
             begin: |_, _| {},
             stepped: 0,
             peer_receives: 0,
+            parameters: ConnectionParameters::default(),
+            every_command: None,
             _region: region,
         }
     }
@@ -167,7 +175,7 @@ impl<D: Device> Side<D> {
         self.events.push(format!("{event:?}"));
         match event {
             Event::Incoming { incoming, .. } => {
-                let options = ConnectionOptions { peer_receives: self.peer_receives, ..ConnectionOptions::default() };
+                let options = self.connection_options();
                 match self.engine.accept(incoming, b"accepted", &options) {
                     Ok(connection) => {
                         self.drop_commands();
@@ -192,6 +200,9 @@ impl<D: Device> Side<D> {
                 if self.connection == Some(connection) {
                     self.drop_commands();
                 }
+            }
+            Event::Received { connection, received } if self.every_command.is_some() => {
+                self.every_command.as_mut().unwrap().push((connection, received));
             }
             Event::Received { connection, received } if self.connection == Some(connection) => {
                 self.commands.push(received);
@@ -236,8 +247,13 @@ impl<D: Device> Side<D> {
     /// Promise Fence: when an end comes out, the device's own table opens no more than the requests that did not end.
     fn check_fence(&self, cookie: u64) {
         let allowed = self.outstanding.values().sum::<u64>() + self.pad_bytes;
-        let open = self.engine.port().remote_bytes_open().unwrap();
+        // A real device cannot be asked.
+        let Some(open) = self.engine.port().remote_bytes_open() else { return };
         assert!(open <= allowed, "request {cookie} ended while {open} bytes are open, {allowed} at most may be");
+    }
+
+    pub fn connection_options(&self) -> ConnectionOptions {
+        ConnectionOptions { peer_receives: self.peer_receives, parameters: self.parameters }
     }
 
     pub fn segment(&self, offset: u64, length: u32) -> Segment {
@@ -371,12 +387,13 @@ impl<D: Device> Side<D> {
     }
 }
 
-/// Host and target on one software fabric. [`Setup`] makes it in other ways.
+/// Host and target, the target listening. [`Setup`] makes it.
 pub struct Pair<D: Device = SoftDevice> {
     pub host: Side<D>,
     pub target: Side<D>,
     pub now: Duration,
-    pub fabric: SoftFabric,
+    pub address: SocketAddr,
+    pub pace: Pace,
 }
 
 impl Pair<SoftDevice> {
@@ -391,8 +408,8 @@ impl Pair<SoftDevice> {
 
 impl<D: Device> Pair<D> {
     pub fn connect(&mut self) {
-        let options = ConnectionOptions { peer_receives: self.host.peer_receives, ..ConnectionOptions::default() };
-        self.host.connection = Some(self.host.engine.connect(address(), b"hello", &options).unwrap());
+        let options = self.host.connection_options();
+        self.host.connection = Some(self.host.engine.connect(self.address, b"hello", &options).unwrap());
         self.until("connected", |pair| pair.host.is_ready() && pair.target.is_ready());
     }
 
@@ -406,7 +423,8 @@ impl<D: Device> Pair<D> {
 
     /// Steps until something holds; panics with what happened if it never does.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        for _ in 0..20_000 {
+        let mut patience = self.pace.patience();
+        while patience.is_left() {
             if done(self) {
                 return;
             }

@@ -1,14 +1,16 @@
 //! How a pair is made: options of devices and engines.
 
+use super::pace::Pace;
 use super::{Pair, Side, Watch, Watched, address};
 use core::time::Duration;
 use frwr_engine::{
     EngineOptions,
     provider::{
-        Device,
+        ConnectionParameters, Device,
         soft::{SoftDevice, SoftFabric, SoftOptions},
     },
 };
+use std::net::SocketAddr;
 
 /// Receives that each side may use of the other unless told otherwise.
 const PEER_RECEIVES: u32 = 32;
@@ -21,6 +23,7 @@ pub struct Setup {
     pub host: EngineOptions,
     pub target: EngineOptions,
     pub peer_receives: u32,
+    pub parameters: ConnectionParameters,
 }
 
 impl Setup {
@@ -33,6 +36,7 @@ impl Setup {
             host: common.clone(),
             target: EngineOptions { transfer_depth: 64, queue_depth: 1, registrations: 1, ..common },
             peer_receives: PEER_RECEIVES,
+            parameters: ConnectionParameters::default(),
         }
     }
 
@@ -92,14 +96,19 @@ impl Setup {
     /// A pair over any device, the target listening, not connected. The host's device is wrapped first.
     pub fn apart<D: Device>(self, mut wrap: impl FnMut(SoftDevice) -> D) -> Pair<D> {
         let fabric = SoftFabric::new();
-        let mut pair = Pair {
-            host: Side::new(wrap(fabric.device(self.host_device)), self.host),
-            target: Side::new(wrap(fabric.device(self.target_device)), self.target),
-            now: Duration::ZERO,
-            fabric,
-        };
+        let host = wrap(fabric.device(self.host_device));
+        let target = wrap(fabric.device(self.target_device));
+        self.over(host, target, address())
+    }
+
+    /// The same over two devices that exist.
+    pub fn over<D: Device>(self, host: D, target: D, address: SocketAddr) -> Pair<D> {
+        let pace = Pace::of(host.capabilities());
+        let host = Side::new(host, self.host);
+        let mut pair = Pair { host, target: Side::new(target, self.target), now: Duration::ZERO, address, pace };
         pair.host.peer_receives = self.peer_receives;
-        pair.target.engine.listen(address()).unwrap();
+        (pair.host.parameters, pair.target.parameters) = (self.parameters, self.parameters);
+        pair.target.engine.listen(address).unwrap();
         pair.steps(4);
         pair
     }

@@ -1,10 +1,16 @@
-//! Two devices, stepped by one thread: what the conformance suite needs of any provider. Nothing here knows the
-//! software NIC except `soft`, so that a device of verbs can be put in its place.
+//! Two devices, stepped by one thread: what the conformance suite needs of any provider. Only `soft` and `any` know the
+//! software NIC, and only `any` and `verbs` a real one.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of the harness")]
 
+pub mod any;
+pub mod deviations;
+pub mod pace;
 pub mod pair;
 pub mod soft;
+pub mod subject;
+#[cfg(feature = "verbs")]
+mod verbs;
 
 use frwr_engine::provider::{
     Access, Answer, BaseId, Capabilities, Command, CommandError, Completion, CompletionBatch, CompletionQueue,
@@ -15,8 +21,11 @@ use frwr_engine::provider::{
 use frwr_engine::provider::{Chain, ElementRange, FailureStatus, Operation, RemoteRange};
 use frwr_mempool::{DeviceMemory, PagePolicy, Region, RegionOptions};
 
-/// Steps after which something that should have happened will not.
-pub const PATIENCE: usize = 20_000;
+use pace::{Pace, Patience};
+
+/// What the conformance suite runs on.
+pub type TestPair = pair::Pair<any::AnyDevice>;
+
 /// Bytes of the memory that each host registers.
 pub const MEMORY: usize = 1 << 20;
 /// Sizes of the queue pairs of tests that do not care.
@@ -37,8 +46,11 @@ pub struct Host<D: Device> {
     pub memory: DeviceMemory,
     pub base: BaseId,
     pub lkey: u32,
+    pub pace: Pace,
     /// Every base registration by its local key.
     bases: Vec<(u32, BaseId)>,
+    /// What the device granted to each queue pair.
+    granted: Vec<(QueuePairId, QueueSizes)>,
     pub events: Vec<DeviceEvent>,
     pub sent: Vec<Completion>,
     pub received: Vec<Completion>,
@@ -83,6 +95,7 @@ impl<D: Device> Host<D> {
     pub fn with_completion_queues(mut device: D, send: u32, receive: u32) -> Self {
         let port = device.open_port(send, receive).expect("a first port");
         let mut host = Self {
+            pace: Pace::of(device.capabilities()),
             device,
             port,
             domain: DomainId(0),
@@ -90,6 +103,7 @@ impl<D: Device> Host<D> {
             base: BaseId(0),
             lkey: 0,
             bases: Vec::new(),
+            granted: Vec::new(),
             events: Vec::new(),
             sent: Vec::new(),
             received: Vec::new(),
@@ -102,6 +116,28 @@ impl<D: Device> Host<D> {
 
     pub fn capabilities(&self) -> Capabilities {
         *self.device.capabilities()
+    }
+
+    /// How long this host's device may take.
+    pub fn patience(&self) -> Patience {
+        self.pace.patience()
+    }
+
+    /// Moved on by a kernel, so that nothing happens step by step.
+    pub fn is_real(&self) -> bool {
+        self.pace == Pace::Clock
+    }
+
+    /// Bytes that a peer can reach now, where the device can be asked.
+    pub fn assert_open(&self, bytes: u64) {
+        if let Some(open) = self.port.remote_bytes_open() {
+            assert_eq!(open, bytes, "bytes that a peer can reach");
+        }
+    }
+
+    /// Everything that came so far and was not taken.
+    pub fn heard(&self) -> usize {
+        self.sent.len() + self.received.len() + self.events.len()
     }
 
     /// One step: everything polled once.
@@ -132,7 +168,8 @@ impl<D: Device> Host<D> {
         self.ticket += 1;
         let mine = Ticket(self.ticket);
         self.device.submit(mine, command).expect("the device takes a command");
-        for _ in 0..PATIENCE {
+        let mut patience = self.patience();
+        while patience.is_left() {
             let position =
                 self.events.iter().position(|e| matches!(e, DeviceEvent::Answered { ticket, .. } if *ticket == mine));
             if let Some(DeviceEvent::Answered { result, .. }) = position.map(|place| self.events.remove(place)) {
@@ -167,9 +204,18 @@ impl<D: Device> Host<D> {
     pub fn queue_pair_in(&mut self, domain: DomainId, sizes: QueueSizes) -> QueuePairId {
         let port = self.port.id();
         match self.command(Command::CreateQueuePair { port, domain, sizes }) {
-            Ok(Answer::QueuePair { queue_pair, .. }) => queue_pair,
+            Ok(Answer::QueuePair { queue_pair, sizes }) => {
+                self.granted.push((queue_pair, sizes));
+                queue_pair
+            }
             other => panic!("no queue pair: {other:?}"),
         }
+    }
+
+    /// Sizes of a queue pair as the device granted them.
+    pub fn granted(&self, queue_pair: QueuePairId) -> QueueSizes {
+        let found = self.granted.iter().rev().find(|(id, _)| *id == queue_pair);
+        found.map(|(_, sizes)| *sizes).expect("a queue pair of this host")
     }
 
     pub fn slot(&mut self, queue_pair: QueuePairId) -> Slot {
@@ -216,6 +262,19 @@ impl<D: Device> Host<D> {
             let element = self.element((MEMORY / 2) as u64 + u64::from(index % 256) * 1024, 1024);
             let receive = ReceiveRequest { token: Token::new(TokenKind::Receive, index, 0), element };
             self.port.post_receives(queue_pair, &[receive]).expect("room for a receive");
+        }
+    }
+
+    /// Whether an event of the connection manager waits to be taken.
+    pub fn has_connection_event(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, DeviceEvent::Connection(_)))
+    }
+
+    /// Whether private data is this text. The connection manager of InfiniBand fills it up with zeros (rdma_get_cm_event(3)).
+    pub fn is_text(&self, private_data: &[u8], text: &[u8]) -> bool {
+        match private_data.split_at_checked(text.len()) {
+            Some((front, rest)) => front == text && (rest.is_empty() || self.is_real() && rest.iter().all(|b| *b == 0)),
+            None => false,
         }
     }
 

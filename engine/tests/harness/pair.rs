@@ -1,6 +1,6 @@
 //! Two hosts and the connections between them.
 
-use super::{Builder, Host, PATIENCE, SIZES};
+use super::{Builder, Host, SIZES};
 use frwr_engine::provider::{
     Answer, Command, Completion, ConnectionEvent, ConnectionParameters, Device, DomainId, ListenerId, PrivateData,
     QueuePairId, QueueSizes,
@@ -43,7 +43,8 @@ impl<D: Device> Pair<D> {
 
     /// Steps until the condition holds; fails the test where it never does.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        for _ in 0..PATIENCE {
+        let mut patience = self.owner.patience();
+        while patience.is_left() {
             if done(self) {
                 return;
             }
@@ -60,11 +61,33 @@ impl<D: Device> Pair<D> {
         );
     }
 
-    /// Steps long enough for anything that was going to happen.
+    /// Steps long enough for anything that was going to happen: on a real device until it falls silent.
     pub fn settle(&mut self) {
-        for _ in 0..200 {
+        self.steps(200);
+    }
+
+    /// So many steps; a real device moves by itself, and is waited for until it falls silent.
+    pub fn steps(&mut self, count: usize) {
+        if !self.owner.is_real() {
+            (0..count).for_each(|_| self.step());
+            return;
+        }
+        let mut silence = self.owner.pace.silence();
+        while !silence.is_long(self.owner.heard() + self.peer.heard()) {
             self.step();
         }
+    }
+
+    /// Steps until the owner's connection manager says something.
+    pub fn until_owner_hears(&mut self) -> Vec<ConnectionEvent> {
+        self.until("news for the owner", |pair| pair.owner.has_connection_event());
+        self.owner.connection_events()
+    }
+
+    /// Steps until the peer's connection manager says something.
+    pub fn until_peer_hears(&mut self) -> Vec<ConnectionEvent> {
+        self.until("news for the peer", |pair| pair.peer.has_connection_event());
+        self.peer.connection_events()
     }
 
     pub fn connect(&mut self) -> Ends {
@@ -90,12 +113,13 @@ impl<D: Device> Pair<D> {
         let address = self.address;
         self.owner.connect(ends.owner, address, parameters);
         let mut joined = (false, false);
-        for _ in 0..PATIENCE {
+        let mut patience = self.owner.patience();
+        while patience.is_left() {
             self.step();
             for event in self.peer.connection_events() {
                 match event {
                     ConnectionEvent::Request { incoming, private_data, .. } => {
-                        assert_eq!(&private_data[..], b"request");
+                        assert!(self.peer.is_text(&private_data, b"request"), "{private_data:?}");
                         let private_data: PrivateData = b"accept".iter().copied().collect();
                         let queue_pair = ends.peer;
                         let command = Command::Accept { incoming, queue_pair, private_data, parameters };
@@ -108,7 +132,7 @@ impl<D: Device> Pair<D> {
             for event in self.owner.connection_events() {
                 match event {
                     ConnectionEvent::Established { queue_pair, private_data } => {
-                        assert_eq!(&private_data[..], b"accept");
+                        assert!(self.owner.is_text(&private_data, b"accept"), "{private_data:?}");
                         joined.0 |= queue_pair == ends.owner;
                     }
                     other => panic!("unexpected at the owner: {other:?}"),

@@ -5,7 +5,10 @@ export PATH=/h/bin:/bin
 export HOME=/tmp
 export RDMAV_DRIVERS=/h/lib/librxe
 # Seconds that one program may take before it is killed: a guard against hangs, many times what it needs.
-PROGRAM_LIMIT=${PROGRAM_LIMIT:-120}
+PROGRAM_LIMIT=${PROGRAM_LIMIT:-240}
+
+# Debian's busybox sh prefers its own applets to what PATH names; a tool of the same name needs its full path.
+ip() { /h/bin/ip "$@"; }
 
 # The host reads from these when the first test began, and which one hung.
 begin() { # name
@@ -18,7 +21,8 @@ report() { # name outcome [detail...]
     local name=$1 outcome=$2
     shift 2
     case $outcome in ok | FAILED | skipped) ;; *) set -- "unknown outcome $outcome" "$@"; outcome=FAILED ;; esac
-    echo "$outcome $(echo "$name" | tr ' ' '_') $*" >> "$RESULTS"
+    # One line, whatever the detail holds.
+    echo "$outcome $(echo "$name" | tr ' \n' '__' | sed 's/_$//') $(echo "$*" | tr '\n' ' ')" >> "$RESULTS"
 }
 
 # A test that is a command: it passes with exit code 0. Its output goes to NAME.log.
@@ -33,7 +37,8 @@ run_test() { # name command...
 
 # A Rust test binary: each of its tests becomes a record NAME::TEST.
 run_libtest() { # path [arguments of libtest...]
-    local bin=$1 name code
+    local bin=$1 name code started
+    started=$(cut -d . -f 1 /proc/uptime)
     name=$(basename "$bin")
     shift
     begin "$name"
@@ -44,6 +49,7 @@ run_libtest() { # path [arguments of libtest...]
     code=$?
     [ -s "$LOGS/$name.stderr" ] || rm -f "$LOGS/$name.stderr"
     awk -v bin="$name" -v code="$code" -f /h/guest/libtest.awk "$LOGS/$name.log" >> "$RESULTS"
+    echo "# $name: $(($(cut -d . -f 1 /proc/uptime) - started)) s" >> "$RESULTS"
 }
 
 # Loads kernel modules in the given order; one that is there already is no error.
@@ -67,6 +73,14 @@ wait_for() { # seconds command...
 
 listening() { # tcp port
     grep -q "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F:]* 0A " /proc/net/tcp /proc/net/tcp6
+}
+
+# For the shell: runs a job of this share and shows its records; its logs are in /tmp/NAME.
+job() { # name
+    mkdir -p "/tmp/$1"
+    : > "/tmp/$1/results"
+    JOB=$1 LOGS=/tmp/$1 RESULTS=/tmp/$1/results sh -c '. /h/guest/lib.sh; . "/h/jobs/$JOB.sh"'
+    cat "/tmp/$1/results"
 }
 
 # Two more devices, rxe1 on v0 (10.9.1.1) and rxe2 on v1 (10.9.1.2), whose frames cross a virtual cable.

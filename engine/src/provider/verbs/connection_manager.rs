@@ -160,7 +160,7 @@ impl VerbsDevice {
         }
         let parameters = self.within_limits(parameters);
         let mut id = Identifier::new(&self.connections.channel).map_err(|error| command_error(&error))?;
-        let source = source(&self.options, address);
+        let source = source(&self.gids, self.options.gid_index, address);
         id.resolve_address(source, address, RESOLVE_MILLISECONDS).map_err(|error| command_error(&error))?;
         self.connections.roles.insert(id.name(), Role::Connection(queue_pair));
         let stage = Stage::Resolving { private_data, parameters };
@@ -337,11 +337,10 @@ fn reject_reason(status: i32) -> RejectReason {
 
 /// The address that a connection leaves from: that of the wanted GID, or the device's only one of the peer's family. An
 /// address binds the connection to this device where routing alone could choose another.
-fn source(options: &VerbsOptions, destination: SocketAddr) -> Option<SocketAddr> {
-    let gids = system::gids(&options.device, options.port);
+fn source(gids: &[system::Gid], wanted: Option<u8>, destination: SocketAddr) -> Option<SocketAddr> {
     let usable = |gid: &system::Gid| gid.address().filter(|address| address.is_ipv4() == destination.is_ipv4());
-    let mut found: Vec<_> = match options.gid_index {
-        Some(_) => system::choose_gid(&gids, options.gid_index).iter().filter_map(usable).collect(),
+    let mut found: Vec<_> = match wanted {
+        Some(_) => system::choose_gid(gids, wanted).iter().filter_map(usable).collect(),
         None => gids.iter().filter_map(usable).collect(),
     };
     found.sort_unstable();

@@ -127,6 +127,8 @@ pub struct VerbsDevice {
     pub(super) retiring: Vec<Retiring>,
     pub(super) context: Arc<Context>,
     pub(super) options: VerbsOptions,
+    /// The port's GID table: reading it is hundreds of system calls, and it rarely changes.
+    pub(super) gids: Vec<system::Gid>,
     pub(super) known: &'static KnownDevice,
     pub(super) builds: bool,
     capabilities: Capabilities,
@@ -183,6 +185,7 @@ impl VerbsDevice {
             findings: Findings::default(),
             context,
             options: options.clone(),
+            gids: system::gids(name, options.port),
             known,
             builds: wants_builder,
             quiet: false,
@@ -292,6 +295,10 @@ impl VerbsDevice {
                     AsyncEvent::CompletionQueueOverrun(port.id)
                 }
                 RawEvent::DeviceFatal => AsyncEvent::DeviceFatal,
+                RawEvent::AddressesChanged => {
+                    self.gids = system::gids(&self.options.device, self.options.port);
+                    continue;
+                }
                 RawEvent::Other => continue,
             };
             self.events.push_back(DeviceEvent::Async(event));

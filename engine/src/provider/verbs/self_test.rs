@@ -120,9 +120,9 @@ fn ended(result: Result<(), FailureStatus>) -> String {
 /// Tries everything; each refused access costs a pair of queue pairs.
 pub(super) fn self_test(device: &VerbsDevice) -> Result<Findings, SelfTestError> {
     let options = &device.options;
-    let gids = system::gids(&options.device, options.port);
     let index = options.gid_index.map_or_else(String::new, |index| format!(" with index {index}"));
-    let gid = system::choose_gid(&gids, options.gid_index).ok_or(SelfTestError::NoGid { port: options.port, index })?;
+    let gid = system::choose_gid(&device.gids, options.gid_index)
+        .ok_or(SelfTestError::NoGid { port: options.port, index })?;
     let mut findings = Findings::default();
     normal_path(device, gid, &mut findings)?;
     if findings.rows.iter().all(|row| row.outcome != Outcome::Unusable) {

@@ -68,10 +68,9 @@ pub fn driver(name: &str) -> String {
 pub fn gids(name: &str, port: u8) -> Vec<Gid> {
     let port = device(name).join("ports").join(port.to_string());
     let read = |index: u16| {
-        let bytes = parse_gid(&text(&port.join(format!("gids/{index}")))?)?;
+        let bytes = parse_gid(&text(&port.join(format!("gids/{index}")))?).filter(|bytes| *bytes != [0; 16])?;
         let kind = text(&port.join(format!("gid_attrs/types/{index}"))).unwrap_or_default();
-        let index = u8::try_from(index).ok()?;
-        (bytes != [0; 16]).then_some(Gid { index, bytes, is_roce_v2: kind == "RoCE v2" })
+        Some(Gid { index: u8::try_from(index).ok()?, bytes, is_roce_v2: kind == "RoCE v2" })
     };
     (0..MAX_GIDS).filter_map(read).collect()
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use core::{mem::MaybeUninit, ptr::NonNull};
 use ibverbs_sys::{
-    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL,
+    IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_GID_CHANGE, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL,
     IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_REQ_ERR, ibv_async_event, ibv_context, ibv_cq, ibv_device_attr,
 };
 use std::{io, os::fd::RawFd};
@@ -22,7 +22,9 @@ pub(in super::super) enum RawEvent {
     /// Compared with [`super::objects::CompletionQueue::address`].
     CompletionQueueError(usize),
     DeviceFatal,
-    /// Ports, paths, addresses: nothing that a queue pair does not say by itself.
+    /// The GID table of a port is another one now.
+    AddressesChanged,
+    /// Ports and paths: nothing that a queue pair does not say by itself.
     Other,
 }
 
@@ -103,6 +105,7 @@ impl Context {
                 IBV_EVENT_QP_LAST_WQE_REACHED => RawEvent::LastReceiveReached((*event.element.qp).qp_num),
                 IBV_EVENT_CQ_ERR => RawEvent::CompletionQueueError(address_of(event.element.cq)),
                 IBV_EVENT_DEVICE_FATAL => RawEvent::DeviceFatal,
+                IBV_EVENT_GID_CHANGE => RawEvent::AddressesChanged,
                 _ => RawEvent::Other,
             };
             (self.library.verbs.ibv_ack_async_event)(&raw mut event);

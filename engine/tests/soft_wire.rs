@@ -4,8 +4,7 @@ mod harness;
 
 use frwr_engine::provider::soft::{MIN_MTU, SoftDevice, SoftOptions, SoftProfile};
 use frwr_engine::provider::{
-    Access, Answer, Command, ConnectionParameters, FailureStatus, QueueSizes, ReceiveRequest, RemoteRange,
-    ScatterElement, Token,
+    Access, Answer, Command, ConnectionParameters, FailureStatus, QueueSizes, RemoteRange, ScatterElement,
 };
 use harness::pair::{Ends, Pair};
 use harness::soft::{on, on_all, pair, pair_with};
@@ -67,24 +66,6 @@ fn u09_a_message_has_a_longest_length() {
     let elements = vec![pair.owner.element(0, MEMORY as u32); (1 << 31) / MEMORY + 1];
     let done = pair.owner_runs(ends.owner, &Builder::new().send(&elements), 1);
     assert_eq!(statuses(&done), [Some(FailureStatus::LocalLength)]);
-}
-
-/// One retry means: told once that there is no receive, the sender tries again, and not at once.
-#[test]
-fn f30_a_sender_tries_as_often_as_agreed() {
-    on_all(|profile| {
-        for (rnr_retry_count, expected) in [(0, Some(FailureStatus::RnrRetryExceeded)), (1, None)] {
-            let mut pair = pair(profile);
-            let ends = connect(&mut pair, ConnectionParameters { rnr_retry_count, ..Default::default() });
-            pair.owner.post(ends.owner, &Builder::new().send(&[]).signalled()).expect("room");
-            for _ in 0..10 {
-                pair.step();
-            }
-            pair.peer.post_receives(ends.peer, 0, 1);
-            pair.until("the completion", |pair| pair.owner.sent.len() == 1);
-            assert_eq!(statuses(&pair.owner.sent), [expected]);
-        }
-    });
 }
 
 /// Memory that is deregistered while it is being sent sends no further byte: the message never arrives.
@@ -171,34 +152,6 @@ fn s113_a_receive_that_is_half_filled_is_flushed() {
         assert_eq!(statuses(&pair.peer.received), [FLUSHED; 2]);
         let indices: Vec<u32> = pair.peer.received.iter().map(|completion| completion.token.index()).collect();
         assert_eq!(indices, [0, 1]);
-    });
-}
-
-/// Memory without local write takes neither a message nor what an RDMA READ brings.
-#[test]
-fn z01_memory_without_local_write_is_not_written_to() {
-    on_all(|profile| {
-        for reads in [true, false] {
-            let mut pair = pair(profile);
-            let ends = pair.connect();
-            let (_, remote) = open(&mut pair, ends, 64, Access::RemoteRead);
-            let target = memory(4096);
-            let address = target.address();
-            let (_, lkey) = pair.peer.register(pair.peer.domain, target, false);
-            let element = ScatterElement { address, length: 64, lkey };
-            let failure = [Some(FailureStatus::LocalProtection)];
-            if reads {
-                let done = pair.peer_runs(ends.peer, &Builder::new().read(&[element], remote), 1);
-                assert_eq!(statuses(&done), failure);
-            } else {
-                let receive = ReceiveRequest { token: Token(0), element };
-                frwr_engine::provider::Port::post_receives(&mut pair.peer.port, ends.peer, &[receive]).expect("room");
-                let chain = Builder::new().send(&[pair.owner.element(0, 64)]);
-                let done = pair.owner_runs(ends.owner, &chain, 1);
-                assert_eq!(statuses(&done), [Some(FailureStatus::RemoteOperation)]);
-                assert_eq!(statuses(&pair.peer.received), failure);
-            }
-        }
     });
 }
 

@@ -51,29 +51,6 @@ fn f13_a_lost_completion_ends_all_queue_pairs_of_its_port() {
     });
 }
 
-/// A SEND that met no receive until its sender gave up was never received, and neither was the WRITE behind it.
-#[test]
-fn f30_what_a_sender_gave_up_never_arrives() {
-    on_all(|profile| {
-        let mut pair = pair(profile);
-        let limits = ConnectionParameters { rnr_retry_count: 1, ..ConnectionParameters::default() };
-        let (owner, peer) = (pair.owner.domain, pair.peer.domain);
-        let ends = pair.connect_with(owner, peer, SIZES, limits);
-        let mut slot = pair.owner.slot(ends.owner);
-        let (chain, grant) =
-            Builder::new().register(&pair.owner, &mut slot, &[pair.owner.element(0, 64)], Access::RemoteWrite);
-        pair.owner_runs(ends.owner, &chain.signalled(), 1);
-        pair.peer.write_memory(0, &[0x5a; 64]);
-        let source = [pair.peer.element(0, 64)];
-        let done = pair.peer_runs(ends.peer, &Builder::new().send(&source).write(&source, grant.at(0)), 2);
-        assert_eq!(statuses(&done), [Some(FailureStatus::RnrRetryExceeded), FLUSHED]);
-        pair.owner.post_receives(ends.owner, 0, 1);
-        pair.settle();
-        assert_eq!(statuses(&pair.owner.received), []);
-        assert_eq!(pair.owner.read_memory(0, 64), [0; 64]);
-    });
-}
-
 /// On a device that needs a fence behind a registration, a message without one never gets away with it.
 #[test]
 fn k19_a_message_behind_a_registration_needs_its_fence() {

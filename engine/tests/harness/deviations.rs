@@ -1,0 +1,129 @@
+//! Where a device is known to do something else than the others. A row is either checked to go wrong in the known way, or
+//! named with the reason why it is not run: nothing is left out silently.
+
+use super::subject::{Subject, say};
+
+/// A row of the suite that some device does not pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    BoundsOfARegistration,
+    DomainOfABase,
+    InvalidationThroughAnotherQueuePair,
+    EventOfAnAccessError,
+    FlushedRegistration,
+    SecondLocalInvalidation,
+    SecondRemoteInvalidation,
+    RegistrationBehindNotReady,
+    DestroyUnderALiveKey,
+    ReceiveOnADeadQueuePair,
+    StatusOfALocalKey,
+    StatusOfAShortReceive,
+    FieldsThatTheDeviceDoesNotSee,
+}
+
+/// On which subjects that are rxe a row is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Run {
+    /// On the software profile and on the device: both go wrong in the same way.
+    Both,
+    /// On the software profile only: the device, or the guest under it, would not survive it.
+    ModelOnly,
+    /// On the device only: the software profile is right.
+    DeviceOnly,
+}
+
+/// All deviations, each of rxe: the row, where it is run, and why.
+const DEVIATIONS: [(Row, Run, &str); 13] = [
+    (Row::BoundsOfARegistration, Run::Both, "rxe enforces the bounds of the memory region only (verbs.md 0.8, 5.2)"),
+    (Row::DomainOfABase, Run::Both, "rxe binds a memory region of another domain (verbs.md 5.3)"),
+    (
+        Row::InvalidationThroughAnotherQueuePair,
+        Run::Both,
+        "rxe lets any queue pair of any domain invalidate a window (verbs.md 5.3)",
+    ),
+    (Row::EventOfAnAccessError, Run::Both, "rxe raises no asynchronous event (verbs.md 5.2)"),
+    (
+        Row::FlushedRegistration,
+        Run::ModelOnly,
+        "a registration behind a SEND without receive hangs the queue pair on rxe (verbs.md 5.6, trap 2)",
+    ),
+    (
+        Row::SecondLocalInvalidation,
+        Run::Both,
+        "a second invalidation takes rxe's host down; the provider refuses the post (verbs.md 5.6, trap 1)",
+    ),
+    (
+        Row::SecondRemoteInvalidation,
+        Run::ModelOnly,
+        "a second SEND_WITH_INV takes rxe's host down, and no provider can stop the peer (verbs.md 5.6, trap 1)",
+    ),
+    (
+        Row::RegistrationBehindNotReady,
+        Run::ModelOnly,
+        "a registration behind a SEND without receive hangs the queue pair on rxe (verbs.md 5.6, trap 2)",
+    ),
+    (
+        Row::DestroyUnderALiveKey,
+        Run::ModelOnly,
+        "rxe takes 50 s to destroy a queue pair under a live window (verbs.md 5.6, trap 4)",
+    ),
+    (
+        Row::ReceiveOnADeadQueuePair,
+        Run::DeviceOnly,
+        "rxe flushes a receive posted to a dead queue pair when something else wakes it (verbs.md 5.4)",
+    ),
+    (
+        Row::StatusOfALocalKey,
+        Run::DeviceOnly,
+        "rxe calls a bad local key an operation error, IBV_WC_LOC_QP_OP_ERR (verbs.md 2, 'usable as lkey')",
+    ),
+    (
+        Row::StatusOfAShortReceive,
+        Run::DeviceOnly,
+        "rxe may tell the receiver what it tells the sender, IBV_WC_REM_INV_REQ_ERR (not in verbs.md)",
+    ),
+    (
+        Row::FieldsThatTheDeviceDoesNotSee,
+        Run::DeviceOnly,
+        "local key, list, base address and index bits of the key are not in a bind (verbs.md 3); the provider refuses the post",
+    ),
+];
+
+impl Row {
+    fn deviation(self) -> (Run, &'static str) {
+        let found = DEVIATIONS.iter().find(|(row, ..)| *row == self);
+        found.map(|(_, run, why)| (*run, *why)).expect("every row is in the table")
+    }
+}
+
+impl Subject {
+    /// Whether this subject is known to go wrong in this row.
+    pub fn deviates(self, row: Row) -> bool {
+        let (run, why) = row.deviation();
+        let deviates = self.is_rxe()
+            && match run {
+                Run::Both => true,
+                Run::ModelOnly => !self.is_real(),
+                Run::DeviceOnly => self.is_real(),
+            };
+        if deviates && self.is_real() {
+            say(&format!("KNOWN DEVIATION on {self}: {why}"));
+        }
+        deviates
+    }
+
+    /// Whether this subject runs this row at all; says why where it does not.
+    pub fn runs(self, row: Row) -> bool {
+        let (run, why) = row.deviation();
+        let runs = !self.is_real() || !self.is_rxe() || matches!(run, Run::Both | Run::DeviceOnly);
+        if !runs {
+            self.not_run(why);
+        }
+        runs
+    }
+
+    /// What is right, or the known wrong outcome where the table has one.
+    pub fn expects<T>(self, row: Row, right: T, known_wrong: T) -> T {
+        if self.deviates(row) { known_wrong } else { right }
+    }
+}

@@ -1,0 +1,209 @@
+//! Which device is under test: a profile of the software NIC, or a real device named by the environment.
+
+use super::any::AnyDevice;
+use super::deviations::Row;
+use super::pair::Pair;
+use super::soft::ADDRESS;
+use super::{Host, TestPair};
+use frwr_engine::provider::FailureStatus;
+use frwr_engine::provider::soft::{SoftFabric, SoftOptions, SoftProfile};
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Names a real device, such as `rxe0`; the suite then runs on it alone.
+pub const DEVICE: &str = "FRWR_CONFORMANCE_DEVICE";
+
+/// A device under test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    Soft(SoftProfile),
+    #[cfg(feature = "verbs")]
+    Verbs(&'static str),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Soft(profile) => write!(f, "soft:{profile}"),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(name) => f.write_str(name),
+        }
+    }
+}
+
+/// The device that the environment names.
+fn named_device() -> Option<String> {
+    std::env::var(DEVICE).ok().filter(|name| !name.is_empty())
+}
+
+impl Subject {
+    /// The real device where the environment names one, else all profiles of the software NIC.
+    pub fn all() -> Vec<Self> {
+        match named_device() {
+            #[cfg(feature = "verbs")]
+            Some(name) => vec![Self::Verbs(Box::leak(name.into_boxed_str()))],
+            #[cfg(not(feature = "verbs"))]
+            Some(name) => panic!("{DEVICE}={name}, but this test was built without the feature verbs"),
+            None => SoftProfile::ALL.into_iter().map(Self::Soft).collect(),
+        }
+    }
+
+    pub const fn is_real(self) -> bool {
+        !matches!(self, Self::Soft(_))
+    }
+
+    /// The software profile where it is one.
+    pub const fn profile(self) -> Option<SoftProfile> {
+        match self {
+            Self::Soft(profile) => Some(profile),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(_) => None,
+        }
+    }
+
+    /// Linux soft RoCE, or the profile that imitates it.
+    pub fn is_rxe(self) -> bool {
+        match self {
+            Self::Soft(profile) => profile == SoftProfile::Rxe,
+            #[cfg(feature = "verbs")]
+            Self::Verbs(name) => name.starts_with("rxe"),
+        }
+    }
+
+    /// Registrations are type 2 windows: one range, bound to a queue pair.
+    pub const fn has_windows(self) -> bool {
+        matches!(self.profile(), None | Some(SoftProfile::Window | SoftProfile::Rxe))
+    }
+
+    /// Strict with bounds and invalidation.
+    pub fn is_strict(self) -> bool {
+        !self.is_rxe()
+    }
+
+    /// How a registration is refused.
+    pub const fn register_failure(self) -> Option<FailureStatus> {
+        match self.profile() {
+            Some(SoftProfile::RegMr) => Some(FailureStatus::LocalOperation),
+            _ => Some(FailureStatus::Bind),
+        }
+    }
+
+    /// Whether this is how a bad local key, or memory that must not be written to, fails.
+    pub fn is_local_failure(self, status: Option<FailureStatus>) -> bool {
+        let known = status == Some(FailureStatus::LocalOperation);
+        status == Some(FailureStatus::LocalProtection) || known && self.deviates(Row::StatusOfALocalKey)
+    }
+
+    /// Two devices, one listening.
+    pub fn pair(self) -> TestPair {
+        let network = Network::new(self);
+        Pair::new(network.device(), network.device(), network.address())
+    }
+
+    /// The same, with options where it is a software NIC: whatever they are, the outcome must be that of the defaults.
+    pub fn pair_with(self, change: impl Fn(&mut SoftOptions)) -> TestPair {
+        let network = Network::with(self, change);
+        Pair::new(network.device(), network.device(), network.address())
+    }
+
+    /// Says that something is not run on this subject.
+    pub fn not_run(self, why: &str) {
+        say(&format!("NOT RUN on {self}: {why}"));
+    }
+}
+
+/// Says something although the test passes: the test harness catches what is printed, and not what is written.
+pub fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+/// Where devices of one subject reach each other.
+pub struct Network {
+    subject: Subject,
+    options: SoftOptions,
+    fabric: SoftFabric,
+    address: SocketAddr,
+}
+
+impl Network {
+    pub fn new(subject: Subject) -> Self {
+        Self::with(subject, |_| {})
+    }
+
+    pub fn with(subject: Subject, change: impl Fn(&mut SoftOptions)) -> Self {
+        let mut options = subject.profile().map_or_else(SoftOptions::default, SoftOptions::new);
+        change(&mut options);
+        let address = if subject.is_real() { real_address() } else { ADDRESS };
+        Self { subject, options, fabric: SoftFabric::new(), address }
+    }
+
+    pub fn device(&self) -> AnyDevice {
+        match self.subject {
+            Subject::Soft(_) => AnyDevice::soft(self.fabric.device(self.options)),
+            #[cfg(feature = "verbs")]
+            Subject::Verbs(name) => AnyDevice::verbs(super::verbs::open(name)),
+        }
+    }
+
+    pub fn host(&self) -> Host<AnyDevice> {
+        Host::new(self.device())
+    }
+
+    /// Where the peer of this network's pair listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// An address of the real device that no other pair of this process has, nor soon one of another test binary.
+fn real_address() -> SocketAddr {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    /// Below the ports that Linux hands out by itself.
+    const FIRST_PORT: u16 = 20_000;
+    /// Pairs of one test binary.
+    const PORTS_PER_BINARY: u16 = 800;
+    const BINARIES: u32 = 15;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let address = std::env::var("FRWR_CONFORMANCE_ADDRESS").unwrap_or_else(|_| "10.9.0.1".to_owned());
+    let ip = address.parse().unwrap_or_else(|error| panic!("FRWR_CONFORMANCE_ADDRESS={address}: {error}"));
+    let binary = std::env::current_exe().unwrap_or_default();
+    let name = binary.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let place = name.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte))) % BINARIES;
+    let port = NEXT.fetch_add(1, Ordering::Relaxed) % PORTS_PER_BINARY;
+    SocketAddr::new(ip, FIRST_PORT + place as u16 * PORTS_PER_BINARY + port)
+}
+
+/// Runs a test on every subject; a failure names it.
+pub fn on_all(test: impl Fn(Subject)) {
+    for subject in Subject::all() {
+        eprintln!("subject {subject}");
+        test(subject);
+    }
+}
+
+/// Runs a test on the subjects that it applies to. A real one that it does not apply to is named, with the reason.
+pub fn on(applies: impl Fn(Subject) -> bool, why: &str, test: impl Fn(Subject)) {
+    on_all(|subject| match (applies(subject), subject.is_real()) {
+        (true, _) => test(subject),
+        (false, true) => subject.not_run(why),
+        (false, false) => {}
+    });
+}
+
+/// Runs a test on the subjects that run a row of the table of deviations; the others say why they do not.
+pub fn on_row(row: Row, test: impl Fn(Subject)) {
+    on_all(|subject| {
+        if subject.runs(row) {
+            test(subject);
+        }
+    });
+}
+
+/// Runs a test on every profile of the software NIC; on a real device it says why it cannot be run there.
+pub fn on_soft(why: &str, test: impl Fn(SoftProfile)) {
+    on_all(|subject| match subject.profile() {
+        Some(profile) => test(profile),
+        None => subject.not_run(why),
+    });
+}
