@@ -1,6 +1,8 @@
 //! `frwr-check` by its arguments and outputs.
 
-use frwr_apps::check::{HugePages, Machine, Output, run, shortcomings};
+use frwr_apps::check::{
+    FileAccess, Finding, FindingOutcome, HugePages, Machine, Output, RdmaDevice, SelfTest, run, shortcomings,
+};
 use frwr_reactor::{CpuSet, Topology};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -11,7 +13,11 @@ const FIRST_EXAMPLE: &str = "sizing --page-list-len 65535 --max-sge-rd 30 --max-
                              --requests 128 --page-size 4096";
 
 fn check(line: &str, machine: impl FnOnce() -> Machine) -> Output {
-    run(["frwr-check"].into_iter().chain(line.split_whitespace()).map(OsString::from), machine)
+    check_with(line, machine, |_| SelfTest::NotBuilt)
+}
+
+fn check_with(line: &str, machine: impl FnOnce() -> Machine, self_test: impl FnMut(&str) -> SelfTest) -> Output {
+    run(["frwr-check"].into_iter().chain(line.split_whitespace()).map(OsString::from), machine, self_test)
 }
 
 fn without_machine(line: &str) -> Output {
@@ -65,6 +71,22 @@ fn good_machine(name: &str) -> Tree {
             ("sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages", "0\n"),
             ("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n"),
             ("sys/class/infiniband/mlx5_0/device/numa_node", "0\n"),
+            ("sys/class/infiniband/mlx5_0/fw_ver", "16.35.2000\n"),
+            ("sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet\n"),
+            ("sys/class/infiniband/mlx5_0/ports/1/gids/0", "fe80:0000:0000:0000:5054:00ff:fe12:3456\n"),
+            ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/0", "IB/RoCE v1\n"),
+            ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth0\n"),
+            ("sys/class/infiniband/mlx5_0/ports/1/gids/3", "0000:0000:0000:0000:0000:ffff:0a00:0001\n"),
+            ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/3", "RoCE v2\n"),
+            ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/3", "eth0\n"),
+            ("sys/class/infiniband/mlx5_0/ports/1/gids/4", "0000:0000:0000:0000:0000:0000:0000:0000\n"),
+            ("sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0\n"),
+            ("sys/class/misc/rdma_cm/dev", "10:58\n"),
+            ("dev/infiniband/uverbs0", ""),
+            ("dev/infiniband/rdma_cm", ""),
+            ("usr/lib64/libibverbs.so.1", ""),
+            // As the linker's cache has it: names between zeros.
+            ("etc/ld.so.cache", "\0librdmacm.so.1\0/opt/lib/librdmacm.so.1\0"),
             ("proc/self/limits", "Limit  Soft  Hard  Units\nMax locked memory         unlimited  unlimited  bytes\n"),
             ("proc/cpuinfo", "processor : 0\nflags\t\t: fpu tsc constant_tsc nonstop_tsc\n"),
         ],
@@ -187,7 +209,198 @@ fn low_limits_and_slow_clocks_fall_short() {
 
 #[test]
 fn this_machine_is_read_without_errors() {
-    let output = check("--json", Machine::this);
+    let output = check_with("--json", Machine::this, frwr_apps::check::self_test);
     assert_eq!(output.exit_code, 0);
     assert!(!one_json_line(&output)["cores"]["allowed"].as_array().unwrap().is_empty());
+}
+
+/// The good machine with soft RoCE on it.
+fn with_rxe(name: &str) -> Tree {
+    let tree = good_machine(name);
+    for (path, text) in [
+        ("sys/class/infiniband/rxe0/parent", "eth1\n"),
+        ("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n"),
+        ("sys/class/infiniband/rxe0/ports/1/link_layer", "Ethernet\n"),
+        ("sys/class/infiniband/rxe0/ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:0a00:0002\n"),
+        ("sys/class/infiniband/rxe0/ports/1/gid_attrs/types/0", "RoCE v2\n"),
+        ("sys/class/infiniband/rxe0/ports/1/gid_attrs/ndevs/0", "eth1\n"),
+        ("sys/class/infiniband_verbs/uverbs1/ibdev", "rxe0\n"),
+        ("dev/infiniband/uverbs1", ""),
+        ("etc/libibverbs.d/rxe.driver", "driver rxe\n"),
+        ("etc/libibverbs.d/mlx5.driver", "driver mlx5\n"),
+    ] {
+        let path = tree.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    std::os::unix::fs::symlink("/nowhere/mlx5_core", tree.0.join("sys/class/infiniband/mlx5_0/device/driver")).unwrap();
+    tree
+}
+
+fn device<'a>(machine: &'a Machine, name: &str) -> &'a RdmaDevice {
+    machine.rdma_devices.iter().find(|device| device.name == name).unwrap()
+}
+
+#[test]
+fn rdma_devices_are_read_from_sysfs() {
+    let tree = with_rxe("rdma");
+    let machine = tree.machine("0-1");
+    assert_eq!(shortcomings(&machine), []);
+    let mlx5 = device(&machine, "mlx5_0");
+    assert_eq!((mlx5.driver.as_deref(), mlx5.firmware.as_deref()), (Some("mlx5_core"), Some("16.35.2000")));
+    assert_eq!((mlx5.node, mlx5.ports.len(), mlx5.active_ports()), (Some(0), 1, 1));
+    let port = &mlx5.ports[0];
+    assert_eq!((port.number, port.interface(), port.gids.len()), (1, Some("eth0"), 2));
+    let gid = port.routable_gid().unwrap();
+    assert_eq!((gid.index, gid.ipv4()), (3, Some("10.0.0.1".parse().unwrap())));
+    let rxe = device(&machine, "rxe0");
+    assert_eq!((rxe.driver.as_deref(), rxe.firmware.as_deref(), rxe.node), (Some("rdma_rxe"), None, None));
+    let file = rxe.verbs_file.as_ref().unwrap();
+    assert!(file.path.ends_with("dev/infiniband/uverbs1") && file.access == FileAccess::Granted);
+    assert!(rxe.provider_library.as_ref().is_some_and(|library| library.installed));
+}
+
+#[test]
+fn both_outputs_show_every_device() {
+    let tree = with_rxe("shown");
+    let text = check("", || tree.machine("0-1")).stdout;
+    for part in [
+        "mlx5_0 (1 of 1 ports active), rxe0",
+        "driver rdma_rxe, firmware unknown, no NUMA node",
+        "ACTIVE, Ethernet, eth0, 2 GID(s), RoCE v2 with 10.0.0.1 at index 3",
+        "--features verbs",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let json = one_json_line(&check("--json", || tree.machine("0-1")));
+    let rxe = &json["rdma_devices"][1];
+    assert_eq!((&rxe["name"], &rxe["driver"], &rxe["ports"]), (&"rxe0".into(), &"rdma_rxe".into(), &1.into()));
+    assert_eq!(rxe["port_list"][0]["gids"][0]["ipv4"], "10.0.0.2");
+    assert_eq!(rxe["self_test"]["state"], "not_built");
+    assert_eq!((&json["rdma"]["libibverbs"], &json["rdma"]["rdma_cm"]["access"]), (&true.into(), &"granted".into()));
+}
+
+fn findings() -> SelfTest {
+    let finding = |name: &str, outcome, text: &str| Finding { name: name.to_owned(), outcome, text: text.to_owned() };
+    SelfTest::Ran(vec![
+        finding("bind_window", FindingOutcome::Passed, "windows are bound by work request"),
+        finding("bounds", FindingOutcome::Deviates, "only those of the base registration are enforced"),
+        finding("invalidate", FindingOutcome::Failed, "the key lives on"),
+    ])
+}
+
+#[test]
+fn one_device_is_shown_with_every_finding() {
+    let tree = with_rxe("details");
+    let mut asked = Vec::new();
+    let output = check_with(
+        "--device rxe0",
+        || tree.machine("0-1"),
+        |name| {
+            asked.push(name.to_owned());
+            findings()
+        },
+    );
+    assert_eq!((output.exit_code, asked), (0, vec!["rxe0".to_owned()]));
+    for part in [
+        "uverbs1 (can be opened)",
+        "GID 0",
+        "RoCE v2, ::ffff:10.0.0.2, eth1",
+        "1 passed, 1 deviates, 1 failed",
+        "bounds: only those of the base registration are enforced",
+        "rxe0 failed the self-test: invalidate",
+        "remedy: `frwr-check --device rxe0`",
+    ] {
+        assert!(output.stdout.contains(part), "{part} in {}", output.stdout);
+    }
+    assert!(!output.stdout.contains("mlx5_0"));
+    let json = one_json_line(&check_with("--device rxe0 --json", || tree.machine("0-1"), |_| findings()));
+    let second = &json["self_test"]["findings"][1];
+    assert_eq!((&second["name"], &second["outcome"]), (&"bounds".into(), &"deviates".into()));
+    assert_eq!(json["shortcomings"][0]["name"], "rdma_self_test");
+}
+
+#[test]
+fn a_device_that_was_opened_proves_its_libraries() {
+    let tree = with_rxe("opened");
+    for path in ["usr/lib64/libibverbs.so.1", "etc/ld.so.cache", "etc/libibverbs.d/rxe.driver"] {
+        fs::remove_file(tree.0.join(path)).unwrap();
+    }
+    assert_eq!(shortcomings(&tree.machine("0-1")).len(), 3);
+    let text = check_with("", || tree.machine("0-1"), |_| SelfTest::Ran(Vec::new())).stdout;
+    assert!(text.contains("Nothing falls short"), "{text}");
+}
+
+#[test]
+fn unknown_devices_are_told_with_those_that_there_are() {
+    let tree = with_rxe("unknown");
+    let output = check("--device mlx4_0", || tree.machine("0-1"));
+    assert_eq!((output.exit_code, output.stdout.as_str()), (1, ""));
+    assert!(
+        ["mlx4_0", "mlx5_0, rxe0", "rdma link"].iter().all(|part| output.stderr.contains(part)),
+        "{}",
+        output.stderr
+    );
+    let output = check("--device mlx4_0 --json", || tree.machine("0-1"));
+    assert_eq!(one_json_line(&output)["error"], "unknown_device");
+    let output = without_machine(&format!("--device rxe0 {FIRST_EXAMPLE}"));
+    assert_eq!(output.exit_code, 2);
+}
+
+#[test]
+fn what_rdma_devices_lack_is_told_with_its_remedy() {
+    let lacks: [(&str, &[&str], &str, &str); 7] = [
+        ("modules", &["sys/class/infiniband_verbs", "sys/class/misc"], "rdma_verbs_module", "modprobe ib_uverbs"),
+        ("verbs-file", &["dev/infiniband/uverbs1"], "rdma_verbs_file", "--device=/dev/infiniband"),
+        ("cm-file", &["dev/infiniband/rdma_cm"], "rdma_cm_file", "--device=/dev/infiniband"),
+        ("verbs-library", &["usr/lib64/libibverbs.so.1"], "rdma_verbs_library", "libibverbs1"),
+        ("cm-library", &["etc/ld.so.cache"], "rdma_cm_library", "librdmacm1"),
+        ("provider", &["etc/libibverbs.d/rxe.driver"], "rdma_provider", "ibverbs-providers"),
+        ("gid", &["sys/class/infiniband/rxe0/ports/1/gids"], "rdma_gid", "ip link set"),
+    ];
+    for (name, paths, shortcoming, remedy) in lacks {
+        let tree = with_rxe(&format!("lacks-{name}"));
+        for path in paths {
+            let path = tree.0.join(path);
+            if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+        }
+        let short = shortcomings(&tree.machine("0-1"));
+        assert_eq!(short[0].name, shortcoming, "{short:?}");
+        assert!(short[0].remedy.contains(remedy), "{short:?}");
+        let expected = if name == "modules" { &["rdma_verbs_module", "rdma_cm_module"][..] } else { &[shortcoming] };
+        assert_eq!(short.iter().map(|short| short.name).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn ports_without_an_ipv4_gid_and_devices_that_cannot_be_opened_fall_short() {
+    let tree = with_rxe("gids");
+    let gid = tree.0.join("sys/class/infiniband/rxe0/ports/1/gids/0");
+    fs::write(&gid, "fe80:0000:0000:0000:5054:00ff:fe12:3456\n").unwrap();
+    let short = shortcomings(&tree.machine("0-1"));
+    assert_eq!((short.len(), short[0].name), (1, "rdma_gid"));
+    assert!(short[0].remedy.contains("ip address add") && short[0].remedy.contains("dev eth1"), "{short:?}");
+    // On InfiniBand every GID will do.
+    fs::write(tree.0.join("sys/class/infiniband/rxe0/ports/1/link_layer"), "InfiniBand\n").unwrap();
+    assert_eq!(shortcomings(&tree.machine("0-1")), []);
+    let refused = |name: &str| SelfTest::NotOpened(format!("{name} said no"));
+    let text = check_with("", || tree.machine("0-1"), refused).stdout;
+    assert!(text.contains("rxe0 cannot be opened: rxe0 said no"), "{text}");
+    assert!(text.contains("mlx5_0 cannot be opened: mlx5_0 said no"), "{text}");
+}
+
+#[test]
+fn device_files_without_permission_fall_short() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let tree = with_rxe("denied");
+    let path = tree.0.join("dev/infiniband/uverbs1");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+    if fs::File::open(&path).is_ok() {
+        // Permission bits do not bind root; a folder cannot be opened for writing by anybody.
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+    }
+    let short = shortcomings(&tree.machine("0-1"));
+    assert_eq!((short.len(), short[0].name), (1, "rdma_verbs_file"));
+    assert!(short[0].text.contains("may not be opened") && short[0].remedy.contains("chmod"), "{short:?}");
 }

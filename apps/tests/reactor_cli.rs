@@ -256,7 +256,7 @@ fn wrong_arguments_name_limit_value_and_remedy() {
         (&[f, "--block-size", "0"], 2, "block_size", &["--block-size is 0", "power of two", "512 to 65536"]),
         (&[f, "--block-size", "4095"], 2, "block_size", &["--block-size is 4095", "power of two", "4096"]),
         (&[f, "--block-size", "131072"], 2, "block_size", &["131072", "65536"]),
-        (&[f, "--device", "mlx5_0"], 2, "unknown_device", &["mlx5_0", "soft:PROFILE"]),
+        (&[f, "--device", "mlx5_0"], 2, "unknown_device", &["mlx5_0", "soft:PROFILE", "serve", "load"]),
         (&[f, "--device", "soft:"], 2, "unknown_device", &["soft:", "reg_mr"]),
         (&[f, "--inject", "nothing"], 2, "usage", &["nothing", "kill-peer"]),
         (&[f, "--pages", "3M"], 2, "usage", &["3M", "2M"]),
@@ -268,6 +268,72 @@ fn wrong_arguments_name_limit_value_and_remedy() {
         (&[f, "--cores", "0-2"], 2, "core_count", &["3 cores", "1 or 2", "name two"]),
     ];
     refusals.iter().for_each(|refusal| refused(*refusal));
+}
+
+#[test]
+fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
+    let file = Temporary::data("halves");
+    let serve = ["serve", "--device", "rxe0", "--listen", "127.0.0.1:4420", "--namespace", file.text()];
+    let load = ["load", "--device", "rxe0", "--connect", "127.0.0.1:4420"];
+    let of_both: &[Refusal<'_>] = &[
+        (&["--wrong"], 2, "usage", &["--wrong", "--help"]),
+        (&["--device", "soft"], 2, "usage", &["--device", "multiple times"]),
+        (&["--ib-port", "0"], 2, "out_of_range", &["--ib-port is 0", "1 to 255", "choose"]),
+        (&["--mtu", "1500"], 2, "mtu", &["--mtu is 1500", "1024", "leave it out"]),
+        (&["--traffic-class", "256"], 2, "usage", &["--traffic-class", "256", "255"]),
+        (&["--gid-index", "256"], 2, "usage", &["--gid-index", "256", "255"]),
+        (&["--ack-timeout", "32"], 2, "out_of_range", &["--ack-timeout is 32", "0 to 31"]),
+        (&["--retry-count", "8"], 2, "out_of_range", &["--retry-count is 8", "0 to 7"]),
+        (&["--rnr-retry-count", "8"], 2, "out_of_range", &["--rnr-retry-count is 8", "0 to 7"]),
+        (&["--cores", "0,1"], 2, "core_count", &["2 cores", "one"]),
+        (&["--queue-depth", "1025"], 2, "out_of_range", &["--queue-depth is 1025", "1024"]),
+        (&["--block-size", "4095"], 2, "block_size", &["4095", "power of two"]),
+    ];
+    let of_serve: &[Refusal<'_>] = &[
+        (&["--hosts", "0"], 2, "out_of_range", &["--hosts is 0", "1 to 256"]),
+        (&["--runtime", "86401"], 2, "out_of_range", &["--runtime is 86401", "86400"]),
+    ];
+    let of_load: &[Refusal<'_>] = &[
+        (&["--reconnects", "101"], 2, "out_of_range", &["--reconnects is 101", "100"]),
+        (&["--io-timeout", "0"], 2, "out_of_range", &["--io-timeout is 0", "1 to 3600"]),
+        (&["--bytes", "0"], 2, "out_of_range", &["--bytes is 0", "1 to"]),
+        (&["--expect-sha256", "12"], 2, "expected_digest", &["\"12\"", "64", "sha256sum"]),
+        (&["--read-share", "70"], 2, "read_share", &["--read-share is 70", "100", "--file"]),
+        (&["--file", "f", "--bytes", "1"], 2, "usage", &["--file", "--bytes"]),
+    ];
+    for (half, own) in [(&serve[..], of_serve), (&load, of_load)] {
+        for (more, exit_code, name, parts) in of_both.iter().chain(own) {
+            refused((&[half, more].concat(), *exit_code, name, parts));
+        }
+    }
+    let others: &[Refusal<'_>] = &[
+        (&["serve"], 2, "usage", &["--device", "--listen", "--namespace"]),
+        (&["load"], 2, "usage", &["--device", "--connect"]),
+        (&["load", "--device", "rxe0", "--connect", "nowhere"], 2, "usage", &["nowhere", "--connect"]),
+        (&["load", "--device", "rxe0", "--connect", "10.0.0.1:0"], 2, "out_of_range", &["--connect is 0", "65535"]),
+        (&["load", "--device", "soft", "--connect", "10.0.0.1:1"], 2, "soft_device", &["\"soft\"", "one process"]),
+        (&["load", "--device", "soft:rxe", "--connect", "10.0.0.1:1"], 2, "soft_device", &["soft:rxe", "frwr-check"]),
+    ];
+    others.iter().for_each(|refusal| refused(*refusal));
+    if !cfg!(feature = "verbs") {
+        for half in [&serve[..], &load] {
+            refused((half, 1, "no_rdma_support", &["without RDMA devices", "--features verbs"]));
+        }
+    }
+}
+
+#[test]
+fn a_file_may_be_named_as_half_of_the_job() {
+    let folder = Temporary::path("names");
+    fs::create_dir(&folder.0).unwrap();
+    for name in ["serve", "load", "help"] {
+        fs::write(folder.0.join(name), b"some bytes").unwrap();
+        let path = if name == "help" { name.to_owned() } else { format!("./{name}") };
+        let arguments = [path.as_str(), "--json", "--cores", "unpinned", "--runtime", "0"];
+        let report = one_line(&Command::new(REACTOR).args(arguments).current_dir(&folder.0).output().unwrap());
+        assert_eq!((&report["passed"], &report["file_bytes"]), (&Value::from(true), &Value::from(10)), "{report}");
+    }
+    fs::remove_dir_all(&folder.0).unwrap();
 }
 
 #[test]
@@ -341,13 +407,18 @@ fn signals_end_it_cleanly_with_what_there_is_so_far() {
 
 #[test]
 fn help_and_version_are_results() {
-    for program in [REACTOR, CHECK] {
-        for flag in ["--help", "--version"] {
-            let output = Command::new(program).arg(flag).output().unwrap();
-            let (out, err) = texts(&output);
-            assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{program} {flag}");
-            assert!(!out.is_empty());
-        }
+    for (program, flag) in [
+        (REACTOR, &["--help"][..]),
+        (REACTOR, &["--version"]),
+        (REACTOR, &["serve", "--help"]),
+        (REACTOR, &["load", "--help"]),
+        (CHECK, &["--help"]),
+        (CHECK, &["--version"]),
+    ] {
+        let output = Command::new(program).args(flag).output().unwrap();
+        let (out, err) = texts(&output);
+        assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{program} {flag:?}");
+        assert!(!out.is_empty());
     }
 }
 

@@ -3,7 +3,8 @@
 use clap::Parser as _;
 use frwr_apps::{
     output::{failure, usage_line},
-    runner::{Arguments, Config, RunError, RunReport, run},
+    runner::{CommandLine, Config, LoadConfig, RunError, RunReport, ServeConfig, Task},
+    runner::{load_on_rdma, run, serve_on_rdma},
 };
 use std::{
     io::Write as _,
@@ -18,32 +19,46 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
+    let ended = match CommandLine::try_parse() {
+        Ok(CommandLine { task: None, arguments }) => {
+            Config::new(arguments).and_then(|config| moved(json, &run(&config, &*stop()?, &mut say)?))
+        }
+        Ok(CommandLine { task: Some(Task::Serve(arguments)), .. }) => ServeConfig::new(arguments).and_then(|config| {
+            let report = serve_on_rdma(&config, &*stop()?, &mut say)?;
+            print(&if json { format!("{}\n", report.json()) } else { report.table() });
+            Ok(report.passed())
+        }),
+        Ok(CommandLine { task: Some(Task::Load(arguments)), .. }) => {
+            LoadConfig::new(arguments).and_then(|config| moved(json, &load_on_rdma(&config, &*stop()?, &mut say)?))
+        }
         Err(error) if !error.use_stderr() => {
             print(&error.to_string());
             return ExitCode::SUCCESS;
         }
         Err(error) => return fail(json, USAGE, "usage", &usage_line("frwr-reactor", &error)),
     };
-    match Config::new(arguments).and_then(|config| Ok((moved(&config)?, config))) {
-        Ok((report, config)) => {
-            print(&if config.json { format!("{}\n", report.json()) } else { report.table() });
-            if let Some(caught) = &report.caught {
-                say(&format!("caught: {caught}"));
-            }
-            ExitCode::from(if report.passed() { 0 } else { FOUND })
-        }
+    match ended {
+        Ok(passed) => ExitCode::from(if passed { 0 } else { FOUND }),
         Err(error) => fail(json, error.exit_code(), error.name(), &error.to_string()),
     }
 }
 
-fn moved(config: &Config) -> Result<RunReport, RunError> {
+/// What a host's run came to; returns whether nothing was wrong.
+fn moved(json: bool, report: &RunReport) -> Result<bool, RunError> {
+    print(&if json { format!("{}\n", report.json()) } else { report.table() });
+    if let Some(caught) = &report.caught {
+        say(&format!("caught: {caught}"));
+    }
+    Ok(report.passed())
+}
+
+/// Set by SIGINT and SIGTERM.
+fn stop() -> Result<Arc<AtomicBool>, RunError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(RunError::Signal)?;
     }
-    run(config, &stop, &mut |line| say(line))
+    Ok(stop)
 }
 
 fn fail(json: bool, exit_code: u8, name: &str, message: &str) -> ExitCode {

@@ -1,6 +1,6 @@
 //! What falls short on a machine, and what helps.
 
-use super::Machine;
+use super::{Machine, rdma_advice};
 
 /// Cores for a target and a host that do not share one.
 const WANTED_CORES: usize = 2;
@@ -22,13 +22,16 @@ pub struct Shortcoming {
     pub remedy: String,
 }
 
+/// Looks at one thing.
+type Check = fn(&Machine) -> Option<Shortcoming>;
+
 /// All that falls short, most important first.
 #[must_use]
 pub fn shortcomings(machine: &Machine) -> Vec<Shortcoming> {
-    [cores, hugepages, isolation, locked_memory, rdma_devices, clock, governor, smt]
-        .iter()
-        .filter_map(|check| check(machine))
-        .collect()
+    let before: [Check; 4] = [cores, hugepages, isolation, locked_memory];
+    let after: [Check; 3] = [clock, governor, smt];
+    let of = |checks: &[Check]| checks.iter().filter_map(|check| check(machine)).collect::<Vec<_>>();
+    [of(&before), rdma_advice::shortcomings(machine), of(&after)].concat()
 }
 
 fn cores(machine: &Machine) -> Option<Shortcoming> {
@@ -73,21 +76,6 @@ fn locked_memory(machine: &Machine) -> Option<Shortcoming> {
             WANTED_LOCKED_BYTES >> 10
         ),
         remedy: "`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the service".to_owned(),
-    })
-}
-
-fn rdma_devices(machine: &Machine) -> Option<Shortcoming> {
-    if machine.rdma_devices.is_empty() {
-        return Some(Shortcoming {
-            name: "rdma_devices",
-            text: "no RDMA device: only the software NIC can be used".to_owned(),
-            remedy: "`sudo modprobe rdma_rxe && sudo rdma link add rxe0 type rxe netdev <interface>`".to_owned(),
-        });
-    }
-    machine.rdma_devices.iter().all(|device| device.active_ports == 0).then(|| Shortcoming {
-        name: "rdma_ports",
-        text: "no port of any RDMA device is active".to_owned(),
-        remedy: "`rdma link` shows their state; connect a cable, or bring the network interface up".to_owned(),
     })
 }
 

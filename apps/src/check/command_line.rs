@@ -1,6 +1,6 @@
 //! Arguments to output: a function, so that tests need no process.
 
-use super::{Machine, SizingArguments, machine_json, machine_text, sizing_output};
+use super::{Machine, SelfTest, SizingArguments, machine_json, machine_text, rdma_report, sizing_output};
 use crate::output::{Output, failure, success, usage_line};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -17,6 +17,9 @@ struct Arguments {
     /// One line of JSON instead of a screen of text.
     #[arg(long, global = true)]
     json: bool,
+    /// Only this RDMA device, with all that is known of it.
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
     #[command(subcommand)]
     task: Option<Task>,
 }
@@ -27,20 +30,50 @@ enum Task {
     Sizing(SizingArguments),
 }
 
-/// Runs `frwr-check` with these arguments, the program's name included. `machine` is asked only where the task needs it.
-pub fn run(arguments: impl IntoIterator<Item = OsString>, machine: impl FnOnce() -> Machine) -> Output {
+/// Runs `frwr-check` with these arguments, the program's name included. `machine` is asked only where the task needs it,
+/// `self_test` once for each RDMA device that is shown.
+pub fn run(
+    arguments: impl IntoIterator<Item = OsString>,
+    machine: impl FnOnce() -> Machine,
+    self_test: impl FnMut(&str) -> SelfTest,
+) -> Output {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let json = arguments.iter().any(|argument| argument == "--json");
     match Arguments::try_parse_from(&arguments) {
-        Ok(Arguments { task: None, json }) => {
-            let machine = machine();
-            success(if json { machine_json(&machine).to_string() } else { machine_text(&machine) })
+        Ok(Arguments { task: None, json, device: Some(name) }) => one_device(machine(), &name, json, self_test),
+        Ok(Arguments { task: None, json, device: None }) => whole_machine(machine(), json, self_test),
+        Ok(Arguments { task: Some(Task::Sizing(_)), device: Some(_), json }) => {
+            let message = "--device and sizing: sizing takes attributes, not a device; leave one of them out";
+            failure(json, USAGE, "usage", message)
         }
-        Ok(Arguments { task: Some(Task::Sizing(device)), json }) => match sizing_output(&device, json) {
+        Ok(Arguments { task: Some(Task::Sizing(device)), json, .. }) => match sizing_output(&device, json) {
             Ok(text) => success(text),
             Err(error) => failure(json, IMPOSSIBLE, error.name(), &error.to_string()),
         },
         Err(error) if !error.use_stderr() => success(error.to_string()),
         Err(error) => failure(json, USAGE, "usage", &usage_line("frwr-check", &error)),
     }
+}
+
+fn whole_machine(mut machine: Machine, json: bool, mut self_test: impl FnMut(&str) -> SelfTest) -> Output {
+    for device in &mut machine.rdma_devices {
+        device.self_test = self_test(&device.name);
+    }
+    success(if json { machine_json(&machine).to_string() } else { machine_text(&machine) })
+}
+
+fn one_device(machine: Machine, name: &str, json: bool, mut self_test: impl FnMut(&str) -> SelfTest) -> Output {
+    let Some(device) = machine.rdma_devices.iter().find(|device| device.name == name) else {
+        let all: Vec<&str> = machine.rdma_devices.iter().map(|device| device.name.as_str()).collect();
+        let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+        let message = format!("--device is {name:?}: no such RDMA device; there is {all}; `rdma link` lists them");
+        return failure(json, IMPOSSIBLE, "unknown_device", &message);
+    };
+    let mut device = device.clone();
+    device.self_test = self_test(name);
+    success(if json {
+        rdma_report::details_json(&device).to_string()
+    } else {
+        rdma_report::details_text(&machine, &device)
+    })
 }

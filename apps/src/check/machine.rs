@@ -1,6 +1,7 @@
 //! What the kernel says of this machine, from sysfs and procfs. What cannot be read is unknown, never an error:
 //! containers hide parts of both.
 
+use super::rdma::{RdmaDevice, RdmaSystem, read_devices, read_system};
 use frwr_reactor::Topology;
 use std::fs;
 use std::path::Path;
@@ -14,19 +15,6 @@ pub struct HugePages {
     pub total: u64,
     /// Pages of those that nobody uses.
     pub free: u64,
-}
-
-/// An RDMA device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RdmaDevice {
-    /// Name, such as `mlx5_0`.
-    pub name: String,
-    /// NUMA node, where the kernel knows.
-    pub node: Option<u32>,
-    /// Ports whose state is ACTIVE.
-    pub active_ports: usize,
-    /// All ports.
-    pub ports: usize,
 }
 
 /// What time can be read from.
@@ -53,6 +41,8 @@ pub struct Machine {
     pub locked_memory: Option<u64>,
     /// By name.
     pub rdma_devices: Vec<RdmaDevice>,
+    /// What these need besides.
+    pub rdma: RdmaSystem,
     /// Its clock.
     pub clock: Clock,
 }
@@ -64,7 +54,7 @@ impl Machine {
         Self::read(Path::new("/"), Topology::of_machine())
     }
 
-    /// The machine whose `sys` and `proc` lie below `root`.
+    /// The machine whose `sys`, `proc`, `dev`, `etc` and libraries lie below `root`.
     #[must_use]
     pub fn read(root: &Path, topology: Topology) -> Self {
         let sys = root.join("sys");
@@ -73,7 +63,8 @@ impl Machine {
             nodes: read_nodes(&sys.join("devices/system/node"), &topology),
             hugepages: read_hugepages(&sys.join("kernel/mm/hugepages")),
             locked_memory: text(&root.join("proc/self/limits")).and_then(|limits| locked_memory(&limits)),
-            rdma_devices: read_rdma_devices(&sys.join("class/infiniband")),
+            rdma_devices: read_devices(root),
+            rdma: read_system(root),
             clock,
             topology,
         }
@@ -86,16 +77,16 @@ impl Machine {
     }
 }
 
-fn text(path: &Path) -> Option<String> {
+pub(super) fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-fn number(path: &Path) -> Option<u64> {
+pub(super) fn number(path: &Path) -> Option<u64> {
     text(path)?.parse().ok()
 }
 
 /// Names of a directory's entries, sorted; none where it cannot be read.
-fn names(directory: &Path) -> Vec<String> {
+pub(super) fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort_unstable();
@@ -129,24 +120,6 @@ fn locked_memory(limits: &str) -> Option<u64> {
         "unlimited" => Some(u64::MAX),
         bytes => bytes.parse().ok(),
     }
-}
-
-fn read_rdma_devices(directory: &Path) -> Vec<RdmaDevice> {
-    let read = |name: String| {
-        let device = directory.join(&name);
-        let ports = names(&device.join("ports"));
-        let active = |port: &&String| {
-            // `4: ACTIVE`
-            text(&device.join("ports").join(port).join("state")).is_some_and(|state| state.ends_with("ACTIVE"))
-        };
-        RdmaDevice {
-            node: number(&device.join("device/numa_node")).and_then(|node| u32::try_from(node).ok()),
-            active_ports: ports.iter().filter(active).count(),
-            ports: ports.len(),
-            name,
-        }
-    };
-    names(directory).into_iter().map(read).collect()
 }
 
 fn read_clock(root: &Path, topology: &Topology) -> Clock {

@@ -3,12 +3,20 @@
 mod advice;
 mod command_line;
 mod machine;
+mod rdma;
+mod rdma_advice;
+mod rdma_report;
 mod report;
+mod self_test;
 mod sizing;
 
 pub use crate::output::Output;
 pub use advice::{Shortcoming, shortcomings};
 pub use command_line::run;
-pub use machine::{Clock, HugePages, Machine, RdmaDevice};
+pub use machine::{Clock, HugePages, Machine};
+pub use rdma::{
+    DeviceFile, FileAccess, Finding, FindingOutcome, Gid, ProviderLibrary, RdmaDevice, RdmaPort, RdmaSystem, SelfTest,
+};
 pub use report::{machine_json, machine_text};
+pub use self_test::self_test;
 pub use sizing::{SizingArguments, sizing_output};

@@ -1,6 +1,6 @@
 //! One screen, or one line of JSON.
 
-use super::{Machine, shortcomings};
+use super::{Machine, rdma_report, shortcomings};
 use frwr_reactor::CpuSet;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -34,9 +34,9 @@ pub fn machine_text(machine: &Machine) -> String {
     let devices = machine.rdma_devices.iter();
     line(
         "RDMA devices",
-        &join(
-            devices.map(|device| format!("{} ({} of {} ports active)", device.name, device.active_ports, device.ports)),
-        ),
+        &join(devices.map(|device| {
+            format!("{} ({} of {} ports active)", device.name, device.active_ports(), device.ports.len())
+        })),
     );
     let tsc = match machine.clock.invariant_tsc {
         Some(true) => "invariant TSC",
@@ -45,11 +45,12 @@ pub fn machine_text(machine: &Machine) -> String {
     };
     line("clock", &format!("{}, {tsc}", machine.clock.source.as_deref().unwrap_or("unknown")));
     line("governor", &join(machine.clock.governors.iter().cloned()));
+    for device in &machine.rdma_devices {
+        screen.push_str(&rdma_report::summary(device));
+    }
     let short = shortcomings(machine);
     screen.push_str(if short.is_empty() { "\nNothing falls short.\n" } else { "\nWhat falls short:\n" });
-    for shortcoming in short {
-        let _ = writeln!(screen, "* {}\n    remedy: {}", shortcoming.text, shortcoming.remedy);
-    }
+    rdma_report::write_shortcomings(&mut screen, &short);
     screen
 }
 
@@ -62,22 +63,8 @@ pub fn machine_json(machine: &Machine) -> Value {
         .iter()
         .map(|pool| json!({ "size_kib": pool.size_kib, "total": pool.total, "free": pool.free }))
         .collect();
-    let devices: Vec<Value> = machine
-        .rdma_devices
-        .iter()
-        .map(|device| {
-            json!({
-                "name": device.name,
-                "node": device.node,
-                "ports": device.ports,
-                "active_ports": device.active_ports,
-            })
-        })
-        .collect();
-    let short: Vec<Value> = shortcomings(machine)
-        .iter()
-        .map(|short| json!({ "name": short.name, "text": short.text, "remedy": short.remedy }))
-        .collect();
+    let devices: Vec<Value> = machine.rdma_devices.iter().map(rdma_report::details_json).collect();
+    let rdma = &machine.rdma;
     json!({
         "cores": {
             "online": numbers(topology.online()),
@@ -91,10 +78,17 @@ pub fn machine_json(machine: &Machine) -> Value {
         "locked_memory_bytes": machine.locked_memory.filter(|limit| *limit != u64::MAX),
         "locked_memory_unlimited": machine.locked_memory == Some(u64::MAX),
         "rdma_devices": devices,
+        "rdma": {
+            "ib_uverbs": rdma.verbs_module,
+            "rdma_ucm": rdma.connection_manager_module,
+            "rdma_cm": rdma_report::file_json(&rdma.connection_manager_file),
+            "libibverbs": rdma.verbs_library,
+            "librdmacm": rdma.connection_manager_library,
+        },
         "clock_source": machine.clock.source,
         "invariant_tsc": machine.clock.invariant_tsc,
         "governors": machine.clock.governors,
-        "shortcomings": short,
+        "shortcomings": rdma_report::shortcomings_json(&shortcomings(machine)),
     })
 }
 

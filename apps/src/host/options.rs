@@ -2,7 +2,7 @@
 
 use crate::nvmf::{COMMAND_CAPSULE_BYTES, Nqn};
 use core::time::Duration;
-use frwr_engine::EngineOptions;
+use frwr_engine::{EngineOptions, provider::ConnectionParameters};
 use std::net::SocketAddr;
 
 /// I/O commands outstanding at most: command identifiers keep 5 bits to tell a slot's commands apart.
@@ -52,6 +52,8 @@ pub struct HostOptions {
     pub longest_back_off: Duration,
     /// Attempts in a row that may fail before the host gives up.
     pub max_attempts: u32,
+    /// Retries and RDMA READ depths of its connections.
+    pub parameters: ConnectionParameters,
 }
 
 impl HostOptions {
@@ -73,6 +75,7 @@ impl HostOptions {
             first_back_off: Duration::from_millis(10),
             longest_back_off: Duration::from_secs(1),
             max_attempts: 16,
+            parameters: ConnectionParameters::default(),
         }
     }
 

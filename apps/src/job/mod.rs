@@ -1,5 +1,5 @@
-//! The main job: write a file into a namespace, read it back in random order, check its digest, then keep a mixed load
-//! going in which every block read is checked.
+//! The main job: write a file into a namespace, or take the namespace as it is; read it in random order, check its digest,
+//! then keep a load going in which every block read is checked.
 //!
 //! The job says what to do next and is told what became of it; it knows nothing of transports or clocks.
 
@@ -9,7 +9,7 @@ mod random;
 pub use pattern::Mismatch;
 pub use random::Random;
 
-use core::time::Duration;
+use core::{ops::Range, time::Duration};
 use frwr_mempool::DeviceMemory;
 use hdrhistogram::Histogram;
 use sha2::{Digest, Sha256};
@@ -27,20 +27,50 @@ const LATENCY_DIGITS: u8 = 3;
 /// Tries to find a block that no request works on before the job waits for completions.
 const PICK_TRIES: u32 = 8;
 
+/// What the namespace shall hold.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// A file, which the job writes first.
+    File {
+        /// Its bytes, at least one.
+        bytes: Arc<[u8]>,
+        /// Their SHA-256.
+        digest: [u8; 32],
+    },
+    /// What is there already. The job never writes, and holds every later read against its first one.
+    Found {
+        /// How many bytes of it, at least one.
+        bytes: u64,
+        /// Their SHA-256, where it is known from elsewhere.
+        expected: Option<[u8; 32]>,
+    },
+}
+
+impl Content {
+    /// Its length.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::File { bytes, .. } => bytes.len() as u64,
+            Self::Found { bytes, .. } => *bytes,
+        }
+    }
+}
+
 /// What the job is.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
-    /// The file's bytes.
-    pub file: Arc<[u8]>,
-    /// Their SHA-256.
-    pub digest: [u8; 32],
-    /// Bytes of a block, a power of two.
+    /// What is moved.
+    pub content: Content,
+    /// Bytes of the namespace's blocks: no request is shorter, and the last of a round may be as short.
+    pub sector_bytes: u32,
+    /// Bytes of a block of the job, a power of two: what one request moves.
     pub block_bytes: u32,
     /// Blocks in flight at the same time.
     pub queue_depth: u32,
-    /// Share of reads in the mixed load, in percent.
+    /// Share of reads in the load, in percent; all of it where the content was found.
     pub read_share: u8,
-    /// How long the mixed load goes on.
+    /// How long the load goes on.
     pub runtime: Duration,
     /// Chooses order and patterns.
     pub seed: u64,
@@ -57,7 +87,7 @@ pub enum Phase {
     Read,
     /// Checking its digest.
     Digest,
-    /// Mixed load.
+    /// Load: mixed, or reads only where the content was found.
     Load,
     /// No more to submit; waiting for what is in flight.
     Drain,
@@ -81,8 +111,10 @@ pub enum Operation {
 pub struct Request {
     /// What to do.
     pub operation: Operation,
-    /// Which block.
+    /// Which of the job's blocks.
     pub lba: u64,
+    /// How much of it: the last one may be short.
+    pub bytes: u32,
     /// Which slot; its buffer lies at `slot * block_bytes` of the job's memory. Comes back with the completion.
     pub slot: u32,
 }
@@ -92,7 +124,7 @@ pub struct Request {
 pub enum Caught {
     /// A block is not what was written.
     #[error(
-        "block {lba}: byte {} is {:#x}, but {:#x} was written", mismatch.offset, mismatch.found, mismatch.expected
+        "block {lba}: byte {} is {:#x}, but {:#x} was written or read before", mismatch.offset, mismatch.found, mismatch.expected
     )]
     Block {
         /// Which.
@@ -100,8 +132,8 @@ pub enum Caught {
         /// Where.
         mismatch: Mismatch,
     },
-    /// The file that came back is not the one that was written.
-    #[error("the file that was read back has another SHA-256 than the one written")]
+    /// The file that came back is not the one that was written, or that was expected.
+    #[error("what was read has another SHA-256 than what was written or expected")]
     Digest,
     /// A request failed.
     #[error("a request for block {lba} failed")]
@@ -134,26 +166,26 @@ pub struct Job {
     read_back: Box<[u8]>,
     block: Box<[u8]>,
     hasher: Sha256,
+    digest: Option<[u8; 32]>,
     load_ends: Option<Duration>,
     stopping: bool,
     latency: Histogram<u64>,
-    digest_matches: bool,
     caught: Option<Caught>,
     requests: u64,
 }
 
 impl Job {
-    /// A job over `memory`, which holds one block per slot.
-    ///
-    /// # Errors
-    /// The reason why no histogram could be made.
-    pub fn new(options: JobOptions, memory: DeviceMemory) -> Result<Self, hdrhistogram::CreationError> {
+    /// A job over `memory`, which holds one block per slot. `latency` is where it counts.
+    #[must_use]
+    pub fn new(options: JobOptions, memory: DeviceMemory, latency: Histogram<u64>) -> Self {
         let block_bytes = options.block_bytes as usize;
-        let blocks = options.file.len().div_ceil(block_bytes) as u64;
+        let bytes = options.content.bytes();
+        let blocks = bytes.div_ceil(block_bytes as u64);
         let idle = Slot { request: None, version: 0, started: Duration::ZERO };
-        Ok(Self {
+        let phase = if matches!(options.content, Content::File { .. }) { Phase::Write } else { Phase::Read };
+        Self {
             memory,
-            phase: Phase::Write,
+            phase,
             blocks,
             next: 0,
             order: random::Order::new(blocks, options.seed),
@@ -162,17 +194,17 @@ impl Job {
             in_flight: 0,
             versions: vec![0; blocks as usize].into(),
             busy: vec![false; blocks as usize].into(),
-            read_back: vec![0; options.file.len()].into(),
+            read_back: vec![0; bytes.next_multiple_of(options.sector_bytes.into()) as usize].into(),
             block: vec![0; block_bytes].into(),
             hasher: Sha256::new(),
+            digest: None,
             load_ends: None,
             stopping: false,
-            latency: Histogram::new_with_bounds(1, MAX_LATENCY_NS, LATENCY_DIGITS)?,
-            digest_matches: false,
+            latency,
             caught: None,
             requests: 0,
             options,
-        })
+        }
     }
 
     /// Blocks that the namespace must have.
@@ -199,10 +231,22 @@ impl Job {
         self.in_flight
     }
 
-    /// The file came back whole, and nothing wrong was found anywhere.
+    /// Everything was read, and nothing wrong was found anywhere.
     #[must_use]
     pub fn verified(&self) -> bool {
-        self.digest_matches && self.caught.is_none()
+        self.digest.is_some() && self.caught.is_none()
+    }
+
+    /// SHA-256 of what was read; `None` until all of it was.
+    #[must_use]
+    pub fn digest(&self) -> Option<[u8; 32]> {
+        self.digest
+    }
+
+    /// What was read first; whole once there is a digest.
+    #[must_use]
+    pub fn read_back(&self) -> &[u8] {
+        &self.read_back[..self.content_bytes()]
     }
 
     /// The first thing that was wrong.
@@ -245,19 +289,29 @@ impl Job {
         self.next = 0;
     }
 
+    /// What is hashed and kept: shorter than the read-back memory, which ends with a block of the namespace.
+    fn content_bytes(&self) -> usize {
+        (self.options.content.bytes() as usize).min(self.read_back.len())
+    }
+
     fn hash(&mut self, now: Duration) {
-        let at = self.next as usize;
-        let end = (at + HASH_BYTES_PER_POLL).min(self.read_back.len());
+        let (at, all) = (self.next as usize, self.content_bytes());
+        let end = (at + HASH_BYTES_PER_POLL).min(all);
         self.hasher.update(&self.read_back[at..end]);
         self.next = end as u64;
-        if end == self.read_back.len() {
+        if end == all {
             let digest: [u8; 32] = self.hasher.finalize_reset().into();
-            self.digest_matches = digest == self.options.digest;
-            if !self.digest_matches {
+            self.digest = Some(digest);
+            let expected = match &self.options.content {
+                Content::File { digest, .. } => Some(*digest),
+                Content::Found { expected, .. } => *expected,
+            };
+            if expected.is_some_and(|expected| expected != digest) {
                 self.caught.get_or_insert(Caught::Digest);
             }
             self.load_ends = Some(now + self.options.runtime);
-            self.enter(Phase::Load);
+            // Without a load the namespace keeps the file.
+            self.enter(if self.options.runtime.is_zero() { Phase::Drain } else { Phase::Load });
         }
     }
 
@@ -274,12 +328,13 @@ impl Job {
             Phase::Read if self.next < self.blocks => (Operation::Read, self.order.at(self.next)),
             Phase::Load => {
                 let lba = self.pick()?;
-                let read = self.random.below(100) < u64::from(self.options.read_share);
+                let found = matches!(self.options.content, Content::Found { .. });
+                let read = found || self.random.below(100) < u64::from(self.options.read_share);
                 (if read { Operation::Read } else { Operation::Write }, lba)
             }
             _ => return None,
         };
-        let request = Request { operation, lba, slot };
+        let request = Request { operation, lba, bytes: self.extent(lba).len() as u32, slot };
         if operation == Operation::Write {
             self.fill(request);
         }
@@ -291,14 +346,20 @@ impl Job {
     }
 
     fn fill(&mut self, request: Request) {
-        let (lba, offset) = (request.lba, self.offset(request.slot));
+        let (lba, offset, bytes) = (request.lba, self.offset(request.slot), request.bytes as usize);
         if self.phase == Phase::Write {
-            pattern::put(&self.memory, offset, file_block(&self.options, lba), self.block.len());
+            pattern::put(&self.memory, offset, file_block(&self.options, lba), bytes);
         } else {
             let version = self.versions[lba as usize].wrapping_add(1).max(1);
-            pattern::fill(&mut self.block, self.options.seed, lba, version);
-            pattern::put(&self.memory, offset, &self.block, self.block.len());
+            pattern::fill(&mut self.block[..bytes], self.options.seed, lba, version);
+            pattern::put(&self.memory, offset, &self.block[..bytes], bytes);
         }
+    }
+
+    /// Where a block lies in the read-back memory; only the last may be short.
+    fn extent(&self, lba: u64) -> Range<usize> {
+        let first = (lba as usize * self.block.len()).min(self.read_back.len());
+        first..(first + self.block.len()).min(self.read_back.len())
     }
 
     fn offset(&self, slot: u32) -> usize {
@@ -343,17 +404,17 @@ impl Job {
     }
 
     fn check(&mut self, request: Request, version: u32) {
-        let (lba, offset) = (request.lba, self.offset(request.slot));
-        let _ = self.memory.read(offset, &mut self.block);
-        let bytes = file_block(&self.options, lba);
+        let (lba, offset, bytes) = (request.lba, self.offset(request.slot), request.bytes as usize);
+        let extent = self.extent(lba);
+        let block = &mut self.block[..bytes];
+        let _ = self.memory.read(offset, block);
         if self.phase == Phase::Read {
-            let at = lba as usize * self.block.len();
-            self.read_back[at..at + bytes.len()].copy_from_slice(&self.block[..bytes.len()]);
+            self.read_back[extent.clone()].copy_from_slice(block);
         }
-        let checked = if version == 0 {
-            pattern::check_bytes(&self.block, bytes)
-        } else {
-            pattern::check(&self.block, self.options.seed, lba, version)
+        let checked = match &self.options.content {
+            _ if version != 0 => pattern::check(block, self.options.seed, lba, version),
+            Content::File { .. } => pattern::check_bytes(block, file_block(&self.options, lba)),
+            Content::Found { .. } => pattern::check_bytes(block, &self.read_back[extent]),
         };
         if let Err(mismatch) = checked {
             self.caught.get_or_insert(Caught::Block { lba, mismatch });
@@ -361,9 +422,18 @@ impl Job {
     }
 }
 
-/// The file's bytes of a block; the last may be short.
+/// Where a job counts latencies.
+///
+/// # Errors
+/// The reason why no histogram could be made.
+pub fn latency_histogram() -> Result<Histogram<u64>, hdrhistogram::CreationError> {
+    Histogram::new_with_bounds(1, MAX_LATENCY_NS, LATENCY_DIGITS)
+}
+
+/// The file's bytes of a block; the last may be short, and there are none where the content was found.
 fn file_block(options: &JobOptions, lba: u64) -> &[u8] {
+    let Content::File { bytes, .. } = &options.content else { return &[] };
     let first = lba as usize * options.block_bytes as usize;
-    let end = (first + options.block_bytes as usize).min(options.file.len());
-    &options.file[first.min(end)..end]
+    let end = (first + options.block_bytes as usize).min(bytes.len());
+    &bytes[first.min(end)..end]
 }

@@ -1,29 +1,55 @@
 //! What a person can ask of `frwr-reactor`.
 
-use super::error::RunError;
-use crate::storage::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
-use clap::{Parser, ValueEnum};
+use super::{
+    arguments::{CommonArguments, JobArguments},
+    error::RunError,
+    load_command::LoadArguments,
+    serve_command::ServeArguments,
+};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use core::time::Duration;
 use frwr_engine::provider::soft::SoftProfile;
-use frwr_mempool::region::{PagePolicy, PageSize};
+use frwr_mempool::region::PagePolicy;
 use frwr_reactor::{CoreList, Placement};
 use std::path::PathBuf;
 
-/// Largest file: the job keeps it three times, as it was, as the namespace and as it came back.
-pub const MAX_FILE_BYTES: u64 = 1 << 30;
-
-/// Largest queue depth: an I/O queue of NVMe over Fabrics has as many entries plus one, and the target takes 4096.
-pub const MAX_QUEUE_DEPTH: u32 = 1024;
-
-/// Longest run: a day. A run that shall go on for ever is a service, not a bench.
-pub const MAX_RUNTIME_SECONDS: u64 = 86_400;
+/// Share of reads in a mixed load unless another one is asked for, in percent.
+pub(super) const DEFAULT_READ_SHARE: u8 = 70;
 
 /// Moves a file through registered requests between a storage target and a host, each on its own core.
 ///
 /// Writes FILE into a namespace, reads it back in random order, checks its SHA-256, then keeps a mixed load with
-/// per-block verification going. Without FILE it moves its own executable.
+/// per-block verification going. Without FILE it moves its own executable. Target and host are in this process, over the
+/// software NIC; `serve` and `load` are the two halves over an RDMA device. A file of such a name is given as ./serve.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "frwr-reactor", version)]
+#[command(name = "frwr-reactor", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+pub struct CommandLine {
+    /// Half of the job, if not all of it.
+    #[command(subcommand)]
+    pub task: Option<Task>,
+    /// Arguments of the whole job.
+    #[command(flatten)]
+    pub arguments: Arguments,
+}
+
+/// Half of the job.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Task {
+    /// The target: serves a file's bytes as a namespace over an RDMA device, until SIGINT or SIGTERM.
+    ///
+    /// The namespace holds the file's bytes, padded with zeros to whole blocks. It lives in memory: hosts may write to it,
+    /// the file itself is never written.
+    Serve(ServeArguments),
+    /// The host: moves a namespace, or a file, over an RDMA device from or to a target, then keeps a load going.
+    ///
+    /// Connects to a target and reads its namespace in random order, or writes FILE there first; prints the SHA-256 of what
+    /// was read, then keeps a load going in which every block is checked: against FILE and what was written since, or
+    /// against the first copy. Nobody else may write to the same blocks meanwhile. A connection that ends is set up again.
+    Load(LoadArguments),
+}
+
+/// The whole job, in one process.
+#[derive(Clone, Debug, Args)]
 pub struct Arguments {
     /// The file to move.
     pub file: Option<PathBuf>,
@@ -34,70 +60,15 @@ pub struct Arguments {
     /// leaves both to the kernel. Default: two physical cores if there are, else one.
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
-    /// Requests in flight.
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    pub queue_depth: u32,
-    /// Bytes per block, a power of two.
-    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
-    pub block_size: u32,
-    /// Seconds of mixed load.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
-    pub runtime: u64,
-    /// Share of reads in the mixed load, in percent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 70)]
-    pub read_share: u8,
-    /// One line of JSON on standard output, and nothing else there.
-    #[arg(long)]
-    pub json: bool,
-    /// Writes every post and completion of the host's port to FILE.
-    #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
-    /// The target shall not invalidate the host's keys; the host does it by LOCAL_INV.
-    #[arg(long)]
-    pub no_remote_invalidate: bool,
-    /// Pages of the memory: auto tries 2M, the system's hugepages, transparent ones, then plain ones.
-    #[arg(long, value_name = "PAGES", value_enum, default_value_t = Pages::Auto)]
-    pub pages: Pages,
+    /// What every run takes.
+    #[command(flatten)]
+    pub common: CommonArguments,
+    /// What the host does.
+    #[command(flatten)]
+    pub job: JobArguments,
     /// Breaks something on purpose.
     #[arg(long, value_name = "FAULT", value_enum)]
     pub inject: Option<Inject>,
-    /// Chooses order, patterns and first keys; the same seed makes the same choices.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-}
-
-/// Which pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Pages {
-    /// The ladder.
-    Auto,
-    /// Hugepages of 2 MiB, or an error.
-    #[value(name = "2M")]
-    TwoMebibytes,
-    /// Hugepages of 1 GiB, or an error.
-    #[value(name = "1G")]
-    OneGibibyte,
-    /// The system's default hugepages, or an error.
-    System,
-    /// Transparent hugepages, or an error.
-    Transparent,
-    /// Ordinary pages.
-    Plain,
-}
-
-impl Pages {
-    /// As mempool says it.
-    #[must_use]
-    pub fn policy(self) -> PagePolicy {
-        match self {
-            Self::Auto => PagePolicy::Ladder { allow_plain: true },
-            Self::TwoMebibytes => PagePolicy::Exactly(PageSize::TwoMebibytes),
-            Self::OneGibibyte => PagePolicy::Exactly(PageSize::OneGibibyte),
-            Self::System => PagePolicy::Exactly(PageSize::SystemDefault),
-            Self::Transparent => PagePolicy::Exactly(PageSize::Transparent),
-            Self::Plain => PagePolicy::Exactly(PageSize::Plain),
-        }
-    }
 }
 
 /// What to break.
@@ -111,7 +82,7 @@ pub enum Inject {
     KillPeer,
 }
 
-/// The arguments, checked.
+/// The arguments of the whole job, checked.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The file to move.
@@ -148,37 +119,29 @@ impl Config {
     /// # Errors
     /// [`RunError`] names limit, value and remedy.
     pub fn new(arguments: Arguments) -> Result<Self, RunError> {
-        range("--queue-depth", arguments.queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
-        range("--runtime", arguments.runtime, 0, MAX_RUNTIME_SECONDS)?;
-        range("--read-share", arguments.read_share.into(), 0, 100)?;
-        let block = arguments.block_size;
-        if !block.is_power_of_two() || !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&block) {
-            return Err(RunError::BlockSize { value: block, least: MIN_BLOCK_BYTES, most: MAX_BLOCK_BYTES });
-        }
-        let file = match arguments.file {
+        let Arguments { file, device, cores, common, job, inject } = arguments;
+        job.check()?;
+        common.check()?;
+        let file = match file {
             Some(file) => file,
             None => std::env::current_exe().map_err(|source| RunError::OwnExecutable { source })?,
         };
         Ok(Self {
             file,
-            profile: profile(&arguments.device)?,
-            placement: arguments.cores.as_deref().map(placement).transpose()?,
-            queue_depth: arguments.queue_depth,
-            block_bytes: block,
-            runtime: Duration::from_secs(arguments.runtime),
-            read_share: arguments.read_share,
-            json: arguments.json,
-            trace: arguments.trace,
-            remote_invalidate: !arguments.no_remote_invalidate,
-            pages: arguments.pages.policy(),
-            inject: arguments.inject,
-            seed: arguments.seed,
+            profile: profile(&device)?,
+            placement: cores.as_deref().map(placement).transpose()?,
+            queue_depth: job.queue_depth,
+            block_bytes: common.block_size,
+            runtime: Duration::from_secs(job.runtime),
+            read_share: job.read_share.unwrap_or(DEFAULT_READ_SHARE),
+            json: common.json,
+            trace: job.trace,
+            remote_invalidate: !common.no_remote_invalidate,
+            pages: common.pages.policy(),
+            inject,
+            seed: job.seed,
         })
     }
-}
-
-fn range(flag: &'static str, value: u64, least: u64, most: u64) -> Result<(), RunError> {
-    if (least..=most).contains(&value) { Ok(()) } else { Err(RunError::Range { flag, value, least, most }) }
 }
 
 fn profile(device: &str) -> Result<SoftProfile, RunError> {

@@ -29,7 +29,7 @@ impl<T: Port, H: Port> Core<T, H> {
 
     /// Requests ended, or commands answered where it has no host.
     pub(super) fn requests(&self) -> u64 {
-        let host = self.host.as_ref().map(|side| side.job().requests());
+        let host = self.host.as_ref().map(HostSide::requests);
         host.or(self.target.as_ref().map(TargetSide::commands)).unwrap_or(0)
     }
 }

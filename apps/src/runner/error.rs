@@ -1,11 +1,11 @@
 //! Why a run could not begin or go on. Every first line names the limit, the value and the remedy.
 
-use super::command_line::MAX_FILE_BYTES;
+use super::arguments::MAX_FILE_BYTES;
 use crate::{host::HostError, target::TargetError};
 use frwr_engine::{EngineError, provider::CommandError};
 use frwr_mempool::region::{CarveError, RegionError};
 use frwr_reactor::{CoreIndex, CoreListError, LaunchError, PlacementError, RunningError};
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 /// Exit code of a run that failed, or found something wrong.
 const FAILED: u8 = 1;
@@ -69,7 +69,7 @@ pub enum RunError {
     /// A device that is not known.
     #[error(
         "--device is {value:?}: must be soft or soft:PROFILE with PROFILE one of reg_mr, window, umr, umr:fixed-key, \
-         rxe; real devices are not supported yet"
+         rxe; RDMA devices are used by `frwr-reactor serve` and `frwr-reactor load`"
     )]
     Device {
         /// What was asked for.
@@ -86,6 +86,83 @@ pub enum RunError {
     CoreCount {
         /// How many.
         value: usize,
+    },
+    /// Several cores where one reactor runs.
+    #[error("--cores names {value} cores: serve and load run one reactor; name one core")]
+    OneCore {
+        /// How many.
+        value: usize,
+    },
+    /// The software NIC between two processes.
+    #[error(
+        "--device is {value:?}: the software NIC lives inside one process; name an RDMA device (`frwr-check` lists them), \
+         or run `frwr-reactor FILE` without serve or load"
+    )]
+    SoftDevice {
+        /// What was asked for.
+        value: String,
+    },
+    /// A path MTU that no link has.
+    #[error("--mtu is {value}: must be 256, 512, 1024, 2048 or 4096; leave it out for the port's")]
+    Mtu {
+        /// What it is.
+        value: u32,
+    },
+    /// Writes without a file.
+    #[error("--read-share is {value}: must be 100 where the namespace is only read; give --file FILE to write")]
+    ReadShare {
+        /// What it is.
+        value: u8,
+    },
+    /// No digest.
+    #[error("--expect-sha256 is {value:?}: must be 64 hexadecimal digits; `sha256sum FILE` prints them")]
+    ExpectedDigest {
+        /// What it is.
+        value: String,
+    },
+    /// Built without RDMA devices.
+    #[error("this frwr-reactor was built without RDMA devices; build it with `cargo build --release --features verbs`")]
+    NoRdma,
+    /// The RDMA device cannot be used.
+    #[error("{reason}; `frwr-check --device {device}` says more")]
+    OpenDevice {
+        /// Which.
+        device: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nobody can listen there.
+    #[error(
+        "--listen {address}: the address is taken, or is none of the device's network interface; `ip address` lists \
+         addresses, and another port may be free"
+    )]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+    },
+    /// The target was never reached.
+    #[error("no session with {address} after {attempts} attempt(s): {reason}; start the target, or raise --reconnects")]
+    NoSession {
+        /// Where.
+        address: SocketAddr,
+        /// How many.
+        attempts: u64,
+        /// Why the last failed.
+        reason: String,
+    },
+    /// The namespace does not suit the job.
+    #[error("{reason}")]
+    Unsuitable {
+        /// Limit, value and remedy.
+        reason: String,
+    },
+    /// What was read cannot be written.
+    #[error("--output: {path:?} cannot be written ({source}); name a file in a writable folder")]
+    Output {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
     },
     /// Cores that cannot be used.
     #[error("--cores: {source}")]
@@ -169,6 +246,17 @@ impl RunError {
             Self::Device { .. } => "unknown_device",
             Self::CoreList { .. } => "core_list",
             Self::CoreCount { .. } => "core_count",
+            Self::OneCore { .. } => "core_count",
+            Self::SoftDevice { .. } => "soft_device",
+            Self::Mtu { .. } => "mtu",
+            Self::ReadShare { .. } => "read_share",
+            Self::ExpectedDigest { .. } => "expected_digest",
+            Self::NoRdma => "no_rdma_support",
+            Self::OpenDevice { .. } => "device",
+            Self::Listen { .. } => "listen",
+            Self::NoSession { .. } => "no_session",
+            Self::Unsuitable { .. } => "namespace",
+            Self::Output { .. } => "output_file",
             Self::Placement { source } => placement_name(source),
             Self::OwnExecutable { .. } => "own_executable",
             Self::File { .. } => "file_unreadable",
@@ -194,6 +282,12 @@ impl RunError {
             | Self::Running(_)
             | Self::Signal(_)
             | Self::OwnExecutable { .. } => FAILED,
+            Self::NoRdma
+            | Self::OpenDevice { .. }
+            | Self::Listen { .. }
+            | Self::NoSession { .. }
+            | Self::Unsuitable { .. }
+            | Self::Output { .. } => FAILED,
             Self::Launch { .. } | Self::File { .. } | Self::Trace { .. } => FAILED,
             _ => USAGE,
         }

@@ -1,11 +1,17 @@
 //! The host's core: the job over an NVMe-oF host, and the poller that runs it.
 
 use super::{
-    command_line::Inject, cores::Core, error::SetupError, progress::Progress, report::MemoryReport, target_side::map,
+    command_line::Inject,
+    cores::Core,
+    error::SetupError,
+    job_plan::JobPlan,
+    progress::{Doing, Progress},
+    report::MemoryReport,
+    target_side::map,
 };
 use crate::{
-    host::{ADMIN_DATA_BYTES, Host, HostOptions},
-    job::{Job, JobOptions, Operation, Phase, Request},
+    host::{ADMIN_DATA_BYTES, Host, HostFailure, HostOptions, IoError},
+    job::{Job, Operation, Phase, Request, latency_histogram},
 };
 use core::time::Duration;
 use frwr_engine::{
@@ -13,8 +19,9 @@ use frwr_engine::{
     gather::{MemoryId, Segment},
     provider::{Capabilities, Port},
 };
-use frwr_mempool::region::PagePolicy;
+use frwr_mempool::{DeviceMemory, region::PagePolicy};
 use frwr_reactor::{Poller, Sleep};
+use hdrhistogram::Histogram;
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
@@ -25,16 +32,30 @@ const PAGE: usize = 4096;
 #[derive(Clone)]
 pub(super) struct HostPlan {
     pub(super) options: HostOptions,
-    pub(super) job: JobOptions,
+    pub(super) job: JobPlan,
     pub(super) pages: PagePolicy,
     pub(super) capabilities: Capabilities,
     pub(super) inject: Option<Inject>,
+    /// Failures of the session that do not end the run: the host reconnects after them.
+    pub(super) tolerated_failures: u64,
+}
+
+/// The job, which can begin only when the namespace is known.
+enum Work {
+    /// It waits for a session.
+    Planned { plan: JobPlan, data: DeviceMemory, latency: Histogram<u64> },
+    /// It was ended before there was a session.
+    Abandoned { latency: Histogram<u64> },
+    /// It goes on, or is done.
+    Begun(Box<Job>),
+    /// The namespace does not suit it.
+    Refused { reason: String, latency: Histogram<u64> },
 }
 
 /// How the host's session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The job goes on, or waits for the host to be ready.
+    /// The job goes on, or waits for a session.
     Running,
     /// The job has ended; the session is being shut down.
     Closing,
@@ -45,11 +66,15 @@ enum Stage {
 /// The host, the job, and what they live in.
 pub(super) struct HostSide<P: Port> {
     host: Host<P>,
-    job: Job,
+    work: Work,
     memory: MemoryId,
+    /// Bytes of the job's blocks.
     block_bytes: u32,
+    /// Blocks of the namespace in one of the job's.
+    sectors: u64,
     progress: Progress,
     inject: Option<Inject>,
+    tolerated_failures: u64,
     kill_at: Option<Duration>,
     runtime: Duration,
     stage: Stage,
@@ -83,14 +108,16 @@ impl<P: Port> HostSide<P> {
         let mut host = Host::new(engine, admin, plan.options)?;
         host.start();
         let (block_bytes, runtime) = (plan.job.block_bytes, plan.job.runtime);
-        let job = Job::new(plan.job, data).map_err(|error| SetupError::Histogram(format!("{error:?}")))?;
+        let latency = latency_histogram().map_err(|error| SetupError::Histogram(format!("{error:?}")))?;
         Ok(Self {
             host,
-            job,
+            work: Work::Planned { plan: plan.job, data, latency },
             memory,
             block_bytes,
+            sectors: 1,
             progress,
             inject: plan.inject,
+            tolerated_failures: plan.tolerated_failures,
             kill_at: None,
             runtime,
             stage: Stage::Running,
@@ -109,14 +136,44 @@ impl<P: Port> HostSide<P> {
         self.host.engine().statistics()
     }
 
-    /// The job, for its report.
-    pub(super) fn job(&self) -> &Job {
-        &self.job
+    /// The job, for its report; `None` where it never began.
+    pub(super) fn job(&self) -> Option<&Job> {
+        if let Work::Begun(job) = &self.work { Some(job) } else { None }
+    }
+
+    fn job_mut(&mut self) -> Option<&mut Job> {
+        if let Work::Begun(job) = &mut self.work { Some(job) } else { None }
+    }
+
+    /// Requests ended.
+    pub(super) fn requests(&self) -> u64 {
+        self.job().map_or(0, Job::requests)
+    }
+
+    /// Latencies of all requests in nanoseconds.
+    pub(super) fn latency(&self) -> &Histogram<u64> {
+        match &self.work {
+            Work::Planned { latency, .. } | Work::Abandoned { latency } | Work::Refused { latency, .. } => latency,
+            Work::Begun(job) => job.latency(),
+        }
+    }
+
+    /// Why the namespace does not suit the job.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        if let Work::Refused { reason, .. } = &self.work { Some(reason) } else { None }
+    }
+
+    /// Where the host gave up without ever having had a session: how many attempts there were, and why the last failed.
+    pub(super) fn never_connected(&self) -> Option<(u64, HostFailure)> {
+        let statistics = self.host.statistics();
+        let failure = self.host.failure().filter(|_| statistics.sessions == 0)?;
+        Some((statistics.failures, self.host.last_failure().unwrap_or(failure)))
     }
 
     /// What was wrong first.
     pub(super) fn caught(&self) -> Option<String> {
-        self.caught.clone().or_else(|| self.job.caught().map(|caught| caught.to_string()))
+        let of_job = || self.job()?.caught().map(|caught| caught.to_string());
+        self.caught.clone().or_else(of_job)
     }
 
     /// Whether somebody ended the run early.
@@ -148,11 +205,17 @@ impl<P: Port> HostSide<P> {
     fn poll(&mut self, now: Duration) -> u32 {
         let mut work = self.host.poll(now);
         while let Some(completion) = self.host.next_completion() {
-            // The cookie is the job's slot.
-            if let Err(error) = completion.result {
-                self.caught.get_or_insert_with(|| format!("a request failed: {error}"));
+            match completion.result {
+                // What the host gave up is told with why it gave up.
+                Ok(()) | Err(IoError::Abandoned) => {}
+                Err(error) => {
+                    self.caught.get_or_insert_with(|| format!("a request failed: {error}"));
+                }
             }
-            self.job.completed(completion.cookie as u32, completion.result.is_ok(), now);
+            if let Work::Begun(job) = &mut self.work {
+                // The cookie is the job's slot.
+                job.completed(completion.cookie as u32, completion.result.is_ok(), now);
+            }
             self.last = now;
             work += 1;
         }
@@ -166,37 +229,72 @@ impl<P: Port> HostSide<P> {
     }
 
     fn run(&mut self, now: Duration) -> u32 {
-        if self.progress.wants_stop() && self.job.phase() != Phase::Done {
+        if self.progress.wants_stop() && !self.is_over() {
             self.interrupted = true;
-            self.job.stop();
+            self.stop_job();
         }
         self.watch();
-        let mut work = self.job.poll(now);
+        let mut work = 0;
         if self.host.is_ready() {
+            self.begin();
             work += self.submit(now);
         }
-        if self.job.phase() == Phase::Load && self.load_began.is_none() {
+        let mut doing = Doing::Connecting;
+        if let Some(job) = self.job_mut() {
+            work += job.poll(now);
+            doing = Doing::Job(job.phase());
+        }
+        if doing == Doing::Job(Phase::Load) && self.load_began.is_none() {
             self.load_began = Some(now);
             self.kill_at = (self.inject == Some(Inject::KillPeer)).then(|| now + self.runtime / 2);
         }
         if self.kill_at.is_some_and(|at| now >= at) {
             self.progress.kill_peer();
         }
-        if self.job.phase() == Phase::Done || self.host.failure().is_some() {
+        if self.is_over() || self.host.failure().is_some() {
             self.close();
         }
-        self.progress.publish(self.job.requests(), self.job.phase() as u8);
+        self.progress.publish(self.requests(), doing);
         work
     }
 
-    /// Looks for what must not happen: an end of the connection that nobody asked for, and more bytes open to the peer
-    /// than requests in flight can have opened (goal Z1).
+    /// Makes the job once the namespace is known.
+    fn begin(&mut self) {
+        let Work::Planned { plan, data, latency } = &mut self.work else { return };
+        let Some(geometry) = self.host.geometry() else { return };
+        // Small, and empty: nothing was counted yet.
+        let latency = latency.clone();
+        self.work = match plan.clone().options(geometry, self.host.max_transfer_bytes()) {
+            Ok(options) => Work::Begun(Box::new(Job::new(options, data.clone(), latency))),
+            Err(reason) => Work::Refused { reason, latency },
+        };
+        self.sectors = u64::from(self.block_bytes / geometry.block_bytes()).max(1);
+    }
+
+    /// Nothing is left to do.
+    fn is_over(&self) -> bool {
+        match &self.work {
+            Work::Planned { .. } => false,
+            Work::Begun(job) => job.phase() == Phase::Done,
+            Work::Abandoned { .. } | Work::Refused { .. } => true,
+        }
+    }
+
+    fn stop_job(&mut self) {
+        match &mut self.work {
+            Work::Planned { latency, .. } => self.work = Work::Abandoned { latency: latency.clone() },
+            Work::Begun(job) => job.stop(),
+            Work::Abandoned { .. } | Work::Refused { .. } => {}
+        }
+    }
+
+    /// Looks for what must not happen: an end of the connection that is not tolerated, and more bytes open to the peer than
+    /// requests in flight can have opened (goal Z1).
     fn watch(&mut self) {
         if self.caught.is_some() {
             return;
         }
-        let expected = u64::from(self.inject == Some(Inject::KillPeer));
-        if self.host.statistics().failures > expected
+        if self.host.statistics().failures > self.tolerated_failures
             && let Some(failure) = self.host.last_failure()
         {
             self.stop(format!("the session ended by itself: {failure}"));
@@ -206,7 +304,7 @@ impl<P: Port> HostSide<P> {
         if self.host.is_ready()
             && let Some(open) = self.host.engine().port().remote_bytes_open()
         {
-            let most = u64::from(self.job.in_flight()) * u64::from(self.block_bytes);
+            let most = u64::from(self.job().map_or(0, Job::in_flight)) * u64::from(self.block_bytes);
             if open > most {
                 self.stop(format!("{open} bytes are open to the peer, but requests in flight opened at most {most}"));
             }
@@ -215,17 +313,19 @@ impl<P: Port> HostSide<P> {
 
     fn stop(&mut self, caught: String) {
         self.caught = Some(caught);
-        self.job.stop();
+        self.stop_job();
     }
 
     fn submit(&mut self, now: Duration) -> u32 {
         let mut submitted = 0;
-        while let Some(request) = self.job.next_request() {
+        while let Some(request) = self.job_mut().and_then(Job::next_request) {
             if !self.submit_one(request) {
                 break;
             }
             self.first.get_or_insert(now);
-            self.job.submitted(request, now);
+            if let Some(job) = self.job_mut() {
+                job.submitted(request, now);
+            }
             submitted += 1;
         }
         submitted
@@ -233,18 +333,22 @@ impl<P: Port> HostSide<P> {
 
     fn submit_one(&mut self, request: Request) -> bool {
         let offset = u64::from(request.slot) * u64::from(self.block_bytes);
-        let segments = [Segment { memory: self.memory, offset, length: self.block_bytes }];
-        let cookie = u64::from(request.slot);
+        let segments = [Segment { memory: self.memory, offset, length: request.bytes }];
+        let (cookie, lba) = (u64::from(request.slot), request.lba * self.sectors);
         match request.operation {
-            Operation::Read => self.host.read(request.lba, &segments, cookie).is_ok(),
-            Operation::Write => self.host.write(request.lba, &segments, cookie).is_ok(),
+            Operation::Read => self.host.read(lba, &segments, cookie).is_ok(),
+            Operation::Write => self.host.write(lba, &segments, cookie).is_ok(),
             Operation::Flush => self.host.flush_namespace(cookie).is_ok(),
         }
     }
 
     fn close(&mut self) {
         if let Some(failure) = self.host.failure() {
-            self.caught.get_or_insert_with(|| format!("the host gave up: {failure}"));
+            let last = self.host.last_failure().unwrap_or(failure);
+            self.caught.get_or_insert_with(|| match failure {
+                HostFailure::TooManyAttempts => format!("the host gave up; its last attempt failed: {last}"),
+                failure => format!("the host gave up: {failure}"),
+            });
         } else if self.host.is_ready() {
             // Everything has ended and the connection is up: now the table must be empty.
             self.remote_bytes_open = self.host.engine().port().remote_bytes_open();
@@ -284,7 +388,7 @@ impl<T: Port, H: Port> Poller<Core<T, H>> for HostPoller {
             && side.stage == Stage::Running
         {
             side.interrupted = true;
-            side.job.stop();
+            side.stop_job();
         }
     }
 

@@ -1,6 +1,6 @@
 //! The file to move: read whole, with errors that say what a person can do.
 
-use super::{command_line::MAX_FILE_BYTES, error::RunError};
+use super::{arguments::MAX_FILE_BYTES, error::RunError};
 use sha2::{Digest, Sha256};
 use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 
@@ -31,4 +31,9 @@ pub(super) fn load(path: &Path) -> Result<LoadedFile, RunError> {
     }
     let digest = Sha256::digest(&bytes).into();
     Ok(LoadedFile { bytes: bytes.into(), digest })
+}
+
+/// A digest as people compare it.
+pub(super) fn hex(digest: &[u8; 32]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,65 +1,108 @@
 //! The main thread while the cores work: Control, signals, the trace, a line per second.
 
-use super::{cores::Core, error::RunError, progress::Progress, trace::Trace};
+use super::{
+    cores::Core,
+    error::RunError,
+    progress::{Doing, Progress},
+    trace::Trace,
+};
 use crate::job::Phase;
 use core::{convert::Infallible, time::Duration};
 use frwr_engine::{
     control::Control,
-    provider::{
-        Device,
-        soft::{SoftDevice, SoftPort},
-    },
+    provider::{Device, Port},
 };
 use frwr_reactor::{Clock, Running};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// How long the cores may drain at the end: the host's own steps take at most as long.
 const GRACE: Duration = Duration::from_secs(10);
-/// Pause when Control has nothing to do. The main thread shares the machine with the pinned cores.
+/// Pause when Control has nothing to do and its device cannot be waited for. The main thread shares the machine with the
+/// pinned cores.
 const PAUSE: Duration = Duration::from_micros(200);
+/// First wait for a device when Control has nothing to do.
+const FIRST_WAIT: Duration = Duration::from_millis(1);
+/// Longest wait: cores that ask Control for something are heard as late, and an idle process makes five system calls a
+/// second for it.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
 /// Between two lines of progress.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
 
 /// The reactors' threads.
-pub(super) type Threads<H> = Running<Infallible, Core<SoftPort, <H as Device>::Port>>;
+pub(super) type Threads<T, H> = Running<Infallible, Core<T, H>>;
+
+/// A Control, whatever its device is.
+pub(super) trait Served {
+    /// As [`Control::poll`].
+    fn poll(&mut self) -> u32;
+    /// As [`Device::can_wait`].
+    fn can_wait(&self) -> bool;
+    /// As [`Device::wait`].
+    fn wait(&mut self, at_most: Duration) -> bool;
+}
+
+impl<D: Device> Served for Control<D> {
+    fn poll(&mut self) -> u32 {
+        Control::poll(self)
+    }
+
+    fn can_wait(&self) -> bool {
+        self.device().can_wait()
+    }
+
+    fn wait(&mut self, at_most: Duration) -> bool {
+        self.device_mut().wait(at_most)
+    }
+}
 
 /// What the main thread serves.
-pub(super) struct MainLoop<'a, H: Device> {
-    pub(super) target_control: &'a mut Control<SoftDevice>,
-    pub(super) host_control: &'a mut Control<H>,
-    pub(super) threads: &'a Threads<H>,
+pub(super) struct MainLoop<'a, T: Port, H: Port> {
+    pub(super) controls: Vec<&'a mut dyn Served>,
+    pub(super) threads: &'a Threads<T, H>,
     pub(super) progress: &'a Progress,
     pub(super) trace: Option<&'a mut Trace>,
     pub(super) block_bytes: u32,
+    /// What to say once the target listens.
+    pub(super) listening: Option<String>,
+    /// When to stop without being told.
+    pub(super) stop_at: Option<Duration>,
 }
 
-impl<H: Device> MainLoop<'_, H>
-where
-    H::Port: Send + 'static,
-{
+impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     /// Serves until all reactors have ended.
     pub(super) fn drive(mut self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         let clock = Clock::system();
         let began = clock.now();
         let (mut next_line, mut said) = (LINE_PERIOD, 0);
         let mut asked = false;
+        let mut idle = Idle::new();
         while !self.threads.is_finished() {
             let work = self.serve()?;
-            if stop.load(Relaxed) {
+            let elapsed = clock.now().saturating_sub(began);
+            if stop.load(Relaxed) || self.stop_at.is_some_and(|at| elapsed >= at) {
                 self.progress.stop();
             }
             if self.progress.is_finished() && !asked {
                 asked = true;
                 self.threads.shutdown_handle().request(GRACE);
             }
-            let elapsed = clock.now().saturating_sub(began);
+            if self.progress.doing() == Doing::Serving
+                && let Some(line) = self.listening.take()
+            {
+                say(&line);
+            }
             if elapsed >= next_line {
                 let requests = self.progress.requests();
-                say(&self.line(elapsed, requests - said));
+                // A target that nobody uses has nothing to say.
+                if requests > said || self.progress.doing() != Doing::Serving {
+                    say(&self.line(elapsed, requests - said));
+                }
                 (next_line, said) = (next_line + LINE_PERIOD, requests);
             }
             if work == 0 {
-                pause();
+                idle.pause(&mut self.controls, self.trace.is_some());
+            } else {
+                idle = Idle::new();
             }
         }
         Ok(())
@@ -67,7 +110,7 @@ where
 
     /// Returns the work done.
     fn serve(&mut self) -> Result<u32, RunError> {
-        let work = self.target_control.poll() + self.host_control.poll();
+        let work = self.controls.iter_mut().map(|control| control.poll()).sum();
         match &mut self.trace {
             // A drain is bounded far below 2^32 records.
             Some(trace) => Ok(work + trace.drain()? as u32),
@@ -81,7 +124,7 @@ where
         format!(
             "{:>4} s  {:<13} {:>9} IOPS {:>9.1} MiB/s  busy {}",
             elapsed.as_secs(),
-            phase_name(self.progress.phase()),
+            name(self.progress.doing()),
             requests,
             requests as f64 * f64::from(self.block_bytes) / f64::from(1 << 20),
             busy.join(" ")
@@ -89,21 +132,113 @@ where
     }
 }
 
-/// The main thread is no reactor: it makes room for them.
-#[allow(clippy::disallowed_methods, reason = "the one thread of this program that may sleep")]
-fn pause() {
-    std::thread::sleep(PAUSE);
+/// How long nothing has had to be done.
+#[derive(Clone, Copy, Debug)]
+struct Idle {
+    wait: Duration,
+    /// The device said that there is something, and there was nothing for Control.
+    in_vain: bool,
 }
 
-fn phase_name(phase: u8) -> &'static str {
-    const NAMES: [(Phase, &str); 7] = [
-        (Phase::Write, "writing"),
-        (Phase::Flush, "flushing"),
-        (Phase::Read, "reading back"),
-        (Phase::Digest, "hashing"),
-        (Phase::Load, "mixed load"),
-        (Phase::Drain, "draining"),
-        (Phase::Done, "done"),
-    ];
-    NAMES.iter().find(|(known, _)| *known as u8 == phase).map_or("", |(_, name)| name)
+impl Idle {
+    fn new() -> Self {
+        Self { wait: FIRST_WAIT, in_vain: false }
+    }
+
+    /// Waits for the one device, twice as long each time in a row; pauses where there are several, or it cannot be waited
+    /// for. What is traced must not wait for long: its ring is bounded.
+    fn pause(&mut self, controls: &mut [&mut dyn Served], traced: bool) {
+        let at_most = if traced { FIRST_WAIT } else { self.wait };
+        match controls {
+            [control] if control.can_wait() => {
+                if self.in_vain {
+                    sleep(at_most);
+                    self.in_vain = false;
+                } else {
+                    self.in_vain = control.wait(at_most);
+                }
+                self.wait = (self.wait * 2).min(LONGEST_WAIT);
+            }
+            _ => sleep(PAUSE),
+        }
+    }
+}
+
+/// The main thread is no reactor: it makes room for them.
+#[allow(clippy::disallowed_methods, reason = "the one thread of this program that may sleep")]
+fn sleep(pause: Duration) {
+    std::thread::sleep(pause);
+}
+
+fn name(doing: Doing) -> &'static str {
+    match doing {
+        Doing::Connecting => "connecting",
+        Doing::Job(Phase::Write) => "writing",
+        Doing::Job(Phase::Flush) => "flushing",
+        Doing::Job(Phase::Read) => "reading back",
+        Doing::Job(Phase::Digest) => "hashing",
+        Doing::Job(Phase::Load) => "mixed load",
+        Doing::Job(Phase::Drain) => "draining",
+        Doing::Job(Phase::Done) => "done",
+        Doing::OpeningListener | Doing::CannotListen => "starting",
+        Doing::Serving => "serving",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FIRST_WAIT, Idle, LONGEST_WAIT, Served};
+    use core::time::Duration;
+
+    struct Waited {
+        times: Vec<Duration>,
+        ready: bool,
+    }
+
+    impl Served for Waited {
+        fn poll(&mut self) -> u32 {
+            0
+        }
+
+        fn can_wait(&self) -> bool {
+            true
+        }
+
+        fn wait(&mut self, at_most: Duration) -> bool {
+            self.times.push(at_most);
+            self.ready
+        }
+    }
+
+    #[test]
+    fn waits_grow_to_a_limit_that_keeps_system_calls_rare() {
+        let mut control = Waited { times: Vec::new(), ready: false };
+        let mut idle = Idle::new();
+        for _ in 0..20 {
+            idle.pause(&mut [&mut control], false);
+        }
+        assert_eq!(control.times[..3], [1, 2, 4].map(|factor| FIRST_WAIT * factor));
+        assert!(control.times.is_sorted());
+        assert_eq!(control.times.last(), Some(&LONGEST_WAIT));
+    }
+
+    #[test]
+    fn a_trace_keeps_waits_short() {
+        let mut control = Waited { times: Vec::new(), ready: false };
+        let mut idle = Idle::new();
+        for _ in 0..4 {
+            idle.pause(&mut [&mut control], true);
+        }
+        assert_eq!(control.times, [FIRST_WAIT; 4]);
+    }
+
+    #[test]
+    fn a_device_that_cries_wolf_is_not_asked_again_at_once() {
+        let mut control = Waited { times: Vec::new(), ready: true };
+        let mut idle = Idle::new();
+        for _ in 0..4 {
+            idle.pause(&mut [&mut control], true);
+        }
+        assert_eq!(control.times.len(), 2);
+    }
 }

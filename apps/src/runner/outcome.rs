@@ -1,49 +1,77 @@
 //! What the cores gave back, and the report that it makes.
 
 use super::{
-    command_line::Config,
     cores::Core,
     error::RunError,
     host_side::HostSide,
-    load_file::LoadedFile,
-    report::{CoreReport, RunReport},
+    load_file::hex,
+    report::{Compared, CoreReport, RunReport},
+    target_side::TargetSide,
 };
 use frwr_engine::{control::ControlStatistics, provider::Port};
 use frwr_reactor::{Finished, RunningError};
+use std::net::SocketAddr;
 
-/// The ended cores: the host, which knows what became of the job, and figures of all.
-pub(super) struct Outcome<H: Port> {
-    host: HostSide<H>,
-    cores: Vec<CoreReport>,
-    undrained: Vec<String>,
+/// The ended cores: what they carried, and figures of all.
+pub(super) struct Outcome<T: Port, H: Port> {
+    pub(super) target: Option<TargetSide<T>>,
+    pub(super) host: Option<HostSide<H>>,
+    pub(super) cores: Vec<CoreReport>,
+    pub(super) undrained: Vec<String>,
 }
 
-impl<H: Port> Outcome<H> {
-    pub(super) fn collect<T: Port>(ended: Vec<Result<Finished<Core<T, H>>, RunningError>>) -> Result<Self, RunError> {
-        let (mut host, mut cores, mut undrained) = (None, Vec::new(), Vec::new());
+/// What a run was about, for its report.
+pub(super) struct Subject {
+    pub(super) device: String,
+    pub(super) file: String,
+    pub(super) compared: Compared,
+    pub(super) block_bytes: u32,
+    pub(super) queue_depth: u32,
+    pub(super) read_share: u8,
+    pub(super) address: SocketAddr,
+}
+
+impl<T: Port, H: Port> Outcome<T, H> {
+    pub(super) fn collect(ended: Vec<Result<Finished<Core<T, H>>, RunningError>>) -> Result<Self, RunError> {
+        let mut outcome = Self { target: None, host: None, cores: Vec::new(), undrained: Vec::new() };
         for finished in ended {
             let Finished { core, context, report } = finished?;
-            undrained.extend(report.undrained.iter().map(|name| format!("reactor {core}: {name}")));
+            outcome.undrained.extend(report.undrained.iter().map(|name| format!("reactor {core}: {name}")));
             if let Some(memory) = context.memory() {
                 let (role, memory, requests) = (context.role(), memory.clone(), context.requests());
-                cores.push(CoreReport { role, memory, requests, reactor: report.statistics });
+                outcome.cores.push(CoreReport { role, memory, requests, reactor: report.statistics });
             }
-            host = context.host.or(host);
+            outcome.host = context.host.or(outcome.host);
+            outcome.target = context.target.or(outcome.target);
         }
-        Ok(Self { host: host.ok_or(RunError::Lost)?, cores, undrained })
+        Ok(outcome)
     }
 
-    pub(super) fn report(self, config: &Config, file: &LoadedFile, control: ControlStatistics) -> RunReport {
-        let Self { host, cores, undrained } = self;
+    /// The host's report, and the host.
+    pub(super) fn report(
+        self,
+        subject: Subject,
+        control: ControlStatistics,
+    ) -> Result<(RunReport, HostSide<H>), RunError> {
+        let host = self.host.ok_or(RunError::Lost)?;
+        if let Some(reason) = host.refusal() {
+            return Err(RunError::Unsuitable { reason: reason.to_owned() });
+        }
+        if let Some((attempts, failure)) = host.never_connected() {
+            return Err(RunError::NoSession { address: subject.address, attempts, reason: failure.to_string() });
+        }
         let (reconnects, resubmitted) = host.recovery();
-        RunReport {
-            device: format!("soft:{}", config.profile),
-            file: config.file.display().to_string(),
-            file_bytes: file.bytes.len() as u64,
-            block_bytes: config.block_bytes,
-            queue_depth: config.queue_depth,
-            read_share: config.read_share,
-            verified: host.job().verified(),
+        let digest = host.job().and_then(|job| job.digest());
+        let report = RunReport {
+            device: subject.device,
+            file: subject.file,
+            file_bytes: host.job().map_or(0, |job| job.read_back().len() as u64),
+            sha256: digest.as_ref().map(hex),
+            compared: subject.compared,
+            block_bytes: subject.block_bytes,
+            queue_depth: subject.queue_depth,
+            read_share: subject.read_share,
+            verified: host.job().is_some_and(|job| job.verified()),
             interrupted: host.interrupted(),
             caught: host.caught(),
             reconnects,
@@ -52,9 +80,10 @@ impl<H: Port> Outcome<H> {
             engine: host.engine(),
             control,
             remote_bytes_open: host.remote_bytes_open(),
-            latency: host.job().latency().clone(),
-            cores,
-            undrained,
-        }
+            latency: host.latency().clone(),
+            cores: self.cores,
+            undrained: self.undrained,
+        };
+        Ok((report, host))
     }
 }

@@ -4,16 +4,19 @@ use super::{
     command_line::{Config, Inject},
     error::RunError,
     host_side::HostPlan,
+    job_plan::{JobPlan, Source},
+    load_command::LoadConfig,
     load_file::LoadedFile,
+    serve_command::ServeConfig,
     target_side::TargetPlan,
 };
 use crate::{
     host::HostOptions,
-    job::JobOptions,
     nvmf::{DEFAULT_PORT, Nqn},
+    storage::MAX_BLOCK_BYTES,
     target::{ADMIN_QUEUE_ENTRIES, TargetOptions},
 };
-use core::num::NonZeroU64;
+use core::{num::NonZeroU64, time::Duration};
 use frwr_engine::provider::Capabilities;
 use std::{net::SocketAddr, sync::Arc};
 
@@ -22,50 +25,111 @@ const CORRUPT_EVERY: u64 = 100;
 /// Names under a domain that nobody can own (RFC 6761).
 const SUBSYSTEM: &str = "nqn.2026-11.invalid.frwr:file";
 const HOST: &str = "nqn.2026-11.invalid.frwr:host";
+/// How long a step of bringing a session up may take between two processes, so that a target that is not there is soon
+/// told as such.
+const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn name(text: &str) -> Result<Nqn, RunError> {
     Nqn::new(text).map_err(|error| RunError::Name(error.to_string()))
 }
 
-fn address() -> SocketAddr {
+/// Where both sides of the loop meet on the software NIC.
+pub(super) fn loop_address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT))
 }
 
-/// Blocks of the namespace: the file, rounded up.
-fn blocks(config: &Config, file: &LoadedFile) -> u64 {
-    (file.bytes.len() as u64).div_ceil(config.block_bytes.into())
+/// Blocks of a namespace: the file, rounded up.
+fn blocks(block_bytes: u32, file: &LoadedFile) -> u64 {
+    (file.bytes.len() as u64).div_ceil(block_bytes.into())
 }
 
-/// Requests in flight; [`Config`] bounds them far below 2^16.
-fn depth(config: &Config) -> u16 {
-    config.queue_depth as u16
+/// Entries of an I/O queue: one request per slot, and the entry that a queue never uses. Depths are bounded far below 2^16.
+fn entries(queue_depth: u32) -> u16 {
+    (queue_depth as u16 + 1).max(ADMIN_QUEUE_ENTRIES)
 }
 
 pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<TargetPlan, RunError> {
-    let blocks = blocks(config, file);
-    let mut options = TargetOptions::new(address(), name(SUBSYSTEM)?);
-    // One request per slot, and the entry that a queue never uses.
-    options.queue_entries = (depth(config) + 1).max(ADMIN_QUEUE_ENTRIES);
+    let blocks = blocks(config.block_bytes, file);
+    let mut options = TargetOptions::new(loop_address(), name(SUBSYSTEM)?);
+    options.queue_entries = entries(config.queue_depth);
     options.buffer_bytes = options.buffer_bytes.max(config.block_bytes);
     // Small files too: reading back is as many reads as there are blocks.
     let corrupt_every = NonZeroU64::new(CORRUPT_EVERY.min(blocks));
     options.corrupt_reads = corrupt_every.filter(|_| config.inject == Some(Inject::CorruptData));
     let (block_bytes, pages) = (config.block_bytes, config.pages);
-    Ok(TargetPlan { options, blocks, block_bytes, pages, capabilities: *capabilities })
+    let capabilities = *capabilities;
+    Ok(TargetPlan { options, blocks, block_bytes, pages, capabilities, content: None, alone: false })
 }
 
 pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, RunError> {
-    let mut options = HostOptions::new(address(), name(SUBSYSTEM)?, name(HOST)?);
-    options.queue_depth = depth(config);
+    let mut options = HostOptions::new(loop_address(), name(SUBSYSTEM)?, name(HOST)?);
+    options.queue_depth = config.queue_depth as u16;
     options.remote_invalidation = config.remote_invalidate;
-    let job = JobOptions {
-        file: Arc::clone(&file.bytes),
-        digest: file.digest,
+    let job = JobPlan {
+        source: Source::File { bytes: Arc::clone(&file.bytes), digest: file.digest },
         block_bytes: config.block_bytes,
         queue_depth: config.queue_depth,
         read_share: config.read_share,
         runtime: config.runtime,
         seed: config.seed,
     };
-    Ok(HostPlan { options, job, pages: config.pages, capabilities: *capabilities, inject: config.inject })
+    let (pages, capabilities, inject) = (config.pages, *capabilities, config.inject);
+    // Nobody ends the loop's connection but who injects it.
+    let tolerated_failures = u64::from(inject == Some(Inject::KillPeer));
+    Ok(HostPlan { options, job, pages, capabilities, inject, tolerated_failures })
+}
+
+/// The target of `serve`.
+pub(super) fn served(
+    config: &ServeConfig,
+    file: &LoadedFile,
+    capabilities: &Capabilities,
+) -> Result<TargetPlan, RunError> {
+    let mut options = TargetOptions::new(config.listen, name(SUBSYSTEM)?);
+    options.queue_entries = entries(config.queue_depth);
+    // Every block size that a host may choose, and no more: each host has buffers of its own.
+    options.buffer_bytes = MAX_BLOCK_BYTES;
+    // One more for a host that comes back before its former connection is gone.
+    options.controllers = config.hosts + 1;
+    options.remote_invalidation = config.remote_invalidate;
+    options.parameters = config.parameters;
+    Ok(TargetPlan {
+        options,
+        blocks: blocks(config.block_bytes, file),
+        block_bytes: config.block_bytes,
+        pages: config.pages,
+        capabilities: *capabilities,
+        content: Some(Arc::clone(&file.bytes)),
+        alone: true,
+    })
+}
+
+/// The host of `load`; `file` is what it writes first.
+pub(super) fn loaded(
+    config: &LoadConfig,
+    file: Option<&LoadedFile>,
+    capabilities: &Capabilities,
+) -> Result<HostPlan, RunError> {
+    let mut options = HostOptions::new(config.connect, name(SUBSYSTEM)?, name(HOST)?);
+    options.queue_depth = config.queue_depth as u16;
+    options.remote_invalidation = config.remote_invalidate;
+    options.parameters = config.parameters;
+    options.max_attempts = config.reconnects;
+    options.step_timeout = STEP_TIMEOUT;
+    options.command_timeout = config.io_timeout;
+    let source = match file {
+        Some(file) => Source::File { bytes: Arc::clone(&file.bytes), digest: file.digest },
+        None => Source::Namespace { bytes: config.bytes, expected: config.expected },
+    };
+    let job = JobPlan {
+        source,
+        block_bytes: config.block_bytes,
+        queue_depth: config.queue_depth,
+        read_share: config.read_share,
+        runtime: config.runtime,
+        seed: config.seed,
+    };
+    let (pages, capabilities) = (config.pages, *capabilities);
+    // The host reconnects, and gives up by itself after `reconnects` attempts in a row.
+    Ok(HostPlan { options, job, pages, capabilities, inject: None, tolerated_failures: u64::MAX })
 }

@@ -39,15 +39,50 @@ pub struct CoreReport {
     pub reactor: ReactorStatistics,
 }
 
+/// What the bytes that were read were held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// The file that had been written.
+    File,
+    /// A digest that the caller gave.
+    Digest,
+    /// Nothing but a second look.
+    Itself,
+}
+
+impl Compared {
+    /// For JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Digest => "digest",
+            Self::Itself => "first_copy",
+        }
+    }
+
+    fn verdict(self) -> &'static str {
+        match self {
+            Self::File => "SHA-256 of the file and every block read",
+            Self::Digest => "SHA-256 as expected, and every later read gave the same bytes",
+            Self::Itself => "every later read gave the bytes of the first; compare the SHA-256",
+        }
+    }
+}
+
 /// The whole run.
 #[derive(Clone, Debug)]
 pub struct RunReport {
     /// The device.
     pub device: String,
-    /// The file's name.
+    /// The file's name, or which namespace it was.
     pub file: String,
-    /// Its size.
+    /// Bytes that were moved.
     pub file_bytes: u64,
+    /// SHA-256 of what was read, in hexadecimal digits; `None` where not all was.
+    pub sha256: Option<String>,
+    /// What it was compared with.
+    pub compared: Compared,
     /// Bytes per block.
     pub block_bytes: u32,
     /// Requests in flight at most.
@@ -104,6 +139,8 @@ impl RunReport {
             "device": self.device,
             "file": self.file,
             "file_bytes": self.file_bytes,
+            "sha256": self.sha256,
+            "compared_with": self.compared.name(),
             "block_bytes": self.block_bytes,
             "queue_depth": self.queue_depth,
             "read_share": self.read_share,
@@ -123,6 +160,7 @@ impl RunReport {
             "mr_objects_destroyed": engine.mrs_destroyed,
             "work_requests": engine.work_requests,
             "doorbells": engine.doorbells,
+            "receive_doorbells": engine.receive_doorbells,
             "queue_pairs_flushed": engine.queue_pairs_flushed,
             "send_completions": engine.send_completions,
             "receive_completions": engine.receive_completions,
@@ -193,6 +231,9 @@ impl RunReport {
 
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
         writeln!(out, "\n{} on {}: {} bytes", self.file, self.device, self.file_bytes)?;
+        if let Some(digest) = &self.sha256 {
+            writeln!(out, "  SHA-256 {digest}")?;
+        }
         writeln!(
             out,
             "  queue depth {}, blocks of {} bytes, mixed load of {} % reads",
@@ -239,7 +280,8 @@ impl RunReport {
     }
 
     fn write_latency(&self, out: &mut String) -> core::fmt::Result {
-        writeln!(out, "\nlatency, submission to dead key, in us (the software NIC's, not a network's)")?;
+        let whose = if self.device.starts_with("soft:") { " (the software NIC's, not a network's)" } else { "" };
+        writeln!(out, "\nlatency, submission to dead key, in us{whose}")?;
         let values = self.latencies();
         writeln!(
             out,
@@ -270,6 +312,7 @@ impl RunReport {
         writeln!(out, "\nper request (of {})", engine.requests)?;
         writeln!(out, "  work requests          {:>12.3}", per_request(engine.work_requests))?;
         writeln!(out, "  doorbells              {:>12.3}", per_request(engine.doorbells))?;
+        writeln!(out, "  posts of receives      {:>12.3}", per_request(engine.receive_doorbells))?;
         writeln!(out, "  send completions       {:>12.3}", per_request(engine.send_completions))?;
         writeln!(out, "  receive completions    {:>12.3}", per_request(engine.receive_completions))?;
         if self.reconnects > 0 {
@@ -285,7 +328,7 @@ impl RunReport {
         match (&self.caught, self.passed()) {
             (Some(caught), _) => writeln!(out, "\nCAUGHT: {caught}"),
             (None, true) if self.interrupted => writeln!(out, "\ninterrupted; nothing wrong so far"),
-            (None, true) => writeln!(out, "\nverified: SHA-256 of the file and every block read"),
+            (None, true) => writeln!(out, "\nverified: {}", self.compared.verdict()),
             (None, false) => writeln!(out, "\nFAILED: keys are not all accounted for, or the file was not verified"),
         }
     }

@@ -1,13 +1,18 @@
 //! The target's core: a namespace in memory behind an NVMe-oF target, and the poller that runs it.
 
-use super::{cores::Core, error::SetupError, progress::Progress, report::MemoryReport};
+use super::{
+    cores::Core,
+    error::SetupError,
+    progress::{Doing, Progress},
+    report::MemoryReport,
+};
 use crate::{
     storage::MemoryStorage,
-    target::{Target, TargetOptions},
+    target::{Target, TargetOptions, TargetStatistics},
 };
 use core::time::Duration;
 use frwr_engine::{
-    CoreLink, Engine,
+    CoreLink, Engine, Statistics,
     provider::{Capabilities, Port},
 };
 use frwr_mempool::{
@@ -15,6 +20,7 @@ use frwr_mempool::{
     region::{PagePolicy, RegionOptions},
 };
 use frwr_reactor::{Poller, Sleep};
+use std::sync::Arc;
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
@@ -30,13 +36,30 @@ pub(super) struct TargetPlan {
     pub(super) block_bytes: u32,
     pub(super) pages: PagePolicy,
     pub(super) capabilities: Capabilities,
+    /// What the namespace holds at first, before zeros.
+    pub(super) content: Option<Arc<[u8]>>,
+    /// Nobody else reports to the main thread: there is no host in this process.
+    pub(super) alone: bool,
+}
+
+/// How far the target's end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// It serves.
+    No,
+    /// It shall stop listening, and could not be told yet.
+    StopListening,
+    /// It was told.
+    Told,
 }
 
 /// The target and what it lives in.
 pub(super) struct TargetSide<P: Port> {
     target: Target<P, MemoryStorage>,
     progress: Progress,
+    alone: bool,
     killed: bool,
+    ending: Ending,
     memory_report: MemoryReport,
 }
 
@@ -57,6 +80,9 @@ impl<P: Port> TargetSide<P> {
         let mut region = map(bytes, plan.pages, node)?;
         let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
         let namespace = region.carve(namespace_bytes, PAGE)?.into_device_memory();
+        if let Some(content) = &plan.content {
+            namespace.write(0, content).map_err(|error| SetupError::Namespace(error.to_string()))?;
+        }
         let buffers = region.carve(buffer_bytes, PAGE)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
         let storage = MemoryStorage::new(namespace, plan.block_bytes, depth)
@@ -64,7 +90,8 @@ impl<P: Port> TargetSide<P> {
         let mut target = Target::new(engine, vec![storage], buffers, plan.options.clone())?;
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
-        Ok(Self { target, progress, killed: false, memory_report: MemoryReport::of(&region) })
+        let memory_report = MemoryReport::of(&region);
+        Ok(Self { target, progress, alone: plan.alone, killed: false, ending: Ending::No, memory_report })
     }
 
     /// What its memory is made of.
@@ -77,12 +104,48 @@ impl<P: Port> TargetSide<P> {
         self.target.statistics().commands
     }
 
+    /// The target's figures.
+    pub(super) fn statistics(&self) -> TargetStatistics {
+        self.target.statistics()
+    }
+
+    /// The engine's figures.
+    pub(super) fn engine(&self) -> Statistics {
+        self.target.engine().statistics()
+    }
+
     fn poll(&mut self, now: Duration) -> u32 {
         if !self.killed && self.progress.wants_kill() {
             self.killed = true;
             self.target.shut_down();
         }
-        self.target.poll(now)
+        if self.ending == Ending::StopListening && self.target.stop_listening() {
+            self.ending = Ending::Told;
+        }
+        let work = self.target.poll(now);
+        if self.ending != Ending::No && work > 0 {
+            // A host may have reconnected before the listener was gone.
+            self.target.shut_down();
+        } else if self.alone && work > 0 {
+            self.publish();
+        }
+        if self.alone && self.progress.wants_stop() {
+            self.progress.finish();
+        }
+        work
+    }
+
+    fn publish(&self) {
+        let statistics = self.target.statistics();
+        let doing = match statistics.listening {
+            None => Doing::OpeningListener,
+            Some(true) => Doing::Serving,
+            Some(false) => Doing::CannotListen,
+        };
+        if doing == Doing::CannotListen {
+            self.progress.finish();
+        }
+        self.progress.publish(statistics.commands, doing);
     }
 }
 
@@ -120,6 +183,7 @@ impl<T: Port, H: Port> Poller<Core<T, H>> for TargetPoller {
 
     fn begin_shutdown(&mut self, core: &mut Core<T, H>, _: Duration) {
         if let Some(side) = &mut core.target {
+            side.ending = Ending::StopListening;
             side.target.shut_down();
         }
     }

@@ -206,6 +206,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
+    /// Takes no further connections; those that are open stay. False where that has to be tried again.
+    pub fn stop_listening(&mut self) -> bool {
+        self.engine.stop_listening(self.options.address).is_ok()
+    }
+
     /// No connection is open and no command in flight.
     #[must_use]
     pub fn is_drained(&self) -> bool {

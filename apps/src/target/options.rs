@@ -3,7 +3,7 @@
 use crate::nvmf::{COMMAND_CAPSULE_BYTES, Nqn};
 use core::num::NonZeroU64;
 use core::time::Duration;
-use frwr_engine::{EngineOptions, SLOTS_PER_REQUEST};
+use frwr_engine::{EngineOptions, SLOTS_PER_REQUEST, provider::ConnectionParameters};
 use std::net::SocketAddr;
 
 /// Smallest admin queue that a controller has to take, and what Linux asks for.
@@ -52,6 +52,10 @@ pub struct TargetOptions {
     pub connect_timeout: Duration,
     /// Spoils one byte of every n-th read's data, to prove that verification catches it (`--inject corrupt-data`).
     pub corrupt_reads: Option<NonZeroU64>,
+    /// Answers with SEND_WITH_INV where the host asks for it. Without, hosts have to invalidate their keys themselves.
+    pub remote_invalidation: bool,
+    /// Retries and RDMA READ depths of its connections.
+    pub parameters: ConnectionParameters,
 }
 
 impl TargetOptions {
@@ -68,6 +72,8 @@ impl TargetOptions {
             in_capsule_bytes: 0,
             connect_timeout: Duration::from_secs(5),
             corrupt_reads: None,
+            remote_invalidation: true,
+            parameters: ConnectionParameters::default(),
         }
     }
 

@@ -118,8 +118,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         accepted: Accepted,
         received: Received,
     ) {
+        let asked = |block: &KeyedDataBlock| self.options.remote_invalidation && block.invalidate && block.length > 0;
         let invalidate = match DataPointer::decode(entry.data) {
-            Ok(DataPointer::Keyed(block)) if block.invalidate && block.length > 0 => Some(block.key),
+            Ok(DataPointer::Keyed(block)) if asked(&block) => Some(block.key),
             _ => None,
         };
         if self.keeps_event_request(connection, entry) {

@@ -73,7 +73,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             return Err(RejectStatus::NoResources);
         }
         let private_data = AcceptPrivateData::new(self.options.receives());
-        let options = ConnectionOptions { peer_receives: u32::from(asked.receives), ..ConnectionOptions::default() };
+        let parameters = self.options.parameters;
+        let options = ConnectionOptions { peer_receives: u32::from(asked.receives), parameters };
         let connection = match self.engine.accept(incoming, private_data.as_bytes(), &options) {
             Ok(connection) => connection,
             Err(OpenError::NoConnection | OpenError::PrivateData(_) | OpenError::WouldBlock) => {

@@ -26,6 +26,8 @@ pub use work::{
     TokenKind, WorkRequest,
 };
 
+use core::time::Duration;
+
 /// A queue pair's number, unique on its device for as long as the queue pair lives (the QPN of verbs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueuePairId(pub u32);
@@ -66,6 +68,18 @@ pub trait Device: Send {
 
     /// The next answer, connection event or asynchronous event; `None` when there is none now.
     fn poll(&mut self) -> Option<DeviceEvent>;
+
+    /// Whether [`Device::wait`] blocks: the device has descriptors that become readable with its news. Constant.
+    fn can_wait(&self) -> bool {
+        false
+    }
+
+    /// Blocks the calling thread until the device may have news, a signal arrives, or `at_most` is over. Returns whether
+    /// there is something to poll for. Devices without descriptors return false at once.
+    fn wait(&mut self, at_most: Duration) -> bool {
+        let _ = at_most;
+        false
+    }
 }
 
 /// The hot half of a device. One core owns it; no other thread ever calls it.

@@ -12,6 +12,7 @@ use super::{
     Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue, Device, DeviceEvent,
     Port, PortId, PostError, PostModel, QueuePairId, ReceiveRequest, Ticket,
 };
+use core::time::Duration;
 use script::PostRule;
 use std::collections::VecDeque;
 
@@ -70,6 +71,15 @@ impl<D: Device> Device for Faulty<D> {
     fn poll(&mut self) -> Option<DeviceEvent> {
         let injected = self.handle.script().events.pop_front();
         injected.or_else(|| self.device.poll())
+    }
+
+    fn can_wait(&self) -> bool {
+        self.device.can_wait()
+    }
+
+    fn wait(&mut self, at_most: Duration) -> bool {
+        // What the script has to say needs no waiting.
+        !self.handle.script().events.is_empty() || self.device.wait(at_most)
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     Capabilities, Chain, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Operation, Port,
     PortId, PostError, QueuePairId, ReceiveRequest, Ticket, WorkRequest,
 };
+use core::time::Duration;
 use frwr_mempool::lane::{self, Receiver, Sender};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -166,6 +167,14 @@ impl<D: Device> Device for Recorded<D> {
 
     fn poll(&mut self) -> Option<DeviceEvent> {
         self.device.poll()
+    }
+
+    fn can_wait(&self) -> bool {
+        self.device.can_wait()
+    }
+
+    fn wait(&mut self, at_most: Duration) -> bool {
+        self.device.wait(at_most)
     }
 }
 

@@ -434,6 +434,14 @@ impl Device for VerbsDevice {
         }
         self.events.pop_front()
     }
+
+    fn can_wait(&self) -> bool {
+        true
+    }
+
+    fn wait(&mut self, at_most: Duration) -> bool {
+        self.wait_for_news(at_most)
+    }
 }
 
 impl VerbsDevice {

@@ -1,0 +1,33 @@
+//! The start-up self-test of RDMA devices: all that `check` knows of the verbs provider.
+
+use super::rdma::SelfTest;
+
+/// Opens a device, which tests it, and says what was found. Without the feature `verbs` it says so.
+#[cfg(feature = "verbs")]
+#[must_use]
+pub fn self_test(device: &str) -> SelfTest {
+    use super::rdma::{Finding, FindingOutcome};
+    use frwr_engine::provider::verbs::{self, Outcome, VerbsDevice, VerbsOptions};
+
+    let opened = match VerbsDevice::open(&VerbsOptions::new(device)) {
+        Ok(opened) => opened,
+        Err(error) => return SelfTest::NotOpened(error.to_string()),
+    };
+    let finding = |finding: &verbs::Finding| Finding {
+        name: finding.name.to_owned(),
+        outcome: match finding.outcome {
+            Outcome::AsSpecified => FindingOutcome::Passed,
+            Outcome::Deviates => FindingOutcome::Deviates,
+            Outcome::Unusable => FindingOutcome::Failed,
+        },
+        text: finding.text.clone(),
+    };
+    SelfTest::Ran(opened.findings().rows().iter().map(finding).collect())
+}
+
+/// Opens a device, which tests it, and says what was found. Without the feature `verbs` it says so.
+#[cfg(not(feature = "verbs"))]
+#[must_use]
+pub fn self_test(_device: &str) -> SelfTest {
+    SelfTest::NotBuilt
+}

@@ -1,0 +1,111 @@
+//! What the loop, `serve` and `load` are told in the same words, and how it is checked.
+
+use super::error::RunError;
+use crate::storage::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
+use clap::{Args, ValueEnum};
+use frwr_mempool::region::{PagePolicy, PageSize};
+use std::path::PathBuf;
+
+/// Largest file or namespace: the job keeps it up to three times, as it was, as the namespace and as it came back.
+pub const MAX_FILE_BYTES: u64 = 1 << 30;
+
+/// Largest queue depth: an I/O queue of NVMe over Fabrics has as many entries plus one, and the target takes 4096.
+pub const MAX_QUEUE_DEPTH: u32 = 1024;
+
+/// Longest run: a day. A run that shall go on for ever is a service, not a bench.
+pub const MAX_RUNTIME_SECONDS: u64 = 86_400;
+
+/// What every run takes.
+#[derive(Clone, Debug, Args)]
+pub struct CommonArguments {
+    /// One line of JSON on standard output, and nothing else there.
+    #[arg(long)]
+    pub json: bool,
+    /// Pages of the memory: auto tries 2M, the system's hugepages, transparent ones, then plain ones.
+    #[arg(long, value_name = "PAGES", value_enum, default_value_t = Pages::Auto)]
+    pub pages: Pages,
+    /// Bytes per block, a power of two.
+    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    pub block_size: u32,
+    /// The target shall not invalidate the host's keys; the host does it by LOCAL_INV.
+    #[arg(long)]
+    pub no_remote_invalidate: bool,
+}
+
+/// What a host's job takes.
+#[derive(Clone, Debug, Args)]
+pub struct JobArguments {
+    /// Requests in flight.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub queue_depth: u32,
+    /// Seconds of load behind the file.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pub runtime: u64,
+    /// Share of reads in the load, in percent. Default: 70 where a file was written, else 100.
+    #[arg(long, value_name = "PERCENT")]
+    pub read_share: Option<u8>,
+    /// Writes every post and completion of the host's port to FILE.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Chooses order, patterns and first keys; the same seed makes the same choices.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Which pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pages {
+    /// The ladder.
+    Auto,
+    /// Hugepages of 2 MiB, or an error.
+    #[value(name = "2M")]
+    TwoMebibytes,
+    /// Hugepages of 1 GiB, or an error.
+    #[value(name = "1G")]
+    OneGibibyte,
+    /// The system's default hugepages, or an error.
+    System,
+    /// Transparent hugepages, or an error.
+    Transparent,
+    /// Ordinary pages.
+    Plain,
+}
+
+impl Pages {
+    /// As mempool says it.
+    #[must_use]
+    pub fn policy(self) -> PagePolicy {
+        match self {
+            Self::Auto => PagePolicy::Ladder { allow_plain: true },
+            Self::TwoMebibytes => PagePolicy::Exactly(PageSize::TwoMebibytes),
+            Self::OneGibibyte => PagePolicy::Exactly(PageSize::OneGibibyte),
+            Self::System => PagePolicy::Exactly(PageSize::SystemDefault),
+            Self::Transparent => PagePolicy::Exactly(PageSize::Transparent),
+            Self::Plain => PagePolicy::Exactly(PageSize::Plain),
+        }
+    }
+}
+
+impl CommonArguments {
+    /// Checks the numbers.
+    pub(super) fn check(&self) -> Result<(), RunError> {
+        let value = self.block_size;
+        if !value.is_power_of_two() || !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&value) {
+            return Err(RunError::BlockSize { value, least: MIN_BLOCK_BYTES, most: MAX_BLOCK_BYTES });
+        }
+        Ok(())
+    }
+}
+
+impl JobArguments {
+    /// Checks the numbers.
+    pub(super) fn check(&self) -> Result<(), RunError> {
+        range("--queue-depth", self.queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
+        range("--runtime", self.runtime, 0, MAX_RUNTIME_SECONDS)?;
+        range("--read-share", self.read_share.unwrap_or(0).into(), 0, 100)
+    }
+}
+
+pub(super) fn range(flag: &'static str, value: u64, least: u64, most: u64) -> Result<(), RunError> {
+    if (least..=most).contains(&value) { Ok(()) } else { Err(RunError::Range { flag, value, least, most }) }
+}

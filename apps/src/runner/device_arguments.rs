@@ -1,0 +1,101 @@
+//! Which RDMA device `serve` and `load` use, and how.
+
+use super::{arguments::range, error::RunError};
+use clap::Args;
+use frwr_engine::provider::ConnectionParameters;
+use frwr_reactor::{CoreList, Placement};
+
+/// Path MTUs of InfiniBand and RoCE, in bytes (IBTA 1.4, table 45).
+const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
+/// Largest Local ACK Timeout: five bits.
+const MAX_ACK_TIMEOUT: u8 = 31;
+/// Largest retry counts: three bits.
+const MAX_RETRIES: u8 = 7;
+
+/// Arguments of an RDMA device.
+#[derive(Clone, Debug, Args)]
+pub struct DeviceArguments {
+    /// RDMA device, such as rxe0 or mlx5_0; `frwr-check` lists them.
+    #[arg(long, value_name = "DEVICE")]
+    pub device: String,
+    /// Index in the port's table of GIDs. Default: the first of RoCE v2 with an IPv4 address, if there is one.
+    #[arg(long, value_name = "N")]
+    pub gid_index: Option<u8>,
+    /// Port of the device.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub ib_port: u8,
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096. Default: the port's.
+    #[arg(long, value_name = "BYTES")]
+    pub mtu: Option<u32>,
+    /// Traffic class of what is sent (RoCE v2: the IP header's DSCP and ECN).
+    #[arg(long, value_name = "N")]
+    pub traffic_class: Option<u8>,
+    /// Time until a packet without an acknowledgement is sent again: 4.096 us times 2 to the power of N; 0 is for ever.
+    #[arg(long, value_name = "N")]
+    pub ack_timeout: Option<u8>,
+    /// How often a packet without an acknowledgement is sent again, 0 to 7.
+    #[arg(long, value_name = "N", default_value_t = ConnectionParameters::default().retry_count)]
+    pub retry_count: u8,
+    /// How often a message that met no receive is sent again, 0 to 7; 7 is for ever.
+    #[arg(long, value_name = "N", default_value_t = ConnectionParameters::default().rnr_retry_count)]
+    pub rnr_retry_count: u8,
+    /// The core of the reactor, or `unpinned`. Default: the first physical core for `serve` and the second, if there is
+    /// one, for `load`, so that both on one machine do not share one.
+    #[arg(long, value_name = "CORE")]
+    pub cores: Option<String>,
+}
+
+/// Which device, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RdmaDeviceConfig {
+    /// Its name.
+    pub device: String,
+    /// Port, from 1.
+    pub port: u8,
+    /// Index in the port's table of GIDs.
+    pub gid_index: Option<u8>,
+    /// Path MTU in bytes.
+    pub mtu: Option<u32>,
+    /// Traffic class.
+    pub traffic_class: Option<u8>,
+    /// 4.096 us times 2 to the power of this.
+    pub ack_timeout: Option<u8>,
+}
+
+impl DeviceArguments {
+    /// The device.
+    pub(super) fn device(&self) -> Result<RdmaDeviceConfig, RunError> {
+        let device = self.device.clone();
+        if device.is_empty() || device == "soft" || device.starts_with("soft:") {
+            return Err(RunError::SoftDevice { value: device });
+        }
+        range("--ib-port", self.ib_port.into(), 1, u8::MAX.into())?;
+        range("--ack-timeout", self.ack_timeout.unwrap_or(0).into(), 0, MAX_ACK_TIMEOUT.into())?;
+        if let Some(value) = self.mtu.filter(|mtu| !MTUS.contains(mtu)) {
+            return Err(RunError::Mtu { value });
+        }
+        let Self { gid_index, mtu, traffic_class, ack_timeout, ib_port: port, .. } = *self;
+        Ok(RdmaDeviceConfig { device, port, gid_index, mtu, traffic_class, ack_timeout })
+    }
+
+    /// What its connections negotiate.
+    pub(super) fn parameters(&self) -> Result<ConnectionParameters, RunError> {
+        range("--retry-count", self.retry_count.into(), 0, MAX_RETRIES.into())?;
+        range("--rnr-retry-count", self.rnr_retry_count.into(), 0, MAX_RETRIES.into())?;
+        let (retry_count, rnr_retry_count) = (self.retry_count, self.rnr_retry_count);
+        Ok(ConnectionParameters { retry_count, rnr_retry_count, ..ConnectionParameters::default() })
+    }
+
+    /// Where the one reactor goes; `None` lets the machine decide.
+    pub(super) fn placement(&self) -> Result<Option<Placement>, RunError> {
+        let Some(list) = self.cores.as_deref() else { return Ok(None) };
+        if list == "unpinned" {
+            return Ok(Some(Placement::Unpinned { reactors: 1 }));
+        }
+        let cores: CoreList = list.parse().map_err(|source| RunError::CoreList { source })?;
+        match cores.cores() {
+            [core] => Ok(Some(Placement::Cores(vec![*core]))),
+            more => Err(RunError::OneCore { value: more.len() }),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `frwr-reactor load`: the host's half of the job, on whatever device.
+
+use super::{
+    error::RunError,
+    load_command::LoadConfig,
+    load_file::{LoadedFile, load as load_file},
+    main_loop::MainLoop,
+    outcome::{Outcome, Subject},
+    plan,
+    progress::Progress,
+    report::{Compared, RunReport},
+    start::{Beginning, Sides, for_host, launch, open},
+    trace::{RING_RECORDS, Trace},
+};
+use frwr_engine::{
+    control::Control,
+    provider::{
+        Device, Port,
+        record::{Recorded, Taps},
+    },
+};
+use frwr_reactor::Topology;
+use std::{
+    fs::{File, OpenOptions},
+    io::Write as _,
+    path::Path,
+    sync::atomic::AtomicBool,
+};
+
+/// Moves a namespace, or a file, over `device` from or to a target, and keeps a load going. `say` gets the lines of
+/// progress; `stop` ends the run early.
+///
+/// # Errors
+/// [`RunError`]; a run that found something wrong returns its report.
+pub fn load<D: Device>(
+    device: D,
+    config: &LoadConfig,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<RunReport, RunError>
+where
+    D::Port: Send + 'static,
+{
+    match &config.trace {
+        None => load_on(device, config, None, stop, say),
+        Some(path) => {
+            let (device, taps) = Recorded::new(device, RING_RECORDS);
+            load_on(device, config, Some((path, taps)), stop, say)
+        }
+    }
+}
+
+fn load_on<D: Device>(
+    device: D,
+    config: &LoadConfig,
+    tracing: Option<(&Path, Taps)>,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<RunReport, RunError>
+where
+    D::Port: Send + 'static,
+{
+    let file = config.file.as_deref().map(load_file).transpose()?;
+    let output = config.output.as_deref().map(Output::new).transpose()?;
+    let plan = plan::loaded(config, file.as_ref(), device.capabilities())?;
+    let mut control = Control::new(device);
+    let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
+    let mut trace = match tracing {
+        Some((path, taps)) => Trace::new(path, &taps, port.id())?,
+        None => None,
+    };
+    let (progress, topology) = (Progress::default(), Topology::of_machine());
+    let placement = config.placement.clone().unwrap_or_else(|| for_host(&topology));
+    let sides = Sides::<D::Port, _> { target: None, host: Some(Beginning { port, link, plan }) };
+    let threads = launch(topology, placement, sides, &progress)?;
+    let main = MainLoop {
+        controls: vec![&mut control],
+        threads: &threads,
+        progress: &progress,
+        trace: trace.as_mut(),
+        block_bytes: config.block_bytes,
+        listening: None,
+        stop_at: None,
+    };
+    main.drive(stop, say)?;
+    let outcome = Outcome::collect(threads.join())?;
+    if let Some(trace) = trace {
+        trace.finish()?;
+    }
+    let (report, host) = outcome.report(subject(config, file.as_ref()), control.statistics())?;
+    if let (Some(output), Some(job)) = (output, host.job())
+        && job.digest().is_some()
+    {
+        output.write(job.read_back())?;
+    }
+    Ok(report)
+}
+
+fn subject(config: &LoadConfig, file: Option<&LoadedFile>) -> Subject {
+    let compared = match (file, config.expected) {
+        (Some(_), _) => Compared::File,
+        (None, Some(_)) => Compared::Digest,
+        (None, None) => Compared::Itself,
+    };
+    let name = config.file.as_ref().map(|file| file.display().to_string());
+    Subject {
+        device: config.device.device.clone(),
+        file: name.unwrap_or_else(|| format!("the namespace of {}", config.connect)),
+        compared,
+        block_bytes: config.block_bytes,
+        queue_depth: config.queue_depth,
+        read_share: config.read_share,
+        address: config.connect,
+    }
+}
+
+/// Where what was read goes: opened before the run, so that a wrong path costs none, and kept as it is until there is
+/// something to write.
+struct Output<'a> {
+    file: File,
+    path: &'a Path,
+}
+
+impl<'a> Output<'a> {
+    fn new(path: &'a Path) -> Result<Self, RunError> {
+        let failed = |source| RunError::Output { path: path.to_owned(), source };
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        Ok(Self { file, path })
+    }
+
+    fn write(mut self, bytes: &[u8]) -> Result<(), RunError> {
+        // Devices and pipes have no length to set.
+        let regular = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let cut = if regular { self.file.set_len(0) } else { Ok(()) };
+        let written = cut.and_then(|()| self.file.write_all(bytes));
+        written.map_err(|source| RunError::Output { path: self.path.to_owned(), source })
+    }
+}

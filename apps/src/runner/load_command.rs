@@ -1,0 +1,160 @@
+//! `frwr-reactor load` as a person asks for it.
+
+use super::{
+    arguments::{CommonArguments, JobArguments, MAX_FILE_BYTES, range},
+    command_line::DEFAULT_READ_SHARE,
+    device_arguments::{DeviceArguments, RdmaDeviceConfig},
+    error::RunError,
+};
+use clap::Args;
+use core::time::Duration;
+use frwr_engine::provider::ConnectionParameters;
+use frwr_mempool::region::PagePolicy;
+use frwr_reactor::Placement;
+use std::{net::SocketAddr, path::PathBuf};
+
+/// Attempts to reconnect in a row: with pauses that double up to a second, more than a hundred is minutes.
+pub const MAX_RECONNECTS: u32 = 100;
+/// Longest time-out of requests, in seconds.
+pub const MAX_IO_TIMEOUT_SECONDS: u64 = 3600;
+
+/// The host's half of the job.
+#[derive(Clone, Debug, Args)]
+pub struct LoadArguments {
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceArguments,
+    /// Where the target listens.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub connect: SocketAddr,
+    /// Writes FILE to the namespace first, and checks that it comes back. The load then overwrites parts of it; `--runtime
+    /// 0` leaves it there. Without FILE the namespace is only read.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Writes what was read to FILE.
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Bytes of the namespace that count; the rest is padding. Default: all of it. `serve` prints its file's length.
+    #[arg(long, value_name = "N", conflicts_with = "file")]
+    pub bytes: Option<u64>,
+    /// Fails unless what was read has this SHA-256.
+    #[arg(long, value_name = "HEX", conflicts_with = "file")]
+    pub expect_sha256: Option<String>,
+    /// What every run takes.
+    #[command(flatten)]
+    pub common: CommonArguments,
+    /// What the host does.
+    #[command(flatten)]
+    pub job: JobArguments,
+    /// Attempts to connect or to reconnect that may fail in a row; pauses grow from 10 ms to 1 s. 0 ends the run with the
+    /// first connection.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub reconnects: u32,
+    /// Seconds that requests may go unanswered before the connection is given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub io_timeout: u64,
+}
+
+/// The arguments of `load`, checked.
+#[derive(Clone, Debug)]
+pub struct LoadConfig {
+    /// The device.
+    pub device: RdmaDeviceConfig,
+    /// What connections negotiate.
+    pub parameters: ConnectionParameters,
+    /// Where the target listens.
+    pub connect: SocketAddr,
+    /// What to write first.
+    pub file: Option<PathBuf>,
+    /// Where what was read goes.
+    pub output: Option<PathBuf>,
+    /// Bytes of the namespace that count.
+    pub bytes: Option<u64>,
+    /// Digest of these.
+    pub expected: Option<[u8; 32]>,
+    /// Where the reactor goes; `None` lets the machine decide.
+    pub placement: Option<Placement>,
+    /// Requests in flight.
+    pub queue_depth: u32,
+    /// Bytes per request.
+    pub block_bytes: u32,
+    /// How long the load goes on.
+    pub runtime: Duration,
+    /// Percent.
+    pub read_share: u8,
+    /// Machine-readable output.
+    pub json: bool,
+    /// Where records go.
+    pub trace: Option<PathBuf>,
+    /// The target is asked to invalidate keys.
+    pub remote_invalidate: bool,
+    /// Kind of memory.
+    pub pages: PagePolicy,
+    /// Attempts that may fail in a row.
+    pub reconnects: u32,
+    /// How long requests may go unanswered.
+    pub io_timeout: Duration,
+    /// Seed of everything.
+    pub seed: u64,
+}
+
+impl LoadConfig {
+    /// Checks arguments.
+    ///
+    /// # Errors
+    /// [`RunError`] names limit, value and remedy.
+    pub fn new(arguments: LoadArguments) -> Result<Self, RunError> {
+        let LoadArguments { device, connect, file, output, bytes, expect_sha256, common, job, .. } = arguments;
+        let (reconnects, io_timeout) = (arguments.reconnects, arguments.io_timeout);
+        job.check()?;
+        common.check()?;
+        range("--reconnects", reconnects.into(), 0, MAX_RECONNECTS.into())?;
+        range("--io-timeout", io_timeout, 1, MAX_IO_TIMEOUT_SECONDS)?;
+        range("--bytes", bytes.unwrap_or(1), 1, MAX_FILE_BYTES)?;
+        range("the port of --connect", connect.port().into(), 1, u16::MAX.into())?;
+        Ok(Self {
+            parameters: device.parameters()?,
+            placement: device.placement()?,
+            device: device.device()?,
+            connect,
+            read_share: read_share(job.read_share, file.is_some())?,
+            file,
+            output,
+            bytes,
+            expected: expect_sha256.as_deref().map(digest).transpose()?,
+            queue_depth: job.queue_depth,
+            block_bytes: common.block_size,
+            runtime: Duration::from_secs(job.runtime),
+            json: common.json,
+            trace: job.trace,
+            remote_invalidate: !common.no_remote_invalidate,
+            pages: common.pages.policy(),
+            reconnects,
+            io_timeout: Duration::from_secs(io_timeout),
+            seed: job.seed,
+        })
+    }
+}
+
+/// Writing blocks that are to stay what they were makes no sense.
+fn read_share(asked: Option<u8>, writes: bool) -> Result<u8, RunError> {
+    match asked {
+        Some(value) if !writes && value < 100 => Err(RunError::ReadShare { value }),
+        Some(value) => Ok(value),
+        None => Ok(if writes { DEFAULT_READ_SHARE } else { 100 }),
+    }
+}
+
+/// 64 hexadecimal digits.
+fn digest(text: &str) -> Result<[u8; 32], RunError> {
+    let mut digest = [0; 32];
+    let whole = text.len() == 2 * digest.len() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let wrong = || RunError::ExpectedDigest { value: text.to_owned() };
+    if !whole {
+        return Err(wrong());
+    }
+    for (byte, at) in digest.iter_mut().zip((0..text.len()).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(digest)
+}

@@ -1,0 +1,59 @@
+//! `serve` and `load` on a real device: all that this crate knows of the verbs provider but for `check`'s part.
+
+use super::{
+    error::RunError, load_command::LoadConfig, report::RunReport, serve_command::ServeConfig, serve_report::ServeReport,
+};
+use std::sync::atomic::AtomicBool;
+
+/// Runs `serve` on the RDMA device that it names.
+///
+/// # Errors
+/// [`RunError::NoRdma`] where this was built without, [`RunError::OpenDevice`], and those of [`super::serve`].
+pub fn serve_on_rdma(
+    config: &ServeConfig,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<ServeReport, RunError> {
+    super::serve(open(&config.device)?, config, stop, say)
+}
+
+/// Runs `load` on the RDMA device that it names.
+///
+/// # Errors
+/// As [`serve_on_rdma`].
+pub fn load_on_rdma(config: &LoadConfig, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<RunReport, RunError> {
+    super::load(open(&config.device)?, config, stop, say)
+}
+
+#[cfg(feature = "verbs")]
+use with_verbs::open;
+#[cfg(not(feature = "verbs"))]
+use without_verbs::open;
+
+#[cfg(feature = "verbs")]
+mod with_verbs {
+    use super::super::{device_arguments::RdmaDeviceConfig, error::RunError};
+    use frwr_engine::provider::verbs::{VerbsDevice, VerbsOptions};
+
+    pub(super) fn open(config: &RdmaDeviceConfig) -> Result<VerbsDevice, RunError> {
+        let mut options = VerbsOptions::new(config.device.as_str());
+        options.port = config.port;
+        options.gid_index = config.gid_index;
+        options.mtu = config.mtu;
+        options.traffic_class = config.traffic_class;
+        options.ack_timeout = config.ack_timeout;
+        VerbsDevice::open(&options)
+            .map_err(|error| RunError::OpenDevice { device: config.device.clone(), reason: error.to_string() })
+    }
+}
+
+#[cfg(not(feature = "verbs"))]
+mod without_verbs {
+    use super::super::{device_arguments::RdmaDeviceConfig, error::RunError};
+    use frwr_engine::provider::soft::SoftDevice;
+
+    /// The type is whatever device there is; none is ever opened.
+    pub(super) fn open(_: &RdmaDeviceConfig) -> Result<SoftDevice, RunError> {
+        Err(RunError::NoRdma)
+    }
+}

@@ -1,0 +1,308 @@
+//! `serve` and `load` against each other: all of them but the opening of a real device, over the software NIC.
+
+use clap::Parser as _;
+use frwr_apps::runner::{
+    CommandLine, Compared, LoadConfig, RunError, RunReport, ServeConfig, ServeReport, Task, load, serve,
+};
+use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
+use sha2::{Digest, Sha256};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+};
+
+/// No multiple of any block size.
+const FILE_BYTES: usize = 300_001;
+const ADDRESS: &str = "127.0.0.1:4420";
+const PROFILES: [&str; 5] = ["reg_mr", "window", "umr", "umr:fixed-key", "rxe"];
+
+/// A path that is deleted at the end.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn path(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("frwr-halves-{}-{name}", std::process::id())))
+    }
+
+    fn data(name: &str, seed: usize) -> Self {
+        let bytes: Vec<u8> = (0..FILE_BYTES).map(|at| (at * at / 7 + seed) as u8).collect();
+        let path = Self::path(name);
+        fs::write(&path.0, bytes).unwrap();
+        path
+    }
+
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        fs::read(&self.0).unwrap()
+    }
+
+    fn digest(&self) -> String {
+        Sha256::digest(self.bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn task(half: &str, arguments: &[&str]) -> Task {
+    let fixed = ["frwr-reactor", half, "--device", "test", "--cores", "unpinned", "--pages", "plain"];
+    let line = CommandLine::try_parse_from([&fixed[..], arguments].concat());
+    line.unwrap_or_else(|error| panic!("{error}")).task.unwrap()
+}
+
+fn serve_config(arguments: &[&str]) -> ServeConfig {
+    let all = [&["--listen", ADDRESS], arguments].concat();
+    let Task::Serve(arguments) = task("serve", &all) else { panic!("not serve") };
+    ServeConfig::new(arguments).unwrap()
+}
+
+fn load_config(arguments: &[&str]) -> LoadConfig {
+    let runtime: &[&str] = if arguments.contains(&"--runtime") { &[] } else { &["--runtime", "0"] };
+    let all = [&["--connect", ADDRESS], runtime, arguments].concat();
+    let Task::Load(arguments) = task("load", &all) else { panic!("not load") };
+    LoadConfig::new(arguments).unwrap()
+}
+
+/// A target that serves on a thread of its own.
+struct Target {
+    fabric: SoftFabric,
+    profile: &'static str,
+    stop: Arc<AtomicBool>,
+    lines: mpsc::Receiver<String>,
+    thread: JoinHandle<Result<ServeReport, RunError>>,
+}
+
+impl Target {
+    fn start(profile: &'static str, arguments: &[&str]) -> Self {
+        let target = Self::begin(SoftFabric::new(), profile, arguments);
+        assert!(target.lines.recv().unwrap().contains("SHA-256"));
+        let listening = target.lines.recv().unwrap();
+        assert!(listening.starts_with("listening on 127.0.0.1:4420, namespace "), "{listening}");
+        target
+    }
+
+    fn begin(fabric: SoftFabric, profile: &'static str, arguments: &[&str]) -> Self {
+        let config = serve_config(arguments);
+        let device = fabric.device(SoftOptions::new(profile.parse().unwrap()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (sender, lines) = mpsc::channel();
+        let thread = thread::spawn({
+            let stop = Arc::clone(&stop);
+            move || {
+                serve(device, &config, &stop, &mut |line| {
+                    let _ = sender.send(line.to_owned());
+                })
+            }
+        });
+        Self { fabric, profile, stop, lines, thread }
+    }
+
+    fn load(&self, arguments: &[&str]) -> Result<RunReport, RunError> {
+        load_on(&self.fabric, self.profile, arguments)
+    }
+
+    fn end(self) -> ServeReport {
+        self.stop.store(true, Relaxed);
+        let report = self.thread.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
+        assert!(report.passed(), "{}", report.table());
+        report
+    }
+}
+
+fn load_on(fabric: &SoftFabric, profile: &str, arguments: &[&str]) -> Result<RunReport, RunError> {
+    let device = fabric.device(SoftOptions::new(profile.parse().unwrap()));
+    load(device, &load_config(arguments), &AtomicBool::new(false), &mut |_| {})
+}
+
+fn verified(report: Result<RunReport, RunError>) -> RunReport {
+    let report = report.unwrap_or_else(|error| panic!("{error}"));
+    assert!(report.passed() && report.verified, "{}", report.table());
+    report
+}
+
+#[test]
+fn a_namespace_arrives_as_the_file_that_is_served_on_every_profile() {
+    let (file, output) = (Temporary::data("copy", 1), Temporary::path("copy-out"));
+    let digest = file.digest();
+    for profile in PROFILES {
+        let target = Target::start(profile, &["--namespace", file.text()]);
+        let bytes = FILE_BYTES.to_string();
+        let exact = ["--bytes", &bytes, "--expect-sha256", &digest, "--output", output.text()];
+        let report = verified(target.load(&exact));
+        assert_eq!((report.sha256.as_deref(), report.compared), (Some(digest.as_str()), Compared::Digest));
+        assert_eq!(report.file_bytes, FILE_BYTES as u64);
+        assert!(output.bytes() == file.bytes());
+        // All of the namespace: the file and zeros up to a block.
+        let report = verified(target.load(&["--output", output.text()]));
+        assert_eq!((report.file_bytes, report.compared), (303_104, Compared::Itself));
+        let (whole, served) = (output.bytes(), file.bytes());
+        assert!(whole[..FILE_BYTES] == served);
+        assert!(whole.len() == 303_104 && whole[FILE_BYTES..].iter().all(|&byte| byte == 0));
+        let report = target.end();
+        assert_eq!((report.sha256.as_str(), report.blocks), (digest.as_str(), 74));
+        assert_eq!((report.target.reads, report.target.writes, report.target.accepted), (148, 0, 4));
+        assert!(report.json().is_object() && report.table().contains("reads"));
+    }
+    assert_eq!(file.digest(), digest, "the served file is never written");
+}
+
+#[test]
+fn a_file_goes_there_and_back_and_stays() {
+    let (served, moved, output) = (Temporary::data("old", 1), Temporary::data("new", 9), Temporary::path("new-out"));
+    let target = Target::start("window", &["--namespace", served.text()]);
+    let report = verified(target.load(&["--file", moved.text(), "--runtime", "1", "--output", output.text()]));
+    assert_eq!((report.compared, report.read_share), (Compared::File, 70));
+    assert_eq!(report.sha256, Some(moved.digest()));
+    assert!(output.bytes() == moved.bytes());
+    // The load wrote patterns; without one the file is what the next host finds.
+    verified(target.load(&["--file", moved.text()]));
+    let bytes = FILE_BYTES.to_string();
+    verified(target.load(&["--bytes", &bytes, "--expect-sha256", &moved.digest(), "--runtime", "1"]));
+    let report = target.end();
+    assert!(report.target.writes > 148 && report.target.reads > 222, "{}", report.table());
+    assert_ne!(served.digest(), moved.digest());
+}
+
+#[test]
+fn requests_of_several_blocks_and_small_remainders_verify() {
+    let (file, output) = (Temporary::data("sizes", 3), Temporary::path("sizes-out"));
+    let target = Target::start("reg_mr", &["--namespace", file.text(), "--block-size", "512"]);
+    for (block, depth) in [("512", "1"), ("8192", "7"), ("65536", "128")] {
+        let arguments = ["--block-size", block, "--queue-depth", depth, "--runtime", "1"];
+        let report = verified(target.load(&[&arguments[..], &["--output", output.text()]].concat()));
+        assert_eq!(report.file_bytes, 300_032);
+        assert!(output.bytes()[..FILE_BYTES] == file.bytes());
+        verified(target.load(&[&arguments[..], &["--file", file.text()]].concat()));
+        // What the load wrote is gone again.
+        verified(target.load(&["--file", file.text()]));
+    }
+    target.end();
+}
+
+#[test]
+fn two_hosts_read_at_the_same_time() {
+    let file = Temporary::data("two", 4);
+    let target = Target::start("reg_mr", &["--namespace", file.text(), "--hosts", "2"]);
+    thread::scope(|scope| {
+        let fabric = &target.fabric;
+        let loads = [1, 2].map(|_| scope.spawn(|| load_on(fabric, "reg_mr", &["--runtime", "1"])));
+        let digests = loads.map(|load| verified(load.join().unwrap()).sha256);
+        assert_eq!(digests[0], digests[1]);
+    });
+    target.end();
+}
+
+#[test]
+fn plain_sends_make_hosts_invalidate_by_themselves() {
+    let file = Temporary::data("plain", 5);
+    let target = Target::start("window", &["--namespace", file.text(), "--no-remote-invalidate"]);
+    let report = verified(target.load(&[]));
+    assert_eq!(report.engine.remote_invalidations, 0);
+    assert!(report.engine.local_invalidations > 0);
+    assert_eq!(target.end().target.remote_invalidations, 0);
+}
+
+#[test]
+fn wrong_digests_and_unsuitable_namespaces_are_told() {
+    let (file, output) = (Temporary::data("wrong", 6), Temporary::path("wrong-out"));
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let report = target.load(&["--expect-sha256", &"0".repeat(64)]).unwrap();
+    assert!(!report.passed() && report.caught.unwrap().contains("SHA-256"));
+    for (arguments, parts) in [
+        (&["--block-size", "512"][..], ["--block-size is 512", "4096"]),
+        (&["--bytes", "303105"], ["--bytes is 303105", "303104"]),
+        (&["--queue-depth", "129"], ["queue depth 129", "128"]),
+    ] {
+        let told = match target.load(&[arguments, &["--output", output.text()]].concat()) {
+            Err(error) => error.to_string(),
+            Ok(report) => panic!("{arguments:?}: {}", report.table()),
+        };
+        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    }
+    target.end();
+}
+
+#[test]
+fn a_target_that_is_not_there_ends_the_run_with_one_line() {
+    let fabric = SoftFabric::new();
+    for (reconnects, attempts) in [("0", 1), ("2", 3)] {
+        let config = load_config(&["--reconnects", reconnects]);
+        let device = fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+        let Err(error) = load(device, &config, &AtomicBool::new(false), &mut |_| {}) else { panic!("connected") };
+        assert_eq!((error.name(), error.exit_code()), ("no_session", 1));
+        let line = error.to_string();
+        assert!(line.contains(ADDRESS) && line.contains(&format!("{attempts} attempt")), "{line}");
+        assert!(line.contains("--reconnects") && !line.contains('\n'), "{line}");
+    }
+}
+
+#[test]
+fn a_target_that_goes_away_in_mid_load_ends_the_run() {
+    let file = Temporary::data("away", 7);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let config = load_config(&["--runtime", "3600", "--reconnects", "2"]);
+    let device = target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let (sender, lines) = mpsc::channel();
+    let host = thread::spawn(move || {
+        load(device, &config, &AtomicBool::new(false), &mut |line| {
+            let _ = sender.send(line.to_owned());
+        })
+    });
+    let loading = |line: &String| line.contains("load");
+    assert!(lines.iter().any(|line| loading(&line)));
+    target.end();
+    let report = host.join().unwrap().unwrap();
+    let caught = report.caught.clone().unwrap();
+    assert!(!report.passed() && caught.contains("gave up"), "{caught}");
+    assert!(report.keys_accounted(), "{}", report.table());
+}
+
+#[test]
+fn a_host_is_interrupted_before_and_behind_its_first_session() {
+    let fabric = SoftFabric::new();
+    let device = || fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let stopped = AtomicBool::new(true);
+    let report = load(device(), &load_config(&[]), &stopped, &mut |_| {}).unwrap();
+    assert!(report.interrupted && report.passed() && !report.verified);
+    let file = Temporary::data("interrupted", 8);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let stop = AtomicBool::new(false);
+    let device = target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let report = load(device, &load_config(&["--runtime", "3600"]), &stop, &mut |line| {
+        stop.store(line.contains("load"), Relaxed);
+    })
+    .unwrap();
+    assert!(report.interrupted && report.passed() && report.verified, "{}", report.table());
+    target.end();
+}
+
+#[test]
+fn an_address_that_is_taken_is_told() {
+    let file = Temporary::data("taken", 2);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    // One network: the second finds the first one's address in use.
+    let second = Target::begin(target.fabric.clone(), "reg_mr", &["--namespace", file.text()]);
+    let Err(error) = second.thread.join().unwrap() else { panic!("two listen at one address") };
+    assert_eq!((error.name(), error.exit_code()), ("listen", 1));
+    target.end();
+}
+
+#[test]
+fn a_target_ends_by_itself_when_its_time_is_over() {
+    let file = Temporary::data("time", 2);
+    let target = Target::begin(SoftFabric::new(), "reg_mr", &["--namespace", file.text(), "--runtime", "0"]);
+    let report = target.thread.join().unwrap().unwrap();
+    assert!(report.passed());
+}
