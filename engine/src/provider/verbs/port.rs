@@ -165,7 +165,10 @@ impl Objects {
         let refused = chain.requests.iter().position(|request| match &request.operation {
             Operation::Register(fields) => !self.admit_registration(fields, chain),
             Operation::Invalidate { object, .. } => !self.admit_invalidation(*object),
-            Operation::Send { .. } | Operation::Read { .. } | Operation::Write { .. } => false,
+            // A range that does not lie in the table is no empty message.
+            Operation::Send { local, .. } | Operation::Read { local, .. } | Operation::Write { local, .. } => {
+                chain.elements_of(*local).len() != local.count as usize
+            }
         });
         refused.unwrap_or(chain.requests.len())
     }
