@@ -22,9 +22,9 @@ enum Inner {
 }
 
 enum InnerPort {
-    Soft(SoftPort),
+    Soft(Box<SoftPort>),
     #[cfg(feature = "verbs")]
-    Verbs(VerbsPort),
+    Verbs(Box<VerbsPort>),
 }
 
 /// Runs an expression on whatever device or port it is.
@@ -141,9 +141,9 @@ impl Device for AnyDevice {
 
     fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<AnyPort, CommandError> {
         let inner = match self.inner.as_mut().expect("there until it is dropped") {
-            Inner::Soft(device) => InnerPort::Soft(device.open_port(send_entries, receive_entries)?),
+            Inner::Soft(device) => InnerPort::Soft(Box::new(device.open_port(send_entries, receive_entries)?)),
             #[cfg(feature = "verbs")]
-            Inner::Verbs(device) => InnerPort::Verbs(device.open_port(send_entries, receive_entries)?),
+            Inner::Verbs(device) => InnerPort::Verbs(Box::new(device.open_port(send_entries, receive_entries)?)),
         };
         Ok(AnyPort { inner: Some(inner), posted: Posted::default() })
     }
