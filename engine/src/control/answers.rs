@@ -61,7 +61,7 @@ impl<D: Device> Control<D> {
         } else {
             domain.asked = false;
         }
-        self.domain_changed(at, None, result.is_ok());
+        self.domain_changed(at, None, result.map(|_| ()));
         self.dismantle(at);
     }
 
@@ -71,11 +71,12 @@ impl<D: Device> Control<D> {
         match (place, result) {
             (Some(place), Ok(Answer::Base { base, lkey })) => {
                 domain.bases[place].1 = Base::Made { base, lkey };
-                self.domain_changed(at, Some(core), true);
+                self.domain_changed(at, Some(core), Ok(()));
             }
-            (Some(place), _) => {
+            (Some(place), other) => {
                 domain.bases.remove(place);
-                self.domain_changed(at, Some(core), false);
+                let error = other.err().unwrap_or(CommandError::Invalid);
+                self.domain_changed(at, Some(core), Err(error));
             }
             (None, _) => {}
         }

@@ -108,3 +108,26 @@ pub fn known_device(driver: &str) -> &'static KnownDevice {
     static TABLE: [KnownDevice; KNOWN_DEVICES.len()] = KNOWN_DEVICES;
     TABLE.iter().find(|row| row.driver == driver).unwrap_or(&OTHER)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Evidence, KNOWN_DEVICES, known_device};
+
+    #[test]
+    fn a_driver_finds_its_row_and_all_others_the_careful_one() {
+        for row in &KNOWN_DEVICES {
+            let found = known_device(row.driver);
+            assert_eq!((found.driver, found.reason), (row.driver, row.reason));
+        }
+        for unknown in ["", "bnxt_re", "RXE", "mlx5_core"] {
+            let found = known_device(unknown);
+            assert_eq!((found.driver, found.evidence), ("", Evidence::NotRunOnHardware), "{unknown}");
+            assert!(found.quirks.crashes_on_double_invalidate && found.quirks.free_before_queue_pair);
+            assert!(found.allocate_after_queue_pair && !found.prefers_builder);
+        }
+        let rxe = known_device("rxe");
+        assert_eq!((rxe.max_retry_count, rxe.enforces_bounds, rxe.evidence), (6, false, Evidence::Run));
+        assert_eq!(known_device("mlx5").max_bind_bytes, 1 << 31);
+        assert!(known_device("irdma").fence_after_registration);
+    }
+}
