@@ -62,6 +62,9 @@ impl<D: Device> Control<D> {
             domain.asked = false;
         }
         self.domain_changed(at, None, result.is_ok());
+        if self.shared == Some(at) && result.is_ok() {
+            self.prepare_listeners(at);
+        }
         self.dismantle(at);
     }
 
@@ -75,6 +78,7 @@ impl<D: Device> Control<D> {
             }
             (Some(place), _) => {
                 domain.bases.remove(place);
+                self.statistics.memories_refused += 1;
                 self.domain_changed(at, Some(core), false);
             }
             (None, _) => {}
@@ -109,7 +113,10 @@ impl<D: Device> Control<D> {
             AsyncEvent::LastReceiveReached(_) => {}
             // Completions were lost: nothing on this port can be trusted any more (fault 13).
             AsyncEvent::CompletionQueueOverrun(port) => self.all_ended(Some(port)),
-            AsyncEvent::DeviceFatal => self.all_ended(None),
+            AsyncEvent::DeviceFatal => {
+                self.statistics.device_failures += 1;
+                self.all_ended(None);
+            }
         }
     }
 }

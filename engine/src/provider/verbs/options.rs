@@ -33,7 +33,8 @@ pub struct VerbsOptions {
     /// Index in the port's GID table, for the source of connections and for the self-test. `None`: where the table has
     /// one address of the peer's family that one, else routing decides.
     pub gid_index: Option<u8>,
-    /// Largest path MTU in bytes, a power of two from [`MIN_MTU`] to [`MAX_MTU`]; `None` for what the path offers.
+    /// Largest path MTU in bytes, a power of two from [`MIN_MTU`] to [`MAX_MTU`]; `None` for what the path offers. The
+    /// connection manager does not tell the peer: both sides need the same, or the first longer message ends the connection.
     pub mtu: Option<u32>,
     /// Traffic class of what is sent (the IP header's TOS byte on RoCE v2); `None` for the connection manager's choice.
     pub traffic_class: Option<u8>,
