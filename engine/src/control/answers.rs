@@ -62,6 +62,9 @@ impl<D: Device> Control<D> {
             domain.asked = false;
         }
         self.domain_changed(at, None, result.map(|_| ()));
+        if self.shared == Some(at) && result.is_ok() {
+            self.prepare_listeners(at);
+        }
         self.dismantle(at);
     }
 
@@ -75,6 +78,7 @@ impl<D: Device> Control<D> {
             }
             (Some(place), other) => {
                 domain.bases.remove(place);
+                self.statistics.memories_refused += 1;
                 let error = other.err().unwrap_or(CommandError::Invalid);
                 self.domain_changed(at, Some(core), Err(error));
             }
@@ -110,7 +114,10 @@ impl<D: Device> Control<D> {
             AsyncEvent::LastReceiveReached(_) => {}
             // Completions were lost: nothing on this port can be trusted any more (fault 13).
             AsyncEvent::CompletionQueueOverrun(port) => self.all_ended(Some(port)),
-            AsyncEvent::DeviceFatal => self.all_ended(None),
+            AsyncEvent::DeviceFatal => {
+                self.statistics.device_failures += 1;
+                self.all_ended(None);
+            }
         }
     }
 }

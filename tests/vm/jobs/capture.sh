@@ -22,7 +22,7 @@ keys_of() { # name load_argument...
     capture=$1
     shift
     : > "$LOGS/tcpdump.stderr"
-    /h/bin/tcpdump -U -Z root -i v0 -s 256 -B 65536 -w "/tmp/$capture.pcap" udp port 4791 2> "$LOGS/tcpdump.stderr" &
+    /h/bin/tcpdump --immediate-mode -U -Z root -i v0 -s 256 -B 65536 -w "/tmp/$capture.pcap" udp port 4791 2> "$LOGS/tcpdump.stderr" &
     dump=$!
     wait_for 20 capturing || return 1
     timeout -s KILL 100 frwr-reactor load --device rxe1 --connect $ADDRESS --cores 1 "$@"
