@@ -4,12 +4,12 @@ mod harness;
 
 use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
 use frwr_engine::provider::{
-    Access, AsyncEvent, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Port, PostModel,
-    PostRefusal, QueueSizes, ReceiveRequest, SendQueueCost, Token,
+    Access, Answer, AsyncEvent, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Port,
+    PostModel, PostRefusal, QueueSizes, ReceiveRequest, SendQueueCost, Ticket, Token,
 };
 use harness::pair::Pair;
 use harness::soft::{ADDRESS, pair, pair_with};
-use harness::subject::{on_all, on_soft};
+use harness::subject::{Network, Subject, on, on_all, on_soft};
 use harness::{Builder, Host, SIZES, statuses};
 
 const SMALL: QueueSizes = QueueSizes { send: 15, receive: 8, max_send_sge: 2 };
@@ -294,7 +294,7 @@ fn f29_a_device_hands_commands_back_when_it_is_full() {
 /// What was made for a port goes with it, whether the port had heard of it or not.
 #[test]
 fn s95_what_a_dropped_port_had_can_be_destroyed() {
-    on_all(|subject| {
+    on(Subject::is_real, "the software NIC is moved on by its ports: one that is gone executes nothing", |subject| {
         let mut host = Network::new(subject).host();
         let (domain, depth) = (host.domain, host.capabilities().attributes.max_fast_reg_page_list_len);
         let dropped = host.device.open_port(16, 16).expect("a second port");

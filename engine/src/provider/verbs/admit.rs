@@ -22,6 +22,18 @@ pub(super) struct Objects<W, B> {
     guard: Option<HashMap<u32, RegistrationId>>,
 }
 
+/// Whether a chain has a message whose elements differ in length. rxe's `wr_set_sge_list` takes the first one's length for
+/// all of them (rdma-core 44 to 55): the message would have another length, or carry bytes that were not asked for.
+pub(super) fn has_uneven_lists(chain: Chain<'_>) -> bool {
+    chain.requests.iter().any(|request| match request.operation {
+        Operation::Send { local, .. } | Operation::Read { local, .. } | Operation::Write { local, .. } => {
+            let elements = chain.elements_of(local);
+            elements.iter().any(|element| element.length != elements[0].length)
+        }
+        Operation::Register(_) | Operation::Invalidate { .. } => false,
+    })
+}
+
 /// The part of a key that does not rotate.
 const fn key_index(key: u32) -> u32 {
     key >> 8
@@ -131,7 +143,7 @@ impl<W, B> Objects<W, B> {
 
 #[cfg(test)]
 mod tests {
-    use super::Objects;
+    use super::{Objects, has_uneven_lists};
     use crate::provider::{
         Access, BaseId, Chain, ElementRange, Operation, RegistrationFields, RegistrationId, ScatterElement, Token,
         TokenKind, WorkRequest,
@@ -199,7 +211,10 @@ mod tests {
             ("base", RegistrationFields { base: BaseId(0), ..good }),
             ("address", RegistrationFields { iova: 0, ..good }),
             ("length", RegistrationFields { length: 149, ..good }),
-            ("gap", RegistrationFields { elements: ElementRange { first: 1, count: 2 }, iova: 1100, length: 100, ..good }),
+            (
+                "gap",
+                RegistrationFields { elements: ElementRange { first: 1, count: 2 }, iova: 1100, length: 100, ..good },
+            ),
             ("range", RegistrationFields { elements: ElementRange { first: 2, count: 9 }, ..good }),
             ("index of the key", RegistrationFields { key: KEY + 0x100, ..good }),
         ] {
@@ -208,8 +223,19 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_elements_that_differ_in_length_are_seen() {
+        let uneven = |requests: &[WorkRequest]| has_uneven_lists(Chain { requests, elements: &ELEMENTS });
+        for (first, count, expected) in [(0, 0, false), (0, 1, false), (1, 2, false), (0, 2, true), (0, 3, true)] {
+            assert_eq!(uneven(&[bind(), send(0, 1), send(first, count)]), expected, "{first} {count}");
+        }
+        assert!(!uneven(&[bind()]), "a bind has no list on the wire");
+    }
+
+    #[test]
     fn elements_are_in_the_table_and_as_many_as_a_message_takes() {
-        for (first, count, good) in [(0, 0, true), (0, 2, true), (2, 1, true), (0, 3, false), (2, 2, false), (9, 1, false)] {
+        for (first, count, good) in
+            [(0, 0, true), (0, 2, true), (2, 1, true), (0, 3, false), (2, 2, false), (9, 1, false)]
+        {
             let requests = [send(0, 1), send(first, count)];
             assert_eq!(admitted(&mut objects(true), &requests), 1 + usize::from(good), "{first} {count}");
         }

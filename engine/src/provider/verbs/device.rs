@@ -388,7 +388,8 @@ fn check_numbers(options: &VerbsOptions, ports: u8, gids: &[system::Gid]) -> Res
     match options.gid_index {
         Some(index) if system::choose_gid(gids, Some(index)).is_none() => {
             let known: Vec<_> = gids.iter().map(|gid| gid.index.to_string()).collect();
-            let known = if known.is_empty() { "none: give its network device an address".into() } else { known.join(", ") };
+            let known =
+                if known.is_empty() { "none: give its network device an address".into() } else { known.join(", ") };
             Err(no_such("GID index", index, known))
         }
         _ => Ok(()),
@@ -464,6 +465,7 @@ impl Device for VerbsDevice {
             longest_chain: send_entries as usize,
             guards: self.capabilities.quirks.crashes_on_double_invalidate,
             flag_misplaced: self.capabilities.quirks.invalidate_flag_misplaced,
+            miscounts_lists: self.known.builder_miscounts_lists,
             commands: taken_commands,
             reports: sent_reports,
         }))
@@ -542,7 +544,8 @@ mod tests {
         for good in [options(1, None), options(2, Some(3))] {
             assert!(check_numbers(&good, 2, &gids).is_ok());
         }
-        let said = |options, gids: &[Gid]| check_numbers(&options, 2, gids).map_err(|error: OpenError| error.to_string());
+        let said =
+            |options, gids: &[Gid]| check_numbers(&options, 2, gids).map_err(|error: OpenError| error.to_string());
         assert_eq!(
             said(options(3, None), &gids).unwrap_err(),
             "device mlx5_0: there is no port 3; there is port 1 to 2"
@@ -551,7 +554,9 @@ mod tests {
             said(options(1, Some(2)), &gids).unwrap_err(),
             "device mlx5_0: there is no GID index 2; there is 1, 3"
         );
-        assert!(said(options(1, Some(2)), &[]).unwrap_err().ends_with("there is none: give its network device an address"));
+        assert!(
+            said(options(1, Some(2)), &[]).unwrap_err().ends_with("there is none: give its network device an address")
+        );
     }
 
     #[test]

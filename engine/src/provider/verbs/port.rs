@@ -1,6 +1,6 @@
 //! The hot half: posts chains, polls completions.
 
-use super::admit::Objects;
+use super::admit::{Objects, has_uneven_lists};
 use super::publish::{LANE_ENTRIES, PortCommand, Removed};
 use super::sys::{
     batch::{SendMemory, Sink},
@@ -27,6 +27,7 @@ pub struct VerbsPort {
     /// Sorted by number. A port has few, and looks one up per post.
     queue_pairs: Vec<Arc<QueuePair>>,
     invalidate_flags: u32,
+    miscounts_lists: bool,
     send_queue: Arc<CompletionQueue>,
     receive_queue: Arc<CompletionQueue>,
     memory: SendMemory,
@@ -52,6 +53,8 @@ pub(super) struct Parts {
     pub(super) guards: bool,
     /// Remote invalidation is flagged with the wrong bit.
     pub(super) flag_misplaced: bool,
+    /// The builder gets the length of uneven lists wrong.
+    pub(super) miscounts_lists: bool,
     pub(super) commands: Receiver<PortCommand>,
     pub(super) reports: Sender<Removed>,
 }
@@ -66,6 +69,7 @@ impl VerbsPort {
             objects: Objects::new(parts.guards),
             queue_pairs: Vec::new(),
             invalidate_flags: right | also,
+            miscounts_lists: parts.miscounts_lists,
             send_queue: parts.send_queue,
             receive_queue: parts.receive_queue,
             memory: SendMemory::new(parts.longest_chain.max(1)),
@@ -251,7 +255,8 @@ impl Port for VerbsPort {
     fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
         self.catch_up();
         let queue_pair = find(&self.queue_pairs, queue_pair)?;
-        if queue_pair.has_builder() {
+        // Both interfaces may take turns on a queue pair (ibv_wr_post(3)).
+        if queue_pair.has_builder() && !(self.miscounts_lists && has_uneven_lists(chain)) {
             self.objects.build(queue_pair, chain)
         } else {
             self.objects.post_lists(&mut self.memory, queue_pair, chain)

@@ -170,7 +170,10 @@ mod tests {
     fn a_table_gives_the_lowest_free_number() {
         let mut table = Table::default();
         assert_eq!([10, 11, 12, 13].map(|value| table.insert(value)), [0, 1, 2, 3].map(Some));
-        assert_eq!((table.remove(2), table.remove(1), table.remove(1), table.remove(9)), (Some(12), Some(11), None, None));
+        assert_eq!(
+            (table.remove(2), table.remove(1), table.remove(1), table.remove(9)),
+            (Some(12), Some(11), None, None)
+        );
         assert_eq!([20, 21, 22].map(|value| table.insert(value)), [1, 2, 4].map(Some));
         table.set(7, 30);
         assert_eq!([40, 41, 42].map(|value| table.insert(value)), [5, 6, 8].map(Some));

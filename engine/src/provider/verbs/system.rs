@@ -133,7 +133,9 @@ mod tests {
     #[test]
     fn the_limit_of_locked_memory_is_that_of_proc() {
         let limits = |soft: &str| {
-            format!("Limit  Soft Limit  Hard Limit  Units\nMax locked memory         {soft}   unlimited   bytes\nMax x  1  1\n")
+            format!(
+                "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         {soft}   unlimited   bytes\nMax x  1  1\n"
+            )
         };
         let (plain, root) = ("Name:\tx\nCapEff:\t0000000000000000\n", "CapEff:\t000001ffffffffff\n");
         assert_eq!(limit_of(&limits("8388608"), plain), Some(8 << 20));

@@ -1,7 +1,9 @@
 //! What this module declares by hand, against the headers that are installed: a C program prints sizes, offsets and values.
 
 use super::{
-    cm_abi::{ConnectionParameters, DatagramParameters, Event, EventChannel, EventParameters, Identifier, RDMA_PS_TCP, event},
+    cm_abi::{
+        ConnectionParameters, DatagramParameters, Event, EventChannel, EventParameters, Identifier, RDMA_PS_TCP, event,
+    },
     verbs_abi::ContextHead,
 };
 use core::mem::offset_of;
@@ -111,7 +113,8 @@ fn layouts_are_those_of_the_installed_headers() {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let ran = Command::new(&binary).output().expect("the program runs");
     let _ = std::fs::remove_dir_all(&place);
-    let theirs: Vec<usize> = String::from_utf8_lossy(&ran.stdout).lines().filter_map(|line| line.parse().ok()).collect();
+    let theirs: Vec<usize> =
+        String::from_utf8_lossy(&ran.stdout).lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(theirs.len(), rows.len());
     for ((expression, ours), theirs) in rows.iter().zip(theirs) {
         assert_eq!(*ours, theirs, "{expression}");

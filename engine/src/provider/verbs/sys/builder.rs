@@ -70,9 +70,10 @@ pub(in super::super) struct Builder<'a> {
 impl<'a> Builder<'a> {
     /// Begins a post; `None` where the queue pair was not made for it.
     pub(in super::super) fn begin(queue_pair: &'a QueuePair) -> Option<Self> {
-        let (raw, functions) = queue_pair.builder()?;
-        let raw = raw.as_ptr();
-        // SAFETY: the queue pair is alive for as long as the builder; `complete` or `drop` ends what this begins.
+        let raw = queue_pair.builder()?.as_ptr();
+        // SAFETY: the queue pair is alive for as long as the builder.
+        let functions = unsafe { Functions::of(raw) }?;
+        // SAFETY: as above; `complete` or `drop` ends what this begins.
         unsafe { (functions.start)(raw) };
         Some(Self { raw, functions, open: true, queue_pair: PhantomData })
     }

@@ -8,7 +8,8 @@ use super::{
 use core::{mem::MaybeUninit, ptr::NonNull};
 use ibverbs_sys::{
     IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_GID_CHANGE, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL,
-    IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_REQ_ERR, IBV_TRANSPORT_IWARP, ibv_async_event, ibv_context, ibv_cq, ibv_device_attr,
+    IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_REQ_ERR, IBV_TRANSPORT_IWARP, ibv_async_event, ibv_context, ibv_cq,
+    ibv_device_attr,
 };
 use std::{io, os::fd::RawFd};
 

@@ -44,7 +44,7 @@ pub(in super::super) struct QueuePair {
     number: u32,
     sizes: QueueSizes,
     /// Where work requests are built by `ibv_wr_*`.
-    builder: Option<(NonNull<ibv_qp_ex>, Functions)>,
+    builder: Option<NonNull<ibv_qp_ex>>,
     post_send: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32,
     post_recv: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32,
     domain: Arc<ProtectionDomain>,
@@ -89,9 +89,9 @@ impl QueuePair {
             created: true,
             number,
             sizes: QueueSizes { send: cap.max_send_wr, receive: cap.max_recv_wr, max_send_sge: cap.max_send_sge },
-            builder: NonNull::new(extended).filter(|_| builder).and_then(|extended| {
+            builder: NonNull::new(extended).filter(|extended| {
                 // SAFETY: the same queue pair, which is alive.
-                Some((extended, unsafe { Functions::of(extended.as_ptr()) }?))
+                builder && unsafe { Functions::of(extended.as_ptr()) }.is_some()
             }),
             post_send,
             post_recv,
@@ -110,7 +110,7 @@ impl QueuePair {
     }
 
     /// Where its work requests are built by `ibv_wr_*`.
-    pub(super) fn builder(&self) -> Option<(NonNull<ibv_qp_ex>, Functions)> {
+    pub(super) fn builder(&self) -> Option<NonNull<ibv_qp_ex>> {
         self.builder
     }
 
