@@ -14,9 +14,11 @@ make_served() { # bytes
     DIGEST=$(sha256sum $SERVED | cut -d ' ' -f 1)
 }
 
-said() { grep -q "$1" "$LOGS/serve.stderr"; }
+said() { grep -qs "$1" "$LOGS/serve.stderr"; }
 
 start_serve() { # arguments...
+    # What the one before said must not be taken for this one's.
+    rm -f "$LOGS/serve.json" "$LOGS/serve.stderr"
     frwr-reactor serve --device "$SERVE_DEVICE" --listen "$ADDRESS" --namespace $SERVED --cores 0 --json "$@" \
         > "$LOGS/serve.json" 2> "$LOGS/serve.stderr" &
     serve=$!
@@ -37,10 +39,11 @@ load_file() { # arguments...
 # Starts load in the background, with its output in /tmp/load.json and /tmp/load.err, and waits for its steady state.
 # Not behind `timeout`, so that $load is its process.
 start_load() { # arguments...
+    rm -f /tmp/load.json /tmp/load.err
     frwr-reactor load --device "$LOAD_DEVICE" --connect "$ADDRESS" --cores 1 --json "$@" \
         > /tmp/load.json 2> /tmp/load.err &
     load=$!
-    wait_for 60 grep -q 'mixed load' /tmp/load.err || { cat /tmp/load.err; return 1; }
+    wait_for 60 grep -qs 'mixed load' /tmp/load.err || { cat /tmp/load.err; return 1; }
 }
 
 # A number or word of a report in JSON. Names in lists of a report come before the same name of the report itself.
