@@ -16,7 +16,7 @@ fn memory(bytes: usize) -> DeviceMemory {
 fn storage(blocks: usize, depth: usize) -> (MemoryStorage, DeviceMemory) {
     let buffers = memory(8192);
     let mut storage = MemoryStorage::new(memory(blocks * 512), 512, depth).unwrap();
-    storage.attach(buffers.clone());
+    storage.attach(buffers.clone()).unwrap();
     (storage, buffers)
 }
 

@@ -334,8 +334,8 @@ impl Storage for Awkward {
         self.inner.geometry()
     }
 
-    fn attach(&mut self, buffers: DeviceMemory) {
-        self.inner.attach(buffers);
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), frwr_apps::storage::AttachError> {
+        self.inner.attach(buffers)
     }
 
     fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
@@ -394,8 +394,8 @@ impl Storage for Held {
         self.inner.geometry()
     }
 
-    fn attach(&mut self, buffers: DeviceMemory) {
-        self.inner.attach(buffers);
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), frwr_apps::storage::AttachError> {
+        self.inner.attach(buffers)
     }
 
     fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {

@@ -55,6 +55,8 @@ statuses! {
     SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
     /// Generic 1Ah.
     KEEP_ALIVE_TIMEOUT_INVALID = 0x01a, "Keep Alive Timeout Invalid";
+    /// Generic 20h.
+    NAMESPACE_IS_WRITE_PROTECTED = 0x020, "Namespace is Write Protected";
     /// Generic 80h (I/O command set specific).
     LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
     /// Generic 81h.

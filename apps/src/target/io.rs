@@ -288,7 +288,10 @@ impl<P: Port, S: Storage> Target<P, S> {
 fn storage_status(error: StorageError, work: &Work) -> Status {
     match (error, work) {
         (StorageError::LbaOutOfRange, _) => Status::LBA_OUT_OF_RANGE.do_not_retry(),
-        (StorageError::BufferOutOfRange, _) => Status::INTERNAL_ERROR,
+        (StorageError::BufferOutOfRange | StorageError::BufferUnaligned, _) => Status::INTERNAL_ERROR,
+        (StorageError::ReadOnly, _) => Status::NAMESPACE_IS_WRITE_PROTECTED.do_not_retry(),
+        (StorageError::NoSpace, _) => Status::CAPACITY_EXCEEDED.do_not_retry(),
+        (StorageError::Unsupported, _) => Status::INVALID_COMMAND_OPCODE.do_not_retry(),
         (StorageError::Medium, Work::Read { .. }) => Status::UNRECOVERED_READ_ERROR,
         (StorageError::Medium, _) => Status::WRITE_FAULT,
     }

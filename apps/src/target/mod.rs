@@ -20,7 +20,7 @@ pub use options::{
 };
 pub use statistics::TargetStatistics;
 
-use crate::storage::{CompletionBatch, Storage};
+use crate::storage::{AttachError, CompletionBatch, Storage};
 use buffers::Buffers;
 use command::Slots;
 use controller::{Controller, Identifiers};
@@ -65,6 +65,14 @@ pub enum TargetError {
         block_bytes: u32,
         /// Bytes of a buffer.
         buffer_bytes: u32,
+    },
+    /// A namespace cannot transfer to the buffer memory.
+    #[error("namespace {namespace}: {source}")]
+    Attach {
+        /// Its identifier.
+        namespace: usize,
+        /// Why.
+        source: AttachError,
     },
     /// The engine did not take the buffer memory.
     #[error(transparent)]
@@ -132,7 +140,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             if block_bytes > buffer_bytes {
                 return Err(TargetError::BlockBytes { namespace: index + 1, block_bytes, buffer_bytes });
             }
-            namespace.attach(buffers.clone());
+            let attached = namespace.attach(buffers.clone());
+            attached.map_err(|source| TargetError::Attach { namespace: index + 1, source })?;
         }
         let id = engine.add_memory(buffers.clone())?;
         let buffers = Buffers::new(buffers, id, options.buffer_bytes);
@@ -228,6 +237,12 @@ impl<P: Port, S: Storage> Target<P, S> {
             queues: self.queues.iter().flatten().filter(|queue| queue.association.is_some()).count() as u64,
             ..self.statistics
         }
+    }
+
+    /// What its namespaces keep their blocks in, in the order of their identifiers.
+    #[must_use]
+    pub fn namespaces(&self) -> &[S] {
+        &self.namespaces
     }
 
     /// Its engine.
