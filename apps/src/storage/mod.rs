@@ -1,8 +1,14 @@
-//! What a namespace keeps its blocks in: asynchronous from the start, so that memory, io_uring and a simulated disk with
-//! delays stand behind the target in the same way.
+//! What a namespace keeps its blocks in: asynchronous from the start, so that memory, files, block devices and a simulated
+//! disk with delays stand behind the target in the same way.
 
+mod any;
+mod file;
 mod memory;
 
+pub use any::AnyStorage;
+pub use file::{
+    Backing, FileError, FileMedium, FileNote, FileOptions, MAX_STORAGE_DEPTH, MediumKind, RingStorage, ThreadStorage,
+};
 pub use memory::{MemoryStorage, MemoryStorageError};
 
 use arrayvec::ArrayVec;
@@ -217,6 +223,12 @@ pub enum AttachError {
         /// What divides every good address.
         wanted: u32,
     },
+    /// It has one.
+    #[error("the storage has its buffers already; make another one")]
+    Twice,
+    /// The worker thread did not start.
+    #[error("no thread for the storage's worker; raise the limit of processes (ulimit -u)")]
+    NoThread,
 }
 
 /// How an operation ended.
