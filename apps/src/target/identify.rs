@@ -198,7 +198,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         (identify.ana_max_group, identify.ana_groups) = (1.into(), 1.into());
         identify.submission_entry_size = IdentifyController::SUBMISSION_ENTRY;
         identify.completion_entry_size = IdentifyController::COMPLETION_ENTRY;
-        identify.namespaces = subsystem.count().into();
+        (identify.namespaces, identify.max_namespaces) = (subsystem.count().into(), subsystem.count().into());
         let optional = self.optional_commands(controller);
         let mut commands = 0;
         for (offered, bit) in [

@@ -43,10 +43,10 @@ counter() { # name
     sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$LOGS/$serve_log.json"
 }
 
-# The host's controller, such as nvme0; the namespace's disk is named after another number where multipath is on.
+# The host's controller, such as nvme0, and its disk: with multipath, nvme0c0n1 is a path to it and no device.
 controller() { for path in /sys/class/nvme/nvme*; do [ ! -e "$path" ] || echo "${path##*/}"; done; }
 disk() {
-    for path in /sys/block/nvme*n1; do [ ! -e "$path" ] || { echo "/dev/${path##*/}"; return; }; done
+    for path in /dev/nvme[0-9]n1; do [ ! -b "$path" ] || { echo "$path"; return; }; done
     return 1
 }
 state() { cat "/sys/class/nvme/$(controller)/state"; }
@@ -56,7 +56,7 @@ connect() { # further arguments
     nvme connect -t rdma -a $IP -s $PORT -n $NQN -q $HOST -i 2 -Q 64 --reconnect-delay=$RECONNECT_DELAY "$@" || return 1
     wait_for 20 disk > /dev/null && wait_for 10 is_live
 }
-disconnect() { nvme disconnect -n $NQN && ! disk; }
+disconnect() { nvme disconnect -n $NQN | tee /dev/stderr | grep -q 'disconnected 1' && ! disk; }
 
 # How often the host set up a session again by itself, so far.
 reconnects() { dmesg | grep -c 'Successfully reconnected'; }
@@ -151,7 +151,12 @@ target_restarted_under_load() {
 }
 
 # Kernel functions by their number of calls.
-probe() { for name in "$@"; do echo "p:$name $name" >> $TRACE/kprobe_events && echo 1 > "$TRACE/events/kprobes/$name/enable"; done; }
+probe() { # function...
+    local function
+    for function in "$@"; do
+        echo "p:$function $function" >> $TRACE/kprobe_events && echo 1 > "$TRACE/events/kprobes/$function/enable" || return 1
+    done
+}
 calls() { awk -v name="$1" '$1 == name { print $2 }' $TRACE/kprobe_profile; }
 end_probes() { echo 0 > $TRACE/events/kprobes/enable; echo > $TRACE/kprobe_events; }
 
@@ -160,9 +165,11 @@ keys_of_500_reads() { # local_invalidations_at_least local_invalidations_at_most
     mount -t tracefs none $TRACE 2> /dev/null
     probe rxe_reg_fast_mr rxe_invalidate_mr nvme_rdma_inv_rkey_done || return 1
     fio --name=keys --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=8 --rw=randread --bs=4k --number_ios=500 \
-        --size=16m || return 1
+        --size=16m
+    code=$?
     registered=$(calls rxe_reg_fast_mr) invalidated=$(calls rxe_invalidate_mr) locally=$(calls nvme_rdma_inv_rkey_done)
     end_probes
+    [ $code -eq 0 ] || return 1
     echo "registrations $registered, invalidations $invalidated, of these by LOCAL_INV $locally"
     [ "$registered" -ge 500 ] && [ "$invalidated" -ge 500 ] && [ "$locally" -ge "$1" ] && [ "$locally" -le "$2" ]
 }
