@@ -52,8 +52,8 @@ disk() {
 state() { cat "/sys/class/nvme/$(controller)/state"; }
 is_live() { [ "$(state 2> /dev/null)" = live ]; }
 
-connect() { # further arguments
-    nvme connect -t rdma -a $IP -s $PORT -n $NQN -q $HOST -i 2 -Q 64 --reconnect-delay=$RECONNECT_DELAY "$@" || return 1
+connect() {
+    nvme connect -t rdma -a $IP -s $PORT -n $NQN -q $HOST -i 2 -Q 64 --reconnect-delay=$RECONNECT_DELAY || return 1
     wait_for 20 disk > /dev/null && wait_for 10 is_live
 }
 disconnect() { nvme disconnect -n $NQN | tee /dev/stderr | grep -q 'disconnected 1' && ! disk; }
@@ -79,7 +79,8 @@ nvme_cli() {
     nvme smart-log "$device" && nvme error-log "$device" && nvme fw-log "$device" && nvme effects-log "$device" || return 1
     nvme ana-log "$device" && nvme changed-ns-list-log "$device" || return 1
     for feature in 1 2 4 5 6 7 10 11 15; do nvme get-feature "$device" -f $feature || return 1; done
-    nvme id-ctrl "$device" | grep -q "^subnqn *: *$NQN" && nvme show-regs "$device"
+    nvme id-ctrl "$device" | grep -q "^subnqn *: *$NQN" || return 1
+    for property in 0x0 0x8 0x14 0x1c; do nvme get-property "$device" -o $property -H || return 1; done
 }
 nvme_cli_io() {
     head -c 4096 /dev/urandom > /tmp/block
@@ -113,17 +114,27 @@ verified_load() { # seconds arguments...
     seconds=$1
     shift
     fio --name=mix --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randrw --bsrange=4k-128k \
-        --verify=crc32c --verify_backlog=256 --size=48m --time_based --runtime="$seconds" --randseed=7 "$@"
+        --verify=crc32c --verify_backlog=256 --size=48m --time_based --runtime="$seconds" --randseed=7 --allow_file_create=0 "$@"
 }
 written_and_verified() {
     fio --name=whole --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randwrite --bs=4k \
         --verify=crc32c --do_verify=1 --size=16m
 }
 
-disconnect_under_load() {
-    verified_load 30 > /tmp/fio.log 2>&1 &
+# Requests of the path to the disk; the disk itself counts none where multipath is on.
+requests() { cat /sys/block/nvme*c*n1/stat | awk '{ print $1 + $5 }'; }
+more_requests() { [ "$(requests)" -gt "$1" ]; }
+# Starts verified load, and returns when it runs.
+start_load() { # command...
+    seen=$(requests)
+    "$@" > /tmp/fio.log 2>&1 &
     load=$!
-    wait_for 20 test -s "/sys/block/$(basename "$(disk)")/stat" && sleep 2
+    wait_for 60 more_requests $((seen + 200)) || { cat /tmp/fio.log; return 1; }
+}
+
+# The load ends with errors, and nothing hangs.
+disconnect_under_load() {
+    start_load verified_load 60 || return 1
     disconnect
     code=$?
     wait $load
@@ -137,10 +148,8 @@ the_disk_answers() { dd if="$(disk)" of=/dev/null bs=64k count=16 iflag=direct; 
 # blocks are not compared across the restart.
 target_restarted_under_load() {
     before=$(reconnects)
-    fio --name=restart --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randread --bs=4k --size=32m \
-        --time_based --runtime=12 --output-format=terse --terse-version=3 > /tmp/fio.log 2>&1 &
-    load=$!
-    sleep 2
+    start_load fio --name=restart --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randread --bs=4k \
+        --size=32m --time_based --runtime=12 --allow_file_create=0 --output-format=terse --terse-version=3 || return 1
     end_serve || return 1
     start_serve restarted || return 1
     wait $load
