@@ -61,6 +61,9 @@ disconnect() { nvme disconnect -n $NQN | tee /dev/stderr | grep -q 'disconnected
 # How often the host set up a session again by itself, so far.
 reconnects() { dmesg | grep -c 'Successfully reconnected'; }
 
+# On the disk only: without it, fio would make a file of its name.
+fio_on_disk() { fio --filename="$(disk)" --allow_file_create=0 --direct=1 --ioengine=libaio "$@"; }
+
 md5_of() { dd if="$1" bs=64k iflag=direct 2> /dev/null | md5sum | cut -d ' ' -f 1; }
 
 discover() {
@@ -113,11 +116,11 @@ the_tree_is_there_after_a_new_session() {
 verified_load() { # seconds arguments...
     seconds=$1
     shift
-    fio --name=mix --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randrw --bsrange=4k-128k \
-        --verify=crc32c --verify_backlog=256 --size=48m --time_based --runtime="$seconds" --randseed=7 --allow_file_create=0 "$@"
+    fio_on_disk --name=mix --iodepth=32 --rw=randrw --bsrange=4k-128k \
+        --verify=crc32c --verify_backlog=256 --size=48m --time_based --runtime="$seconds" --randseed=7 "$@"
 }
 written_and_verified() {
-    fio --name=whole --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randwrite --bs=4k \
+    fio_on_disk --name=whole --iodepth=32 --rw=randwrite --bs=4k \
         --verify=crc32c --do_verify=1 --size=16m
 }
 
@@ -148,8 +151,8 @@ the_disk_answers() { dd if="$(disk)" of=/dev/null bs=64k count=16 iflag=direct; 
 # blocks are not compared across the restart.
 target_restarted_under_load() {
     before=$(reconnects)
-    start_load fio --name=restart --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randread --bs=4k \
-        --size=32m --time_based --runtime=12 --allow_file_create=0 --output-format=terse --terse-version=3 || return 1
+    start_load fio_on_disk --name=restart --iodepth=32 --rw=randread --bs=4k --size=32m --time_based --runtime=12 \
+        --output-format=terse --terse-version=3 || return 1
     end_serve || return 1
     start_serve restarted || return 1
     wait $load
@@ -173,8 +176,7 @@ end_probes() { echo 0 > $TRACE/events/kprobes/enable; echo > $TRACE/kprobe_event
 keys_of_500_reads() { # local_invalidations_at_least local_invalidations_at_most
     mount -t tracefs none $TRACE 2> /dev/null
     probe rxe_reg_fast_mr rxe_invalidate_mr nvme_rdma_inv_rkey_done || return 1
-    fio --name=keys --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=8 --rw=randread --bs=4k --number_ios=500 \
-        --size=16m
+    fio_on_disk --name=keys --iodepth=8 --rw=randread --bs=4k --number_ios=500 --size=16m
     code=$?
     registered=$(calls rxe_reg_fast_mr) invalidated=$(calls rxe_invalidate_mr) locally=$(calls nvme_rdma_inv_rkey_done)
     end_probes
