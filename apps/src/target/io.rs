@@ -2,17 +2,22 @@
 
 use super::Target;
 use super::command::{Data, Phase, Reply, Work};
-use crate::nvmf::{CompletionQueueEntry, Status};
-use crate::storage::{Cookie, Operation, Storage, StorageError};
-use frwr_engine::provider::Port;
-use frwr_engine::{FetchRequest, ResponseRequest, TransferError};
+use super::controller::FailedCommand;
+use crate::nvmf::{CompletionQueueEntry, KeyedDataBlock, Status};
+use crate::storage::Storage;
+use arrayvec::ArrayVec;
+use frwr_engine::provider::{Port, RemoteRange};
+use frwr_engine::{FetchRequest, MAX_TRANSFER_OPERATIONS, Received, RemoteSegment, ResponseRequest, TransferError};
 use zerocopy::IntoBytes;
 
+/// The data blocks of one command.
+type RemoteList = ArrayVec<RemoteSegment, MAX_TRANSFER_OPERATIONS>;
+
 /// Bytes copied at a time from a capsule to its buffer.
-const COPY_BYTES: usize = 1024;
+pub(super) const COPY_BYTES: usize = 1024;
 
 /// What one step led to.
-enum Step {
+pub(super) enum Step {
     /// On to the next one.
     Go(Phase),
     /// An event or completion takes it from here.
@@ -45,7 +50,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    fn set_phase(&mut self, index: u32, phase: Phase) {
+    pub(super) fn set_phase(&mut self, index: u32, phase: Phase) {
         if let Some(slot) = self.slots.get_mut(index) {
             slot.phase = phase;
         }
@@ -54,9 +59,14 @@ impl<P: Port, S: Storage> Target<P, S> {
     fn step(&mut self, index: u32) -> Step {
         let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
         match slot.phase {
+            // All or none, so that nobody holds one and waits for another.
+            Phase::TakeBuffer if self.buffers.available() < slot.work.buffers() => Step::WaitForBuffer,
             Phase::TakeBuffer => {
                 slot.buffer = self.buffers.take();
-                if slot.buffer.is_some() { Step::Go(slot.work.first_phase()) } else { Step::WaitForBuffer }
+                if slot.work.buffers() > 1 {
+                    slot.second = self.buffers.take();
+                }
+                Step::Go(slot.work.first_phase())
             }
             Phase::Fetch => self.step_fetch(index),
             Phase::Execute => self.step_execute(index),
@@ -69,7 +79,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     fn step_fetch(&mut self, index: u32) -> Step {
         let cookie = self.slots.cookie(index);
         let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
-        let arrived = if matches!(slot.work, Work::Write { .. }) { Phase::Submit } else { Phase::Execute };
+        let arrived = slot.work.arrived();
         let Some(buffer) = &slot.buffer else { return Step::Drop };
         match core::mem::replace(&mut slot.data, Data::None) {
             Data::None => Step::Go(arrived),
@@ -78,6 +88,19 @@ impl<P: Port, S: Storage> Target<P, S> {
                 let local = [self.buffers.segment(buffer, remote.length)];
                 let fetch = FetchRequest { local: &local, remote: &[remote], cookie };
                 let result = self.engine.fetch(slot.connection, &fetch);
+                self.transferred(index, result, Phase::Fetching)
+            }
+            Data::Scattered { received, offset, count, length } => {
+                let local = [self.buffers.segment(buffer, length)];
+                let remote = self.remote_list(&received, offset, count);
+                let connection = self.slots.get_mut(index).map(|slot| slot.connection);
+                let result = match connection {
+                    Some(connection) => {
+                        self.engine.fetch(connection, &FetchRequest { local: &local, remote: &remote, cookie })
+                    }
+                    None => Err(TransferError::NotConnected),
+                };
+                self.keep_list(index, Data::Scattered { received, offset, count, length });
                 self.transferred(index, result, Phase::Fetching)
             }
             Data::InCapsule { received, offset, length } => {
@@ -98,71 +121,119 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
+    /// The list of a command's data blocks. It was checked when the command arrived, and its memory is not given back to
+    /// the device before the command is done with it.
+    fn remote_list(&self, received: &Received, offset: u32, count: u32) -> RemoteList {
+        let listed = (0..count).filter_map(|at| self.listed(received, offset, at));
+        listed
+            .take(MAX_TRANSFER_OPERATIONS)
+            .map(|KeyedDataBlock { address, length, key, .. }| RemoteSegment {
+                remote: RemoteRange { address, key },
+                length,
+            })
+            .collect()
+    }
+
+    /// Where a command's data goes.
+    fn destination(&mut self, index: u32) -> RemoteList {
+        let mut list = RemoteList::new();
+        let Some(slot) = self.slots.get_mut(index) else { return list };
+        match core::mem::replace(&mut slot.data, Data::None) {
+            Data::Remote(range) => {
+                list.push(range);
+                slot.data = Data::Remote(range);
+            }
+            Data::Scattered { received, offset, count, length } => {
+                list = self.remote_list(&received, offset, count);
+                self.keep_list(index, Data::Scattered { received, offset, count, length });
+            }
+            other => slot.data = other,
+        }
+        list
+    }
+
+    fn keep_list(&mut self, index: u32, data: Data) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.data = data;
+        } else if let Data::Scattered { received, .. } = data {
+            self.engine.release(received);
+        }
+    }
+
     fn step_execute(&mut self, index: u32) -> Step {
         let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
         let work = slot.work;
         let reply = match work {
             Work::Connect(connect) => self.execute_connect(index, &connect),
             Work::Identify(identify) => self.execute_identify(index, identify),
-            Work::Nothing | Work::Read { .. } | Work::Write { .. } | Work::Flush { .. } => {
-                Reply::of(Status::INTERNAL_ERROR)
-            }
+            Work::LogPage(get) => self.execute_log_page(index, get),
+            Work::HostIdentifier => self.execute_host_identifier(index),
+            Work::Deallocate { namespace, ranges, .. } => match self.check_ranges(index, namespace, ranges) {
+                Ok(()) => return self.next_range(index),
+                Err(status) => Reply::of(status),
+            },
+            Work::Nothing
+            | Work::Read { .. }
+            | Work::Write { .. }
+            | Work::Compare { .. }
+            | Work::WriteZeroes { .. }
+            | Work::Flush { .. }
+            | Work::Harden { .. } => Reply::of(Status::INTERNAL_ERROR),
         };
         Step::Go(Phase::Reply(reply))
-    }
-
-    fn step_submit(&mut self, index: u32) -> Step {
-        let cookie = Cookie(self.slots.cookie(index));
-        let connection = self.slots.get_mut(index).map(|slot| slot.connection);
-        // What waited longer than its connection lived is not executed any more: the host may have moved on.
-        if connection.and_then(|connection| self.queue_mut(connection)).is_none() {
-            return Step::Drop;
-        }
-        let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
-        let buffer = slot.buffer.as_ref().map_or(0, |buffer| self.buffers.offset(buffer));
-        let (namespace, operation) = match slot.work {
-            Work::Read { namespace, lba, blocks } => (namespace, Operation::Read { lba, blocks, buffer }),
-            Work::Write { namespace, lba, blocks } => (namespace, Operation::Write { lba, blocks, buffer }),
-            Work::Flush { namespace } => (namespace, Operation::Flush),
-            Work::Nothing | Work::Connect(_) | Work::Identify(_) => return Step::Drop,
-        };
-        let Some(namespace) = self.namespaces.get_mut(namespace) else { return Step::Drop };
-        match namespace.submit(cookie, operation) {
-            Ok(()) => Step::Pending(Phase::Storing),
-            Err(crate::storage::QueueFull) => Step::Stall,
-        }
     }
 
     /// Sends the response: the data in front of it, SEND_WITH_INV where the host invited it (RDMA 3.2).
     fn step_reply(&mut self, index: u32, reply: Reply) -> Step {
         let cookie = self.slots.cookie(index);
+        let remote = if reply.with_data { self.destination(index) } else { RemoteList::new() };
         let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
         let (connection, command_id, invalidate) = (slot.connection, slot.command_id, slot.invalidate);
-        if !reply.with_data
-            && let Some(buffer) = slot.buffer.take()
-        {
-            self.buffers.put(buffer);
+        if !reply.with_data {
+            for buffer in [slot.buffer.take(), slot.second.take()].into_iter().flatten() {
+                self.buffers.put(buffer);
+            }
         }
         let place = self.queues.get_mut(usize::from(connection.index)).and_then(Option::as_mut);
         let Some(queue) = place.filter(|queue| queue.connection == connection) else { return Step::Drop };
         let response = CompletionQueueEntry::new(command_id, queue.head, reply.status, reply.result);
-        let (mut local, mut remote) = (None, None);
-        if reply.with_data
-            && let (Some(buffer), Data::Remote(range)) = (&slot.buffer, &slot.data)
-        {
-            local = Some(self.buffers.segment(buffer, range.length));
-            remote = Some(*range);
-        }
+        let buffer = slot.buffer.as_ref().filter(|_| reply.with_data);
+        let local = buffer.map(|buffer| self.buffers.segment(buffer, slot.data.length()));
         let (local, remote) = (local.as_slice(), remote.as_slice());
         let message = response.as_bytes();
         let request = ResponseRequest { local, remote, message, invalidate, cookie };
         let result = self.engine.respond(connection, &request);
         if result.is_ok() {
-            queue.outstanding = queue.outstanding.saturating_sub(1);
-            self.statistics.remote_invalidations += u64::from(invalidate.is_some());
-            self.statistics.failed_commands += u64::from(!reply.status.is_success());
+            self.answered(index, &reply);
         }
         self.transferred(index, result, Phase::Replying)
+    }
+
+    /// A response is on its way.
+    fn answered(&mut self, index: u32, reply: &Reply) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        let (connection, has_key) = (slot.connection, matches!(slot.data, Data::Remote(_) | Data::Scattered { .. }));
+        self.statistics.remote_invalidations += u64::from(slot.invalidate.is_some());
+        self.statistics.plain_responses += u64::from(slot.invalidate.is_none() && has_key);
+        let (command_id, lba, namespace) = (slot.command_id, slot.work.lba(), slot.namespace);
+        if let Data::Scattered { .. } = slot.data
+            && let Data::Scattered { received, .. } = core::mem::replace(&mut slot.data, Data::None)
+        {
+            // The engine has its own copy of the list.
+            self.engine.release(received);
+        }
+        let Some(queue) = self.queue_mut(connection) else { return };
+        queue.outstanding = queue.outstanding.saturating_sub(1);
+        let (queue_id, association) = (queue.asked.queue_id, queue.association);
+        if reply.status.is_success() {
+            return;
+        }
+        self.statistics.failed_commands += 1;
+        let controller = association.and_then(|association| self.controllers.get_mut(association.controller)?.as_mut());
+        if let Some(controller) = controller {
+            let status = reply.status.to_wire();
+            controller.note(&FailedCommand { queue_id, command_id, status, lba, namespace });
+        }
     }
 
     fn transferred(&mut self, index: u32, result: Result<(), TransferError>, pending: Phase) -> Step {
@@ -187,7 +258,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             return self.drop_command(index);
         }
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.phase = if matches!(slot.work, Work::Write { .. }) { Phase::Submit } else { Phase::Execute };
+        slot.phase = slot.work.arrived();
         self.advance(index);
     }
 
@@ -199,76 +270,13 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Frees a command's slot, and whatever it holds.
-    fn drop_command(&mut self, index: u32) {
+    pub(super) fn drop_command(&mut self, index: u32) {
         let Some(slot) = self.slots.remove(index) else { return };
-        if let Some(buffer) = slot.buffer {
+        for buffer in [slot.buffer, slot.second].into_iter().flatten() {
             self.buffers.put(buffer);
         }
-        if let Data::InCapsule { received, .. } = slot.data {
+        if let Data::InCapsule { received, .. } | Data::Scattered { received, .. } = slot.data {
             self.engine.release(received);
-        }
-    }
-
-    /// Takes completions of all namespaces.
-    pub(super) fn poll_storage(&mut self) -> u32 {
-        let mut work = 0;
-        for namespace in 0..self.namespaces.len() {
-            self.completions.clear();
-            self.namespaces[namespace].poll(self.now, &mut self.completions);
-            // By index, because an answer needs all of the target; answers leave the completions alone.
-            for at in 0..self.completions.len() {
-                let completion = self.completions[at];
-                self.stored(completion.cookie, completion.result);
-                work += 1;
-            }
-        }
-        work
-    }
-
-    fn stored(&mut self, cookie: Cookie, result: Result<(), StorageError>) {
-        let Some(index) = self.slots.index_of(cookie.0) else { return };
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        let connection = slot.connection;
-        if self.queue_mut(connection).is_none() {
-            self.orphans = self.orphans.saturating_sub(1);
-            return self.drop_command(index);
-        }
-        let Some(slot) = self.slots.get_mut(index) else { return };
-        let (work, bytes) = (slot.work, u64::from(slot.data.length()));
-        let reply = match (result, work) {
-            (Ok(()), Work::Read { .. }) => {
-                self.statistics.reads += 1;
-                self.statistics.bytes_read += bytes;
-                self.corrupt(index);
-                Reply::data()
-            }
-            (Ok(()), Work::Write { .. }) => {
-                self.statistics.writes += 1;
-                self.statistics.bytes_written += bytes;
-                Reply::result(0)
-            }
-            (Ok(()), _) => {
-                self.statistics.flushes += 1;
-                Reply::result(0)
-            }
-            (Err(error), work) => Reply::of(storage_status(error, &work)),
-        };
-        self.set_phase(index, Phase::Reply(reply));
-        self.advance(index);
-    }
-
-    /// `--inject corrupt-data`: spoils a byte of every n-th read.
-    fn corrupt(&mut self, index: u32) {
-        let Some(every) = self.options.corrupt_reads else { return };
-        self.reads_until_corruption = self.reads_until_corruption.saturating_sub(1);
-        if self.reads_until_corruption > 0 {
-            return;
-        }
-        self.reads_until_corruption = every.get();
-        let Some(Some(buffer)) = self.slots.get_mut(index).map(|slot| &slot.buffer) else { return };
-        let mut byte = [0];
-        if self.buffers.read(buffer, 0, &mut byte).is_ok() && self.buffers.write(buffer, 0, &[!byte[0]]).is_ok() {
-            self.statistics.corrupted_reads += 1;
         }
     }
 
@@ -278,18 +286,17 @@ impl<P: Port, S: Storage> Target<P, S> {
             let Some(index) = self.stalled.pop_front() else { break };
             self.advance(index);
         }
-        while self.buffers.available() > 0 {
-            let Some(index) = self.waiting.pop_front() else { break };
+        while let Some(index) = self.waiting.front().copied() {
+            // In order: a command that needs two is not overtaken for ever by those that need one.
+            let wanted = match self.slots.get_mut(index) {
+                Some(slot) if matches!(slot.phase, Phase::TakeBuffer) => slot.work.buffers(),
+                _ => 0,
+            };
+            if self.buffers.available() < wanted {
+                break;
+            }
+            self.waiting.pop_front();
             self.advance(index);
         }
-    }
-}
-
-fn storage_status(error: StorageError, work: &Work) -> Status {
-    match (error, work) {
-        (StorageError::LbaOutOfRange, _) => Status::LBA_OUT_OF_RANGE.do_not_retry(),
-        (StorageError::BufferOutOfRange, _) => Status::INTERNAL_ERROR,
-        (StorageError::Medium, Work::Read { .. }) => Status::UNRECOVERED_READ_ERROR,
-        (StorageError::Medium, _) => Status::WRITE_FAULT,
     }
 }
