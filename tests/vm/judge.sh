@@ -67,6 +67,7 @@ count_records() { # job_name results
                 skipped=$((skipped + 1))
                 echo "SKIPPED: vm $1/$name: $detail"
                 ;;
+            note) echo "vm: $1: $name $detail" ;;
         esac
     done < "$2"
 }

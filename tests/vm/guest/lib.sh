@@ -25,6 +25,11 @@ report() { # name outcome [detail...]
     echo "$outcome $(echo "$name" | tr ' \n' '__' | sed 's/_$//') $(echo "$*" | tr '\n' ' ')" >> "$RESULTS"
 }
 
+# A figure that the rig prints, whatever the tests' outcome.
+note() { # text...
+    echo "note $(echo "$*" | tr '\n' ' ')" >> "$RESULTS"
+}
+
 # A test that is a command: it passes with exit code 0. Its output goes to NAME.log.
 run_test() { # name command...
     local name=$1 code

@@ -209,4 +209,5 @@ run_test keys_are_invalidated_by_the_host keys_of_500_reads 500 100000
 run_test verified_load_with_plain_sends verified_load 3
 run_test disconnect_at_the_end disconnect
 run_test serve_ends_at_the_end end_serve
-report "reconnects_of_the_host:_$(reconnects)" ok
+# One for each restart of the target; more are sessions that broke by themselves, and were made again.
+note "the kernel's host reconnected $(reconnects) times by itself"
