@@ -7,13 +7,14 @@ use super::{
     job_plan::{JobPlan, Source},
     load_command::LoadConfig,
     load_file::LoadedFile,
+    namespaces::{NamespacePlan, SubsystemConfig},
     serve_command::ServeConfig,
     target_side::TargetPlan,
 };
 use crate::{
     host::HostOptions,
     nvmf::{DEFAULT_PORT, Nqn},
-    storage::MAX_BLOCK_BYTES,
+    storage::{Geometry, MAX_BLOCK_BYTES},
     target::{ADMIN_QUEUE_ENTRIES, TargetOptions},
 };
 use core::{num::NonZeroU64, time::Duration};
@@ -31,6 +32,11 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn name(text: &str) -> Result<Nqn, RunError> {
     Nqn::new(text).map_err(|error| RunError::Name(error.to_string()))
+}
+
+/// The subsystem of a command line, which `load` connects to.
+pub(super) fn default_subsystem() -> Result<Nqn, RunError> {
+    name(SUBSYSTEM)
 }
 
 /// Where both sides of the loop meet on the software NIC.
@@ -56,9 +62,10 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     // Small files too: reading back is as many reads as there are blocks.
     let corrupt_every = NonZeroU64::new(CORRUPT_EVERY.min(blocks));
     options.corrupt_reads = corrupt_every.filter(|_| config.inject == Some(Inject::CorruptData));
-    let (block_bytes, pages) = (config.block_bytes, config.pages);
-    let capabilities = *capabilities;
-    Ok(TargetPlan { options, blocks, block_bytes, pages, capabilities, content: None, alone: false })
+    let geometry = Geometry::new(blocks, config.block_bytes);
+    let geometry = geometry.map_err(|error| RunError::Unsuitable { reason: error.to_string() })?;
+    let namespaces = vec![NamespacePlan::Memory { geometry, content: None, read_only: false }];
+    Ok(TargetPlan { options, namespaces, pages: config.pages, capabilities: *capabilities, alone: false })
 }
 
 pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, RunError> {
@@ -79,29 +86,41 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
     Ok(HostPlan { options, job, pages, capabilities, inject, tolerated_failures })
 }
 
-/// The target of `serve`.
+/// The target of `serve`; `namespaces` are those of its subsystem.
 pub(super) fn served(
     config: &ServeConfig,
-    file: &LoadedFile,
+    namespaces: Vec<NamespacePlan>,
     capabilities: &Capabilities,
 ) -> Result<TargetPlan, RunError> {
-    let mut options = TargetOptions::new(config.listen, name(SUBSYSTEM)?);
+    let mut options = TargetOptions::new(config.listen, subsystem(config)?.nqn);
     options.queue_entries = entries(config.queue_depth);
     // Every block size that a host may choose, and no more: each host has buffers of its own.
     options.buffer_bytes = MAX_BLOCK_BYTES;
     // One more for a host that comes back before its former connection is gone.
     options.controllers = config.hosts + 1;
     options.remote_invalidation = config.remote_invalidate;
+    options.in_capsule_bytes = config.in_capsule_bytes;
     options.parameters = config.parameters;
-    Ok(TargetPlan {
-        options,
-        blocks: blocks(config.block_bytes, file),
-        block_bytes: config.block_bytes,
-        pages: config.pages,
-        capabilities: *capabilities,
-        content: Some(Arc::clone(&file.bytes)),
-        alone: true,
-    })
+    Ok(TargetPlan { options, namespaces, pages: config.pages, capabilities: *capabilities, alone: true })
+}
+
+/// What a target can be told today of what a file says: one subsystem, open to all hosts, with the target's serial number.
+/// What it cannot be told is refused, and not left out.
+pub(super) fn subsystem(config: &ServeConfig) -> Result<&SubsystemConfig, RunError> {
+    let refused = |reason: &str| Err(RunError::Unsuitable { reason: reason.to_owned() });
+    match config.subsystems.as_slice() {
+        [SubsystemConfig { allowed_hosts: Some(_), .. }] => {
+            refused("allowed_hosts: hosts cannot be refused yet; leave it out")
+        }
+        [SubsystemConfig { serial: Some(_), .. }] => refused("serial: the target has its own; leave it out"),
+        [subsystem] => Ok(subsystem),
+        more => refused(&format!("there are {} subsystems: the target serves one; keep one", more.len())),
+    }
+}
+
+/// Operations that the hosts of `serve` may have in one namespace.
+pub(super) fn storage_depth(config: &ServeConfig) -> usize {
+    config.queue_depth as usize * usize::from(config.hosts)
 }
 
 /// The host of `load`; `file` is what it writes first.

@@ -2,39 +2,82 @@
 
 use super::{
     arguments::{CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, range},
+    config_file,
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::RunError,
+    namespaces::{NamespaceBacking, NamespaceConfig, SubsystemConfig},
+    plan::default_subsystem,
 };
+use crate::nvmf::Nqn;
 use clap::Args;
 use core::time::Duration;
 use frwr_engine::provider::ConnectionParameters;
 use frwr_mempool::region::PagePolicy;
 use frwr_reactor::Placement;
+use serde_json::{Value, json};
 use std::{net::SocketAddr, path::PathBuf};
 
 /// Hosts at the same time at most: each has receives, transfer slots and data buffers of its own.
 pub const MAX_HOSTS: u16 = 256;
 
+/// Requests in flight of one host, unless it is said.
+pub(super) const DEFAULT_QUEUE_DEPTH: u32 = 128;
+/// Hosts at the same time, unless it is said.
+pub(super) const DEFAULT_HOSTS: u16 = 8;
+
+/// What a file says instead.
+const INSTEAD_OF_CONFIG: [&str; 17] = [
+    "device",
+    "gid_index",
+    "ib_port",
+    "mtu",
+    "traffic_class",
+    "ack_timeout",
+    "retry_count",
+    "rnr_retry_count",
+    "cores",
+    "listen",
+    "namespace",
+    "backing",
+    "pages",
+    "block_size",
+    "no_remote_invalidate",
+    "queue_depth",
+    "hosts",
+];
+
 /// The target's half of the job.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("device", |device| device.required_unless_present("config")))]
 pub struct ServeArguments {
+    /// Everything of what follows in a file instead, and what has no option here: several namespaces, block devices, memory
+    /// of a size; TOML, see docs/config.md.
+    #[arg(long, value_name = "FILE", conflicts_with_all = INSTEAD_OF_CONFIG)]
+    pub config: Option<PathBuf>,
+    /// Prints what was understood, and ends.
+    #[arg(long)]
+    pub check_config: bool,
     /// The device.
     #[command(flatten)]
     pub device: DeviceArguments,
     /// Where to listen: an IP address of the device's network interface, and a port.
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub listen: SocketAddr,
-    /// The file whose bytes the namespace holds at first; it is read once and never written.
-    #[arg(long, value_name = "FILE")]
-    pub namespace: PathBuf,
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
+    pub listen: Option<SocketAddr>,
+    /// The file whose bytes the namespace holds. Read once into memory and never written, unless --backing says otherwise.
+    #[arg(long, value_name = "FILE", required_unless_present = "config")]
+    pub namespace: Option<PathBuf>,
+    /// Where the namespace's bytes live: in memory, or in FILE itself, a file or block device of whole blocks, which hosts
+    /// then write to.
+    #[arg(long, value_name = "BACKING", value_enum, default_value_t = NamespaceBacking::Memory)]
+    pub backing: NamespaceBacking,
     /// What every run takes.
     #[command(flatten)]
     pub common: CommonArguments,
     /// Requests in flight that a host may have at most.
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_QUEUE_DEPTH)]
     pub queue_depth: u32,
     /// Hosts at the same time.
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_HOSTS)]
     pub hosts: u16,
     /// Ends after so many seconds. Default: at SIGINT or SIGTERM.
     #[arg(long, value_name = "SECONDS")]
@@ -50,20 +93,22 @@ pub struct ServeConfig {
     pub parameters: ConnectionParameters,
     /// Where to listen.
     pub listen: SocketAddr,
-    /// What the namespace holds at first.
-    pub namespace: PathBuf,
+    /// What it offers, at least one subsystem with at least one namespace.
+    pub subsystems: Vec<SubsystemConfig>,
     /// Where the reactor goes; `None` lets the machine decide.
     pub placement: Option<Placement>,
     /// Requests in flight of one host.
     pub queue_depth: u32,
     /// Hosts at the same time.
     pub hosts: u16,
-    /// Bytes per block.
-    pub block_bytes: u32,
+    /// Data that a command's capsule may carry; 0 for none.
+    pub in_capsule_bytes: u32,
     /// When it ends by itself.
     pub runtime: Option<Duration>,
     /// Machine-readable output.
     pub json: bool,
+    /// Nothing is to be served: [`ServeConfig::describe`] is to be printed.
+    pub check_only: bool,
     /// The target invalidates keys.
     pub remote_invalidate: bool,
     /// Kind of memory.
@@ -76,25 +121,80 @@ impl ServeConfig {
     /// # Errors
     /// [`RunError`] names limit, value and remedy.
     pub fn new(arguments: ServeArguments) -> Result<Self, RunError> {
-        let ServeArguments { device, listen, namespace, common, queue_depth, hosts, runtime } = arguments;
+        let ServeArguments { config, check_config, common, runtime, .. } = &arguments;
+        range("--runtime", runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
+        let (check_only, json, runtime) = (*check_config, common.json, runtime.map(Duration::from_secs));
+        let config = match config {
+            Some(path) => config_file::read(path)?,
+            None => Self::of_command_line(arguments)?,
+        };
+        Ok(Self { json, check_only, runtime: runtime.or(config.runtime), ..config })
+    }
+
+    fn of_command_line(arguments: ServeArguments) -> Result<Self, RunError> {
+        let ServeArguments { device, listen, namespace, backing, common, queue_depth, hosts, .. } = arguments;
         common.check()?;
+        // The command line requires both.
+        let (listen, namespace) = listen.zip(namespace).ok_or(RunError::Lost)?;
         range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
         range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
-        range("--runtime", runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
         range("the port of --listen", listen.port().into(), 1, u16::MAX.into())?;
         Ok(Self {
             parameters: device.parameters()?,
             placement: device.placement()?,
             device: device.device()?,
             listen,
-            namespace,
+            subsystems: vec![SubsystemConfig {
+                nqn: default_subsystem()?,
+                allowed_hosts: None,
+                serial: None,
+                namespaces: vec![NamespaceConfig::of_command_line(namespace, backing, common.block_size)],
+            }],
             queue_depth,
             hosts,
-            block_bytes: common.block_size,
-            runtime: runtime.map(Duration::from_secs),
-            json: common.json,
+            in_capsule_bytes: 0,
+            runtime: None,
+            json: false,
+            check_only: false,
             remote_invalidate: !common.no_remote_invalidate,
             pages: common.pages.policy(),
         })
     }
+
+    /// What was understood, as JSON; names as in the file.
+    #[must_use]
+    pub fn describe(&self) -> Value {
+        let subsystems: Vec<_> = self.subsystems.iter().map(subsystem_json).collect();
+        json!({
+            "device": self.device.device,
+            "ib_port": self.device.port,
+            "gid_index": self.device.gid_index,
+            "mtu": self.device.mtu,
+            "traffic_class": self.device.traffic_class,
+            "ack_timeout": self.device.ack_timeout,
+            "retry_count": self.parameters.retry_count,
+            "rnr_retry_count": self.parameters.rnr_retry_count,
+            "listen": self.listen.to_string(),
+            "cores": self.placement.as_ref().map(|placement| match placement {
+                Placement::Cores(cores) => cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+                Placement::Spread { .. } | Placement::Unpinned { .. } => "unpinned".to_owned(),
+            }),
+            "queue_depth": self.queue_depth,
+            "hosts": self.hosts,
+            "in_capsule_bytes": self.in_capsule_bytes,
+            "remote_invalidate": self.remote_invalidate,
+            "runtime": self.runtime.map(|runtime| runtime.as_secs()),
+            "subsystem": subsystems,
+        })
+    }
+}
+
+fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
+    let hosts = subsystem.allowed_hosts.as_ref();
+    json!({
+        "nqn": subsystem.nqn.as_str(),
+        "allowed_hosts": hosts.map(|hosts| hosts.iter().map(Nqn::as_str).collect::<Vec<_>>()),
+        "serial": subsystem.serial,
+        "namespace": subsystem.namespaces.iter().map(NamespaceConfig::json).collect::<Vec<_>>(),
+    })
 }

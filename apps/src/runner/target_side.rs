@@ -3,11 +3,12 @@
 use super::{
     cores::Core,
     error::SetupError,
+    namespaces::NamespacePlan,
     progress::{Doing, Progress},
     report::MemoryReport,
 };
 use crate::{
-    storage::MemoryStorage,
+    storage::{AnyStorage, MemoryStorage, Storage, StorageStatistics},
     target::{Target, TargetOptions, TargetStatistics},
 };
 use core::time::Duration;
@@ -20,24 +21,22 @@ use frwr_mempool::{
     region::{PagePolicy, RegionOptions},
 };
 use frwr_reactor::{Poller, Sleep};
-use std::sync::Arc;
 
 /// Bytes beside what is computed: the alignment of what is carved.
-const SLACK: usize = 64 << 10;
+const SLACK: usize = 128 << 10;
 
-/// Alignment of namespaces and buffers: a page, so that blocks are pages for devices with page lists.
+/// Alignment of namespaces and buffers: a page, so that blocks are pages for devices with page lists. Buffers have more
+/// where a namespace's medium wants it.
 const PAGE: usize = 4096;
 
 /// What the target's core needs to begin.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct TargetPlan {
     pub(super) options: TargetOptions,
-    pub(super) blocks: u64,
-    pub(super) block_bytes: u32,
+    /// With the identifiers 1, 2 and so on.
+    pub(super) namespaces: Vec<NamespacePlan>,
     pub(super) pages: PagePolicy,
     pub(super) capabilities: Capabilities,
-    /// What the namespace holds at first, before zeros.
-    pub(super) content: Option<Arc<[u8]>>,
     /// Nobody else reports to the main thread: there is no host in this process.
     pub(super) alone: bool,
 }
@@ -55,7 +54,7 @@ enum Ending {
 
 /// The target and what it lives in.
 pub(super) struct TargetSide<P: Port> {
-    target: Target<P, MemoryStorage>,
+    target: Target<P, AnyStorage>,
     progress: Progress,
     alone: bool,
     killed: bool,
@@ -68,26 +67,23 @@ impl<P: Port> TargetSide<P> {
     pub(super) fn new(
         port: P,
         link: CoreLink,
-        plan: &TargetPlan,
+        plan: TargetPlan,
         node: Option<u32>,
         progress: Progress,
     ) -> Result<Self, SetupError> {
         let engine_options = plan.options.engine();
-        let namespace_bytes = plan.blocks as usize * plan.block_bytes as usize;
+        let namespace_bytes: usize = plan.namespaces.iter().map(memory_bytes).sum();
         let buffer_bytes = plan.options.buffer_memory_bytes(plan.options.queue_entries.into());
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
         let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
         let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
-        let namespace = region.carve(namespace_bytes, PAGE)?.into_device_memory();
-        if let Some(content) = &plan.content {
-            namespace.write(0, content).map_err(|error| SetupError::Namespace(error.to_string()))?;
-        }
-        let buffers = region.carve(buffer_bytes, PAGE)?.into_device_memory();
+        let alignment = plan.namespaces.iter().map(buffer_alignment).max().unwrap_or(PAGE);
+        let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
-        let storage = MemoryStorage::new(namespace, plan.block_bytes, depth)
-            .map_err(|error| SetupError::Namespace(error.to_string()))?;
-        let mut target = Target::new(engine, vec![storage], buffers, plan.options.clone())?;
+        let storages = plan.namespaces.into_iter().map(|namespace| storage(namespace, depth, &mut region));
+        let storages = storages.collect::<Result<_, _>>()?;
+        let mut target = Target::new(engine, storages, buffers, plan.options)?;
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
         let memory_report = MemoryReport::of(&region);
@@ -107,6 +103,11 @@ impl<P: Port> TargetSide<P> {
     /// The target's figures.
     pub(super) fn statistics(&self) -> TargetStatistics {
         self.target.statistics()
+    }
+
+    /// What its namespaces have done, in their order.
+    pub(super) fn storages(&self) -> Vec<StorageStatistics> {
+        self.target.namespaces().iter().map(Storage::statistics).collect()
     }
 
     /// The engine's figures.
@@ -147,6 +148,39 @@ impl<P: Port> TargetSide<P> {
         }
         self.progress.publish(statistics.commands, doing);
     }
+}
+
+/// What a namespace takes of the core's region: whole pages, so that all of them can be carved.
+fn memory_bytes(namespace: &NamespacePlan) -> usize {
+    match namespace {
+        NamespacePlan::Memory { geometry, .. } => {
+            // Sizes are bounded far below 2^64.
+            (geometry.blocks() as usize * geometry.block_bytes() as usize).next_multiple_of(PAGE)
+        }
+        NamespacePlan::Open { .. } => 0,
+    }
+}
+
+fn buffer_alignment(namespace: &NamespacePlan) -> usize {
+    match namespace {
+        NamespacePlan::Memory { .. } => PAGE,
+        NamespacePlan::Open { alignment, .. } => PAGE.max(*alignment as usize),
+    }
+}
+
+fn storage(namespace: NamespacePlan, depth: usize, region: &mut Region) -> Result<AnyStorage, SetupError> {
+    let (geometry, content, read_only) = match namespace {
+        NamespacePlan::Open { storage, .. } => return Ok(storage),
+        NamespacePlan::Memory { geometry, content, read_only } => (geometry, content, read_only),
+    };
+    let bytes = geometry.blocks() as usize * geometry.block_bytes() as usize;
+    let medium = region.carve(bytes, PAGE)?.into_device_memory();
+    if let Some(content) = content {
+        medium.write(0, &content).map_err(|error| SetupError::Namespace(error.to_string()))?;
+    }
+    let storage = MemoryStorage::new(medium, geometry.block_bytes(), depth);
+    let storage = storage.map_err(|error| SetupError::Namespace(error.to_string()))?;
+    Ok(AnyStorage::Memory(if read_only { storage.read_only() } else { storage }))
 }
 
 /// A region on the core's node, of the wanted kind.
