@@ -4,7 +4,11 @@ use clap::Parser as _;
 use frwr_apps::runner::{
     CommandLine, Compared, LoadConfig, RunError, RunReport, ServeConfig, ServeReport, Task, load, serve,
 };
-use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
+use frwr_engine::provider::{
+    AsyncEvent, CommandError, DeviceEvent,
+    fault::{CommandKind, FaultHandle, Faulty},
+    soft::{SoftDevice, SoftFabric, SoftOptions},
+};
 use sha2::{Digest, Sha256};
 use std::{
     fs,
@@ -379,4 +383,58 @@ fn a_target_ends_by_itself_when_its_time_is_over() {
     let target = Target::begin(SoftFabric::new(), "reg_mr", &["--namespace", file.text(), "--runtime", "0"]);
     let report = target.thread.join().unwrap().unwrap();
     assert!(report.passed());
+}
+
+/// A device that is told what to do wrong.
+fn faulty(fabric: &SoftFabric) -> (Faulty<SoftDevice>, FaultHandle) {
+    Faulty::new(fabric.device(SoftOptions::new("rxe".parse().unwrap())))
+}
+
+fn one_line(error: &RunError, name: &str, text: &str) {
+    let said = error.to_string();
+    assert_eq!((error.name(), error.exit_code()), (name, 1), "{said}");
+    assert!(said.contains(text) && !said.contains('\n'), "{said}");
+}
+
+#[test]
+fn memory_that_a_device_does_not_register_ends_both_halves_with_the_reason() {
+    let file = Temporary::data("refused", 1);
+    let stop = AtomicBool::new(false);
+    let (device, faults) = faulty(&SoftFabric::new());
+    faults.fail_command(CommandKind::RegisterMemory, CommandError::Exhausted, u32::MAX);
+    // Before any host has come.
+    let error = serve(device, &serve_config(&["--namespace", file.text()]), &stop, &mut |_| {}).unwrap_err();
+    one_line(&error, "locked_memory", "cannot register memory");
+
+    let target = Target::start("rxe", &["--namespace", file.text()]);
+    let (device, faults) = faulty(&target.fabric);
+    faults.fail_command(CommandKind::RegisterMemory, CommandError::Exhausted, u32::MAX);
+    let error = load(device, &load_config(&[]), &stop, &mut |_| {}).unwrap_err();
+    one_line(&error, "locked_memory", "cannot register memory");
+    target.end();
+}
+
+#[test]
+fn a_device_that_is_gone_ends_both_halves_with_the_reason() {
+    let file = Temporary::data("gone", 1);
+    let stop = AtomicBool::new(false);
+    // Goes once a line of progress says this.
+    let goes_at = |faults: FaultHandle, text: &'static str| {
+        move |line: &str| {
+            if line.contains(text) {
+                faults.inject_event(DeviceEvent::Async(AsyncEvent::DeviceFatal));
+            }
+        }
+    };
+    let (device, faults) = faulty(&SoftFabric::new());
+    let config = serve_config(&["--namespace", file.text()]);
+    let error = serve(device, &config, &stop, &mut goes_at(faults, "listening on")).unwrap_err();
+    one_line(&error, "device_gone", "is gone");
+
+    let target = Target::start("rxe", &["--namespace", file.text()]);
+    let (device, faults) = faulty(&target.fabric);
+    let config = load_config(&["--runtime", "60"]);
+    let error = load(device, &config, &stop, &mut goes_at(faults, "mixed load")).unwrap_err();
+    one_line(&error, "device_gone", "is gone");
+    target.end();
 }

@@ -24,7 +24,7 @@ pub struct DeviceArguments {
     /// Port of the device.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub ib_port: u8,
-    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096. Default: the port's.
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096, the same for `serve` and `load`. Default: the port's.
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<u32>,
     /// Traffic class of what is sent (RoCE v2: the IP header's DSCP and ECN).

@@ -164,6 +164,20 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
+    /// The device was removed, or works no more.
+    #[error("device {device} is gone: it was removed or has failed; `rdma link` and `dmesg` say more")]
+    DeviceGone {
+        /// Which.
+        device: String,
+    },
+    /// The device did not register the memory of a core.
+    #[error("device {device} cannot register memory: {}", locked(.limit))]
+    MemoryRefused {
+        /// Which.
+        device: String,
+        /// Limit of locked memory in bytes; `None` where there is none, or it cannot be read.
+        limit: Option<u64>,
+    },
     /// Nobody can listen there.
     #[error(
         "--listen {address}: the address is taken, or is none of the device's network interface; `ip address` lists \
@@ -264,6 +278,17 @@ pub enum RunError {
     Signal(std::io::Error),
 }
 
+fn locked(limit: &Option<u64>) -> String {
+    match limit {
+        Some(limit) => format!(
+            "the limit of locked memory is {} KiB; raise it (`ulimit -l unlimited`, LimitMEMLOCK=infinity in a service), or \
+             give CAP_IPC_LOCK",
+            limit >> 10
+        ),
+        None => "it has no registration or memory left; `rdma resource show mr` says who has them".to_owned(),
+    }
+}
+
 impl RunError {
     /// A side that cannot be set up, found before its reactor was started.
     pub(super) fn from_setup(core: CoreIndex, source: SetupError) -> Self {
@@ -291,6 +316,8 @@ impl RunError {
             Self::Storage(_) => "storage",
             Self::NoRdma => "no_rdma_support",
             Self::OpenDevice { .. } => "device",
+            Self::DeviceGone { .. } => "device_gone",
+            Self::MemoryRefused { .. } => "locked_memory",
             Self::Listen { .. } => "listen",
             Self::NoSession { .. } => "no_session",
             Self::Unsuitable { .. } => "namespace",
@@ -324,6 +351,8 @@ impl RunError {
             | Self::Storage(_)
             | Self::ConfigFile { .. }
             | Self::OpenDevice { .. }
+            | Self::DeviceGone { .. }
+            | Self::MemoryRefused { .. }
             | Self::Listen { .. }
             | Self::NoSession { .. }
             | Self::Unsuitable { .. }

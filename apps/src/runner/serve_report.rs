@@ -68,6 +68,7 @@ impl ServeReport {
             "remote_invalidations": target.remote_invalidations,
             "work_requests": engine.work_requests,
             "doorbells": engine.doorbells,
+            "drain_markers": engine.drain_markers,
             "receive_doorbells": engine.receive_doorbells,
             "send_completions": engine.send_completions,
             "receive_completions": engine.receive_completions,

@@ -17,6 +17,7 @@
 //! libibverbs and librdmacm are loaded when the first device is opened or listed; a binary with this provider runs on hosts
 //! without them.
 
+mod admit;
 mod commands;
 mod connection_manager;
 mod device;
