@@ -88,7 +88,7 @@ fn log_pages_that_do_not_exist_or_do_not_fit_are_refused() {
         (page(log_page::DISCOVERY, 0, 1024), Status::INVALID_LOG_PAGE),
         (page(0xc0, 0, 512), Status::INVALID_LOG_PAGE),
         (page(log_page::HEALTH, 516, 4), Status::INVALID_FIELD),
-        (page(log_page::HEALTH, !3, 4), Status::INVALID_FIELD),
+        (page(log_page::HEALTH, u64::MAX - 3, 4), Status::INVALID_FIELD),
         (page(log_page::HEALTH, 2, 4), Status::INVALID_FIELD),
         (GetLogPage { offset_is_index: true, ..page(log_page::HEALTH, 0, 4) }, Status::INVALID_FIELD),
         (GetLogPage { namespace: 1, ..page(log_page::HEALTH, 0, 512) }, Status::INVALID_FIELD),
