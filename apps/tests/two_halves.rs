@@ -240,20 +240,18 @@ fn a_configuration_serves_several_namespaces_to_whom_it_names() {
 
 #[test]
 fn what_the_target_cannot_be_told_is_refused() {
-    for (key, says) in [("serial = \"S\"", "serial")] {
-        let config = Temporary::path("refused.toml");
-        let text = format!(
-            "device = \"test\"\nlisten = \"{ADDRESS}\"\n[[subsystem]]\nnqn = \"nqn.2026-11.invalid.frwr:file\"\n{key}\n\
-             [[subsystem.namespace]]\nmemory = \"1M\"\n"
-        );
-        fs::write(&config.0, text).unwrap();
-        let line = CommandLine::try_parse_from(["frwr-reactor", "serve", "--config", config.text()]).unwrap();
-        let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
-        let config = ServeConfig::new(arguments).unwrap();
-        let device = SoftFabric::new().device(SoftOptions::new("reg_mr".parse().unwrap()));
-        let error = serve(device, &config, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
-        assert!(error.contains(says) && error.contains("leave it out"), "{error}");
-    }
+    let config = Temporary::path("refused.toml");
+    let text = format!(
+        "device = \"test\"\nlisten = \"{ADDRESS}\"\n[[subsystem]]\nnqn = \"nqn.2026-11.invalid.frwr:file\"\nserial = \"S\"\n\
+         [[subsystem.namespace]]\nmemory = \"1M\"\n"
+    );
+    fs::write(&config.0, text).unwrap();
+    let line = CommandLine::try_parse_from(["frwr-reactor", "serve", "--config", config.text()]).unwrap();
+    let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
+    let config = ServeConfig::new(arguments).unwrap();
+    let device = SoftFabric::new().device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let error = serve(device, &config, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("serial") && error.contains("leave it out"), "{error}");
 }
 
 #[test]
