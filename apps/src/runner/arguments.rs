@@ -89,12 +89,15 @@ impl Pages {
 impl CommonArguments {
     /// Checks the numbers.
     pub(super) fn check(&self) -> Result<(), RunError> {
-        let value = self.block_size;
-        if !value.is_power_of_two() || !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&value) {
-            return Err(RunError::BlockSize { value, least: MIN_BLOCK_BYTES, most: MAX_BLOCK_BYTES });
-        }
-        Ok(())
+        check_block_size(self.block_size)
     }
+}
+
+pub(super) fn check_block_size(value: u32) -> Result<(), RunError> {
+    if !value.is_power_of_two() || !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&value) {
+        return Err(RunError::BlockSize { value, least: MIN_BLOCK_BYTES, most: MAX_BLOCK_BYTES });
+    }
+    Ok(())
 }
 
 impl JobArguments {

@@ -20,6 +20,7 @@ pub const MAX_IO_TIMEOUT_SECONDS: u64 = 3600;
 
 /// The host's half of the job.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("device", |device| device.required(true)))]
 pub struct LoadArguments {
     /// The device.
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod command_line;
+mod config_file;
 mod cores;
 mod device_arguments;
 mod error;
@@ -12,6 +13,7 @@ mod load;
 mod load_command;
 mod load_file;
 mod main_loop;
+mod namespaces;
 mod outcome;
 mod plan;
 mod progress;
@@ -31,6 +33,7 @@ pub use error::{RunError, SetupError};
 pub use launch::run;
 pub use load::load;
 pub use load_command::{LoadArguments, LoadConfig, MAX_IO_TIMEOUT_SECONDS, MAX_RECONNECTS};
+pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig};
 pub use rdma::{load_on_rdma, serve_on_rdma};
 pub use report::{Compared, CoreReport, MemoryReport, RunReport};
 pub use serve::serve;
