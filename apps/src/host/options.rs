@@ -68,7 +68,7 @@ impl HostOptions {
             namespace: 1,
             queue_depth: 32,
             remote_invalidation: true,
-            in_capsule_data: false,
+            in_capsule_data: true,
             keep_alive: Duration::from_secs(30),
             step_timeout: Duration::from_secs(15),
             command_timeout: COMMAND_TIMEOUT,

@@ -6,6 +6,7 @@ use super::{
     load_command::LoadArguments,
     serve_command::ServeArguments,
 };
+use crate::storage::MAX_BLOCK_BYTES;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use core::time::Duration;
 use frwr_engine::provider::soft::SoftProfile;
@@ -121,7 +122,7 @@ impl Config {
     pub fn new(arguments: Arguments) -> Result<Self, RunError> {
         let Arguments { file, device, cores, common, job, inject } = arguments;
         job.check()?;
-        common.check()?;
+        common.check(MAX_BLOCK_BYTES)?;
         let file = match file {
             Some(file) => file,
             None => std::env::current_exe().map_err(|source| RunError::OwnExecutable { source })?,

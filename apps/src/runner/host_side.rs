@@ -10,9 +10,10 @@ use super::{
     target_side::map,
 };
 use crate::{
-    host::{ADMIN_DATA_BYTES, Host, HostFailure, HostOptions, IoError},
-    job::{Job, Operation, Phase, Request, latency_histogram},
+    host::{ADMIN_DATA_BYTES, Host, HostFailure, HostOptions, IoError, MAX_SEGMENTS},
+    job::{Job, Layout, Operation, Phase, Request, latency_histogram},
 };
+use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::{
     CoreLink, Engine, Statistics,
@@ -68,6 +69,7 @@ pub(super) struct HostSide<P: Port> {
     host: Host<P>,
     work: Work,
     memory: MemoryId,
+    layout: Layout,
     /// Bytes of the job's blocks.
     block_bytes: u32,
     /// Blocks of the namespace in one of the job's.
@@ -97,7 +99,8 @@ impl<P: Port> HostSide<P> {
         progress: Progress,
     ) -> Result<Self, SetupError> {
         let engine_options = plan.options.engine();
-        let data_bytes = plan.job.queue_depth as usize * plan.job.block_bytes as usize;
+        let layout = Layout::new(plan.job.block_bytes, plan.job.pieces);
+        let data_bytes = plan.job.queue_depth as usize * layout.slot_bytes();
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
         let bytes = engine_bytes + data_bytes + ADMIN_DATA_BYTES + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
@@ -113,6 +116,7 @@ impl<P: Port> HostSide<P> {
             host,
             work: Work::Planned { plan: plan.job, data, latency },
             memory,
+            layout,
             block_bytes,
             sectors: 1,
             progress,
@@ -332,8 +336,11 @@ impl<P: Port> HostSide<P> {
     }
 
     fn submit_one(&mut self, request: Request) -> bool {
-        let offset = u64::from(request.slot) * u64::from(self.block_bytes);
-        let segments = [Segment { memory: self.memory, offset, length: request.bytes }];
+        let memory = self.memory;
+        let pieces = self.layout.pieces(request.slot, request.bytes as usize);
+        // A piece is no longer than a request, which is 32 bit.
+        let segments = pieces.map(|(at, range)| Segment { memory, offset: at as u64, length: range.len() as u32 });
+        let segments: ArrayVec<Segment, MAX_SEGMENTS> = segments.take(MAX_SEGMENTS).collect();
         let (cookie, lba) = (u64::from(request.slot), request.lba * self.sectors);
         match request.operation {
             Operation::Read => self.host.read(lba, &segments, cookie).is_ok(),

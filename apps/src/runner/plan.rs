@@ -68,6 +68,7 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
     let job = JobPlan {
         source: Source::File { bytes: Arc::clone(&file.bytes), digest: file.digest },
         block_bytes: config.block_bytes,
+        pieces: 1,
         queue_depth: config.queue_depth,
         read_share: config.read_share,
         runtime: config.runtime,
@@ -110,7 +111,11 @@ pub(super) fn loaded(
     file: Option<&LoadedFile>,
     capabilities: &Capabilities,
 ) -> Result<HostPlan, RunError> {
-    let mut options = HostOptions::new(config.connect, name(SUBSYSTEM)?, name(HOST)?);
+    let subsystem = name(config.subsystem.as_deref().unwrap_or(SUBSYSTEM))?;
+    let host = name(config.host_nqn.as_deref().unwrap_or(HOST))?;
+    let mut options = HostOptions::new(config.connect, subsystem, host);
+    options.namespace = config.namespace;
+    options.in_capsule_data = config.in_capsule;
     options.queue_depth = config.queue_depth as u16;
     options.remote_invalidation = config.remote_invalidate;
     options.parameters = config.parameters;
@@ -124,6 +129,7 @@ pub(super) fn loaded(
     let job = JobPlan {
         source,
         block_bytes: config.block_bytes,
+        pieces: config.scatter,
         queue_depth: config.queue_depth,
         read_share: config.read_share,
         runtime: config.runtime,

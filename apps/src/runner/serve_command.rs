@@ -5,6 +5,7 @@ use super::{
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::RunError,
 };
+use crate::storage::MAX_BLOCK_BYTES;
 use clap::Args;
 use core::time::Duration;
 use frwr_engine::provider::ConnectionParameters;
@@ -77,7 +78,7 @@ impl ServeConfig {
     /// [`RunError`] names limit, value and remedy.
     pub fn new(arguments: ServeArguments) -> Result<Self, RunError> {
         let ServeArguments { device, listen, namespace, common, queue_depth, hosts, runtime } = arguments;
-        common.check()?;
+        common.check(MAX_BLOCK_BYTES)?;
         range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
         range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
         range("--runtime", runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
