@@ -10,7 +10,7 @@ use super::{
     target_side::map,
 };
 use crate::{
-    host::{ADMIN_DATA_BYTES, Host, HostFailure, HostOptions, IoError, MAX_SEGMENTS},
+    host::{Host, HostFailure, HostOptions, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS},
     job::{Job, Layout, Operation, Phase, Request, latency_histogram},
 };
 use arrayvec::ArrayVec;
@@ -102,11 +102,12 @@ impl<P: Port> HostSide<P> {
         let layout = Layout::new(plan.job.block_bytes, plan.job.pieces);
         let data_bytes = plan.job.queue_depth as usize * layout.slot_bytes();
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
-        let bytes = engine_bytes + data_bytes + ADMIN_DATA_BYTES + SLACK;
+        let admin_bytes = plan.options.memory_bytes();
+        let bytes = engine_bytes + data_bytes + admin_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
         let mut engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
-        let admin = region.carve(ADMIN_DATA_BYTES, PAGE)?.into_device_memory();
+        let admin = region.carve(admin_bytes, PAGE)?.into_device_memory();
         let memory = engine.add_memory(data.clone()).map_err(crate::host::HostError::from)?;
         let mut host = Host::new(engine, admin, plan.options)?;
         host.start();
@@ -268,7 +269,7 @@ impl<P: Port> HostSide<P> {
         let Some(geometry) = self.host.geometry() else { return };
         // Small, and empty: nothing was counted yet.
         let latency = latency.clone();
-        self.work = match plan.clone().options(geometry, self.host.max_transfer_bytes()) {
+        self.work = match plan.clone().options(geometry, MAX_REQUEST_BYTES) {
             Ok(options) => Work::Begun(Box::new(Job::new(options, data.clone(), latency))),
             Err(reason) => Work::Refused { reason, latency },
         };

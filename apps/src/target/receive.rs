@@ -73,6 +73,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             Command::Read(range) => self.check_blocks(range, true),
             Command::Write(range) => self.check_blocks(range, false),
             Command::Flush { namespace } => self.check_flush(namespace),
+            _ => Err(refused(Status::INVALID_COMMAND_OPCODE)),
         }
     }
 

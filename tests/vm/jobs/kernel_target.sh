@@ -79,7 +79,7 @@ run_test modules modules
 run_test subsystem subsystem
 run_test mixed_load_on_a_ram_disk mixed_load 1
 run_test mixed_load_on_null_blk mixed_load 2
-run_test mixed_load_deep mixed_load 1 --queue-depth 128
+run_test mixed_load_deep mixed_load 1 --queue-depth 127
 run_test mixed_load_without_in_capsule_data mixed_load 1 --no-in-capsule
 run_test keys_killed_locally mixed_load 1 --no-in-capsule --no-remote-invalidate
 run_test every_key_killed_by_the_peer every_key_killed_by_the_peer
