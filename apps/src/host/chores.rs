@@ -4,7 +4,7 @@ use super::ana::{ANA_GROUPS_ONLY, ANA_PERIOD};
 use super::bring_up::{get_log_page, identify};
 use super::options::Admin;
 use super::{Host, Opened, State};
-use crate::nvmf::{Command, CompletionQueueEntry, cns, log_page};
+use crate::nvmf::{Command, CompletionQueueEntry, IDENTIFY_BYTES, cns, log_page};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 
@@ -119,6 +119,13 @@ impl<P: Port> Host<P> {
             }
             _ => self.statistics.other_events += 1,
         }
+    }
+
+    /// Bytes of admin data that are open to the controller, while the session goes on.
+    #[must_use]
+    pub fn admin_bytes_open(&self) -> u64 {
+        let open = self.commands.is_in_flight(self.admin_slot(Admin::Chore));
+        if open { IDENTIFY_BYTES as u64 } else { 0 }
     }
 
     /// When it has to be polled for them although nothing arrives.

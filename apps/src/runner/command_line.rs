@@ -2,6 +2,7 @@
 
 use super::{
     arguments::{CommonArguments, JobArguments},
+    discover::DiscoverArguments,
     error::RunError,
     load_command::LoadArguments,
     serve_command::ServeArguments,
@@ -47,6 +48,8 @@ pub enum Task {
     /// was read, then keeps a load going in which every block is checked: against FILE and what was written since, or
     /// against the first copy. Nobody else may write to the same blocks meanwhile. A connection that ends is set up again.
     Load(LoadArguments),
+    /// Lists what a discovery service knows: transport, address, port, kind and name of each subsystem.
+    Discover(DiscoverArguments),
 }
 
 /// The whole job, in one process.

@@ -10,7 +10,7 @@ use super::{
     target_side::map,
 };
 use crate::{
-    host::{Host, HostFailure, HostOptions, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS},
+    host::{Host, HostFailure, HostOptions, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS},
     job::{Job, Layout, Operation, Phase, Request, latency_histogram},
 };
 use arrayvec::ArrayVec;
@@ -74,6 +74,7 @@ pub(super) struct HostSide<P: Port> {
     block_bytes: u32,
     /// Blocks of the namespace in one of the job's.
     sectors: u64,
+    queues: usize,
     progress: Progress,
     inject: Option<Inject>,
     tolerated_failures: u64,
@@ -120,6 +121,7 @@ impl<P: Port> HostSide<P> {
             layout,
             block_bytes,
             sectors: 1,
+            queues: 0,
             progress,
             inject: plan.inject,
             tolerated_failures: plan.tolerated_failures,
@@ -196,10 +198,14 @@ impl<P: Port> HostSide<P> {
         &self.memory_report
     }
 
-    /// Sessions beyond the first, and requests submitted again.
-    pub(super) fn recovery(&self) -> (u64, u64) {
-        let host = self.host.statistics();
-        (host.sessions.saturating_sub(1), host.resubmitted)
+    /// The host's counters.
+    pub(super) fn session(&self) -> HostStatistics {
+        self.host.statistics()
+    }
+
+    /// Most I/O queues of a session.
+    pub(super) fn queues(&self) -> usize {
+        self.queues
     }
 
     /// Time from the first request's submission to the last one's end.
@@ -241,6 +247,7 @@ impl<P: Port> HostSide<P> {
         self.watch();
         let mut work = 0;
         if self.host.is_ready() {
+            self.queues = self.queues.max(self.host.queues());
             self.begin();
             work += self.submit(now);
         }
@@ -305,11 +312,12 @@ impl<P: Port> HostSide<P> {
             self.stop(format!("the session ended by itself: {failure}"));
             return;
         }
-        // While the job runs nothing but its requests opens memory.
+        // While the job runs nothing but its requests opens memory, and what the host reads for itself.
         if self.host.is_ready()
             && let Some(open) = self.host.engine().port().remote_bytes_open()
         {
-            let most = u64::from(self.job().map_or(0, Job::in_flight)) * u64::from(self.block_bytes);
+            let requests = u64::from(self.job().map_or(0, Job::in_flight)) * u64::from(self.block_bytes);
+            let most = requests + self.host.admin_bytes_open();
             if open > most {
                 self.stop(format!("{open} bytes are open to the peer, but requests in flight opened at most {most}"));
             }

@@ -6,7 +6,7 @@ use super::{
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::RunError,
 };
-use crate::host::MAX_SEGMENTS;
+use crate::host::{MAX_QUEUES, MAX_SEGMENTS};
 use clap::Args;
 use core::time::Duration;
 use frwr_engine::provider::ConnectionParameters;
@@ -45,6 +45,9 @@ pub struct LoadArguments {
     /// Write data never travels in the command capsule, so that every transfer goes through a key.
     #[arg(long)]
     pub no_in_capsule: bool,
+    /// I/O queues over which the requests in flight are spread; the target may grant fewer.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub queues: u16,
     /// Cuts every request's memory into N pieces with gaps between them: N keys on devices whose keys cover one range.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub scatter: u8,
@@ -93,6 +96,8 @@ pub struct LoadConfig {
     pub namespace: u32,
     /// Writes may travel in the capsule.
     pub in_capsule: bool,
+    /// I/O queues.
+    pub queues: u16,
     /// Pieces of a request's memory.
     pub scatter: u32,
     /// What to write first.
@@ -142,6 +147,7 @@ impl LoadConfig {
         job.check()?;
         common.check(MAX_REQUEST_BYTES)?;
         range("--nsid", namespace.into(), 1, MAX_NAMESPACE.into())?;
+        range("--queues", arguments.queues.into(), 1, MAX_QUEUES.into())?;
         range("--scatter", scatter.into(), 1, MAX_SEGMENTS as u64)?;
         range("--reconnects", reconnects.into(), 0, MAX_RECONNECTS.into())?;
         range("--io-timeout", io_timeout, 1, MAX_IO_TIMEOUT_SECONDS)?;
@@ -156,6 +162,7 @@ impl LoadConfig {
             host_nqn,
             namespace,
             in_capsule: !arguments.no_in_capsule,
+            queues: arguments.queues,
             scatter: scatter.into(),
             read_share: read_share(job.read_share, file.is_some())?,
             file,

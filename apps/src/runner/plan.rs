@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     host::HostOptions,
-    nvmf::{DEFAULT_PORT, Nqn},
+    nvmf::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn},
     storage::MAX_BLOCK_BYTES,
     target::{ADMIN_QUEUE_ENTRIES, TargetOptions},
 };
@@ -27,10 +27,15 @@ const SUBSYSTEM: &str = "nqn.2026-11.invalid.frwr:file";
 const HOST: &str = "nqn.2026-11.invalid.frwr:host";
 /// How long a step of bringing a session up may take between two processes, so that a target that is not there is soon
 /// told as such.
-const STEP_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn name(text: &str) -> Result<Nqn, RunError> {
     Nqn::new(text).map_err(|error| RunError::Name(error.to_string()))
+}
+
+/// The discovery service's name, and the host's.
+pub(super) fn discovery_names(host: Option<&str>) -> Result<(Nqn, Nqn), RunError> {
+    Ok((name(DISCOVERY_SUBSYSTEM)?, name(host.unwrap_or(HOST))?))
 }
 
 /// Where both sides of the loop meet on the software NIC.
@@ -116,7 +121,9 @@ pub(super) fn loaded(
     let mut options = HostOptions::new(config.connect, subsystem, host);
     options.namespace = config.namespace;
     options.in_capsule_data = config.in_capsule;
-    options.queue_depth = config.queue_depth as u16;
+    options.queues = config.queues;
+    // Bounded far below 2^16.
+    options.queue_depth = config.queue_depth.div_ceil(config.queues.into()) as u16;
     options.remote_invalidation = config.remote_invalidate;
     options.parameters = config.parameters;
     options.max_attempts = config.reconnects;

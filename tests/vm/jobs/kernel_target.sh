@@ -52,6 +52,93 @@ mixed_load() { # nsid arguments...
     load_json --nsid "$nsid" --file /tmp/file --runtime 2 "$@"
 }
 
+discovered() {
+    frwr-reactor discover --device rxe0 --connect $ADDRESS:$PORT | tee /tmp/discovered
+    grep -q "^rdma *$ADDRESS *$PORT *nvm *$NQN\$" /tmp/discovered
+}
+
+# The kernel reads what was written: that no mistake is made twice in the same way.
+disk_has_the_file() { # device file
+    cmp -n "$(stat -c %s "$2")" "$1" "$2"
+}
+
+lists_of_whole_blocks() {
+    load_json --file /tmp/small --block-size 65536 --scatter 4 --queue-depth 8 --runtime 1 || return 1
+    [ "$(figure split_requests)" -gt 0 ] && [ "$(figure bounced_commands)" -eq 0 ]
+}
+
+lists_that_cut_blocks() { # pieces
+    load_json --file /tmp/small --block-size 65536 --scatter "$1" --queue-depth 8 --runtime 1 || return 1
+    [ "$(figure bounced_commands)" -gt 0 ] || return 1
+    load_json --file /tmp/small --block-size 65536 --scatter "$1" --queue-depth 8 --runtime 0 &&
+        disk_has_the_file /dev/ram0 /tmp/small
+}
+
+four_queues() {
+    load_json --file /tmp/file --runtime 1 --queues 4 && [ "$(figure queues)" -eq 4 ]
+}
+
+in_load() { grep -q 'mixed load' /tmp/load.err; }
+
+# A load in the background; then whatever is done to the target; then it has to end well.
+begin_load() { # arguments...
+    load_it --json --file /tmp/small "$@" > /tmp/load.json 2> /tmp/load.err &
+    load=$!
+    wait_for 60 in_load
+}
+
+end_load() {
+    wait $load
+    code=$?
+    cat /tmp/load.err /tmp/load.json
+    return $code
+}
+
+the_target_goes_away_and_comes_back() {
+    begin_load --runtime 12 --reconnects 100 || return 1
+    sleep 2
+    close_port || return 1
+    sleep 3
+    open_port 16384 || return 1
+    end_load && [ "$(figure reconnects)" -ge 1 ] && [ "$(figure requests)" -gt 1000 ]
+}
+
+ana() { echo "$1" > $NVMET/ports/1/ana_groups/1/state; }
+
+the_path_is_closed_and_opened_again() {
+    begin_load --runtime 8 || return 1
+    ana inaccessible && sleep 3 && ana optimized
+    end_load && [ "$(figure ana_events)" -ge 2 ] && [ "$(figure reconnects)" -eq 0 ]
+}
+
+a_path_that_stays_closed_is_told() {
+    ana persistent-loss
+    load_json --file /tmp/small --runtime 1
+    code=$?
+    ana optimized
+    [ $code -eq 1 ] && grep -q 'ANA state PersistentLoss' /tmp/load.json
+}
+
+# What the kernel's side of the device did, by work request: SEND_WITH_INV is opcode 9.
+counted_by_the_kernel() {
+    mountpoint -q /sys/kernel/tracing || mount -t tracefs none /sys/kernel/tracing || return 1
+    echo 'p:inv rxe_invalidate_mw' > $T/kprobe_events || return 1
+    echo 'p:post rxe_post_send op=+28(%si):u32' >> $T/kprobe_events || return 1
+    echo 'hist:keys=op' > $T/events/kprobes/post/trigger
+    echo 1 > $T/events/kprobes/inv/enable
+    load_json --file /tmp/small --runtime 0 --no-in-capsule
+    code=$?
+    cat $T/kprobe_profile $T/events/kprobes/post/hist
+    echo 0 > $T/events/kprobes/inv/enable
+    echo '!hist:keys=op' > $T/events/kprobes/post/trigger
+    [ $code -eq 0 ] || return 1
+    invalidated=$(awk '$1 == "inv" { print $2 }' $T/kprobe_profile)
+    echo > $T/kprobe_events
+    echo "kernel: $invalidated invalidations; ours: $(figure remote_invalidations) by the peer, $(figure local_invalidations) by LOCAL_INV"
+    [ "$invalidated" -eq $(($(figure remote_invalidations) + $(figure local_invalidations))) ] &&
+        [ "$(figure registrations)" -eq "$invalidated" ]
+}
+
 every_key_killed_by_the_peer() {
     load_json --file /tmp/file --runtime 1 --no-in-capsule && [ "$(figure registrations)" -gt 1000 ] || return 1
     # Connect and Identify open memory as well, without an invitation.
@@ -63,7 +150,7 @@ block_sizes() { # nsid least
     local size=$2
     while [ "$size" -le 1048576 ]; do
         depth=$((size > 65536 ? 4 : 16))
-        load_json --nsid "$1" --file /tmp/small --runtime 0 --block-size $size --queue-depth $depth > /tmp/line || {
+        load_json --nsid "$1" --file /tmp/tiny --runtime 0 --block-size $size --queue-depth $depth > /tmp/line || {
             cat /tmp/line
             return 1
         }
@@ -74,15 +161,24 @@ block_sizes() { # nsid least
 
 head -c 8388108 /dev/urandom > /tmp/file
 head -c 2096652 /dev/urandom > /tmp/small
+head -c 1048076 /dev/urandom > /tmp/tiny
 
 run_test modules modules
 run_test subsystem subsystem
+run_test discovered discovered
 run_test mixed_load_on_a_ram_disk mixed_load 1
 run_test mixed_load_on_null_blk mixed_load 2
 run_test mixed_load_deep mixed_load 1 --queue-depth 127
 run_test mixed_load_without_in_capsule_data mixed_load 1 --no-in-capsule
 run_test keys_killed_locally mixed_load 1 --no-in-capsule --no-remote-invalidate
 run_test every_key_killed_by_the_peer every_key_killed_by_the_peer
+run_test counted_by_the_kernel counted_by_the_kernel
+run_test lists_of_whole_blocks lists_of_whole_blocks
+run_test lists_that_cut_blocks lists_that_cut_blocks 3
+run_test four_queues four_queues
+run_test the_path_is_closed_and_opened_again the_path_is_closed_and_opened_again
+run_test a_path_that_stays_closed_is_told a_path_that_stays_closed_is_told
+run_test the_target_goes_away_and_comes_back the_target_goes_away_and_comes_back
 run_test block_sizes_on_a_ram_disk block_sizes 1 512
 run_test block_sizes_on_null_blk block_sizes 2 4096
 run_test port_closes close_port
