@@ -1,97 +1,185 @@
-//! The namespace in memory.
+//! Storages: the same tests over memory, a file by io_uring, and a file by a worker thread.
+
+mod storage_harness;
 
 use core::time::Duration;
 use frwr_apps::storage::{
-    Completion, CompletionBatch, Cookie, Geometry, GeometryError, MemoryStorage, MemoryStorageError, Operation,
-    QueueFull, Storage, StorageError,
+    AttachError, CompletionBatch, Cookie, Features, Geometry, GeometryError, MemoryStorage, MemoryStorageError,
+    Operation, QueueFull, Storage, StorageError,
 };
-use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
 use proptest::prelude::*;
-
-fn memory(bytes: usize) -> DeviceMemory {
-    let mut region = Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Exactly(PageSize::Plain))).unwrap();
-    region.carve(bytes, 4096).unwrap().into_device_memory()
-}
-
-fn storage(blocks: usize, depth: usize) -> (MemoryStorage, DeviceMemory) {
-    let buffers = memory(8192);
-    let mut storage = MemoryStorage::new(memory(blocks * 512), 512, depth).unwrap();
-    storage.attach(buffers.clone());
-    (storage, buffers)
-}
-
-fn run(storage: &mut MemoryStorage, operation: Operation) -> Result<(), StorageError> {
-    storage.submit(Cookie(7), operation).unwrap();
-    storage.flush();
-    let mut out = CompletionBatch::new();
-    assert_eq!(storage.poll(Duration::ZERO, &mut out), 1);
-    assert_eq!(out[0].cookie, Cookie(7));
-    out[0].result
-}
+use storage_harness::{BLOCK, BUFFER_BYTES, Bench, KINDS, Kind, memory};
 
 #[test]
 fn written_blocks_are_read_back() {
-    let (mut storage, buffers) = storage(16, 4);
-    buffers.write(0, &[0xab; 1024]).unwrap();
-    assert_eq!(run(&mut storage, Operation::Write { lba: 14, blocks: 2, buffer: 0 }), Ok(()));
-    assert_eq!(run(&mut storage, Operation::Flush), Ok(()));
-    assert_eq!(run(&mut storage, Operation::Read { lba: 14, blocks: 2, buffer: 3000 }), Ok(()));
-    let mut bytes = [0; 1024];
-    buffers.read(3000, &mut bytes).unwrap();
-    assert_eq!(bytes, [0xab; 1024]);
+    for kind in KINDS {
+        let mut bench = Bench::new(kind, "written", 16, 4);
+        bench.write(13, 3, 0xab).unwrap();
+        bench.write(14, 1, 0xcd).unwrap();
+        assert_eq!(bench.run(Operation::Flush), Ok(()));
+        let bytes = bench.read(12, 4).unwrap();
+        for (block, byte) in bytes.chunks(BLOCK).zip([0, 0xab, 0xcd, 0xab]) {
+            assert_eq!(block, [byte; BLOCK], "{kind:?}");
+        }
+        let statistics = bench.storage.statistics();
+        assert_eq!((statistics.submitted, statistics.completed, statistics.failed), (4, 4, 0), "{kind:?}");
+    }
+}
+
+#[test]
+fn zeroed_blocks_read_as_zeros() {
+    for kind in KINDS {
+        for deallocate in [false, true] {
+            let mut bench = Bench::new(kind, "zeroes", 64, 4);
+            bench.write(0, 32, 0xab).unwrap();
+            assert_eq!(bench.run(Operation::WriteZeroes { lba: 3, blocks: 20, deallocate }), Ok(()), "{kind:?}");
+            let bytes = bench.read(2, 22).unwrap();
+            assert_eq!((bytes[BLOCK - 1], bytes[21 * BLOCK]), (0xab, 0xab), "{kind:?}");
+            assert!(bytes[BLOCK..21 * BLOCK].iter().all(|byte| *byte == 0), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn deallocated_blocks_are_theirs_alone() {
+    for kind in KINDS {
+        let mut bench = Bench::new(kind, "deallocate", 64, 4);
+        bench.write(0, 8, 0xab).unwrap();
+        assert_eq!(bench.run(Operation::Deallocate { lba: 2, blocks: 4 }), Ok(()), "{kind:?}");
+        let bytes = bench.read(0, 8).unwrap();
+        assert!(bytes[..2 * BLOCK].iter().chain(&bytes[6 * BLOCK..]).all(|byte| *byte == 0xab), "{kind:?}");
+        // A hint: they are zeros or what they were.
+        assert!(bytes[2 * BLOCK..6 * BLOCK].iter().all(|byte| *byte == 0 || *byte == 0xab), "{kind:?}");
+    }
 }
 
 #[test]
 fn blocks_outside_of_the_namespace_are_refused() {
-    let (mut storage, _) = storage(16, 4);
-    for (lba, blocks) in [(15, 2), (16, 1), (u64::MAX, 1), (u64::MAX - 1, 65536)] {
-        let read = run(&mut storage, Operation::Read { lba, blocks, buffer: 0 });
-        assert_eq!(read, Err(StorageError::LbaOutOfRange), "{lba} {blocks}");
+    for kind in KINDS {
+        let mut bench = Bench::new(kind, "outside", 16, 4);
+        for (lba, blocks) in [(15, 2), (16, 1), (u64::MAX, 1), (u64::MAX - 1, 65536)] {
+            for operation in [
+                Operation::Read { lba, blocks, buffer: 0 },
+                Operation::Write { lba, blocks, buffer: 0 },
+                Operation::WriteZeroes { lba, blocks, deallocate: true },
+                Operation::Deallocate { lba, blocks },
+            ] {
+                assert_eq!(bench.run(operation), Err(StorageError::LbaOutOfRange), "{kind:?} {operation:?}");
+            }
+        }
+        assert_eq!(bench.storage.statistics().failed, 16);
     }
 }
 
 #[test]
 fn buffers_outside_of_the_memory_are_refused() {
-    let (mut storage, _) = storage(16, 4);
-    for buffer in [8192 - 511, 8192, usize::MAX] {
-        let written = run(&mut storage, Operation::Write { lba: 0, blocks: 1, buffer });
-        assert_eq!(written, Err(StorageError::BufferOutOfRange), "{buffer}");
+    for kind in KINDS {
+        let mut bench = Bench::new(kind, "buffers", 16, 4);
+        for buffer in [BUFFER_BYTES - BLOCK + 1, BUFFER_BYTES, usize::MAX] {
+            let written = bench.run(Operation::Write { lba: 0, blocks: 1, buffer });
+            assert_eq!(written, Err(StorageError::BufferOutOfRange), "{kind:?} {buffer}");
+        }
     }
     let mut detached = MemoryStorage::new(memory(4096), 512, 1).unwrap();
-    let read = run(&mut detached, Operation::Read { lba: 0, blocks: 1, buffer: 0 });
-    assert_eq!(read, Err(StorageError::BufferOutOfRange));
+    let mut out = CompletionBatch::new();
+    detached.submit(Cookie(1), Operation::Read { lba: 0, blocks: 1, buffer: 0 }).unwrap();
+    detached.flush();
+    assert_eq!(detached.poll(Duration::ZERO, &mut out), 1);
+    assert_eq!(out[0].result, Err(StorageError::BufferOutOfRange));
 }
 
 #[test]
 fn nothing_starts_before_flush_and_a_full_queue_refuses() {
-    let (mut storage, _) = storage(16, 2);
-    let mut out = CompletionBatch::new();
-    storage.submit(Cookie(1), Operation::Flush).unwrap();
-    assert_eq!(storage.poll(Duration::ZERO, &mut out), 0);
-    storage.flush();
-    storage.submit(Cookie(2), Operation::Flush).unwrap();
-    assert_eq!(storage.submit(Cookie(3), Operation::Flush), Err(QueueFull));
-    assert_eq!(storage.poll(Duration::ZERO, &mut out), 1);
-    assert_eq!(out.as_slice(), [Completion { cookie: Cookie(1), result: Ok(()) }]);
-    storage.submit(Cookie(3), Operation::Flush).unwrap();
-    storage.flush();
-    assert_eq!(storage.poll(Duration::ZERO, &mut out), 2);
-    assert_eq!(out[2].cookie, Cookie(3));
+    for kind in KINDS {
+        let mut bench = Bench::new(kind, "full", 16, 2);
+        let mut out = CompletionBatch::new();
+        bench.storage.submit(Cookie(1), Operation::Flush).unwrap();
+        // One that fails without the medium holds its place as well.
+        bench.storage.submit(Cookie(2), Operation::Deallocate { lba: 99, blocks: 1 }).unwrap();
+        assert_eq!(bench.storage.submit(Cookie(3), Operation::Flush), Err(QueueFull), "{kind:?}");
+        for _ in 0..1000 {
+            assert_eq!(bench.storage.poll(Duration::ZERO, &mut out), 0, "{kind:?}");
+        }
+        let mut cookies: Vec<_> = bench.completions(2).iter().map(|completion| completion.cookie.0).collect();
+        cookies.sort_unstable();
+        assert_eq!(cookies, [1, 2]);
+        bench.storage.submit(Cookie(3), Operation::Flush).unwrap();
+        assert_eq!(bench.completions(1)[0].cookie, Cookie(3), "{kind:?}");
+    }
+}
+
+#[test]
+fn every_operation_of_a_full_queue_ends_once() {
+    for kind in KINDS {
+        let mut bench = Bench::new(kind, "many", 256, 100);
+        for round in 0..20_u64 {
+            for cookie in 0..100 {
+                let lba = (cookie * 2 + round) % 256;
+                let buffer = (cookie as usize % 64) * BLOCK;
+                let operation = match cookie % 4 {
+                    0 => Operation::Write { lba, blocks: 1, buffer },
+                    1 => Operation::Flush,
+                    2 => Operation::WriteZeroes { lba, blocks: 1, deallocate: cookie % 8 == 2 },
+                    _ => Operation::Read { lba, blocks: 1, buffer },
+                };
+                bench.storage.submit(Cookie(cookie), operation).unwrap();
+            }
+            assert_eq!(bench.storage.submit(Cookie(100), Operation::Flush), Err(QueueFull));
+            let ended = bench.completions(100);
+            assert!(ended.iter().all(|completion| completion.result == Ok(())), "{kind:?}");
+            let mut cookies: Vec<_> = ended.iter().map(|completion| completion.cookie.0).collect();
+            cookies.sort_unstable();
+            assert!(cookies.into_iter().eq(0..100), "{kind:?}");
+        }
+    }
 }
 
 #[test]
 fn a_full_batch_keeps_the_rest() {
-    let (mut storage, _) = storage(16, 100);
+    let mut bench = Bench::new(Kind::Memory, "batch", 16, 100);
     for cookie in 0..100 {
-        storage.submit(Cookie(cookie), Operation::Flush).unwrap();
+        bench.storage.submit(Cookie(cookie), Operation::Flush).unwrap();
     }
-    storage.flush();
+    bench.storage.flush();
     let mut out = CompletionBatch::new();
-    assert_eq!(storage.poll(Duration::ZERO, &mut out), 64);
-    assert_eq!(storage.poll(Duration::ZERO, &mut out), 0);
+    assert_eq!(bench.storage.poll(Duration::ZERO, &mut out), 64);
+    assert_eq!(bench.storage.poll(Duration::ZERO, &mut out), 0);
     out.clear();
-    assert_eq!(storage.poll(Duration::ZERO, &mut out), 36);
+    assert_eq!(bench.storage.poll(Duration::ZERO, &mut out), 36);
     assert_eq!(out[35].cookie, Cookie(99));
+}
+
+#[test]
+fn storages_say_what_they_can_and_take_their_buffers_once() {
+    for kind in KINDS {
+        let mut bench = Bench::new(kind, "features", 16, 4);
+        let features = Features { write_zeroes: true, deallocate: true, read_only: false };
+        assert_eq!(bench.storage.features(), features);
+        assert_eq!(bench.storage.geometry(), Geometry::new(16, BLOCK as u32).unwrap());
+        if kind != Kind::Memory {
+            assert_eq!(bench.storage.attach(memory(BLOCK)), Err(AttachError::Twice));
+        }
+    }
+}
+
+#[test]
+fn memory_that_is_never_changed() {
+    let medium = memory(8 * 512);
+    medium.fill(0, 8 * 512, 0xab).unwrap();
+    let mut storage = MemoryStorage::new(medium.clone(), 512, 4).unwrap().read_only();
+    storage.attach(memory(4096)).unwrap();
+    assert!(storage.features().read_only);
+    let mut out = CompletionBatch::new();
+    for operation in [
+        Operation::Write { lba: 0, blocks: 1, buffer: 0 },
+        Operation::WriteZeroes { lba: 0, blocks: 1, deallocate: false },
+        Operation::Deallocate { lba: 0, blocks: 1 },
+    ] {
+        storage.submit(Cookie(1), operation).unwrap();
+        storage.flush();
+        storage.poll(Duration::ZERO, &mut out);
+        assert_eq!(out.pop().unwrap().result, Err(StorageError::ReadOnly));
+    }
 }
 
 #[test]

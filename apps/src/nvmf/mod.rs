@@ -15,7 +15,6 @@ mod connect;
 mod discovery;
 mod encode;
 mod identify;
-#[path = "log_page.rs"]
 mod log;
 mod private_data;
 mod property;

@@ -14,7 +14,7 @@ use crate::{
     host::HostOptions,
     nvmf::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn},
     storage::MAX_BLOCK_BYTES,
-    target::{ADMIN_QUEUE_ENTRIES, TargetOptions},
+    target::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions},
 };
 use core::{num::NonZeroU64, time::Duration};
 use frwr_engine::provider::Capabilities;
@@ -63,7 +63,16 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     options.corrupt_reads = corrupt_every.filter(|_| config.inject == Some(Inject::CorruptData));
     let (block_bytes, pages) = (config.block_bytes, config.pages);
     let capabilities = *capabilities;
-    Ok(TargetPlan { options, blocks, block_bytes, pages, capabilities, content: None, alone: false })
+    Ok(TargetPlan {
+        options,
+        blocks,
+        block_bytes,
+        pages,
+        capabilities,
+        content: None,
+        alone: false,
+        hosts: AllowedHosts::Any,
+    })
 }
 
 pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, RunError> {
@@ -91,7 +100,11 @@ pub(super) fn served(
     file: &LoadedFile,
     capabilities: &Capabilities,
 ) -> Result<TargetPlan, RunError> {
-    let mut options = TargetOptions::new(config.listen, name(SUBSYSTEM)?);
+    let subsystem = config.subsystem.map_or_else(|| name(SUBSYSTEM), Ok)?;
+    let mut options = TargetOptions::new(config.listen, subsystem);
+    options.io_queues = config.io_queues;
+    options.in_capsule_bytes = config.in_capsule;
+    options.data_blocks = config.data_blocks;
     options.queue_entries = entries(config.queue_depth);
     // Every block size that a host may choose, and no more: each host has buffers of its own.
     options.buffer_bytes = MAX_BLOCK_BYTES;
@@ -107,6 +120,7 @@ pub(super) fn served(
         capabilities: *capabilities,
         content: Some(Arc::clone(&file.bytes)),
         alone: true,
+        hosts: config.allowed.clone(),
     })
 }
 

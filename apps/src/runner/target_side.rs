@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     storage::MemoryStorage,
-    target::{Target, TargetOptions, TargetStatistics},
+    target::{AllowedHosts, Subsystem, Target, TargetOptions, TargetStatistics},
 };
 use core::time::Duration;
 use frwr_engine::{
@@ -40,6 +40,8 @@ pub(super) struct TargetPlan {
     pub(super) content: Option<Arc<[u8]>>,
     /// Nobody else reports to the main thread: there is no host in this process.
     pub(super) alone: bool,
+    /// Who may connect.
+    pub(super) hosts: AllowedHosts,
 }
 
 /// How far the target's end is.
@@ -87,7 +89,9 @@ impl<P: Port> TargetSide<P> {
         let depth = usize::from(plan.options.queue_entries);
         let storage = MemoryStorage::new(namespace, plan.block_bytes, depth)
             .map_err(|error| SetupError::Namespace(error.to_string()))?;
-        let mut target = Target::new(engine, vec![storage], buffers, plan.options.clone())?;
+        let (name, hosts) = (plan.options.subsystem, plan.hosts.clone());
+        let subsystem = Subsystem { name, hosts, namespaces: vec![storage] };
+        let mut target = Target::with_subsystems(engine, vec![subsystem], buffers, plan.options.clone())?;
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
         let memory_report = MemoryReport::of(&region);

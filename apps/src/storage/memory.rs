@@ -1,7 +1,8 @@
 //! A namespace in memory.
 
 use super::{
-    Completion, CompletionBatch, Cookie, Geometry, GeometryError, Operation, QueueFull, Storage, StorageError,
+    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, GeometryError, Operation, QueueFull, Storage,
+    StorageError, StorageStatistics,
 };
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
@@ -20,6 +21,8 @@ pub struct MemoryStorage {
     depth: usize,
     /// Operations at the front of the queue that were flushed.
     started: usize,
+    read_only: bool,
+    statistics: StorageStatistics,
 }
 
 /// A namespace in memory that cannot be.
@@ -44,14 +47,23 @@ impl MemoryStorage {
         }
         let blocks = (medium.len() as u64).checked_div(block_bytes.into()).unwrap_or(0);
         let geometry = Geometry::new(blocks, block_bytes)?;
-        Ok(Self { geometry, medium, buffers: None, queue: VecDeque::with_capacity(depth), depth, started: 0 })
+        let queue = VecDeque::with_capacity(depth);
+        let statistics = StorageStatistics::default();
+        Ok(Self { geometry, medium, buffers: None, queue, depth, started: 0, read_only: false, statistics })
+    }
+
+    /// The same, never changed from now on.
+    #[must_use]
+    pub fn read_only(self) -> Self {
+        Self { read_only: true, ..self }
     }
 
     fn execute(&self, operation: Operation) -> Result<(), StorageError> {
-        let (Operation::Read { lba, blocks, .. } | Operation::Write { lba, blocks, .. }) = operation else {
-            // Memory has nothing more durable behind it.
-            return Ok(());
-        };
+        // Memory has nothing more durable behind it.
+        let Some((lba, blocks)) = operation.blocks() else { return Ok(()) };
+        if self.read_only && operation.changes() {
+            return Err(StorageError::ReadOnly);
+        }
         let (start, bytes) = self.geometry.extent(lba, blocks)?;
         let start = usize::try_from(start).map_err(|_| StorageError::LbaOutOfRange)?;
         let bytes = usize::try_from(bytes).map_err(|_| StorageError::LbaOutOfRange)?;
@@ -59,7 +71,9 @@ impl MemoryStorage {
         let copied = match operation {
             Operation::Read { buffer, .. } => self.medium.copy_within_to(start, buffers, buffer, bytes),
             Operation::Write { buffer, .. } => buffers.copy_within_to(buffer, &self.medium, start, bytes),
-            Operation::Flush => Ok(()),
+            Operation::WriteZeroes { .. } => self.medium.fill(start, bytes, 0),
+            // Its pages stay with the region.
+            Operation::Deallocate { .. } | Operation::Flush => Ok(()),
         };
         // The extent lies in the medium, so it is the buffer that does not lie in its memory.
         copied.map_err(|_| StorageError::BufferOutOfRange)
@@ -71,8 +85,13 @@ impl Storage for MemoryStorage {
         self.geometry
     }
 
-    fn attach(&mut self, buffers: DeviceMemory) {
+    fn features(&self) -> Features {
+        Features { write_zeroes: true, deallocate: true, read_only: self.read_only }
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
         self.buffers = Some(buffers);
+        Ok(())
     }
 
     fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
@@ -80,10 +99,12 @@ impl Storage for MemoryStorage {
             return Err(QueueFull);
         }
         self.queue.push_back((cookie, operation));
+        self.statistics.submitted += 1;
         Ok(())
     }
 
     fn flush(&mut self) {
+        self.statistics.flushes += u64::from(self.queue.len() > self.started);
         self.started = self.queue.len();
     }
 
@@ -92,9 +113,16 @@ impl Storage for MemoryStorage {
         while self.started > 0 && !out.is_full() {
             let Some((cookie, operation)) = self.queue.pop_front() else { break };
             self.started -= 1;
-            out.push(Completion { cookie, result: self.execute(operation) });
+            let result = self.execute(operation);
+            out.push(Completion { cookie, result });
+            self.statistics.completed += 1;
+            self.statistics.failed += u64::from(result.is_err());
             count += 1;
         }
         count
+    }
+
+    fn statistics(&self) -> StorageStatistics {
+        self.statistics
     }
 }

@@ -1,8 +1,14 @@
-//! What a namespace keeps its blocks in: asynchronous from the start, so that memory, io_uring and a simulated disk with
-//! delays stand behind the target in the same way.
+//! What a namespace keeps its blocks in: asynchronous from the start, so that memory, files, block devices and a simulated
+//! disk with delays stand behind the target in the same way.
 
+mod any;
+mod file;
 mod memory;
 
+pub use any::AnyStorage;
+pub use file::{
+    Backing, FileError, FileMedium, FileNote, FileOptions, MAX_STORAGE_DEPTH, MediumKind, RingStorage, ThreadStorage,
+};
 pub use memory::{MemoryStorage, MemoryStorageError};
 
 use arrayvec::ArrayVec;
@@ -109,6 +115,70 @@ pub enum Operation {
     },
     /// Everything written by operations that completed before this one was submitted becomes durable.
     Flush,
+    /// The blocks read as zeros from now on.
+    WriteZeroes {
+        /// First block.
+        lba: u64,
+        /// Number of blocks.
+        blocks: u32,
+        /// The medium may give their space back (DEAC, NVM Command Set 3.3.8).
+        deallocate: bool,
+    },
+    /// What the blocks hold is not needed any more (Dataset Management). A hint: they read as zeros, or as before.
+    Deallocate {
+        /// First block.
+        lba: u64,
+        /// Number of blocks.
+        blocks: u32,
+    },
+}
+
+impl Operation {
+    /// First block and number of blocks that it is about; `None` for [`Operation::Flush`].
+    #[must_use]
+    pub const fn blocks(self) -> Option<(u64, u32)> {
+        match self {
+            Self::Read { lba, blocks, .. }
+            | Self::Write { lba, blocks, .. }
+            | Self::WriteZeroes { lba, blocks, .. }
+            | Self::Deallocate { lba, blocks } => Some((lba, blocks)),
+            Self::Flush => None,
+        }
+    }
+
+    /// It changes blocks.
+    #[must_use]
+    pub const fn changes(self) -> bool {
+        matches!(self, Self::Write { .. } | Self::WriteZeroes { .. } | Self::Deallocate { .. })
+    }
+}
+
+/// What a storage can do beside reading, writing and flushing; constant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// [`Operation::WriteZeroes`].
+    pub write_zeroes: bool,
+    /// [`Operation::Deallocate`].
+    pub deallocate: bool,
+    /// Nothing that changes blocks; the rest fails with [`StorageError::ReadOnly`].
+    pub read_only: bool,
+}
+
+/// What a storage has done since it was made. Zero where it does not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StorageStatistics {
+    /// Operations taken.
+    pub submitted: u64,
+    /// Operations completed, the failed ones included.
+    pub completed: u64,
+    /// Operations failed.
+    pub failed: u64,
+    /// Calls of [`Storage::flush`] that found something to start.
+    pub flushes: u64,
+    /// System calls made for them: io_uring_enter, or waking the worker.
+    pub system_calls: u64,
+    /// Parts of operations that had to be started once more: short transfers, and what the kernel had no room for.
+    pub restarts: u64,
 }
 
 /// Why an operation failed.
@@ -120,6 +190,18 @@ pub enum StorageError {
     /// The buffer does not lie in the attached memory; nothing was moved.
     #[error("the buffer is outside of the attached memory")]
     BufferOutOfRange,
+    /// The buffer does not begin where the medium can transfer to ([`Storage::attach`]); nothing was moved.
+    #[error("the buffer is not aligned as the medium wants it")]
+    BufferUnaligned,
+    /// The namespace is never changed.
+    #[error("the namespace is read-only")]
+    ReadOnly,
+    /// The medium below the namespace is full.
+    #[error("no space is left below the namespace")]
+    NoSpace,
+    /// Not one of its [`Features`].
+    #[error("the storage has no such operation")]
+    Unsupported,
     /// The medium failed.
     #[error("the medium failed")]
     Medium,
@@ -129,6 +211,25 @@ pub enum StorageError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the storage's queue is full; poll it, then submit again")]
 pub struct QueueFull;
+
+/// The memory of the buffers cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AttachError {
+    /// It does not begin at a multiple of what the medium transfers.
+    #[error("buffers at address {address:#x}: must begin at a multiple of {wanted} bytes; carve them so")]
+    Unaligned {
+        /// Where it begins.
+        address: u64,
+        /// What divides every good address.
+        wanted: u32,
+    },
+    /// It has one.
+    #[error("the storage has its buffers already; make another one")]
+    Twice,
+    /// The worker thread did not start.
+    #[error("no thread for the storage's worker; raise the limit of processes (ulimit -u)")]
+    NoThread,
+}
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,8 +246,16 @@ pub trait Storage {
     /// Size of the namespace; constant.
     fn geometry(&self) -> Geometry;
 
+    /// What it can do beside reading, writing and flushing. Nothing, unless it says otherwise.
+    fn features(&self) -> Features {
+        Features::default()
+    }
+
     /// Names the memory that the buffers of all operations lie in. Called once, before the first operation.
-    fn attach(&mut self, buffers: DeviceMemory);
+    ///
+    /// # Errors
+    /// [`AttachError`]; the storage cannot be used then.
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError>;
 
     /// Takes an operation. It need not start before [`Storage::flush`].
     ///
@@ -159,4 +268,9 @@ pub trait Storage {
 
     /// Appends completions to `out` until it is full or there are no more now; returns how many.
     fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize;
+
+    /// Counters, by value.
+    fn statistics(&self) -> StorageStatistics {
+        StorageStatistics::default()
+    }
 }

@@ -2,7 +2,9 @@
 
 use super::random::Random;
 use core::time::Duration;
-use frwr_apps::storage::{Completion, CompletionBatch, Cookie, Geometry, Operation, QueueFull, Storage, StorageError};
+use frwr_apps::storage::{
+    AttachError, Completion, CompletionBatch, Cookie, Geometry, Operation, QueueFull, Storage, StorageError,
+};
 use frwr_mempool::DeviceMemory;
 use std::{cell::RefCell, rc::Rc};
 
@@ -90,7 +92,8 @@ impl Disk {
     fn execute(&mut self, pending: &Pending) -> Result<(), StorageError> {
         let (Operation::Read { lba, blocks, buffer } | Operation::Write { lba, blocks, buffer }) = pending.operation
         else {
-            return Ok(());
+            // It has no features.
+            return if pending.operation.changes() { Err(StorageError::Unsupported) } else { Ok(()) };
         };
         if self.digest(pending.operation) != pending.digest {
             self.violated(format!("the buffer of {:?} changed before the disk was done with it", pending.operation));
@@ -116,8 +119,9 @@ impl Storage for Disk {
         self.geometry
     }
 
-    fn attach(&mut self, buffers: DeviceMemory) {
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
         self.buffers = Some(buffers);
+        Ok(())
     }
 
     fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {

@@ -1,0 +1,71 @@
+//! The storages of this crate behind one type: a target's namespaces have one.
+
+use super::{
+    AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull, RingStorage,
+    Storage, StorageStatistics, ThreadStorage,
+};
+use core::time::Duration;
+use frwr_mempool::DeviceMemory;
+
+/// Any of them. An operation costs one branch, and no indirect call.
+#[derive(Debug)]
+pub enum AnyStorage {
+    /// In memory.
+    Memory(MemoryStorage),
+    /// A file or block device, by io_uring.
+    Ring(Box<RingStorage>),
+    /// A file or block device, by a worker thread.
+    Thread(ThreadStorage),
+}
+
+macro_rules! each {
+    ($storage:expr, $inner:ident => $call:expr) => {
+        match $storage {
+            AnyStorage::Memory($inner) => $call,
+            AnyStorage::Ring($inner) => $call,
+            AnyStorage::Thread($inner) => $call,
+        }
+    };
+}
+
+impl AnyStorage {
+    /// What it is, for people: `memory`, `io_uring` or `worker thread`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Memory(_) => "memory",
+            Self::Ring(_) => "io_uring",
+            Self::Thread(_) => "worker thread",
+        }
+    }
+}
+
+impl Storage for AnyStorage {
+    fn geometry(&self) -> Geometry {
+        each!(self, inner => inner.geometry())
+    }
+
+    fn features(&self) -> Features {
+        each!(self, inner => inner.features())
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
+        each!(self, inner => inner.attach(buffers))
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        each!(self, inner => inner.submit(cookie, operation))
+    }
+
+    fn flush(&mut self) {
+        each!(self, inner => inner.flush());
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        each!(self, inner => inner.poll(now, out))
+    }
+
+    fn statistics(&self) -> StorageStatistics {
+        each!(self, inner => inner.statistics())
+    }
+}
