@@ -3,8 +3,8 @@
 use clap::Parser as _;
 use frwr_apps::{
     output::{failure, usage_line},
-    runner::{CommandLine, Config, LoadConfig, RunError, RunReport, ServeConfig, Task},
-    runner::{load_on_rdma, run, serve_on_rdma},
+    runner::{CommandLine, Config, DiscoverConfig, LoadConfig, RunError, RunReport, ServeConfig, Task},
+    runner::{discover_on_rdma, discovered_json, discovered_table, load_on_rdma, run, serve_on_rdma},
 };
 use std::{
     io::Write as _,
@@ -35,6 +35,13 @@ fn main() -> ExitCode {
         }),
         Ok(CommandLine { task: Some(Task::Load(arguments)), .. }) => {
             LoadConfig::new(arguments).and_then(|config| moved(json, &load_on_rdma(&config, &*stop()?, &mut say)?))
+        }
+        Ok(CommandLine { task: Some(Task::Discover(arguments)), .. }) => {
+            DiscoverConfig::new(arguments).and_then(|config| {
+                let found = discover_on_rdma(&config, &*stop()?)?;
+                print(&if json { format!("{}\n", discovered_json(&found)) } else { discovered_table(&found) });
+                Ok(true)
+            })
         }
         Err(error) if !error.use_stderr() => {
             print(&error.to_string());

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     nvmf::Nqn,
-    storage::{Backing, MediumKind},
+    storage::{Backing, MAX_BLOCK_BYTES, MediumKind},
     target::{AllowedHosts, MAX_NAMESPACES, MAX_SUBSYSTEMS},
 };
 use clap::ValueEnum as _;
@@ -245,7 +245,7 @@ impl Source<'_> {
         let line = self.line(table.span().start);
         let table = table.as_ref();
         let block_bytes = table.block_size.unwrap_or(DEFAULT_BLOCK_BYTES);
-        check_block_size(block_bytes).map_err(|error| self.of_key(line, error))?;
+        check_block_size(block_bytes, MAX_BLOCK_BYTES).map_err(|error| self.of_key(line, error))?;
         let backing = match table.backing {
             None | Some(BackingName::Auto) => Backing::Auto,
             Some(BackingName::Ring) => Backing::Ring,

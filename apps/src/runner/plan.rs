@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     host::HostOptions,
-    nvmf::{DEFAULT_PORT, Nqn},
+    nvmf::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn},
     storage::{Geometry, MAX_BLOCK_BYTES},
     target::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions},
 };
@@ -28,7 +28,7 @@ const SUBSYSTEM: &str = "nqn.2026-11.invalid.frwr:file";
 const HOST: &str = "nqn.2026-11.invalid.frwr:host";
 /// How long a step of bringing a session up may take between two processes, so that a target that is not there is soon
 /// told as such.
-const STEP_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn name(text: &str) -> Result<Nqn, RunError> {
     Nqn::new(text).map_err(|error| RunError::Name(error.to_string()))
@@ -37,6 +37,11 @@ fn name(text: &str) -> Result<Nqn, RunError> {
 /// The subsystem of a command line, which `load` connects to.
 pub(super) fn default_subsystem() -> Result<Nqn, RunError> {
     name(SUBSYSTEM)
+}
+
+/// The discovery service's name, and the host's.
+pub(super) fn discovery_names(host: Option<&str>) -> Result<(Nqn, Nqn), RunError> {
+    Ok((name(DISCOVERY_SUBSYSTEM)?, name(host.unwrap_or(HOST))?))
 }
 
 /// Where both sides of the loop meet on the software NIC.
@@ -76,6 +81,7 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
     let job = JobPlan {
         source: Source::File { bytes: Arc::clone(&file.bytes), digest: file.digest },
         block_bytes: config.block_bytes,
+        pieces: 1,
         queue_depth: config.queue_depth,
         read_share: config.read_share,
         runtime: config.runtime,
@@ -119,8 +125,14 @@ pub(super) fn loaded(
     file: Option<&LoadedFile>,
     capabilities: &Capabilities,
 ) -> Result<HostPlan, RunError> {
-    let mut options = HostOptions::new(config.connect, name(SUBSYSTEM)?, name(HOST)?);
-    options.queue_depth = config.queue_depth as u16;
+    let subsystem = name(config.subsystem.as_deref().unwrap_or(SUBSYSTEM))?;
+    let host = name(config.host_nqn.as_deref().unwrap_or(HOST))?;
+    let mut options = HostOptions::new(config.connect, subsystem, host);
+    options.namespace = config.namespace;
+    options.in_capsule_data = config.in_capsule;
+    options.queues = config.queues;
+    // Bounded far below 2^16.
+    options.queue_depth = config.queue_depth.div_ceil(config.queues.into()) as u16;
     options.remote_invalidation = config.remote_invalidate;
     options.parameters = config.parameters;
     options.max_attempts = config.reconnects;
@@ -133,6 +145,7 @@ pub(super) fn loaded(
     let job = JobPlan {
         source,
         block_bytes: config.block_bytes,
+        pieces: config.scatter,
         queue_depth: config.queue_depth,
         read_share: config.read_share,
         runtime: config.runtime,

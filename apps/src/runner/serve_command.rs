@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     nvmf::Nqn,
+    storage::MAX_BLOCK_BYTES,
     target::{AllowedHosts, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES},
 };
 use clap::Args;
@@ -170,7 +171,7 @@ impl ServeConfig {
         let allowed_hosts = if allowed.is_empty() { AllowedHosts::Any } else { AllowedHosts::Listed(allowed) };
         let ServeArguments { io_queues, in_capsule, data_blocks, backing, .. } = arguments;
         let ServeArguments { device, listen, namespace, common, queue_depth, hosts, .. } = arguments;
-        common.check()?;
+        common.check(MAX_BLOCK_BYTES)?;
         // The command line requires both.
         let (listen, namespace) = listen.zip(namespace).ok_or(RunError::Lost)?;
         range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
