@@ -3,6 +3,7 @@
 use clap::Parser as _;
 use frwr_apps::runner::{CommandLine, MediumConfig, NamespaceConfig, RunError, ServeConfig, SubsystemConfig, Task};
 use frwr_apps::storage::{Backing, MediumKind};
+use frwr_apps::target::AllowedHosts;
 use serde_json::Value;
 use std::{
     fs,
@@ -70,7 +71,9 @@ cores = "3"
 pages = "plain"
 queue_depth = 64
 hosts = 4
-in_capsule_bytes = 4096
+in_capsule = 8192
+io_queues = 2
+data_blocks = 3
 remote_invalidate = false
 runtime = 60
 
@@ -102,17 +105,19 @@ backing = "ring"
     assert_eq!((config.device.mtu, config.device.traffic_class), (Some(1024), Some(104)));
     assert_eq!((config.device.ack_timeout, config.parameters.retry_count), (Some(14), 6));
     assert_eq!((config.parameters.rnr_retry_count, config.listen), (5, "[fe80::1]:4420".parse().unwrap()));
-    assert_eq!((config.queue_depth, config.hosts, config.in_capsule_bytes), (64, 4, 4096));
+    assert_eq!((config.queue_depth, config.hosts, config.in_capsule), (64, 4, 8192));
+    assert_eq!((config.io_queues, config.data_blocks), (2, 3));
     assert_eq!((config.remote_invalidate, config.runtime.unwrap().as_secs()), (false, 60));
     let [one, two] = config.subsystems.as_slice() else { panic!("{:?}", config.subsystems) };
-    let SubsystemConfig { allowed_hosts: Some(hosts), serial: Some(serial), namespaces, .. } = one else {
+    let SubsystemConfig { allowed_hosts: AllowedHosts::Listed(hosts), serial: Some(serial), namespaces, .. } = one
+    else {
         panic!("{one:?}")
     };
     assert_eq!((hosts[0].as_str(), serial.as_str()), ("nqn.2014-08.org.nvmexpress:host", "S1"));
     let memory =
         |bytes, read_only| NamespaceConfig { medium: MediumConfig::Memory { bytes }, block_bytes: 4096, read_only };
     assert_eq!(namespaces, &[memory(64 << 20, false), memory(8192, true)]);
-    assert_eq!((two.allowed_hosts.clone(), two.serial.clone()), (None, None));
+    assert_eq!((two.allowed_hosts.clone(), two.serial.clone()), (AllowedHosts::Any, None));
     let stored = |path: &str, kind, backing, direct| NamespaceConfig {
         medium: MediumConfig::Stored { path: path.into(), kind, backing, direct },
         block_bytes: 4096,
@@ -132,7 +137,7 @@ backing = "ring"
 fn what_is_left_out_is_as_on_the_command_line() {
     let file = parsed(SMALLEST).unwrap();
     let line = serve(&["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "/etc/hostname"]).unwrap();
-    assert_eq!((file.queue_depth, file.hosts, file.in_capsule_bytes), (line.queue_depth, line.hosts, 0));
+    assert_eq!((file.queue_depth, file.hosts, file.in_capsule), (line.queue_depth, line.hosts, line.in_capsule));
     assert_eq!((file.device, file.parameters), (line.device, line.parameters));
     assert_eq!((file.remote_invalidate, file.runtime), (line.remote_invalidate, line.runtime));
 }
@@ -162,7 +167,7 @@ fn mistakes_are_refused_with_line_and_key() {
     let top = |line: &str| SMALLEST.replacen("[[subsystem]]", &format!("{line}\n[[subsystem]]"), 1);
     let refusals: &[Refusal<'_>] = &[
         ("listen = \"10.0.0.1:4420\"".to_owned(), 1, &["missing field `device`"]),
-        (TOP.to_owned(), 1, &["subsystem: there are 0", "1 to 64", "add"]),
+        (TOP.to_owned(), 1, &["subsystem: there are 0", "1 to 63", "add"]),
         (top("devices = 3"), 3, &["unknown field `devices`", "`device`"]),
         (top("queue_depth = \"many\""), 3, &["queue_depth: invalid type", "u32"]),
         (top("queue_depth = 1025"), 3, &["queue_depth is 1025", "1 to 1024", "choose"]),
@@ -173,8 +178,10 @@ fn mistakes_are_refused_with_line_and_key() {
         (top("retry_count = 8"), 3, &["retry_count is 8", "0 to 7"]),
         (top("cores = \"0,1\""), 3, &["cores names 2 cores", "one"]),
         (top("pages = \"huge\""), 3, &["pages is \"huge\"", "auto", "2M"]),
-        (top("in_capsule_bytes = 100"), 3, &["in_capsule_bytes is 100", "multiple of 16"]),
-        (top("in_capsule_bytes = 65552"), 3, &["in_capsule_bytes is 65552", "65536"]),
+        (top("in_capsule = 100"), 3, &["in_capsule is 100", "multiple of 16"]),
+        (top("in_capsule = 65552"), 3, &["in_capsule is 65552", "65536"]),
+        (top("io_queues = 17"), 3, &["io_queues is 17", "1 to 16"]),
+        (top("data_blocks = 0"), 3, &["data_blocks is 0", "1 to"]),
         (top("runtime = 86401"), 3, &["runtime is 86401", "86400"]),
         (SMALLEST.replace("10.0.0.1:4420", "nowhere"), 2, &["listen", "socket address"]),
         (SMALLEST.replace(":4420", ":0"), 2, &["listen is 0", "65535"]),

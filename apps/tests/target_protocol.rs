@@ -173,7 +173,7 @@ fn identify_says_what_the_host_needs() {
     assert_eq!(controller.subsystem, nvmf_harness::subsystem().to_field());
     assert_eq!((controller.submission_entry_size, controller.completion_entry_size), (0x66, 0x44));
     assert_eq!((controller.io_command_capsule.get(), controller.io_response_capsule.get()), (4, 1));
-    assert_eq!((controller.multi_path, controller.controller_attributes.get()), (1 << 1, 1 << 6));
+    assert_eq!((controller.multi_path, controller.controller_attributes.get()), (1 << 1 | 1 << 3, 1 << 6));
     assert!(controller.keep_alive.get() > 0 && controller.max_data_blocks == 1 && controller.namespaces.get() == 3);
 
     let (command, data) = identify(cns::ACTIVE_NAMESPACES, 1);
@@ -195,7 +195,10 @@ fn identify_says_what_the_host_needs() {
         (cns::NAMESPACE, 4, Status::INVALID_NAMESPACE),
         (cns::DESCRIPTORS, 0xffff_ffff, Status::INVALID_NAMESPACE),
         (cns::ACTIVE_NAMESPACES, 0xffff_fffe, Status::INVALID_NAMESPACE),
-        (0x06, 1, Status::INVALID_FIELD),
+        (0x04, 1, Status::INVALID_FIELD),
+        (0x07, 1, Status::INVALID_FIELD),
+        (0x10, 1, Status::INVALID_FIELD),
+        (0xff, 1, Status::INVALID_FIELD),
     ] {
         let (command, data) = identify(structure, namespace);
         assert_eq!(code(&raw.command(admin, command, data)), status.code(), "{structure} {namespace}");
@@ -217,12 +220,13 @@ fn features_opcodes_and_flags_that_are_not_offered_are_refused() {
     let saved = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, true, 0), None);
     assert_eq!(code(&saved), Status::FEATURE_NOT_SAVEABLE.code());
     let events = |value| feature(feature::ASYNCHRONOUS_EVENTS, false, value);
-    assert!(raw.command(admin, events(0x1f), None).status().is_success());
-    assert_eq!(code(&raw.command(admin, events(0x100), None)), Status::INVALID_FIELD.code(), "no OAES bit is offered");
-    assert_eq!(code(&raw.command(admin, feature(0x02, false, 0), None)), Status::INVALID_FIELD.code());
+    assert!(raw.command(admin, events(0x91f), None).status().is_success());
+    assert_eq!(code(&raw.command(admin, events(0x200), None)), Status::INVALID_FIELD.code(), "OAES does not offer it");
+    let coalescing = feature(feature::INTERRUPT_COALESCING, false, 0);
+    assert_eq!(code(&raw.command(admin, coalescing, None)), Status::INVALID_FIELD.code());
     for (connection, known) in [
-        (admin, &[opcode::IDENTIFY, opcode::SET_FEATURES, opcode::KEEP_ALIVE, opcode::FABRICS, 0x0c][..]),
-        (io, &[opcode::READ, opcode::WRITE, opcode::FLUSH, opcode::FABRICS][..]),
+        (admin, &[0x02, 0x06, 0x08, 0x09, 0x0a, 0x0c, opcode::KEEP_ALIVE, opcode::FABRICS][..]),
+        (io, &[0x00, 0x01, 0x02, 0x05, 0x08, 0x09, opcode::FABRICS][..]),
     ] {
         for code_point in (0..=u8::MAX).filter(|code_point| !known.contains(code_point)) {
             let response = raw.exchange(connection, SubmissionQueueEntry::new(code_point, 0), None);
@@ -239,14 +243,16 @@ fn features_opcodes_and_flags_that_are_not_offered_are_refused() {
 }
 
 #[test]
-fn one_event_request_waits_and_the_next_is_refused() {
+fn four_event_requests_wait_and_the_next_is_refused() {
     let mut raw = Raw::new();
     let (admin, _) = raw.controller();
-    raw.send(admin, SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, 500), None);
+    for id in 500..504 {
+        raw.send(admin, SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, id), None);
+    }
     assert!(raw.command(admin, Command::KeepAlive, None).status().is_success());
     let second = raw.command(admin, Command::AsynchronousEventRequest, None);
     assert_eq!(code(&second), Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED.code());
-    assert_eq!(raw.target.statistics().commands_in_flight, 1);
+    assert_eq!(raw.target.statistics().commands_in_flight, 4);
 }
 
 #[test]

@@ -210,13 +210,15 @@ fn writes_reach_the_file_where_the_namespace_is_the_file() {
 }
 
 #[test]
-fn a_configuration_serves_several_namespaces() {
+fn a_configuration_serves_several_namespaces_to_whom_it_names() {
     let (stored, config) = (Temporary::data("several", 3), Temporary::path("several.toml"));
     let text = format!(
         "device = \"test\"\nlisten = \"{ADDRESS}\"\ncores = \"unpinned\"\npages = \"plain\"\n[[subsystem]]\n\
-         nqn = \"nqn.2026-11.invalid.frwr:file\"\n\
+         nqn = \"nqn.2026-11.invalid.frwr:file\"\nallowed_hosts = [\"nqn.2026-11.invalid.frwr:host\"]\n\
          [[subsystem.namespace]]\nfile = \"{}\"\nblock_size = 512\nread_only = true\n\
-         [[subsystem.namespace]]\nmemory = \"1M\"\n[[subsystem.namespace]]\nload = \"{0}\"\nread_only = true\n",
+         [[subsystem.namespace]]\nmemory = \"1M\"\n[[subsystem.namespace]]\nload = \"{0}\"\nread_only = true\n\
+         [[subsystem]]\nnqn = \"nqn.2026-11.invalid.frwr:other\"\nallowed_hosts = []\n\
+         [[subsystem.namespace]]\nmemory = \"1M\"\n",
         stored.text()
     );
     fs::write(&config.0, text).unwrap();
@@ -231,26 +233,25 @@ fn a_configuration_serves_several_namespaces() {
     let digest: String = Sha256::digest(&stored.bytes()[..whole]).iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!((report.file_bytes, report.sha256), (whole as u64, Some(digest)));
     let report = target.end();
-    assert_eq!(report.namespaces.len(), 3);
+    assert_eq!((report.namespaces.len(), report.storages.len()), (4, 4));
+    assert!(report.storages[0].completed >= 585 && report.storages[1..].iter().all(|storage| storage.completed == 0));
     assert!(report.namespaces[0].read_only && report.json()["namespaces"][2]["sha256"] == stored.digest().as_str());
 }
 
 #[test]
 fn what_the_target_cannot_be_told_is_refused() {
-    for (key, says) in [("serial = \"S\"", "serial"), ("allowed_hosts = []", "allowed_hosts")] {
-        let config = Temporary::path("refused.toml");
-        let text = format!(
-            "device = \"test\"\nlisten = \"{ADDRESS}\"\n[[subsystem]]\nnqn = \"nqn.2026-11.invalid.frwr:file\"\n{key}\n\
-             [[subsystem.namespace]]\nmemory = \"1M\"\n"
-        );
-        fs::write(&config.0, text).unwrap();
-        let line = CommandLine::try_parse_from(["frwr-reactor", "serve", "--config", config.text()]).unwrap();
-        let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
-        let config = ServeConfig::new(arguments).unwrap();
-        let device = SoftFabric::new().device(SoftOptions::new("reg_mr".parse().unwrap()));
-        let error = serve(device, &config, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
-        assert!(error.contains(says) && error.contains("leave it out"), "{error}");
-    }
+    let config = Temporary::path("refused.toml");
+    let text = format!(
+        "device = \"test\"\nlisten = \"{ADDRESS}\"\n[[subsystem]]\nnqn = \"nqn.2026-11.invalid.frwr:file\"\nserial = \"S\"\n\
+         [[subsystem.namespace]]\nmemory = \"1M\"\n"
+    );
+    fs::write(&config.0, text).unwrap();
+    let line = CommandLine::try_parse_from(["frwr-reactor", "serve", "--config", config.text()]).unwrap();
+    let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
+    let config = ServeConfig::new(arguments).unwrap();
+    let device = SoftFabric::new().device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let error = serve(device, &config, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("serial") && error.contains("leave it out"), "{error}");
 }
 
 #[test]

@@ -85,14 +85,17 @@ impl SendQueue {
         self.head = self.head.wrapping_add(1);
     }
 
-    /// How many posted work requests stand before the one with this token; `None` for a token that is not posted.
+    /// How many posted work requests stand before the one with this token, the last one if several have it: the RDMA
+    /// operations of one transfer do, and only their last one asks for a completion. `None` for a token that is not posted.
     pub(crate) fn ahead_of(&self, token: Token) -> Option<u32> {
         let (tail, posted) = (self.slot(self.tail), self.posted() as usize);
         // The ring as two runs, up to its end and from its start on.
         let (start, oldest) = self.ring.split_at(tail);
-        let at = oldest.iter().chain(start).take(posted).position(|posted| posted.token == token)?;
+        let mut posted = oldest.iter().chain(start).take(posted);
+        let first = posted.position(|posted| posted.token == token)?;
+        let more = posted.take_while(|posted| posted.token == token).count();
         // At most what is posted.
-        Some(at as u32)
+        Some((first + more) as u32)
     }
 
     /// Whether a work request of this kind for this object is posted and not yet passed by a completion.

@@ -10,7 +10,7 @@ VERBS_MODULES=(crc32_generic udp_tunnel ip6_udp_tunnel ib_core ib_uverbs rdma_rx
     dummy)
 # Loaded by jobs on demand ("load NAME..." in the guest, in this order).
 JOB_MODULES=(veth brd crct10dif_common crc64 crct10dif_generic crc-t10dif crc64-rocksoft t10-pi nvmet nvmet-rdma
-    nvme-core nvme-fabrics nvme-rdma)
+    nvme-core nvme-fabrics nvme-rdma crc32c_generic libcrc32c crc16 mbcache jbd2 ext4)
 
 # The real package behind the meta package, or nothing when apt has no lists.
 kernel_package() {

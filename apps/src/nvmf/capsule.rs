@@ -58,6 +58,19 @@ impl SubmissionQueueEntry {
         entry
     }
 
+    /// FUA of Write, Compare, Read and Write Zeroes: the data is on the medium before the command ends (NVM figure 68).
+    #[must_use]
+    pub fn forces_unit_access(&self) -> bool {
+        self.dwords_10_15[2].get() & 1 << 30 != 0
+    }
+
+    /// CSI of Identify: the I/O command set that is asked for, 0 for NVM (Base figure 272).
+    #[must_use]
+    pub fn command_set(&self) -> u8 {
+        let [.., command_set] = self.dwords_10_15[1].to_bytes();
+        command_set
+    }
+
     /// The entry with another data pointer.
     ///
     /// # Errors

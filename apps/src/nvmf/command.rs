@@ -5,9 +5,15 @@ use super::{DataPointer, Property, Status, SubmissionQueueEntry};
 /// Opcodes (Base figures 138 and 383, NVM figure 10). The same number means different commands on the two kinds of queues.
 pub mod opcode {
     /// Admin.
+    pub const GET_LOG_PAGE: u8 = 0x02;
+    /// Admin.
     pub const IDENTIFY: u8 = 0x06;
     /// Admin.
+    pub const ABORT: u8 = 0x08;
+    /// Admin.
     pub const SET_FEATURES: u8 = 0x09;
+    /// Admin.
+    pub const GET_FEATURES: u8 = 0x0a;
     /// Admin.
     pub const ASYNCHRONOUS_EVENT_REQUEST: u8 = 0x0c;
     /// Admin.
@@ -20,6 +26,12 @@ pub mod opcode {
     pub const WRITE: u8 = 0x01;
     /// I/O.
     pub const READ: u8 = 0x02;
+    /// I/O.
+    pub const COMPARE: u8 = 0x05;
+    /// I/O.
+    pub const WRITE_ZEROES: u8 = 0x08;
+    /// I/O.
+    pub const DATASET_MANAGEMENT: u8 = 0x09;
 }
 
 /// Fabrics command types (Base figure 386).
@@ -42,16 +54,36 @@ pub mod cns {
     pub const ACTIVE_NAMESPACES: u8 = 0x02;
     /// Namespace Identification Descriptor list.
     pub const DESCRIPTORS: u8 = 0x03;
+    /// I/O command set specific Identify Namespace.
+    pub const COMMAND_SET_NAMESPACE: u8 = 0x05;
+    /// I/O command set specific Identify Controller.
+    pub const COMMAND_SET_CONTROLLER: u8 = 0x06;
 }
 
 /// Feature identifiers (Base figure 317).
 pub mod feature {
+    /// Arbitration.
+    pub const ARBITRATION: u8 = 0x01;
+    /// Power Management.
+    pub const POWER_MANAGEMENT: u8 = 0x02;
+    /// Temperature Threshold.
+    pub const TEMPERATURE_THRESHOLD: u8 = 0x04;
+    /// Error Recovery.
+    pub const ERROR_RECOVERY: u8 = 0x05;
+    /// Volatile Write Cache.
+    pub const VOLATILE_WRITE_CACHE: u8 = 0x06;
     /// Number of Queues.
     pub const NUMBER_OF_QUEUES: u8 = 0x07;
+    /// Interrupt Coalescing; not over fabrics.
+    pub const INTERRUPT_COALESCING: u8 = 0x08;
+    /// Write Atomicity Normal.
+    pub const WRITE_ATOMICITY: u8 = 0x0a;
     /// Asynchronous Event Configuration.
     pub const ASYNCHRONOUS_EVENTS: u8 = 0x0b;
     /// Keep Alive Timer.
     pub const KEEP_ALIVE_TIMER: u8 = 0x0f;
+    /// Host Identifier.
+    pub const HOST_IDENTIFIER: u8 = 0x81;
 }
 
 /// Which table of opcodes applies.
@@ -131,6 +163,88 @@ pub struct SetFeatures {
     pub value: u32,
 }
 
+/// Get Features (Base 5.15).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GetFeatures {
+    /// FID.
+    pub feature: u8,
+    /// SEL, which value is wanted.
+    pub select: Select,
+    /// Command dword 11.
+    pub value: u32,
+    /// Where the value goes if it is a data structure.
+    pub data: DataPointer,
+}
+
+/// SEL of Get Features (Base figure 196).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Select {
+    /// The value in force.
+    Current,
+    /// The value after a reset.
+    Default,
+    /// The saved value.
+    Saved,
+    /// What can be done with the feature.
+    Capabilities,
+}
+
+/// Get Log Page (Base 5.16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GetLogPage {
+    /// LID.
+    pub page: u8,
+    /// LSP.
+    pub specific: u8,
+    /// RAE: the event that the page explains is not cleared.
+    pub retain_event: bool,
+    /// NUMD in bytes, 4 to 2^34.
+    pub length: u64,
+    /// LPO in bytes.
+    pub offset: u64,
+    /// OT: `offset` is an index and no number of bytes.
+    pub offset_is_index: bool,
+    /// NSID.
+    pub namespace: u32,
+    /// Where the page goes.
+    pub data: DataPointer,
+}
+
+/// Abort (Base 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abort {
+    /// SQID.
+    pub queue_id: u16,
+    /// CID.
+    pub command_id: u16,
+}
+
+/// Write Zeroes (NVM 3.2.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteZeroes {
+    /// NSID.
+    pub namespace: u32,
+    /// SLBA.
+    pub lba: u64,
+    /// NLB as a count, 1 to 65536.
+    pub blocks: u32,
+    /// DEAC: the blocks should be deallocated.
+    pub deallocate: bool,
+}
+
+/// Dataset Management (NVM 3.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatasetManagement {
+    /// NSID.
+    pub namespace: u32,
+    /// NR as a count, 1 to 256.
+    pub ranges: u32,
+    /// AD: the ranges may be deallocated. The other attributes are hints.
+    pub deallocate: bool,
+    /// The ranges, [`super::DATASET_RANGE_BYTES`] each.
+    pub data: DataPointer,
+}
+
 /// Blocks of a namespace and where their data lies (NVM 3.2.4 and 3.2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRange {
@@ -158,6 +272,12 @@ pub enum Command {
     /// Admin queue.
     SetFeatures(SetFeatures),
     /// Admin queue.
+    GetFeatures(GetFeatures),
+    /// Admin queue.
+    GetLogPage(GetLogPage),
+    /// Admin queue.
+    Abort(Abort),
+    /// Admin queue.
     KeepAlive,
     /// Admin queue.
     AsynchronousEventRequest,
@@ -165,6 +285,12 @@ pub enum Command {
     Read(BlockRange),
     /// I/O queue.
     Write(BlockRange),
+    /// I/O queue.
+    Compare(BlockRange),
+    /// I/O queue.
+    WriteZeroes(WriteZeroes),
+    /// I/O queue.
+    DatasetManagement(DatasetManagement),
     /// I/O queue.
     Flush {
         /// NSID; may be [`super::BROADCAST_NAMESPACE`].
@@ -182,11 +308,17 @@ pub fn decode(entry: &SubmissionQueueEntry, queue: QueueKind) -> Result<Command,
         (opcode::FABRICS, _) => fabrics_command(entry, queue),
         (opcode::IDENTIFY, QueueKind::Admin) => identify(entry),
         (opcode::SET_FEATURES, QueueKind::Admin) => Ok(set_features(entry)),
+        (opcode::GET_FEATURES, QueueKind::Admin) => get_features(entry),
+        (opcode::GET_LOG_PAGE, QueueKind::Admin) => get_log_page(entry),
+        (opcode::ABORT, QueueKind::Admin) => Ok(abort(entry)),
         (opcode::KEEP_ALIVE, QueueKind::Admin) => Ok(Command::KeepAlive),
         (opcode::ASYNCHRONOUS_EVENT_REQUEST, QueueKind::Admin) => Ok(Command::AsynchronousEventRequest),
         (opcode::FLUSH, QueueKind::Io) => Ok(Command::Flush { namespace: entry.namespace.get() }),
         (opcode::READ, QueueKind::Io) => block_range(entry).map(Command::Read),
         (opcode::WRITE, QueueKind::Io) => block_range(entry).map(Command::Write),
+        (opcode::COMPARE, QueueKind::Io) => block_range(entry).map(Command::Compare),
+        (opcode::WRITE_ZEROES, QueueKind::Io) => Ok(write_zeroes(entry)),
+        (opcode::DATASET_MANAGEMENT, QueueKind::Io) => dataset_management(entry),
         _ => Err(Status::INVALID_COMMAND_OPCODE.do_not_retry()),
     }?;
     // Byte 1 of a fabrics command is reserved (Base figure 385): what a host writes there has no meaning.
@@ -255,6 +387,63 @@ fn set_features(entry: &SubmissionQueueEntry) -> Command {
     let [selection, value, ..] = entry.dwords_10_15;
     let [feature, _, _, flags] = selection.to_bytes();
     Command::SetFeatures(SetFeatures { feature, save: flags & 0x80 != 0, value: value.get() })
+}
+
+fn get_features(entry: &SubmissionQueueEntry) -> Result<Command, Status> {
+    let [selection, value, ..] = entry.dwords_10_15;
+    let [feature, select, ..] = selection.to_bytes();
+    let select = match select & 7 {
+        0 => Select::Current,
+        1 => Select::Default,
+        2 => Select::Saved,
+        3 => Select::Capabilities,
+        _ => return Err(invalid_field()),
+    };
+    let data = DataPointer::decode(entry.data)?;
+    Ok(Command::GetFeatures(GetFeatures { feature, select, value: value.get(), data }))
+}
+
+fn get_log_page(entry: &SubmissionQueueEntry) -> Result<Command, Status> {
+    let [selection, upper, offset_low, offset_high, index, _] = entry.dwords_10_15;
+    let [page, specific, low, high] = selection.to_bytes();
+    let [upper_low, upper_high, ..] = upper.to_bytes();
+    let dwords = u64::from(u32::from_le_bytes([low, high, upper_low, upper_high])) + 1;
+    Ok(Command::GetLogPage(GetLogPage {
+        page,
+        specific: specific & 0x7f,
+        retain_event: specific & 0x80 != 0,
+        length: dwords * 4,
+        offset: u64::from(offset_low.get()) | u64::from(offset_high.get()) << 32,
+        offset_is_index: index.get() & 1 << 23 != 0,
+        namespace: entry.namespace.get(),
+        data: DataPointer::decode(entry.data)?,
+    }))
+}
+
+fn abort(entry: &SubmissionQueueEntry) -> Command {
+    let [queue_low, queue_high, id_low, id_high] = entry.dwords_10_15[0].to_bytes();
+    let queue_id = u16::from_le_bytes([queue_low, queue_high]);
+    Command::Abort(Abort { queue_id, command_id: u16::from_le_bytes([id_low, id_high]) })
+}
+
+fn write_zeroes(entry: &SubmissionQueueEntry) -> Command {
+    let [low, high, blocks, ..] = entry.dwords_10_15;
+    Command::WriteZeroes(WriteZeroes {
+        namespace: entry.namespace.get(),
+        lba: u64::from(low.get()) | u64::from(high.get()) << 32,
+        blocks: (blocks.get() & 0xffff) + 1,
+        deallocate: blocks.get() & 1 << 25 != 0,
+    })
+}
+
+fn dataset_management(entry: &SubmissionQueueEntry) -> Result<Command, Status> {
+    let [ranges, attributes, ..] = entry.dwords_10_15;
+    Ok(Command::DatasetManagement(DatasetManagement {
+        namespace: entry.namespace.get(),
+        ranges: (ranges.get() & 0xff) + 1,
+        deallocate: attributes.get() & 1 << 2 != 0,
+        data: DataPointer::decode(entry.data)?,
+    }))
 }
 
 fn block_range(entry: &SubmissionQueueEntry) -> Result<BlockRange, Status> {

@@ -1,7 +1,8 @@
 //! Commands to submission queue entries: what a host writes into its capsules.
 
 use super::command::{
-    BlockRange, Command, Connect, Identify, PropertyGet, PropertySet, PropertySize, SetFeatures, fabrics, opcode,
+    BlockRange, Command, Connect, DatasetManagement, GetFeatures, GetLogPage, Identify, PropertyGet, PropertySet,
+    PropertySize, Select, SetFeatures, WriteZeroes, fabrics, opcode,
 };
 use super::{Property, Status, SubmissionQueueEntry};
 use zerocopy::little_endian::U32;
@@ -38,12 +39,22 @@ impl Command {
                 entry.dwords_10_15[1] = (*value).into();
                 Ok(entry)
             }
+            Self::GetFeatures(get) => encode_get_features(get, command_id),
+            Self::GetLogPage(get) => encode_get_log_page(get, command_id),
+            Self::Abort(abort) => {
+                let mut entry = SubmissionQueueEntry::new(opcode::ABORT, command_id);
+                entry.dwords_10_15[0] = (u32::from(abort.queue_id) | u32::from(abort.command_id) << 16).into();
+                Ok(entry)
+            }
             Self::KeepAlive => Ok(SubmissionQueueEntry::new(opcode::KEEP_ALIVE, command_id)),
             Self::AsynchronousEventRequest => {
                 Ok(SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, command_id))
             }
             Self::Read(range) => encode_blocks(opcode::READ, range, command_id),
             Self::Write(range) => encode_blocks(opcode::WRITE, range, command_id),
+            Self::Compare(range) => encode_blocks(opcode::COMPARE, range, command_id),
+            Self::WriteZeroes(zeroes) => encode_write_zeroes(zeroes, command_id),
+            Self::DatasetManagement(ranges) => encode_dataset_management(ranges, command_id),
             Self::Flush { namespace } => {
                 let mut entry = SubmissionQueueEntry::new(opcode::FLUSH, command_id);
                 entry.namespace = (*namespace).into();
@@ -91,4 +102,52 @@ fn encode_blocks(opcode: u8, range: &BlockRange, command_id: u16) -> Result<Subm
     [entry.dwords_10_15[0], entry.dwords_10_15[1]] = halves(range.lba);
     entry.dwords_10_15[2] = (range.blocks - 1).into();
     entry.with_data(range.data)
+}
+
+fn encode_get_features(get: &GetFeatures, command_id: u16) -> Result<SubmissionQueueEntry, Status> {
+    let mut entry = SubmissionQueueEntry::new(opcode::GET_FEATURES, command_id);
+    let select: u32 = match get.select {
+        Select::Current => 0,
+        Select::Default => 1,
+        Select::Saved => 2,
+        Select::Capabilities => 3,
+    };
+    entry.dwords_10_15[0] = (u32::from(get.feature) | select << 8).into();
+    entry.dwords_10_15[1] = get.value.into();
+    entry.with_data(get.data)
+}
+
+/// [`Status::INVALID_FIELD`] where the length is no multiple of 4, 0, or above 2^34.
+fn encode_get_log_page(get: &GetLogPage, command_id: u16) -> Result<SubmissionQueueEntry, Status> {
+    let dwords = (get.length / 4).checked_sub(1).and_then(|dwords| u32::try_from(dwords).ok());
+    let Some(dwords) = dwords.filter(|_| get.length.is_multiple_of(4)) else {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    };
+    let mut entry = SubmissionQueueEntry::new(opcode::GET_LOG_PAGE, command_id);
+    entry.namespace = get.namespace.into();
+    let specific = u32::from(get.specific & 0x7f) | u32::from(get.retain_event) << 7;
+    entry.dwords_10_15[0] = (u32::from(get.page) | specific << 8 | (dwords & 0xffff) << 16).into();
+    entry.dwords_10_15[1] = (dwords >> 16).into();
+    [entry.dwords_10_15[2], entry.dwords_10_15[3]] = halves(get.offset);
+    entry.dwords_10_15[4] = (u32::from(get.offset_is_index) << 23).into();
+    entry.with_data(get.data)
+}
+
+fn encode_write_zeroes(zeroes: &WriteZeroes, command_id: u16) -> Result<SubmissionQueueEntry, Status> {
+    let WriteZeroes { namespace, lba, blocks, deallocate } = *zeroes;
+    let range = BlockRange { namespace, lba, blocks, data: super::DataPointer::NONE };
+    let mut entry = encode_blocks(opcode::WRITE_ZEROES, &range, command_id)?;
+    entry.dwords_10_15[2] = ((blocks - 1) | u32::from(deallocate) << 25).into();
+    Ok(entry)
+}
+
+fn encode_dataset_management(ranges: &DatasetManagement, command_id: u16) -> Result<SubmissionQueueEntry, Status> {
+    if ranges.ranges == 0 || ranges.ranges > super::MAX_DATASET_RANGES {
+        return Err(Status::INVALID_FIELD.do_not_retry());
+    }
+    let mut entry = SubmissionQueueEntry::new(opcode::DATASET_MANAGEMENT, command_id);
+    entry.namespace = ranges.namespace.into();
+    entry.dwords_10_15[0] = (ranges.ranges - 1).into();
+    entry.dwords_10_15[1] = (u32::from(ranges.deallocate) << 2).into();
+    entry.with_data(ranges.data)
 }

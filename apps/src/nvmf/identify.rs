@@ -33,19 +33,43 @@ pub struct IdentifyController {
     pub controller_id: U16,
     /// VER.
     pub version: U32,
-    reserved_rtd3: [u8; 12],
+    reserved_rtd3: [u8; 8],
+    /// OAES: the asynchronous events that can be switched on.
+    pub events: U32,
     /// CTRATT; bit 6: any command restarts the Keep Alive Timer.
     pub controller_attributes: U32,
     reserved_rrls: [u8; 11],
     /// CNTRLTYPE; 1: I/O controller.
     pub controller_type: u8,
-    reserved_fguid: [u8; 147],
+    reserved_fguid: [u8; 146],
+    /// ACL: Abort commands outstanding at most, 0-based.
+    pub abort_limit: u8,
     /// AERL: Asynchronous Event Requests outstanding at most, 0-based.
     pub async_event_limit: u8,
-    reserved_frmw: [u8; 60],
+    /// FRMW; bit 0: slot 1 is read only, bits 3:1: slots.
+    pub firmware: u8,
+    /// LPA; bit 1: Commands Supported and Effects, bit 2: offsets of log pages.
+    pub log_pages: u8,
+    /// ELPE: entries of the Error Information log, 0-based.
+    pub error_log_entries: u8,
+    reserved_npss: [u8; 3],
+    /// WCTEMP in kelvin; 0 for none.
+    pub warning_temperature: U16,
+    /// CCTEMP in kelvin; 0 for none.
+    pub critical_temperature: U16,
+    reserved_mtfa: [u8; 50],
     /// KAS: granularity of keep alive in units of 100 ms; 0 for no keep alive.
     pub keep_alive: U16,
-    reserved_kas: [u8; 190],
+    reserved_kas: [u8; 20],
+    /// ANATT: seconds that a change of an ANA state takes at most.
+    pub ana_transition_time: u8,
+    /// ANACAP; bits 4:0: states that can be reported, bit 6: a namespace's group does not change.
+    pub ana_capabilities: u8,
+    /// ANAGRPMAX.
+    pub ana_max_group: U32,
+    /// NANAGRPID.
+    pub ana_groups: U32,
+    reserved_pels: [u8; 160],
     /// SQES: required size in bits 3:0 and maximum in 7:4, as powers of two.
     pub submission_entry_size: u8,
     /// CQES.
@@ -54,7 +78,9 @@ pub struct IdentifyController {
     pub max_commands: U16,
     /// NN: largest valid namespace identifier.
     pub namespaces: U32,
-    reserved_oncs: [u8; 5],
+    /// ONCS: optional commands of the NVM command set.
+    pub optional_commands: U16,
+    reserved_fuses: [u8; 3],
     /// VWC; bit 0: a volatile write cache is present, bits 2:1 say how Flush treats the broadcast identifier.
     pub volatile_write_cache: u8,
     reserved_awun: [u8; 10],
@@ -82,6 +108,13 @@ const _: () = assert!(offset_of!(IdentifyController, max_data_transfer) == 77);
 const _: () = assert!(offset_of!(IdentifyController, controller_id) == 78);
 const _: () = assert!(offset_of!(IdentifyController, version) == 80);
 const _: () = assert!(offset_of!(IdentifyController, controller_attributes) == 96);
+const _: () = assert!(offset_of!(IdentifyController, events) == 92);
+const _: () = assert!(offset_of!(IdentifyController, abort_limit) == 258);
+const _: () = assert!(offset_of!(IdentifyController, log_pages) == 261);
+const _: () = assert!(offset_of!(IdentifyController, warning_temperature) == 266);
+const _: () = assert!(offset_of!(IdentifyController, ana_transition_time) == 342);
+const _: () = assert!(offset_of!(IdentifyController, ana_groups) == 348);
+const _: () = assert!(offset_of!(IdentifyController, optional_commands) == 520);
 const _: () = assert!(offset_of!(IdentifyController, controller_type) == 111);
 const _: () = assert!(offset_of!(IdentifyController, async_event_limit) == 259);
 const _: () = assert!(offset_of!(IdentifyController, keep_alive) == 320);
@@ -109,6 +142,26 @@ impl IdentifyController {
     pub const TRAFFIC_BASED_KEEP_ALIVE: u32 = 1 << 6;
     /// CNTRLTYPE of an I/O controller.
     pub const IO_CONTROLLER: u8 = 1;
+    /// CNTRLTYPE of a discovery controller.
+    pub const DISCOVERY_CONTROLLER: u8 = 2;
+    /// CMIC bit 3: the subsystem reports asymmetric namespace access.
+    pub const REPORTS_ANA: u8 = 1 << 3;
+    /// OAES bit 8: Namespace Attribute Notices.
+    pub const NAMESPACE_EVENTS: u32 = 1 << 8;
+    /// OAES bit 11: Asymmetric Namespace Access Change Notices.
+    pub const ANA_EVENTS: u32 = 1 << 11;
+    /// OAES bit 31: Discovery Log Page Change Notification.
+    pub const DISCOVERY_EVENTS: u32 = 1 << 31;
+    /// LPA bit 1: Commands Supported and Effects.
+    pub const EFFECTS_LOG: u8 = 1 << 1;
+    /// LPA bit 2: Get Log Page takes offsets and lengths of 32 bits.
+    pub const LOG_OFFSETS: u8 = 1 << 2;
+    /// ONCS bit 0.
+    pub const COMPARE: u16 = 1;
+    /// ONCS bit 2.
+    pub const DATASET_MANAGEMENT: u16 = 1 << 2;
+    /// ONCS bit 3.
+    pub const WRITE_ZEROES: u16 = 1 << 3;
     /// SQES: required and maximum 2^6 bytes.
     pub const SUBMISSION_ENTRY: u8 = 0x66;
     /// CQES: required and maximum 2^4 bytes.
@@ -168,7 +221,13 @@ pub struct IdentifyNamespace {
     reserved_mc: [u8; 3],
     /// NMIC; bit 0: several controllers may be attached to the namespace.
     pub sharing: u8,
-    reserved_rescap: [u8; 73],
+    reserved_rescap: [u8; 61],
+    /// ANAGRPID; 0 for none.
+    pub ana_group: U32,
+    reserved_nsattr: [u8; 3],
+    /// NSATTR; bit 0: write protected.
+    pub attributes: u8,
+    reserved_nvmsetid: [u8; 4],
     /// NGUID; zeros for none.
     pub nguid: [u8; 16],
     /// EUI64; zeros for none.
@@ -181,6 +240,8 @@ pub struct IdentifyNamespace {
 const _: () = assert!(size_of::<IdentifyNamespace>() == IDENTIFY_BYTES);
 const _: () = assert!(offset_of!(IdentifyNamespace, format) == 26);
 const _: () = assert!(offset_of!(IdentifyNamespace, sharing) == 30);
+const _: () = assert!(offset_of!(IdentifyNamespace, ana_group) == 92);
+const _: () = assert!(offset_of!(IdentifyNamespace, attributes) == 99);
 const _: () = assert!(offset_of!(IdentifyNamespace, nguid) == 104);
 const _: () = assert!(offset_of!(IdentifyNamespace, lba_formats) == 128);
 
@@ -203,6 +264,8 @@ pub enum UnsupportedFormat {
 impl IdentifyNamespace {
     /// NMIC bit 0.
     pub const SHARED: u8 = 1;
+    /// NSATTR bit 0.
+    pub const WRITE_PROTECTED: u8 = 1;
 
     /// Blocks and bytes per block.
     ///
@@ -264,3 +327,44 @@ impl IdentifyDescriptors {
         }
     }
 }
+
+/// Identify Controller of the NVM command set (CNS 06h, CSI 00h; NVM figure 102): limits of commands without a data transfer.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct IdentifyNvmController {
+    /// VSL.
+    pub verify_limit: u8,
+    /// WZSL: the largest Write Zeroes as a power of two in units of CAP.MPSMIN; 0 for no limit.
+    pub write_zeroes_limit: u8,
+    /// WUSL.
+    pub write_uncorrectable_limit: u8,
+    /// DMRL: ranges of one Dataset Management; 0 for no limit.
+    pub dataset_ranges_limit: u8,
+    /// DMRSL: blocks of one range; 0 for no limit.
+    pub dataset_range_blocks_limit: U32,
+    /// DMSL: blocks of all ranges of one command; 0 for no limit.
+    pub dataset_blocks_limit: U64,
+    reserved: [u8; 4080],
+}
+
+const _: () = assert!(size_of::<IdentifyNvmController>() == IDENTIFY_BYTES);
+
+/// Ranges of one Dataset Management command: NR is a 0-based byte.
+pub const MAX_DATASET_RANGES: u32 = 256;
+
+/// Bytes of a [`DatasetRange`].
+pub const DATASET_RANGE_BYTES: usize = 16;
+
+/// One range of a Dataset Management command (NVM figure 45).
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct DatasetRange {
+    /// Context attributes: hints.
+    pub attributes: U32,
+    /// Length in blocks; may be 0.
+    pub blocks: U32,
+    /// Starting LBA.
+    pub lba: U64,
+}
+
+const _: () = assert!(size_of::<DatasetRange>() == DATASET_RANGE_BYTES);

@@ -12,8 +12,10 @@
 mod capsule;
 mod command;
 mod connect;
+mod discovery;
 mod encode;
 mod identify;
+mod log;
 mod private_data;
 mod property;
 mod sgl;
@@ -24,16 +26,18 @@ pub use capsule::{
     parse_command, parse_response,
 };
 pub use command::{
-    BlockRange, Command, Connect, Identify, PropertyGet, PropertySet, PropertySize, QueueKind, SetFeatures, cns,
-    decode, fabrics, feature, opcode,
+    Abort, BlockRange, Command, Connect, DatasetManagement, GetFeatures, GetLogPage, Identify, PropertyGet,
+    PropertySet, PropertySize, QueueKind, Select, SetFeatures, WriteZeroes, cns, decode, fabrics, feature, opcode,
 };
 pub use connect::{
     CONNECT_DATA_BYTES, ConnectData, DYNAMIC_CONTROLLER, InvalidParameter, Nqn, NqnError, parse_connect_data,
 };
+pub use discovery::{DISCOVERY_ENTRY_BYTES, DISCOVERY_SUBSYSTEM, DiscoveryEntry, DiscoveryHeader};
 pub use identify::{
-    IDENTIFY_BYTES, IdentifyActiveNamespaces, IdentifyController, IdentifyDescriptors, IdentifyNamespace, LbaFormat,
-    UnsupportedFormat,
+    DATASET_RANGE_BYTES, DatasetRange, IDENTIFY_BYTES, IdentifyActiveNamespaces, IdentifyController,
+    IdentifyDescriptors, IdentifyNamespace, IdentifyNvmController, LbaFormat, MAX_DATASET_RANGES, UnsupportedFormat,
 };
+pub use log::{AnaGroup, AnaLogHeader, AnaState, EffectsLog, ErrorLogEntry, FirmwareLog, HealthLog, log_page};
 pub use private_data::{
     AcceptPrivateData, PrivateDataError, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData,
 };
@@ -41,7 +45,9 @@ pub use property::{
     ControllerCapabilities, ControllerConfiguration, ControllerStatus, Property, ShutdownNotification, ShutdownStatus,
     VERSION,
 };
-pub use sgl::{DataPointer, KEYED_DATA_BLOCK_LIMIT, KeyedDataBlock, in_capsule_data};
+pub use sgl::{
+    DataPointer, KEYED_DATA_BLOCK_LIMIT, KeyedDataBlock, SGL_DESCRIPTOR_BYTES, in_capsule_data, last_segment,
+};
 pub use status::Status;
 
 /// Queue 0 is the admin queue, all others are I/O queues (Base 1.5).

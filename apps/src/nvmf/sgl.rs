@@ -16,6 +16,12 @@ const KEYED_ADDRESS: u8 = 0x40;
 /// Type 4h with subtype Fh: the same, and the controller may invalidate the key with its response.
 const KEYED_INVALIDATE: u8 = 0x4f;
 
+/// Type 3h (last segment) with subtype 1h (offset): descriptors that follow the command in its capsule.
+const LAST_SEGMENT_OFFSET: u8 = 0x31;
+
+/// Bytes of one descriptor.
+pub const SGL_DESCRIPTOR_BYTES: usize = 16;
+
 /// Keyed SGL Data Block descriptor.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -117,6 +123,18 @@ impl DataPointer {
             })),
         }
     }
+}
+
+/// Where a list of descriptors lies in the capsule, if the data pointer is a last segment descriptor with an offset
+/// (RDMA 3.2): offset behind the command, and bytes. A command may have one where the controller takes more than one
+/// data block (MSDBD).
+#[must_use]
+pub fn last_segment(bytes: [u8; 16]) -> Option<(u64, u32)> {
+    if bytes[15] != LAST_SEGMENT_OFFSET {
+        return None;
+    }
+    let wire: WireInCapsule = transmute!(bytes);
+    Some((wire.offset.get(), wire.length.get()))
 }
 
 /// The range of in-capsule data among the `available` bytes that followed the command.

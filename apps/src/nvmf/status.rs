@@ -45,8 +45,12 @@ statuses! {
     INVALID_NAMESPACE = 0x00b, "Invalid Namespace or Format";
     /// Generic 0Ch.
     COMMAND_SEQUENCE_ERROR = 0x00c, "Command Sequence Error";
+    /// Generic 2Ch.
+    INVALID_COMMAND_SET = 0x02c, "Invalid I/O Command Set";
     /// Generic 0Dh.
     INVALID_SGL_SEGMENT_DESCRIPTOR = 0x00d, "Invalid SGL Segment Descriptor";
+    /// Generic 0Eh.
+    INVALID_NUMBER_OF_SGL_DESCRIPTORS = 0x00e, "Invalid Number of SGL Descriptors";
     /// Generic 0Fh.
     DATA_SGL_LENGTH_INVALID = 0x00f, "Data SGL Length Invalid";
     /// Generic 11h.
@@ -69,6 +73,14 @@ statuses! {
     INVALID_QUEUE_SIZE = 0x102, "Invalid Queue Size";
     /// Command specific 05h.
     ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED = 0x105, "Asynchronous Event Request Limit Exceeded";
+    /// Command specific 03h.
+    ABORT_COMMAND_LIMIT_EXCEEDED = 0x103, "Abort Command Limit Exceeded";
+    /// Command specific 09h.
+    INVALID_LOG_PAGE = 0x109, "Invalid Log Page";
+    /// Command specific 0Eh.
+    FEATURE_NOT_CHANGEABLE = 0x10e, "Feature Not Changeable";
+    /// Command specific 83h (I/O command set specific, NVM figure 40).
+    COMMAND_SIZE_LIMIT_EXCEEDED = 0x183, "Command Size Limit Exceeded";
     /// Command specific 0Dh.
     FEATURE_NOT_SAVEABLE = 0x10d, "Feature Identifier Not Saveable";
     /// Fabrics command specific 80h.
@@ -81,6 +93,14 @@ statuses! {
     CONNECT_INVALID_HOST = 0x184, "Connect Invalid Host";
     /// Media 80h.
     WRITE_FAULT = 0x280, "Write Fault";
+    /// Media 85h.
+    COMPARE_FAILURE = 0x285, "Compare Failure";
+    /// Path related 01h.
+    ANA_PERSISTENT_LOSS = 0x301, "Asymmetric Access Persistent Loss";
+    /// Path related 02h.
+    ANA_INACCESSIBLE = 0x302, "Asymmetric Access Inaccessible";
+    /// Path related 03h.
+    ANA_TRANSITION = 0x303, "Asymmetric Access Transition";
     /// Media 81h.
     UNRECOVERED_READ_ERROR = 0x281, "Unrecovered Read Error";
 }

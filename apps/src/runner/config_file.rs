@@ -5,12 +5,14 @@ use super::{
     device_arguments::DeviceArguments,
     error::RunError,
     namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig},
-    serve_command::{DEFAULT_HOSTS, DEFAULT_QUEUE_DEPTH, MAX_HOSTS, ServeConfig},
+    serve_command::{
+        DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_QUEUE_DEPTH, MAX_HOSTS, ServeConfig, check_queues,
+    },
 };
 use crate::{
     nvmf::Nqn,
     storage::{Backing, MediumKind},
-    target::{MAX_IN_CAPSULE_BYTES, MAX_NAMESPACES},
+    target::{AllowedHosts, MAX_NAMESPACES, MAX_SUBSYSTEMS},
 };
 use clap::ValueEnum as _;
 use core::time::Duration;
@@ -24,8 +26,6 @@ use toml::Spanned;
 
 /// Largest file: what a person writes is far smaller.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// Subsystems of one target: one discovery log page of a size that hosts read at once.
-const MAX_SUBSYSTEMS: usize = 64;
 /// Bytes of a serial number (SN in Identify Controller, Base figure 275).
 const SERIAL_BYTES: usize = 20;
 /// Largest namespace in memory: what no machine has, so that sizes can be added up.
@@ -50,7 +50,9 @@ struct Tables {
     pages: Option<String>,
     queue_depth: Option<u32>,
     hosts: Option<u16>,
-    in_capsule_bytes: Option<u32>,
+    io_queues: Option<u16>,
+    in_capsule: Option<u32>,
+    data_blocks: Option<u8>,
     remote_invalidate: Option<bool>,
     runtime: Option<u64>,
     #[serde(default)]
@@ -176,14 +178,16 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
     let pages = Pages::from_str(pages, false).map_err(|_| RunError::Pages { value: pages.to_owned() })?;
     let queue_depth = tables.queue_depth.unwrap_or(DEFAULT_QUEUE_DEPTH);
     let hosts = tables.hosts.unwrap_or(DEFAULT_HOSTS);
-    let in_capsule_bytes = tables.in_capsule_bytes.unwrap_or(0);
+    let io_queues = tables.io_queues.unwrap_or(DEFAULT_IO_QUEUES);
+    let in_capsule = tables.in_capsule.unwrap_or(DEFAULT_IN_CAPSULE);
+    let data_blocks = tables.data_blocks.unwrap_or(1);
     range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
     range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
     range("--runtime", tables.runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
     range("--listen", tables.listen.port().into(), 1, u16::MAX.into())?;
-    range("--in-capsule-bytes", in_capsule_bytes.into(), 0, MAX_IN_CAPSULE_BYTES.into())?;
-    if !in_capsule_bytes.is_multiple_of(16) {
-        return Err(RunError::InCapsuleBytes { value: in_capsule_bytes });
+    check_queues(io_queues, in_capsule, data_blocks)?;
+    if !in_capsule.is_multiple_of(16) {
+        return Err(RunError::InCapsuleBytes { value: in_capsule });
     }
     Ok(ServeConfig {
         parameters: device.parameters()?,
@@ -193,7 +197,9 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
         subsystems,
         queue_depth,
         hosts,
-        in_capsule_bytes,
+        io_queues,
+        in_capsule,
+        data_blocks,
         runtime: tables.runtime.map(Duration::from_secs),
         json: false,
         check_only: false,
@@ -229,7 +235,7 @@ impl Source<'_> {
         self.counted_at(line, "namespace", 1, namespace.len(), MAX_NAMESPACES)?;
         Ok(SubsystemConfig {
             nqn: name("nqn", nqn)?,
-            allowed_hosts: hosts.transpose()?,
+            allowed_hosts: hosts.transpose()?.map_or(AllowedHosts::Any, AllowedHosts::Listed),
             serial: serial.clone(),
             namespaces: namespace.iter().map(|table| self.namespace(table)).collect::<Result<_, _>>()?,
         })

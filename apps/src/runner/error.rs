@@ -127,7 +127,7 @@ pub enum RunError {
         value: String,
     },
     /// In-capsule data of an odd size.
-    #[error("--in-capsule-bytes is {value}: must be a multiple of 16; choose the next one")]
+    #[error("--in-capsule is {value}: must be a multiple of 16; choose the next one")]
     InCapsuleBytes {
         /// What was asked for.
         value: u32,

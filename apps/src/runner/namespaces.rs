@@ -7,6 +7,7 @@ use super::{
 use crate::{
     nvmf::Nqn,
     storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, MediumKind},
+    target::AllowedHosts,
 };
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -33,8 +34,8 @@ pub enum NamespaceBacking {
 pub struct SubsystemConfig {
     /// Its name.
     pub nqn: Nqn,
-    /// Hosts that may connect; `None` for all.
-    pub allowed_hosts: Option<Vec<Nqn>>,
+    /// Hosts that may connect.
+    pub allowed_hosts: AllowedHosts,
     /// Serial number, if not the target's own.
     pub serial: Option<String>,
     /// Namespaces, with the identifiers 1, 2 and so on.
@@ -76,6 +77,28 @@ pub enum MediumConfig {
         /// Past the page cache where that can be.
         direct: bool,
     },
+}
+
+impl SubsystemConfig {
+    /// Opens its namespaces, as [`prepare`].
+    pub(super) fn prepare(
+        &self,
+        depth: usize,
+        say: &mut dyn FnMut(&str),
+        reports: &mut Vec<NamespaceReport>,
+    ) -> Result<SubsystemPlan, RunError> {
+        if self.serial.is_some() {
+            // It would be left out in silence otherwise.
+            return Err(RunError::Unsuitable { reason: "serial: the target has its own; leave it out".to_owned() });
+        }
+        let mut namespaces = Vec::with_capacity(self.namespaces.len());
+        for namespace in &self.namespaces {
+            let (plan, report) = prepare(namespace, depth, say)?;
+            namespaces.push(plan);
+            reports.push(report);
+        }
+        Ok(SubsystemPlan { name: self.nqn, hosts: self.allowed_hosts.clone(), namespaces })
+    }
 }
 
 impl NamespaceConfig {
@@ -124,6 +147,14 @@ pub(super) const fn backing_name(backing: Backing) -> &'static str {
         Backing::Ring => "ring",
         Backing::Thread => "thread",
     }
+}
+
+/// A subsystem that is ready to be served.
+#[derive(Debug)]
+pub(super) struct SubsystemPlan {
+    pub(super) name: Nqn,
+    pub(super) hosts: AllowedHosts,
+    pub(super) namespaces: Vec<NamespacePlan>,
 }
 
 /// A namespace that is ready to be served, on its way to the core that will own it.
@@ -184,7 +215,7 @@ impl NamespaceReport {
 
 /// Opens a namespace, or reads what it holds at first. `depth` is how many operations hosts may have in it. `say` is told
 /// how it is used where that is otherwise than a person may expect.
-pub(super) fn prepare(
+fn prepare(
     config: &NamespaceConfig,
     depth: usize,
     say: &mut dyn FnMut(&str),

@@ -7,7 +7,7 @@ use super::{
     job_plan::{JobPlan, Source},
     load_command::LoadConfig,
     load_file::LoadedFile,
-    namespaces::{NamespacePlan, SubsystemConfig},
+    namespaces::{NamespacePlan, SubsystemPlan},
     serve_command::ServeConfig,
     target_side::TargetPlan,
 };
@@ -15,7 +15,7 @@ use crate::{
     host::HostOptions,
     nvmf::{DEFAULT_PORT, Nqn},
     storage::{Geometry, MAX_BLOCK_BYTES},
-    target::{ADMIN_QUEUE_ENTRIES, TargetOptions},
+    target::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions},
 };
 use core::{num::NonZeroU64, time::Duration};
 use frwr_engine::provider::Capabilities;
@@ -65,7 +65,8 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     let geometry = Geometry::new(blocks, config.block_bytes);
     let geometry = geometry.map_err(|error| RunError::Unsuitable { reason: error.to_string() })?;
     let namespaces = vec![NamespacePlan::Memory { geometry, content: None, read_only: false }];
-    Ok(TargetPlan { options, namespaces, pages: config.pages, capabilities: *capabilities, alone: false })
+    let subsystems = vec![SubsystemPlan { name: options.subsystem, hosts: AllowedHosts::Any, namespaces }];
+    Ok(TargetPlan { options, subsystems, pages: config.pages, capabilities: *capabilities, alone: false })
 }
 
 pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, RunError> {
@@ -86,41 +87,30 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
     Ok(HostPlan { options, job, pages, capabilities, inject, tolerated_failures })
 }
 
-/// The target of `serve`; `namespaces` are those of its subsystem.
+/// The target of `serve`.
 pub(super) fn served(
     config: &ServeConfig,
-    namespaces: Vec<NamespacePlan>,
+    subsystems: Vec<SubsystemPlan>,
     capabilities: &Capabilities,
 ) -> Result<TargetPlan, RunError> {
-    let mut options = TargetOptions::new(config.listen, subsystem(config)?.nqn);
+    // Not looked at where subsystems are given, as here.
+    let mut options = TargetOptions::new(config.listen, default_subsystem()?);
+    options.io_queues = config.io_queues;
+    options.in_capsule_bytes = config.in_capsule;
+    options.data_blocks = config.data_blocks;
     options.queue_entries = entries(config.queue_depth);
     // Every block size that a host may choose, and no more: each host has buffers of its own.
     options.buffer_bytes = MAX_BLOCK_BYTES;
     // One more for a host that comes back before its former connection is gone.
     options.controllers = config.hosts + 1;
     options.remote_invalidation = config.remote_invalidate;
-    options.in_capsule_bytes = config.in_capsule_bytes;
     options.parameters = config.parameters;
-    Ok(TargetPlan { options, namespaces, pages: config.pages, capabilities: *capabilities, alone: true })
-}
-
-/// What a target can be told today of what a file says: one subsystem, open to all hosts, with the target's serial number.
-/// What it cannot be told is refused, and not left out.
-pub(super) fn subsystem(config: &ServeConfig) -> Result<&SubsystemConfig, RunError> {
-    let refused = |reason: &str| Err(RunError::Unsuitable { reason: reason.to_owned() });
-    match config.subsystems.as_slice() {
-        [SubsystemConfig { allowed_hosts: Some(_), .. }] => {
-            refused("allowed_hosts: hosts cannot be refused yet; leave it out")
-        }
-        [SubsystemConfig { serial: Some(_), .. }] => refused("serial: the target has its own; leave it out"),
-        [subsystem] => Ok(subsystem),
-        more => refused(&format!("there are {} subsystems: the target serves one; keep one", more.len())),
-    }
+    Ok(TargetPlan { options, subsystems, pages: config.pages, capabilities: *capabilities, alone: true })
 }
 
 /// Operations that the hosts of `serve` may have in one namespace.
 pub(super) fn storage_depth(config: &ServeConfig) -> usize {
-    config.queue_depth as usize * usize::from(config.hosts)
+    config.queue_depth as usize * usize::from(config.hosts) * usize::from(config.io_queues)
 }
 
 /// The host of `load`; `file` is what it writes first.

@@ -3,7 +3,7 @@
 use super::{
     error::RunError,
     main_loop::MainLoop,
-    namespaces::{NamespaceReport, prepare},
+    namespaces::NamespaceReport,
     outcome::Outcome,
     plan,
     progress::{Doing, Progress},
@@ -31,13 +31,10 @@ where
     D::Port: Send + 'static,
 {
     let depth = plan::storage_depth(config);
-    let (mut namespaces, mut reports) = (Vec::new(), Vec::new());
-    for namespace in &plan::subsystem(config)?.namespaces {
-        let (plan, report) = prepare(namespace, depth, say)?;
-        namespaces.push(plan);
-        reports.push(report);
-    }
-    let plan = plan::served(config, namespaces, device.capabilities())?;
+    let mut reports = Vec::new();
+    let subsystems = config.subsystems.iter().map(|subsystem| subsystem.prepare(depth, say, &mut reports));
+    let subsystems = subsystems.collect::<Result<_, _>>()?;
+    let plan = plan::served(config, subsystems, device.capabilities())?;
     let mut control = Control::new(device);
     let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
     let (progress, topology) = (Progress::default(), Topology::of_machine());

@@ -8,7 +8,10 @@ use super::{
     namespaces::{NamespaceBacking, NamespaceConfig, SubsystemConfig},
     plan::default_subsystem,
 };
-use crate::nvmf::Nqn;
+use crate::{
+    nvmf::Nqn,
+    target::{AllowedHosts, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES},
+};
 use clap::Args;
 use core::time::Duration;
 use frwr_engine::provider::ConnectionParameters;
@@ -24,9 +27,15 @@ pub const MAX_HOSTS: u16 = 256;
 pub(super) const DEFAULT_QUEUE_DEPTH: u32 = 128;
 /// Hosts at the same time, unless it is said.
 pub(super) const DEFAULT_HOSTS: u16 = 8;
+/// I/O queues of a host, unless it is said.
+pub(super) const DEFAULT_IO_QUEUES: u16 = 4;
+/// Data that may come with a command, unless it is said: a block.
+pub(super) const DEFAULT_IN_CAPSULE: u32 = 4096;
+/// I/O queues of a host at most: one core serves them all, so more than a few share nothing but memory.
+pub(super) const MAX_SERVED_IO_QUEUES: u16 = 16;
 
 /// What a file says instead.
-const INSTEAD_OF_CONFIG: [&str; 17] = [
+const INSTEAD_OF_CONFIG: [&str; 22] = [
     "device",
     "gid_index",
     "ib_port",
@@ -44,6 +53,11 @@ const INSTEAD_OF_CONFIG: [&str; 17] = [
     "no_remote_invalidate",
     "queue_depth",
     "hosts",
+    "subsystem",
+    "allow_host",
+    "io_queues",
+    "in_capsule",
+    "data_blocks",
 ];
 
 /// The target's half of the job.
@@ -79,6 +93,21 @@ pub struct ServeArguments {
     /// Hosts at the same time.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_HOSTS)]
     pub hosts: u16,
+    /// Name of the subsystem: `nqn.` and more. Default: one under a domain that nobody can own.
+    #[arg(long, value_name = "NQN")]
+    pub subsystem: Option<String>,
+    /// A host that may connect, by its name; may be given more than once. Default: every host.
+    #[arg(long, value_name = "NQN")]
+    pub allow_host: Vec<String>,
+    /// I/O queues of a host.
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_IO_QUEUES)]
+    pub io_queues: u16,
+    /// Bytes of data that may come with a command, a multiple of 16; 0 for none.
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_IN_CAPSULE)]
+    pub in_capsule: u32,
+    /// Pieces of memory that a command may list; more than one travel in the capsule's data, 16 bytes each.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub data_blocks: u8,
     /// Ends after so many seconds. Default: at SIGINT or SIGTERM.
     #[arg(long, value_name = "SECONDS")]
     pub runtime: Option<u64>,
@@ -101,8 +130,12 @@ pub struct ServeConfig {
     pub queue_depth: u32,
     /// Hosts at the same time.
     pub hosts: u16,
-    /// Data that a command's capsule may carry; 0 for none.
-    pub in_capsule_bytes: u32,
+    /// I/O queues of a host.
+    pub io_queues: u16,
+    /// Bytes of data that may come with a command; 0 for none.
+    pub in_capsule: u32,
+    /// Pieces of memory that a command may list.
+    pub data_blocks: u8,
     /// When it ends by itself.
     pub runtime: Option<Duration>,
     /// Machine-readable output.
@@ -132,12 +165,17 @@ impl ServeConfig {
     }
 
     fn of_command_line(arguments: ServeArguments) -> Result<Self, RunError> {
-        let ServeArguments { device, listen, namespace, backing, common, queue_depth, hosts, .. } = arguments;
+        let nqn = arguments.subsystem.as_deref().map_or_else(default_subsystem, name)?;
+        let allowed = arguments.allow_host.iter().map(|host| name(host)).collect::<Result<Vec<_>, _>>()?;
+        let allowed_hosts = if allowed.is_empty() { AllowedHosts::Any } else { AllowedHosts::Listed(allowed) };
+        let ServeArguments { io_queues, in_capsule, data_blocks, backing, .. } = arguments;
+        let ServeArguments { device, listen, namespace, common, queue_depth, hosts, .. } = arguments;
         common.check()?;
         // The command line requires both.
         let (listen, namespace) = listen.zip(namespace).ok_or(RunError::Lost)?;
         range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
         range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
+        check_queues(io_queues, in_capsule, data_blocks)?;
         range("the port of --listen", listen.port().into(), 1, u16::MAX.into())?;
         Ok(Self {
             parameters: device.parameters()?,
@@ -145,14 +183,16 @@ impl ServeConfig {
             device: device.device()?,
             listen,
             subsystems: vec![SubsystemConfig {
-                nqn: default_subsystem()?,
-                allowed_hosts: None,
+                nqn,
+                allowed_hosts,
                 serial: None,
                 namespaces: vec![NamespaceConfig::of_command_line(namespace, backing, common.block_size)],
             }],
             queue_depth,
             hosts,
-            in_capsule_bytes: 0,
+            io_queues,
+            in_capsule,
+            data_blocks,
             runtime: None,
             json: false,
             check_only: false,
@@ -181,7 +221,9 @@ impl ServeConfig {
             }),
             "queue_depth": self.queue_depth,
             "hosts": self.hosts,
-            "in_capsule_bytes": self.in_capsule_bytes,
+            "io_queues": self.io_queues,
+            "in_capsule": self.in_capsule,
+            "data_blocks": self.data_blocks,
             "remote_invalidate": self.remote_invalidate,
             "runtime": self.runtime.map(|runtime| runtime.as_secs()),
             "subsystem": subsystems,
@@ -189,12 +231,26 @@ impl ServeConfig {
     }
 }
 
+/// What of queues and capsules has limits.
+pub(super) fn check_queues(io_queues: u16, in_capsule: u32, data_blocks: u8) -> Result<(), RunError> {
+    range("--io-queues", io_queues.into(), 1, MAX_SERVED_IO_QUEUES.into())?;
+    range("--in-capsule", in_capsule.into(), 0, MAX_IN_CAPSULE_BYTES.into())?;
+    range("--data-blocks", data_blocks.into(), 1, MAX_DATA_BLOCKS.into())
+}
+
 fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
-    let hosts = subsystem.allowed_hosts.as_ref();
+    let hosts = match &subsystem.allowed_hosts {
+        AllowedHosts::Any => None,
+        AllowedHosts::Listed(hosts) => Some(hosts),
+    };
     json!({
         "nqn": subsystem.nqn.as_str(),
         "allowed_hosts": hosts.map(|hosts| hosts.iter().map(Nqn::as_str).collect::<Vec<_>>()),
         "serial": subsystem.serial,
         "namespace": subsystem.namespaces.iter().map(NamespaceConfig::json).collect::<Vec<_>>(),
     })
+}
+
+fn name(text: &str) -> Result<Nqn, RunError> {
+    Nqn::new(text).map_err(|error| RunError::Name(format!("{text}: {error}")))
 }

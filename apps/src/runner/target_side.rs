@@ -3,13 +3,13 @@
 use super::{
     cores::Core,
     error::SetupError,
-    namespaces::NamespacePlan,
+    namespaces::{NamespacePlan, SubsystemPlan},
     progress::{Doing, Progress},
     report::MemoryReport,
 };
 use crate::{
     storage::{AnyStorage, MemoryStorage, Storage, StorageStatistics},
-    target::{Target, TargetOptions, TargetStatistics},
+    target::{Subsystem, Target, TargetOptions, TargetStatistics},
 };
 use core::time::Duration;
 use frwr_engine::{
@@ -33,12 +33,17 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(super) struct TargetPlan {
     pub(super) options: TargetOptions,
-    /// With the identifiers 1, 2 and so on.
-    pub(super) namespaces: Vec<NamespacePlan>,
+    pub(super) subsystems: Vec<SubsystemPlan>,
     pub(super) pages: PagePolicy,
     pub(super) capabilities: Capabilities,
     /// Nobody else reports to the main thread: there is no host in this process.
     pub(super) alone: bool,
+}
+
+impl TargetPlan {
+    fn namespaces(&self) -> impl Iterator<Item = &NamespacePlan> {
+        self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)
+    }
 }
 
 /// How far the target's end is.
@@ -72,18 +77,21 @@ impl<P: Port> TargetSide<P> {
         progress: Progress,
     ) -> Result<Self, SetupError> {
         let engine_options = plan.options.engine();
-        let namespace_bytes: usize = plan.namespaces.iter().map(memory_bytes).sum();
+        let namespace_bytes: usize = plan.namespaces().map(memory_bytes).sum();
         let buffer_bytes = plan.options.buffer_memory_bytes(plan.options.queue_entries.into());
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
         let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
         let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
-        let alignment = plan.namespaces.iter().map(buffer_alignment).max().unwrap_or(PAGE);
+        let alignment = plan.namespaces().map(buffer_alignment).max().unwrap_or(PAGE);
         let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
-        let storages = plan.namespaces.into_iter().map(|namespace| storage(namespace, depth, &mut region));
-        let storages = storages.collect::<Result<_, _>>()?;
-        let mut target = Target::new(engine, storages, buffers, plan.options)?;
+        let mut subsystems = Vec::with_capacity(plan.subsystems.len());
+        for SubsystemPlan { name, hosts, namespaces } in plan.subsystems {
+            let storages = namespaces.into_iter().map(|namespace| storage(namespace, depth, &mut region));
+            subsystems.push(Subsystem { name, hosts, namespaces: storages.collect::<Result<_, _>>()? });
+        }
+        let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
         let memory_report = MemoryReport::of(&region);
@@ -107,7 +115,7 @@ impl<P: Port> TargetSide<P> {
 
     /// What its namespaces have done, in their order.
     pub(super) fn storages(&self) -> Vec<StorageStatistics> {
-        self.target.namespaces().iter().map(Storage::statistics).collect()
+        self.target.namespaces().map(Storage::statistics).collect()
     }
 
     /// The engine's figures.

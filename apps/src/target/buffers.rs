@@ -48,6 +48,11 @@ impl Buffers {
         Segment { memory: self.id, offset: self.offset(buffer) as u64, length: length.min(self.bytes) }
     }
 
+    /// Makes the first `length` bytes zeros.
+    pub(super) fn clear(&self, buffer: &Buffer, length: usize) -> Result<(), OutOfBounds> {
+        self.memory.fill(self.offset(buffer), length, 0)
+    }
+
     pub(super) fn read(&self, buffer: &Buffer, from: usize, into: &mut [u8]) -> Result<(), OutOfBounds> {
         self.memory.read(self.offset(buffer) + from, into)
     }

@@ -17,18 +17,64 @@ pub(super) enum Work {
     Read { namespace: usize, lba: u64, blocks: u32 },
     /// Data in.
     Write { namespace: usize, lba: u64, blocks: u32 },
+    /// Data in, and the blocks in a second buffer.
+    Compare { namespace: usize, lba: u64, blocks: u32 },
+    /// No data.
+    WriteZeroes { namespace: usize, lba: u64, blocks: u32, deallocate: bool },
+    /// Data in: [`nvmf::DatasetRange`]s, of which `next` is the next one to be deallocated.
+    Deallocate { namespace: usize, ranges: u32, next: u32 },
     /// No data.
     Flush { namespace: usize },
+    /// No data: the flush behind a write that has to be on the medium before it is answered.
+    Harden { namespace: usize },
+    /// Data out: a part of a page.
+    LogPage(nvmf::GetLogPage),
+    /// Data out: 16 bytes.
+    HostIdentifier,
 }
 
 impl Work {
     /// The step behind taking a buffer, and the first one for commands without data.
     pub(super) fn first_phase(&self) -> Phase {
         match self {
-            Self::Connect(_) | Self::Write { .. } => Phase::Fetch,
-            Self::Identify(_) => Phase::Execute,
-            Self::Read { .. } | Self::Flush { .. } => Phase::Submit,
+            Self::Connect(_) | Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. } => Phase::Fetch,
+            Self::Identify(_) | Self::LogPage(_) | Self::HostIdentifier => Phase::Execute,
+            Self::Read { .. } | Self::Flush { .. } | Self::WriteZeroes { .. } | Self::Harden { .. } => Phase::Submit,
             Self::Nothing => Phase::Reply(Reply::of(Status::INTERNAL_ERROR)),
+        }
+    }
+
+    /// The step behind the arrival of its data.
+    pub(super) fn arrived(&self) -> Phase {
+        match self {
+            Self::Write { .. } | Self::Compare { .. } => Phase::Submit,
+            _ => Phase::Execute,
+        }
+    }
+
+    /// Its data may follow the command in the capsule.
+    pub(super) fn takes_in_capsule_data(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. })
+    }
+
+    /// It needs no buffer.
+    pub(super) fn is_without_data(&self) -> bool {
+        matches!(self, Self::Flush { .. } | Self::WriteZeroes { .. })
+    }
+
+    /// Buffers that it takes, all of them at once.
+    pub(super) fn buffers(&self) -> usize {
+        if matches!(self, Self::Compare { .. }) { 2 } else { 1 }
+    }
+
+    /// The first block, for the error log.
+    pub(super) fn lba(&self) -> u64 {
+        match self {
+            Self::Read { lba, .. }
+            | Self::Write { lba, .. }
+            | Self::Compare { lba, .. }
+            | Self::WriteZeroes { lba, .. } => *lba,
+            _ => 0,
         }
     }
 }
@@ -84,6 +130,18 @@ pub(super) enum Data {
     None,
     /// In the host's memory.
     Remote(RemoteSegment),
+    /// In several pieces of the host's memory, which the capsule lists: its receive is kept until the device has
+    /// the list.
+    Scattered {
+        /// The capsule.
+        received: Received,
+        /// Where the list of keyed data blocks starts in it.
+        offset: u32,
+        /// Data blocks, at most [`frwr_engine::MAX_TRANSFER_OPERATIONS`].
+        count: u32,
+        /// Bytes of all of them.
+        length: u32,
+    },
     /// In the capsule, whose receive is kept until the data was copied.
     InCapsule {
         /// The capsule.
@@ -100,7 +158,7 @@ impl Data {
         match self {
             Self::None => 0,
             Self::Remote(remote) => remote.length,
-            Self::InCapsule { length, .. } => *length,
+            Self::InCapsule { length, .. } | Self::Scattered { length, .. } => *length,
         }
     }
 }
@@ -112,10 +170,36 @@ pub(super) struct Slot {
     pub(super) command_id: u16,
     /// The key that the response invalidates.
     pub(super) invalidate: Option<u32>,
+    /// NSID as the command said it, for the error log.
+    pub(super) namespace: u32,
+    /// A write has to be on the medium before it is answered.
+    pub(super) durable: bool,
     pub(super) work: Work,
     pub(super) data: Data,
     pub(super) buffer: Option<Buffer>,
+    /// What [`Work::Compare`] compares its data with.
+    pub(super) second: Option<Buffer>,
     pub(super) phase: Phase,
+}
+
+impl Slot {
+    /// A command that takes its first step next; it invalidates nothing.
+    pub(super) fn new(connection: ConnectionId, command_id: u16, work: Work, data: Data) -> Self {
+        let phase = Phase::TakeBuffer;
+        let (buffer, second) = (None, None);
+        Self {
+            connection,
+            command_id,
+            invalidate: None,
+            namespace: 0,
+            durable: false,
+            work,
+            data,
+            buffer,
+            second,
+            phase,
+        }
+    }
 }
 
 /// All slots of one core. Nothing grows after it was made.

@@ -2,11 +2,11 @@
 
 use super::Target;
 use super::command::{Reply, Work};
-use super::controller::Controller;
+use super::controller::{Controller, Purpose};
 use super::session::Association;
 use crate::nvmf::{
-    self, ADMIN_QUEUE, CONNECT_DATA_BYTES, Connect, ConnectData, DYNAMIC_CONTROLLER, DataPointer, InvalidParameter,
-    KeyedDataBlock, Status,
+    self, ADMIN_QUEUE, CONNECT_DATA_BYTES, Connect, ConnectData, DISCOVERY_SUBSYSTEM, DYNAMIC_CONTROLLER, DataPointer,
+    InvalidParameter, KeyedDataBlock, Status,
 };
 use crate::storage::Storage;
 use frwr_engine::ConnectionId;
@@ -63,13 +63,11 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn associate(&mut self, connection: ConnectionId, connect: &Connect, data: &ConnectData) -> Result<Reply, Reply> {
-        if data.subsystem != self.options.subsystem {
-            return Err(invalid(InvalidParameter::SUBSYSTEM));
-        }
+        let purpose = self.purpose(data)?;
         let controller = if connect.queue_id == ADMIN_QUEUE {
-            self.make_controller(connection, connect, data)?
+            self.make_controller(connection, connect, data, purpose)?
         } else {
-            self.find_controller(connect, data)?
+            self.find_controller(connect, data, purpose)?
         };
         // 0-based, and below the entries that the connect request asked for.
         let entries = connect.queue_size.saturating_add(1);
@@ -83,11 +81,25 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok(Reply::result(id.into()))
     }
 
+    /// What the host connects to. Everybody may ask the discovery service, and sees what is for them.
+    fn purpose(&self, data: &ConnectData) -> Result<Purpose, Reply> {
+        if data.subsystem.as_str() == DISCOVERY_SUBSYSTEM {
+            return Ok(Purpose::Discovery);
+        }
+        let found = self.subsystems.iter().position(|subsystem| subsystem.name == data.subsystem);
+        let index = found.ok_or(invalid(InvalidParameter::SUBSYSTEM))?;
+        match self.subsystems.get(index) {
+            Some(subsystem) if subsystem.hosts.allows(&data.host) => Ok(Purpose::Io(index)),
+            _ => Err(Reply::of(Status::CONNECT_INVALID_HOST.do_not_retry())),
+        }
+    }
+
     fn make_controller(
         &mut self,
         connection: ConnectionId,
         connect: &Connect,
         data: &ConnectData,
+        purpose: Purpose,
     ) -> Result<usize, Reply> {
         if data.controller_id != DYNAMIC_CONTROLLER {
             return Err(invalid(InvalidParameter::CONTROLLER_ID));
@@ -96,14 +108,19 @@ impl<P: Port, S: Storage> Target<P, S> {
         let place = vacant.ok_or(Reply::of(Status::CONNECT_CONTROLLER_BUSY))?;
         let used = |id| self.controllers.iter().flatten().any(|controller| controller.id == id);
         let id = self.identifiers.next(used);
-        let mut controller = Controller::new(id, connection, data.host, data.host_id, self.now);
+        let mut controller = Controller::new(id, connection, data, purpose, self.now);
         controller.set_keep_alive(connect.keep_alive_timeout);
         self.controllers[place] = Some(controller);
         Ok(place)
     }
 
-    fn find_controller(&mut self, connect: &Connect, data: &ConnectData) -> Result<usize, Reply> {
-        let named = |controller: &Controller| controller.id == data.controller_id;
+    fn find_controller(&mut self, connect: &Connect, data: &ConnectData, purpose: Purpose) -> Result<usize, Reply> {
+        let Purpose::Io(subsystem) = purpose else {
+            // A discovery controller has no I/O queues (Base 3.1.2.3.4).
+            return Err(invalid(InvalidParameter::QUEUE_ID));
+        };
+        let named =
+            |controller: &Controller| controller.id == data.controller_id && controller.subsystem() == Some(subsystem);
         let found = self.controllers.iter().position(|place| place.as_ref().is_some_and(named));
         let index = found.ok_or(invalid(InvalidParameter::CONTROLLER_ID))?;
         let Some(Some(controller)) = self.controllers.get(index) else {

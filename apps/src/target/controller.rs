@@ -1,6 +1,13 @@
 //! Controllers: what Connect makes, and what properties and keep alive act on.
 
-use crate::nvmf::{ControllerConfiguration, ControllerStatus, Nqn, ShutdownNotification, ShutdownStatus};
+use super::MAX_NAMESPACES;
+use super::event::Events;
+use super::features::Features;
+use crate::nvmf::{
+    ConnectData, ControllerConfiguration, ControllerStatus, DiscoveryEntry, ErrorLogEntry, Nqn, ShutdownNotification,
+    ShutdownStatus,
+};
+use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::ConnectionId;
 
@@ -11,6 +18,54 @@ const FIRST_RESERVED_ID: u16 = 0xfff0;
 pub(super) const KEEP_ALIVE_UNITS: u16 = 10;
 const KEEP_ALIVE_STEP_MS: u64 = 100 * KEEP_ALIVE_UNITS as u64;
 
+/// Entries of the Error Information log: what a person reads, and few enough for every controller to have its own.
+pub(super) const ERROR_LOG_ENTRIES: usize = 16;
+
+/// What a controller is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To say which subsystems there are.
+    Discovery,
+    /// To serve the subsystem of this index.
+    Io(usize),
+}
+
+/// Namespaces that became active or inactive since the host last read the list, a bit each.
+#[derive(Debug, Default)]
+pub(super) struct ChangedNamespaces([u64; MAX_NAMESPACES.div_ceil(64)]);
+
+impl ChangedNamespaces {
+    pub(super) fn add(&mut self, identifier: u32) {
+        let bit = identifier.saturating_sub(1);
+        if let Some(word) = self.0.get_mut(bit as usize / 64) {
+            *word |= 1 << (bit % 64);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Identifiers in ascending order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        // MAX_NAMESPACES bits.
+        let all = 0..MAX_NAMESPACES as u32;
+        all.filter(|bit| self.0.get(*bit as usize / 64).is_some_and(|word| word >> (bit % 64) & 1 != 0))
+            .map(|bit| bit + 1)
+    }
+}
+
+/// A command that failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FailedCommand {
+    pub(super) queue_id: u16,
+    pub(super) command_id: u16,
+    /// As in the completion.
+    pub(super) status: u16,
+    pub(super) lba: u64,
+    pub(super) namespace: u32,
+}
+
 /// What a host set up by Connect on its admin queue.
 #[derive(Debug)]
 pub(super) struct Controller {
@@ -18,8 +73,13 @@ pub(super) struct Controller {
     pub(super) admin: ConnectionId,
     pub(super) host: Nqn,
     pub(super) host_id: [u8; 16],
-    /// An Asynchronous Event Request waits for an event, for ever.
-    pub(super) awaits_event: bool,
+    purpose: Purpose,
+    pub(super) events: Events,
+    pub(super) features: Features,
+    pub(super) changed: ChangedNamespaces,
+    /// The newest is the last.
+    errors: ArrayVec<ErrorLogEntry, ERROR_LOG_ENTRIES>,
+    error_count: u64,
     configuration: ControllerConfiguration,
     ready: bool,
     fatal: bool,
@@ -39,13 +99,18 @@ pub(super) enum ConfigurationEffect {
 }
 
 impl Controller {
-    pub(super) fn new(id: u16, admin: ConnectionId, host: Nqn, host_id: [u8; 16], now: Duration) -> Self {
+    pub(super) fn new(id: u16, admin: ConnectionId, data: &ConnectData, purpose: Purpose, now: Duration) -> Self {
         Self {
             id,
             admin,
-            host,
-            host_id,
-            awaits_event: false,
+            host: data.host,
+            host_id: data.host_id,
+            purpose,
+            events: Events::default(),
+            features: Features::default(),
+            changed: ChangedNamespaces::default(),
+            errors: ArrayVec::new(),
+            error_count: 0,
             configuration: ControllerConfiguration::default(),
             ready: false,
             fatal: false,
@@ -53,6 +118,46 @@ impl Controller {
             keep_alive: Duration::ZERO,
             seen: now,
         }
+    }
+
+    /// Index of its subsystem; `None` for a discovery controller.
+    pub(super) fn subsystem(&self) -> Option<usize> {
+        match self.purpose {
+            Purpose::Discovery => None,
+            Purpose::Io(subsystem) => Some(subsystem),
+        }
+    }
+
+    /// Notes a failed command in the Error Information log (Base 5.16.1.2).
+    pub(super) fn note(&mut self, failed: &FailedCommand) {
+        self.error_count += 1;
+        if self.errors.is_full() {
+            self.errors.remove(0);
+        }
+        let mut entry = ErrorLogEntry::default();
+        entry.count = self.error_count.into();
+        entry.queue_id = failed.queue_id.into();
+        entry.command_id = failed.command_id.into();
+        entry.status = failed.status.into();
+        entry.parameter = ErrorLogEntry::NO_PARAMETER.into();
+        entry.lba = failed.lba.into();
+        entry.namespace = failed.namespace.into();
+        entry.transport = DiscoveryEntry::RDMA;
+        self.errors.push(entry);
+    }
+
+    /// Failed commands, the newest first.
+    pub(super) fn errors(&self) -> impl Iterator<Item = &ErrorLogEntry> {
+        self.errors.iter().rev()
+    }
+
+    pub(super) fn error_count(&self) -> u64 {
+        self.error_count
+    }
+
+    pub(super) fn keep_alive_milliseconds(&self) -> u64 {
+        // It was made of 32 bits of milliseconds, rounded up.
+        self.keep_alive.as_millis() as u64
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -79,6 +184,7 @@ impl Controller {
             (false, true) => self.fatal = true,
             (true, false) => {
                 (self.ready, self.fatal, self.shutdown) = (false, false, ShutdownStatus::Normal);
+                self.features = Features::default();
                 effect = ConfigurationEffect::Reset;
             }
             _ => {}

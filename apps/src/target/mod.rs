@@ -8,21 +8,29 @@ mod buffers;
 mod command;
 mod connect;
 mod controller;
+mod event;
+mod features;
+mod identify;
 mod io;
+mod log;
 mod options;
 mod receive;
 mod session;
 mod statistics;
+mod subsystem;
 
+pub use admin::NamespaceError;
 pub use options::{
-    ADMIN_QUEUE_ENTRIES, MAX_BUFFER_BYTES, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, MIN_BUFFER_BYTES,
-    OptionError, TargetOptions,
+    ADMIN_QUEUE_ENTRIES, MAX_BUFFER_BYTES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES,
+    MIN_BUFFER_BYTES, OptionError, TargetOptions,
 };
 pub use statistics::TargetStatistics;
+pub use subsystem::{AllowedHosts, Subsystem};
 
+use crate::nvmf::{AnaState, DISCOVERY_SUBSYSTEM};
 use crate::storage::{AttachError, CompletionBatch, Storage};
 use buffers::Buffers;
-use command::Slots;
+use command::{Slots, Work};
 use controller::{Controller, Identifiers};
 use core::time::Duration;
 use frwr_engine::provider::Port;
@@ -32,9 +40,13 @@ use frwr_engine::{
 use frwr_mempool::DeviceMemory;
 use session::Queue;
 use std::collections::VecDeque;
+use subsystem::{Namespace, Served};
 
-/// Namespaces of one target: identifiers 1 to this. One Identify list holds 1024.
+/// Namespaces of one subsystem: identifiers 1 to this. One Identify list, and one list of changed ones, holds 1024.
 pub const MAX_NAMESPACES: usize = 1024;
+
+/// Subsystems of one target: their entries, and the header, are a discovery log of 64 KiB, which hosts read as a whole.
+pub const MAX_SUBSYSTEMS: usize = 63;
 
 /// Events handled by one poll: each costs at most one more transfer, so that an iteration stays bounded.
 const MAX_EVENTS_PER_POLL: usize = 256;
@@ -53,7 +65,13 @@ pub enum TargetError {
         /// [`TargetOptions::least_buffers`].
         wanted: u32,
     },
-    /// The namespaces.
+    /// The subsystems.
+    #[error("{0} subsystems: must be from 1 to {MAX_SUBSYSTEMS}; choose another number")]
+    Subsystems(usize),
+    /// Two subsystems of one name, or one of the discovery service's.
+    #[error("subsystem {0} cannot have its name: another one has it; choose a name for each")]
+    SubsystemName(usize),
+    /// The namespaces of a subsystem.
     #[error("{0} namespaces: must be from 1 to {MAX_NAMESPACES}; choose another number")]
     Namespaces(usize),
     /// A namespace's block does not fit into a data buffer.
@@ -98,7 +116,9 @@ pub struct Target<P: Port, S: Storage> {
     engine: Engine<P>,
     options: TargetOptions,
     now: Duration,
-    namespaces: Vec<S>,
+    subsystems: Vec<Served>,
+    /// Of all subsystems, one behind the other.
+    namespaces: Vec<Namespace<S>>,
     buffers: Buffers,
     slots: Slots,
     /// By connection index.
@@ -120,29 +140,33 @@ pub struct Target<P: Port, S: Storage> {
 }
 
 impl<P: Port, S: Storage> Target<P, S> {
-    /// A target over an engine made with [`TargetOptions::engine`]. `buffers` is the memory of its data buffers;
-    /// `namespaces` get the identifiers 1, 2 and so on.
+    /// A target over an engine made with [`TargetOptions::engine`], with the one subsystem of the options, which any host may
+    /// use. `buffers` is the memory of its data buffers; `namespaces` get the identifiers 1, 2 and so on.
     ///
     /// # Errors
     /// [`TargetError`].
     pub fn new(
+        engine: Engine<P>,
+        namespaces: Vec<S>,
+        buffers: DeviceMemory,
+        options: TargetOptions,
+    ) -> Result<Self, TargetError> {
+        let subsystem = Subsystem { name: options.subsystem, hosts: AllowedHosts::Any, namespaces };
+        Self::with_subsystems(engine, vec![subsystem], buffers, options)
+    }
+
+    /// The same with any subsystems; that of the options is not looked at.
+    ///
+    /// # Errors
+    /// [`TargetError`].
+    pub fn with_subsystems(
         mut engine: Engine<P>,
-        mut namespaces: Vec<S>,
+        subsystems: Vec<Subsystem<S>>,
         buffers: DeviceMemory,
         options: TargetOptions,
     ) -> Result<Self, TargetError> {
         options.check()?;
-        if namespaces.is_empty() || namespaces.len() > MAX_NAMESPACES {
-            return Err(TargetError::Namespaces(namespaces.len()));
-        }
-        for (index, namespace) in namespaces.iter_mut().enumerate() {
-            let (block_bytes, buffer_bytes) = (namespace.geometry().block_bytes(), options.buffer_bytes);
-            if block_bytes > buffer_bytes {
-                return Err(TargetError::BlockBytes { namespace: index + 1, block_bytes, buffer_bytes });
-            }
-            let attached = namespace.attach(buffers.clone());
-            attached.map_err(|source| TargetError::Attach { namespace: index + 1, source })?;
-        }
+        let (subsystems, namespaces) = serve(subsystems, &buffers, options.buffer_bytes)?;
         let id = engine.add_memory(buffers.clone())?;
         let buffers = Buffers::new(buffers, id, options.buffer_bytes);
         let wanted = options.least_buffers();
@@ -153,6 +177,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok(Self {
             engine,
             now: Duration::ZERO,
+            subsystems,
             namespaces,
             buffers,
             slots: Slots::new(slots),
@@ -204,7 +229,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn start_storage(&mut self) {
         for namespace in &mut self.namespaces {
-            namespace.flush();
+            namespace.storage.flush();
         }
     }
 
@@ -239,10 +264,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// What its namespaces keep their blocks in, in the order of their identifiers.
-    #[must_use]
-    pub fn namespaces(&self) -> &[S] {
-        &self.namespaces
+    /// What its namespaces keep their blocks in, in the order of subsystems and identifiers.
+    pub fn namespaces(&self) -> impl Iterator<Item = &S> {
+        self.namespaces.iter().map(|namespace| &namespace.storage)
     }
 
     /// Its engine.
@@ -271,4 +295,36 @@ impl<P: Port, S: Storage> Target<P, S> {
             Event::Completed { .. } | Event::Registered { .. } | Event::Foreign(_) => {}
         }
     }
+}
+
+/// What the target keeps of its subsystems, and all their namespaces, attached to the buffers.
+fn serve<S: Storage>(
+    subsystems: Vec<Subsystem<S>>,
+    buffers: &DeviceMemory,
+    buffer_bytes: u32,
+) -> Result<(Vec<Served>, Vec<Namespace<S>>), TargetError> {
+    if subsystems.is_empty() || subsystems.len() > MAX_SUBSYSTEMS {
+        return Err(TargetError::Subsystems(subsystems.len()));
+    }
+    let (mut all, mut served): (Vec<Namespace<S>>, Vec<Served>) = (Vec::new(), Vec::new());
+    for (at, Subsystem { name, hosts, namespaces }) in subsystems.into_iter().enumerate() {
+        if name.as_str() == DISCOVERY_SUBSYSTEM || served.iter().any(|other| other.name == name) {
+            return Err(TargetError::SubsystemName(at));
+        }
+        if namespaces.is_empty() || namespaces.len() > MAX_NAMESPACES {
+            return Err(TargetError::Namespaces(namespaces.len()));
+        }
+        let first = all.len();
+        for (index, mut storage) in namespaces.into_iter().enumerate() {
+            let (namespace, block_bytes) = (index + 1, storage.geometry().block_bytes());
+            if block_bytes > buffer_bytes {
+                return Err(TargetError::BlockBytes { namespace, block_bytes, buffer_bytes });
+            }
+            storage.attach(buffers.clone()).map_err(|source| TargetError::Attach { namespace, source })?;
+            all.push(Namespace::new(storage));
+        }
+        let (namespaces, ana) = (first..all.len(), AnaState::default());
+        served.push(Served { name, hosts, namespaces, ana, ana_changes: 0 });
+    }
+    Ok((served, all))
 }

@@ -1,6 +1,6 @@
 //! What a target can be told, and the engine that it needs.
 
-use crate::nvmf::{COMMAND_CAPSULE_BYTES, Nqn};
+use crate::nvmf::{COMMAND_CAPSULE_BYTES, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::num::NonZeroU64;
 use core::time::Duration;
 use frwr_engine::{EngineOptions, SLOTS_PER_REQUEST, provider::ConnectionParameters};
@@ -22,6 +22,9 @@ pub(super) const TRANSFER_UNIT: u32 = 4096;
 pub const MAX_BUFFER_BYTES: u32 = 8 << 20;
 /// Largest in-capsule data: half of the engine's largest message.
 pub const MAX_IN_CAPSULE_BYTES: u32 = 64 << 10;
+
+/// Most data blocks of one command: what the engine moves as one transfer.
+pub const MAX_DATA_BLOCKS: u8 = frwr_engine::MAX_TRANSFER_OPERATIONS as u8;
 
 const _: () = assert!(MIN_BUFFER_BYTES > TRANSFER_UNIT);
 const _: () = assert!(MIN_BUFFER_BYTES as usize >= crate::nvmf::IDENTIFY_BYTES);
@@ -48,6 +51,9 @@ pub struct TargetOptions {
     /// Data that an I/O command's capsule may carry, a multiple of 16 up to [`MAX_IN_CAPSULE_BYTES`] and
     /// `buffer_bytes`; 0 for none.
     pub in_capsule_bytes: u32,
+    /// Data blocks that a command may list, 1 to [`MAX_DATA_BLOCKS`] (MSDBD); more than one need room for their
+    /// descriptors in the capsule, so `in_capsule_bytes` of 16 for each.
+    pub data_blocks: u8,
     /// How long a connection may take until Connect has made it a queue; it is ended then, so that silent peers keep no place.
     pub connect_timeout: Duration,
     /// Spoils one byte of every n-th read's data, to prove that verification catches it (`--inject corrupt-data`).
@@ -70,6 +76,7 @@ impl TargetOptions {
             queue_entries: 64,
             buffer_bytes: 128 << 10,
             in_capsule_bytes: 0,
+            data_blocks: 1,
             connect_timeout: Duration::from_secs(5),
             corrupt_reads: None,
             remote_invalidation: true,
@@ -138,6 +145,7 @@ impl TargetOptions {
             ("controllers * (io_queues + 1)", connections, (2, MAX_CONNECTIONS)),
             ("queue_entries", u32::from(self.queue_entries), entries),
             ("buffer_bytes", self.buffer_bytes, (MIN_BUFFER_BYTES, MAX_BUFFER_BYTES)),
+            ("data_blocks", self.data_blocks.into(), (1, MAX_DATA_BLOCKS.into())),
             ("in_capsule_bytes", self.in_capsule_bytes, (0, MAX_IN_CAPSULE_BYTES.min(self.buffer_bytes))),
         ] {
             if !(least..=most).contains(&value) {
@@ -149,6 +157,10 @@ impl TargetOptions {
         }
         if !self.in_capsule_bytes.is_multiple_of(16) {
             return Err(OptionError::InCapsuleBytes(self.in_capsule_bytes));
+        }
+        let descriptors = u32::from(self.data_blocks) * SGL_DESCRIPTOR_BYTES as u32;
+        if self.data_blocks > 1 && descriptors > self.in_capsule_bytes {
+            return Err(OptionError::DataBlocks { blocks: self.data_blocks, wanted: descriptors });
         }
         Ok(())
     }
@@ -175,4 +187,12 @@ pub enum OptionError {
     /// IOCCSZ counts in units of 16 bytes.
     #[error("in_capsule_bytes is {0}: must be a multiple of 16; choose the next one")]
     InCapsuleBytes(u32),
+    /// Descriptors travel in the capsule.
+    #[error("data_blocks is {blocks}: their descriptors need {wanted} bytes of the capsule; raise in_capsule_bytes")]
+    DataBlocks {
+        /// Data blocks.
+        blocks: u8,
+        /// Bytes for their descriptors.
+        wanted: u32,
+    },
 }

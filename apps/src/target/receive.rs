@@ -2,19 +2,31 @@
 
 use super::Target;
 use super::command::{Data, Phase, Reply, Slot, Work};
+use super::controller::Controller;
+use super::identify::MAX_WRITE_ZEROES_BYTES;
 use crate::nvmf::{
-    self, BROADCAST_NAMESPACE, BlockRange, COMMAND_CAPSULE_BYTES, Command, DataPointer, KeyedDataBlock, QueueKind,
-    Status, SubmissionQueueEntry,
+    self, AnaState, BROADCAST_NAMESPACE, BlockRange, COMMAND_CAPSULE_BYTES, Command, DATASET_RANGE_BYTES, DataPointer,
+    DatasetManagement, KeyedDataBlock, QueueKind, SGL_DESCRIPTOR_BYTES, Status, SubmissionQueueEntry, WriteZeroes,
 };
 use crate::storage::Storage;
 use frwr_engine::provider::{Port, RemoteRange};
-use frwr_engine::{ConnectionId, Received, RemoteSegment};
+use frwr_engine::{ConnectionId, MAX_TRANSFER_OPERATIONS, Received, RemoteSegment};
 
 /// What a checked command asks for: its work with its data, or the answer that is known already.
-type Accepted = Result<(Work, DataPointer), Reply>;
+pub(super) type Accepted = Result<(Work, DataPointer), Reply>;
 
-fn refused(status: Status) -> Reply {
+pub(super) fn refused(status: Status) -> Reply {
     Reply::of(status.do_not_retry())
+}
+
+/// A list of keyed data blocks in a capsule.
+#[derive(Clone, Copy, Debug)]
+struct Scattered {
+    /// Where the list starts in the capsule.
+    offset: u32,
+    count: u32,
+    /// The first key that the host invites to invalidate: a response can do it for one.
+    invalidate: Option<u32>,
 }
 
 impl<P: Port, S: Storage> Target<P, S> {
@@ -39,8 +51,63 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
             return;
         }
+        let mut entry = entry;
+        let scattered = match self.gather_list(connection, &mut entry, &received) {
+            Ok(scattered) => scattered,
+            Err(status) => return self.start(connection, &entry, Err(refused(status)), None, received),
+        };
         let accepted = self.check(connection, &entry);
-        self.start(connection, &entry, accepted, received);
+        self.start(connection, &entry, accepted, scattered, received);
+    }
+
+    /// Reads the list of a command whose data pointer is a last segment, and gives the entry a single data block of as
+    /// many bytes in its place, so that all checks are the same.
+    fn gather_list(
+        &mut self,
+        connection: ConnectionId,
+        entry: &mut SubmissionQueueEntry,
+        received: &Received,
+    ) -> Result<Option<Scattered>, Status> {
+        let Some((offset, bytes)) = nvmf::last_segment(entry.data) else { return Ok(None) };
+        let io = self.queue_mut(connection).is_some_and(|queue| queue.asked.queue_id != nvmf::ADMIN_QUEUE);
+        if !io || self.options.data_blocks == 1 {
+            return Err(Status::SGL_DESCRIPTOR_TYPE_INVALID);
+        }
+        let behind = (received.length() as usize).saturating_sub(COMMAND_CAPSULE_BYTES);
+        let range = nvmf::in_capsule_data(offset, bytes, behind.min(self.options.in_capsule_bytes as usize))?;
+        let count = range.len() / SGL_DESCRIPTOR_BYTES;
+        if !range.len().is_multiple_of(SGL_DESCRIPTOR_BYTES) || count == 0 {
+            return Err(Status::INVALID_SGL_SEGMENT_DESCRIPTOR);
+        }
+        if count > usize::from(self.options.data_blocks) {
+            return Err(Status::INVALID_NUMBER_OF_SGL_DESCRIPTORS);
+        }
+        // It ends in the message, whose size is 32 bit; and there are at most MAX_TRANSFER_OPERATIONS.
+        let mut list =
+            Scattered { offset: (COMMAND_CAPSULE_BYTES + range.start) as u32, count: count as u32, invalidate: None };
+        let mut total = 0_u32;
+        for at in 0..list.count {
+            let block = self.listed(received, list.offset, at).ok_or(Status::SGL_DESCRIPTOR_TYPE_INVALID)?;
+            if block.length == 0 {
+                return Err(Status::DATA_SGL_LENGTH_INVALID);
+            }
+            total = total.checked_add(block.length).ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
+            list.invalidate = list.invalidate.or(block.invalidate.then_some(block.key));
+        }
+        let whole = KeyedDataBlock { address: 0, length: total, key: 0, invalidate: false };
+        entry.data = DataPointer::Keyed(whole).encode()?;
+        Ok(Some(list))
+    }
+
+    /// A data block of a list in a capsule; `None` where it is something else, or the connection has ended.
+    pub(super) fn listed(&self, received: &Received, list: u32, at: u32) -> Option<KeyedDataBlock> {
+        let mut bytes = [0; SGL_DESCRIPTOR_BYTES];
+        let offset = list + at * SGL_DESCRIPTOR_BYTES as u32;
+        let copied = self.engine.message(received, offset, &mut bytes);
+        match DataPointer::decode(bytes) {
+            Ok(DataPointer::Keyed(block)) if copied == bytes.len() => Some(block),
+            _ => None,
+        }
     }
 
     /// Everything about a command that can be said without its data.
@@ -65,49 +132,111 @@ impl<P: Port, S: Storage> Target<P, S> {
             Command::PropertySet(set) => Err(self.property_set(association.controller, set)),
             // Before CC.EN is 1, nothing else is executed (Base 3.5.1).
             _ if !controller.is_ready() => Err(refused(Status::COMMAND_SEQUENCE_ERROR)),
-            Command::Identify(identify) => self.check_identify(identify),
+            Command::Identify(identify) => self.check_identify(association.controller, identify, entry),
             Command::SetFeatures(set) => Err(self.set_features(association.controller, set)),
+            Command::GetFeatures(get) => self.get_features(association.controller, get),
+            Command::GetLogPage(get) => self.check_log_page(association.controller, get),
+            Command::Abort(abort) => Err(self.abort(association.controller, abort)),
             Command::KeepAlive => Err(Reply::result(0)),
-            // Answered without a slot by `start`.
+            // Those that wait are kept by `start`, and need no slot.
             Command::AsynchronousEventRequest => Err(refused(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED)),
-            Command::Read(range) => self.check_blocks(range, true),
-            Command::Write(range) => self.check_blocks(range, false),
-            Command::Flush { namespace } => self.check_flush(namespace),
+            io => self.check_io(association.controller, io),
         }
     }
 
-    fn check_blocks(&self, range: BlockRange, read: bool) -> Accepted {
-        let index = self.namespace_index(range.namespace).ok_or(refused(Status::INVALID_NAMESPACE))?;
-        let Some(namespace) = self.namespaces.get(index) else { return Err(refused(Status::INVALID_NAMESPACE)) };
-        let extent = namespace.geometry().extent(range.lba, range.blocks);
+    /// A command of an I/O queue.
+    fn check_io(&self, controller: usize, command: Command) -> Accepted {
+        match command {
+            Command::Read(range) => self.check_blocks(controller, command, range),
+            Command::Write(range) => self.check_blocks(controller, command, range),
+            Command::Compare(range) => self.check_blocks(controller, command, range),
+            Command::WriteZeroes(zeroes) => self.check_write_zeroes(controller, zeroes),
+            Command::DatasetManagement(ranges) => self.check_dataset(controller, ranges),
+            Command::Flush { namespace } => self.check_flush(controller, namespace),
+            _ => Err(refused(Status::INVALID_COMMAND_OPCODE)),
+        }
+    }
+
+    /// The namespace that a command of an I/O queue names, by its index and its storage.
+    fn usable(&self, controller: usize, identifier: u32) -> Result<(usize, &S), Reply> {
+        let subsystem = self.subsystem_of(controller).ok_or(refused(Status::INVALID_NAMESPACE))?;
+        let index = subsystem.index(identifier).ok_or(refused(Status::INVALID_NAMESPACE))?;
+        let namespace = self.namespaces.get(index).ok_or(refused(Status::INVALID_NAMESPACE))?;
+        // An inactive identifier (Base 3.2.1.4).
+        if !namespace.active {
+            return Err(refused(Status::INVALID_FIELD));
+        }
+        // Hosts try again elsewhere, or later (Base 8.1.3).
+        match subsystem.ana {
+            AnaState::Optimized | AnaState::NonOptimized => Ok((index, &namespace.storage)),
+            AnaState::Inaccessible => Err(Reply::of(Status::ANA_INACCESSIBLE)),
+            AnaState::PersistentLoss => Err(Reply::of(Status::ANA_PERSISTENT_LOSS)),
+            AnaState::Change => Err(Reply::of(Status::ANA_TRANSITION)),
+        }
+    }
+
+    fn check_blocks(&self, controller: usize, command: Command, range: BlockRange) -> Accepted {
+        let (namespace, storage) = self.usable(controller, range.namespace)?;
+        let extent = storage.geometry().extent(range.lba, range.blocks);
         let (_, bytes) = extent.map_err(|_| refused(Status::LBA_OUT_OF_RANGE))?;
         if bytes > u64::from(self.options.buffer_bytes) {
             // Above MDTS (Base figure 275).
             return Err(refused(Status::INVALID_FIELD));
         }
-        let length = match range.data {
-            DataPointer::Keyed(KeyedDataBlock { length, .. }) | DataPointer::InCapsule { length, .. } => length,
-        };
-        if u64::from(length) != bytes {
+        if u64::from(length_of(range.data)) != bytes {
             return Err(refused(Status::DATA_SGL_LENGTH_INVALID));
         }
-        let (namespace, lba, blocks) = (index, range.lba, range.blocks);
-        let work = if read { Work::Read { namespace, lba, blocks } } else { Work::Write { namespace, lba, blocks } };
+        let (lba, blocks) = (range.lba, range.blocks);
+        let work = match command {
+            Command::Read(_) => Work::Read { namespace, lba, blocks },
+            Command::Write(_) => Work::Write { namespace, lba, blocks },
+            _ => Work::Compare { namespace, lba, blocks },
+        };
         Ok((work, range.data))
     }
 
-    fn check_flush(&self, namespace: u32) -> Accepted {
-        // Writes complete in memory's order, so flushing one of several namespaces stands for all of them only where
-        // there is one (VWC bits 2:1 say that the broadcast identifier is supported exactly then).
-        let namespace = if namespace == BROADCAST_NAMESPACE && self.namespaces.len() == 1 { 1 } else { namespace };
-        let index = self.namespace_index(namespace).ok_or(refused(Status::INVALID_NAMESPACE))?;
-        Ok((Work::Flush { namespace: index }, DataPointer::NONE))
+    fn check_write_zeroes(&self, controller: usize, zeroes: WriteZeroes) -> Accepted {
+        let WriteZeroes { lba, blocks, deallocate, .. } = zeroes;
+        let (namespace, storage) = self.usable(controller, zeroes.namespace)?;
+        if !self.offers(controller, |offered| offered.write_zeroes) {
+            return Err(refused(Status::INVALID_COMMAND_OPCODE));
+        }
+        let extent = storage.geometry().extent(lba, blocks);
+        let (_, bytes) = extent.map_err(|_| refused(Status::LBA_OUT_OF_RANGE))?;
+        if bytes > MAX_WRITE_ZEROES_BYTES {
+            // Above WZSL (NVM figure 102).
+            return Err(refused(Status::INVALID_FIELD));
+        }
+        Ok((Work::WriteZeroes { namespace, lba, blocks, deallocate }, DataPointer::NONE))
     }
 
-    /// The index of a namespace by its identifier.
-    pub(super) fn namespace_index(&self, identifier: u32) -> Option<usize> {
-        let index = usize::try_from(identifier.checked_sub(1)?).ok()?;
-        (index < self.namespaces.len()).then_some(index)
+    fn check_dataset(&self, controller: usize, dataset: DatasetManagement) -> Accepted {
+        let (namespace, _) = self.usable(controller, dataset.namespace)?;
+        if !self.offers(controller, |offered| offered.deallocate) {
+            return Err(refused(Status::INVALID_COMMAND_OPCODE));
+        }
+        if u64::from(length_of(dataset.data)) != u64::from(dataset.ranges) * DATASET_RANGE_BYTES as u64 {
+            return Err(refused(Status::DATA_SGL_LENGTH_INVALID));
+        }
+        if !dataset.deallocate {
+            // Nothing but hints (NVM 3.2.3).
+            return Err(Reply::result(0));
+        }
+        Ok((Work::Deallocate { namespace, ranges: dataset.ranges, next: 0 }, dataset.data))
+    }
+
+    fn offers(&self, controller: usize, which: fn(&super::identify::OptionalCommands) -> bool) -> bool {
+        let found = self.controllers.get(controller).and_then(Option::as_ref);
+        found.is_some_and(|found| which(&self.optional_commands(found)))
+    }
+
+    fn check_flush(&self, controller: usize, namespace: u32) -> Accepted {
+        // Flushing one of several namespaces stands for all of them only where there is one (VWC bits 2:1 say that the
+        // broadcast identifier is supported exactly then).
+        let only = self.subsystem_of(controller).is_some_and(|subsystem| subsystem.count() == 1);
+        let namespace = if namespace == BROADCAST_NAMESPACE && only { 1 } else { namespace };
+        let (namespace, _) = self.usable(controller, namespace)?;
+        Ok((Work::Flush { namespace }, DataPointer::NONE))
     }
 
     /// Gives the command a slot and takes its first step.
@@ -116,16 +245,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         connection: ConnectionId,
         entry: &SubmissionQueueEntry,
         accepted: Accepted,
+        scattered: Option<Scattered>,
         received: Received,
     ) {
-        let asked = |block: &KeyedDataBlock| self.options.remote_invalidation && block.invalidate && block.length > 0;
-        let invalidate = match DataPointer::decode(entry.data) {
-            Ok(DataPointer::Keyed(block)) if asked(&block) => Some(block.key),
-            _ => None,
-        };
         if self.keeps_event_request(connection, entry) {
-            self.engine.release(received);
-            return;
+            return self.engine.release(received);
         }
         // There are slots for all entries of all queues, so none is missing unless a host overran its queue.
         if self.slots.is_full() {
@@ -133,23 +257,29 @@ impl<P: Port, S: Storage> Target<P, S> {
             return self.protocol_error(connection);
         }
         let checked = accepted.and_then(|(work, pointer)| {
-            let data = self.locate(&work, pointer, &received)?;
+            let data = self.locate(&work, pointer, scattered, &received)?;
             Ok((work, data))
         });
         let mut kept = Some(received);
-        let (work, data, phase) = match checked {
-            Err(reply) => (Work::Nothing, Data::None, Phase::Reply(reply)),
-            Ok((work @ Work::Flush { .. }, _)) => (work, Data::None, work.first_phase()),
-            Ok((work, Located::Remote(remote))) => (work, Data::Remote(remote), Phase::TakeBuffer),
-            Ok((work, Located::InCapsule { offset, length })) => match kept.take() {
-                Some(received) => (work, Data::InCapsule { received, offset, length }, Phase::TakeBuffer),
-                None => (Work::Nothing, Data::None, Phase::Reply(refused(Status::INTERNAL_ERROR))),
+        let (work, data, phase) = match (checked, &mut kept) {
+            (Err(reply), _) => (Work::Nothing, Data::None, Phase::Reply(reply)),
+            (Ok((work, _)), _) if work.is_without_data() => (work, Data::None, work.first_phase()),
+            (Ok((work, Located::Remote(remote))), _) => (work, Data::Remote(remote), Phase::TakeBuffer),
+            (Ok((work, located)), kept) => match kept.take() {
+                Some(received) => (work, located.keeping(received), Phase::TakeBuffer),
+                None => (work, Data::None, Phase::Reply(refused(Status::INTERNAL_ERROR))),
             },
         };
         if let Some(received) = kept {
             self.engine.release(received);
         }
-        let slot = Slot { connection, command_id: entry.command_id.get(), invalidate, work, data, buffer: None, phase };
+        let slot = Slot {
+            invalidate: self.invited(entry, scattered),
+            namespace: entry.namespace.get(),
+            durable: self.is_durable(connection, entry),
+            phase,
+            ..Slot::new(connection, entry.command_id.get(), work, data)
+        };
         let in_order = matches!(slot.phase, Phase::TakeBuffer) && !self.waiting.is_empty();
         let Some(index) = self.slots.insert(slot) else { return self.protocol_error(connection) };
         if in_order {
@@ -160,15 +290,44 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
+    /// The key that the response invalidates, because the host asked for it (RDMA 3.2).
+    fn invited(&self, entry: &SubmissionQueueEntry, scattered: Option<Scattered>) -> Option<u32> {
+        if !self.options.remote_invalidation {
+            return None;
+        }
+        if let Some(list) = scattered {
+            return list.invalidate;
+        }
+        match DataPointer::decode(entry.data) {
+            Ok(DataPointer::Keyed(block)) if block.invalidate && block.length > 0 => Some(block.key),
+            _ => None,
+        }
+    }
+
+    /// The host wants a write on the medium before it is answered: FUA, or no write cache.
+    fn is_durable(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry) -> bool {
+        let association = self.queue_mut(connection).and_then(|queue| queue.association);
+        let cached = |controller: &Controller| controller.features.write_cache;
+        let controller = association.and_then(|association| self.controllers.get(association.controller)?.as_ref());
+        entry.forces_unit_access() || controller.is_some_and(|controller| !cached(controller))
+    }
+
     /// Where a command's data lies, checked against what the peer sent.
-    fn locate(&self, work: &Work, pointer: DataPointer, received: &Received) -> Result<Located, Reply> {
+    fn locate(
+        &self,
+        work: &Work,
+        pointer: DataPointer,
+        scattered: Option<Scattered>,
+        received: &Received,
+    ) -> Result<Located, Reply> {
         match pointer {
-            DataPointer::Keyed(KeyedDataBlock { address, length, key, .. }) => {
-                Ok(Located::Remote(RemoteSegment { remote: RemoteRange { address, key }, length }))
-            }
+            DataPointer::Keyed(KeyedDataBlock { address, length, key, .. }) => Ok(match scattered {
+                Some(Scattered { offset, count, .. }) => Located::Scattered { offset, count, length },
+                None => Located::Remote(RemoteSegment { remote: RemoteRange { address, key }, length }),
+            }),
             DataPointer::InCapsule { offset, length } => {
                 // Data towards the host has no place in a capsule.
-                if !matches!(work, Work::Write { .. }) {
+                if !work.takes_in_capsule_data() {
                     return Err(refused(Status::SGL_DESCRIPTOR_TYPE_INVALID));
                 }
                 let behind = (received.length() as usize).saturating_sub(COMMAND_CAPSULE_BYTES);
@@ -181,7 +340,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// Keeps a controller's one Asynchronous Event Request: there are no events to report, so it is never answered.
+    /// Keeps an Asynchronous Event Request until there is an event. False where it is none, or too many wait.
     fn keeps_event_request(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry) -> bool {
         let Some(queue) = self.queue_mut(connection) else { return false };
         let Some(association) = queue.association else { return false };
@@ -190,12 +349,37 @@ impl<P: Port, S: Storage> Target<P, S> {
             return false;
         }
         let Some(Some(controller)) = self.controllers.get_mut(association.controller) else { return false };
-        controller.is_ready() && !core::mem::replace(&mut controller.awaits_event, true)
+        if !controller.is_ready() || !controller.events.keep(entry.command_id.get()) {
+            return false;
+        }
+        self.tell(association.controller);
+        true
+    }
+}
+
+const _: () = assert!(super::MAX_DATA_BLOCKS as usize <= MAX_TRANSFER_OPERATIONS);
+
+fn length_of(data: DataPointer) -> u32 {
+    match data {
+        DataPointer::Keyed(KeyedDataBlock { length, .. }) | DataPointer::InCapsule { length, .. } => length,
     }
 }
 
 /// Where data lies, before the receive's ownership is settled.
+#[derive(Clone, Copy)]
 enum Located {
     Remote(RemoteSegment),
+    Scattered { offset: u32, count: u32, length: u32 },
     InCapsule { offset: u32, length: u32 },
+}
+
+impl Located {
+    /// With the capsule that it lies in.
+    fn keeping(self, received: Received) -> Data {
+        match self {
+            Self::Remote(remote) => Data::Remote(remote),
+            Self::Scattered { offset, count, length } => Data::Scattered { received, offset, count, length },
+            Self::InCapsule { offset, length } => Data::InCapsule { received, offset, length },
+        }
+    }
 }

@@ -17,6 +17,18 @@ pub struct TargetStatistics {
     pub writes: u64,
     /// Flush commands that succeeded.
     pub flushes: u64,
+    /// Compare commands that found equal blocks.
+    pub compares: u64,
+    /// Write Zeroes commands that succeeded.
+    pub write_zeroes: u64,
+    /// Ranges deallocated.
+    pub deallocations: u64,
+    /// Asynchronous events told.
+    pub events: u64,
+    /// Commands that waited, and were aborted instead of executed.
+    pub aborted_commands: u64,
+    /// Operations that the medium failed.
+    pub media_errors: u64,
     /// Bytes of the above reads.
     pub bytes_read: u64,
     /// Bytes of the above writes.
@@ -25,6 +37,8 @@ pub struct TargetStatistics {
     pub failed_commands: u64,
     /// Responses with SEND_WITH_INV.
     pub remote_invalidations: u64,
+    /// Responses to commands with data in the host's memory that were plain SENDs, so that the host kills its keys.
+    pub plain_responses: u64,
     /// Times that a command found no free data buffer.
     pub buffer_waits: u64,
     /// Times that a command found no transfer slot or no place in the storage; each poll tries again.

@@ -7,7 +7,7 @@ use frwr_apps::nvmf::{
     RejectPrivateData, RequestPrivateData, SubmissionQueueEntry,
 };
 use frwr_apps::storage::{MemoryStorage, Storage};
-use frwr_apps::target::{Target, TargetOptions};
+use frwr_apps::target::{AllowedHosts, Subsystem, Target, TargetOptions};
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::mr::Grant;
@@ -28,7 +28,17 @@ struct Names(HashMap<(u16, u16), RequestHandle>);
 impl Protocol for Names {
     fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
         let [grant] = grants else { return Ok(()) };
-        let pointer = message[24..40].try_into().unwrap();
+        let pointer: [u8; 16] = message[24..40].try_into().unwrap();
+        if nvmf::last_segment(pointer).is_some() {
+            // Every block of the list is a part of the same key's bytes.
+            let mut address = grant.address;
+            for descriptor in message[64..].as_chunks_mut::<16>().0 {
+                let Ok(DataPointer::Keyed(block)) = DataPointer::decode(*descriptor) else { continue };
+                let granted = KeyedDataBlock { address, key: grant.key, ..block };
+                *descriptor = DataPointer::Keyed(granted).encode().unwrap();
+                address += u64::from(block.length);
+            }
+        }
         let Ok(DataPointer::Keyed(block)) = DataPointer::decode(pointer) else { return Ok(()) };
         let block = KeyedDataBlock { address: grant.address, key: grant.key, ..block };
         message[24..40].copy_from_slice(&DataPointer::Keyed(block).encode().unwrap());
@@ -64,6 +74,8 @@ pub struct Raw<S: Storage> {
     opened: Option<Opened>,
     pub responses: Vec<CompletionQueueEntry>,
     pub disconnected: Vec<ConnectionId>,
+    /// Requests invite the target to invalidate their key.
+    pub invite: bool,
     _fabric: SoftFabric,
 }
 
@@ -76,6 +88,11 @@ impl Raw<MemoryStorage> {
 
 impl<S: Storage> Raw<S> {
     pub fn with(options: TargetOptions, namespaces: Vec<S>) -> Self {
+        let subsystem = Subsystem { name: options.subsystem, hosts: AllowedHosts::Any, namespaces };
+        Self::with_subsystems(options, vec![subsystem])
+    }
+
+    pub fn with_subsystems(options: TargetOptions, subsystems: Vec<Subsystem<S>>) -> Self {
         let fabric = SoftFabric::new();
         let soft = || SoftOptions::new("reg_mr".parse().unwrap());
         let host = EngineOptions { connections: 4, queue_depth: 64, message_bytes: 1024, ..EngineOptions::default() };
@@ -84,7 +101,7 @@ impl<S: Storage> Raw<S> {
         let data = memory(1 << 20);
         let data_id = engine_of_host.add_memory(data.clone()).unwrap();
         let buffers = memory(options.buffer_memory_bytes(8));
-        let mut target = Target::new(engine_of_target, namespaces, buffers, options).unwrap();
+        let mut target = Target::with_subsystems(engine_of_target, subsystems, buffers, options).unwrap();
         target.listen().unwrap();
         let mut raw = Self {
             target,
@@ -99,6 +116,7 @@ impl<S: Storage> Raw<S> {
             opened: None,
             responses: Vec::new(),
             disconnected: Vec::new(),
+            invite: false,
             _fabric: fabric,
         };
         raw.until("listening", |raw| raw.target.statistics().listening == Some(true));
@@ -140,7 +158,8 @@ impl<S: Storage> Raw<S> {
             }
             self.step();
         }
-        panic!("never {what}: {:?} {:?}", self.responses, self.target.statistics());
+        let (ours, theirs) = (self.engine.statistics(), self.target.engine().statistics());
+        panic!("never {what}: {:?} {:?}; {ours:?}; {theirs:?}", self.responses, self.target.statistics());
     }
 
     pub fn open(&mut self, private_data: &[u8]) -> Opened {
@@ -170,7 +189,7 @@ impl<S: Storage> Raw<S> {
             message: bytes,
             inline: &[],
             chunks: chunk.as_slice(),
-            invite_invalidation: false,
+            invite_invalidation: self.invite,
             iova_cookie: 0,
             cookie: 0,
         };
@@ -217,13 +236,18 @@ impl<S: Storage> Raw<S> {
         let admin = self.open_queue(0, 32);
         let response = self.connect(admin, connect(0, 31), &connect_data(nvmf::DYNAMIC_CONTROLLER));
         assert!(response.status().is_success(), "{}", response.status());
+        self.enable(admin);
+        (admin, response.result.get() as u16)
+    }
+
+    /// Sets CC.EN.
+    pub fn enable(&mut self, admin: ConnectionId) {
         let set = nvmf::PropertySet {
             property: nvmf::Property::Configuration,
             size: nvmf::PropertySize::Four,
             value: nvmf::ControllerConfiguration::ENABLED.0.into(),
         };
         assert!(self.command(admin, Command::PropertySet(set), None).status().is_success());
-        (admin, response.result.get() as u16)
     }
 
     /// An enabled controller with one I/O queue.

@@ -1,0 +1,74 @@
+//! Subsystems: a name, the hosts that may use it, and its namespaces.
+
+use crate::nvmf::{AnaState, Nqn};
+use crate::storage::Storage;
+use core::ops::Range;
+
+/// Which hosts may connect to a subsystem, and see it in the discovery log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AllowedHosts {
+    /// All.
+    #[default]
+    Any,
+    /// Those of these names.
+    Listed(Vec<Nqn>),
+}
+
+impl AllowedHosts {
+    pub(super) fn allows(&self, host: &Nqn) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Listed(names) => names.contains(host),
+        }
+    }
+}
+
+/// A subsystem that a target is made with.
+#[derive(Debug)]
+pub struct Subsystem<S> {
+    /// Its name.
+    pub name: Nqn,
+    /// Who may use it.
+    pub hosts: AllowedHosts,
+    /// Its namespaces; their identifiers are 1, 2 and so on.
+    pub namespaces: Vec<S>,
+}
+
+/// A subsystem as the target keeps it.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) name: Nqn,
+    pub(super) hosts: AllowedHosts,
+    /// Where its namespaces stand among all of the target.
+    pub(super) namespaces: Range<usize>,
+    /// Of the one ANA group that all of its namespaces are in.
+    pub(super) ana: AnaState,
+    pub(super) ana_changes: u64,
+}
+
+impl Served {
+    /// The index of a namespace among all of the target.
+    pub(super) fn index(&self, identifier: u32) -> Option<usize> {
+        let offset = usize::try_from(identifier.checked_sub(1)?).ok()?;
+        (offset < self.namespaces.len()).then(|| self.namespaces.start + offset)
+    }
+
+    /// How many namespaces it has, which is at most [`super::MAX_NAMESPACES`].
+    pub(super) fn count(&self) -> u32 {
+        self.namespaces.len() as u32
+    }
+}
+
+/// A namespace as the target keeps it.
+#[derive(Debug)]
+pub(super) struct Namespace<S> {
+    pub(super) storage: S,
+    /// An inactive one is listed nowhere and takes no commands.
+    pub(super) active: bool,
+}
+
+impl<S: Storage> Namespace<S> {
+    pub(super) fn new(storage: S) -> Self {
+        Self { storage, active: true }
+    }
+}

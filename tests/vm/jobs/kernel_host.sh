@@ -1,0 +1,194 @@
+# shellcheck shell=dash
+# The Linux kernel's NVMe host on a disk that frwr-reactor serves: discovery, nvme-cli, a file system, verified load, and
+# what happens when one side goes away. Needs the program frwr-reactor, built with the feature verbs.
+# tools: nvme:nvme-cli fio:fio mkfs.ext4:e2fsprogs fsck.ext4:e2fsprogs
+# limit: 300
+IP=10.9.0.1
+PORT=4420
+NQN=nqn.2026-11.invalid.frwr:disk
+HOST=nqn.2026-11.invalid.frwr:kernel
+SERVED=/tmp/served
+SYSTEM=/tmp/mnt
+TRACE=/sys/kernel/tracing
+# Seconds between attempts of the host to connect again; it gives up after ten minutes.
+RECONNECT_DELAY=1
+
+begin_modules() {
+    load crct10dif_common crc64 crct10dif_generic crc-t10dif crc64-rocksoft t10-pi nvme-core nvme-fabrics nvme-rdma \
+        crc32c_generic libcrc32c crc16 mbcache jbd2 ext4 && mkdir -p "$SYSTEM" /etc/nvme /run/nvme
+}
+
+said() { grep -q "$1" "$LOGS/$serve_log.stderr"; }
+
+# A target of its own log files; $serve is its process.
+start_serve() { # log_name arguments...
+    serve_log=$1
+    shift
+    frwr-reactor serve --device rxe0 --listen $IP:$PORT --namespace $SERVED --subsystem $NQN --allow-host $HOST \
+        --cores 0 --json "$@" > "$LOGS/$serve_log.json" 2> "$LOGS/$serve_log.stderr" &
+    serve=$!
+    wait_for 60 said '^listening on' || { cat "$LOGS/$serve_log.stderr"; return 1; }
+}
+
+# Its counters are then in the JSON.
+end_serve() {
+    kill -TERM "$serve" && wait "$serve"
+    code=$?
+    cat "$LOGS/$serve_log.json" "$LOGS/$serve_log.stderr"
+    [ $code -eq 0 ]
+}
+
+# A counter of the target's report.
+counter() { # name
+    sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$LOGS/$serve_log.json"
+}
+
+# The host's controller, such as nvme0; the namespace's disk is named after another number where multipath is on.
+controller() { for path in /sys/class/nvme/nvme*; do [ ! -e "$path" ] || echo "${path##*/}"; done; }
+disk() {
+    for path in /sys/block/nvme*n1; do [ ! -e "$path" ] || { echo "/dev/${path##*/}"; return; }; done
+    return 1
+}
+state() { cat "/sys/class/nvme/$(controller)/state"; }
+is_live() { [ "$(state 2> /dev/null)" = live ]; }
+
+connect() { # further arguments
+    nvme connect -t rdma -a $IP -s $PORT -n $NQN -q $HOST -i 2 -Q 64 --reconnect-delay=$RECONNECT_DELAY "$@" || return 1
+    wait_for 20 disk > /dev/null && wait_for 10 is_live
+}
+disconnect() { nvme disconnect -n $NQN && ! disk; }
+
+# How often the host set up a session again by itself, so far.
+reconnects() { dmesg | grep -c 'Successfully reconnected'; }
+
+md5_of() { dd if="$1" bs=64k iflag=direct 2> /dev/null | md5sum | cut -d ' ' -f 1; }
+
+discover() {
+    nvme discover -t rdma -a $IP -s $PORT -q $HOST | tee /tmp/discovered
+    grep -q "subnqn: *$NQN" /tmp/discovered && grep -q 'trtype: *rdma' /tmp/discovered || return 1
+    # Whoever may not connect does not see it.
+    ! nvme discover -t rdma -a $IP -s $PORT -q nqn.2026-11.invalid.frwr:stranger | grep -q "$NQN"
+}
+a_stranger_is_refused() { ! nvme connect -t rdma -a $IP -s $PORT -n $NQN -q nqn.2026-11.invalid.frwr:stranger; }
+
+the_disk_holds_what_is_served() { [ "$(md5_of "$(disk)")" = "$(md5sum < $SERVED | cut -d ' ' -f 1)" ]; }
+
+nvme_cli() {
+    device=/dev/$(controller)
+    nvme list && nvme list-subsys && nvme id-ctrl "$device" && nvme id-ns "$(disk)" && nvme ns-descs "$(disk)" || return 1
+    nvme smart-log "$device" && nvme error-log "$device" && nvme fw-log "$device" && nvme effects-log "$device" || return 1
+    nvme ana-log "$device" && nvme changed-ns-list-log "$device" || return 1
+    for feature in 1 2 4 5 6 7 10 11 15; do nvme get-feature "$device" -f $feature || return 1; done
+    nvme id-ctrl "$device" | grep -q "^subnqn *: *$NQN" && nvme show-regs "$device"
+}
+nvme_cli_io() {
+    head -c 4096 /dev/urandom > /tmp/block
+    nvme write "$(disk)" -s 7 -c 0 -z 4096 -d /tmp/block && nvme compare "$(disk)" -s 7 -c 0 -z 4096 -d /tmp/block || return 1
+    ! nvme compare "$(disk)" -s 8 -c 0 -z 4096 -d /tmp/block || return 1
+    nvme write-zeroes "$(disk)" -s 7 -c 0 && nvme read "$(disk)" -s 7 -c 0 -z 4096 -d /tmp/zeroes || return 1
+    [ "$(tr -d '\0' < /tmp/zeroes | wc -c)" -eq 0 ] && nvme dsm "$(disk)" -d -s 0 -b 16 && nvme flush "$(disk)" || return 1
+    # The failed compare is in the log.
+    nvme error-log "/dev/$(controller)" | grep -q -i 'compare'
+}
+
+# A tree of files: every program and script of this job.
+copy_a_tree() {
+    mkfs.ext4 -q -F "$(disk)" && mount -t ext4 "$(disk)" $SYSTEM || return 1
+    mkdir $SYSTEM/tree && cp -r /h/jobs /h/guest /h/modules $SYSTEM/tree || return 1
+    (cd $SYSTEM/tree && find . -type f -exec md5sum {} + > /tmp/sums) && cp /tmp/sums $SYSTEM/sums
+    umount $SYSTEM && fsck.ext4 -f -n "$(disk)"
+}
+the_tree_is_there_after_a_new_session() {
+    disconnect && connect || return 1
+    mount -t ext4 -o ro "$(disk)" $SYSTEM || return 1
+    (cd $SYSTEM/tree && md5sum -c -s ../sums)
+    code=$?
+    wc -l $SYSTEM/sums
+    umount $SYSTEM
+    return $code
+}
+
+# Random reads and writes of mixed sizes at depth 32, each block verified.
+verified_load() { # seconds arguments...
+    seconds=$1
+    shift
+    fio --name=mix --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randrw --bsrange=4k-128k \
+        --verify=crc32c --verify_backlog=256 --size=48m --time_based --runtime="$seconds" --randseed=7 "$@"
+}
+written_and_verified() {
+    fio --name=whole --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randwrite --bs=4k \
+        --verify=crc32c --do_verify=1 --size=16m
+}
+
+disconnect_under_load() {
+    verified_load 30 > /tmp/fio.log 2>&1 &
+    load=$!
+    wait_for 20 test -s "/sys/block/$(basename "$(disk)")/stat" && sleep 2
+    disconnect
+    code=$?
+    wait $load
+    echo "fio ended with $?"
+    tail -n 5 /tmp/fio.log
+    [ $code -eq 0 ] && connect && the_disk_answers
+}
+the_disk_answers() { dd if="$(disk)" of=/dev/null bs=64k count=16 iflag=direct; }
+
+# The host's I/O waits meanwhile, and goes on by itself. What the new target serves is what the old one was made with, so
+# blocks are not compared across the restart.
+target_restarted_under_load() {
+    before=$(reconnects)
+    fio --name=restart --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randread --bs=4k --size=32m \
+        --time_based --runtime=12 --output-format=terse --terse-version=3 > /tmp/fio.log 2>&1 &
+    load=$!
+    sleep 2
+    end_serve || return 1
+    start_serve restarted || return 1
+    wait $load
+    code=$?
+    cat /tmp/fio.log
+    echo "fio ended with $code; the host reconnected $(($(reconnects) - before)) times"
+    [ $code -eq 0 ] && wait_for 20 is_live && [ "$(reconnects)" -gt "$before" ] && the_disk_holds_what_is_served
+}
+
+# Kernel functions by their number of calls.
+probe() { for name in "$@"; do echo "p:$name $name" >> $TRACE/kprobe_events && echo 1 > "$TRACE/events/kprobes/$name/enable"; done; }
+calls() { awk -v name="$1" '$1 == name { print $2 }' $TRACE/kprobe_profile; }
+end_probes() { echo 0 > $TRACE/events/kprobes/enable; echo > $TRACE/kprobe_events; }
+
+# 500 reads: each registers one MR, and what kills its key depends on the target's answer.
+keys_of_500_reads() { # local_invalidations_at_least local_invalidations_at_most
+    mount -t tracefs none $TRACE 2> /dev/null
+    probe rxe_reg_fast_mr rxe_invalidate_mr nvme_rdma_inv_rkey_done || return 1
+    fio --name=keys --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=8 --rw=randread --bs=4k --number_ios=500 \
+        --size=16m || return 1
+    registered=$(calls rxe_reg_fast_mr) invalidated=$(calls rxe_invalidate_mr) locally=$(calls nvme_rdma_inv_rkey_done)
+    end_probes
+    echo "registrations $registered, invalidations $invalidated, of these by LOCAL_INV $locally"
+    [ "$registered" -ge 500 ] && [ "$invalidated" -ge 500 ] && [ "$locally" -ge "$1" ] && [ "$locally" -le "$2" ]
+}
+
+run_test modules begin_modules
+head -c 67108864 /dev/urandom > $SERVED
+run_test serve_listens start_serve served
+run_test discover discover
+run_test a_stranger_is_refused a_stranger_is_refused
+run_test connect connect
+run_test the_disk_holds_what_is_served the_disk_holds_what_is_served
+run_test nvme_cli nvme_cli
+run_test nvme_cli_io nvme_cli_io
+run_test copy_a_tree copy_a_tree
+run_test the_tree_is_there_after_a_new_session the_tree_is_there_after_a_new_session
+run_test written_and_verified written_and_verified
+run_test verified_load verified_load 5
+run_test keys_are_invalidated_by_the_target keys_of_500_reads 0 0
+run_test disconnect_under_load disconnect_under_load
+run_test target_restarted_under_load target_restarted_under_load
+run_test disconnect disconnect
+run_test serve_ends end_serve
+run_test serve_with_plain_sends start_serve plain --no-remote-invalidate --in-capsule 0
+run_test connect_again connect
+run_test keys_are_invalidated_by_the_host keys_of_500_reads 500 100000
+run_test verified_load_with_plain_sends verified_load 3
+run_test disconnect_at_the_end disconnect
+run_test serve_ends_at_the_end end_serve
+report "reconnects_of_the_host:_$(reconnects)" ok
