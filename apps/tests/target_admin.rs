@@ -4,7 +4,7 @@ mod nvmf_harness;
 
 use core::mem::size_of;
 use frwr_apps::nvmf::{
-    Abort, AnaGroup, AnaLogHeader, AnaState, Command, CompletionQueueEntry, DataPointer, DatasetManagement,
+    self, Abort, AnaGroup, AnaLogHeader, AnaState, Command, CompletionQueueEntry, DataPointer, DatasetManagement,
     DatasetRange, DiscoveryEntry, DiscoveryHeader, EffectsLog, ErrorLogEntry, GetFeatures, GetLogPage, HealthLog,
     Identify, IdentifyController, IdentifyNvmController, InvalidParameter, KeyedDataBlock, Nqn, Select, SetFeatures,
     Status, SubmissionQueueEntry, WriteZeroes, cns, feature, log_page, opcode,
@@ -360,6 +360,22 @@ fn data_moves_between_blocks_and_lists_of_data_blocks() {
         }
     }
     assert_eq!((raw.target.statistics().remote_invalidations, raw.target.statistics().compares), (3, 1));
+}
+
+#[test]
+fn connect_data_may_follow_the_command() {
+    let options = TargetOptions { in_capsule_bytes: 1024, ..target_options() };
+    let mut raw = Raw::with(options, storage());
+    let (_, controller) = raw.controller();
+    let io = raw.open_queue(1, 32);
+    let data = DataPointer::InCapsule { offset: 0, length: 1024 };
+    let entry = Command::Connect(nvmf::Connect { data, ..connect(1, 31) }).encode(600).unwrap();
+    let mut bytes = entry.as_bytes().to_vec();
+    bytes.extend(connect_data(controller).to_bytes());
+    raw.responses.clear();
+    raw.send_bytes(io, &bytes, 600, None);
+    raw.until("answered", |raw| raw.responses.len() == 1);
+    assert!(raw.responses[0].status().is_success(), "{}", raw.responses[0].status());
 }
 
 fn storage() -> Vec<MemoryStorage> {
