@@ -149,7 +149,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
         let _ = fs::remove_dir(&self.0);
     }
 }
