@@ -3,8 +3,9 @@
 mod nvmf_harness;
 
 use core::time::Duration;
-use frwr_apps::host::{HostFailure, IoError, RequestError};
+use frwr_apps::host::{HostFailure, IoError, MAX_REQUEST_BYTES, RequestError};
 use frwr_apps::nvmf::{Nqn, Status};
+use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
 use nvmf_harness::{BLOCK, BLOCKS, PROFILES, Pair, host_options, target_options};
 
@@ -79,9 +80,11 @@ fn requests_that_cannot_be_are_refused_at_once() {
     assert_eq!(pair.host.read(0, &[pair.segment(0, 1); 9], 1), Err(RequestError::Segments(9)));
     assert_eq!(pair.host.read(BLOCKS, &[pair.segment(0, 1)], 1), Err(RequestError::OutOfRange));
     assert_eq!(pair.host.read(u64::MAX, &[pair.segment(0, 1)], 1), Err(RequestError::OutOfRange));
-    let limit = target_options().buffer_bytes;
-    let long = pair.segment(0, limit / BLOCK + 1);
-    assert_eq!(pair.host.read(0, &[long], 1), Err(RequestError::Length { bytes: u64::from(limit + BLOCK), limit }));
+    // A length that no request has, whatever memory there is.
+    let long = [Segment { length: u32::MAX - 4095, ..pair.segment(0, 1) }];
+    let bytes = u64::from(u32::MAX - 4095);
+    assert_eq!(pair.host.read(0, &long, 1), Err(RequestError::Length { bytes, limit: MAX_REQUEST_BYTES }));
+    assert_eq!(pair.host.compare(0, &[pair.segment(0, 1)], 1), Err(RequestError::Unsupported("Compare")));
     let mut uneven = pair.segment(0, 1);
     uneven.length -= 1;
     assert!(matches!(pair.host.read(0, &[uneven], 1), Err(RequestError::Length { .. })));
@@ -89,24 +92,187 @@ fn requests_that_cannot_be_are_refused_at_once() {
 }
 
 #[test]
-fn several_segments_travel_under_one_key_or_are_refused() {
-    for (profile, one_key) in [("reg_mr", true), ("umr", true), ("window", false)] {
+fn a_list_that_takes_several_keys_is_split_at_block_boundaries() {
+    for (profile, commands) in [("reg_mr", 1), ("umr", 1), ("window", 3), ("rxe", 3)] {
         let mut pair = Pair::ready(profile);
-        pair.fill(5, 0x55);
-        pair.fill(9, 0x99);
-        let submitted = pair.host.write(0, &[pair.segment(5, 1), pair.segment(9, 1)], 1);
-        submitted.unwrap();
-        let ended = pair.completed(1);
-        if one_key {
-            assert_eq!(ended[0].result, Ok(()), "{profile}");
-            pair.host.read(0, &[pair.segment(20, 2)], 2).unwrap();
-            pair.completed(1);
-            assert_eq!((pair.block(20)[0], pair.block(21)[4095]), (0x55, 0x99), "{profile}");
-        } else {
-            assert_eq!(ended[0].result, Err(IoError::TooManyKeys), "{profile}");
+        for block in [5, 9, 2] {
+            pair.fill(block, block as u8);
         }
+        let before = pair.host.statistics().submissions;
+        let list = [pair.segment(5, 1), pair.segment(9, 1), pair.segment(2, 1)];
+        pair.host.write(0, &list, 1).unwrap();
+        assert_eq!(pair.completed(1)[0].result, Ok(()), "{profile}: one completion");
+        let statistics = pair.host.statistics();
+        assert_eq!(statistics.submissions - before, commands, "{profile}");
+        assert_eq!((statistics.split_requests, statistics.bounced_commands), (u64::from(commands > 1), 0), "{profile}");
+        pair.host.read(0, &[pair.segment(20, 3)], 2).unwrap();
+        pair.completed(1);
+        let read = [20, 21, 22].map(|block| (pair.block(block)[0], pair.block(block)[4095]));
+        assert_eq!(read, [(5, 5), (9, 9), (2, 2)], "{profile}");
+        assert_eq!(pair.host.engine().port().remote_bytes_open().unwrap_or(0), 0, "{profile}");
         pair.finish();
     }
+}
+
+#[test]
+fn a_block_that_lies_in_several_ranges_goes_through_a_bounce_buffer() {
+    for profile in ["window", "rxe", "reg_mr", "umr"] {
+        let mut pair = Pair::ready(profile);
+        let bytes: Vec<u8> = (0..3 * BLOCK).map(|at| (at % 251) as u8).collect();
+        // Three blocks in pieces of 1000, 7096 and 4192 bytes, far from each other.
+        let at = |block: u64, length: u32| Segment { length, ..pair.segment(block, 1) };
+        let list = [at(10, 1000), at(20, 7096), at(30, 4192)];
+        let mut done = 0;
+        for segment in &list {
+            pair.data.write(segment.offset as usize, &bytes[done..][..segment.length as usize]).unwrap();
+            done += segment.length as usize;
+        }
+        pair.host.write(7, &list, 1).unwrap();
+        assert_eq!(pair.completed(1)[0].result, Ok(()), "{profile}");
+        let gaps_allowed = profile == "umr";
+        assert_eq!(pair.host.statistics().bounced_commands > 0, !gaps_allowed, "{profile}");
+        // Read back in one piece, and then again in pieces over wiped memory.
+        pair.host.read(7, &[pair.segment(50, 3)], 2).unwrap();
+        pair.completed(1);
+        let whole: Vec<u8> = (50..53).flat_map(|block| pair.block(block)).collect();
+        assert!(whole == bytes, "{profile}");
+        for block in 10..33 {
+            pair.fill(block, 0xee);
+        }
+        pair.host.read(7, &list, 3).unwrap();
+        assert_eq!(pair.completed(1)[0].result, Ok(()), "{profile}");
+        let mut pieces = Vec::new();
+        for segment in &list {
+            let mut piece = vec![0; segment.length as usize];
+            pair.data.read(segment.offset as usize, &mut piece).unwrap();
+            pieces.extend(piece);
+        }
+        assert!(pieces == bytes, "{profile}");
+        assert_eq!((pair.block(10)[1000], pair.block(32)[4095]), (0xee, 0xee), "{profile}: the gaps are untouched");
+        pair.finish();
+    }
+}
+
+#[test]
+fn without_bounce_buffers_such_a_block_is_refused() {
+    let mut options = host_options();
+    options.bounce_buffers = 0;
+    let mut pair = Pair::with("window", options, target_options());
+    pair.bring_up();
+    let half = |block: u64| Segment { length: BLOCK / 2, ..pair.segment(block, 1) };
+    pair.host.write(0, &[half(1), half(3)], 1).unwrap();
+    assert_eq!(pair.completed(1)[0].result, Err(IoError::TooManyKeys));
+    pair.finish();
+}
+
+#[test]
+fn requests_above_the_largest_transfer_are_split() {
+    for profile in PROFILES {
+        let mut options = host_options();
+        options.queue_depth = 3;
+        let mut pair = Pair::with(profile, options, target_options());
+        pair.bring_up();
+        let most = pair.host.max_transfer_bytes();
+        let blocks = 100;
+        for block in 0..blocks {
+            pair.fill(block, block as u8 + 1);
+        }
+        let before = pair.host.statistics().submissions;
+        pair.host.write(0, &[pair.segment(0, blocks as u32)], 1).unwrap();
+        assert_eq!(pair.completed(1)[0].result, Ok(()), "{profile}");
+        let commands = pair.host.statistics().submissions - before;
+        assert!(commands >= (blocks * u64::from(BLOCK)).div_ceil(most.into()), "{profile}: {commands}");
+        pair.host.read(0, &[pair.segment(120, blocks as u32)], 2).unwrap();
+        pair.completed(1);
+        for block in 0..blocks {
+            assert_eq!(pair.block(120 + block), vec![block as u8 + 1; BLOCK as usize], "{profile} {block}");
+        }
+        // Lost in the middle, it still ends once and right.
+        pair.host.write(0, &[pair.segment(0, blocks as u32)], 3).unwrap();
+        for _ in 0..4 {
+            pair.step();
+        }
+        pair.host.drop_connections();
+        let ended = pair.completed(1);
+        assert_eq!((ended.len(), ended[0].result), (1, Ok(())), "{profile}");
+        pair.finish();
+    }
+}
+
+#[test]
+fn several_queues_share_the_load() {
+    for profile in PROFILES {
+        let mut options = host_options();
+        (options.queues, options.queue_depth) = (3, 4);
+        let mut pair = Pair::with(profile, options, target_options());
+        pair.bring_up();
+        let granted = pair.host.queues();
+        assert!((1..=3).contains(&granted), "{profile}");
+        assert_eq!(pair.target.statistics().queues as usize, granted + 1, "{profile}");
+        for lba in 0..12 {
+            pair.host.write(lba, &[pair.segment(lba, 1)], lba).unwrap();
+        }
+        assert!(pair.completed(12).iter().all(|ended| ended.result == Ok(())), "{profile}");
+        pair.host.drop_connections();
+        pair.host.write(0, &[pair.segment(0, 1)], 0).unwrap();
+        assert_eq!(pair.completed(1)[0].result, Ok(()), "{profile}");
+        pair.finish();
+    }
+}
+
+#[test]
+fn a_request_that_is_given_up_ends_once_after_its_keys_are_dead() {
+    for profile in PROFILES {
+        let mut pair = Pair::ready(profile);
+        for lba in 0..32 {
+            pair.host.read(lba, &[pair.segment(lba, 1)], lba).unwrap();
+        }
+        assert_eq!(pair.host.abort(5), 1, "{profile}");
+        assert_eq!(pair.host.abort(77), 0, "{profile}");
+        let mut ended = pair.completed(32);
+        ended.sort_by_key(|ended| ended.cookie);
+        assert_eq!(ended.len(), 32, "{profile}");
+        assert_eq!(ended[5].result, Err(IoError::Aborted), "{profile}");
+        assert_eq!(ended.iter().filter(|ended| ended.result.is_ok()).count(), 31, "{profile}");
+        assert_eq!(pair.host.engine().port().remote_bytes_open().unwrap_or(0), 0, "{profile}");
+        pair.finish();
+    }
+}
+
+#[test]
+fn a_command_without_an_answer_is_aborted_and_then_the_session_is_set_up_again() {
+    let mut options = host_options();
+    (options.command_timeout, options.step_timeout) = (Duration::from_secs(2), Duration::from_secs(1));
+    options.keep_alive = Duration::ZERO;
+    let mut pair = Pair::with("reg_mr", options, target_options());
+    pair.bring_up();
+    pair.host.read(0, &[pair.segment(0, 1)], 1).unwrap();
+    // The target is silent.
+    let begin = pair.now;
+    while pair.host.last_failure().is_none() && pair.now - begin < Duration::from_secs(60) {
+        pair.now += Duration::from_millis(50);
+        pair.step_host();
+    }
+    assert_eq!(pair.host.statistics().aborts, 1);
+    assert_eq!(pair.host.last_failure(), Some(HostFailure::Timeout("a command and its Abort")));
+    assert!(pair.now - begin >= Duration::from_secs(3), "{:?}", pair.now - begin);
+    pair.tick = Duration::from_millis(1);
+    assert_eq!(pair.completed(1)[0].result, Ok(()), "on the next session");
+    pair.finish();
+}
+
+#[test]
+fn a_controller_that_stays_away_is_given_up_after_the_loss_timeout() {
+    let mut options = host_options();
+    options.address = "127.0.0.1:4999".parse().unwrap();
+    (options.max_attempts, options.controller_loss_timeout) = (u32::MAX, Duration::from_secs(5));
+    let mut pair = Pair::with("reg_mr", options, target_options());
+    pair.host.start();
+    let begin = pair.now;
+    pair.tick = Duration::from_millis(10);
+    pair.until("failed", |pair| pair.host.failure().is_some());
+    assert_eq!(pair.host.failure(), Some(HostFailure::ControllerLoss));
+    assert!(pair.now - begin >= Duration::from_secs(5));
 }
 
 #[test]

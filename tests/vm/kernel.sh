@@ -9,7 +9,7 @@ INIT_MODULES=(virtio_ring virtio virtio_pci_modern_dev virtio_pci_legacy_dev vir
 VERBS_MODULES=(crc32_generic udp_tunnel ip6_udp_tunnel ib_core ib_uverbs rdma_rxe configfs ib_cm iw_cm rdma_cm rdma_ucm
     dummy)
 # Loaded by jobs on demand ("load NAME..." in the guest, in this order).
-JOB_MODULES=(veth brd crct10dif_common crc64 crct10dif_generic crc-t10dif crc64-rocksoft t10-pi nvmet nvmet-rdma
+JOB_MODULES=(veth brd null_blk crct10dif_common crc64 crct10dif_generic crc-t10dif crc64-rocksoft t10-pi nvmet nvmet-rdma
     nvme-core nvme-fabrics nvme-rdma crc32c_generic libcrc32c crc16 mbcache jbd2 ext4)
 
 # The real package behind the meta package, or nothing when apt has no lists.

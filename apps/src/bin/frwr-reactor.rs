@@ -3,8 +3,8 @@
 use clap::Parser as _;
 use frwr_apps::{
     output::{failure, usage_line},
-    runner::{CommandLine, Config, LoadConfig, RunError, RunReport, ServeConfig, Task},
-    runner::{load_on_rdma, run, serve_on_rdma},
+    runner::{CommandLine, Config, DiscoverConfig, LoadConfig, RunError, RunReport, ServeConfig, Task},
+    runner::{discover_on_rdma, discovered_json, discovered_table, load_on_rdma, run, serve_on_rdma},
 };
 use std::{
     io::Write as _,
@@ -24,12 +24,24 @@ fn main() -> ExitCode {
             Config::new(arguments).and_then(|config| moved(json, &run(&config, &*stop()?, &mut say)?))
         }
         Ok(CommandLine { task: Some(Task::Serve(arguments)), .. }) => ServeConfig::new(arguments).and_then(|config| {
+            if config.check_only {
+                let understood = config.describe();
+                print(&if json { format!("{understood}\n") } else { format!("{understood:#}\n") });
+                return Ok(true);
+            }
             let report = serve_on_rdma(&config, &*stop()?, &mut say)?;
             print(&if json { format!("{}\n", report.json()) } else { report.table() });
             Ok(report.passed())
         }),
         Ok(CommandLine { task: Some(Task::Load(arguments)), .. }) => {
             LoadConfig::new(arguments).and_then(|config| moved(json, &load_on_rdma(&config, &*stop()?, &mut say)?))
+        }
+        Ok(CommandLine { task: Some(Task::Discover(arguments)), .. }) => {
+            DiscoverConfig::new(arguments).and_then(|config| {
+                let found = discover_on_rdma(&config, &*stop()?)?;
+                print(&if json { format!("{}\n", discovered_json(&found)) } else { discovered_table(&found) });
+                Ok(true)
+            })
         }
         Err(error) if !error.use_stderr() => {
             print(&error.to_string());

@@ -1,29 +1,25 @@
 //! Bringing a controller up and shutting it down: one command after the other (Base 3.5.1 and 3.6.1, RDMA 3.4).
 
-use super::options::ADMIN_ENTRIES;
+use super::ana::ANA_GROUPS_ONLY;
+use super::options::{ADMIN_ENTRIES, Admin};
 use super::{Host, HostFailure, Opened, State};
 use crate::nvmf::{
-    self, ADMIN_QUEUE, Command, CompletionQueueEntry, Connect, ConnectData, ControllerCapabilities,
-    ControllerConfiguration, ControllerStatus, DYNAMIC_CONTROLLER, DataPointer, IDENTIFY_BYTES, Identify,
-    IdentifyController, IdentifyNamespace, KeyedDataBlock, Property, PropertyGet, PropertySet, PropertySize,
-    SetFeatures, ShutdownStatus, cns, feature,
+    self, ADMIN_QUEUE, BROADCAST_NAMESPACE, Command, CompletionQueueEntry, Connect, ConnectData,
+    ControllerCapabilities, ControllerConfiguration, ControllerStatus, DYNAMIC_CONTROLLER, DataPointer, GetLogPage,
+    IDENTIFY_BYTES, Identify, KeyedDataBlock, Property, PropertyGet, PropertySet, PropertySize, SetFeatures,
+    ShutdownStatus, cns, feature, log_page,
 };
-use crate::storage::Geometry;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::{Access, Port};
 use frwr_engine::{Chunk, Submission, SubmitError};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
-/// Queue identifier of the one I/O queue.
-pub(super) const IO_QUEUE: u16 = 1;
+/// Queue identifier of the first I/O queue.
+pub(super) const FIRST_IO_QUEUE: u16 = 1;
 /// Connect's data as a keyed data block says its length.
 const CONNECT_DATA_BYTES: u32 = nvmf::CONNECT_DATA_BYTES as u32;
 /// Identify structures as a keyed data block says their length.
 const STRUCTURE_BYTES: u32 = IDENTIFY_BYTES as u32;
-
-/// Least IOCCSZ and IORCSZ, in their units of 16 bytes: the entries themselves (Base figure 275).
-const LEAST_COMMAND_UNITS: u32 = (nvmf::COMMAND_CAPSULE_BYTES / 16) as u32;
-const LEAST_RESPONSE_UNITS: u32 = (nvmf::RESPONSE_CAPSULE_BYTES / 16) as u32;
 
 /// One command of the bring-up or the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +36,18 @@ pub(super) enum Step {
     IdentifyController,
     /// Set Features: Number of Queues.
     SetQueues,
+    /// Set Features: Asynchronous Event Configuration.
+    SetEvents,
+    /// Identify: Active Namespace ID list.
+    IdentifyActive,
     /// Identify Namespace.
     IdentifyNamespace,
-    /// Connect on the I/O queue.
-    ConnectIo,
+    /// Get Log Page: Asymmetric Namespace Access.
+    ReadAna,
+    /// Get Log Page: Discovery, a part of it.
+    ReadDiscovery,
+    /// Connect on an I/O queue, counted from 0.
+    ConnectIo(u16),
     /// Property Set of CC: shutdown notification.
     ShutDown,
     /// Property Get of CSTS until SHST says complete.
@@ -59,11 +63,20 @@ impl Step {
             Self::AwaitReady => "waiting for CSTS.RDY",
             Self::IdentifyController => "Identify Controller",
             Self::SetQueues => "Set Features of the number of queues",
+            Self::SetEvents => "Set Features of asynchronous events",
+            Self::IdentifyActive => "Identify of active namespaces",
             Self::IdentifyNamespace => "Identify Namespace",
-            Self::ConnectIo => "Connect of the I/O queue",
+            Self::ReadAna => "Get Log Page of asymmetric namespace access",
+            Self::ReadDiscovery => "Get Log Page of the discovery log",
+            Self::ConnectIo(_) => "Connect of an I/O queue",
             Self::ShutDown => "shutdown notification",
             Self::AwaitShutdown => "waiting for CSTS.SHST",
         }
+    }
+
+    /// The session can do without it: its refusal is no failure.
+    fn is_optional(self) -> bool {
+        matches!(self, Self::SetEvents | Self::IdentifyActive | Self::ReadAna)
     }
 
     /// It belongs to the end of a session.
@@ -87,16 +100,11 @@ fn configure(configuration: ControllerConfiguration) -> Command {
 }
 
 impl<P: Port> Host<P> {
-    /// The command slot of the bring-up.
-    pub(super) fn admin_slot(&self) -> u16 {
-        self.options.queue_depth
-    }
-
     /// Sends the step's command; tried again by the next poll where the engine has no room.
     pub(super) fn issue(&mut self, step: Step) {
         let (command, data) = self.command_of(step);
-        let queue = if step == Step::ConnectIo { Opened::Io } else { Opened::Admin };
-        let slot = self.admin_slot();
+        let queue = if let Step::ConnectIo(queue) = step { Opened::Io(queue) } else { Opened::Admin };
+        let slot = self.admin_slot(Admin::Step);
         if let Err(error) = self.send(queue, slot, command, data)
             && !matches!(error, SubmitError::NoSlot | SubmitError::NotConnected)
         {
@@ -114,7 +122,7 @@ impl<P: Port> Host<P> {
     ) -> Result<(), SubmitError> {
         let connection = match queue {
             Opened::Admin => self.connections.admin,
-            Opened::Io => self.connections.io,
+            Opened::Io(queue) => self.connections.io.get(usize::from(queue)).copied().flatten(),
         };
         let connection = connection.ok_or(SubmitError::NotConnected)?;
         let identifier = self.commands.next_identifier(slot);
@@ -138,17 +146,23 @@ impl<P: Port> Host<P> {
     fn command_of(&mut self, step: Step) -> (Command, Option<(Access, u32)>) {
         match step {
             Step::Connect => self.connect_command(ADMIN_QUEUE, ADMIN_ENTRIES, DYNAMIC_CONTROLLER),
-            Step::ConnectIo => self.connect_command(IO_QUEUE, self.options.io_entries(), self.controller.id),
+            Step::ConnectIo(queue) => {
+                self.connect_command(queue + FIRST_IO_QUEUE, self.options.io_entries(), self.controller.id)
+            }
             Step::GetCapabilities => (get(Property::Capabilities, PropertySize::Eight), None),
             Step::Enable => (configure(ControllerConfiguration::ENABLED), None),
             Step::AwaitReady | Step::AwaitShutdown => (get(Property::Status, PropertySize::Four), None),
             Step::IdentifyController => identify(cns::CONTROLLER, 0),
             Step::IdentifyNamespace => identify(cns::NAMESPACE, self.options.namespace),
             Step::SetQueues => {
-                // One pair of I/O queues: both numbers are 0-based.
-                let set = SetFeatures { feature: feature::NUMBER_OF_QUEUES, save: false, value: 0 };
-                (Command::SetFeatures(set), None)
+                // Submission queues in the lower half, completion queues in the upper; both numbers are 0-based.
+                let last = u32::from(self.options.queues - 1);
+                (set_feature(feature::NUMBER_OF_QUEUES, last | last << 16), None)
             }
+            Step::SetEvents => (set_feature(feature::ASYNCHRONOUS_EVENTS, self.controller.events), None),
+            Step::IdentifyActive => identify(cns::ACTIVE_NAMESPACES, 0),
+            Step::ReadAna => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, 0),
+            Step::ReadDiscovery => get_log_page(log_page::DISCOVERY, 0, self.discovery_offset()),
             Step::ShutDown => (configure(ControllerConfiguration::NORMAL_SHUTDOWN), None),
         }
     }
@@ -175,13 +189,13 @@ impl<P: Port> Host<P> {
     pub(super) fn step_answered(&mut self, response: &CompletionQueueEntry) {
         let State::Bringing { step, deadline } = self.state else { return };
         let status = response.status();
-        if !status.is_success() {
+        if !status.is_success() && !step.is_optional() {
             return self.fail(HostFailure::Command { step: step.name(), status });
         }
-        match self.next_step(step, response.result.get()) {
+        match self.next_step(step, response.result.get(), status.is_success()) {
             Ok(Next::Step(next)) if next == step => self.state = State::Bringing { step, deadline },
             Ok(Next::Step(step)) => self.bring(step),
-            Ok(Next::OpenIo) => self.open_next(Opened::Io),
+            Ok(Next::OpenIo(queue)) => self.open_next(Opened::Io(queue)),
             Ok(Next::Ready) => self.ready(),
             Ok(Next::ShutDown) => self.stop(),
             Err(failure) => self.fail(failure),
@@ -189,7 +203,7 @@ impl<P: Port> Host<P> {
     }
 
     /// Judges a step's result.
-    fn next_step(&mut self, step: Step, result: u64) -> Result<Next, HostFailure> {
+    fn next_step(&mut self, step: Step, result: u64, success: bool) -> Result<Next, HostFailure> {
         // CSTS and the identifier of a controller have fewer bits than a result.
         let csts = ControllerStatus(result as u32);
         Ok(Next::Step(match step {
@@ -207,102 +221,80 @@ impl<P: Port> Host<P> {
             Step::AwaitReady => Step::AwaitReady,
             Step::IdentifyController => {
                 self.check_controller()?;
-                Step::SetQueues
+                if self.options.is_discovery() {
+                    self.discovered.clear();
+                    Step::ReadDiscovery
+                } else {
+                    Step::SetQueues
+                }
             }
-            // What is granted is 0-based, so it is never less than the one queue that was asked for.
-            Step::SetQueues => Step::IdentifyNamespace,
+            Step::ReadDiscovery if self.take_discovery()? => return Ok(Next::Ready),
+            Step::ReadDiscovery => Step::ReadDiscovery,
+            Step::SetQueues => {
+                // 0-based, in both halves; a controller may grant more than was asked for.
+                let granted = (result as u16).min((result >> 16) as u16).saturating_add(1);
+                self.controller.queues = granted.min(self.options.queues);
+                if self.controller.events == 0 { Step::IdentifyActive } else { Step::SetEvents }
+            }
+            Step::SetEvents => {
+                if !success {
+                    self.controller.events = 0;
+                }
+                Step::IdentifyActive
+            }
+            Step::IdentifyActive => {
+                self.take_active(success);
+                Step::IdentifyNamespace
+            }
             Step::IdentifyNamespace => {
-                self.check_namespace()?;
-                return Ok(Next::OpenIo);
+                self.check_namespace(false)?;
+                if self.controller.reports_ana {
+                    return Ok(Next::Step(Step::ReadAna));
+                }
+                self.ana.unknown();
+                return Ok(Next::OpenIo(0));
             }
-            Step::ConnectIo => return Ok(Next::Ready),
+            Step::ReadAna => {
+                self.take_ana(success);
+                return Ok(Next::OpenIo(0));
+            }
+            Step::ConnectIo(queue) if queue + 1 < self.controller.queues => return Ok(Next::OpenIo(queue + 1)),
+            Step::ConnectIo(_) => return Ok(Next::Ready),
             Step::ShutDown => Step::AwaitShutdown,
             Step::AwaitShutdown if csts.shutdown() == ShutdownStatus::Complete => return Ok(Next::ShutDown),
             Step::AwaitShutdown => Step::AwaitShutdown,
         }))
-    }
-
-    fn check_capabilities(&mut self, capabilities: ControllerCapabilities) -> Result<(), HostFailure> {
-        self.controller.capabilities = capabilities;
-        if !capabilities.has_nvm_command_set() {
-            return Err(HostFailure::Unsupported("the NVM command set"));
-        }
-        if capabilities.minimum_page_size() > 4096 {
-            return Err(HostFailure::Unsupported("memory pages of 4 KiB (CAP.MPSMIN)"));
-        }
-        self.check_depth(self.options.io_entries(), capabilities.max_queue_entries())
-    }
-
-    fn check_depth(&self, needed: u16, limit: u32) -> Result<(), HostFailure> {
-        // The limit is of entries or commands; a depth is one less than the entries.
-        if u32::from(needed) <= limit {
-            return Ok(());
-        }
-        let beside = u32::from(needed - self.options.queue_depth);
-        Err(HostFailure::QueueDepth { wanted: self.options.queue_depth, limit: limit.saturating_sub(beside) })
-    }
-
-    fn check_controller(&mut self) -> Result<(), HostFailure> {
-        let mut bytes = [0; IDENTIFY_BYTES];
-        // The memory holds ADMIN_DATA_BYTES, as many.
-        let _ = self.admin_data.read(0, &mut bytes);
-        let Ok(identify) = IdentifyController::ref_from_bytes(&bytes) else {
-            return Err(HostFailure::Unsupported("Identify Controller"));
-        };
-        if !identify.supports_keyed_blocks() {
-            return Err(HostFailure::Unsupported("keyed data blocks (SGLS)"));
-        }
-        if identify.controller_id.get() != self.controller.id {
-            return Err(HostFailure::Unsupported("the identifier that Connect gave it (CNTLID)"));
-        }
-        let (command, response) = (identify.io_command_capsule.get(), identify.io_response_capsule.get());
-        if command < LEAST_COMMAND_UNITS || response < LEAST_RESPONSE_UNITS {
-            return Err(HostFailure::Unsupported("capsules as long as their entries (IOCCSZ, IORCSZ)"));
-        }
-        if identify.subsystem != self.options.subsystem.to_field() {
-            return Err(HostFailure::Unsupported("the subsystem that it was connected to (SUBNQN)"));
-        }
-        let offset = identify.sgl_support.get() & IdentifyController::SGL_OFFSET != 0;
-        // In-capsule data starts right behind the command, or this host does not use it.
-        let usable = offset && identify.in_capsule_data_offset.get() == 0;
-        self.controller.in_capsule_bytes = if usable { identify.in_capsule_bytes() } else { 0 };
-        let page = self.controller.capabilities.minimum_page_size();
-        self.controller.max_transfer = identify.max_transfer_bytes(page);
-        match u32::from(identify.max_commands.get()) {
-            0 => Ok(()),
-            limit => self.check_depth(self.options.queue_depth, limit),
-        }
-    }
-
-    fn check_namespace(&mut self) -> Result<(), HostFailure> {
-        let mut bytes = [0; IDENTIFY_BYTES];
-        // As above.
-        let _ = self.admin_data.read(0, &mut bytes);
-        let Ok(identify) = IdentifyNamespace::ref_from_bytes(&bytes) else {
-            return Err(HostFailure::Unsupported("Identify Namespace"));
-        };
-        let (blocks, block_bytes) = identify.geometry().map_err(HostFailure::Format)?;
-        let geometry = Geometry::new(blocks, block_bytes)
-            .map_err(|_| HostFailure::Unsupported("namespaces of fewer than 2^64 bytes"))?;
-        match self.geometry {
-            Some(before) if before != geometry => Err(HostFailure::NamespaceChanged),
-            _ => {
-                self.geometry = Some(geometry);
-                Ok(())
-            }
-        }
     }
 }
 
 /// What follows a step.
 enum Next {
     Step(Step),
-    OpenIo,
+    OpenIo(u16),
     Ready,
     ShutDown,
 }
 
-fn identify(structure: u8, namespace: u32) -> (Command, Option<(Access, u32)>) {
+fn set_feature(feature: u8, value: u32) -> Command {
+    Command::SetFeatures(SetFeatures { feature, save: false, value })
+}
+
+pub(super) fn identify(structure: u8, namespace: u32) -> (Command, Option<(Access, u32)>) {
     let command = Command::Identify(Identify { structure, namespace, data: keyed(STRUCTURE_BYTES) });
+    (command, Some((Access::RemoteWrite, STRUCTURE_BYTES)))
+}
+
+/// 4 KiB of a log page, whose event is cleared by that.
+pub(super) fn get_log_page(page: u8, specific: u8, offset: u64) -> (Command, Option<(Access, u32)>) {
+    let command = Command::GetLogPage(GetLogPage {
+        page,
+        specific,
+        retain_event: false,
+        length: STRUCTURE_BYTES.into(),
+        offset,
+        offset_is_index: false,
+        namespace: BROADCAST_NAMESPACE,
+        data: keyed(STRUCTURE_BYTES),
+    });
     (command, Some((Access::RemoteWrite, STRUCTURE_BYTES)))
 }

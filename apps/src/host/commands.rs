@@ -71,6 +71,11 @@ impl Commands {
         self.slots.get(usize::from(index)).is_some_and(|slot| slot.flight.is_some())
     }
 
+    /// The identifier of the slot's command, while that is with the engine.
+    pub(super) fn identifier(&self, index: u16) -> Option<u16> {
+        Some(self.slots.get(usize::from(index))?.flight?.identifier)
+    }
+
     fn index(&self, identifier: u16) -> usize {
         const { assert!(IDENTIFIER_BITS <= usize::BITS) };
         usize::from(identifier) & ((1 << self.index_bits) - 1)

@@ -50,15 +50,19 @@ pub enum HostFailure {
     /// After a reconnect the namespace is not what it was.
     #[error("the namespace has another size or block size than before the reconnect")]
     NamespaceChanged,
+    /// The controller did not come back within `controller_loss_timeout`.
+    #[error("the controller did not come back within controller_loss_timeout")]
+    ControllerLoss,
     /// Too many attempts failed in a row; the last cause was reported before.
     #[error("gave up after max_attempts failed attempts")]
     TooManyAttempts,
 }
 
 impl HostFailure {
-    /// Another attempt would fail in the same way.
+    /// Another attempt would fail in the same way. `had_session`: there was a session with this subsystem, so a refusal
+    /// now means that it is away for a while, as when its port is taken down and made again.
     #[must_use]
-    pub fn is_permanent(&self) -> bool {
+    pub fn is_permanent(&self, had_session: bool) -> bool {
         match self {
             // Every attempt registers the same memory.
             Self::Open(OpenFailure::LockedMemory { .. }) => true,
@@ -66,15 +70,16 @@ impl HostFailure {
             // The controller that an I/O queue names was made by this session's admin queue: where the target does not know it,
             // or any longer, the next session has another one.
             Self::Command { step, status } if status.code() == Status::CONNECT_INVALID_PARAMETERS.code() => {
-                *step != Step::ConnectIo.name() && status.is_final()
+                *step != Step::ConnectIo(0).name() && status.is_final() && !had_session
             }
             Self::Command { status, .. } => status.is_final(),
             // A target whose places are taken by our own former connections has room soon.
-            Self::Rejected(status) => *status != RejectStatus::NoResources,
+            Self::Rejected(status) => *status != RejectStatus::NoResources && !had_session,
             Self::Unsupported(_)
             | Self::QueueDepth { .. }
             | Self::Format(_)
             | Self::NamespaceChanged
+            | Self::ControllerLoss
             | Self::TooManyAttempts => true,
         }
     }

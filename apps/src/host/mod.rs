@@ -4,29 +4,44 @@
 //! connection ends, commands that were not answered wait here; the host reconnects, with growing pauses, and submits each
 //! of them once more on the new connection.
 
+mod ana;
+mod bounce;
 mod bring_up;
+mod chores;
 mod commands;
+mod discovery;
 mod failure;
-mod io;
+mod identify;
 mod options;
+mod parts;
+mod request;
 mod session;
 mod statistics;
+mod timeouts;
 
+pub use discovery::{Discovered, MAX_DISCOVERED};
 pub use failure::HostFailure;
-pub use io::{HostCompletion, IoError, RequestError};
-pub use options::{HostOptions, MAX_QUEUE_DEPTH, MAX_SEGMENTS};
+pub use options::{HostOptions, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SEGMENTS};
+pub use request::{HostCompletion, IoError, MAX_REQUEST_BYTES, RequestError};
 pub use statistics::HostStatistics;
 
-use crate::nvmf::{ControllerCapabilities, IDENTIFY_BYTES};
+use crate::nvmf::{AnaState, ControllerCapabilities, IDENTIFY_BYTES};
 use crate::storage::Geometry;
+use ana::Ana;
+use arrayvec::ArrayVec;
+use bounce::Bounce;
 use bring_up::Step;
+use chores::Chores;
 use commands::Commands;
 use core::time::Duration;
+use discovery::DiscoveryRead;
 use frwr_engine::gather::MemoryId;
 use frwr_engine::provider::Port;
 use frwr_engine::{AddMemoryError, ConnectionId, Engine};
 use frwr_mempool::DeviceMemory;
-use io::Request;
+use options::Admin;
+use parts::Part;
+use request::Request;
 use std::collections::VecDeque;
 
 /// Bytes of device memory that a host needs for the data of its admin commands.
@@ -35,12 +50,18 @@ pub const ADMIN_DATA_BYTES: usize = IDENTIFY_BYTES;
 /// Events handled by one poll: bounds an iteration.
 const MAX_EVENTS_PER_POLL: usize = 256;
 
+/// Active namespaces that are remembered, for tools.
+const MAX_ACTIVE: usize = 64;
+
 /// Why a host cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// The queue depth.
-    #[error("queue depth {0}: must be from 1 to {MAX_QUEUE_DEPTH}; choose a value inside")]
+    #[error("queue depth {0}: must be from 1 to {MAX_QUEUE_DEPTH} over all queues; choose a value inside")]
     QueueDepth(u16),
+    /// The number of queues.
+    #[error("{0} I/O queues: must be from 1 to {MAX_QUEUES}; choose a value inside")]
+    Queues(u16),
     /// The memory for admin data is too small.
     #[error("{0} bytes for admin data: {ADMIN_DATA_BYTES} are needed; give a larger block")]
     AdminData(usize),
@@ -72,7 +93,8 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opened {
     Admin,
-    Io,
+    /// Counted from 0.
+    Io(u16),
 }
 
 /// What follows when all connections have ended.
@@ -90,13 +112,29 @@ struct Controller {
     capabilities: ControllerCapabilities,
     in_capsule_bytes: u64,
     max_transfer: Option<u64>,
+    /// MSDBD; 0 for no limit.
+    max_data_blocks: u8,
+    /// ONCS.
+    optional_commands: u16,
+    /// What of OAES this host wants to hear of.
+    events: u32,
+    reports_ana: bool,
+    /// I/O queues granted.
+    queues: u16,
 }
 
 /// Connections that are open or being opened.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Connections {
     admin: Option<ConnectionId>,
-    io: Option<ConnectionId>,
+    /// By queue, counted from 0.
+    io: Vec<Option<ConnectionId>>,
+}
+
+impl Connections {
+    fn all_closed(&self) -> bool {
+        self.admin.is_none() && self.io.iter().all(Option::is_none)
+    }
 }
 
 /// A host. One core owns it.
@@ -109,16 +147,30 @@ pub struct Host<P: Port> {
     controller: Controller,
     geometry: Option<Geometry>,
     commands: Commands,
-    /// By command slot.
     requests: Vec<Option<Request>>,
     free: Vec<u16>,
-    /// Slots of requests that are to be submitted, in order.
+    /// Requests of which commands are to be made, in order.
     queued: VecDeque<u16>,
+    /// Commands of requests, by slot.
+    parts: Vec<Option<Part>>,
+    free_slots: Vec<u16>,
+    /// Commands that were made and are to be submitted, once more or at last.
+    resend: VecDeque<u16>,
+    /// Commands in flight, by queue.
+    in_flight: Vec<u16>,
     completions: VecDeque<HostCompletion>,
     admin_data: DeviceMemory,
     admin_data_id: MemoryId,
-    /// When a read, write or flush was answered last, or submitted while none was outstanding.
-    answered_at: Duration,
+    bounce: Bounce,
+    ana: Ana,
+    chores: Chores,
+    active_namespaces: ArrayVec<u32, MAX_ACTIVE>,
+    discovered: Vec<Discovered>,
+    discovery: DiscoveryRead,
+    /// When deadlines of commands are looked at next.
+    scan_at: Duration,
+    /// When the controller was lost.
+    lost_at: Option<Duration>,
     /// Attempts that failed since the last success.
     attempts: u32,
     stopping: bool,
@@ -127,16 +179,21 @@ pub struct Host<P: Port> {
 }
 
 impl<P: Port> Host<P> {
-    /// A host over an engine made with [`HostOptions::engine`]. `admin_data` holds [`ADMIN_DATA_BYTES`]. Memory that
+    /// A host over an engine made with [`HostOptions::engine`]. `admin_data` holds
+    /// [`ADMIN_DATA_BYTES`] at least; what is beyond, up to [`HostOptions::memory_bytes`], is for bounce buffers. Memory that
     /// reads and writes use is declared to [`Host::engine_mut`] before [`Host::start`].
     ///
     /// # Errors
     /// [`HostError`].
     pub fn new(mut engine: Engine<P>, admin_data: DeviceMemory, options: HostOptions) -> Result<Self, HostError> {
         let depth = options.queue_depth;
-        if depth == 0 || depth > MAX_QUEUE_DEPTH {
+        if options.queues == 0 || options.queues > MAX_QUEUES {
+            return Err(HostError::Queues(options.queues));
+        }
+        if depth == 0 || depth > MAX_QUEUE_DEPTH / options.queues {
             return Err(HostError::QueueDepth(depth));
         }
+        let commands = options.io_commands();
         if admin_data.len() < ADMIN_DATA_BYTES {
             return Err(HostError::AdminData(admin_data.len()));
         }
@@ -145,17 +202,34 @@ impl<P: Port> Host<P> {
             engine,
             now: Duration::ZERO,
             state: State::Stopped,
-            connections: Connections::default(),
+            connections: Connections { admin: None, io: vec![None; options.queues.into()] },
             controller: Controller::default(),
             geometry: None,
             commands: Commands::new(options.commands()),
-            requests: (0..depth).map(|_| None).collect(),
-            free: (0..depth).rev().collect(),
-            queued: VecDeque::with_capacity(depth.into()),
-            completions: VecDeque::with_capacity(depth.into()),
+            requests: (0..commands).map(|_| None).collect(),
+            free: (0..commands).rev().collect(),
+            queued: VecDeque::with_capacity(commands.into()),
+            parts: vec![None; commands.into()],
+            free_slots: (0..commands).rev().collect(),
+            resend: VecDeque::with_capacity(commands.into()),
+            in_flight: vec![0; options.queues.into()],
+            completions: VecDeque::with_capacity(commands.into()),
+            bounce: Bounce::new(
+                admin_data.clone(),
+                admin_data_id,
+                ADMIN_DATA_BYTES,
+                options.bounce_bytes,
+                options.bounce_buffers,
+            ),
             admin_data,
             admin_data_id,
-            answered_at: Duration::ZERO,
+            ana: Ana::default(),
+            chores: Chores::default(),
+            active_namespaces: ArrayVec::new(),
+            discovered: Vec::with_capacity(if options.is_discovery() { MAX_DISCOVERED } else { 0 }),
+            discovery: DiscoveryRead::default(),
+            scan_at: Duration::ZERO,
+            lost_at: None,
             attempts: 0,
             stopping: false,
             last_failure: None,
@@ -184,6 +258,8 @@ impl<P: Port> Host<P> {
             work += 1;
         }
         self.step_session();
+        self.step_timeouts();
+        self.step_chores();
         self.submit_queued();
         work
     }
@@ -234,10 +310,40 @@ impl<P: Port> Host<P> {
         self.geometry
     }
 
-    /// Largest read or write in bytes; 0 before the first session.
+    /// Largest command in bytes; 0 before the first session. Longer requests are split.
     #[must_use]
     pub fn max_transfer_bytes(&self) -> u32 {
         self.geometry.map_or(0, |_| self.transfer_limit())
+    }
+
+    /// Data blocks, and so keys, that the controller takes per command (MSDBD); 0 for no limit. This host uses one.
+    #[must_use]
+    pub fn max_data_blocks(&self) -> u8 {
+        self.controller.max_data_blocks
+    }
+
+    /// I/O queues of the session.
+    #[must_use]
+    pub fn queues(&self) -> usize {
+        self.connections.io.iter().flatten().count()
+    }
+
+    /// How the namespace can be reached, as the controller said last.
+    #[must_use]
+    pub fn ana_state(&self) -> AnaState {
+        self.ana.state()
+    }
+
+    /// The first active namespaces of the subsystem.
+    #[must_use]
+    pub fn active_namespaces(&self) -> &[u32] {
+        &self.active_namespaces
+    }
+
+    /// What the discovery service listed, where it was asked.
+    #[must_use]
+    pub fn discovered(&self) -> &[Discovered] {
+        &self.discovered
     }
 
     /// Requests that may be submitted now.
@@ -262,13 +368,23 @@ impl<P: Port> Host<P> {
             State::Closing { .. } => Some(self.now),
             State::Stopped | State::Failed(_) => None,
         };
-        [own, self.unanswered_until(), self.engine.poll_at()].into_iter().flatten().min()
+        [own, self.deadline(), self.chores_at(), self.engine.poll_at()].into_iter().flatten().min()
     }
 
-    /// The connections of the admin and the I/O queue, while they are open or being opened; for tools.
+    /// The connections of the admin and the first I/O queue, while they are open or being opened; for tools.
     #[must_use]
     pub fn connections(&self) -> [Option<ConnectionId>; 2] {
-        [self.connections.admin, self.connections.io]
+        [self.connections.admin, self.connections.io.first().copied().flatten()]
+    }
+
+    /// Command slots of I/O.
+    fn io_slots(&self) -> u16 {
+        self.options.io_commands()
+    }
+
+    /// The command slot of an admin command.
+    fn admin_slot(&self, command: Admin) -> u16 {
+        self.io_slots() + command as u16
     }
 
     /// Its engine.

@@ -1,22 +1,45 @@
 //! What a host can be told, and the engine that it needs.
 
-use crate::nvmf::{COMMAND_CAPSULE_BYTES, Nqn};
+use crate::nvmf::{COMMAND_CAPSULE_BYTES, DISCOVERY_SUBSYSTEM, Nqn};
 use core::time::Duration;
 use frwr_engine::{EngineOptions, provider::ConnectionParameters};
 use std::net::SocketAddr;
 
-/// I/O commands outstanding at most: command identifiers keep 5 bits to tell a slot's commands apart.
-pub const MAX_QUEUE_DEPTH: u16 = 2045;
+/// I/O commands outstanding at most, over all queues: command identifiers keep 5 bits to tell a slot's commands apart.
+pub const MAX_QUEUE_DEPTH: u16 = 2042;
+/// I/O queues of one host. A host belongs to one core; more queues than a few only help a controller that spreads them.
+pub const MAX_QUEUES: u16 = 16;
 /// Segments of one read or write.
 pub const MAX_SEGMENTS: usize = 8;
 /// Entries of the admin queue: what every controller takes.
 pub(super) const ADMIN_ENTRIES: u16 = 32;
 /// As the NVMe driver of Linux has it (nvme_core.io_timeout).
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
-/// Commands beside I/O: one admin command and one Keep Alive at a time.
-pub(super) const ADMIN_COMMANDS: u16 = 2;
-/// Connections: admin and I/O queue, and those of a former session that still drain.
-const CONNECTIONS: u16 = 4;
+/// As the NVMe driver of Linux has it (ctrl_loss_tmo).
+const CONTROLLER_LOSS_TIMEOUT: Duration = Duration::from_secs(600);
+/// Three times the longest ANA transition time that Linux's target announces.
+const INACCESSIBLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Commands beside I/O: one of each kind at a time.
+pub(super) const ADMIN_COMMANDS: u16 = 5;
+/// Bytes of a bounce buffer: the block sizes that are in use, and the largest list of ranges.
+const BOUNCE_BYTES: u32 = 4096;
+/// Bounce buffers that [`HostOptions::memory_bytes`] asks for at most: blocks that lie in several ranges are rare.
+const BOUNCE_BUFFERS: u16 = 32;
+
+/// The commands of the admin queue, each with a place of its own behind those of I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admin {
+    /// Bring-up and shutdown.
+    Step,
+    /// Keep Alive.
+    KeepAlive,
+    /// Asynchronous Event Request.
+    Event,
+    /// Log pages and Identify while the session goes on.
+    Chore,
+    /// Abort.
+    Abort,
+}
 
 /// What a host is.
 #[derive(Clone, Debug)]
@@ -32,19 +55,25 @@ pub struct HostOptions {
     pub host_id: [u8; 16],
     /// The namespace to read and write.
     pub namespace: u32,
-    /// I/O commands outstanding at most, 1 to [`MAX_QUEUE_DEPTH`].
+    /// I/O queues that the controller is asked for, 1 to [`MAX_QUEUES`]; it may grant fewer.
+    pub queues: u16,
+    /// I/O commands outstanding at most on each queue, 1 to [`MAX_QUEUE_DEPTH`] over all queues.
     pub queue_depth: u16,
     /// Invites the target to invalidate our keys with its responses, where the device can take that.
     pub remote_invalidation: bool,
-    /// Sends write data of one segment in the capsule where the controller takes so much.
+    /// Sends write data of one segment in the capsule where the controller takes so much; no key is made then.
     pub in_capsule_data: bool,
+    /// Bytes of a bounce buffer, at least the namespace's block size for scatter lists that cut blocks.
+    pub bounce_bytes: u32,
+    /// Bounce buffers at most; as many as fit into the memory that the host is given.
+    pub bounce_buffers: u16,
     /// Keep Alive Timeout; half of it passes between two Keep Alives. Zero for none. Shared machines stop a thread for
     /// seconds, so the default is generous.
     pub keep_alive: Duration,
     /// How long each step of bringing a controller up may take.
     pub step_timeout: Duration,
-    /// How long reads, writes and flushes may be outstanding without any of them being answered, until the session is set up
-    /// again: a target may have dropped the I/O queue without being able to say so. Zero for ever.
+    /// How long a command of an I/O queue may take. Then the controller is asked to abort it, and if it does not answer
+    /// within `step_timeout` either, the session is set up again. Zero for ever.
     pub command_timeout: Duration,
     /// The pause before the first attempt to reconnect; it doubles with every failed attempt.
     pub first_back_off: Duration,
@@ -52,6 +81,10 @@ pub struct HostOptions {
     pub longest_back_off: Duration,
     /// Attempts in a row that may fail before the host gives up.
     pub max_attempts: u32,
+    /// How long the host tries to get a controller back before it gives up. Zero for ever.
+    pub controller_loss_timeout: Duration,
+    /// How long requests wait for a namespace that cannot be reached through this controller (ANA) before they fail.
+    pub inaccessible_timeout: Duration,
     /// Retries and RDMA READ depths of its connections.
     pub parameters: ConnectionParameters,
 }
@@ -66,15 +99,20 @@ impl HostOptions {
             host,
             host_id: host.identifier(1),
             namespace: 1,
+            queues: 1,
             queue_depth: 32,
             remote_invalidation: true,
-            in_capsule_data: false,
+            in_capsule_data: true,
+            bounce_bytes: BOUNCE_BYTES,
+            bounce_buffers: BOUNCE_BUFFERS,
             keep_alive: Duration::from_secs(30),
             step_timeout: Duration::from_secs(15),
             command_timeout: COMMAND_TIMEOUT,
             first_back_off: Duration::from_millis(10),
             longest_back_off: Duration::from_secs(1),
             max_attempts: 16,
+            controller_loss_timeout: CONTROLLER_LOSS_TIMEOUT,
+            inaccessible_timeout: INACCESSIBLE_TIMEOUT,
             parameters: ConnectionParameters::default(),
         }
     }
@@ -82,10 +120,11 @@ impl HostOptions {
     /// The engine that serves this host. Fields that do not set its sizes may be changed before it is made.
     #[must_use]
     pub fn engine(&self) -> EngineOptions {
-        let commands = u32::from(self.commands());
+        // Admin and I/O queues, and those of a former session that still drain.
+        let connections = self.queues.clamp(1, MAX_QUEUES).saturating_add(1).saturating_mul(2);
         EngineOptions {
-            connections: CONNECTIONS,
-            queue_depth: commands,
+            connections,
+            queue_depth: u32::from(self.queue_depth.saturating_add(ADMIN_COMMANDS)),
             transfer_depth: 0,
             receive_depth: u32::from(self.io_entries().max(ADMIN_ENTRIES)),
             message_bytes: COMMAND_CAPSULE_BYTES as u32,
@@ -94,12 +133,30 @@ impl HostOptions {
         }
     }
 
-    /// Command slots: I/O, then admin.
-    pub(super) fn commands(&self) -> u16 {
-        self.queue_depth.saturating_add(ADMIN_COMMANDS)
+    /// Bytes of device memory for admin data and bounce buffers. [`super::ADMIN_DATA_BYTES`] are enough for a host that
+    /// is never given a block in several ranges.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        super::ADMIN_DATA_BYTES + self.bounce_bytes as usize * usize::from(self.bounce_buffers)
     }
 
-    /// Entries of the I/O queue: one of a queue's entries is never used (Base 3.3.1.2).
+    /// The discovery service is to be asked, rather than a namespace used (Base 3.1.2.3).
+    #[must_use]
+    pub fn is_discovery(&self) -> bool {
+        self.subsystem.as_str() == DISCOVERY_SUBSYSTEM
+    }
+
+    /// Commands of I/O, over all queues.
+    pub(super) fn io_commands(&self) -> u16 {
+        self.queue_depth.saturating_mul(self.queues)
+    }
+
+    /// Command slots: I/O, then admin.
+    pub(super) fn commands(&self) -> u16 {
+        self.io_commands().saturating_add(ADMIN_COMMANDS)
+    }
+
+    /// Entries of an I/O queue: one of a queue's entries is never used (Base 3.3.1.2).
     pub(super) fn io_entries(&self) -> u16 {
         self.queue_depth.saturating_add(1)
     }

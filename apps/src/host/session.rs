@@ -1,7 +1,7 @@
 //! A session's life: connections opened one after the other, kept alive, closed together, and set up again.
 
-use super::bring_up::{IO_QUEUE, Step};
-use super::options::ADMIN_ENTRIES;
+use super::bring_up::{FIRST_IO_QUEUE, Step};
+use super::options::{ADMIN_ENTRIES, Admin};
 use super::{After, Connections, Host, HostFailure, IoError, Opened, State};
 use crate::nvmf::{
     ADMIN_QUEUE, AcceptPrivateData, Command, RESPONSE_CAPSULE_BYTES, RequestPrivateData, parse_response,
@@ -37,9 +37,6 @@ impl<P: Port> Host<P> {
 
     /// What is due without an event.
     pub(super) fn step_session(&mut self) {
-        if self.unanswered_until().is_some_and(|until| self.now >= until) {
-            return self.fail(HostFailure::Timeout("a read, write or flush"));
-        }
         match self.state {
             State::Stopped | State::Failed(_) => {}
             State::BackOff { .. } if self.stopping => self.stop(),
@@ -50,34 +47,27 @@ impl<P: Port> Host<P> {
             State::Opening { queue, .. } => self.open(queue),
             State::Bringing { step, .. } if self.stopping && !step.is_shutdown() => self.stop(),
             State::Bringing { step, deadline } if self.now >= deadline => self.fail(HostFailure::Timeout(step.name())),
-            State::Bringing { step, .. } if !self.commands.is_in_flight(self.admin_slot()) => self.issue(step),
+            State::Bringing { step, .. } if !self.commands.is_in_flight(self.admin_slot(Admin::Step)) => {
+                self.issue(step)
+            }
             State::Bringing { .. } => {}
             State::Ready { .. } if self.stopping && self.is_quiet() => self.bring(Step::ShutDown),
             State::Ready { keep_alive_at: Some(at), keep_alive_sent } if self.now >= at => {
                 self.keep_alive(keep_alive_sent);
             }
             State::Ready { .. } => {}
-            State::Closing { then } if self.connections.admin.is_none() && self.connections.io.is_none() => {
+            State::Closing { then } if self.connections.all_closed() => {
                 self.all_closed(then);
             }
             State::Closing { .. } => {}
         }
     }
 
-    /// Until when one of the outstanding requests has to be answered, if there are any.
-    pub(super) fn unanswered_until(&self) -> Option<Duration> {
-        let outstanding = self.requests.len() - self.free.len() > self.queued.len();
-        let watched =
-            outstanding && matches!(self.state, State::Ready { .. }) && !self.options.command_timeout.is_zero();
-        watched.then(|| self.answered_at.saturating_add(self.options.command_timeout))
-    }
-
+    /// Nothing of ours is outstanding but an Asynchronous Event Request, which stays until the end.
     fn is_quiet(&self) -> bool {
-        self.free.len() == self.requests.len() && !self.commands.is_in_flight(self.keep_alive_slot())
-    }
-
-    fn keep_alive_slot(&self) -> u16 {
-        self.admin_slot() + 1
+        let admin = [Admin::KeepAlive, Admin::Chore, Admin::Abort];
+        self.free.len() == self.requests.len()
+            && !admin.into_iter().any(|command| self.commands.is_in_flight(self.admin_slot(command)))
     }
 
     pub(super) fn open_next(&mut self, queue: Opened) {
@@ -88,9 +78,12 @@ impl<P: Port> Host<P> {
     /// Opens the connection unless that was begun already; where the engine cannot begin now, the next poll tries again.
     fn open(&mut self, queue: Opened) {
         let (place, queue_id, entries) = match queue {
-            Opened::Admin => (&mut self.connections.admin, ADMIN_QUEUE, ADMIN_ENTRIES),
-            Opened::Io => (&mut self.connections.io, IO_QUEUE, self.options.io_entries()),
+            Opened::Admin => (Some(&mut self.connections.admin), ADMIN_QUEUE, ADMIN_ENTRIES),
+            Opened::Io(queue) => {
+                (self.connections.io.get_mut(usize::from(queue)), queue + FIRST_IO_QUEUE, self.options.io_entries())
+            }
         };
+        let Some(place) = place else { return };
         if place.is_some() {
             return;
         }
@@ -106,7 +99,10 @@ impl<P: Port> Host<P> {
         let State::Opening { queue, .. } = self.state else { return };
         let (expected, entries, step) = match queue {
             Opened::Admin => (self.connections.admin, ADMIN_ENTRIES, Step::Connect),
-            Opened::Io => (self.connections.io, self.options.io_entries(), Step::ConnectIo),
+            Opened::Io(queue) => {
+                let opened = self.connections.io.get(usize::from(queue)).copied().flatten();
+                (opened, self.options.io_entries(), Step::ConnectIo(queue))
+            }
         };
         if expected != Some(connection) {
             return;
@@ -140,7 +136,10 @@ impl<P: Port> Host<P> {
 
     pub(super) fn ready(&mut self) {
         self.attempts = 0;
+        self.lost_at = None;
+        self.scan_at = self.now;
         self.statistics.sessions += 1;
+        self.chores_ready();
         let half = self.options.keep_alive / 2;
         self.state =
             State::Ready { keep_alive_at: (!half.is_zero()).then(|| self.now + half), keep_alive_sent: self.now };
@@ -149,7 +148,7 @@ impl<P: Port> Host<P> {
 
     /// Sends a Keep Alive (Base 3.9). One that is not answered within the Keep Alive Timeout ends the session.
     fn keep_alive(&mut self, sent: Duration) {
-        let (slot, period) = (self.keep_alive_slot(), self.options.keep_alive);
+        let (slot, period) = (self.admin_slot(Admin::KeepAlive), self.options.keep_alive);
         if self.commands.is_in_flight(slot) {
             if self.now >= sent + period {
                 return self.fail(HostFailure::KeepAlive);
@@ -180,12 +179,18 @@ impl<P: Port> Host<P> {
             self.engine.release(received);
         }
         let Some(index) = index else { return };
-        match (response, index < self.admin_slot()) {
+        match (response, index < self.io_slots()) {
             (Some(response), true) => self.answered(index, &response),
-            (None, true) if unannounced => self.complete(index, Err(IoError::TooManyKeys)),
+            (None, true) if unannounced => {
+                self.leave_queue(index);
+                self.command_ended(index, Err(IoError::TooManyKeys));
+            }
             (None, true) => self.lost(index),
-            (Some(response), false) if index == self.admin_slot() => self.step_answered(&response),
-            // A step that was lost with its connection fails with it; one that the engine refused fails by its deadline.
+            (Some(response), false) if index == self.admin_slot(Admin::Step) => self.step_answered(&response),
+            (Some(response), false) if index == self.admin_slot(Admin::Chore) => self.chore_answered(&response),
+            (Some(response), false) if index == self.admin_slot(Admin::Event) => self.event_reported(&response),
+            // A step that was lost with its connection fails with it; one that the engine refused fails by its deadline. A
+            // command that the controller says it could not abort has its own reply, or its deadline.
             (_, false) => {}
         }
     }
@@ -193,7 +198,8 @@ impl<P: Port> Host<P> {
     /// A connection is gone, or could not be opened.
     fn closed(&mut self, connection: ConnectionId, failure: HostFailure) {
         let Connections { admin, io } = &mut self.connections;
-        if admin.take_if(|open| *open == connection).or(io.take_if(|open| *open == connection)).is_none() {
+        let mut places = core::iter::once(admin).chain(io);
+        if places.find_map(|place| place.take_if(|open| *open == connection)).is_none() {
             return;
         }
         if !matches!(self.state, State::Closing { .. }) {
@@ -208,14 +214,23 @@ impl<P: Port> Host<P> {
         self.attempts += 1;
         let then = if self.stopping {
             After::Stop
-        } else if failure.is_permanent() {
+        } else if failure.is_permanent(self.statistics.sessions > 0) {
             After::Fail(failure)
         } else if self.attempts > self.options.max_attempts {
             After::Fail(HostFailure::TooManyAttempts)
+        } else if self.is_lost() {
+            After::Fail(HostFailure::ControllerLoss)
         } else {
             After::Retry
         };
         self.close(then);
+    }
+
+    /// The controller has been away for longer than it may.
+    fn is_lost(&mut self) -> bool {
+        let since = *self.lost_at.get_or_insert(self.now);
+        let timeout = self.options.controller_loss_timeout;
+        !timeout.is_zero() && self.now.saturating_sub(since) >= timeout
     }
 
     /// Ends the session because the caller wants it.
@@ -229,8 +244,9 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn disconnect_all(&mut self) {
-        for connection in [self.connections.io, self.connections.admin].into_iter().flatten() {
-            self.engine.disconnect(connection);
+        let Connections { admin, io } = &self.connections;
+        for connection in io.iter().chain([admin]).flatten() {
+            self.engine.disconnect(*connection);
         }
     }
 
@@ -241,7 +257,7 @@ impl<P: Port> Host<P> {
             After::Fail(failure) => State::Failed(failure),
         };
         if then != After::Retry {
-            self.abandon_queued();
+            self.end_queued(IoError::Abandoned);
         }
     }
 

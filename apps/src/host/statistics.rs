@@ -7,14 +7,32 @@ pub struct HostStatistics {
     pub sessions: u64,
     /// Attempts that failed, and sessions that ended without being asked to.
     pub failures: u64,
-    /// Reads, writes and flushes taken.
+    /// Requests taken.
     pub requests: u64,
-    /// Those handed to the engine; one that was lost counts again for each new connection.
+    /// Commands of theirs handed to the engine; one that was lost counts again for each new connection.
     pub submissions: u64,
-    /// Requests that came back as lost.
+    /// Requests that took more than one command.
+    pub split_requests: u64,
+    /// Commands whose data went through a bounce buffer.
+    pub bounced_commands: u64,
+    /// Bytes copied for them.
+    pub bounced_bytes: u64,
+    /// Commands whose data travelled in the capsule.
+    pub in_capsule_writes: u64,
+    /// Commands that came back as lost.
     pub lost: u64,
-    /// Lost requests that were submitted on a new connection.
+    /// Lost commands that were submitted on a new connection.
     pub resubmitted: u64,
+    /// Abort commands sent.
+    pub aborts: u64,
+    /// Namespace attribute notices of the controller.
+    pub namespace_events: u64,
+    /// Notices that an ANA state changed.
+    pub ana_events: u64,
+    /// Other asynchronous events.
+    pub other_events: u64,
+    /// ANA log pages read.
+    pub ana_reads: u64,
     /// Requests that ended with success.
     pub succeeded: u64,
     /// Requests that ended with an error.

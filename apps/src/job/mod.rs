@@ -3,9 +3,11 @@
 //!
 //! The job says what to do next and is told what became of it; it knows nothing of transports or clocks.
 
+mod layout;
 mod pattern;
 mod random;
 
+pub use layout::Layout;
 pub use pattern::Mismatch;
 pub use random::Random;
 
@@ -66,6 +68,8 @@ pub struct JobOptions {
     pub sector_bytes: u32,
     /// Bytes of a block of the job, a power of two: what one request moves.
     pub block_bytes: u32,
+    /// Pieces of a request's memory, with gaps between them; 1 for none.
+    pub pieces: u32,
     /// Blocks in flight at the same time.
     pub queue_depth: u32,
     /// Share of reads in the load, in percent; all of it where the content was found.
@@ -115,7 +119,7 @@ pub struct Request {
     pub lba: u64,
     /// How much of it: the last one may be short.
     pub bytes: u32,
-    /// Which slot; its buffer lies at `slot * block_bytes` of the job's memory. Comes back with the completion.
+    /// Which slot; [`Layout::pieces`] says where its buffer lies in the job's memory. Comes back with the completion.
     pub slot: u32,
 }
 
@@ -154,6 +158,7 @@ struct Slot {
 pub struct Job {
     options: JobOptions,
     memory: DeviceMemory,
+    layout: Layout,
     phase: Phase,
     blocks: u64,
     next: u64,
@@ -175,7 +180,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job over `memory`, which holds one block per slot. `latency` is where it counts.
+    /// A job over `memory`, which holds [`Layout::slot_bytes`] per slot. `latency` is where it counts.
     #[must_use]
     pub fn new(options: JobOptions, memory: DeviceMemory, latency: Histogram<u64>) -> Self {
         let block_bytes = options.block_bytes as usize;
@@ -185,6 +190,7 @@ impl Job {
         let phase = if matches!(options.content, Content::File { .. }) { Phase::Write } else { Phase::Read };
         Self {
             memory,
+            layout: Layout::new(options.block_bytes, options.pieces),
             phase,
             blocks,
             next: 0,
@@ -346,13 +352,20 @@ impl Job {
     }
 
     fn fill(&mut self, request: Request) {
-        let (lba, offset, bytes) = (request.lba, self.offset(request.slot), request.bytes as usize);
+        let (lba, bytes) = (request.lba, request.bytes as usize);
+        let block = &mut self.block[..bytes];
         if self.phase == Phase::Write {
-            pattern::put(&self.memory, offset, file_block(&self.options, lba), bytes);
+            let content = file_block(&self.options, lba);
+            let (held, padding) = block.split_at_mut(content.len().min(bytes));
+            held.copy_from_slice(&content[..held.len()]);
+            padding.fill(0);
         } else {
             let version = self.versions[lba as usize].wrapping_add(1).max(1);
-            pattern::fill(&mut self.block[..bytes], self.options.seed, lba, version);
-            pattern::put(&self.memory, offset, &self.block[..bytes], bytes);
+            pattern::fill(block, self.options.seed, lba, version);
+        }
+        for (offset, range) in self.layout.pieces(request.slot, bytes) {
+            // The memory has room for every slot.
+            let _ = self.memory.write(offset, &block[range]);
         }
     }
 
@@ -360,10 +373,6 @@ impl Job {
     fn extent(&self, lba: u64) -> Range<usize> {
         let first = (lba as usize * self.block.len()).min(self.read_back.len());
         first..(first + self.block.len()).min(self.read_back.len())
-    }
-
-    fn offset(&self, slot: u32) -> usize {
-        slot as usize * self.block.len()
     }
 
     /// The request of [`Job::next_request`] is on its way.
@@ -404,10 +413,12 @@ impl Job {
     }
 
     fn check(&mut self, request: Request, version: u32) {
-        let (lba, offset, bytes) = (request.lba, self.offset(request.slot), request.bytes as usize);
+        let (lba, bytes) = (request.lba, request.bytes as usize);
         let extent = self.extent(lba);
         let block = &mut self.block[..bytes];
-        let _ = self.memory.read(offset, block);
+        for (offset, range) in self.layout.pieces(request.slot, bytes) {
+            let _ = self.memory.read(offset, &mut block[range]);
+        }
         if self.phase == Phase::Read {
             self.read_back[extent.clone()].copy_from_slice(block);
         }

@@ -1,8 +1,6 @@
 //! What a block holds after its n-th write: a pattern of block number, write number and place, so that a block of another
 //! place, another time or another request is told from the right one (fault 38).
 
-use frwr_mempool::DeviceMemory;
-
 /// Bytes handled at a time; blocks are multiples of it.
 const WORD: usize = 8;
 
@@ -60,13 +58,6 @@ pub(super) fn check_bytes(block: &[u8], bytes: &[u8]) -> Result<(), Mismatch> {
     let padded = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let wrong = (0..block.len()).find(|&at| block[at] != padded(at)).unwrap_or(0);
     Err(Mismatch { offset: wrong, expected: padded(wrong).into(), found: block[wrong].into() })
-}
-
-/// Copies a block into device memory, with zeros behind what is given.
-pub(super) fn put(memory: &DeviceMemory, offset: usize, bytes: &[u8], block_bytes: usize) {
-    // The job's slots lie inside its memory by construction.
-    let _ = memory.write(offset, bytes);
-    let _ = memory.fill(offset + bytes.len(), block_bytes - bytes.len(), 0);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the loop, `serve` and `load` are told in the same words, and how it is checked.
 
 use super::error::RunError;
-use crate::storage::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
+use crate::storage::MIN_BLOCK_BYTES;
 use clap::{Args, ValueEnum};
 use frwr_mempool::region::{PagePolicy, PageSize};
 use std::path::PathBuf;
@@ -87,14 +87,17 @@ impl Pages {
 }
 
 impl CommonArguments {
-    /// Checks the numbers.
-    pub(super) fn check(&self) -> Result<(), RunError> {
-        let value = self.block_size;
-        if !value.is_power_of_two() || !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&value) {
-            return Err(RunError::BlockSize { value, least: MIN_BLOCK_BYTES, most: MAX_BLOCK_BYTES });
-        }
-        Ok(())
+    /// Checks the numbers; blocks have `most` bytes at most.
+    pub(super) fn check(&self, most: u32) -> Result<(), RunError> {
+        check_block_size(self.block_size, most)
     }
+}
+
+pub(super) fn check_block_size(value: u32, most: u32) -> Result<(), RunError> {
+    if !value.is_power_of_two() || !(MIN_BLOCK_BYTES..=most).contains(&value) {
+        return Err(RunError::BlockSize { value, least: MIN_BLOCK_BYTES, most });
+    }
+    Ok(())
 }
 
 impl JobArguments {

@@ -2,10 +2,12 @@
 
 use super::{
     arguments::{CommonArguments, JobArguments},
+    discover::DiscoverArguments,
     error::RunError,
     load_command::LoadArguments,
     serve_command::ServeArguments,
 };
+use crate::storage::MAX_BLOCK_BYTES;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use core::time::Duration;
 use frwr_engine::provider::soft::SoftProfile;
@@ -38,7 +40,8 @@ pub enum Task {
     /// The target: serves a file's bytes as a namespace over an RDMA device, until SIGINT or SIGTERM.
     ///
     /// The namespace holds the file's bytes, padded with zeros to whole blocks. It lives in memory: hosts may write to it,
-    /// the file itself is never written.
+    /// the file itself is never written, unless --backing says that the namespace is the file. With --config, whatever the
+    /// file says.
     Serve(ServeArguments),
     /// The host: moves a namespace, or a file, over an RDMA device from or to a target, then keeps a load going.
     ///
@@ -46,6 +49,8 @@ pub enum Task {
     /// was read, then keeps a load going in which every block is checked: against FILE and what was written since, or
     /// against the first copy. Nobody else may write to the same blocks meanwhile. A connection that ends is set up again.
     Load(LoadArguments),
+    /// Lists what a discovery service knows: transport, address, port, kind and name of each subsystem.
+    Discover(DiscoverArguments),
 }
 
 /// The whole job, in one process.
@@ -121,7 +126,7 @@ impl Config {
     pub fn new(arguments: Arguments) -> Result<Self, RunError> {
         let Arguments { file, device, cores, common, job, inject } = arguments;
         job.check()?;
-        common.check()?;
+        common.check(MAX_BLOCK_BYTES)?;
         let file = match file {
             Some(file) => file,
             None => std::env::current_exe().map_err(|source| RunError::OwnExecutable { source })?,

@@ -10,9 +10,10 @@ use super::{
     target_side::map,
 };
 use crate::{
-    host::{ADMIN_DATA_BYTES, Host, HostFailure, HostOptions, IoError},
-    job::{Job, Operation, Phase, Request, latency_histogram},
+    host::{Host, HostFailure, HostOptions, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS},
+    job::{Job, Layout, Operation, Phase, Request, latency_histogram},
 };
+use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::{
     CoreLink, Engine, Statistics,
@@ -68,10 +69,12 @@ pub(super) struct HostSide<P: Port> {
     host: Host<P>,
     work: Work,
     memory: MemoryId,
+    layout: Layout,
     /// Bytes of the job's blocks.
     block_bytes: u32,
     /// Blocks of the namespace in one of the job's.
     sectors: u64,
+    queues: usize,
     progress: Progress,
     inject: Option<Inject>,
     tolerated_failures: u64,
@@ -97,13 +100,15 @@ impl<P: Port> HostSide<P> {
         progress: Progress,
     ) -> Result<Self, SetupError> {
         let engine_options = plan.options.engine();
-        let data_bytes = plan.job.queue_depth as usize * plan.job.block_bytes as usize;
+        let layout = Layout::new(plan.job.block_bytes, plan.job.pieces);
+        let data_bytes = plan.job.queue_depth as usize * layout.slot_bytes();
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
-        let bytes = engine_bytes + data_bytes + ADMIN_DATA_BYTES + SLACK;
+        let admin_bytes = plan.options.memory_bytes();
+        let bytes = engine_bytes + data_bytes + admin_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
         let mut engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
-        let admin = region.carve(ADMIN_DATA_BYTES, PAGE)?.into_device_memory();
+        let admin = region.carve(admin_bytes, PAGE)?.into_device_memory();
         let memory = engine.add_memory(data.clone()).map_err(crate::host::HostError::from)?;
         let mut host = Host::new(engine, admin, plan.options)?;
         host.start();
@@ -113,8 +118,10 @@ impl<P: Port> HostSide<P> {
             host,
             work: Work::Planned { plan: plan.job, data, latency },
             memory,
+            layout,
             block_bytes,
             sectors: 1,
+            queues: 0,
             progress,
             inject: plan.inject,
             tolerated_failures: plan.tolerated_failures,
@@ -191,10 +198,14 @@ impl<P: Port> HostSide<P> {
         &self.memory_report
     }
 
-    /// Sessions beyond the first, and requests submitted again.
-    pub(super) fn recovery(&self) -> (u64, u64) {
-        let host = self.host.statistics();
-        (host.sessions.saturating_sub(1), host.resubmitted)
+    /// The host's counters.
+    pub(super) fn session(&self) -> HostStatistics {
+        self.host.statistics()
+    }
+
+    /// Most I/O queues of a session.
+    pub(super) fn queues(&self) -> usize {
+        self.queues
     }
 
     /// Time from the first request's submission to the last one's end.
@@ -236,6 +247,7 @@ impl<P: Port> HostSide<P> {
         self.watch();
         let mut work = 0;
         if self.host.is_ready() {
+            self.queues = self.queues.max(self.host.queues());
             self.begin();
             work += self.submit(now);
         }
@@ -264,7 +276,7 @@ impl<P: Port> HostSide<P> {
         let Some(geometry) = self.host.geometry() else { return };
         // Small, and empty: nothing was counted yet.
         let latency = latency.clone();
-        self.work = match plan.clone().options(geometry, self.host.max_transfer_bytes()) {
+        self.work = match plan.clone().options(geometry, MAX_REQUEST_BYTES) {
             Ok(options) => Work::Begun(Box::new(Job::new(options, data.clone(), latency))),
             Err(reason) => Work::Refused { reason, latency },
         };
@@ -300,11 +312,12 @@ impl<P: Port> HostSide<P> {
             self.stop(format!("the session ended by itself: {failure}"));
             return;
         }
-        // While the job runs nothing but its requests opens memory.
+        // While the job runs nothing but its requests opens memory, and what the host reads for itself.
         if self.host.is_ready()
             && let Some(open) = self.host.engine().port().remote_bytes_open()
         {
-            let most = u64::from(self.job().map_or(0, Job::in_flight)) * u64::from(self.block_bytes);
+            let requests = u64::from(self.job().map_or(0, Job::in_flight)) * u64::from(self.block_bytes);
+            let most = requests + self.host.admin_bytes_open();
             if open > most {
                 self.stop(format!("{open} bytes are open to the peer, but requests in flight opened at most {most}"));
             }
@@ -332,8 +345,11 @@ impl<P: Port> HostSide<P> {
     }
 
     fn submit_one(&mut self, request: Request) -> bool {
-        let offset = u64::from(request.slot) * u64::from(self.block_bytes);
-        let segments = [Segment { memory: self.memory, offset, length: request.bytes }];
+        let memory = self.memory;
+        let pieces = self.layout.pieces(request.slot, request.bytes as usize);
+        // A piece is no longer than a request, which is 32 bit.
+        let segments = pieces.map(|(at, range)| Segment { memory, offset: at as u64, length: range.len() as u32 });
+        let segments: ArrayVec<Segment, MAX_SEGMENTS> = segments.take(MAX_SEGMENTS).collect();
         let (cookie, lba) = (u64::from(request.slot), request.lba * self.sectors);
         match request.operation {
             Operation::Read => self.host.read(lba, &segments, cookie).is_ok(),

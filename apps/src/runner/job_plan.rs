@@ -22,6 +22,7 @@ pub(super) enum Source {
 pub(super) struct JobPlan {
     pub(super) source: Source,
     pub(super) block_bytes: u32,
+    pub(super) pieces: u32,
     pub(super) queue_depth: u32,
     pub(super) read_share: u8,
     pub(super) runtime: Duration,
@@ -49,6 +50,7 @@ impl JobPlan {
             content: content(self.source, geometry)?,
             sector_bytes,
             block_bytes,
+            pieces: self.pieces,
             queue_depth: self.queue_depth,
             read_share: self.read_share,
             runtime: self.runtime,
@@ -82,7 +84,7 @@ mod tests {
     use core::time::Duration;
 
     fn plan(source: Source, block_bytes: u32) -> JobPlan {
-        JobPlan { source, block_bytes, queue_depth: 1, read_share: 100, runtime: Duration::ZERO, seed: 1 }
+        JobPlan { source, block_bytes, pieces: 1, queue_depth: 1, read_share: 100, runtime: Duration::ZERO, seed: 1 }
     }
 
     fn found(bytes: Option<u64>) -> Source {

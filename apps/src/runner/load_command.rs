@@ -6,6 +6,7 @@ use super::{
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::RunError,
 };
+use crate::host::{MAX_QUEUES, MAX_SEGMENTS};
 use clap::Args;
 use core::time::Duration;
 use frwr_engine::provider::ConnectionParameters;
@@ -18,8 +19,14 @@ pub const MAX_RECONNECTS: u32 = 100;
 /// Longest time-out of requests, in seconds.
 pub const MAX_IO_TIMEOUT_SECONDS: u64 = 3600;
 
+/// Largest request of `load`: what targets commonly move at a time (MDTS of Linux's target).
+const MAX_REQUEST_BYTES: u32 = 1 << 20;
+/// Largest identifier of one namespace (Base 3.2.1.2).
+const MAX_NAMESPACE: u32 = 0xffff_fffe;
+
 /// The host's half of the job.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("device", |device| device.required(true)))]
 pub struct LoadArguments {
     /// The device.
     #[command(flatten)]
@@ -27,6 +34,24 @@ pub struct LoadArguments {
     /// Where the target listens.
     #[arg(long, value_name = "ADDR:PORT")]
     pub connect: SocketAddr,
+    /// The subsystem's NQN. Default: that of `serve`.
+    #[arg(long, value_name = "NQN")]
+    pub subsystem: Option<String>,
+    /// The host's NQN, where the subsystem admits some hosts only.
+    #[arg(long, value_name = "NQN")]
+    pub host_nqn: Option<String>,
+    /// The namespace.
+    #[arg(long, value_name = "NSID", default_value_t = 1)]
+    pub nsid: u32,
+    /// Write data never travels in the command capsule, so that every transfer goes through a key.
+    #[arg(long)]
+    pub no_in_capsule: bool,
+    /// I/O queues over which the requests in flight are spread; the target may grant fewer.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub queues: u16,
+    /// Cuts every request's memory into N pieces with gaps between them: N keys on devices whose keys cover one range.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub scatter: u8,
     /// Writes FILE to the namespace first, and checks that it comes back. The load then overwrites parts of it; `--runtime
     /// 0` leaves it there. Without FILE the namespace is only read.
     #[arg(long, value_name = "FILE")]
@@ -64,6 +89,18 @@ pub struct LoadConfig {
     pub parameters: ConnectionParameters,
     /// Where the target listens.
     pub connect: SocketAddr,
+    /// The subsystem's name; `None` for that of `serve`.
+    pub subsystem: Option<String>,
+    /// The host's name.
+    pub host_nqn: Option<String>,
+    /// Namespace identifier.
+    pub namespace: u32,
+    /// Writes may travel in the capsule.
+    pub in_capsule: bool,
+    /// I/O queues.
+    pub queues: u16,
+    /// Pieces of a request's memory.
+    pub scatter: u32,
     /// What to write first.
     pub file: Option<PathBuf>,
     /// Where what was read goes.
@@ -106,8 +143,13 @@ impl LoadConfig {
     pub fn new(arguments: LoadArguments) -> Result<Self, RunError> {
         let LoadArguments { device, connect, file, output, bytes, expect_sha256, common, job, .. } = arguments;
         let (reconnects, io_timeout) = (arguments.reconnects, arguments.io_timeout);
+        let (subsystem, host_nqn) = (arguments.subsystem, arguments.host_nqn);
+        let (namespace, scatter) = (arguments.nsid, arguments.scatter);
         job.check()?;
-        common.check()?;
+        common.check(MAX_REQUEST_BYTES)?;
+        range("--nsid", namespace.into(), 1, MAX_NAMESPACE.into())?;
+        range("--queues", arguments.queues.into(), 1, MAX_QUEUES.into())?;
+        range("--scatter", scatter.into(), 1, MAX_SEGMENTS as u64)?;
         range("--reconnects", reconnects.into(), 0, MAX_RECONNECTS.into())?;
         range("--io-timeout", io_timeout, 1, MAX_IO_TIMEOUT_SECONDS)?;
         range("--bytes", bytes.unwrap_or(1), 1, MAX_FILE_BYTES)?;
@@ -117,6 +159,12 @@ impl LoadConfig {
             placement: device.placement()?,
             device: device.device()?,
             connect,
+            subsystem,
+            host_nqn,
+            namespace,
+            in_capsule: !arguments.no_in_capsule,
+            queues: arguments.queues,
+            scatter: scatter.into(),
             read_share: read_share(job.read_share, file.is_some())?,
             file,
             output,

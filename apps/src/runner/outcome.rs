@@ -60,7 +60,6 @@ impl<T: Port, H: Port> Outcome<T, H> {
         if let Some((attempts, failure)) = host.never_connected() {
             return Err(RunError::NoSession { address: subject.address, attempts, reason: failure.to_string() });
         }
-        let (reconnects, resubmitted) = host.recovery();
         let digest = host.job().and_then(|job| job.digest());
         let report = RunReport {
             device: subject.device,
@@ -74,8 +73,8 @@ impl<T: Port, H: Port> Outcome<T, H> {
             verified: host.job().is_some_and(|job| job.verified()),
             interrupted: host.interrupted(),
             caught: host.caught(),
-            reconnects,
-            resubmitted,
+            session: host.session(),
+            queues: host.queues(),
             elapsed: host.elapsed(),
             engine: host.engine(),
             control,

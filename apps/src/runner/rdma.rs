@@ -1,8 +1,10 @@
 //! `serve` and `load` on a real device: all that this crate knows of the verbs provider but for `check`'s part.
 
 use super::{
-    error::RunError, load_command::LoadConfig, report::RunReport, serve_command::ServeConfig, serve_report::ServeReport,
+    discover::DiscoverConfig, error::RunError, load_command::LoadConfig, report::RunReport, serve_command::ServeConfig,
+    serve_report::ServeReport,
 };
+use crate::host::Discovered;
 use std::sync::atomic::AtomicBool;
 
 /// Runs `serve` on the RDMA device that it names.
@@ -23,6 +25,14 @@ pub fn serve_on_rdma(
 /// As [`serve_on_rdma`].
 pub fn load_on_rdma(config: &LoadConfig, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<RunReport, RunError> {
     super::load(open(&config.device)?, config, stop, say)
+}
+
+/// Runs `discover` on the RDMA device that it names.
+///
+/// # Errors
+/// As [`serve_on_rdma`].
+pub fn discover_on_rdma(config: &DiscoverConfig, stop: &AtomicBool) -> Result<Vec<Discovered>, RunError> {
+    super::discover(open(&config.device)?, config, stop)
 }
 
 #[cfg(feature = "verbs")]

@@ -1,5 +1,6 @@
 //! What a run prints at its end: a table for people, one line of JSON for programs.
 
+use crate::host::HostStatistics;
 use core::fmt::Write as _;
 use core::time::Duration;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
@@ -95,10 +96,10 @@ pub struct RunReport {
     pub interrupted: bool,
     /// The first thing that was wrong.
     pub caught: Option<String>,
-    /// Sessions beyond the first.
-    pub reconnects: u64,
-    /// Requests that were lost with a connection and submitted again.
-    pub resubmitted: u64,
+    /// The host's counters.
+    pub session: HostStatistics,
+    /// I/O queues that it had.
+    pub queues: usize,
     /// Time from the first request's submission to the last one's end; the target worked for as long.
     pub elapsed: Duration,
     /// The host's engine.
@@ -131,6 +132,12 @@ impl RunReport {
                 == engine.local_invalidations + engine.remote_invalidations + engine.mrs_destroyed_live
     }
 
+    /// Sessions beyond the first.
+    #[must_use]
+    pub fn reconnects(&self) -> u64 {
+        self.session.sessions.saturating_sub(1)
+    }
+
     /// One object, on one line.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -151,8 +158,9 @@ impl RunReport {
             "caught": self.caught,
             "requests": engine.requests,
             "requests_ended": engine.requests_ended,
-            "reconnects": self.reconnects,
-            "resubmitted": self.resubmitted,
+            "reconnects": self.reconnects(),
+            "resubmitted": self.session.resubmitted,
+            "session": self.session_json(),
             "registrations": engine.registrations,
             "local_invalidations": engine.local_invalidations,
             "remote_invalidations": engine.remote_invalidations,
@@ -174,6 +182,22 @@ impl RunReport {
             "cores": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
             "latency_us": self.latency_json(),
             "undrained": self.undrained,
+        })
+    }
+
+    fn session_json(&self) -> Value {
+        let session = &self.session;
+        json!({
+            "queues": self.queues,
+            "commands": session.submissions,
+            "split_requests": session.split_requests,
+            "bounced_commands": session.bounced_commands,
+            "in_capsule_writes": session.in_capsule_writes,
+            "aborts": session.aborts,
+            "keep_alives": session.keep_alives,
+            "namespace_events": session.namespace_events,
+            "ana_events": session.ana_events,
+            "ana_reads": session.ana_reads,
         })
     }
 
@@ -318,8 +342,13 @@ impl RunReport {
         writeln!(out, "  posts of receives      {:>12.3}", per_request(engine.receive_doorbells))?;
         writeln!(out, "  send completions       {:>12.3}", per_request(engine.send_completions))?;
         writeln!(out, "  receive completions    {:>12.3}", per_request(engine.receive_completions))?;
-        if self.reconnects > 0 {
-            writeln!(out, "\nreconnected {} time(s), {} request(s) again", self.reconnects, self.resubmitted)?;
+        let session = &self.session;
+        if session.split_requests > 0 {
+            let (split, bounced) = (session.split_requests, session.bounced_commands);
+            writeln!(out, "\n{split} request(s) took several commands, {bounced} command(s) a bounce buffer")?;
+        }
+        if self.reconnects() > 0 {
+            writeln!(out, "\nreconnected {} time(s), {} request(s) again", self.reconnects(), session.resubmitted)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 pub mod raw;
 
 use core::time::Duration;
-use frwr_apps::host::{ADMIN_DATA_BYTES, Host, HostCompletion, HostOptions};
+use frwr_apps::host::{Host, HostCompletion, HostOptions};
 use frwr_apps::nvmf::Nqn;
 use frwr_apps::storage::MemoryStorage;
 use frwr_apps::target::{Target, TargetOptions};
@@ -92,7 +92,7 @@ impl Pair {
         let (target_control, target_engine) = engine(fabric.device(soft()), target.engine());
         let data = memory(DATA_BYTES);
         let data_id = host_engine.add_memory(data.clone()).unwrap();
-        let host = Host::new(host_engine, memory(ADMIN_DATA_BYTES), host).unwrap();
+        let host = Host::new(host_engine, memory(host.memory_bytes()), host).unwrap();
         let namespace = MemoryStorage::new(memory(BLOCKS as usize * BLOCK as usize), BLOCK, 64).unwrap();
         let buffers = memory(target.buffer_memory_bytes(busy));
         let mut target = Target::new(target_engine, vec![namespace], buffers, target).unwrap();

@@ -105,6 +105,29 @@ impl<P: Port> Engine<P> {
         Ok(RequestHandle(handle))
     }
 
+    /// Bytes from the front of `segments` that one key can cover on this connection: what protocols need to know whose
+    /// messages have room for one key only.
+    ///
+    /// # Errors
+    /// [`SubmitError::NotConnected`], [`SubmitError::Segment`], [`SubmitError::UnknownMemory`],
+    /// [`SubmitError::TooManySegments`].
+    pub fn one_key_bytes(&mut self, connection: ConnectionId, segments: &[Segment]) -> Result<u32, SubmitError> {
+        let index = self.index_of(connection).ok_or(SubmitError::NotConnected)?;
+        if segments.len() > self.options.max_segments as usize {
+            return Err(SubmitError::TooManySegments);
+        }
+        self.scratch.clear();
+        let connection = &self.connections[index];
+        match resolve(&self.memories, connection, &self.gather, segments, &mut self.scratch.resolved) {
+            // Only what stands behind the first piece found no room.
+            Ok(()) | Err(SubmitError::TooManyRegistrations) => {}
+            Err(error) => return Err(error),
+        }
+        let piece = self.gather.next_piece(&self.scratch.resolved)?;
+        self.scratch.clear();
+        Ok(piece.bytes)
+    }
+
     /// Takes a slot for a request and resolves its chunks into the scratch list. One without a message is standalone.
     pub(super) fn stage(&mut self, connection: u16, submission: &Submission<'_>) -> Result<Handle, SubmitError> {
         let inline_room = self.plan.message_elements as usize - 1;

@@ -1,0 +1,136 @@
+//! What the admin queue does while the session goes on: asynchronous events (Base 5.2), and what they ask to be read.
+
+use super::ana::{ANA_GROUPS_ONLY, ANA_PERIOD};
+use super::bring_up::{get_log_page, identify};
+use super::options::Admin;
+use super::{Host, Opened, State};
+use crate::nvmf::{Command, CompletionQueueEntry, IDENTIFY_BYTES, cns, log_page};
+use core::time::Duration;
+use frwr_engine::provider::Port;
+
+/// Asynchronous event type 2h, Notice (Base figure 145).
+const NOTICE: u32 = 2;
+/// Asynchronous event information of notices (Base figure 149).
+const NAMESPACE_ATTRIBUTE_CHANGED: u32 = 0;
+const ANA_CHANGE: u32 = 3;
+
+/// Something to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chore {
+    /// The ANA log page.
+    Ana,
+    /// The Changed Namespace List, which the controller wants read before it tells of further changes.
+    ChangedNamespaces,
+    /// Identify Namespace.
+    Namespace,
+}
+
+/// What is to be read, and what is being read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Chores {
+    ana: bool,
+    changed: bool,
+    namespace: bool,
+    running: Option<Chore>,
+    /// When the ANA log page is read again while the namespace cannot be reached.
+    ana_at: Duration,
+    /// The controller takes no Asynchronous Event Request.
+    no_events: bool,
+}
+
+impl Chores {
+    fn next(&self) -> Option<Chore> {
+        let wanted =
+            [(self.ana, Chore::Ana), (self.changed, Chore::ChangedNamespaces), (self.namespace, Chore::Namespace)];
+        wanted.into_iter().find_map(|(wanted, chore)| wanted.then_some(chore))
+    }
+}
+
+impl<P: Port> Host<P> {
+    /// A session begins.
+    pub(super) fn chores_ready(&mut self) {
+        self.chores = Chores { ana_at: self.now + ANA_PERIOD, ..Chores::default() };
+    }
+
+    /// What is due.
+    pub(super) fn step_chores(&mut self) {
+        if !matches!(self.state, State::Ready { .. }) || self.stopping || self.options.is_discovery() {
+            return;
+        }
+        let event = self.admin_slot(Admin::Event);
+        if self.controller.events != 0 && !self.chores.no_events && !self.commands.is_in_flight(event) {
+            // Where the engine has no room, the next poll tries again.
+            let _ = self.send(Opened::Admin, event, Command::AsynchronousEventRequest, None);
+        }
+        if !self.ana.is_accessible() {
+            self.bound_inaccessible();
+            if self.now >= self.chores.ana_at {
+                self.chores.ana = self.controller.reports_ana;
+                self.chores.ana_at = self.now + ANA_PERIOD;
+            }
+        }
+        let slot = self.admin_slot(Admin::Chore);
+        let Some(chore) = self.chores.next().filter(|_| !self.commands.is_in_flight(slot)) else { return };
+        let (command, data) = match chore {
+            Chore::Ana => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, 0),
+            Chore::ChangedNamespaces => get_log_page(log_page::CHANGED_NAMESPACES, 0, 0),
+            Chore::Namespace => identify(cns::NAMESPACE, self.options.namespace),
+        };
+        if self.send(Opened::Admin, slot, command, data).is_ok() {
+            self.chores.running = Some(chore);
+            match chore {
+                Chore::Ana => self.chores.ana = false,
+                Chore::ChangedNamespaces => self.chores.changed = false,
+                Chore::Namespace => self.chores.namespace = false,
+            }
+        }
+    }
+
+    /// What was to be read has been, or was refused.
+    pub(super) fn chore_answered(&mut self, response: &CompletionQueueEntry) {
+        let success = response.status().is_success();
+        match self.chores.running.take() {
+            Some(Chore::Ana) => self.take_ana(success),
+            Some(Chore::Namespace) if success => {
+                if let Err(failure) = self.check_namespace(true) {
+                    self.fail(failure);
+                }
+            }
+            Some(Chore::ChangedNamespaces | Chore::Namespace) | None => {}
+        }
+    }
+
+    /// The controller answered the Asynchronous Event Request; the next poll sends another.
+    pub(super) fn event_reported(&mut self, response: &CompletionQueueEntry) {
+        if !response.status().is_success() {
+            self.chores.no_events = true;
+            return;
+        }
+        // Dword 0: type in bits 2:0, information in bits 15:8.
+        let result = response.result.get() as u32;
+        match (result & 7, result >> 8 & 0xff) {
+            (NOTICE, NAMESPACE_ATTRIBUTE_CHANGED) => {
+                self.statistics.namespace_events += 1;
+                (self.chores.changed, self.chores.namespace) = (true, true);
+            }
+            (NOTICE, ANA_CHANGE) => {
+                self.statistics.ana_events += 1;
+                self.chores.ana = true;
+            }
+            _ => self.statistics.other_events += 1,
+        }
+    }
+
+    /// Bytes of admin data that are open to the controller, while the session goes on.
+    #[must_use]
+    pub fn admin_bytes_open(&self) -> u64 {
+        let open = self.commands.is_in_flight(self.admin_slot(Admin::Chore));
+        if open { IDENTIFY_BYTES as u64 } else { 0 }
+    }
+
+    /// When it has to be polled for them although nothing arrives.
+    pub(super) fn chores_at(&self) -> Option<Duration> {
+        let waits = matches!(self.state, State::Ready { .. }) && !self.ana.is_accessible();
+        waits.then_some(self.chores.ana_at)
+    }
+}

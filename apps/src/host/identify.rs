@@ -1,0 +1,121 @@
+//! What a controller and its namespaces say of themselves, and whether this host can use them.
+
+use super::{Host, HostFailure};
+use crate::nvmf::{
+    self, ControllerCapabilities, IDENTIFY_BYTES, IdentifyActiveNamespaces, IdentifyController, IdentifyNamespace,
+};
+use crate::storage::Geometry;
+use frwr_engine::provider::Port;
+use zerocopy::FromBytes;
+
+/// Least IOCCSZ and IORCSZ, in their units of 16 bytes: the entries themselves (Base figure 275).
+const LEAST_COMMAND_UNITS: u32 = (nvmf::COMMAND_CAPSULE_BYTES / 16) as u32;
+const LEAST_RESPONSE_UNITS: u32 = (nvmf::RESPONSE_CAPSULE_BYTES / 16) as u32;
+
+impl<P: Port> Host<P> {
+    /// Remembers the first active namespaces; what the controller does not list is found by its Identify.
+    pub(super) fn take_active(&mut self, success: bool) {
+        self.active_namespaces.clear();
+        let mut bytes = [0; IDENTIFY_BYTES];
+        // The memory holds ADMIN_DATA_BYTES, as many.
+        let _ = self.admin_data.read(0, &mut bytes);
+        let Ok(list) = IdentifyActiveNamespaces::ref_from_bytes(&bytes) else { return };
+        let listed =
+            list.namespaces.iter().map(|identifier| identifier.get()).take_while(|identifier| *identifier != 0);
+        self.active_namespaces.extend(listed.take(if success { super::MAX_ACTIVE } else { 0 }));
+    }
+
+    pub(super) fn check_capabilities(&mut self, capabilities: ControllerCapabilities) -> Result<(), HostFailure> {
+        self.controller.capabilities = capabilities;
+        if !capabilities.has_nvm_command_set() {
+            return Err(HostFailure::Unsupported("the NVM command set"));
+        }
+        if capabilities.minimum_page_size() > 4096 {
+            return Err(HostFailure::Unsupported("memory pages of 4 KiB (CAP.MPSMIN)"));
+        }
+        if self.options.is_discovery() {
+            // It has no I/O queues.
+            return Ok(());
+        }
+        self.check_depth(self.options.io_entries(), capabilities.max_queue_entries())
+    }
+
+    fn check_depth(&self, needed: u16, limit: u32) -> Result<(), HostFailure> {
+        // The limit is of entries or commands; a depth is one less than the entries.
+        if u32::from(needed) <= limit {
+            return Ok(());
+        }
+        let beside = u32::from(needed - self.options.queue_depth);
+        Err(HostFailure::QueueDepth { wanted: self.options.queue_depth, limit: limit.saturating_sub(beside) })
+    }
+
+    pub(super) fn check_controller(&mut self) -> Result<(), HostFailure> {
+        let mut bytes = [0; IDENTIFY_BYTES];
+        // The memory holds ADMIN_DATA_BYTES, as many.
+        let _ = self.admin_data.read(0, &mut bytes);
+        let Ok(identify) = IdentifyController::ref_from_bytes(&bytes) else {
+            return Err(HostFailure::Unsupported("Identify Controller"));
+        };
+        if self.options.is_discovery() {
+            if identify.controller_id.get() != self.controller.id {
+                return Err(HostFailure::Unsupported("the identifier that Connect gave it (CNTLID)"));
+            }
+            return Ok(());
+        }
+        if !identify.supports_keyed_blocks() {
+            return Err(HostFailure::Unsupported("keyed data blocks (SGLS)"));
+        }
+        if identify.controller_id.get() != self.controller.id {
+            return Err(HostFailure::Unsupported("the identifier that Connect gave it (CNTLID)"));
+        }
+        let (command, response) = (identify.io_command_capsule.get(), identify.io_response_capsule.get());
+        if command < LEAST_COMMAND_UNITS || response < LEAST_RESPONSE_UNITS {
+            return Err(HostFailure::Unsupported("capsules as long as their entries (IOCCSZ, IORCSZ)"));
+        }
+        if identify.subsystem != self.options.subsystem.to_field() {
+            return Err(HostFailure::Unsupported("the subsystem that it was connected to (SUBNQN)"));
+        }
+        let offset = identify.sgl_support.get() & IdentifyController::SGL_OFFSET != 0;
+        // In-capsule data starts right behind the command, or this host does not use it.
+        let usable = offset && identify.in_capsule_data_offset.get() == 0;
+        self.controller.in_capsule_bytes = if usable { identify.in_capsule_bytes() } else { 0 };
+        let page = self.controller.capabilities.minimum_page_size();
+        self.controller.max_transfer = identify.max_transfer_bytes(page);
+        self.controller.max_data_blocks = identify.max_data_blocks;
+        self.controller.optional_commands = identify.optional_commands.get();
+        self.controller.events =
+            identify.events.get() & (IdentifyController::NAMESPACE_EVENTS | IdentifyController::ANA_EVENTS);
+        self.controller.reports_ana = identify.multi_path & IdentifyController::REPORTS_ANA != 0;
+        match u32::from(identify.max_commands.get()) {
+            0 => Ok(()),
+            limit => self.check_depth(self.options.queue_depth, limit),
+        }
+    }
+
+    pub(super) fn check_namespace(&mut self, grows: bool) -> Result<(), HostFailure> {
+        let mut bytes = [0; IDENTIFY_BYTES];
+        // As above.
+        let _ = self.admin_data.read(0, &mut bytes);
+        let Ok(identify) = IdentifyNamespace::ref_from_bytes(&bytes) else {
+            return Err(HostFailure::Unsupported("Identify Namespace"));
+        };
+        let (blocks, block_bytes) = identify.geometry().map_err(HostFailure::Format)?;
+        let geometry = Geometry::new(blocks, block_bytes)
+            .map_err(|_| HostFailure::Unsupported("namespaces of fewer than 2^64 bytes"))?;
+        self.ana.group = identify.ana_group.get();
+        match self.geometry {
+            // A namespace may grow while it is used, but not change under requests that were taken for it.
+            Some(before)
+                if grows && before.block_bytes() == geometry.block_bytes() && before.blocks() < geometry.blocks() =>
+            {
+                self.geometry = Some(geometry);
+                Ok(())
+            }
+            Some(before) if before != geometry => Err(HostFailure::NamespaceChanged),
+            _ => {
+                self.geometry = Some(geometry);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! From requests to commands: cut where a key or the controller's limits end, submitted to the queue with the least in
+//! flight, and put together again.
+
+use super::options::MAX_SEGMENTS;
+use super::request::{IoError, Kind};
+use super::timeouts::Abortion;
+use super::{Host, State};
+use crate::nvmf::{
+    BlockRange, Command, CompletionQueueEntry, DataPointer, DatasetManagement, KEYED_DATA_BLOCK_LIMIT, KeyedDataBlock,
+    Status, WriteZeroes,
+};
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use frwr_engine::gather::Segment;
+use frwr_engine::provider::{Access, Port};
+use frwr_engine::{Chunk, ConnectionId, Submission, SubmitError};
+use zerocopy::IntoBytes;
+
+/// NLB is 16 bit and 0-based.
+const MAX_BLOCKS: u32 = 1 << 16;
+/// One segment of as many bytes has one key on every device: the smallest page list that sizing makes covers it.
+const SURE_BYTES: u32 = 32 << 10;
+
+/// Where the data of a command lies.
+type Location = ArrayVec<Segment, MAX_SEGMENTS>;
+
+/// A command of a request, from the moment it was cut until it ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) request: u16,
+    /// First block, counted from the request's.
+    first: u32,
+    blocks: u32,
+    bounce: Option<u16>,
+    /// The queue that it was submitted to.
+    pub(super) queue: u16,
+    /// When it is to be aborted, or given up if it was. `None` for never.
+    pub(super) deadline: Option<Duration>,
+    pub(super) abortion: Abortion,
+    /// It was lost with a connection.
+    lost: bool,
+}
+
+/// What became of an attempt to submit.
+enum Attempt {
+    Done,
+    /// Later.
+    NoRoom,
+}
+
+/// How a request's next command is to be made.
+enum Cut {
+    Blocks(u32),
+    Bounced { blocks: u32, buffer: u16 },
+    NoRoom,
+    Impossible(IoError),
+}
+
+impl<P: Port> Host<P> {
+    /// Bytes of the largest command: MDTS, NLB and the length of a keyed data block.
+    pub(super) fn transfer_limit(&self) -> u32 {
+        let block = self.geometry.map_or(1, |geometry| geometry.block_bytes());
+        let limit = self.controller.max_transfer.unwrap_or(u64::MAX);
+        let limit = limit.min(u64::from(block) * u64::from(MAX_BLOCKS)).min(u64::from(KEYED_DATA_BLOCK_LIMIT));
+        // At most KEYED_DATA_BLOCK_LIMIT.
+        limit as u32 / block * block
+    }
+
+    /// Hands commands to the engine while there is a session and room.
+    pub(super) fn submit_queued(&mut self) {
+        if !matches!(self.state, State::Ready { .. }) || !self.ana.is_accessible() {
+            return;
+        }
+        while let Some(&slot) = self.resend.front() {
+            if matches!(self.submit_command(slot), Attempt::NoRoom) {
+                return;
+            }
+            self.resend.pop_front();
+        }
+        while let Some(&index) = self.queued.front() {
+            let attempt = self.cut_next(index);
+            // A command that was refused may have ended its request.
+            if self.queued.front() == Some(&index) && self.request_is_whole(index) {
+                self.queued.pop_front();
+                self.finish_if_ended(index);
+            }
+            if matches!(attempt, Attempt::NoRoom) {
+                return;
+            }
+        }
+    }
+
+    fn request_is_whole(&self, index: u16) -> bool {
+        self.requests.get(usize::from(index)).and_then(Option::as_ref).is_none_or(|request| request.whole)
+    }
+
+    /// The queue with the least in flight, if one has room.
+    fn roomiest_queue(&self) -> Option<(u16, ConnectionId)> {
+        let open = self.connections.io.iter().zip(&self.in_flight).zip(0..);
+        let open = open.filter_map(|((connection, in_flight), queue)| Some((*in_flight, queue, (*connection)?)));
+        let (in_flight, queue, connection) = open.min_by_key(|(in_flight, ..)| *in_flight)?;
+        (in_flight < self.options.queue_depth).then_some((queue, connection))
+    }
+
+    /// Makes and submits the next command of a request.
+    fn cut_next(&mut self, index: u16) -> Attempt {
+        let Some((queue, connection)) = self.roomiest_queue() else { return Attempt::NoRoom };
+        let Some(&slot) = self.free_slots.last() else { return Attempt::NoRoom };
+        let Some(Some(request)) = self.requests.get(usize::from(index)) else { return Attempt::Done };
+        if request.whole {
+            return Attempt::Done;
+        }
+        let rest = request.blocks - request.cut;
+        let cut = match request.kind {
+            Kind::Flush | Kind::Deallocate { .. } => Cut::Blocks(0),
+            Kind::WriteZeroes { .. } => Cut::Blocks(rest.min(MAX_BLOCKS)),
+            Kind::Read | Kind::Write | Kind::Compare => self.cut_data(index, rest, connection),
+        };
+        let (blocks, bounce) = match cut {
+            Cut::Blocks(blocks) => (blocks, None),
+            Cut::Bounced { blocks, buffer } => (blocks, Some(buffer)),
+            Cut::NoRoom => return Attempt::NoRoom,
+            Cut::Impossible(error) => {
+                if let Some(Some(request)) = self.requests.get_mut(usize::from(index)) {
+                    request.result = request.result.and(Err(error));
+                    request.whole = true;
+                }
+                return Attempt::Done;
+            }
+        };
+        let Some(Some(request)) = self.requests.get_mut(usize::from(index)) else { return Attempt::Done };
+        let first = request.cut;
+        request.cut += blocks;
+        request.whole = request.cut == request.blocks;
+        request.outstanding += 1;
+        request.commands += 1;
+        let part = Part {
+            request: index,
+            first,
+            blocks,
+            bounce,
+            queue,
+            deadline: None,
+            abortion: Abortion::None,
+            lost: false,
+        };
+        self.free_slots.pop();
+        if let Some(place) = self.parts.get_mut(usize::from(slot)) {
+            *place = Some(part);
+        }
+        if bounce.is_some() {
+            self.statistics.bounced_commands += 1;
+            self.copy_bounced(slot, true);
+        }
+        if matches!(self.submit_command(slot), Attempt::NoRoom) {
+            self.resend.push_back(slot);
+            return Attempt::NoRoom;
+        }
+        Attempt::Done
+    }
+
+    /// How much of a request's data the next command takes: what the controller moves at a time and one key covers, since
+    /// controllers may take no more than one data block per command (MSDBD).
+    fn cut_data(&mut self, index: u16, rest: u32, connection: ConnectionId) -> Cut {
+        let Some(geometry) = self.geometry else { return Cut::NoRoom };
+        let block = geometry.block_bytes();
+        let most = rest.min((self.transfer_limit() / block).max(1));
+        let Some(Some(request)) = self.requests.get(usize::from(index)) else { return Cut::NoRoom };
+        let (first, kind) = (request.cut, request.kind);
+        let location = slice(&request.segments, u64::from(first) * u64::from(block), most * block);
+        if location.len() == 1 && (most * block <= SURE_BYTES || self.fits_capsule(kind, &location, most * block)) {
+            return Cut::Blocks(most);
+        }
+        let covered = match self.engine.one_key_bytes(connection, &location) {
+            Ok(bytes) => bytes / block,
+            Err(SubmitError::NotConnected) => return Cut::NoRoom,
+            Err(error) => return Cut::Impossible(IoError::Submit(error)),
+        };
+        if covered > 0 {
+            return Cut::Blocks(covered.min(most));
+        }
+        self.cut_bounced(index, most, block, connection)
+    }
+
+    /// The first block lies in several ranges: it goes through a bounce buffer, with those behind it that do as well.
+    fn cut_bounced(&mut self, index: u16, most: u32, block: u32, connection: ConnectionId) -> Cut {
+        let Some(Some(request)) = self.requests.get(usize::from(index)) else { return Cut::NoRoom };
+        let (segments, first) = (request.segments.clone(), u64::from(request.cut));
+        let mut blocks = 1;
+        // Buffers are far smaller than 4 GiB.
+        let room = self.bounce.bytes() as u32 / block;
+        while blocks < most.min(room) {
+            let from = (first + u64::from(blocks)) * u64::from(block);
+            let next = slice(&segments, from, block);
+            if self.engine.one_key_bytes(connection, &next).is_ok_and(|bytes| bytes >= block) {
+                break;
+            }
+            blocks += 1;
+        }
+        if room == 0 || !self.bounce.exists() {
+            return Cut::Impossible(IoError::TooManyKeys);
+        }
+        match self.bounce.take((blocks * block) as usize) {
+            Some(buffer) => Cut::Bounced { blocks, buffer },
+            // One comes back with the commands that use them.
+            None => Cut::NoRoom,
+        }
+    }
+
+    fn fits_capsule(&self, kind: Kind, location: &[Segment], bytes: u32) -> bool {
+        self.options.in_capsule_data
+            && matches!(kind, Kind::Write | Kind::Deallocate { .. })
+            && location.len() == 1
+            && u64::from(bytes) <= self.controller.in_capsule_bytes
+    }
+
+    /// Where a command's data lies, and its bytes.
+    fn location(&self, part: &Part) -> Option<(Location, u32)> {
+        let request = self.requests.get(usize::from(part.request))?.as_ref()?;
+        let block = self.geometry?.block_bytes();
+        let bytes = part.blocks * block;
+        let one = |segment| core::iter::once(segment).collect();
+        Some(match (request.kind, part.bounce) {
+            (Kind::Deallocate { ranges, bounce }, _) => {
+                let bytes = ranges * crate::nvmf::DATASET_RANGE_BYTES as u32;
+                (one(self.bounce.segment(bounce, bytes)), bytes)
+            }
+            (Kind::Flush | Kind::WriteZeroes { .. }, _) => (Location::new(), 0),
+            (_, Some(buffer)) => (one(self.bounce.segment(buffer, bytes)), bytes),
+            (_, None) => (slice(&request.segments, u64::from(part.first) * u64::from(block), bytes), bytes),
+        })
+    }
+
+    fn submit_command(&mut self, slot: u16) -> Attempt {
+        let Some((queue, connection)) = self.roomiest_queue() else { return Attempt::NoRoom };
+        match self.submit_on(slot, queue, connection) {
+            Ok(()) => {}
+            Err(SubmitError::NoSlot | SubmitError::NotConnected) => return Attempt::NoRoom,
+            Err(SubmitError::Unannounced) => self.command_ended(slot, Err(IoError::TooManyKeys)),
+            Err(error) => self.command_ended(slot, Err(IoError::Submit(error))),
+        }
+        Attempt::Done
+    }
+
+    fn submit_on(&mut self, slot: u16, queue: u16, connection: ConnectionId) -> Result<(), SubmitError> {
+        let Some(&Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
+        let Some(Some(request)) = self.requests.get(usize::from(part.request)) else { return Ok(()) };
+        let (kind, lba) = (request.kind, request.lba + u64::from(part.first));
+        let Some((location, bytes)) = self.location(&part) else { return Ok(()) };
+        let in_capsule = self.fits_capsule(kind, &location, bytes);
+        let opens_memory = bytes > 0 && !in_capsule;
+        let invite = self.options.remote_invalidation && self.engine.capabilities().remote_invalidation && opens_memory;
+        let data = if in_capsule {
+            DataPointer::InCapsule { offset: 0, length: bytes }
+        } else {
+            // The engine asks for address and key to be filled in when it knows them.
+            DataPointer::Keyed(KeyedDataBlock { address: 0, length: bytes, key: 0, invalidate: invite })
+        };
+        let namespace = self.options.namespace;
+        let range = BlockRange { namespace, lba, blocks: part.blocks, data };
+        let (command, access) = match kind {
+            Kind::Read => (Command::Read(range), Access::RemoteWrite),
+            Kind::Write => (Command::Write(range), Access::RemoteRead),
+            Kind::Compare => (Command::Compare(range), Access::RemoteRead),
+            Kind::Flush => (Command::Flush { namespace }, Access::RemoteRead),
+            Kind::WriteZeroes { deallocate } => {
+                let zeroes = WriteZeroes { namespace, lba, blocks: part.blocks, deallocate };
+                (Command::WriteZeroes(zeroes), Access::RemoteRead)
+            }
+            Kind::Deallocate { ranges, .. } => {
+                let ranges = DatasetManagement { namespace, ranges, deallocate: true, data };
+                (Command::DatasetManagement(ranges), Access::RemoteRead)
+            }
+        };
+        let identifier = self.commands.next_identifier(slot);
+        let entry = command.encode(identifier).map_err(|_| SubmitError::MessageLength)?;
+        let segments = location.as_slice();
+        let chunk = [Chunk { access, segments }];
+        let submission = Submission {
+            message: entry.as_bytes(),
+            inline: if in_capsule { segments } else { &[] },
+            chunks: if opens_memory { &chunk } else { &[] },
+            invite_invalidation: invite,
+            iova_cookie: identifier.into(),
+            cookie: identifier.into(),
+        };
+        let handle = self.engine.submit(connection, &submission, &mut self.commands)?;
+        self.commands.posted(identifier, connection, handle);
+        let timeout = self.options.command_timeout;
+        let deadline = (!timeout.is_zero()).then(|| self.now.saturating_add(timeout));
+        if let Some(in_flight) = self.in_flight.get_mut(usize::from(queue)) {
+            *in_flight += 1;
+        }
+        self.statistics.submissions += 1;
+        self.statistics.in_capsule_writes += u64::from(in_capsule);
+        self.statistics.resubmitted += u64::from(part.lost);
+        if let Some(place) = self.parts.get_mut(usize::from(slot)) {
+            *place = Some(Part { queue, deadline, abortion: Abortion::None, lost: false, ..part });
+        }
+        Ok(())
+    }
+
+    /// The controller answered.
+    pub(super) fn answered(&mut self, slot: u16, response: &CompletionQueueEntry) {
+        self.leave_queue(slot);
+        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return };
+        let (status, aborted) = (response.status(), part.abortion == Abortion::Sent);
+        let result = match status.code() {
+            0 => {
+                self.copy_bounced(slot, false);
+                Ok(())
+            }
+            code if Status::COMMAND_ABORT_REQUESTED.code() == code && aborted => Err(IoError::TimedOut),
+            // Path related (Base 8.1.4): the command was not executed, and is sent again when the path is back.
+            _ if self.ana_refused(status) => {
+                self.resend.push_back(slot);
+                return;
+            }
+            _ => Err(IoError::Status(status)),
+        };
+        self.command_ended(slot, result);
+    }
+
+    pub(super) fn leave_queue(&mut self, slot: u16) {
+        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return };
+        if let Some(in_flight) = self.in_flight.get_mut(usize::from(part.queue)) {
+            *in_flight = in_flight.saturating_sub(1);
+        }
+    }
+
+    /// The connection ended before the answer: the command waits for the next session.
+    pub(super) fn lost(&mut self, slot: u16) {
+        self.leave_queue(slot);
+        self.statistics.lost += 1;
+        let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { return };
+        part.lost = true;
+        let request = self.requests.get(usize::from(part.request)).and_then(Option::as_ref);
+        match request.map(|request| request.result) {
+            _ if matches!(self.state, State::Stopped | State::Failed(_)) => {
+                self.command_ended(slot, Err(IoError::Abandoned));
+            }
+            Some(Err(error)) => self.command_ended(slot, Err(error)),
+            _ => self.resend.push_back(slot),
+        }
+    }
+
+    /// A command ended, and its keys are dead.
+    pub(super) fn command_ended(&mut self, slot: u16, result: Result<(), IoError>) {
+        let Some(part) = self.parts.get_mut(usize::from(slot)).and_then(Option::take) else { return };
+        self.free_slots.push(slot);
+        if let Some(buffer) = part.bounce {
+            self.bounce.give_back(buffer);
+        }
+        let Some(Some(request)) = self.requests.get_mut(usize::from(part.request)) else { return };
+        request.outstanding -= 1;
+        if result.is_err() {
+            request.result = request.result.and(result);
+            if !request.whole {
+                // Nothing more is cut of it.
+                request.whole = true;
+                self.queued.retain(|&queued| queued != part.request);
+            }
+        }
+        self.finish_if_ended(part.request);
+    }
+
+    /// Gathers a command's data into its bounce buffer, or scatters it out of there.
+    fn copy_bounced(&mut self, slot: u16, gather: bool) {
+        let Some(&Some(part)) = self.parts.get(usize::from(slot)) else { return };
+        let (Some(buffer), Some(geometry)) = (part.bounce, self.geometry) else { return };
+        let Some(Some(request)) = self.requests.get(usize::from(part.request)) else { return };
+        if gather == (request.kind == Kind::Read) || !request.kind.moves_data() {
+            return;
+        }
+        let block = geometry.block_bytes();
+        let ranges = slice(&request.segments, u64::from(part.first) * u64::from(block), part.blocks * block);
+        let mut at = 0;
+        for Segment { memory, offset, length } in ranges {
+            if let Some(memory) = self.engine.memory(memory) {
+                self.bounce.copy(buffer, at, memory, offset, length as usize, gather);
+            }
+            at += length as usize;
+        }
+        self.statistics.bounced_bytes += u64::from(part.blocks) * u64::from(block);
+    }
+}
+
+/// `bytes` bytes of a list of segments from byte `from` on.
+fn slice(segments: &[Segment], from: u64, bytes: u32) -> Location {
+    let (mut skip, mut rest) = (from, bytes);
+    let mut location = Location::new();
+    for segment in segments {
+        let length = u64::from(segment.length);
+        if skip >= length {
+            skip -= length;
+            continue;
+        }
+        // Below the segment's length, which is 32 bit.
+        let taken = (length - skip).min(u64::from(rest)) as u32;
+        if taken == 0 || location.is_full() {
+            break;
+        }
+        location.push(Segment { memory: segment.memory, offset: segment.offset + skip, length: taken });
+        (skip, rest) = (0, rest - taken);
+    }
+    location
+}
+
+#[cfg(test)]
+mod tests {
+    use super::slice;
+    use frwr_engine::gather::{MemoryId, Segment};
+
+    #[test]
+    fn a_slice_of_a_list_is_what_lies_there() {
+        let at = |offset, length| Segment { memory: MemoryId(1), offset, length };
+        let list = [at(0, 100), at(500, 50), at(1000, 200)];
+        let all = [at(0, 100), at(500, 50), at(1000, 200)];
+        assert_eq!(slice(&list, 0, 350).as_slice(), all);
+        assert_eq!(slice(&list, 0, 100).as_slice(), [at(0, 100)]);
+        assert_eq!(slice(&list, 90, 70).as_slice(), [at(90, 10), at(500, 50), at(1000, 10)]);
+        assert_eq!(slice(&list, 150, 1).as_slice(), [at(1000, 1)]);
+        assert_eq!(slice(&list, 350, 1).as_slice(), []);
+    }
+}

@@ -1,0 +1,98 @@
+//! Commands that take too long: the controller is asked to abort them (Base 5.1). A command ends with its reply, which
+//! fences its keys; where none comes, the session ends, whose drained queues are the fence.
+
+use super::options::Admin;
+use super::{Host, HostFailure, Opened, State};
+use crate::nvmf::{Abort, Command};
+use core::time::Duration;
+use frwr_engine::provider::Port;
+
+/// How soon an Abort that found no room is tried again.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Whether the controller was asked to abort a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Abortion {
+    /// No.
+    None,
+    /// Its Abort was sent.
+    Sent,
+}
+
+impl<P: Port> Host<P> {
+    /// Looks at the deadlines of all commands, as often as one can have passed.
+    pub(super) fn step_timeouts(&mut self) {
+        if self.now < self.scan_at || !matches!(self.state, State::Ready { .. }) {
+            return;
+        }
+        let mut next = Duration::MAX;
+        // No command that is submitted later has an earlier deadline.
+        if !self.options.command_timeout.is_zero() {
+            next = self.now.saturating_add(self.options.command_timeout);
+        }
+        for slot in 0..self.io_slots() {
+            if !self.commands.is_in_flight(slot) {
+                continue;
+            }
+            let Some(Some(part)) = self.parts.get(usize::from(slot)) else { continue };
+            let Some(deadline) = part.deadline else { continue };
+            let (queue, abortion) = (part.queue, part.abortion);
+            if deadline > self.now {
+                next = next.min(deadline);
+                continue;
+            }
+            if abortion == Abortion::Sent || self.now >= deadline.saturating_add(self.options.step_timeout) {
+                return self.fail(HostFailure::Timeout("a command and its Abort"));
+            }
+            next = next.min(self.send_abort(slot, queue));
+        }
+        self.scan_at = next;
+    }
+
+    /// Returns when to look at the command again.
+    fn send_abort(&mut self, slot: u16, queue: u16) -> Duration {
+        let place = self.admin_slot(Admin::Abort);
+        let retry = self.now + RETRY;
+        let Some(command_id) = self.commands.identifier(slot) else { return retry };
+        if self.commands.is_in_flight(place) {
+            return retry;
+        }
+        let abort = Command::Abort(Abort { queue_id: queue + 1, command_id });
+        if self.send(Opened::Admin, place, abort, None).is_err() {
+            return retry;
+        }
+        self.statistics.aborts += 1;
+        let deadline = self.now.saturating_add(self.options.step_timeout);
+        if let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) {
+            (part.abortion, part.deadline) = (Abortion::Sent, Some(deadline));
+        }
+        deadline
+    }
+
+    /// A request was given up: its commands are aborted, or end here if they were not sent.
+    pub(super) fn abort_commands(&mut self, request: u16) {
+        self.queued.retain(|&queued| queued != request);
+        for slot in 0..self.io_slots() {
+            let in_flight = self.commands.is_in_flight(slot);
+            let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { continue };
+            if part.request != request {
+                continue;
+            }
+            if in_flight {
+                if part.abortion == Abortion::None {
+                    part.deadline = Some(self.now);
+                    self.scan_at = self.now;
+                }
+            } else {
+                self.resend.retain(|&waiting| waiting != slot);
+                self.command_ended(slot, Err(super::IoError::Aborted));
+            }
+        }
+    }
+
+    /// When the next deadline may pass.
+    pub(super) fn deadline(&self) -> Option<Duration> {
+        let outstanding = self.free_slots.len() < self.parts.len();
+        (outstanding && matches!(self.state, State::Ready { .. })).then_some(self.scan_at)
+    }
+}

@@ -1,0 +1,161 @@
+# shellcheck shell=dash
+# Our host on the Linux kernel's target (nvmet-rdma): verified load, all block sizes, scatter lists, keys counted on both
+# sides, and a target that goes away and comes back.
+# Needs the program frwr-reactor, built with the feature verbs.
+# limit: 400
+ADDRESS=10.9.0.1
+PORT=4420
+NQN=nqn.2014-08.org.nvmexpress:ram
+NVMET=/sys/kernel/config/nvmet
+SUBSYSTEM=$NVMET/subsystems/$NQN
+T=/sys/kernel/tracing
+
+modules() {
+    load crct10dif_common crc64 crct10dif_generic crc-t10dif crc64-rocksoft t10-pi nvmet nvmet-rdma || return 1
+    insmod /h/modules/brd.ko rd_nr=1 rd_size=65536 || return 1
+    insmod /h/modules/null_blk.ko nr_devices=1 gb=1 memory_backed=1 bs=4096 || return 1
+    grep -q ' /sys/kernel/config ' /proc/mounts || mount -t configfs none /sys/kernel/config
+}
+
+namespace() { # identifier device
+    mkdir -p "$SUBSYSTEM/namespaces/$1" && echo -n "$2" > "$SUBSYSTEM/namespaces/$1/device_path" &&
+        echo 1 > "$SUBSYSTEM/namespaces/$1/enable"
+}
+
+# One port at a time: both have the same address.
+open_port() { # bytes of in-capsule data
+    local port=$NVMET/ports/1
+    mkdir -p $port && echo rdma > $port/addr_trtype && echo ipv4 > $port/addr_adrfam &&
+        echo $ADDRESS > $port/addr_traddr && echo $PORT > $port/addr_trsvcid &&
+        echo "$1" > $port/param_inline_data_size && ln -s $SUBSYSTEM $port/subsystems/$NQN
+}
+
+close_port() { rm $NVMET/ports/1/subsystems/$NQN && rmdir $NVMET/ports/1; }
+
+subsystem() {
+    mkdir -p $SUBSYSTEM && echo 1 > $SUBSYSTEM/attr_allow_any_host && namespace 1 /dev/ram0 && namespace 2 /dev/nullb0 &&
+        open_port 16384
+}
+
+load_it() { # arguments...
+    timeout -s KILL 200 frwr-reactor load --device rxe0 --connect $ADDRESS:$PORT --cores 1 --subsystem $NQN "$@"
+}
+
+# One number of the JSON line in /tmp/load.json.
+figure() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" /tmp/load.json; }
+
+load_json() { load_it --json "$@" > /tmp/load.json; code=$?; cat /tmp/load.json; return $code; }
+
+mixed_load() { # nsid arguments...
+    local nsid=$1
+    shift
+    load_json --nsid "$nsid" --file /tmp/file --runtime 2 "$@"
+}
+
+discovered() {
+    frwr-reactor discover --device rxe0 --connect $ADDRESS:$PORT | tee /tmp/discovered
+    grep -q "^rdma *$ADDRESS *$PORT *nvm *$NQN\$" /tmp/discovered
+}
+
+# The kernel reads what was written: that no mistake is made twice in the same way.
+disk_has_the_file() { # device file
+    cmp -n "$(stat -c %s "$2")" "$1" "$2"
+}
+
+lists_of_whole_blocks() {
+    load_json --file /tmp/small --block-size 65536 --scatter 4 --queue-depth 8 --runtime 1 || return 1
+    [ "$(figure split_requests)" -gt 0 ] && [ "$(figure bounced_commands)" -eq 0 ]
+}
+
+lists_that_cut_blocks() { # pieces
+    load_json --file /tmp/small --block-size 65536 --scatter "$1" --queue-depth 8 --runtime 1 || return 1
+    [ "$(figure bounced_commands)" -gt 0 ] || return 1
+    load_json --file /tmp/small --block-size 65536 --scatter "$1" --queue-depth 8 --runtime 0 &&
+        disk_has_the_file /dev/ram0 /tmp/small
+}
+
+four_queues() {
+    load_json --file /tmp/file --runtime 1 --queues 4 && [ "$(figure queues)" -eq 4 ]
+}
+
+in_load() { grep -q 'mixed load' /tmp/load.err; }
+
+# A load in the background; then whatever is done to the target; then it has to end well.
+begin_load() { # arguments...
+    load_it --json --file /tmp/small "$@" > /tmp/load.json 2> /tmp/load.err &
+    load=$!
+    wait_for 60 in_load
+}
+
+end_load() {
+    wait $load
+    code=$?
+    cat /tmp/load.err /tmp/load.json
+    return $code
+}
+
+the_target_goes_away_and_comes_back() {
+    begin_load --runtime 12 --reconnects 100 || return 1
+    sleep 2
+    close_port || return 1
+    sleep 3
+    open_port 16384 || return 1
+    end_load && [ "$(figure reconnects)" -ge 1 ] && [ "$(figure requests)" -gt 1000 ]
+}
+
+ana() { echo "$1" > $NVMET/ports/1/ana_groups/1/ana_state; }
+
+the_path_is_closed_and_opened_again() {
+    begin_load --runtime 8 || return 1
+    ana inaccessible && sleep 3 && ana optimized
+    end_load && [ "$(figure ana_events)" -ge 2 ] && [ "$(figure reconnects)" -eq 0 ]
+}
+
+a_path_that_stays_closed_is_told() {
+    ana persistent-loss
+    load_json --file /tmp/small --runtime 1
+    code=$?
+    ana optimized
+    [ $code -eq 1 ] && grep -q 'ANA state PersistentLoss' /tmp/load.json
+}
+
+# Every window that the device invalidated, on a SEND_WITH_INV or a LOCAL_INV, is one that we know of.
+counted_by_the_kernel() {
+    grep -q ' /sys/kernel/tracing ' /proc/mounts || mount -t tracefs none $T || return 1
+    echo 'p:invalidated rxe_invalidate_mw' > $T/kprobe_events && echo 1 > $T/events/kprobes/invalidated/enable || return 1
+    load_json --file /tmp/small --runtime 0 --no-in-capsule
+    code=$?
+    echo 0 > $T/events/kprobes/invalidated/enable
+    cat $T/kprobe_profile
+    # Hits, and those that came while another one was handled.
+    kernel=$(awk '$1 == "invalidated" { print $2 + $3 }' $T/kprobe_profile)
+    echo > $T/kprobe_events
+    [ $code -eq 0 ] || return 1
+    echo "kernel: $kernel; ours: $(figure remote_invalidations) by the peer, $(figure local_invalidations) by LOCAL_INV"
+    [ "$kernel" -eq $(($(figure remote_invalidations) + $(figure local_invalidations))) ] &&
+        [ "$(figure registrations)" -eq "$kernel" ]
+}
+
+head -c 8388108 /dev/urandom > /tmp/file
+head -c 2096652 /dev/urandom > /tmp/small
+head -c 1048076 /dev/urandom > /tmp/tiny
+
+run_test modules modules
+run_test subsystem subsystem
+run_test discovered discovered
+run_test mixed_load_on_a_ram_disk mixed_load 1
+run_test mixed_load_on_null_blk mixed_load 2
+run_test mixed_load_deep mixed_load 1 --queue-depth 127
+run_test mixed_load_without_in_capsule_data mixed_load 1 --no-in-capsule
+run_test keys_killed_locally mixed_load 1 --no-in-capsule --no-remote-invalidate
+run_test every_key_killed_by_the_peer every_key_killed_by_the_peer
+run_test counted_by_the_kernel counted_by_the_kernel
+run_test lists_of_whole_blocks lists_of_whole_blocks
+run_test lists_that_cut_blocks lists_that_cut_blocks 3
+run_test four_queues four_queues
+run_test the_path_is_closed_and_opened_again the_path_is_closed_and_opened_again
+run_test a_path_that_stays_closed_is_told a_path_that_stays_closed_is_told
+run_test the_target_goes_away_and_comes_back the_target_goes_away_and_comes_back
+run_test block_sizes_on_a_ram_disk block_sizes 1 512
+run_test block_sizes_on_null_blk block_sizes 2 4096
+run_test port_closes close_port
