@@ -4,7 +4,7 @@ mod nvmf_harness;
 
 use core::mem::size_of;
 use frwr_apps::nvmf::{
-    Abort, AnaGroup, AnaLogHeader, AnaState, Command, CompletionQueueEntry, DataPointer, DatasetManagement,
+    self, Abort, AnaGroup, AnaLogHeader, AnaState, Command, CompletionQueueEntry, DataPointer, DatasetManagement,
     DatasetRange, DiscoveryEntry, DiscoveryHeader, EffectsLog, ErrorLogEntry, GetFeatures, GetLogPage, HealthLog,
     Identify, IdentifyController, IdentifyNvmController, InvalidParameter, KeyedDataBlock, Nqn, Select, SetFeatures,
     Status, SubmissionQueueEntry, WriteZeroes, cns, feature, log_page, opcode,
@@ -88,7 +88,7 @@ fn log_pages_that_do_not_exist_or_do_not_fit_are_refused() {
         (page(log_page::DISCOVERY, 0, 1024), Status::INVALID_LOG_PAGE),
         (page(0xc0, 0, 512), Status::INVALID_LOG_PAGE),
         (page(log_page::HEALTH, 516, 4), Status::INVALID_FIELD),
-        (page(log_page::HEALTH, u64::MAX & !3, 4), Status::INVALID_FIELD),
+        (page(log_page::HEALTH, u64::MAX - 3, 4), Status::INVALID_FIELD),
         (page(log_page::HEALTH, 2, 4), Status::INVALID_FIELD),
         (GetLogPage { offset_is_index: true, ..page(log_page::HEALTH, 0, 4) }, Status::INVALID_FIELD),
         (GetLogPage { namespace: 1, ..page(log_page::HEALTH, 0, 512) }, Status::INVALID_FIELD),
@@ -360,6 +360,22 @@ fn data_moves_between_blocks_and_lists_of_data_blocks() {
         }
     }
     assert_eq!((raw.target.statistics().remote_invalidations, raw.target.statistics().compares), (3, 1));
+}
+
+#[test]
+fn connect_data_may_follow_the_command() {
+    let options = TargetOptions { in_capsule_bytes: 1024, ..target_options() };
+    let mut raw = Raw::with(options, storage());
+    let (_, controller) = raw.controller();
+    let io = raw.open_queue(1, 32);
+    let data = DataPointer::InCapsule { offset: 0, length: 1024 };
+    let entry = Command::Connect(nvmf::Connect { data, ..connect(1, 31) }).encode(600).unwrap();
+    let mut bytes = entry.as_bytes().to_vec();
+    bytes.extend(connect_data(controller).to_bytes());
+    raw.responses.clear();
+    raw.send_bytes(io, &bytes, 600, None);
+    raw.until("answered", |raw| raw.responses.len() == 1);
+    assert!(raw.responses[0].status().is_success(), "{}", raw.responses[0].status());
 }
 
 fn storage() -> Vec<MemoryStorage> {

@@ -4,7 +4,11 @@ use clap::Parser as _;
 use frwr_apps::runner::{
     CommandLine, Compared, LoadConfig, RunError, RunReport, ServeConfig, ServeReport, Task, load, serve,
 };
-use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
+use frwr_engine::provider::{
+    AsyncEvent, CommandError, DeviceEvent,
+    fault::{CommandKind, FaultHandle, Faulty},
+    soft::{SoftDevice, SoftFabric, SoftOptions},
+};
 use sha2::{Digest, Sha256};
 use std::{
     fs,
@@ -94,7 +98,10 @@ impl Target {
     }
 
     fn begin(fabric: SoftFabric, profile: &'static str, arguments: &[&str]) -> Self {
-        let config = serve_config(arguments);
+        Self::begin_with(fabric, profile, serve_config(arguments))
+    }
+
+    fn begin_with(fabric: SoftFabric, profile: &'static str, config: ServeConfig) -> Self {
         let device = fabric.device(SoftOptions::new(profile.parse().unwrap()));
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, lines) = mpsc::channel();
@@ -151,7 +158,8 @@ fn a_namespace_arrives_as_the_file_that_is_served_on_every_profile() {
         assert!(whole[..FILE_BYTES] == served);
         assert!(whole.len() == 303_104 && whole[FILE_BYTES..].iter().all(|&byte| byte == 0));
         let report = target.end();
-        assert_eq!((report.sha256.as_str(), report.blocks), (digest.as_str(), 74));
+        let [namespace] = report.namespaces.as_slice() else { panic!("{:?}", report.namespaces) };
+        assert_eq!((namespace.sha256.as_deref(), namespace.blocks), (Some(digest.as_str()), 74));
         assert_eq!((report.target.reads, report.target.writes, report.target.accepted), (148, 0, 4));
         assert!(report.json().is_object() && report.table().contains("reads"));
     }
@@ -173,6 +181,77 @@ fn a_file_goes_there_and_back_and_stays() {
     let report = target.end();
     assert!(report.target.writes > 148 && report.target.reads > 222, "{}", report.table());
     assert_ne!(served.digest(), moved.digest());
+}
+
+#[test]
+fn writes_reach_the_file_where_the_namespace_is_the_file() {
+    let moved = Temporary::data("kept", 5);
+    let bytes = FILE_BYTES.to_string();
+    for (backing, kind) in [("ring", "io_uring"), ("thread", "worker thread")] {
+        let served = Temporary::path(&format!("kept-{backing}"));
+        fs::write(&served.0, vec![0; 400 << 10]).unwrap();
+        let target = Target::begin(
+            SoftFabric::new(),
+            "reg_mr",
+            &["--namespace", served.text(), "--backing", backing, "--block-size", "4096"],
+        );
+        let listening = target.lines.iter().find(|line| line.starts_with("listening on")).unwrap();
+        assert!(listening.contains("100 blocks of 4096 bytes"), "{listening}");
+        verified(target.load(&["--file", moved.text(), "--runtime", "1"]));
+        verified(target.load(&["--file", moved.text()]));
+        verified(target.load(&["--bytes", &bytes, "--expect-sha256", &moved.digest()]));
+        let report = target.end();
+        let ([namespace], [storage]) = (report.namespaces.as_slice(), report.storages.as_slice()) else { panic!() };
+        assert_eq!((namespace.kind, namespace.sha256.clone()), (kind, None));
+        assert!(served.bytes()[..FILE_BYTES] == moved.bytes(), "{backing}");
+        assert_eq!((storage.submitted, storage.failed), (storage.completed, 0));
+        assert!(storage.system_calls <= storage.flushes, "{storage:?}");
+    }
+}
+
+#[test]
+fn a_configuration_serves_several_namespaces_to_whom_it_names() {
+    let (stored, config) = (Temporary::data("several", 3), Temporary::path("several.toml"));
+    let text = format!(
+        "device = \"test\"\nlisten = \"{ADDRESS}\"\ncores = \"unpinned\"\npages = \"plain\"\n[[subsystem]]\n\
+         nqn = \"nqn.2026-11.invalid.frwr:file\"\nallowed_hosts = [\"nqn.2026-11.invalid.frwr:host\"]\n\
+         [[subsystem.namespace]]\nfile = \"{}\"\nblock_size = 512\nread_only = true\n\
+         [[subsystem.namespace]]\nmemory = \"1M\"\n[[subsystem.namespace]]\nload = \"{0}\"\nread_only = true\n\
+         [[subsystem]]\nnqn = \"nqn.2026-11.invalid.frwr:other\"\nallowed_hosts = []\n\
+         [[subsystem.namespace]]\nmemory = \"1M\"\n",
+        stored.text()
+    );
+    fs::write(&config.0, text).unwrap();
+    let line = CommandLine::try_parse_from(["frwr-reactor", "serve", "--config", config.text()]).unwrap();
+    let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
+    let target = Target::begin_with(SoftFabric::new(), "reg_mr", ServeConfig::new(arguments).unwrap());
+    let listening = target.lines.iter().find(|line| line.starts_with("listening on")).unwrap();
+    assert!(listening.contains("585 blocks of 512 bytes; namespace memory, 256 blocks of 4096 bytes"), "{listening}");
+    // The first namespace is what is loaded; whole blocks of the file are in it.
+    let report = verified(target.load(&["--block-size", "512"]));
+    let whole = 585 * 512;
+    let digest: String = Sha256::digest(&stored.bytes()[..whole]).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!((report.file_bytes, report.sha256), (whole as u64, Some(digest)));
+    let report = target.end();
+    assert_eq!((report.namespaces.len(), report.storages.len()), (4, 4));
+    assert!(report.storages[0].completed >= 585 && report.storages[1..].iter().all(|storage| storage.completed == 0));
+    assert!(report.namespaces[0].read_only && report.json()["namespaces"][2]["sha256"] == stored.digest().as_str());
+}
+
+#[test]
+fn what_the_target_cannot_be_told_is_refused() {
+    let config = Temporary::path("refused.toml");
+    let text = format!(
+        "device = \"test\"\nlisten = \"{ADDRESS}\"\n[[subsystem]]\nnqn = \"nqn.2026-11.invalid.frwr:file\"\nserial = \"S\"\n\
+         [[subsystem.namespace]]\nmemory = \"1M\"\n"
+    );
+    fs::write(&config.0, text).unwrap();
+    let line = CommandLine::try_parse_from(["frwr-reactor", "serve", "--config", config.text()]).unwrap();
+    let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
+    let config = ServeConfig::new(arguments).unwrap();
+    let device = SoftFabric::new().device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let error = serve(device, &config, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("serial") && error.contains("leave it out"), "{error}");
 }
 
 #[test]
@@ -305,4 +384,58 @@ fn a_target_ends_by_itself_when_its_time_is_over() {
     let target = Target::begin(SoftFabric::new(), "reg_mr", &["--namespace", file.text(), "--runtime", "0"]);
     let report = target.thread.join().unwrap().unwrap();
     assert!(report.passed());
+}
+
+/// A device that is told what to do wrong.
+fn faulty(fabric: &SoftFabric) -> (Faulty<SoftDevice>, FaultHandle) {
+    Faulty::new(fabric.device(SoftOptions::new("rxe".parse().unwrap())))
+}
+
+fn one_line(error: &RunError, name: &str, text: &str) {
+    let said = error.to_string();
+    assert_eq!((error.name(), error.exit_code()), (name, 1), "{said}");
+    assert!(said.contains(text) && !said.contains('\n'), "{said}");
+}
+
+#[test]
+fn memory_that_a_device_does_not_register_ends_both_halves_with_the_reason() {
+    let file = Temporary::data("refused", 1);
+    let stop = AtomicBool::new(false);
+    let (device, faults) = faulty(&SoftFabric::new());
+    faults.fail_command(CommandKind::RegisterMemory, CommandError::Exhausted, u32::MAX);
+    // Before any host has come.
+    let error = serve(device, &serve_config(&["--namespace", file.text()]), &stop, &mut |_| {}).unwrap_err();
+    one_line(&error, "locked_memory", "cannot register memory");
+
+    let target = Target::start("rxe", &["--namespace", file.text()]);
+    let (device, faults) = faulty(&target.fabric);
+    faults.fail_command(CommandKind::RegisterMemory, CommandError::Exhausted, u32::MAX);
+    let error = load(device, &load_config(&[]), &stop, &mut |_| {}).unwrap_err();
+    one_line(&error, "locked_memory", "cannot register memory");
+    target.end();
+}
+
+#[test]
+fn a_device_that_is_gone_ends_both_halves_with_the_reason() {
+    let file = Temporary::data("gone", 1);
+    let stop = AtomicBool::new(false);
+    // Goes once a line of progress says this.
+    let goes_at = |faults: FaultHandle, text: &'static str| {
+        move |line: &str| {
+            if line.contains(text) {
+                faults.inject_event(DeviceEvent::Async(AsyncEvent::DeviceFatal));
+            }
+        }
+    };
+    let (device, faults) = faulty(&SoftFabric::new());
+    let config = serve_config(&["--namespace", file.text()]);
+    let error = serve(device, &config, &stop, &mut goes_at(faults, "listening on")).unwrap_err();
+    one_line(&error, "device_gone", "is gone");
+
+    let target = Target::start("rxe", &["--namespace", file.text()]);
+    let (device, faults) = faulty(&target.fabric);
+    let config = load_config(&["--runtime", "60"]);
+    let error = load(device, &config, &stop, &mut goes_at(faults, "mixed load")).unwrap_err();
+    one_line(&error, "device_gone", "is gone");
+    target.end();
 }

@@ -61,6 +61,20 @@ pub enum OpenFailure {
     /// The peer said no; its private data says why.
     #[error("the peer rejected the connection")]
     Rejected,
+    /// The peer still has a former connection with the same numbers: another attempt may succeed once it has noticed.
+    #[error("the peer still has a former connection of ours; try again")]
+    Stale,
+    /// Our memory may not be locked for the device.
+    #[error(
+        "{wanted} bytes of memory cannot be locked for the device, the limit of the process is {limit} bytes; raise it \
+         (ulimit -l unlimited, or LimitMEMLOCK=infinity in the service)"
+    )]
+    LockedMemory {
+        /// Bytes that were to be registered.
+        wanted: u64,
+        /// The limit in bytes, for all that the process locks.
+        limit: u64,
+    },
     /// The device has no queue pair, domain or base registration left.
     #[error("the device has no queue pair, protection domain or memory registration left")]
     Exhausted,

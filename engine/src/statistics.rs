@@ -52,6 +52,8 @@ pub struct Statistics {
     pub work_requests: u64,
     /// Posts to a send queue, but for the marker behind which a connection drains.
     pub doorbells: u64,
+    /// Markers posted behind which connections drain: one work request and one post each, in none of the two above.
+    pub drain_markers: u64,
     /// Posts that the device refused, in whole or in part.
     pub posts_refused: u64,
     /// (iteration, queue pair) pairs with work for a send queue.
@@ -85,4 +87,13 @@ pub struct Statistics {
     pub trace_records_dropped: u64,
     /// Shortest time between two registrations under one full key, in nanoseconds; `u64::MAX` where no key came twice.
     pub shortest_key_reuse_ns: u64,
+}
+
+impl Statistics {
+    /// Keys that the device accepted and that nothing has shown to be dead: no invalidation, and no end of their object.
+    #[must_use]
+    pub fn keys_live(&self) -> u64 {
+        let dead = self.local_invalidations + self.remote_invalidations + self.mrs_destroyed_live;
+        self.registrations.saturating_sub(dead)
+    }
 }

@@ -206,7 +206,11 @@ fn z01_revocation_bites_in_mid_transfer() {
         pair.owner.post(ends.owner, &Builder::new().invalidate(slot).signalled()).expect("room");
         pair.until("all completions", |pair| pair.peer.sent.len() == messages);
         pair.until("the invalidation", |pair| pair.owner.sent.len() == 2);
-        assert_eq!(pair.owner.sent[1].result.err(), None, "{:?}", pair.peer.sent);
+        // The refused access that it causes moves the queue pair to the error state, on a real device perhaps before its own
+        // completion is written: it took effect, and is flushed.
+        let ended = pair.owner.sent[1].result.err();
+        let overtaken = subject.is_real() && ended == Some(FailureStatus::Flushed);
+        assert!(ended.is_none() || overtaken, "{ended:?} {:?}", pair.peer.sent);
         let found = statuses(&pair.peer.sent);
         let good = found.iter().take_while(|status| status.is_none()).count();
         assert!((2..messages).contains(&good), "{found:?}");

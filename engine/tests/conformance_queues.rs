@@ -4,12 +4,12 @@ mod harness;
 
 use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
 use frwr_engine::provider::{
-    Access, AsyncEvent, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Port, PostModel,
-    PostRefusal, QueueSizes, ReceiveRequest, SendQueueCost, Token,
+    Access, Answer, AsyncEvent, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Port,
+    PostModel, PostRefusal, QueueSizes, ReceiveRequest, SendQueueCost, Ticket, Token,
 };
 use harness::pair::Pair;
 use harness::soft::{ADDRESS, pair, pair_with};
-use harness::subject::{on_all, on_soft};
+use harness::subject::{Network, Subject, on, on_all, on_soft};
 use harness::{Builder, Host, SIZES, statuses};
 
 const SMALL: QueueSizes = QueueSizes { send: 15, receive: 8, max_send_sge: 2 };
@@ -288,5 +288,67 @@ fn f29_a_device_hands_commands_back_when_it_is_full() {
         }
         let answers = host.events.iter().filter(|event| matches!(event, DeviceEvent::Answered { result: Ok(_), .. }));
         assert_eq!(answers.count(), taken);
+    });
+}
+
+/// What was made for a port goes with it, whether the port had heard of it or not.
+#[test]
+fn s95_what_a_dropped_port_had_can_be_destroyed() {
+    on(Subject::is_real, "the software NIC is moved on by its ports: one that is gone executes nothing", |subject| {
+        let mut host = Network::new(subject).host();
+        let (domain, depth) = (host.domain, host.capabilities().attributes.max_fast_reg_page_list_len);
+        let dropped = host.device.open_port(16, 16).expect("a second port");
+        let sizes = QueueSizes { send: 16, receive: 16, max_send_sge: 1 };
+        let create = Command::CreateQueuePair { port: dropped.id(), domain, sizes };
+        let Ok(Answer::QueuePair { queue_pair, .. }) = host.command(create) else { panic!("no queue pair") };
+        let allocate = Command::AllocateRegistration { port: dropped.id(), domain, queue_pair, depth };
+        let Ok(Answer::Registration { object, .. }) = host.command(allocate) else { panic!("no object") };
+        let (base, _) = host.register(domain, harness::memory(4096), true);
+        // It was never polled.
+        drop(dropped);
+        for command in [
+            Command::FreeRegistration { object },
+            Command::DestroyQueuePair { queue_pair },
+            Command::DeregisterMemory { base },
+        ] {
+            assert_eq!(host.command(command.clone()), Ok(Answer::Done), "{command:?}");
+        }
+    });
+}
+
+/// A queue pair that goes takes its registration objects along, and answers the commands that were given for them.
+#[test]
+fn s94_an_object_that_is_freed_while_its_queue_pair_goes_is_not_the_next_one() {
+    on_all(|subject| {
+        let mut host = Network::new(subject).host();
+        let (port, domain) = (host.port.id(), host.domain);
+        let depth = host.capabilities().attributes.max_fast_reg_page_list_len;
+        let (first, second) = (host.queue_pair(SIZES), host.queue_pair(SIZES));
+        let object = host.slot(first).object;
+        let tickets = [1 << 40, (1 << 40) + 1, (1 << 40) + 2].map(Ticket);
+        for (ticket, command) in tickets.into_iter().zip([
+            Command::DestroyQueuePair { queue_pair: first },
+            Command::FreeRegistration { object },
+            Command::AllocateRegistration { port, domain, queue_pair: second, depth },
+        ]) {
+            assert!(host.device.submit(ticket, command).is_ok());
+        }
+        let mut answers = Vec::new();
+        let mut patience = host.patience();
+        while answers.len() < tickets.len() {
+            assert!(patience.is_left(), "{answers:?}");
+            host.step();
+            for event in host.events.drain(..) {
+                if let DeviceEvent::Answered { ticket, result } = event {
+                    answers.push((ticket, result));
+                }
+            }
+        }
+        let answer = |ticket| answers.iter().find(|(of, _)| *of == ticket).map(|(_, result)| *result);
+        assert_eq!(answer(tickets[0]), Some(Ok(Answer::Done)));
+        // Freed by itself or gone with its queue pair.
+        assert!(matches!(answer(tickets[1]), Some(Ok(Answer::Done) | Err(CommandError::Unknown))), "{answers:?}");
+        let Some(Ok(Answer::Registration { object: next, .. })) = answer(tickets[2]) else { panic!("{answers:?}") };
+        assert_eq!(host.command(Command::FreeRegistration { object: next }), Ok(Answer::Done));
     });
 }

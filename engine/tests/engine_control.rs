@@ -287,3 +287,46 @@ fn dropping_an_engine_with_work_in_flight_ends_its_connections_for_the_peers() {
         target.step(now);
     }
 }
+
+/// What the connection manager or the device says of a connection that could not be opened reaches the caller by name.
+#[test]
+fn f31_why_a_connection_was_not_opened_is_told() {
+    use frwr_engine::{
+        OpenFailure,
+        provider::{RejectReason, RejectReason::*},
+    };
+    let reasons =
+        [(Stale, OpenFailure::Stale), (Consumer, OpenFailure::Rejected), (NoListener, OpenFailure::Unreachable)];
+    let told = |test: &Scripted, failure: OpenFailure| {
+        let failure = format!("reason: {failure:?}");
+        test.pair.host.events.iter().any(|event| event.starts_with("OpenFailed") && event.contains(&failure))
+    };
+    let begin = |test: &mut Scripted| {
+        let address = engine_harness::address();
+        let connection = test.pair.host.engine.connect(address, b"", &ConnectionOptions::default()).unwrap();
+        test.host.connection = Some(connection);
+        connection
+    };
+    for (reason, failure) in reasons {
+        let mut test = Scripted::unconnected("reg_mr", EngineOptions::default());
+        let connection = begin(&mut test);
+        let reject = |queue_pair, reason: RejectReason| {
+            DeviceEvent::Connection(ConnectionEvent::Rejected { queue_pair, reason, private_data: PrivateData::new() })
+        };
+        // Only the host moves: the target never answers.
+        for _ in 0..200 {
+            let now = test.now;
+            test.pair.host.step(now);
+            if let Some(queue_pair) = test.pair.host.engine.queue_pair(connection) {
+                test.faults.inject_event(reject(queue_pair, reason));
+            }
+        }
+        assert!(told(&test, failure), "{reason:?}: {:?}", test.pair.host.events);
+    }
+    let mut test = Scripted::unconnected("reg_mr", EngineOptions::default());
+    let (wanted, limit) = (1 << 30, 8 << 20);
+    test.faults.fail_command(CommandKind::RegisterMemory, CommandError::LockedMemory { wanted, limit }, 1);
+    begin(&mut test);
+    test.steps(20);
+    assert!(told(&test, OpenFailure::LockedMemory { wanted, limit }), "{:?}", test.pair.host.events);
+}

@@ -2,5 +2,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod capture;
 pub mod carried;
 pub mod simulation;

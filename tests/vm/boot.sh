@@ -20,8 +20,9 @@ EXIT_LIMIT=(124 137)
 qemu=""
 
 # tsc=reliable: otherwise the kernel takes the emulated TSC for broken and turns to a far slower clock.
+# no_timer_check: on a busy machine an emulated timer may be late enough for the kernel to give up at boot.
 kernel_arguments() {
-    echo "console=ttyS0 quiet panic=-1 tsc=reliable mitigations=off nokaslr log_buf_len=4M hugepages=$GUEST_HUGEPAGES"
+    echo "console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check mitigations=off nokaslr log_buf_len=4M hugepages=$GUEST_HUGEPAGES"
 }
 
 # Never KVM: the rig has to run where there is none, and must not behave differently where there is.

@@ -52,7 +52,8 @@ boot_complete() { # share job_name...
 
 # Nothing that a test did explains this boot's end: not its hanging, and not a kernel that fell over it.
 is_infrastructure_failure() { # share exit_code
-    if limit_reached "$2" && [ -f "$1/out/first-test" ]; then return 1; fi
+    [ -f "$1/out/first-test" ] || return 0
+    if limit_reached "$2"; then return 1; fi
     [ -z "$(complaints "$1/console.txt")" ]
 }
 

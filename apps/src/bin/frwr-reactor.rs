@@ -24,6 +24,11 @@ fn main() -> ExitCode {
             Config::new(arguments).and_then(|config| moved(json, &run(&config, &*stop()?, &mut say)?))
         }
         Ok(CommandLine { task: Some(Task::Serve(arguments)), .. }) => ServeConfig::new(arguments).and_then(|config| {
+            if config.check_only {
+                let understood = config.describe();
+                print(&if json { format!("{understood}\n") } else { format!("{understood:#}\n") });
+                return Ok(true);
+            }
             let report = serve_on_rdma(&config, &*stop()?, &mut say)?;
             print(&if json { format!("{}\n", report.json()) } else { report.table() });
             Ok(report.passed())

@@ -62,7 +62,7 @@ impl Machine {
         Self {
             nodes: read_nodes(&sys.join("devices/system/node"), &topology),
             hugepages: read_hugepages(&sys.join("kernel/mm/hugepages")),
-            locked_memory: text(&root.join("proc/self/limits")).and_then(|limits| locked_memory(&limits)),
+            locked_memory: locked_memory_limit(root),
             rdma_devices: read_devices(root),
             rdma: read_system(root),
             clock,
@@ -111,6 +111,11 @@ fn read_hugepages(directory: &Path) -> Vec<HugePages> {
     let mut pools: Vec<HugePages> = names(directory).iter().filter_map(read).collect();
     pools.sort_unstable_by_key(|pool| pool.size_kib);
     pools
+}
+
+/// The soft limit of locked memory of this process in bytes; `u64::MAX` for none, `None` where it cannot be read.
+pub(crate) fn locked_memory_limit(root: &Path) -> Option<u64> {
+    text(&root.join("proc/self/limits")).and_then(|limits| locked_memory(&limits))
 }
 
 /// The soft limit in the line `Max locked memory  <soft>  <hard>  bytes` of `/proc/self/limits`.

@@ -13,6 +13,7 @@ mod sizing;
 pub use crate::output::Output;
 pub use advice::{Shortcoming, shortcomings};
 pub use command_line::run;
+pub(crate) use machine::locked_memory_limit;
 pub use machine::{Clock, HugePages, Machine};
 pub use rdma::{
     DeviceFile, FileAccess, Finding, FindingOutcome, Gid, ProviderLibrary, RdmaDevice, RdmaPort, RdmaSystem, SelfTest,

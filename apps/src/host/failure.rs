@@ -64,6 +64,8 @@ impl HostFailure {
     #[must_use]
     pub fn is_permanent(&self, had_session: bool) -> bool {
         match self {
+            // Every attempt registers the same memory.
+            Self::Open(OpenFailure::LockedMemory { .. }) => true,
             Self::Open(_) | Self::Disconnected(_) | Self::Timeout(_) | Self::KeepAlive | Self::ControllerFatal => false,
             // The controller that an I/O queue names was made by this session's admin queue: where the target does not know it,
             // or any longer, the next session has another one.

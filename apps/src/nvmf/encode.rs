@@ -137,7 +137,7 @@ fn encode_write_zeroes(zeroes: &WriteZeroes, command_id: u16) -> Result<Submissi
     let WriteZeroes { namespace, lba, blocks, deallocate } = *zeroes;
     let range = BlockRange { namespace, lba, blocks, data: super::DataPointer::NONE };
     let mut entry = encode_blocks(opcode::WRITE_ZEROES, &range, command_id)?;
-    entry.dwords_10_15[2] = (blocks - 1 | u32::from(deallocate) << 25).into();
+    entry.dwords_10_15[2] = ((blocks - 1) | u32::from(deallocate) << 25).into();
     Ok(entry)
 }
 

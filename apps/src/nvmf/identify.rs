@@ -86,7 +86,9 @@ pub struct IdentifyController {
     reserved_awun: [u8; 10],
     /// SGLS.
     pub sgl_support: U32,
-    reserved_mnan: [u8; 228],
+    /// MNAN: namespaces of the subsystem at most; has to be said where ANA is reported.
+    pub max_namespaces: U32,
+    reserved_maxdna: [u8; 224],
     /// SUBNQN.
     pub subsystem: [u8; 256],
     reserved_fabrics: [u8; 768],
@@ -123,6 +125,7 @@ const _: () = assert!(offset_of!(IdentifyController, max_commands) == 514);
 const _: () = assert!(offset_of!(IdentifyController, namespaces) == 516);
 const _: () = assert!(offset_of!(IdentifyController, volatile_write_cache) == 525);
 const _: () = assert!(offset_of!(IdentifyController, sgl_support) == 536);
+const _: () = assert!(offset_of!(IdentifyController, max_namespaces) == 540);
 const _: () = assert!(offset_of!(IdentifyController, subsystem) == 768);
 const _: () = assert!(offset_of!(IdentifyController, io_command_capsule) == 1792);
 const _: () = assert!(offset_of!(IdentifyController, io_response_capsule) == 1796);

@@ -89,12 +89,15 @@ impl Pages {
 impl CommonArguments {
     /// Checks the numbers; blocks have `most` bytes at most.
     pub(super) fn check(&self, most: u32) -> Result<(), RunError> {
-        let value = self.block_size;
-        if !value.is_power_of_two() || !(MIN_BLOCK_BYTES..=most).contains(&value) {
-            return Err(RunError::BlockSize { value, least: MIN_BLOCK_BYTES, most });
-        }
-        Ok(())
+        check_block_size(self.block_size, most)
     }
+}
+
+pub(super) fn check_block_size(value: u32, most: u32) -> Result<(), RunError> {
+    if !value.is_power_of_two() || !(MIN_BLOCK_BYTES..=most).contains(&value) {
+        return Err(RunError::BlockSize { value, least: MIN_BLOCK_BYTES, most });
+    }
+    Ok(())
 }
 
 impl JobArguments {

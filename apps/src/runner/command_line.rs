@@ -40,7 +40,8 @@ pub enum Task {
     /// The target: serves a file's bytes as a namespace over an RDMA device, until SIGINT or SIGTERM.
     ///
     /// The namespace holds the file's bytes, padded with zeros to whole blocks. It lives in memory: hosts may write to it,
-    /// the file itself is never written.
+    /// the file itself is never written, unless --backing says that the namespace is the file. With --config, whatever the
+    /// file says.
     Serve(ServeArguments),
     /// The host: moves a namespace, or a file, over an RDMA device from or to a target, then keeps a load going.
     ///

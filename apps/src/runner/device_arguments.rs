@@ -17,14 +17,14 @@ const MAX_RETRIES: u8 = 7;
 pub struct DeviceArguments {
     /// RDMA device, such as rxe0 or mlx5_0; `frwr-check` lists them.
     #[arg(long, value_name = "DEVICE")]
-    pub device: String,
+    pub device: Option<String>,
     /// Index in the port's table of GIDs. Default: the first of RoCE v2 with an IPv4 address, if there is one.
     #[arg(long, value_name = "N")]
     pub gid_index: Option<u8>,
     /// Port of the device.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub ib_port: u8,
-    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096. Default: the port's.
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096, the same for `serve` and `load`. Default: the port's.
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<u32>,
     /// Traffic class of what is sent (RoCE v2: the IP header's DSCP and ECN).
@@ -65,7 +65,8 @@ pub struct RdmaDeviceConfig {
 impl DeviceArguments {
     /// The device.
     pub(super) fn device(&self) -> Result<RdmaDeviceConfig, RunError> {
-        let device = self.device.clone();
+        // Required by `load`, and by `serve` without --config.
+        let device = self.device.clone().unwrap_or_default();
         if device.is_empty() || device == "soft" || device.starts_with("soft:") {
             return Err(RunError::SoftDevice { value: device });
         }

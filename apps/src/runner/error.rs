@@ -1,7 +1,7 @@
 //! Why a run could not begin or go on. Every first line names the limit, the value and the remedy.
 
 use super::arguments::MAX_FILE_BYTES;
-use crate::{host::HostError, target::TargetError};
+use crate::{host::HostError, storage::FileError, target::TargetError};
 use frwr_engine::{EngineError, provider::CommandError};
 use frwr_mempool::region::{CarveError, RegionError};
 use frwr_reactor::{CoreIndex, CoreListError, LaunchError, PlacementError, RunningError};
@@ -120,6 +120,39 @@ pub enum RunError {
         /// What it is.
         value: String,
     },
+    /// Pages that there are not.
+    #[error("--pages is {value:?}: must be auto, 2M, 1G, system, transparent or plain; leave it out for auto")]
+    Pages {
+        /// What was asked for.
+        value: String,
+    },
+    /// In-capsule data of an odd size.
+    #[error("--in-capsule is {value}: must be a multiple of 16; choose the next one")]
+    InCapsuleBytes {
+        /// What was asked for.
+        value: u32,
+    },
+    /// The configuration cannot be read.
+    #[error("--config: {path:?} cannot be read ({source}); name a readable file in TOML")]
+    ConfigFile {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The configuration says something that cannot be.
+    #[error("{}:{line}: {reason}", path.display())]
+    Config {
+        /// Which file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Key, limit, value and remedy.
+        reason: String,
+    },
+    /// A file or block device that cannot be served.
+    #[error(transparent)]
+    Storage(#[from] FileError),
     /// Built without RDMA devices.
     #[error("this frwr-reactor was built without RDMA devices; build it with `cargo build --release --features verbs`")]
     NoRdma,
@@ -130,6 +163,20 @@ pub enum RunError {
         device: String,
         /// Why.
         reason: String,
+    },
+    /// The device was removed, or works no more.
+    #[error("device {device} is gone: it was removed or has failed; `rdma link` and `dmesg` say more")]
+    DeviceGone {
+        /// Which.
+        device: String,
+    },
+    /// The device did not register the memory of a core.
+    #[error("device {device} cannot register memory: {}", locked(.limit))]
+    MemoryRefused {
+        /// Which.
+        device: String,
+        /// Limit of locked memory in bytes; `None` where there is none, or it cannot be read.
+        limit: Option<u64>,
     },
     /// Nobody can listen there.
     #[error(
@@ -231,6 +278,17 @@ pub enum RunError {
     Signal(std::io::Error),
 }
 
+fn locked(limit: &Option<u64>) -> String {
+    match limit {
+        Some(limit) => format!(
+            "the limit of locked memory is {} KiB; raise it (`ulimit -l unlimited`, LimitMEMLOCK=infinity in a service), or \
+             give CAP_IPC_LOCK",
+            limit >> 10
+        ),
+        None => "it has no registration or memory left; `rdma resource show mr` says who has them".to_owned(),
+    }
+}
+
 impl RunError {
     /// A side that cannot be set up, found before its reactor was started.
     pub(super) fn from_setup(core: CoreIndex, source: SetupError) -> Self {
@@ -251,8 +309,15 @@ impl RunError {
             Self::Mtu { .. } => "mtu",
             Self::ReadShare { .. } => "read_share",
             Self::ExpectedDigest { .. } => "expected_digest",
+            Self::Pages { .. } => "pages",
+            Self::InCapsuleBytes { .. } => "in_capsule_bytes",
+            Self::ConfigFile { .. } => "config_file",
+            Self::Config { .. } => "config",
+            Self::Storage(_) => "storage",
             Self::NoRdma => "no_rdma_support",
             Self::OpenDevice { .. } => "device",
+            Self::DeviceGone { .. } => "device_gone",
+            Self::MemoryRefused { .. } => "locked_memory",
             Self::Listen { .. } => "listen",
             Self::NoSession { .. } => "no_session",
             Self::Unsuitable { .. } => "namespace",
@@ -283,7 +348,11 @@ impl RunError {
             | Self::Signal(_)
             | Self::OwnExecutable { .. } => FAILED,
             Self::NoRdma
+            | Self::Storage(_)
+            | Self::ConfigFile { .. }
             | Self::OpenDevice { .. }
+            | Self::DeviceGone { .. }
+            | Self::MemoryRefused { .. }
             | Self::Listen { .. }
             | Self::NoSession { .. }
             | Self::Unsuitable { .. }

@@ -26,6 +26,7 @@ const MAX_NAMESPACE: u32 = 0xffff_fffe;
 
 /// The host's half of the job.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("device", |device| device.required(true)))]
 pub struct LoadArguments {
     /// The device.
     #[command(flatten)]

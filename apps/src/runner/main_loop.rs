@@ -6,14 +6,17 @@ use super::{
     progress::{Doing, Progress},
     trace::Trace,
 };
-use crate::job::Phase;
+use crate::{check::locked_memory_limit, job::Phase};
 use core::{convert::Infallible, time::Duration};
 use frwr_engine::{
     control::Control,
     provider::{Device, Port},
 };
 use frwr_reactor::{Clock, Running};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 /// How long the cores may drain at the end: the host's own steps take at most as long.
 const GRACE: Duration = Duration::from_secs(10);
@@ -39,6 +42,8 @@ pub(super) trait Served {
     fn can_wait(&self) -> bool;
     /// As [`Device::wait`].
     fn wait(&mut self, at_most: Duration) -> bool;
+    /// What the run cannot go on with, if that has come to light.
+    fn trouble(&self) -> Option<RunError>;
 }
 
 impl<D: Device> Served for Control<D> {
@@ -52,6 +57,17 @@ impl<D: Device> Served for Control<D> {
 
     fn wait(&mut self, at_most: Duration) -> bool {
         self.device_mut().wait(at_most)
+    }
+
+    fn trouble(&self) -> Option<RunError> {
+        let (statistics, device) = (self.statistics(), || self.device().capabilities().name.to_owned());
+        if statistics.device_failures > 0 {
+            return Some(RunError::DeviceGone { device: device() });
+        }
+        (statistics.memories_refused > 0).then(|| {
+            let limit = locked_memory_limit(Path::new("/")).filter(|limit| *limit < u64::MAX);
+            RunError::MemoryRefused { device: device(), limit }
+        })
     }
 }
 
@@ -70,15 +86,27 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
 
 impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     /// Serves until all reactors have ended.
+    ///
+    /// # Errors
+    /// What a device could not go on with, or a trace that cannot be written.
     pub(super) fn drive(mut self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         let clock = Clock::system();
         let began = clock.now();
         let (mut next_line, mut said) = (LINE_PERIOD, 0);
         let mut asked = false;
         let mut idle = Idle::new();
+        let mut trouble = None;
         while !self.threads.is_finished() {
             let work = self.serve()?;
             let elapsed = clock.now().saturating_sub(began);
+            if trouble.is_none() {
+                trouble = self.controls.iter().find_map(|control| control.trouble());
+            }
+            if trouble.is_some() && !asked {
+                // The reactors give up what they have, within the time for that.
+                asked = true;
+                self.threads.shutdown_handle().request(GRACE);
+            }
             if stop.load(Relaxed) || self.stop_at.is_some_and(|at| elapsed >= at) {
                 self.progress.stop();
             }
@@ -105,7 +133,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 idle = Idle::new();
             }
         }
-        Ok(())
+        trouble.map_or(Ok(()), Err)
     }
 
     /// Returns the work done.
@@ -187,7 +215,7 @@ fn name(doing: Doing) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{FIRST_WAIT, Idle, LONGEST_WAIT, Served};
+    use super::{FIRST_WAIT, Idle, LONGEST_WAIT, RunError, Served};
     use core::time::Duration;
 
     struct Waited {
@@ -207,6 +235,10 @@ mod tests {
         fn wait(&mut self, at_most: Duration) -> bool {
             self.times.push(at_most);
             self.ready
+        }
+
+        fn trouble(&self) -> Option<RunError> {
+            None
         }
     }
 

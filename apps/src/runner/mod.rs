@@ -2,6 +2,7 @@
 
 mod arguments;
 mod command_line;
+mod config_file;
 mod cores;
 mod device_arguments;
 mod discover;
@@ -13,6 +14,7 @@ mod load;
 mod load_command;
 mod load_file;
 mod main_loop;
+mod namespaces;
 mod outcome;
 mod plan;
 mod progress;
@@ -33,6 +35,7 @@ pub use error::{RunError, SetupError};
 pub use launch::run;
 pub use load::load;
 pub use load_command::{LoadArguments, LoadConfig, MAX_IO_TIMEOUT_SECONDS, MAX_RECONNECTS};
+pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig};
 pub use rdma::{discover_on_rdma, load_on_rdma, serve_on_rdma};
 pub use report::{Compared, CoreReport, MemoryReport, RunReport};
 pub use serve::serve;

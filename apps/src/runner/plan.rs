@@ -7,13 +7,14 @@ use super::{
     job_plan::{JobPlan, Source},
     load_command::LoadConfig,
     load_file::LoadedFile,
+    namespaces::{NamespacePlan, SubsystemPlan},
     serve_command::ServeConfig,
     target_side::TargetPlan,
 };
 use crate::{
     host::HostOptions,
     nvmf::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn},
-    storage::MAX_BLOCK_BYTES,
+    storage::{Geometry, MAX_BLOCK_BYTES},
     target::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions},
 };
 use core::{num::NonZeroU64, time::Duration};
@@ -36,6 +37,11 @@ fn name(text: &str) -> Result<Nqn, RunError> {
 /// The discovery service's name, and the host's.
 pub(super) fn discovery_names(host: Option<&str>) -> Result<(Nqn, Nqn), RunError> {
     Ok((name(DISCOVERY_SUBSYSTEM)?, name(host.unwrap_or(HOST))?))
+}
+
+/// The subsystem of a command line, which `load` connects to.
+pub(super) fn default_subsystem() -> Result<Nqn, RunError> {
+    name(SUBSYSTEM)
 }
 
 /// Where both sides of the loop meet on the software NIC.
@@ -61,18 +67,11 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     // Small files too: reading back is as many reads as there are blocks.
     let corrupt_every = NonZeroU64::new(CORRUPT_EVERY.min(blocks));
     options.corrupt_reads = corrupt_every.filter(|_| config.inject == Some(Inject::CorruptData));
-    let (block_bytes, pages) = (config.block_bytes, config.pages);
-    let capabilities = *capabilities;
-    Ok(TargetPlan {
-        options,
-        blocks,
-        block_bytes,
-        pages,
-        capabilities,
-        content: None,
-        alone: false,
-        hosts: AllowedHosts::Any,
-    })
+    let geometry = Geometry::new(blocks, config.block_bytes);
+    let geometry = geometry.map_err(|error| RunError::Unsuitable { reason: error.to_string() })?;
+    let namespaces = vec![NamespacePlan::Memory { geometry, content: None, read_only: false }];
+    let subsystems = vec![SubsystemPlan { name: options.subsystem, hosts: AllowedHosts::Any, namespaces }];
+    Ok(TargetPlan { options, subsystems, pages: config.pages, capabilities: *capabilities, alone: false })
 }
 
 pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, RunError> {
@@ -97,11 +96,11 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
 /// The target of `serve`.
 pub(super) fn served(
     config: &ServeConfig,
-    file: &LoadedFile,
+    subsystems: Vec<SubsystemPlan>,
     capabilities: &Capabilities,
 ) -> Result<TargetPlan, RunError> {
-    let subsystem = config.subsystem.map_or_else(|| name(SUBSYSTEM), Ok)?;
-    let mut options = TargetOptions::new(config.listen, subsystem);
+    // Not looked at where subsystems are given, as here.
+    let mut options = TargetOptions::new(config.listen, default_subsystem()?);
     options.io_queues = config.io_queues;
     options.in_capsule_bytes = config.in_capsule;
     options.data_blocks = config.data_blocks;
@@ -112,16 +111,12 @@ pub(super) fn served(
     options.controllers = config.hosts + 1;
     options.remote_invalidation = config.remote_invalidate;
     options.parameters = config.parameters;
-    Ok(TargetPlan {
-        options,
-        blocks: blocks(config.block_bytes, file),
-        block_bytes: config.block_bytes,
-        pages: config.pages,
-        capabilities: *capabilities,
-        content: Some(Arc::clone(&file.bytes)),
-        alone: true,
-        hosts: config.allowed.clone(),
-    })
+    Ok(TargetPlan { options, subsystems, pages: config.pages, capabilities: *capabilities, alone: true })
+}
+
+/// Operations that the hosts of `serve` may have in one namespace.
+pub(super) fn storage_depth(config: &ServeConfig) -> usize {
+    config.queue_depth as usize * usize::from(config.hosts) * usize::from(config.io_queues)
 }
 
 /// The host of `load`; `file` is what it writes first.

@@ -165,9 +165,11 @@ impl RunReport {
             "local_invalidations": engine.local_invalidations,
             "remote_invalidations": engine.remote_invalidations,
             "mrs_destroyed": engine.mrs_destroyed_live,
+            "keys_live": engine.keys_live(),
             "mr_objects_destroyed": engine.mrs_destroyed,
             "work_requests": engine.work_requests,
             "doorbells": engine.doorbells,
+            "drain_markers": engine.drain_markers,
             "receive_doorbells": engine.receive_doorbells,
             "queue_pairs_flushed": engine.queue_pairs_flushed,
             "send_completions": engine.send_completions,
@@ -321,6 +323,7 @@ impl RunReport {
         writeln!(out, "  killed by the peer     {:>12}", engine.remote_invalidations)?;
         writeln!(out, "  killed by LOCAL_INV    {:>12}", engine.local_invalidations)?;
         writeln!(out, "  destroyed while live   {:>12}", engine.mrs_destroyed_live)?;
+        writeln!(out, "  live at the end        {:>12}", engine.keys_live())?;
         let open = self.remote_bytes_open.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string());
         writeln!(out, "  remote bytes open      {open:>12}")?;
         if self.engine.shortest_key_reuse_ns != u64::MAX {

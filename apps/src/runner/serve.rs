@@ -2,8 +2,8 @@
 
 use super::{
     error::RunError,
-    load_file::{hex, load as load_file},
     main_loop::MainLoop,
+    namespaces::NamespaceReport,
     outcome::Outcome,
     plan,
     progress::{Doing, Progress},
@@ -11,12 +11,13 @@ use super::{
     serve_report::ServeReport,
     start::{Beginning, Sides, for_target, launch, open},
 };
+use crate::storage::MIN_BLOCK_BYTES;
 use frwr_engine::{control::Control, provider::Device};
 use frwr_reactor::Topology;
 use std::sync::atomic::AtomicBool;
 
-/// Serves a file's bytes over `device` until `stop` is set or the runtime is over. `say` is told the namespace's digest,
-/// then that the target listens, then what is moved in a second where something is.
+/// Serves namespaces over `device` until `stop` is set or the runtime is over. `say` is told what they live in, and the
+/// digests of files that were read into memory, then that the target listens, then what is moved in a second where something is.
 ///
 /// # Errors
 /// [`RunError`].
@@ -29,12 +30,11 @@ pub fn serve<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let file = load_file(&config.namespace)?;
-    let (bytes, sha256) = (file.bytes.len() as u64, hex(&file.digest));
-    let plan = plan::served(config, &file, device.capabilities())?;
-    let (namespace, blocks) = (config.namespace.display().to_string(), plan.blocks);
-    // The namespace holds them from now on.
-    drop(file);
+    let depth = plan::storage_depth(config);
+    let mut reports = Vec::new();
+    let subsystems = config.subsystems.iter().map(|subsystem| subsystem.prepare(depth, say, &mut reports));
+    let subsystems = subsystems.collect::<Result<_, _>>()?;
+    let plan = plan::served(config, subsystems, device.capabilities())?;
     let mut control = Control::new(device);
     let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
     let (progress, topology) = (Progress::default(), Topology::of_machine());
@@ -42,17 +42,17 @@ where
     let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
     let sides = Sides::<_, D::Port> { target: Some(Beginning { port, link, plan }), host: None };
     let threads = launch(topology, placement, sides, &progress)?;
-    say(&format!("{namespace}: {bytes} bytes, SHA-256 {sha256} (load: --bytes {bytes} --expect-sha256 {sha256})"));
-    let (listen, block_bytes) = (config.listen, config.block_bytes);
+    reports.iter().for_each(|report| say(&report.line()));
+    let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
+    // Of lines of progress: what most namespaces have.
+    let block_bytes = reports.first().map_or(MIN_BLOCK_BYTES, |report| report.block_bytes);
     let main = MainLoop {
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
         trace: None,
         block_bytes,
-        listening: Some(format!(
-            "listening on {listen}, namespace {namespace}, {blocks} blocks of {block_bytes} bytes"
-        )),
+        listening: Some(format!("listening on {listen}, {all}")),
         stop_at: config.runtime,
     };
     main.drive(stop, say)?;
@@ -64,11 +64,8 @@ where
     Ok(ServeReport {
         device: config.device.device.clone(),
         listen,
-        namespace,
-        namespace_bytes: bytes,
-        sha256,
-        blocks,
-        block_bytes,
+        namespaces: reports,
+        storages: target.storages(),
         target: target.statistics(),
         engine: target.engine(),
         control: control.statistics(),

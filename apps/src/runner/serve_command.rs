@@ -2,8 +2,11 @@
 
 use super::{
     arguments::{CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, range},
+    config_file,
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::RunError,
+    namespaces::{NamespaceBacking, NamespaceConfig, SubsystemConfig},
+    plan::default_subsystem,
 };
 use crate::{
     nvmf::Nqn,
@@ -15,34 +18,81 @@ use core::time::Duration;
 use frwr_engine::provider::ConnectionParameters;
 use frwr_mempool::region::PagePolicy;
 use frwr_reactor::Placement;
+use serde_json::{Value, json};
 use std::{net::SocketAddr, path::PathBuf};
 
 /// Hosts at the same time at most: each has receives, transfer slots and data buffers of its own.
 pub const MAX_HOSTS: u16 = 256;
 
+/// Requests in flight of one host, unless it is said.
+pub(super) const DEFAULT_QUEUE_DEPTH: u32 = 128;
+/// Hosts at the same time, unless it is said.
+pub(super) const DEFAULT_HOSTS: u16 = 8;
+/// I/O queues of a host, unless it is said.
+pub(super) const DEFAULT_IO_QUEUES: u16 = 4;
+/// Data that may come with a command, unless it is said: a block.
+pub(super) const DEFAULT_IN_CAPSULE: u32 = 4096;
 /// I/O queues of a host at most: one core serves them all, so more than a few share nothing but memory.
-const MAX_SERVED_IO_QUEUES: u16 = 16;
+pub(super) const MAX_SERVED_IO_QUEUES: u16 = 16;
+
+/// What a file says instead.
+const INSTEAD_OF_CONFIG: [&str; 22] = [
+    "device",
+    "gid_index",
+    "ib_port",
+    "mtu",
+    "traffic_class",
+    "ack_timeout",
+    "retry_count",
+    "rnr_retry_count",
+    "cores",
+    "listen",
+    "namespace",
+    "backing",
+    "pages",
+    "block_size",
+    "no_remote_invalidate",
+    "queue_depth",
+    "hosts",
+    "subsystem",
+    "allow_host",
+    "io_queues",
+    "in_capsule",
+    "data_blocks",
+];
 
 /// The target's half of the job.
 #[derive(Clone, Debug, Args)]
+#[command(mut_arg("device", |device| device.required_unless_present("config")))]
 pub struct ServeArguments {
+    /// Everything of what follows in a file instead, and what has no option here: several namespaces, block devices, memory
+    /// of a size; TOML, see docs/config.md.
+    #[arg(long, value_name = "FILE", conflicts_with_all = INSTEAD_OF_CONFIG)]
+    pub config: Option<PathBuf>,
+    /// Prints what was understood, and ends.
+    #[arg(long)]
+    pub check_config: bool,
     /// The device.
     #[command(flatten)]
     pub device: DeviceArguments,
     /// Where to listen: an IP address of the device's network interface, and a port.
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub listen: SocketAddr,
-    /// The file whose bytes the namespace holds at first; it is read once and never written.
-    #[arg(long, value_name = "FILE")]
-    pub namespace: PathBuf,
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
+    pub listen: Option<SocketAddr>,
+    /// The file whose bytes the namespace holds. Read once into memory and never written, unless --backing says otherwise.
+    #[arg(long, value_name = "FILE", required_unless_present = "config")]
+    pub namespace: Option<PathBuf>,
+    /// Where the namespace's bytes live: in memory, or in FILE itself, a file or block device of whole blocks, which hosts
+    /// then write to.
+    #[arg(long, value_name = "BACKING", value_enum, default_value_t = NamespaceBacking::Memory)]
+    pub backing: NamespaceBacking,
     /// What every run takes.
     #[command(flatten)]
     pub common: CommonArguments,
     /// Requests in flight that a host may have at most.
-    #[arg(long, value_name = "N", default_value_t = 128)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_QUEUE_DEPTH)]
     pub queue_depth: u32,
     /// Hosts at the same time.
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_HOSTS)]
     pub hosts: u16,
     /// Name of the subsystem: `nqn.` and more. Default: one under a domain that nobody can own.
     #[arg(long, value_name = "NQN")]
@@ -51,10 +101,10 @@ pub struct ServeArguments {
     #[arg(long, value_name = "NQN")]
     pub allow_host: Vec<String>,
     /// I/O queues of a host.
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_IO_QUEUES)]
     pub io_queues: u16,
     /// Bytes of data that may come with a command, a multiple of 16; 0 for none.
-    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_IN_CAPSULE)]
     pub in_capsule: u32,
     /// Pieces of memory that a command may list; more than one travel in the capsule's data, 16 bytes each.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -73,30 +123,26 @@ pub struct ServeConfig {
     pub parameters: ConnectionParameters,
     /// Where to listen.
     pub listen: SocketAddr,
-    /// What the namespace holds at first.
-    pub namespace: PathBuf,
+    /// What it offers, at least one subsystem with at least one namespace.
+    pub subsystems: Vec<SubsystemConfig>,
     /// Where the reactor goes; `None` lets the machine decide.
     pub placement: Option<Placement>,
     /// Requests in flight of one host.
     pub queue_depth: u32,
     /// Hosts at the same time.
     pub hosts: u16,
-    /// Name of the subsystem; `None` for the default.
-    pub subsystem: Option<Nqn>,
-    /// Who may connect.
-    pub allowed: AllowedHosts,
     /// I/O queues of a host.
     pub io_queues: u16,
-    /// Bytes of data that may come with a command.
+    /// Bytes of data that may come with a command; 0 for none.
     pub in_capsule: u32,
     /// Pieces of memory that a command may list.
     pub data_blocks: u8,
-    /// Bytes per block.
-    pub block_bytes: u32,
     /// When it ends by itself.
     pub runtime: Option<Duration>,
     /// Machine-readable output.
     pub json: bool,
+    /// Nothing is to be served: [`ServeConfig::describe`] is to be printed.
+    pub check_only: bool,
     /// The target invalidates keys.
     pub remote_invalidate: bool,
     /// Kind of memory.
@@ -109,39 +155,101 @@ impl ServeConfig {
     /// # Errors
     /// [`RunError`] names limit, value and remedy.
     pub fn new(arguments: ServeArguments) -> Result<Self, RunError> {
-        let subsystem = arguments.subsystem.as_deref().map(name).transpose()?;
+        let ServeArguments { config, check_config, common, runtime, .. } = &arguments;
+        range("--runtime", runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
+        let (check_only, json, runtime) = (*check_config, common.json, runtime.map(Duration::from_secs));
+        let config = match config {
+            Some(path) => config_file::read(path)?,
+            None => Self::of_command_line(arguments)?,
+        };
+        Ok(Self { json, check_only, runtime: runtime.or(config.runtime), ..config })
+    }
+
+    fn of_command_line(arguments: ServeArguments) -> Result<Self, RunError> {
+        let nqn = arguments.subsystem.as_deref().map_or_else(default_subsystem, name)?;
         let allowed = arguments.allow_host.iter().map(|host| name(host)).collect::<Result<Vec<_>, _>>()?;
-        let allowed = if allowed.is_empty() { AllowedHosts::Any } else { AllowedHosts::Listed(allowed) };
-        let ServeArguments { io_queues, in_capsule, data_blocks, .. } = arguments;
-        let ServeArguments { device, listen, namespace, common, queue_depth, hosts, runtime, .. } = arguments;
+        let allowed_hosts = if allowed.is_empty() { AllowedHosts::Any } else { AllowedHosts::Listed(allowed) };
+        let ServeArguments { io_queues, in_capsule, data_blocks, backing, .. } = arguments;
+        let ServeArguments { device, listen, namespace, common, queue_depth, hosts, .. } = arguments;
         common.check(MAX_BLOCK_BYTES)?;
+        // The command line requires both.
+        let (listen, namespace) = listen.zip(namespace).ok_or(RunError::Lost)?;
         range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
         range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
-        range("--io-queues", io_queues.into(), 1, MAX_SERVED_IO_QUEUES.into())?;
-        range("--in-capsule", in_capsule.into(), 0, MAX_IN_CAPSULE_BYTES.into())?;
-        range("--data-blocks", data_blocks.into(), 1, MAX_DATA_BLOCKS.into())?;
-        range("--runtime", runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
+        check_queues(io_queues, in_capsule, data_blocks)?;
         range("the port of --listen", listen.port().into(), 1, u16::MAX.into())?;
         Ok(Self {
             parameters: device.parameters()?,
             placement: device.placement()?,
             device: device.device()?,
             listen,
-            namespace,
+            subsystems: vec![SubsystemConfig {
+                nqn,
+                allowed_hosts,
+                serial: None,
+                namespaces: vec![NamespaceConfig::of_command_line(namespace, backing, common.block_size)],
+            }],
             queue_depth,
             hosts,
-            subsystem,
-            allowed,
             io_queues,
             in_capsule,
             data_blocks,
-            block_bytes: common.block_size,
-            runtime: runtime.map(Duration::from_secs),
-            json: common.json,
+            runtime: None,
+            json: false,
+            check_only: false,
             remote_invalidate: !common.no_remote_invalidate,
             pages: common.pages.policy(),
         })
     }
+
+    /// What was understood, as JSON; names as in the file.
+    #[must_use]
+    pub fn describe(&self) -> Value {
+        let subsystems: Vec<_> = self.subsystems.iter().map(subsystem_json).collect();
+        json!({
+            "device": self.device.device,
+            "ib_port": self.device.port,
+            "gid_index": self.device.gid_index,
+            "mtu": self.device.mtu,
+            "traffic_class": self.device.traffic_class,
+            "ack_timeout": self.device.ack_timeout,
+            "retry_count": self.parameters.retry_count,
+            "rnr_retry_count": self.parameters.rnr_retry_count,
+            "listen": self.listen.to_string(),
+            "cores": self.placement.as_ref().map(|placement| match placement {
+                Placement::Cores(cores) => cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+                Placement::Spread { .. } | Placement::Unpinned { .. } => "unpinned".to_owned(),
+            }),
+            "queue_depth": self.queue_depth,
+            "hosts": self.hosts,
+            "io_queues": self.io_queues,
+            "in_capsule": self.in_capsule,
+            "data_blocks": self.data_blocks,
+            "remote_invalidate": self.remote_invalidate,
+            "runtime": self.runtime.map(|runtime| runtime.as_secs()),
+            "subsystem": subsystems,
+        })
+    }
+}
+
+/// What of queues and capsules has limits.
+pub(super) fn check_queues(io_queues: u16, in_capsule: u32, data_blocks: u8) -> Result<(), RunError> {
+    range("--io-queues", io_queues.into(), 1, MAX_SERVED_IO_QUEUES.into())?;
+    range("--in-capsule", in_capsule.into(), 0, MAX_IN_CAPSULE_BYTES.into())?;
+    range("--data-blocks", data_blocks.into(), 1, MAX_DATA_BLOCKS.into())
+}
+
+fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
+    let hosts = match &subsystem.allowed_hosts {
+        AllowedHosts::Any => None,
+        AllowedHosts::Listed(hosts) => Some(hosts),
+    };
+    json!({
+        "nqn": subsystem.nqn.as_str(),
+        "allowed_hosts": hosts.map(|hosts| hosts.iter().map(Nqn::as_str).collect::<Vec<_>>()),
+        "serial": subsystem.serial,
+        "namespace": subsystem.namespaces.iter().map(NamespaceConfig::json).collect::<Vec<_>>(),
+    })
 }
 
 fn name(text: &str) -> Result<Nqn, RunError> {

@@ -1,6 +1,7 @@
 //! What `serve` prints at its end.
 
-use super::report::CoreReport;
+use super::{namespaces::NamespaceReport, report::CoreReport};
+use crate::storage::StorageStatistics;
 use crate::target::TargetStatistics;
 use core::fmt::Write as _;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
@@ -14,16 +15,10 @@ pub struct ServeReport {
     pub device: String,
     /// Where it listened.
     pub listen: SocketAddr,
-    /// The file that the namespace held at first.
-    pub namespace: String,
-    /// Its size.
-    pub namespace_bytes: u64,
-    /// Its SHA-256, in hexadecimal digits.
-    pub sha256: String,
-    /// Blocks of the namespace.
-    pub blocks: u64,
-    /// Bytes of each.
-    pub block_bytes: u32,
+    /// What it served, at least one.
+    pub namespaces: Vec<NamespaceReport>,
+    /// What they have done, in the same order.
+    pub storages: Vec<StorageStatistics>,
     /// The target's figures.
     pub target: TargetStatistics,
     /// Its engine's.
@@ -46,15 +41,17 @@ impl ServeReport {
     /// One object, on one line.
     #[must_use]
     pub fn json(&self) -> Value {
-        let (target, engine) = (&self.target, &self.engine);
+        let (target, engine, first) = (&self.target, &self.engine, self.namespaces.first());
         json!({
             "device": self.device,
             "listen": self.listen.to_string(),
-            "namespace": self.namespace,
-            "namespace_bytes": self.namespace_bytes,
-            "sha256": self.sha256,
-            "blocks": self.blocks,
-            "block_bytes": self.block_bytes,
+            // Of the first, which is the only one of a command line.
+            "namespace": first.map(|first| &first.name),
+            "namespace_bytes": first.map(|first| first.bytes),
+            "sha256": first.map(|first| &first.sha256),
+            "blocks": first.map(|first| first.blocks),
+            "block_bytes": first.map(|first| first.block_bytes),
+            "namespaces": self.namespaces.iter().zip(&self.storages).map(namespace_json).collect::<Vec<_>>(),
             "passed": self.passed(),
             "accepted": target.accepted,
             "rejected": target.rejected,
@@ -69,8 +66,13 @@ impl ServeReport {
             "keep_alive_expirations": target.keep_alive_expirations,
             "connect_timeouts": target.connect_timeouts,
             "remote_invalidations": target.remote_invalidations,
+            "plain_responses": target.plain_responses,
+            "compares": target.compares,
+            "write_zeroes": target.write_zeroes,
+            "deallocations": target.deallocations,
             "work_requests": engine.work_requests,
             "doorbells": engine.doorbells,
+            "drain_markers": engine.drain_markers,
             "receive_doorbells": engine.receive_doorbells,
             "send_completions": engine.send_completions,
             "receive_completions": engine.receive_completions,
@@ -91,8 +93,19 @@ impl ServeReport {
 
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
         let target = &self.target;
-        writeln!(out, "\n{} on {} at {}", self.namespace, self.device, self.listen)?;
-        writeln!(out, "  {} blocks of {} bytes", self.blocks, self.block_bytes)?;
+        writeln!(out, "\n{} at {}", self.device, self.listen)?;
+        for (namespace, storage) in self.namespaces.iter().zip(&self.storages) {
+            let NamespaceReport { name, kind, blocks, block_bytes, .. } = namespace;
+            writeln!(out, "  {name}: {blocks} blocks of {block_bytes} bytes, {kind}")?;
+            if storage.system_calls > 0 {
+                let per_call = storage.submitted as f64 / storage.system_calls as f64;
+                writeln!(
+                    out,
+                    "    {} operations, {per_call:.1} per system call, {} failed",
+                    storage.submitted, storage.failed
+                )?;
+            }
+        }
         for core in &self.cores {
             let cpu = core.reactor.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string());
             writeln!(
@@ -113,6 +126,7 @@ impl ServeReport {
             ("all commands", target.commands),
             ("  failed", target.failed_commands),
             ("keys invalidated", target.remote_invalidations),
+            ("keys left to hosts", target.plain_responses),
             ("connections", target.accepted),
             ("  rejected", target.rejected),
             ("  ended: protocol", target.protocol_errors),
@@ -130,6 +144,23 @@ impl ServeReport {
         }
         Ok(())
     }
+}
+
+fn namespace_json((namespace, storage): (&NamespaceReport, &StorageStatistics)) -> Value {
+    json!({
+        "name": namespace.name,
+        "kind": namespace.kind,
+        "bytes": namespace.bytes,
+        "sha256": namespace.sha256,
+        "blocks": namespace.blocks,
+        "block_bytes": namespace.block_bytes,
+        "read_only": namespace.read_only,
+        "operations": storage.submitted,
+        "failed": storage.failed,
+        "flushes": storage.flushes,
+        "system_calls": storage.system_calls,
+        "restarts": storage.restarts,
+    })
 }
 
 fn core_json(core: &CoreReport) -> Value {

@@ -125,7 +125,7 @@ impl<T: Port, H: Port> Builder<T, H> {
         let node = seat.node();
         let target = match self.target.and_then(|waiting| waiting.fetch()) {
             Some(Beginning { port, link, plan }) => {
-                Some(TargetSide::new(port, link, &plan, node, self.progress.clone())?)
+                Some(TargetSide::new(port, link, plan, node, self.progress.clone())?)
             }
             None => None,
         };

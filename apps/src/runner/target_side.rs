@@ -3,12 +3,13 @@
 use super::{
     cores::Core,
     error::SetupError,
+    namespaces::{NamespacePlan, SubsystemPlan},
     progress::{Doing, Progress},
     report::MemoryReport,
 };
 use crate::{
-    storage::MemoryStorage,
-    target::{AllowedHosts, Subsystem, Target, TargetOptions, TargetStatistics},
+    storage::{AnyStorage, MemoryStorage, Storage, StorageStatistics},
+    target::{Subsystem, Target, TargetOptions, TargetStatistics},
 };
 use core::time::Duration;
 use frwr_engine::{
@@ -20,28 +21,29 @@ use frwr_mempool::{
     region::{PagePolicy, RegionOptions},
 };
 use frwr_reactor::{Poller, Sleep};
-use std::sync::Arc;
 
 /// Bytes beside what is computed: the alignment of what is carved.
-const SLACK: usize = 64 << 10;
+const SLACK: usize = 128 << 10;
 
-/// Alignment of namespaces and buffers: a page, so that blocks are pages for devices with page lists.
+/// Alignment of namespaces and buffers: a page, so that blocks are pages for devices with page lists. Buffers have more
+/// where a namespace's medium wants it.
 const PAGE: usize = 4096;
 
 /// What the target's core needs to begin.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct TargetPlan {
     pub(super) options: TargetOptions,
-    pub(super) blocks: u64,
-    pub(super) block_bytes: u32,
+    pub(super) subsystems: Vec<SubsystemPlan>,
     pub(super) pages: PagePolicy,
     pub(super) capabilities: Capabilities,
-    /// What the namespace holds at first, before zeros.
-    pub(super) content: Option<Arc<[u8]>>,
     /// Nobody else reports to the main thread: there is no host in this process.
     pub(super) alone: bool,
-    /// Who may connect.
-    pub(super) hosts: AllowedHosts,
+}
+
+impl TargetPlan {
+    fn namespaces(&self) -> impl Iterator<Item = &NamespacePlan> {
+        self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)
+    }
 }
 
 /// How far the target's end is.
@@ -57,7 +59,7 @@ enum Ending {
 
 /// The target and what it lives in.
 pub(super) struct TargetSide<P: Port> {
-    target: Target<P, MemoryStorage>,
+    target: Target<P, AnyStorage>,
     progress: Progress,
     alone: bool,
     killed: bool,
@@ -70,28 +72,26 @@ impl<P: Port> TargetSide<P> {
     pub(super) fn new(
         port: P,
         link: CoreLink,
-        plan: &TargetPlan,
+        plan: TargetPlan,
         node: Option<u32>,
         progress: Progress,
     ) -> Result<Self, SetupError> {
         let engine_options = plan.options.engine();
-        let namespace_bytes = plan.blocks as usize * plan.block_bytes as usize;
+        let namespace_bytes: usize = plan.namespaces().map(memory_bytes).sum();
         let buffer_bytes = plan.options.buffer_memory_bytes(plan.options.queue_entries.into());
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
         let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
         let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
-        let namespace = region.carve(namespace_bytes, PAGE)?.into_device_memory();
-        if let Some(content) = &plan.content {
-            namespace.write(0, content).map_err(|error| SetupError::Namespace(error.to_string()))?;
-        }
-        let buffers = region.carve(buffer_bytes, PAGE)?.into_device_memory();
+        let alignment = plan.namespaces().map(buffer_alignment).max().unwrap_or(PAGE);
+        let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
-        let storage = MemoryStorage::new(namespace, plan.block_bytes, depth)
-            .map_err(|error| SetupError::Namespace(error.to_string()))?;
-        let (name, hosts) = (plan.options.subsystem, plan.hosts.clone());
-        let subsystem = Subsystem { name, hosts, namespaces: vec![storage] };
-        let mut target = Target::with_subsystems(engine, vec![subsystem], buffers, plan.options.clone())?;
+        let mut subsystems = Vec::with_capacity(plan.subsystems.len());
+        for SubsystemPlan { name, hosts, namespaces } in plan.subsystems {
+            let storages = namespaces.into_iter().map(|namespace| storage(namespace, depth, &mut region));
+            subsystems.push(Subsystem { name, hosts, namespaces: storages.collect::<Result<_, _>>()? });
+        }
+        let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
         let memory_report = MemoryReport::of(&region);
@@ -111,6 +111,11 @@ impl<P: Port> TargetSide<P> {
     /// The target's figures.
     pub(super) fn statistics(&self) -> TargetStatistics {
         self.target.statistics()
+    }
+
+    /// What its namespaces have done, in their order.
+    pub(super) fn storages(&self) -> Vec<StorageStatistics> {
+        self.target.namespaces().map(Storage::statistics).collect()
     }
 
     /// The engine's figures.
@@ -151,6 +156,39 @@ impl<P: Port> TargetSide<P> {
         }
         self.progress.publish(statistics.commands, doing);
     }
+}
+
+/// What a namespace takes of the core's region: whole pages, so that all of them can be carved.
+fn memory_bytes(namespace: &NamespacePlan) -> usize {
+    match namespace {
+        NamespacePlan::Memory { geometry, .. } => {
+            // Sizes are bounded far below 2^64.
+            (geometry.blocks() as usize * geometry.block_bytes() as usize).next_multiple_of(PAGE)
+        }
+        NamespacePlan::Open { .. } => 0,
+    }
+}
+
+fn buffer_alignment(namespace: &NamespacePlan) -> usize {
+    match namespace {
+        NamespacePlan::Memory { .. } => PAGE,
+        NamespacePlan::Open { alignment, .. } => PAGE.max(*alignment as usize),
+    }
+}
+
+fn storage(namespace: NamespacePlan, depth: usize, region: &mut Region) -> Result<AnyStorage, SetupError> {
+    let (geometry, content, read_only) = match namespace {
+        NamespacePlan::Open { storage, .. } => return Ok(storage),
+        NamespacePlan::Memory { geometry, content, read_only } => (geometry, content, read_only),
+    };
+    let bytes = geometry.blocks() as usize * geometry.block_bytes() as usize;
+    let medium = region.carve(bytes, PAGE)?.into_device_memory();
+    if let Some(content) = content {
+        medium.write(0, &content).map_err(|error| SetupError::Namespace(error.to_string()))?;
+    }
+    let storage = MemoryStorage::new(medium, geometry.block_bytes(), depth);
+    let storage = storage.map_err(|error| SetupError::Namespace(error.to_string()))?;
+    Ok(AnyStorage::Memory(if read_only { storage.read_only() } else { storage }))
 }
 
 /// A region on the core's node, of the wanted kind.

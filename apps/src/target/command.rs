@@ -54,7 +54,8 @@ impl Work {
 
     /// Its data may follow the command in the capsule.
     pub(super) fn takes_in_capsule_data(&self) -> bool {
-        matches!(self, Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. })
+        // Linux sends the data of an I/O queue's Connect so, where there is room.
+        matches!(self, Self::Connect(_) | Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. })
     }
 
     /// It needs no buffer.

@@ -33,9 +33,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if connect.queue_size == 0 || connect.queue_size >= queue.asked.entries {
             return Err(invalid(InvalidParameter::QUEUE_SIZE));
         }
-        let DataPointer::Keyed(KeyedDataBlock { length, .. }) = connect.data else {
-            return Err(Reply::of(Status::SGL_DESCRIPTOR_TYPE_INVALID.do_not_retry()));
-        };
+        let (DataPointer::Keyed(KeyedDataBlock { length, .. }) | DataPointer::InCapsule { length, .. }) = connect.data;
         if length as usize != CONNECT_DATA_BYTES {
             return Err(Reply::of(Status::DATA_SGL_LENGTH_INVALID.do_not_retry()));
         }

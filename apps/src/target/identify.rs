@@ -32,8 +32,8 @@ const CRITICAL_TEMPERATURE: u16 = 353;
 const ABORT_LIMIT: u8 = 3;
 /// Seconds. A state changes at once.
 const ANA_TRANSITION_TIME: u8 = 10;
-/// Every state can be reported, and a namespace's group never changes.
-const ANA_CAPABILITIES: u8 = 0x1f | 1 << 6;
+/// Every state can be reported. That a group never changes (bit 6) is not said: nvme-cli then asks for too little of the log.
+const ANA_CAPABILITIES: u8 = 0x1f;
 /// Write Zeroes moves no data and is bounded all the same, because a reactor waits for memory: 1 MiB as a power of two of
 /// [`TRANSFER_UNIT`].
 const WRITE_ZEROES_SHIFT: u8 = 8;
@@ -198,7 +198,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         (identify.ana_max_group, identify.ana_groups) = (1.into(), 1.into());
         identify.submission_entry_size = IdentifyController::SUBMISSION_ENTRY;
         identify.completion_entry_size = IdentifyController::COMPLETION_ENTRY;
-        identify.namespaces = subsystem.count().into();
+        (identify.namespaces, identify.max_namespaces) = (subsystem.count().into(), subsystem.count().into());
         let optional = self.optional_commands(controller);
         let mut commands = 0;
         for (offered, bit) in [

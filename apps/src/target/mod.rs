@@ -13,6 +13,7 @@ mod features;
 mod identify;
 mod io;
 mod log;
+mod medium;
 mod options;
 mod receive;
 mod session;

@@ -95,7 +95,7 @@ impl<S: Storage> Raw<S> {
     pub fn with_subsystems(options: TargetOptions, subsystems: Vec<Subsystem<S>>) -> Self {
         let fabric = SoftFabric::new();
         let soft = || SoftOptions::new("reg_mr".parse().unwrap());
-        let host = EngineOptions { connections: 4, queue_depth: 64, message_bytes: 1024, ..EngineOptions::default() };
+        let host = EngineOptions { connections: 4, queue_depth: 64, message_bytes: 2048, ..EngineOptions::default() };
         let (control, mut engine_of_host) = engine(fabric.device(soft()), host);
         let (target_control, engine_of_target) = engine(fabric.device(soft()), options.engine());
         let data = memory(1 << 20);

@@ -61,7 +61,10 @@ impl<D: Device> Control<D> {
         } else {
             domain.asked = false;
         }
-        self.domain_changed(at, None, result.is_ok());
+        self.domain_changed(at, None, result.map(|_| ()));
+        if self.shared == Some(at) && result.is_ok() {
+            self.prepare_listeners(at);
+        }
         self.dismantle(at);
     }
 
@@ -71,11 +74,13 @@ impl<D: Device> Control<D> {
         match (place, result) {
             (Some(place), Ok(Answer::Base { base, lkey })) => {
                 domain.bases[place].1 = Base::Made { base, lkey };
-                self.domain_changed(at, Some(core), true);
+                self.domain_changed(at, Some(core), Ok(()));
             }
-            (Some(place), _) => {
+            (Some(place), other) => {
                 domain.bases.remove(place);
-                self.domain_changed(at, Some(core), false);
+                self.statistics.memories_refused += 1;
+                let error = other.err().unwrap_or(CommandError::Invalid);
+                self.domain_changed(at, Some(core), Err(error));
             }
             (None, _) => {}
         }
@@ -109,7 +114,10 @@ impl<D: Device> Control<D> {
             AsyncEvent::LastReceiveReached(_) => {}
             // Completions were lost: nothing on this port can be trusted any more (fault 13).
             AsyncEvent::CompletionQueueOverrun(port) => self.all_ended(Some(port)),
-            AsyncEvent::DeviceFatal => self.all_ended(None),
+            AsyncEvent::DeviceFatal => {
+                self.statistics.device_failures += 1;
+                self.all_ended(None);
+            }
         }
     }
 }

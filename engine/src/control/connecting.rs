@@ -5,7 +5,7 @@ use crate::{
     event::OpenFailure,
     link::{OpenOptions, OpenTarget, ToCore},
     mr::ConnectionKey,
-    provider::{Command, ConnectionEvent, Device, PrivateData, QueuePairId},
+    provider::{Command, CommandError, ConnectionEvent, Device, PrivateData, QueuePairId, RejectReason},
 };
 
 /// How far a queue pair has come.
@@ -91,15 +91,15 @@ impl<D: Device> Control<D> {
     }
 
     /// Something that queue pairs of a domain wait for was made, or could not be: those of one core, or of all.
-    pub(super) fn domain_changed(&mut self, domain: usize, core: Option<usize>, made: bool) {
+    pub(super) fn domain_changed(&mut self, domain: usize, core: Option<usize>, made: Result<(), CommandError>) {
         for at in 0..self.links.len() {
             let waits = self.links[at].as_ref().is_some_and(|link| {
                 link.domain == domain && link.stage == Stage::Domain && core.is_none_or(|core| link.core == core)
             });
-            if waits && made {
-                self.advance(at);
-            } else if waits {
-                self.abort(at, OpenFailure::Exhausted, PrivateData::new());
+            match made {
+                Ok(()) if waits => self.advance(at),
+                Err(error) if waits => self.abort(at, not_made(error), PrivateData::new()),
+                _ => {}
             }
         }
     }
@@ -131,8 +131,9 @@ impl<D: Device> Control<D> {
             ConnectionEvent::Established { queue_pair, private_data } => self.established(queue_pair, private_data),
             ConnectionEvent::Rejected { queue_pair, private_data, reason } => {
                 let failure = match reason {
-                    crate::provider::RejectReason::NoListener => OpenFailure::Unreachable,
-                    _ => OpenFailure::Rejected,
+                    RejectReason::NoListener => OpenFailure::Unreachable,
+                    RejectReason::Consumer => OpenFailure::Rejected,
+                    RejectReason::Stale => OpenFailure::Stale,
                 };
                 self.not_connected(queue_pair, failure, private_data);
             }
@@ -247,5 +248,13 @@ impl<D: Device> Control<D> {
             }
             _ => self.tell(link.core, ToCore::Closed { connection }),
         }
+    }
+}
+
+/// Why a connection has no queue pair, or nothing for it to stand on.
+pub(super) fn not_made(error: CommandError) -> OpenFailure {
+    match error {
+        CommandError::LockedMemory { wanted, limit } => OpenFailure::LockedMemory { wanted, limit },
+        _ => OpenFailure::Exhausted,
     }
 }

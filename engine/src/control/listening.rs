@@ -28,8 +28,18 @@ enum Step {
 
 impl<D: Device> Control<D> {
     pub(super) fn listen(&mut self, core: usize, address: SocketAddr) {
+        // What the device cannot register is known before the first peer comes, and that one need not wait for it.
+        let domain = self.domain_for(false);
+        self.prepare_domain(domain, core);
         self.listeners.push(Listener { core, address, step: Step::Asked });
         self.command(Command::Listen { address }, Pending::Listen { core, address });
+    }
+
+    /// The domain of all connections was made: it gets what the cores that listen need in it.
+    pub(super) fn prepare_listeners(&mut self, domain: usize) {
+        for at in 0..self.listeners.len() {
+            self.prepare_domain(domain, self.listeners[at].core);
+        }
     }
 
     pub(super) fn listen_answered(&mut self, core: usize, address: SocketAddr, result: Result<Answer, CommandError>) {

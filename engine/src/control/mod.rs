@@ -108,6 +108,10 @@ pub struct ControlStatistics {
     pub frees_refused: u64,
     /// Asynchronous events of the device.
     pub async_events: u64,
+    /// Times that the device said that it is gone, or works no more. It stays so.
+    pub device_failures: u64,
+    /// Base registrations that the device refused: most often for the limit of locked memory (RLIMIT_MEMLOCK).
+    pub memories_refused: u64,
     /// Connect requests handed to cores.
     pub incoming: u64,
     /// Connect requests rejected without asking a core, since it had [`crate::MAX_INCOMING`] to answer.

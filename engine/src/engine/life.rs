@@ -144,6 +144,7 @@ impl<P: Port> Engine<P> {
         };
         let chain = Chain { requests: &[request], elements: &self.elements };
         if self.port.post(queue_pair, chain).is_ok() {
+            self.statistics.drain_markers += 1;
             self.connections[index].send_queue.push(Posted { token: request.token, owner: 0, cost: 0 });
         } else {
             // A queue pair that takes nothing gives nothing back either: its destruction is what ends its work.

@@ -197,6 +197,17 @@ pub enum CommandError {
     /// The device or the system has none left (`ENOMEM`).
     #[error("the device has none left")]
     Exhausted,
+    /// The memory may not be locked: it is beyond what the process may lock (`RLIMIT_MEMLOCK`).
+    #[error(
+        "{wanted} bytes of memory cannot be locked for the device, the limit of the process is {limit} bytes; raise it \
+         (ulimit -l unlimited, or LimitMEMLOCK=infinity in the service)"
+    )]
+    LockedMemory {
+        /// Bytes that were to be registered.
+        wanted: u64,
+        /// The limit in bytes, for all that the process locks.
+        limit: u64,
+    },
     /// Something still depends on the object (`EBUSY`, `EINVAL` of `ibv_dereg_mr`).
     #[error("the object is in use")]
     Busy,

@@ -157,7 +157,11 @@ impl Core {
             iova_cookie: 0,
             cookie,
         };
-        let handle = self.engine.submit(self.connections[connection], &submission, &mut self.protocol).unwrap();
+        let handle = self.engine.submit(self.connections[connection], &submission, &mut self.protocol);
+        let handle = handle.unwrap_or_else(|error| {
+            self.step(now() + REAL_PATIENCE);
+            panic!("core {}: {error}, and no event says why", self.number)
+        });
         self.protocol.names.insert(cookie, handle);
     }
 }

@@ -13,6 +13,7 @@ pub enum Row {
     FlushedRegistration,
     SecondLocalInvalidation,
     SecondRemoteInvalidation,
+    InvalidationOfAnotherKey,
     RegistrationBehindNotReady,
     DestroyUnderALiveKey,
     ReceiveOnADeadQueuePair,
@@ -33,7 +34,7 @@ enum Run {
 }
 
 /// All deviations, each of rxe: the row, where it is run, and why.
-const DEVIATIONS: [(Row, Run, &str); 13] = [
+const DEVIATIONS: [(Row, Run, &str); 14] = [
     (Row::BoundsOfARegistration, Run::Both, "rxe enforces the bounds of the memory region only (verbs.md 0.8, 5.2)"),
     (Row::DomainOfABase, Run::Both, "rxe binds a memory region of another domain (verbs.md 5.3)"),
     (
@@ -56,6 +57,11 @@ const DEVIATIONS: [(Row, Run, &str); 13] = [
         Row::SecondRemoteInvalidation,
         Run::ModelOnly,
         "a second SEND_WITH_INV takes rxe's host down, and no provider can stop the peer (verbs.md 5.6, trap 1)",
+    ),
+    (
+        Row::InvalidationOfAnotherKey,
+        Run::DeviceOnly,
+        "the key of a window that is not bound takes rxe's host down; the provider refuses all but the object's own",
     ),
     (
         Row::RegistrationBehindNotReady,

@@ -43,23 +43,26 @@ counter() { # name
     sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$LOGS/$serve_log.json"
 }
 
-# The host's controller, such as nvme0; the namespace's disk is named after another number where multipath is on.
+# The host's controller, such as nvme0, and its disk: with multipath, nvme0c0n1 is a path to it and no device.
 controller() { for path in /sys/class/nvme/nvme*; do [ ! -e "$path" ] || echo "${path##*/}"; done; }
 disk() {
-    for path in /sys/block/nvme*n1; do [ ! -e "$path" ] || { echo "/dev/${path##*/}"; return; }; done
+    for path in /dev/nvme[0-9]n1; do [ ! -b "$path" ] || { echo "$path"; return; }; done
     return 1
 }
 state() { cat "/sys/class/nvme/$(controller)/state"; }
 is_live() { [ "$(state 2> /dev/null)" = live ]; }
 
-connect() { # further arguments
-    nvme connect -t rdma -a $IP -s $PORT -n $NQN -q $HOST -i 2 -Q 64 --reconnect-delay=$RECONNECT_DELAY "$@" || return 1
+connect() {
+    nvme connect -t rdma -a $IP -s $PORT -n $NQN -q $HOST -i 2 -Q 64 --reconnect-delay=$RECONNECT_DELAY || return 1
     wait_for 20 disk > /dev/null && wait_for 10 is_live
 }
-disconnect() { nvme disconnect -n $NQN && ! disk; }
+disconnect() { nvme disconnect -n $NQN | tee /dev/stderr | grep -q 'disconnected 1' && ! disk; }
 
 # How often the host set up a session again by itself, so far.
 reconnects() { dmesg | grep -c 'Successfully reconnected'; }
+
+# On the disk only: without it, fio would make a file of its name.
+fio_on_disk() { fio --filename="$(disk)" --allow_file_create=0 --direct=1 --ioengine=libaio "$@"; }
 
 md5_of() { dd if="$1" bs=64k iflag=direct 2> /dev/null | md5sum | cut -d ' ' -f 1; }
 
@@ -79,7 +82,8 @@ nvme_cli() {
     nvme smart-log "$device" && nvme error-log "$device" && nvme fw-log "$device" && nvme effects-log "$device" || return 1
     nvme ana-log "$device" && nvme changed-ns-list-log "$device" || return 1
     for feature in 1 2 4 5 6 7 10 11 15; do nvme get-feature "$device" -f $feature || return 1; done
-    nvme id-ctrl "$device" | grep -q "^subnqn *: *$NQN" && nvme show-regs "$device"
+    nvme id-ctrl "$device" | grep -q "^subnqn *: *$NQN" || return 1
+    for property in 0x0 0x8 0x14 0x1c; do nvme get-property "$device" -o $property -H || return 1; done
 }
 nvme_cli_io() {
     head -c 4096 /dev/urandom > /tmp/block
@@ -112,18 +116,28 @@ the_tree_is_there_after_a_new_session() {
 verified_load() { # seconds arguments...
     seconds=$1
     shift
-    fio --name=mix --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randrw --bsrange=4k-128k \
+    fio_on_disk --name=mix --iodepth=32 --rw=randrw --bsrange=4k-128k \
         --verify=crc32c --verify_backlog=256 --size=48m --time_based --runtime="$seconds" --randseed=7 "$@"
 }
 written_and_verified() {
-    fio --name=whole --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randwrite --bs=4k \
+    fio_on_disk --name=whole --iodepth=32 --rw=randwrite --bs=4k \
         --verify=crc32c --do_verify=1 --size=16m
 }
 
-disconnect_under_load() {
-    verified_load 30 > /tmp/fio.log 2>&1 &
+# Requests of the path to the disk; the disk itself counts none where multipath is on.
+requests() { cat /sys/block/nvme*c*n1/stat | awk '{ print $1 + $5 }'; }
+more_requests() { [ "$(requests)" -gt "$1" ]; }
+# Starts verified load, and returns when it runs.
+start_load() { # command...
+    seen=$(requests)
+    "$@" > /tmp/fio.log 2>&1 &
     load=$!
-    wait_for 20 test -s "/sys/block/$(basename "$(disk)")/stat" && sleep 2
+    wait_for 60 more_requests $((seen + 200)) || { cat /tmp/fio.log; return 1; }
+}
+
+# The load ends with errors, and nothing hangs.
+disconnect_under_load() {
+    start_load verified_load 60 || return 1
     disconnect
     code=$?
     wait $load
@@ -137,10 +151,8 @@ the_disk_answers() { dd if="$(disk)" of=/dev/null bs=64k count=16 iflag=direct; 
 # blocks are not compared across the restart.
 target_restarted_under_load() {
     before=$(reconnects)
-    fio --name=restart --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=32 --rw=randread --bs=4k --size=32m \
-        --time_based --runtime=12 --output-format=terse --terse-version=3 > /tmp/fio.log 2>&1 &
-    load=$!
-    sleep 2
+    start_load fio_on_disk --name=restart --iodepth=32 --rw=randread --bs=4k --size=32m --time_based --runtime=12 \
+        --output-format=terse --terse-version=3 || return 1
     end_serve || return 1
     start_serve restarted || return 1
     wait $load
@@ -151,7 +163,12 @@ target_restarted_under_load() {
 }
 
 # Kernel functions by their number of calls.
-probe() { for name in "$@"; do echo "p:$name $name" >> $TRACE/kprobe_events && echo 1 > "$TRACE/events/kprobes/$name/enable"; done; }
+probe() { # function...
+    local function
+    for function in "$@"; do
+        echo "p:$function $function" >> $TRACE/kprobe_events && echo 1 > "$TRACE/events/kprobes/$function/enable" || return 1
+    done
+}
 calls() { awk -v name="$1" '$1 == name { print $2 }' $TRACE/kprobe_profile; }
 end_probes() { echo 0 > $TRACE/events/kprobes/enable; echo > $TRACE/kprobe_events; }
 
@@ -159,10 +176,11 @@ end_probes() { echo 0 > $TRACE/events/kprobes/enable; echo > $TRACE/kprobe_event
 keys_of_500_reads() { # local_invalidations_at_least local_invalidations_at_most
     mount -t tracefs none $TRACE 2> /dev/null
     probe rxe_reg_fast_mr rxe_invalidate_mr nvme_rdma_inv_rkey_done || return 1
-    fio --name=keys --filename="$(disk)" --direct=1 --ioengine=libaio --iodepth=8 --rw=randread --bs=4k --number_ios=500 \
-        --size=16m || return 1
+    fio_on_disk --name=keys --iodepth=8 --rw=randread --bs=4k --number_ios=500 --size=16m
+    code=$?
     registered=$(calls rxe_reg_fast_mr) invalidated=$(calls rxe_invalidate_mr) locally=$(calls nvme_rdma_inv_rkey_done)
     end_probes
+    [ $code -eq 0 ] || return 1
     echo "registrations $registered, invalidations $invalidated, of these by LOCAL_INV $locally"
     [ "$registered" -ge 500 ] && [ "$invalidated" -ge 500 ] && [ "$locally" -ge "$1" ] && [ "$locally" -le "$2" ]
 }

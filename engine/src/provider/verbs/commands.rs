@@ -2,11 +2,12 @@
 
 use super::{
     device::{Base, QueuePairRecord, Retiring, VerbsDevice, WindowRecord, command_error},
-    publish::{PortCommand, PortHandle, Removed},
+    publish::{PortCommand, Removed},
     sys::{
         objects::{MemoryRegion, ProtectionDomain, Window},
         queue_pair::QueuePair,
     },
+    system,
 };
 use crate::provider::{
     Answer, BaseId, Command, CommandError, Device as _, DomainId, PortId, QueuePairId, QueueSizes, RegistrationId,
@@ -78,7 +79,9 @@ impl VerbsDevice {
         if memory.is_empty() {
             return Err(CommandError::Invalid);
         }
-        let region = MemoryRegion::new(&self.domain(domain)?, memory, local_write).map_err(|e| command_error(&e))?;
+        let bytes = memory.len() as u64;
+        let region = MemoryRegion::new(&self.domain(domain)?, memory, local_write);
+        let region = region.map_err(|error| not_registered(&error, bytes, system::locked_memory_limit()))?;
         let (lkey, region) = (region.lkey(), Arc::new(region));
         let base = Base { domain, region: Arc::clone(&region), leaving: false };
         let base = BaseId(self.bases.insert(base).ok_or(CommandError::Exhausted)?);
@@ -173,8 +176,11 @@ impl VerbsDevice {
     pub(super) fn destroy_queue_pair(&mut self, id: QueuePairId) -> Outcome {
         let record = self.queue_pairs.remove(&id).ok_or(CommandError::Unknown)?;
         for window in &record.windows {
-            // Kept by its own command that is under way, or already gone: dropped with its last owner.
-            self.windows.remove(window.0);
+            match self.windows.get_mut(window.0) {
+                // The number stays taken until the window's own command is answered.
+                Some(record) if record.leaving => record.window = None,
+                _ => drop(self.windows.remove(window.0)),
+            }
         }
         match Arc::try_unwrap(record.queue_pair).map(QueuePair::destroy) {
             Ok(Ok(())) => Ok(Answer::Done),
@@ -201,7 +207,7 @@ impl VerbsDevice {
         // A device that has none left says EINVAL (rxe) or ENOMEM.
         let window = Arc::new(Window::new(&domain).map_err(|_| CommandError::Exhausted)?);
         let key = window.key();
-        let record = WindowRecord { port, queue_pair, window: Arc::clone(&window), leaving: false };
+        let record = WindowRecord { port, queue_pair, window: Some(Arc::clone(&window)), leaving: false };
         let object = RegistrationId(self.windows.insert(record).ok_or(CommandError::Exhausted)?);
         if let Some(record) = self.queue_pairs.get_mut(&queue_pair) {
             record.windows.push(object);
@@ -226,6 +232,7 @@ impl VerbsDevice {
     pub(super) fn destroy_window(&mut self, object: RegistrationId) -> Outcome {
         let WindowRecord { port, queue_pair, window, .. } =
             self.windows.remove(object.0).ok_or(CommandError::Unknown)?;
+        let Some(window) = window else { return Ok(Answer::Done) };
         let window = match Arc::try_unwrap(window).map(Window::destroy) {
             Ok(Ok(())) => {
                 if let Some(record) = self.queue_pairs.get_mut(&queue_pair) {
@@ -237,11 +244,20 @@ impl VerbsDevice {
             Err(window) => window,
         };
         // The device keeps it: it can be tried again.
-        if let Some(port) = self.port(port).filter(|port| PortHandle::has_room(port)) {
+        if let Some(port) = self.port(port) {
             port.tell(PortCommand::AddWindow(object, Arc::clone(&window)));
         }
-        self.windows.set(object.0, WindowRecord { port, queue_pair, window, leaving: false });
+        self.windows.set(object.0, WindowRecord { port, queue_pair, window: Some(window), leaving: false });
         Err(CommandError::Busy)
+    }
+}
+
+/// Why memory was not registered. The kernel says `ENOMEM` for the limit of locked memory and for want of memory alike:
+/// where there is a limit, that is what a person can do something about.
+fn not_registered(error: &io::Error, wanted: u64, limit: Option<u64>) -> CommandError {
+    match (command_error(error), limit) {
+        (CommandError::Exhausted, Some(limit)) => CommandError::LockedMemory { wanted, limit },
+        (other, _) => other,
     }
 }
 
@@ -258,4 +274,23 @@ pub(super) fn initialise(queue_pair: &QueuePair, port: u8) -> io::Result<()> {
         | ibv_qp_attr_mask::IBV_QP_PORT
         | ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS;
     queue_pair.modify(&mut attributes, mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::not_registered;
+    use crate::provider::CommandError;
+    use std::io;
+
+    #[test]
+    fn a_limit_of_locked_memory_is_named() {
+        let no_memory = io::Error::from_raw_os_error(libc::ENOMEM);
+        let named = not_registered(&no_memory, 1 << 30, Some(8 << 20));
+        assert_eq!(named, CommandError::LockedMemory { wanted: 1 << 30, limit: 8 << 20 });
+        assert!(named.to_string().contains("1073741824 bytes") && named.to_string().contains("8388608 bytes"));
+        assert!(named.to_string().contains("ulimit -l unlimited"));
+        assert_eq!(not_registered(&no_memory, 1, None), CommandError::Exhausted, "nothing limits it");
+        let invalid = io::Error::from_raw_os_error(libc::EINVAL);
+        assert_eq!(not_registered(&invalid, 1, Some(1)), CommandError::Invalid);
+    }
 }

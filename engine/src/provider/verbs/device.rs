@@ -33,6 +33,9 @@ use std::{
 /// Ports of one device: a port is a core.
 const MAX_PORTS: usize = 1024;
 
+/// Asynchronous events taken by one poll.
+const EVENTS_PER_POLL: usize = 256;
+
 /// Why a device could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -70,6 +73,26 @@ pub enum OpenError {
         /// Its driver.
         driver: String,
     },
+    /// The device has no such port or GID.
+    #[error("device {device}: there is no {what} {value}; there is {known}")]
+    NoSuch {
+        /// The device.
+        device: String,
+        /// What was asked for.
+        what: &'static str,
+        /// Its number.
+        value: u8,
+        /// What there is.
+        known: String,
+    },
+    /// The device's connections are not those of InfiniBand and RoCE.
+    #[error("device {device} (driver {driver}) speaks iWARP; this provider connects InfiniBand and RoCE devices only")]
+    Iwarp {
+        /// The device.
+        device: String,
+        /// Its driver.
+        driver: String,
+    },
     /// The self-test found that the device cannot do what the engine relies on.
     #[error("device {device}: self-test: {source}")]
     SelfTest {
@@ -77,6 +100,8 @@ pub enum OpenError {
         device: String,
         /// What failed.
         source: SelfTestError,
+        /// What was found until then.
+        findings: Findings,
     },
 }
 
@@ -99,7 +124,8 @@ pub(super) struct QueuePairRecord {
 pub(super) struct WindowRecord {
     pub(super) port: PortId,
     pub(super) queue_pair: QueuePairId,
-    pub(super) window: Arc<Window>,
+    /// `None` where it was destroyed with its queue pair while a command of its own was under way, which keeps its number.
+    pub(super) window: Option<Arc<Window>>,
     pub(super) leaving: bool,
 }
 
@@ -131,6 +157,8 @@ pub struct VerbsDevice {
     pub(super) gids: Vec<system::Gid>,
     pub(super) known: &'static KnownDevice,
     pub(super) builds: bool,
+    /// RDMA READs that a queue pair may have outstanding towards its peer.
+    pub(super) max_initiator_depth: u32,
     capabilities: Capabilities,
     findings: Findings,
     /// A wait has just said that no event waits.
@@ -161,6 +189,11 @@ impl VerbsDevice {
         if !context.has_windows() || attributes.device_cap_flags & window_types == 0 {
             return Err(OpenError::NoWindows { device: name.clone(), driver });
         }
+        if context.is_iwarp() {
+            return Err(OpenError::Iwarp { device: name.clone(), driver });
+        }
+        let gids = system::gids(name, options.port);
+        check_numbers(options, attributes.phys_port_cnt, &gids)?;
         let known = known_device(&driver);
         let channel = EventChannel::new(library).map_err(system(
             "opening the connection manager",
@@ -181,11 +214,12 @@ impl VerbsDevice {
             ports: Vec::new(),
             queues: Vec::new(),
             retiring: Vec::new(),
+            max_initiator_depth: number(attributes.max_qp_init_rd_atom),
             capabilities: capabilities(name, &attributes, known),
             findings: Findings::default(),
             context,
             options: options.clone(),
-            gids: system::gids(name, options.port),
+            gids,
             known,
             builds: wants_builder,
             quiet: false,
@@ -199,9 +233,13 @@ impl VerbsDevice {
         }
         device.capabilities.post_model = if device.builds { PostModel::AllOrNothing } else { PostModel::Prefix };
         if options.self_test {
-            let failed = |source| OpenError::SelfTest { device: name.clone(), source };
-            device.findings = self_test(&device).map_err(failed)?;
-            device.findings.apply(&mut device.capabilities).map_err(failed)?;
+            let mut findings = Findings::default();
+            let tested = self_test(&device, &mut findings).and_then(|()| findings.apply(&mut device.capabilities));
+            if let Err(source) = tested {
+                findings.broke_off(&source);
+                return Err(OpenError::SelfTest { device: name.clone(), source, findings });
+            }
+            device.findings = findings;
         }
         Ok(device)
     }
@@ -243,23 +281,24 @@ impl VerbsDevice {
 
     fn take_reports(&mut self) {
         for at in 0..self.ports.len() {
-            while let Some(removed) = self.ports[at].reports.pop() {
+            while let Some(removed) = self.ports[at].next_report() {
                 let port = self.ports[at].id;
                 self.removed_from(port, removed);
             }
         }
-        self.forget_ports_that_are_gone();
+        self.refresh_ports();
+        self.finish_retiring();
     }
 
     fn removed_from(&mut self, port: PortId, removed: Removed) {
         if let Some(retiring) = self.retiring.iter_mut().find(|retiring| retiring.object == removed) {
             retiring.awaited.retain(|awaited| *awaited != port);
         }
-        self.finish_retiring();
     }
 
     /// A port that was dropped has let go of everything.
-    fn forget_ports_that_are_gone(&mut self) {
+    fn refresh_ports(&mut self) {
+        self.ports.iter_mut().for_each(PortHandle::refresh);
         if self.retiring.is_empty() {
             return;
         }
@@ -268,13 +307,13 @@ impl VerbsDevice {
         for retiring in &mut self.retiring {
             retiring.awaited.retain(|port| !is_gone(port));
         }
-        self.finish_retiring();
     }
 
     /// Destroys what no port has any more.
     pub(super) fn finish_retiring(&mut self) {
         while let Some(place) = self.retiring.iter().position(|retiring| retiring.awaited.is_empty()) {
-            let Retiring { ticket, object, .. } = self.retiring.swap_remove(place);
+            // In order: a window goes before its queue pair.
+            let Retiring { ticket, object, .. } = self.retiring.remove(place);
             let result = match object {
                 Removed::Base(base) => self.destroy_base(base),
                 Removed::QueuePair(queue_pair) => self.destroy_queue_pair(queue_pair),
@@ -285,7 +324,8 @@ impl VerbsDevice {
     }
 
     fn take_async_events(&mut self) {
-        while let Some(event) = self.context.next_event() {
+        for _ in 0..EVENTS_PER_POLL {
+            let Some(event) = self.context.next_event() else { break };
             let event = match event {
                 RawEvent::QueuePairFatal(number) => AsyncEvent::QueuePairFatal(QueuePairId(number)),
                 RawEvent::QueuePairAccessError(number) => AsyncEvent::QueuePairAccessError(QueuePairId(number)),
@@ -336,6 +376,23 @@ fn not_opened(library: &'static Library, name: &str, source: io::Error) -> OpenE
         step: "opening it",
         remedy: "load ib_uverbs (modprobe ib_uverbs) and check the permissions of /dev/infiniband/uverbs*",
         source,
+    }
+}
+
+/// What the device has to be asked for: its ports, and the GIDs of one.
+fn check_numbers(options: &VerbsOptions, ports: u8, gids: &[system::Gid]) -> Result<(), OpenError> {
+    let no_such = |what, value, known| OpenError::NoSuch { device: options.device.clone(), what, value, known };
+    if options.port > ports {
+        return Err(no_such("port", options.port, format!("port 1 to {ports}")));
+    }
+    match options.gid_index {
+        Some(index) if system::choose_gid(gids, Some(index)).is_none() => {
+            let known: Vec<_> = gids.iter().map(|gid| gid.index.to_string()).collect();
+            let known =
+                if known.is_empty() { "none: give its network device an address".into() } else { known.join(", ") };
+            Err(no_such("GID index", index, known))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -392,7 +449,7 @@ impl Device for VerbsDevice {
         let (commands, taken_commands) = lane::bounded(LANE_ENTRIES);
         let (sent_reports, reports) = lane::bounded(LANE_ENTRIES);
         let queues = [send_queue.address(), receive_queue.address()];
-        let mut handle = PortHandle { id, commands, reports, queues };
+        let mut handle = PortHandle::new(id, commands, reports, queues);
         for (base, record) in self.bases.iter().filter(|(_, base)| !base.leaving) {
             if !handle.has_room() {
                 return Err(CommandError::Exhausted);
@@ -408,12 +465,14 @@ impl Device for VerbsDevice {
             longest_chain: send_entries as usize,
             guards: self.capabilities.quirks.crashes_on_double_invalidate,
             flag_misplaced: self.capabilities.quirks.invalidate_flag_misplaced,
+            miscounts_lists: self.known.builder_miscounts_lists,
             commands: taken_commands,
             reports: sent_reports,
         }))
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
+        self.refresh_ports();
         if !self.has_room(&command) {
             return Err(command);
         }
@@ -451,7 +510,11 @@ impl VerbsDevice {
 
     /// Blocks until the connection manager or the device has news, at most `at_most` long. Returns whether it has.
     pub fn wait_for_news(&mut self, at_most: Duration) -> bool {
-        let news = !self.events.is_empty() || wait_readable(self.descriptors(), at_most);
+        // What ports report has no descriptor: it is looked for before the wait, and after it by whoever polls.
+        if !self.events.is_empty() || self.ports.iter().any(PortHandle::has_reports) {
+            return true;
+        }
+        let news = wait_readable(self.descriptors(), at_most);
         self.quiet = !news;
         news
     }
@@ -465,5 +528,50 @@ pub(super) fn command_error(error: &io::Error) -> CommandError {
         Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL | libc::ENETUNREACH | libc::EHOSTUNREACH) => CommandError::Address,
         Some(libc::EIO | libc::ENODEV) => CommandError::DeviceGone,
         _ => CommandError::Invalid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OpenError, VerbsOptions, check_numbers, command_error};
+    use crate::provider::{CommandError, verbs::system::Gid};
+    use std::io;
+
+    #[test]
+    fn a_port_and_a_gid_that_the_device_lacks_are_named() {
+        let gids = [1, 3].map(|index| Gid { index, bytes: [1; 16], is_roce_v2: true });
+        let options = |port, gid_index| VerbsOptions { port, gid_index, ..VerbsOptions::new("mlx5_0") };
+        for good in [options(1, None), options(2, Some(3))] {
+            assert!(check_numbers(&good, 2, &gids).is_ok());
+        }
+        let said =
+            |options, gids: &[Gid]| check_numbers(&options, 2, gids).map_err(|error: OpenError| error.to_string());
+        assert_eq!(
+            said(options(3, None), &gids).unwrap_err(),
+            "device mlx5_0: there is no port 3; there is port 1 to 2"
+        );
+        assert_eq!(
+            said(options(1, Some(2)), &gids).unwrap_err(),
+            "device mlx5_0: there is no GID index 2; there is 1, 3"
+        );
+        assert!(
+            said(options(1, Some(2)), &[]).unwrap_err().ends_with("there is none: give its network device an address")
+        );
+    }
+
+    #[test]
+    fn an_errno_is_an_answer() {
+        for (code, expected) in [
+            (libc::ENOMEM, CommandError::Exhausted),
+            (libc::EAGAIN, CommandError::Exhausted),
+            (libc::EBUSY, CommandError::Busy),
+            (libc::EADDRINUSE, CommandError::Address),
+            (libc::EADDRNOTAVAIL, CommandError::Address),
+            (libc::ENODEV, CommandError::DeviceGone),
+            (libc::EIO, CommandError::DeviceGone),
+            (libc::EINVAL, CommandError::Invalid),
+        ] {
+            assert_eq!(command_error(&io::Error::from_raw_os_error(code)), expected, "{code}");
+        }
     }
 }

@@ -9,7 +9,7 @@
 //! | `rxe` | Soft-RoCE of the Linux kernel | run: the conformance suite of every test run, in a virtual machine |
 //! | `mlx5` | ConnectX-4 and later | **not run on hardware**: from manual pages and source |
 //! | `mlx4` | ConnectX-3 | **not run on hardware** |
-//! | `irdma` | Intel E810, X722 | **not run on hardware** |
+//! | `irdma` | Intel E810 over RoCE v2 (iWARP is refused) | **not run on hardware** |
 //! | others | whatever has type 2 windows | **not run on hardware**; the careful choice everywhere |
 //!
 //! siw, efa, erdma, hns, cxgb4 and bnxt_re have no windows in user space (verbs.md, section 6) and are refused by name.
@@ -17,6 +17,7 @@
 //! libibverbs and librdmacm are loaded when the first device is opened or listed; a binary with this provider runs on hosts
 //! without them.
 
+mod admit;
 mod commands;
 mod connection_manager;
 mod device;

@@ -30,10 +30,12 @@ pub struct VerbsOptions {
     pub device: String,
     /// Port of the device, from 1.
     pub port: u8,
-    /// Index in the port's GID table, for the source of connections and for the self-test. `None`: where the table has
-    /// one address of the peer's family that one, else routing decides.
+    /// Index in the port's GID table, for connections and for the self-test. Connecting to, or accepting, a peer that can
+    /// be reached by another address only fails. `None`: where the table has one address of the peer's family that one,
+    /// else routing decides.
     pub gid_index: Option<u8>,
-    /// Largest path MTU in bytes, a power of two from [`MIN_MTU`] to [`MAX_MTU`]; `None` for what the path offers.
+    /// Largest path MTU in bytes, a power of two from [`MIN_MTU`] to [`MAX_MTU`]; `None` for what the path offers. Not
+    /// negotiated: choose the same at both ends, since a queue pair refuses packets that are larger than its own.
     pub mtu: Option<u32>,
     /// Traffic class of what is sent (the IP header's TOS byte on RoCE v2); `None` for the connection manager's choice.
     pub traffic_class: Option<u8>,
@@ -103,5 +105,36 @@ impl VerbsOptions {
             return fail("min_rnr_timer", timer.into(), "0 to 31");
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OptionError, VerbsOptions};
+
+    #[test]
+    fn an_option_out_of_range_is_named() {
+        let good = || VerbsOptions::new("rxe0");
+        let failure = |options: VerbsOptions| options.check().err().map(|error: OptionError| (error.name, error.value));
+        for (options, expected) in [
+            (good(), None),
+            (VerbsOptions { port: 0, ..good() }, Some(("port", 0))),
+            (VerbsOptions { port: 255, ..good() }, None),
+            (VerbsOptions { mtu: Some(256), ..good() }, None),
+            (VerbsOptions { mtu: Some(4096), ..good() }, None),
+            (VerbsOptions { mtu: Some(0), ..good() }, Some(("mtu", 0))),
+            (VerbsOptions { mtu: Some(128), ..good() }, Some(("mtu", 128))),
+            (VerbsOptions { mtu: Some(1500), ..good() }, Some(("mtu", 1500))),
+            (VerbsOptions { mtu: Some(8192), ..good() }, Some(("mtu", 8192))),
+            (VerbsOptions { ack_timeout: Some(31), ..good() }, None),
+            (VerbsOptions { ack_timeout: Some(32), ..good() }, Some(("ack_timeout", 32))),
+            (VerbsOptions { min_rnr_timer: Some(31), ..good() }, None),
+            (VerbsOptions { min_rnr_timer: Some(32), ..good() }, Some(("min_rnr_timer", 32))),
+        ] {
+            let shown = format!("{options:?}");
+            assert_eq!(failure(options), expected, "{shown}");
+        }
+        let error = VerbsOptions { mtu: Some(1500), ..good() }.check().unwrap_err();
+        assert_eq!(error.to_string(), "mtu is 1500; it must be 256, 512, 1024, 2048 or 4096");
     }
 }

@@ -1,58 +1,37 @@
 //! The hot half: posts chains, polls completions.
 
-use super::publish::{LANE_ENTRIES, PortCommand, Removed, Table};
+use super::admit::{Objects, has_uneven_lists};
+use super::publish::{LANE_ENTRIES, PortCommand, Removed};
 use super::sys::{
     batch::{SendMemory, Sink},
     builder::Builder,
-    objects::{CompletionQueue, MemoryRegion, Window},
+    objects::{CompletionQueue, MemoryRegion, Window, no_completion},
     queue_pair::QueuePair,
 };
 use crate::provider::{
     Chain, Completion, CompletionBatch, CompletionQueue as Which, FailureStatus, MAX_COMPLETIONS_PER_POLL, Operation,
-    Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, RegistrationFields, RegistrationId, Success,
-    Token, WorkRequest,
+    Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, Success, Token,
 };
-use core::mem::MaybeUninit;
 use frwr_mempool::lane::{Receiver, Sender};
 use ibverbs_sys::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
-use std::{collections::HashMap, io, sync::Arc};
+use std::{io, sync::Arc};
 
 /// Commands taken by one poll: each may allocate.
 const COMMANDS_PER_POLL: usize = 64;
-
-/// A window as the port knows it.
-struct PortWindow {
-    window: Arc<Window>,
-    /// A bind was posted, and no invalidation since.
-    live: bool,
-}
-
-/// What work requests name beside their queue pair.
-#[derive(Default)]
-struct Objects {
-    windows: Table<PortWindow>,
-    bases: Table<Arc<MemoryRegion>>,
-    /// On devices whose host does not survive a second invalidation of one key: windows by the index part of their keys.
-    guard: Option<HashMap<u32, RegistrationId>>,
-}
-
-/// The part of a key that does not rotate.
-const fn key_index(key: u32) -> u32 {
-    key >> 8
-}
 
 /// The hot half of a device. Dropping it destroys, in the right order, what only it still holds.
 pub struct VerbsPort {
     id: PortId,
     /// In front of the queue pairs: windows go first (verbs.md 5.6, trap 4).
-    objects: Objects,
+    objects: Objects<Window, MemoryRegion>,
     /// Sorted by number. A port has few, and looks one up per post.
     queue_pairs: Vec<Arc<QueuePair>>,
     invalidate_flags: u32,
+    miscounts_lists: bool,
     send_queue: Arc<CompletionQueue>,
     receive_queue: Arc<CompletionQueue>,
     memory: SendMemory,
-    completions: Box<[MaybeUninit<ibv_wc>; MAX_COMPLETIONS_PER_POLL]>,
+    completions: Box<[ibv_wc; MAX_COMPLETIONS_PER_POLL]>,
     commands: Receiver<PortCommand>,
     reports: Sender<Removed>,
 }
@@ -74,6 +53,8 @@ pub(super) struct Parts {
     pub(super) guards: bool,
     /// Remote invalidation is flagged with the wrong bit.
     pub(super) flag_misplaced: bool,
+    /// The builder gets the length of uneven lists wrong.
+    pub(super) miscounts_lists: bool,
     pub(super) commands: Receiver<PortCommand>,
     pub(super) reports: Sender<Removed>,
 }
@@ -85,13 +66,14 @@ impl VerbsPort {
         let also = if parts.flag_misplaced { ibv_wc_flags::IBV_WC_IP_CSUM_OK.0 } else { 0 };
         Self {
             id: parts.id,
-            objects: Objects { guard: parts.guards.then(HashMap::new), ..Objects::default() },
+            objects: Objects::new(parts.guards),
             queue_pairs: Vec::new(),
             invalidate_flags: right | also,
+            miscounts_lists: parts.miscounts_lists,
             send_queue: parts.send_queue,
             receive_queue: parts.receive_queue,
             memory: SendMemory::new(parts.longest_chain.max(1)),
-            completions: Box::new([const { MaybeUninit::uninit() }; MAX_COMPLETIONS_PER_POLL]),
+            completions: Box::new([no_completion(); MAX_COMPLETIONS_PER_POLL]),
             commands: parts.commands,
             reports: parts.reports,
         }
@@ -119,9 +101,9 @@ impl VerbsPort {
 
     fn execute(&mut self, command: PortCommand) -> Option<Removed> {
         match command {
-            PortCommand::AddBase(base, region) => self.objects.bases.set(base.0, region),
+            PortCommand::AddBase(base, region) => self.objects.add_base(base, region),
             PortCommand::RemoveBase(base) => {
-                self.objects.bases.remove(base.0);
+                self.objects.remove_base(base);
                 return Some(Removed::Base(base));
             }
             PortCommand::AddQueuePair(queue_pair) => {
@@ -135,7 +117,10 @@ impl VerbsPort {
                 self.queue_pairs.retain(|known| known.id() != id);
                 return Some(Removed::QueuePair(id));
             }
-            PortCommand::AddWindow(object, window) => self.objects.add_window(object, window),
+            PortCommand::AddWindow(object, window) => {
+                let key = window.key();
+                self.objects.add_window(object, window, key);
+            }
             PortCommand::RemoveWindow(object) => {
                 self.objects.remove_window(object);
                 return Some(Removed::Window(object));
@@ -145,92 +130,14 @@ impl VerbsPort {
     }
 }
 
-impl Objects {
-    fn add_window(&mut self, object: RegistrationId, window: Arc<Window>) {
-        if let Some(guard) = &mut self.guard {
-            guard.insert(key_index(window.key()), object);
-        }
-        self.windows.set(object.0, PortWindow { window, live: false });
-    }
-
-    fn remove_window(&mut self, object: RegistrationId) {
-        if let (Some(removed), Some(guard)) = (self.windows.remove(object.0), &mut self.guard) {
-            guard.remove(&key_index(removed.window.key()));
-        }
-    }
-
-    /// Length of the front of the chain that can be handed to the device; the next one, if any, is not acceptable. Takes
-    /// the windows of that front for bound or invalidated.
-    fn admit(&mut self, chain: Chain<'_>) -> usize {
-        let refused = chain.requests.iter().position(|request| match &request.operation {
-            Operation::Register(fields) => !self.admit_registration(fields, chain),
-            Operation::Invalidate { object, .. } => !self.admit_invalidation(*object),
-            // A range that does not lie in the table is no empty message.
-            Operation::Send { local, .. } | Operation::Read { local, .. } | Operation::Write { local, .. } => {
-                chain.elements_of(*local).len() != local.count as usize
-            }
-        });
-        refused.unwrap_or(chain.requests.len())
-    }
-
-    /// A window covers one range of one base registration, at its own address, and its key changes in the low byte only:
-    /// the device would not see a breach of these, but do something else than was asked for.
-    fn admit_registration(&mut self, fields: &RegistrationFields, chain: Chain<'_>) -> bool {
-        let mut next = fields.iova;
-        let mut contiguous = true;
-        for element in chain.elements_of(fields.elements) {
-            contiguous &= element.address == next;
-            next = next.wrapping_add(element.length.into());
-        }
-        let described = contiguous && next == fields.iova.wrapping_add(fields.length.into());
-        if !described || key_index(fields.key) != key_index(fields.old_key) || self.bases.get(fields.base.0).is_none() {
-            return false;
-        }
-        let Some(window) = self.windows.get_mut(fields.object.0) else { return false };
-        window.live = true;
-        true
-    }
-
-    /// Never twice: rxe's kernel does not survive it (verbs.md 5.6, trap 1).
-    fn admit_invalidation(&mut self, object: RegistrationId) -> bool {
-        let Some(window) = self.windows.get_mut(object.0) else { return false };
-        let was_live = core::mem::replace(&mut window.live, false);
-        was_live || self.guard.is_none()
-    }
-
-    /// Takes back what `admit` assumed of work requests that the device did not take.
-    fn forget(&mut self, refused: &[WorkRequest]) {
-        for request in refused.iter().rev() {
-            match &request.operation {
-                Operation::Register(fields) => self.set_live(fields.object, false),
-                Operation::Invalidate { object, .. } => self.set_live(*object, true),
-                Operation::Send { .. } | Operation::Read { .. } | Operation::Write { .. } => {}
-            }
-        }
-    }
-
-    fn set_live(&mut self, object: RegistrationId, live: bool) {
-        if let Some(window) = self.windows.get_mut(object.0) {
-            window.live = live;
-        }
-    }
-
-    /// The peer invalidated a key.
-    fn invalidated(&mut self, key: u32) {
-        let Some(guard) = &self.guard else { return };
-        if let Some(object) = guard.get(&key_index(key)).copied() {
-            self.set_live(object, false);
-        }
-    }
-
+impl Objects<Window, MemoryRegion> {
     /// Hands a chain to the device's list or builder; everything that it names was found by `admit`.
     fn fill<'a>(&'a self, sink: &mut impl Sink<'a>, chain: Chain<'a>) {
         for request in chain.requests {
             match &request.operation {
                 Operation::Register(fields) => {
-                    let found = (self.windows.get(fields.object.0), self.bases.get(fields.base.0));
-                    if let (Some(window), Some(base)) = found {
-                        sink.bind(request, fields, &window.window, base);
+                    if let Some((window, base)) = self.named_by(fields) {
+                        sink.bind(request, fields, window, base);
                     }
                 }
                 Operation::Invalidate { key, .. } => sink.invalidate(request, *key),
@@ -248,7 +155,7 @@ impl Objects {
         queue_pair: &QueuePair,
         chain: Chain<'_>,
     ) -> Result<(), PostError> {
-        let admitted = self.admit(chain);
+        let admitted = self.admit(chain, queue_pair.sizes().max_send_sge);
         let mut accepted = 0;
         for part in chain.requests[..admitted].chunks(memory.entries()) {
             let mut batch = memory.batch();
@@ -271,12 +178,15 @@ impl Objects {
     /// `ibv_wr_*`: all or nothing.
     fn build(&mut self, queue_pair: &QueuePair, chain: Chain<'_>) -> Result<(), PostError> {
         let refused = |reason| PostError { accepted: 0, reason };
-        let admitted = self.admit(chain);
+        let admitted = self.admit(chain, queue_pair.sizes().max_send_sge);
         if admitted < chain.requests.len() {
             self.forget(&chain.requests[..admitted]);
             return Err(refused(PostRefusal::Invalid));
         }
-        let Some(mut builder) = Builder::begin(queue_pair) else { return Err(refused(PostRefusal::NotReady)) };
+        let Some(mut builder) = Builder::begin(queue_pair) else {
+            self.forget(chain.requests);
+            return Err(refused(PostRefusal::NotReady));
+        };
         self.fill(&mut builder, chain);
         let completed = builder.complete();
         completed.map_err(|error| {
@@ -345,7 +255,8 @@ impl Port for VerbsPort {
     fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
         self.catch_up();
         let queue_pair = find(&self.queue_pairs, queue_pair)?;
-        if queue_pair.has_builder() {
+        // Both interfaces may take turns on a queue pair (ibv_wr_post(3)).
+        if queue_pair.has_builder() && !(self.miscounts_lists && has_uneven_lists(chain)) {
             self.objects.build(queue_pair, chain)
         } else {
             self.objects.post_lists(&mut self.memory, queue_pair, chain)
@@ -376,5 +287,75 @@ impl Port for VerbsPort {
             batch.push(completion);
         }
         taken.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{completion, failure, no_completion, reason};
+    use crate::provider::{FailureStatus, PostRefusal};
+    use ibverbs_sys::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
+    use std::io;
+
+    #[test]
+    fn a_refused_post_has_a_reason() {
+        for (code, expected) in [
+            (libc::ENOMEM, PostRefusal::QueueFull),
+            (libc::ENOSPC, PostRefusal::QueueFull),
+            (libc::EIO, PostRefusal::DeviceGone),
+            (libc::ENODEV, PostRefusal::DeviceGone),
+            (libc::EINVAL, PostRefusal::Invalid),
+            (libc::EOPNOTSUPP, PostRefusal::Invalid),
+        ] {
+            assert_eq!(reason(&io::Error::from_raw_os_error(code)), expected, "{code}");
+        }
+        assert_eq!(reason(&io::ErrorKind::Other.into()), PostRefusal::Invalid);
+    }
+
+    #[test]
+    fn a_failed_completion_has_a_status() {
+        for (status, expected) in [
+            (ibv_wc_status::IBV_WC_LOC_LEN_ERR, FailureStatus::LocalLength),
+            (ibv_wc_status::IBV_WC_LOC_QP_OP_ERR, FailureStatus::LocalOperation),
+            (ibv_wc_status::IBV_WC_LOC_PROT_ERR, FailureStatus::LocalProtection),
+            (ibv_wc_status::IBV_WC_WR_FLUSH_ERR, FailureStatus::Flushed),
+            (ibv_wc_status::IBV_WC_MW_BIND_ERR, FailureStatus::Bind),
+            (ibv_wc_status::IBV_WC_REM_INV_REQ_ERR, FailureStatus::RemoteInvalidRequest),
+            (ibv_wc_status::IBV_WC_REM_ACCESS_ERR, FailureStatus::RemoteAccess),
+            (ibv_wc_status::IBV_WC_REM_OP_ERR, FailureStatus::RemoteOperation),
+            (ibv_wc_status::IBV_WC_RETRY_EXC_ERR, FailureStatus::RetryExceeded),
+            (ibv_wc_status::IBV_WC_RNR_RETRY_EXC_ERR, FailureStatus::RnrRetryExceeded),
+            (ibv_wc_status::IBV_WC_GENERAL_ERR, FailureStatus::Other),
+            (ibv_wc_status::Type::MAX, FailureStatus::Other),
+        ] {
+            assert_eq!(failure(status), expected, "{status}");
+        }
+    }
+
+    /// A completion as a library writes it: the members that are private in Rust are written through the C layout.
+    fn raw(status: ibv_wc_status::Type, opcode: ibv_wc_opcode::Type, flags: ibv_wc_flags) -> ibv_wc {
+        crate::provider::verbs::sys::objects::test_completion(status, opcode, flags)
+    }
+
+    #[test]
+    fn only_a_receive_names_a_key_and_only_where_it_is_flagged() {
+        use ibv_wc_opcode::{IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_SEND};
+        let (right, kernel) = (ibv_wc_flags::IBV_WC_WITH_INV, ibv_wc_flags::IBV_WC_IP_CSUM_OK);
+        let good = ibv_wc_status::IBV_WC_SUCCESS;
+        for (opcode, flags, accepted, key) in [
+            (IBV_WC_RECV, right, right.0, Some(0x1234)),
+            (IBV_WC_RECV, kernel, right.0, None),
+            (IBV_WC_RECV, kernel, right.0 | kernel.0, Some(0x1234)),
+            (IBV_WC_RECV, ibv_wc_flags(0), right.0 | kernel.0, None),
+            (IBV_WC_SEND, right, right.0, None),
+            (IBV_WC_RECV_RDMA_WITH_IMM, right, right.0, None),
+        ] {
+            let seen = completion(&raw(good, opcode, flags), accepted);
+            assert_eq!(seen.result.map(|success| success.invalidated), Ok(key), "{opcode} {flags:?}");
+        }
+        // Of a failed one only token, queue pair and status count.
+        let failed = completion(&raw(ibv_wc_status::IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV, right), right.0);
+        assert_eq!((failed.token.0, failed.queue_pair.0, failed.result), (77, 17, Err(FailureStatus::Flushed)));
+        assert_eq!(no_completion().wr_id(), 0);
     }
 }

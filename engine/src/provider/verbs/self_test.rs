@@ -1,5 +1,5 @@
 //! What a device can really do, tried on a loop-back queue pair when it is opened: bind, access, local and remote
-//! invalidation, and accesses that must be refused. Nothing here invalidates a key twice (verbs.md 5.6, trap 1).
+//! invalidation, and accesses that must be refused, posted as the device's ports will. Nothing here invalidates a key twice (verbs.md 5.6, trap 1).
 
 mod loopback;
 
@@ -97,6 +97,13 @@ impl Findings {
         Ok(())
     }
 
+    /// Adds what ended the self-test early, so that the rows show it too.
+    pub(super) fn broke_off(&mut self, error: &SelfTestError) {
+        if !matches!(error, SelfTestError::Unusable { .. }) {
+            self.need("the self-test comes to its end", false, error.to_string());
+        }
+    }
+
     fn add(&mut self, name: &'static str, outcome: Outcome, text: impl Into<String>) {
         self.rows.push(Finding { name, outcome, text: text.into() });
     }
@@ -118,19 +125,18 @@ fn ended(result: Result<(), FailureStatus>) -> String {
 }
 
 /// Tries everything; each refused access costs a pair of queue pairs.
-pub(super) fn self_test(device: &VerbsDevice) -> Result<Findings, SelfTestError> {
+pub(super) fn self_test(device: &VerbsDevice, findings: &mut Findings) -> Result<(), SelfTestError> {
     let options = &device.options;
     let index = options.gid_index.map_or_else(String::new, |index| format!(" with index {index}"));
     let gid = system::choose_gid(&device.gids, options.gid_index)
         .ok_or(SelfTestError::NoGid { port: options.port, index })?;
-    let mut findings = Findings::default();
-    normal_path(device, gid, &mut findings)?;
+    normal_path(device, gid, findings)?;
     if findings.rows.iter().all(|row| row.outcome != Outcome::Unusable) {
-        remote_invalidation(device, gid, &mut findings)?;
-        refused_access(device, gid, &mut findings)?;
-        bounds(device, gid, &mut findings)?;
+        remote_invalidation(device, gid, findings)?;
+        refused_access(device, gid, findings)?;
+        bounds(device, gid, findings)?;
     }
-    Ok(findings)
+    Ok(())
 }
 
 /// A window bound in front of a SEND, used by the peer, invalidated, and bound again with its next key.
@@ -218,4 +224,28 @@ fn bounds(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) -> Re
     findings.enforces_bounds = Some(enforced);
     findings.expect("RDMA WRITE beside the window is refused", enforced, ended(refused));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Findings, Outcome, SelfTestError};
+
+    #[test]
+    fn findings_end_with_what_broke_the_self_test_off() {
+        let mut findings = Findings::default();
+        findings.need("bind", true, "succeeded");
+        findings.expect("flag", false, "another bit");
+        findings.broke_off(&SelfTestError::Silent { step: "LOCAL_INV", seconds: 20 });
+        // It is a row already.
+        findings.broke_off(&SelfTestError::Unusable { name: "bind", text: String::new() });
+        let rows: Vec<_> = findings.rows().iter().map(|row| (row.outcome, row.text.as_str())).collect();
+        assert_eq!(
+            rows,
+            [
+                (Outcome::AsSpecified, "succeeded"),
+                (Outcome::Deviates, "another bit"),
+                (Outcome::Unusable, "LOCAL_INV: no completion within 20 s"),
+            ]
+        );
+    }
 }

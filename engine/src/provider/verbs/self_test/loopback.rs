@@ -12,13 +12,14 @@ use crate::provider::{
         port::failure,
         sys::{
             batch::{Batch, SendMemory, Sink},
-            objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window},
+            builder::Builder,
+            objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window, no_completion},
             queue_pair::QueuePair,
         },
         system::{self, Gid},
     },
 };
-use core::{mem::MaybeUninit, time::Duration};
+use core::time::Duration;
 use frwr_mempool::{
     DeviceMemory, Region, RegionOptions,
     region::{PagePolicy, PageSize},
@@ -241,12 +242,69 @@ impl LoopBack {
 /// The token of every receive: one is posted at a time.
 const RECEIVE: Token = Token::new(TokenKind::Receive, 0, 0);
 
+/// A post under way, by the interface that the device's ports will use.
+enum Posting<'a> {
+    List(Batch<'a>),
+    Builder(Builder<'a>),
+}
+
+impl Posting<'_> {
+    fn post(self, queue_pair: &QueuePair) -> io::Result<()> {
+        match self {
+            Self::List(batch) => batch.post(queue_pair).map_err(|(_, error)| error),
+            Self::Builder(builder) => builder.complete(),
+        }
+    }
+}
+
+impl<'a> Sink<'a> for Posting<'a> {
+    fn send(&mut self, request: &WorkRequest, local: &'a [ScatterElement], invalidate: Option<u32>) {
+        match self {
+            Self::List(batch) => batch.send(request, local, invalidate),
+            Self::Builder(builder) => builder.send(request, local, invalidate),
+        }
+    }
+
+    fn read(&mut self, request: &WorkRequest, local: &'a [ScatterElement], remote: RemoteRange) {
+        match self {
+            Self::List(batch) => batch.read(request, local, remote),
+            Self::Builder(builder) => builder.read(request, local, remote),
+        }
+    }
+
+    fn write(&mut self, request: &WorkRequest, local: &'a [ScatterElement], remote: RemoteRange) {
+        match self {
+            Self::List(batch) => batch.write(request, local, remote),
+            Self::Builder(builder) => builder.write(request, local, remote),
+        }
+    }
+
+    fn invalidate(&mut self, request: &WorkRequest, key: u32) {
+        match self {
+            Self::List(batch) => batch.invalidate(request, key),
+            Self::Builder(builder) => builder.invalidate(request, key),
+        }
+    }
+
+    fn bind(
+        &mut self,
+        request: &WorkRequest,
+        fields: &RegistrationFields,
+        window: &'a Window,
+        region: &'a MemoryRegion,
+    ) {
+        match self {
+            Self::List(batch) => batch.bind(request, fields, window, region),
+            Self::Builder(builder) => builder.bind(request, fields, window, region),
+        }
+    }
+}
+
 impl End {
     fn new(device: &VerbsDevice, domain: &Arc<ProtectionDomain>) -> io::Result<Self> {
         let completions = Arc::new(CompletionQueue::new(&device.context, 2 * DEPTH)?);
         let sizes = QueueSizes { send: DEPTH, receive: DEPTH, max_send_sge: 1 };
-        // Lists work on every device, whatever posts chains later.
-        let queue_pair = QueuePair::new(domain, &completions, &completions, sizes, false)?;
+        let queue_pair = QueuePair::new(domain, &completions, &completions, sizes, device.builds)?;
         initialise(&queue_pair, device.options.port)?;
         Ok(Self { queue_pair, completions })
     }
@@ -306,24 +364,30 @@ impl End {
     }
 
     /// Posts what `fill` builds and waits for the completion of `token`; a failure in front of it counts as its own.
-    fn run<'a>(
-        &self,
+    fn run<'a, 'b>(
+        &'b self,
         step: &'static str,
         memory: &'a mut SendMemory,
         token: Token,
         local: &'a [ScatterElement],
-        fill: impl FnOnce(&mut Batch<'a>, &'a [ScatterElement]),
-    ) -> Result<Result<ibv_wc, FailureStatus>, SelfTestError> {
-        let mut batch = memory.batch();
-        fill(&mut batch, local);
-        batch.post(&self.queue_pair).map_err(|(_, error)| system_error(step, "")(error))?;
+        fill: impl FnOnce(&mut Posting<'a>, &'a [ScatterElement]),
+    ) -> Result<Result<ibv_wc, FailureStatus>, SelfTestError>
+    where
+        'b: 'a,
+    {
+        let mut posting = match Builder::begin(&self.queue_pair) {
+            Some(builder) => Posting::Builder(builder),
+            None => Posting::List(memory.batch()),
+        };
+        fill(&mut posting, local);
+        posting.post(&self.queue_pair).map_err(system_error(step, ""))?;
         self.wait(step, token)
     }
 
     #[allow(clippy::disallowed_methods, reason = "a device is opened before any loop runs, and may never answer")]
     fn wait(&self, step: &'static str, token: Token) -> Result<Result<ibv_wc, FailureStatus>, SelfTestError> {
         let began = Instant::now();
-        let mut room = [MaybeUninit::uninit()];
+        let mut room = [no_completion()];
         while began.elapsed() < PATIENCE {
             let Some(raw) = self.completions.poll(&mut room).first() else {
                 std::thread::yield_now();

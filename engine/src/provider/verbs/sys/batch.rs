@@ -95,10 +95,20 @@ impl Batch<'_> {
             return Ok(());
         };
         let start = list.as_mut_ptr();
+        // Pointers to the shadows are made here and not while the list grows: each later access to the table would take
+        // the earlier ones' rights away.
+        let shadows = self.memory.windows.as_mut_ptr();
         for at in 0..self.length {
             let more = at + 1 < self.length;
-            // SAFETY: both places are inside the list.
-            unsafe { (*start.add(at)).next = if more { start.add(at + 1) } else { null_mut() } };
+            // SAFETY: all places are inside: there are as many shadows as entries. `bind_mw` is written where the entry is a
+            // bind, whose member of the union it is.
+            unsafe {
+                let entry = start.add(at);
+                (*entry).next = if more { start.add(at + 1) } else { null_mut() };
+                if (*entry).opcode == ibv_wr_opcode::IBV_WR_BIND_MW {
+                    (*entry).__bindgen_anon_2.bind_mw.mw = shadows.add(at);
+                }
+            }
         }
         // SAFETY: the list is linked; elements and regions live as long as the batch, shadows of windows in its memory.
         let posted = unsafe { queue_pair.post_send(start) };
@@ -165,10 +175,10 @@ impl<'a> Sink<'a> for Batch<'a> {
         let Some(shadow) = self.memory.windows.get_mut(at) else { return };
         // A copy for each step: the library reads the key that is current when this one executes.
         *shadow = window.with_key(fields.old_key);
-        let shadow: *mut ibv_mw = shadow;
         let Some(entry) = self.next(request, ibv_wr_opcode::IBV_WR_BIND_MW) else { return };
         entry.__bindgen_anon_2.bind_mw = ibverbs_sys::ibv_send_wr__bindgen_ty_4__bindgen_ty_1 {
-            mw: shadow,
+            // Set when the list is posted.
+            mw: null_mut(),
             rkey: fields.key,
             bind_info: bind_info(fields, region),
         };

@@ -7,6 +7,7 @@ use super::{
     queue_pair::QueuePair,
 };
 use crate::provider::{RegistrationFields, RemoteRange, ScatterElement, WorkRequest};
+use core::marker::PhantomData;
 use ibverbs_sys::{ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
 use std::io;
 
@@ -17,9 +18,10 @@ type Bind = unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibverbs_sys::ibv_mw, u32, 
 type SetList = unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_sge);
 type Complete = unsafe extern "C" fn(*mut ibv_qp_ex) -> i32;
 
-/// The functions of one queue pair's builder.
+/// The functions of one queue pair's builder. They are set when it is made and do not change.
 #[derive(Clone, Copy)]
-struct Functions {
+pub(super) struct Functions {
+    start: Start,
     send: Start,
     send_invalidating: WithKey,
     read: Remote,
@@ -32,38 +34,48 @@ struct Functions {
 }
 
 impl Functions {
-    fn of(builder: &ibv_qp_ex) -> Option<Self> {
-        Some(Self {
-            send: builder.wr_send?,
-            send_invalidating: builder.wr_send_inv?,
-            read: builder.wr_rdma_read?,
-            write: builder.wr_rdma_write?,
-            invalidate: builder.wr_local_inv?,
-            bind: builder.wr_bind_mw?,
-            set_list: builder.wr_set_sge_list?,
-            complete: builder.wr_complete?,
-            abort: builder.wr_abort?,
-        })
+    /// `None` where one is missing.
+    ///
+    /// # Safety
+    /// The queue pair is alive.
+    pub(super) unsafe fn of(builder: *mut ibv_qp_ex) -> Option<Self> {
+        // SAFETY: the caller's promise. Members are read one by one: a reference to all of it would not bear that another
+        // thread changes the queue pair's state.
+        unsafe {
+            Some(Self {
+                start: (*builder).wr_start?,
+                send: (*builder).wr_send?,
+                send_invalidating: (*builder).wr_send_inv?,
+                read: (*builder).wr_rdma_read?,
+                write: (*builder).wr_rdma_write?,
+                invalidate: (*builder).wr_local_inv?,
+                bind: (*builder).wr_bind_mw?,
+                set_list: (*builder).wr_set_sge_list?,
+                complete: (*builder).wr_complete?,
+                abort: (*builder).wr_abort?,
+            })
+        }
     }
 }
 
 /// A post under way: holds the send queue's lock until it is completed or dropped, which drops the whole batch.
 pub(in super::super) struct Builder<'a> {
-    queue_pair: &'a QueuePair,
     raw: *mut ibv_qp_ex,
     functions: Functions,
     open: bool,
+    /// Alive until the post ends.
+    queue_pair: PhantomData<&'a QueuePair>,
 }
 
 impl<'a> Builder<'a> {
     /// Begins a post; `None` where the queue pair was not made for it.
     pub(in super::super) fn begin(queue_pair: &'a QueuePair) -> Option<Self> {
         let raw = queue_pair.builder()?.as_ptr();
-        // SAFETY: the queue pair is alive; the function pointers do not change.
-        let (functions, start) = unsafe { (Functions::of(&*raw)?, (*raw).wr_start?) };
+        // SAFETY: the queue pair is alive for as long as the builder.
+        let functions = unsafe { Functions::of(raw) }?;
         // SAFETY: as above; `complete` or `drop` ends what this begins.
-        unsafe { start(raw) };
-        Some(Self { queue_pair, raw, functions, open: true })
+        unsafe { (functions.start)(raw) };
+        Some(Self { raw, functions, open: true, queue_pair: PhantomData })
     }
 
     /// Posts everything; an error says that nothing was posted.
@@ -93,7 +105,6 @@ impl Drop for Builder<'_> {
             // SAFETY: begun, and ended here.
             unsafe { (self.functions.abort)(self.raw) };
         }
-        let _ = self.queue_pair;
     }
 }
 

@@ -8,7 +8,8 @@ use super::{
 use core::{mem::MaybeUninit, ptr::NonNull};
 use ibverbs_sys::{
     IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_GID_CHANGE, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL,
-    IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_REQ_ERR, ibv_async_event, ibv_context, ibv_cq, ibv_device_attr,
+    IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_REQ_ERR, IBV_TRANSPORT_IWARP, ibv_async_event, ibv_context, ibv_cq,
+    ibv_device_attr,
 };
 use std::{io, os::fd::RawFd};
 
@@ -58,18 +59,22 @@ impl Context {
         Ok(context)
     }
 
-    fn get(&self) -> &ibv_context {
-        // SAFETY: the context is open for as long as `self` lives, and its members do not change.
-        unsafe { self.raw.as_ref() }
-    }
-
     pub(super) fn operations(&self) -> &ibverbs_sys::ibv_context_ops {
-        &self.get().ops
+        // SAFETY: the context is open for as long as `self` lives. The table does not change once the device is open, unlike
+        // other members, so that there is no reference to the whole.
+        unsafe { &(*self.raw.as_ptr()).ops }
     }
 
     /// Readable when an asynchronous event waits.
     pub(in super::super) fn async_fd(&self) -> RawFd {
-        self.get().async_fd
+        // SAFETY: the context is open, and the member does not change.
+        unsafe { (*self.raw.as_ptr()).async_fd }
+    }
+
+    /// Whether connections are those of iWARP, which librdmacm drives in another way.
+    pub(in super::super) fn is_iwarp(&self) -> bool {
+        // SAFETY: an open context keeps its device, whose kind does not change.
+        unsafe { (*(*self.raw.as_ptr()).device).transport_type == IBV_TRANSPORT_IWARP }
     }
 
     /// Whether the device's library has memory windows at all (siw, efa, hns and others have none).

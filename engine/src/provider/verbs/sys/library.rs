@@ -146,10 +146,13 @@ fn open(library: &'static str, package: &'static str) -> Result<&'static libload
 }
 
 /// A C string as it came, or nothing where it is none.
-pub(super) fn text(pointer: *const c_char) -> String {
+///
+/// # Safety
+/// Null, or a NUL-terminated string that lives through the call.
+pub(super) unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }
-    // SAFETY: libibverbs hands out NUL-terminated strings that live as long as their device list.
+    // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }

@@ -10,6 +10,8 @@
 //! `&mut`.
 #![allow(unsafe_code, reason = "the one room of this crate that calls C; docs/design.md, section 2")]
 
+#[cfg(test)]
+mod abi_test;
 pub(super) mod batch;
 pub(super) mod builder;
 mod cm_abi;

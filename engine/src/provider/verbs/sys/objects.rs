@@ -204,15 +204,21 @@ impl CompletionQueue {
     }
 
     /// Takes completions; what was taken lies at the front of `into`.
-    pub(in super::super) fn poll<'a>(&self, into: &'a mut [MaybeUninit<ibv_wc>]) -> &'a [ibv_wc] {
+    pub(in super::super) fn poll<'a>(&self, into: &'a mut [ibv_wc]) -> &'a [ibv_wc] {
         let room = i32::try_from(into.len()).unwrap_or(i32::MAX);
-        // SAFETY: there is room for as many, and as many as returned were written (ibv_poll_cq(3)); an error writes none.
-        unsafe {
-            let taken = (self.poll)(self.raw.as_ptr(), room, into.as_mut_ptr().cast());
-            let taken = usize::try_from(taken).unwrap_or(0).min(into.len());
-            core::slice::from_raw_parts(into.as_ptr().cast(), taken)
-        }
+        // SAFETY: there is room for as many. Libraries write only the members that mean something, so the rest is of an
+        // earlier completion, and never uninitialised.
+        let taken = unsafe { (self.poll)(self.raw.as_ptr(), room, into.as_mut_ptr()) };
+        // A negative number is an error, and takes none (ibv_poll_cq(3)).
+        let taken = usize::try_from(taken).unwrap_or(0).min(into.len());
+        &into[..taken]
     }
+}
+
+/// A completion that says nothing: room for [`CompletionQueue::poll`].
+pub(in super::super) const fn no_completion() -> ibv_wc {
+    // SAFETY: zeroes are a value of this plain structure of integers.
+    unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
 impl Drop for CompletionQueue {
@@ -220,4 +226,27 @@ impl Drop for CompletionQueue {
         // SAFETY: its queue pairs keep it alive, so none is left.
         unsafe { (self.context.library.verbs.ibv_destroy_cq)(self.raw.as_ptr()) };
     }
+}
+
+/// A completion for tests, whose members are private in Rust: token 77, queue pair 17, key 0x1234.
+#[cfg(test)]
+pub(in super::super) fn test_completion(
+    status: ibverbs_sys::ibv_wc_status::Type,
+    opcode: ibverbs_sys::ibv_wc_opcode::Type,
+    flags: ibverbs_sys::ibv_wc_flags,
+) -> ibv_wc {
+    /// The front of `struct ibv_wc`.
+    #[repr(C)]
+    struct Front {
+        token: u64,
+        status: ibverbs_sys::ibv_wc_status::Type,
+        opcode: ibverbs_sys::ibv_wc_opcode::Type,
+    }
+    let mut raw = no_completion();
+    raw.imm_data = 0x1234;
+    raw.qp_num = 17;
+    raw.wc_flags = flags;
+    // SAFETY: both are plain structures of C, and begin with the same members.
+    unsafe { (&raw mut raw).cast::<Front>().write(Front { token: 77, status, opcode }) };
+    raw
 }

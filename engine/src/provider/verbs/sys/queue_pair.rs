@@ -1,6 +1,7 @@
 //! Reliable connected queue pairs.
 
 use super::{
+    builder::Functions,
     check,
     objects::{CompletionQueue, ProtectionDomain},
     verbs_abi,
@@ -88,7 +89,10 @@ impl QueuePair {
             created: true,
             number,
             sizes: QueueSizes { send: cap.max_send_wr, receive: cap.max_recv_wr, max_send_sge: cap.max_send_sge },
-            builder: NonNull::new(extended).filter(|_| builder),
+            builder: NonNull::new(extended).filter(|extended| {
+                // SAFETY: the same queue pair, which is alive.
+                builder && unsafe { Functions::of(extended.as_ptr()) }.is_some()
+            }),
             post_send,
             post_recv,
             domain: Arc::clone(domain),

@@ -4,27 +4,27 @@
 use core::ffi::c_void;
 use ibverbs_sys::{ibv_context, ibv_qp, ibv_qp_init_attr_ex};
 
-type CreateQueuePairEx = unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp;
+pub(super) type CreateQueuePairEx = unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp;
 
 /// The members right in front of the `ibv_context`, in their order (verbs.md, section 7, way a).
 #[repr(C)]
-struct ContextHead {
-    create_cq_ex: *mut c_void,
+pub(super) struct ContextHead {
+    pub(super) create_cq_ex: *mut c_void,
     private: *mut c_void,
-    query_device_ex: *mut c_void,
+    pub(super) query_device_ex: *mut c_void,
     destroy_flow: *mut c_void,
     reserved_second: *mut c_void,
     create_flow: *mut c_void,
     reserved_first: *mut c_void,
     open_qp: *mut c_void,
-    create_qp_ex: Option<CreateQueuePairEx>,
+    pub(super) create_qp_ex: Option<CreateQueuePairEx>,
     get_srq_num: *mut c_void,
     create_srq_ex: *mut c_void,
     open_xrcd: *mut c_void,
     close_xrcd: *mut c_void,
     reserved_third: u64,
     /// Bytes of the whole `struct verbs_context`, the `ibv_context` included.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 const _: () = {

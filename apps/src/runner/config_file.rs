@@ -1,0 +1,326 @@
+//! `frwr-reactor serve --config FILE`: everything that a target can be told, in TOML.
+
+use super::{
+    arguments::{MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, Pages, check_block_size, range},
+    device_arguments::DeviceArguments,
+    error::RunError,
+    namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig},
+    serve_command::{
+        DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_QUEUE_DEPTH, MAX_HOSTS, ServeConfig, check_queues,
+    },
+};
+use crate::storage::MAX_BLOCK_BYTES;
+use crate::{
+    nvmf::Nqn,
+    storage::{Backing, MediumKind},
+    target::{AllowedHosts, MAX_NAMESPACES, MAX_SUBSYSTEMS},
+};
+use clap::ValueEnum as _;
+use core::time::Duration;
+use frwr_engine::provider::ConnectionParameters;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+use toml::Spanned;
+
+/// Largest file: what a person writes is far smaller.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// Bytes of a serial number (SN in Identify Controller, Base figure 275).
+const SERIAL_BYTES: usize = 20;
+/// Largest namespace in memory: what no machine has, so that sizes can be added up.
+const MAX_MEMORY_BYTES: u64 = 1 << 44;
+/// Bytes per block unless a namespace says otherwise.
+const DEFAULT_BLOCK_BYTES: u32 = 4096;
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tables {
+    device: String,
+    listen: SocketAddr,
+    gid_index: Option<u8>,
+    ib_port: Option<u8>,
+    mtu: Option<u32>,
+    traffic_class: Option<u8>,
+    ack_timeout: Option<u8>,
+    retry_count: Option<u8>,
+    rnr_retry_count: Option<u8>,
+    cores: Option<String>,
+    pages: Option<String>,
+    queue_depth: Option<u32>,
+    hosts: Option<u16>,
+    io_queues: Option<u16>,
+    in_capsule: Option<u32>,
+    data_blocks: Option<u8>,
+    remote_invalidate: Option<bool>,
+    runtime: Option<u64>,
+    #[serde(default)]
+    subsystem: Vec<Spanned<SubsystemTable>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SubsystemTable {
+    nqn: String,
+    allowed_hosts: Option<Vec<String>>,
+    serial: Option<String>,
+    #[serde(default)]
+    namespace: Vec<Spanned<NamespaceTable>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamespaceTable {
+    memory: Option<Size>,
+    load: Option<PathBuf>,
+    file: Option<PathBuf>,
+    device: Option<PathBuf>,
+    block_size: Option<u32>,
+    read_only: Option<bool>,
+    backing: Option<BackingName>,
+    direct: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum BackingName {
+    Auto,
+    Ring,
+    Thread,
+}
+
+/// Bytes, as a number or as text with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Size(u64);
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Text(String),
+        }
+        let bytes = match Written::deserialize(deserializer).map_err(|_| D::Error::custom(SIZE_HELP))? {
+            Written::Number(bytes) => Some(bytes),
+            Written::Text(text) => size(&text),
+        };
+        bytes.map(Self).ok_or_else(|| D::Error::custom(SIZE_HELP))
+    }
+}
+
+const SIZE_HELP: &str = "must be a number of bytes, or one with K, M, G or T behind it, such as \"64M\"";
+
+/// `64M`: powers of 1024.
+fn size(text: &str) -> Option<u64> {
+    let unit = text.chars().last()?;
+    let shift = match unit {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        'T' => 40,
+        '0'..='9' => return text.parse().ok(),
+        _ => return None,
+    };
+    let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+    number.checked_mul(1 << shift)
+}
+
+/// Reads and checks a file.
+///
+/// # Errors
+/// [`RunError::ConfigFile`] where it cannot be read, [`RunError::Config`] with its line.
+pub(super) fn read(path: &Path) -> Result<ServeConfig, RunError> {
+    let unreadable = |source| RunError::ConfigFile { path: path.to_owned(), source };
+    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+    range("the size of --config", bytes, 1, MAX_CONFIG_BYTES)?;
+    parse(path, &std::fs::read_to_string(path).map_err(unreadable)?)
+}
+
+fn parse(path: &Path, text: &str) -> Result<ServeConfig, RunError> {
+    let source = Source { path, text };
+    let tables: Tables = toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| source.line(span.start));
+        // One line, whatever the parser says.
+        let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        source.error(line, &source.key_in(line).map_or(message.clone(), |key| format!("{key}: {message}")))
+    })?;
+    let mut subsystems = Vec::new();
+    source.counted("subsystem", 1, tables.subsystem.len(), MAX_SUBSYSTEMS)?;
+    for table in &tables.subsystem {
+        subsystems.push(source.subsystem(table)?);
+    }
+    for (index, subsystem) in subsystems.iter().enumerate() {
+        if subsystems.iter().take(index).any(|other| other.nqn == subsystem.nqn) {
+            let line = tables.subsystem.get(index).map_or(1, |table| source.line(table.span().start));
+            return Err(source.error(line, "nqn: another subsystem has the same name; give each its own"));
+        }
+    }
+    config(&tables, subsystems).map_err(|error| source.of_key(1, error))
+}
+
+/// What is outside of subsystems, checked by the rules of the command line.
+fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConfig, RunError> {
+    let defaults = ConnectionParameters::default();
+    let device = DeviceArguments {
+        device: Some(tables.device.clone()),
+        gid_index: tables.gid_index,
+        ib_port: tables.ib_port.unwrap_or(1),
+        mtu: tables.mtu,
+        traffic_class: tables.traffic_class,
+        ack_timeout: tables.ack_timeout,
+        retry_count: tables.retry_count.unwrap_or(defaults.retry_count),
+        rnr_retry_count: tables.rnr_retry_count.unwrap_or(defaults.rnr_retry_count),
+        cores: tables.cores.clone(),
+    };
+    let pages = tables.pages.as_deref().unwrap_or("auto");
+    let pages = Pages::from_str(pages, false).map_err(|_| RunError::Pages { value: pages.to_owned() })?;
+    let queue_depth = tables.queue_depth.unwrap_or(DEFAULT_QUEUE_DEPTH);
+    let hosts = tables.hosts.unwrap_or(DEFAULT_HOSTS);
+    let io_queues = tables.io_queues.unwrap_or(DEFAULT_IO_QUEUES);
+    let in_capsule = tables.in_capsule.unwrap_or(DEFAULT_IN_CAPSULE);
+    let data_blocks = tables.data_blocks.unwrap_or(1);
+    range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
+    range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
+    range("--runtime", tables.runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
+    range("--listen", tables.listen.port().into(), 1, u16::MAX.into())?;
+    check_queues(io_queues, in_capsule, data_blocks)?;
+    if !in_capsule.is_multiple_of(16) {
+        return Err(RunError::InCapsuleBytes { value: in_capsule });
+    }
+    Ok(ServeConfig {
+        parameters: device.parameters()?,
+        placement: device.placement()?,
+        device: device.device()?,
+        listen: tables.listen,
+        subsystems,
+        queue_depth,
+        hosts,
+        io_queues,
+        in_capsule,
+        data_blocks,
+        runtime: tables.runtime.map(Duration::from_secs),
+        json: false,
+        check_only: false,
+        remote_invalidate: tables.remote_invalidate.unwrap_or(true),
+        pages: pages.policy(),
+    })
+}
+
+/// The text, to say where something is wrong.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn subsystem(&self, table: &Spanned<SubsystemTable>) -> Result<SubsystemConfig, RunError> {
+        let line = self.line(table.span().start);
+        let SubsystemTable { nqn, allowed_hosts, serial, namespace } = table.as_ref();
+        let name = |key: &str, text: &str| {
+            let reason = |error| format!("{key}: {text:?}: {error}");
+            Nqn::new(text).map_err(|error| self.error(self.find(line, key), &reason(error)))
+        };
+        let hosts = allowed_hosts.as_ref().map(|hosts| hosts.iter().map(|host| name("allowed_hosts", host)).collect());
+        if let Some(serial) = serial {
+            let printable = serial.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+            if !printable || !(1..=SERIAL_BYTES).contains(&serial.len()) {
+                let reason =
+                    format!("serial: {serial:?}: must be 1 to {SERIAL_BYTES} printable ASCII characters; shorten it");
+                return Err(self.error(self.find(line, "serial"), &reason));
+            }
+        }
+        self.counted_at(line, "namespace", 1, namespace.len(), MAX_NAMESPACES)?;
+        Ok(SubsystemConfig {
+            nqn: name("nqn", nqn)?,
+            allowed_hosts: hosts.transpose()?.map_or(AllowedHosts::Any, AllowedHosts::Listed),
+            serial: serial.clone(),
+            namespaces: namespace.iter().map(|table| self.namespace(table)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn namespace(&self, table: &Spanned<NamespaceTable>) -> Result<NamespaceConfig, RunError> {
+        let line = self.line(table.span().start);
+        let table = table.as_ref();
+        let block_bytes = table.block_size.unwrap_or(DEFAULT_BLOCK_BYTES);
+        check_block_size(block_bytes, MAX_BLOCK_BYTES).map_err(|error| self.of_key(line, error))?;
+        let backing = match table.backing {
+            None | Some(BackingName::Auto) => Backing::Auto,
+            Some(BackingName::Ring) => Backing::Ring,
+            Some(BackingName::Thread) => Backing::Thread,
+        };
+        let direct = table.direct.unwrap_or(true);
+        let stored = |path: &PathBuf, kind| MediumConfig::Stored { path: path.clone(), kind, backing, direct };
+        let medium = match (table.memory, &table.load, &table.file, &table.device) {
+            (Some(Size(bytes)), None, None, None) => {
+                let limits = range("--memory", bytes, block_bytes.into(), MAX_MEMORY_BYTES);
+                limits.map_err(|error| self.of_key(line, error))?;
+                MediumConfig::Memory { bytes }
+            }
+            (None, Some(path), None, None) => MediumConfig::Loaded { path: path.clone() },
+            (None, None, Some(path), None) => stored(path, MediumKind::File),
+            (None, None, None, Some(path)) => stored(path, MediumKind::Device),
+            _ => return Err(self.error(line, "namespace: name exactly one of memory, load, file and device")),
+        };
+        if !matches!(medium, MediumConfig::Stored { .. }) && (table.backing.is_some() || table.direct.is_some()) {
+            let key = if table.backing.is_some() { "backing" } else { "direct" };
+            let reason = format!("{key}: is for file and device only; leave it out");
+            return Err(self.error(self.find(line, key), &reason));
+        }
+        Ok(NamespaceConfig { medium, block_bytes, read_only: table.read_only.unwrap_or(false) })
+    }
+
+    fn counted(&self, key: &str, least: usize, count: usize, most: usize) -> Result<(), RunError> {
+        self.counted_at(1, key, least, count, most)
+    }
+
+    fn counted_at(&self, line: usize, key: &str, least: usize, count: usize, most: usize) -> Result<(), RunError> {
+        if (least..=most).contains(&count) {
+            return Ok(());
+        }
+        Err(self.error(line, &format!("{key}: there are {count}: must be from {least} to {most}; add or remove some")))
+    }
+
+    fn error(&self, line: usize, reason: &str) -> RunError {
+        RunError::Config { path: self.path.to_owned(), line, reason: reason.to_owned() }
+    }
+
+    /// An error of the command line, in the words of the file: `--queue-depth` is `queue_depth` here.
+    fn of_key(&self, from: usize, error: RunError) -> RunError {
+        let text = error.to_string();
+        let Some(flag) = text.split([' ', ':']).find_map(|word| word.strip_prefix("--")) else {
+            return self.error(from, &text);
+        };
+        let key = flag.replace('-', "_");
+        self.error(self.find(from, &key), &text.replacen(&format!("--{flag}"), &key, 1))
+    }
+
+    /// Line of a byte, from 1.
+    fn line(&self, at: usize) -> usize {
+        1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count()
+    }
+
+    /// The key that a line sets.
+    fn key_in(&self, line: usize) -> Option<&str> {
+        let (key, _) = self.text.lines().nth(line - 1)?.split_once('=')?;
+        let key = key.trim();
+        (!key.is_empty() && !key.starts_with('#')).then_some(key)
+    }
+
+    /// The line of a key of the table that begins at a line; that line where it is not there.
+    fn find(&self, table: usize, key: &str) -> usize {
+        let is_header = |line: &str| line.trim_start().starts_with('[');
+        for (index, line) in self.text.lines().enumerate().skip(table - 1) {
+            if index >= table && is_header(line) {
+                break;
+            }
+            if self.key_in(index + 1) == Some(key) {
+                return index + 1;
+            }
+        }
+        table
+    }
+}

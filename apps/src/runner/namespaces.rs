@@ -1,0 +1,253 @@
+//! What `serve` offers: subsystems and namespaces as they were asked for, and as media that are ready.
+
+use super::{
+    error::RunError,
+    load_file::{hex, load as load_file},
+};
+use crate::{
+    nvmf::Nqn,
+    storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, MediumKind},
+    target::AllowedHosts,
+};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use std::{path::PathBuf, sync::Arc};
+
+/// Operations that the storage of one file or block device holds at most: more than the queue of any disk.
+const MAX_FILE_DEPTH: usize = 1024;
+
+/// Where the bytes of `--namespace FILE` live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NamespaceBacking {
+    /// In memory, read from FILE once; FILE is never written.
+    Memory,
+    /// In FILE itself, by io_uring, or by a worker thread where that is refused.
+    Auto,
+    /// In FILE itself, by io_uring, or an error.
+    Ring,
+    /// In FILE itself, by a worker thread.
+    Thread,
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubsystemConfig {
+    /// Its name.
+    pub nqn: Nqn,
+    /// Hosts that may connect.
+    pub allowed_hosts: AllowedHosts,
+    /// Serial number, if not the target's own.
+    pub serial: Option<String>,
+    /// Namespaces, with the identifiers 1, 2 and so on.
+    pub namespaces: Vec<NamespaceConfig>,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceConfig {
+    /// What it lives in.
+    pub medium: MediumConfig,
+    /// Bytes per block.
+    pub block_bytes: u32,
+    /// Hosts cannot change it.
+    pub read_only: bool,
+}
+
+/// What a namespace lives in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MediumConfig {
+    /// Memory, zeros at first.
+    Memory {
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Memory that holds a file's bytes at first, padded with zeros to whole blocks.
+    Loaded {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file or block device.
+    Stored {
+        /// Where it is.
+        path: PathBuf,
+        /// Which of them it has to be.
+        kind: MediumKind,
+        /// Who carries operations out.
+        backing: Backing,
+        /// Past the page cache where that can be.
+        direct: bool,
+    },
+}
+
+impl SubsystemConfig {
+    /// Opens its namespaces, as [`prepare`].
+    pub(super) fn prepare(
+        &self,
+        depth: usize,
+        say: &mut dyn FnMut(&str),
+        reports: &mut Vec<NamespaceReport>,
+    ) -> Result<SubsystemPlan, RunError> {
+        if self.serial.is_some() {
+            // It would be left out in silence otherwise.
+            return Err(RunError::Unsuitable { reason: "serial: the target has its own; leave it out".to_owned() });
+        }
+        let mut namespaces = Vec::with_capacity(self.namespaces.len());
+        for namespace in &self.namespaces {
+            let (plan, report) = prepare(namespace, depth, say)?;
+            namespaces.push(plan);
+            reports.push(report);
+        }
+        Ok(SubsystemPlan { name: self.nqn, hosts: self.allowed_hosts.clone(), namespaces })
+    }
+}
+
+impl NamespaceConfig {
+    /// As `--namespace PATH --backing BACKING` says.
+    #[must_use]
+    pub fn of_command_line(path: PathBuf, backing: NamespaceBacking, block_bytes: u32) -> Self {
+        let kind = MediumKind::Any;
+        let stored = |path, backing| MediumConfig::Stored { path, kind, backing, direct: true };
+        let medium = match backing {
+            NamespaceBacking::Memory => MediumConfig::Loaded { path },
+            NamespaceBacking::Auto => stored(path, Backing::Auto),
+            NamespaceBacking::Ring => stored(path, Backing::Ring),
+            NamespaceBacking::Thread => stored(path, Backing::Thread),
+        };
+        Self { medium, block_bytes, read_only: false }
+    }
+
+    /// For `--check-config`.
+    pub(super) fn json(&self) -> Value {
+        let mut value = match &self.medium {
+            MediumConfig::Memory { bytes } => json!({ "memory": bytes }),
+            MediumConfig::Loaded { path } => json!({ "load": path.display().to_string() }),
+            MediumConfig::Stored { path, kind, backing, direct } => {
+                let key = if *kind == MediumKind::Device { "device" } else { "file" };
+                json!({ key: path.display().to_string(), "backing": backing_name(*backing), "direct": direct })
+            }
+        };
+        value["block_size"] = self.block_bytes.into();
+        value["read_only"] = self.read_only.into();
+        value
+    }
+
+    /// What people know it by.
+    fn name(&self) -> String {
+        match &self.medium {
+            MediumConfig::Memory { .. } => "memory".to_owned(),
+            MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => path.display().to_string(),
+        }
+    }
+}
+
+/// As files and command lines say it.
+pub(super) const fn backing_name(backing: Backing) -> &'static str {
+    match backing {
+        Backing::Auto => "auto",
+        Backing::Ring => "ring",
+        Backing::Thread => "thread",
+    }
+}
+
+/// A subsystem that is ready to be served.
+#[derive(Debug)]
+pub(super) struct SubsystemPlan {
+    pub(super) name: Nqn,
+    pub(super) hosts: AllowedHosts,
+    pub(super) namespaces: Vec<NamespacePlan>,
+}
+
+/// A namespace that is ready to be served, on its way to the core that will own it.
+#[derive(Debug)]
+pub(super) enum NamespacePlan {
+    /// Memory that the core takes from its own region.
+    Memory {
+        geometry: Geometry,
+        /// What it holds at first, before zeros.
+        content: Option<Arc<[u8]>>,
+        read_only: bool,
+    },
+    /// An open file or block device.
+    Open {
+        storage: AnyStorage,
+        /// What addresses of buffers have to be multiples of.
+        alignment: u32,
+    },
+}
+
+/// What the report says of a namespace.
+#[derive(Clone, Debug)]
+pub struct NamespaceReport {
+    /// Path, or `memory`.
+    pub name: String,
+    /// `memory`, `io_uring` or `worker thread`.
+    pub kind: &'static str,
+    /// Bytes of the file that it held at first, or of the namespace.
+    pub bytes: u64,
+    /// SHA-256 of the file that it held at first, in hexadecimal digits.
+    pub sha256: Option<String>,
+    /// Blocks.
+    pub blocks: u64,
+    /// Bytes of each.
+    pub block_bytes: u32,
+    /// Hosts cannot change it.
+    pub read_only: bool,
+}
+
+impl NamespaceReport {
+    /// What it is, and how a host can check it.
+    pub(super) fn line(&self) -> String {
+        let Self { name, kind, bytes, .. } = self;
+        match &self.sha256 {
+            Some(sha256) => {
+                format!("{name}: {bytes} bytes, SHA-256 {sha256} (load: --bytes {bytes} --expect-sha256 {sha256})")
+            }
+            None if self.read_only => format!("{name}: {bytes} bytes, {kind}, read-only"),
+            None => format!("{name}: {bytes} bytes, {kind}"),
+        }
+    }
+
+    /// How large it is.
+    pub(super) fn size(&self) -> String {
+        format!("namespace {}, {} blocks of {} bytes", self.name, self.blocks, self.block_bytes)
+    }
+}
+
+/// Opens a namespace, or reads what it holds at first. `depth` is how many operations hosts may have in it. `say` is told
+/// how it is used where that is otherwise than a person may expect.
+fn prepare(
+    config: &NamespaceConfig,
+    depth: usize,
+    say: &mut dyn FnMut(&str),
+) -> Result<(NamespacePlan, NamespaceReport), RunError> {
+    let NamespaceConfig { medium, block_bytes, read_only } = config.clone();
+    let (plan, kind, geometry, content) = match medium {
+        MediumConfig::Memory { bytes } => {
+            let geometry = whole(bytes / u64::from(block_bytes.max(1)), block_bytes)?;
+            (NamespacePlan::Memory { geometry, content: None, read_only }, "memory", geometry, None)
+        }
+        MediumConfig::Loaded { path } => {
+            let file = load_file(&path)?;
+            let geometry = whole((file.bytes.len() as u64).div_ceil(block_bytes.max(1).into()), block_bytes)?;
+            let content = Some((file.bytes.len() as u64, hex(&file.digest)));
+            (NamespacePlan::Memory { geometry, content: Some(file.bytes), read_only }, "memory", geometry, content)
+        }
+        MediumConfig::Stored { path, kind, backing, direct } => {
+            let medium = FileMedium::open(&FileOptions { path, kind, block_bytes, read_only, direct })?;
+            let (storage, notes) = medium.storage(backing, depth.clamp(1, MAX_FILE_DEPTH))?;
+            notes.iter().for_each(|note| say(&note.to_string()));
+            let name = storage.name();
+            (NamespacePlan::Open { storage, alignment: medium.alignment() }, name, medium.geometry(), None)
+        }
+    };
+    let (bytes, sha256) = match content {
+        Some((bytes, sha256)) => (bytes, Some(sha256)),
+        None => (geometry.blocks() * u64::from(block_bytes), None),
+    };
+    let name = config.name();
+    Ok((plan, NamespaceReport { name, kind, bytes, sha256, blocks: geometry.blocks(), block_bytes, read_only }))
+}
+
+fn whole(blocks: u64, block_bytes: u32) -> Result<Geometry, RunError> {
+    Geometry::new(blocks, block_bytes).map_err(|error| RunError::Unsuitable { reason: error.to_string() })
+}

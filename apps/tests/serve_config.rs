@@ -1,0 +1,259 @@
+//! `frwr-reactor serve --config` and its command line: what is understood, and what is refused with line and key.
+
+use clap::Parser as _;
+use frwr_apps::runner::{CommandLine, MediumConfig, NamespaceConfig, RunError, ServeConfig, SubsystemConfig, Task};
+use frwr_apps::storage::{Backing, MediumKind};
+use frwr_apps::target::AllowedHosts;
+use serde_json::Value;
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+/// A configuration that is deleted at the end.
+struct Written(PathBuf);
+
+impl Written {
+    fn new(text: &str) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("frwr-config-{}-{}.toml", std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn serve(arguments: &[&str]) -> Result<ServeConfig, RunError> {
+    let line = CommandLine::try_parse_from([&["frwr-reactor", "serve"], arguments].concat()).unwrap();
+    let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
+    ServeConfig::new(arguments)
+}
+
+fn parsed(text: &str) -> Result<ServeConfig, RunError> {
+    serve(&["--config", Written::new(text).text()])
+}
+
+const TOP: &str = "device = \"rxe0\"\nlisten = \"10.0.0.1:4420\"\n";
+const SMALLEST: &str = r#"device = "rxe0"
+listen = "10.0.0.1:4420"
+[[subsystem]]
+nqn = "nqn.2014-08.org.nvmexpress:disk"
+[[subsystem.namespace]]
+memory = "1M"
+"#;
+
+#[test]
+fn everything_has_a_key() {
+    let config = parsed(
+        r#"
+device = "mlx5_0"
+ib_port = 2
+gid_index = 3
+mtu = 1024
+traffic_class = 104
+ack_timeout = 14
+retry_count = 6
+rnr_retry_count = 5
+listen = "[fe80::1]:4420"
+cores = "3"
+pages = "plain"
+queue_depth = 64
+hosts = 4
+in_capsule = 8192
+io_queues = 2
+data_blocks = 3
+remote_invalidate = false
+runtime = 60
+
+[[subsystem]]
+nqn = "nqn.2014-08.org.nvmexpress:one"
+allowed_hosts = ["nqn.2014-08.org.nvmexpress:host"]
+serial = "S1"
+[[subsystem.namespace]]
+memory = "64M"
+[[subsystem.namespace]]
+memory = 8192
+read_only = true
+
+[[subsystem]]
+nqn = "nqn.2014-08.org.nvmexpress:two"
+[[subsystem.namespace]]
+load = "/etc/hostname"
+block_size = 512
+[[subsystem.namespace]]
+file = "/srv/disk"
+direct = false
+[[subsystem.namespace]]
+device = "/dev/sdb"
+backing = "ring"
+"#,
+    )
+    .unwrap();
+    assert_eq!((config.device.device.as_str(), config.device.port, config.device.gid_index), ("mlx5_0", 2, Some(3)));
+    assert_eq!((config.device.mtu, config.device.traffic_class), (Some(1024), Some(104)));
+    assert_eq!((config.device.ack_timeout, config.parameters.retry_count), (Some(14), 6));
+    assert_eq!((config.parameters.rnr_retry_count, config.listen), (5, "[fe80::1]:4420".parse().unwrap()));
+    assert_eq!((config.queue_depth, config.hosts, config.in_capsule), (64, 4, 8192));
+    assert_eq!((config.io_queues, config.data_blocks), (2, 3));
+    assert_eq!((config.remote_invalidate, config.runtime.unwrap().as_secs()), (false, 60));
+    let [one, two] = config.subsystems.as_slice() else { panic!("{:?}", config.subsystems) };
+    let SubsystemConfig { allowed_hosts: AllowedHosts::Listed(hosts), serial: Some(serial), namespaces, .. } = one
+    else {
+        panic!("{one:?}")
+    };
+    assert_eq!((hosts[0].as_str(), serial.as_str()), ("nqn.2014-08.org.nvmexpress:host", "S1"));
+    let memory =
+        |bytes, read_only| NamespaceConfig { medium: MediumConfig::Memory { bytes }, block_bytes: 4096, read_only };
+    assert_eq!(namespaces, &[memory(64 << 20, false), memory(8192, true)]);
+    assert_eq!((two.allowed_hosts.clone(), two.serial.clone()), (AllowedHosts::Any, None));
+    let stored = |path: &str, kind, backing, direct| NamespaceConfig {
+        medium: MediumConfig::Stored { path: path.into(), kind, backing, direct },
+        block_bytes: 4096,
+        read_only: false,
+    };
+    let loaded = NamespaceConfig {
+        medium: MediumConfig::Loaded { path: "/etc/hostname".into() },
+        block_bytes: 512,
+        read_only: false,
+    };
+    assert_eq!(two.namespaces[0], loaded);
+    assert_eq!(two.namespaces[1], stored("/srv/disk", MediumKind::File, Backing::Auto, false));
+    assert_eq!(two.namespaces[2], stored("/dev/sdb", MediumKind::Device, Backing::Ring, true));
+}
+
+#[test]
+fn what_is_left_out_is_as_on_the_command_line() {
+    let file = parsed(SMALLEST).unwrap();
+    let line = serve(&["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "/etc/hostname"]).unwrap();
+    assert_eq!((file.queue_depth, file.hosts, file.in_capsule), (line.queue_depth, line.hosts, line.in_capsule));
+    assert_eq!((file.device, file.parameters), (line.device, line.parameters));
+    assert_eq!((file.remote_invalidate, file.runtime), (line.remote_invalidate, line.runtime));
+}
+
+#[test]
+fn the_command_line_keeps_files_in_memory_unless_it_says_otherwise() {
+    let base = ["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "/srv/disk", "--block-size", "512"];
+    let medium = |more: &[&str]| serve(&[&base[..], more].concat()).unwrap().subsystems[0].namespaces[0].clone();
+    let loaded = MediumConfig::Loaded { path: "/srv/disk".into() };
+    assert_eq!(medium(&[]), NamespaceConfig { medium: loaded.clone(), block_bytes: 512, read_only: false });
+    assert_eq!(medium(&["--backing", "memory"]).medium, loaded);
+    for (name, backing) in [("auto", Backing::Auto), ("ring", Backing::Ring), ("thread", Backing::Thread)] {
+        let (path, kind) = (PathBuf::from("/srv/disk"), MediumKind::Any);
+        let stored = MediumConfig::Stored { path, kind, backing, direct: true };
+        assert_eq!(medium(&["--backing", name]).medium, stored);
+    }
+}
+
+/// Text, line, and parts of the message.
+type Refusal<'a> = (String, usize, &'a [&'a str]);
+
+#[test]
+fn mistakes_are_refused_with_line_and_key() {
+    let namespace = |lines: &str| {
+        format!("{TOP}[[subsystem]]\nnqn = \"nqn.2014-08.org.nvmexpress:disk\"\n[[subsystem.namespace]]\n{lines}")
+    };
+    let top = |line: &str| SMALLEST.replacen("[[subsystem]]", &format!("{line}\n[[subsystem]]"), 1);
+    let refusals: &[Refusal<'_>] = &[
+        ("listen = \"10.0.0.1:4420\"".to_owned(), 1, &["missing field `device`"]),
+        (TOP.to_owned(), 1, &["subsystem: there are 0", "1 to 63", "add"]),
+        (top("devices = 3"), 3, &["unknown field `devices`", "`device`"]),
+        (top("queue_depth = \"many\""), 3, &["queue_depth: invalid type", "u32"]),
+        (top("queue_depth = 1025"), 3, &["queue_depth is 1025", "1 to 1024", "choose"]),
+        (top("hosts = 0"), 3, &["hosts is 0", "1 to 256"]),
+        (top("hosts = 70000"), 3, &["hosts: invalid value", "70000"]),
+        (top("mtu = 1500"), 3, &["mtu is 1500", "1024", "leave it out"]),
+        (top("ib_port = 0"), 3, &["ib_port is 0", "1 to 255"]),
+        (top("retry_count = 8"), 3, &["retry_count is 8", "0 to 7"]),
+        (top("cores = \"0,1\""), 3, &["cores names 2 cores", "one"]),
+        (top("pages = \"huge\""), 3, &["pages is \"huge\"", "auto", "2M"]),
+        (top("in_capsule = 100"), 3, &["in_capsule is 100", "multiple of 16"]),
+        (top("in_capsule = 65552"), 3, &["in_capsule is 65552", "65536"]),
+        (top("io_queues = 17"), 3, &["io_queues is 17", "1 to 16"]),
+        (top("data_blocks = 0"), 3, &["data_blocks is 0", "1 to"]),
+        (top("runtime = 86401"), 3, &["runtime is 86401", "86400"]),
+        (SMALLEST.replace("10.0.0.1:4420", "nowhere"), 2, &["listen", "socket address"]),
+        (SMALLEST.replace(":4420", ":0"), 2, &["listen is 0", "65535"]),
+        (SMALLEST.replace("rxe0", "soft"), 1, &["device is \"soft\"", "RDMA device"]),
+        (SMALLEST.replace("nqn.2014-08.org.nvmexpress:disk", "disk"), 4, &["nqn: \"disk\""]),
+        (format!("{SMALLEST}{}", SMALLEST.replace(TOP, "")), 7, &["nqn: another subsystem"]),
+        (SMALLEST.replace("memory", "size"), 6, &["unknown field `size`", "`memory`"]),
+        (namespace(""), 5, &["exactly one of memory, load, file and device"]),
+        (namespace("memory = 1\nfile = \"f\""), 5, &["exactly one of"]),
+        (namespace("memory = \"1X\""), 6, &["memory: must be", "64M"]),
+        (namespace("memory = true"), 6, &["memory: must be", "64M"]),
+        (namespace("memory = 100"), 6, &["memory is 100", "4096 to"]),
+        (namespace("file = \"f\"\nblock_size = 1000"), 7, &["block_size is 1000", "power of two", "512 to 65536"]),
+        (namespace("memory = \"1M\"\nbacking = \"ring\""), 7, &["backing", "file and device"]),
+        (namespace("file = \"f\"\nbacking = \"disk\""), 7, &["backing: unknown variant `disk`", "`ring`"]),
+        (namespace("file = \"f\"\ndirect = 1"), 7, &["direct: invalid type", "boolean"]),
+        (
+            SMALLEST.replace("[[subsystem]]\n", "[[subsystem]]\nserial = \"a serial number that is too long\"\n"),
+            4,
+            &["serial", "20"],
+        ),
+        (
+            SMALLEST.replace("[[subsystem]]\n", "[[subsystem]]\nallowed_hosts = [\"me\"]\n"),
+            4,
+            &["allowed_hosts: \"me\""],
+        ),
+        ("device = ".to_owned(), 1, &["device"]),
+    ];
+    for (text, line, parts) in refusals {
+        let written = Written::new(text);
+        let error = serve(&["--config", written.text()]).unwrap_err();
+        let message = error.to_string();
+        assert!(message.starts_with(&format!("{}:{line}: ", written.text())), "{message}\n{text}");
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}\n{text}");
+        assert!(!message.contains('\n'), "{message}");
+        assert_eq!((error.exit_code(), error.name()), (2, "config"), "{message}");
+    }
+    let missing = serve(&["--config", "/nonexistent.toml"]).unwrap_err();
+    assert_eq!((missing.exit_code(), missing.name()), (1, "config_file"));
+}
+
+fn program(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_frwr-reactor")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn check_config_prints_what_was_understood() {
+    let written = Written::new(SMALLEST);
+    let output = program(&["serve", "--config", written.text(), "--check-config", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 1);
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&value["device"], &value["queue_depth"]), (&"rxe0".into(), &128.into()));
+    let namespace = &value["subsystem"][0]["namespace"][0];
+    assert_eq!((&namespace["memory"], &namespace["block_size"]), (&(1 << 20).into(), &4096.into()));
+    let output = program(&["serve", "--config", written.text(), "--check-config"]);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("\"nqn\": \"nqn.2014-08.org.nvmexpress:disk\""));
+    // Without a file too.
+    let line = ["serve", "--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "f", "--check-config"];
+    let output = program(&line);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("\"load\": \"f\""));
+}
+
+#[test]
+fn a_file_and_options_that_it_replaces_do_not_mix() {
+    let written = Written::new(SMALLEST);
+    for option in [&["--device", "rxe0"], &["--queue-depth", "3"], &["--namespace", "f"], &["--block-size", "512"]] {
+        let output = program(&[&["serve", "--config", written.text()], &option[..]].concat());
+        assert_eq!(output.status.code(), Some(2), "{option:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("--config"), "{option:?}");
+    }
+    let config = serve(&["--config", written.text(), "--runtime", "3", "--json"]).unwrap();
+    assert_eq!((config.runtime.unwrap().as_secs(), config.json), (3, true));
+}

@@ -1,0 +1,48 @@
+# shellcheck shell=dash
+# Keys on the wire: serve and load on two devices whose frames really cross, captured and decoded by a program that asks
+# neither of them. Needs the programs frwr-reactor and roce-keys.
+# tools: tcpdump:tcpdump
+# limit: 200
+HOST=10.9.1.1
+ADDRESS=10.9.1.2:4420
+head -c 4194304 /dev/urandom > /tmp/captured
+
+serve_is_up() { grep -q '^listening on' "$LOGS/serve.stderr"; }
+capturing() { grep -q 'listening on' "$LOGS/tcpdump.stderr"; }
+
+# tcpdump has written everything: its file no longer grows.
+is_written() { # file
+    size=$(stat -c %s "$1")
+    usleep 300000
+    [ "$(stat -c %s "$1")" -eq "$size" ]
+}
+
+# Runs a load under a capture and has its keys judged. The capture holds heads only: 256 bytes have all headers and entries.
+keys_of() { # name load_argument...
+    capture=$1
+    shift
+    : > "$LOGS/tcpdump.stderr"
+    /h/bin/tcpdump --immediate-mode -U -Z root -i v0 -s 256 -B 65536 -w "/tmp/$capture.pcap" udp port 4791 2> "$LOGS/tcpdump.stderr" &
+    dump=$!
+    wait_for 20 capturing || return 1
+    timeout -s KILL 100 frwr-reactor load --device rxe1 --connect $ADDRESS --cores 1 "$@"
+    code=$?
+    wait_for 20 is_written "/tmp/$capture.pcap"
+    kill -INT $dump && wait $dump
+    cat "$LOGS/tcpdump.stderr"
+    # What the capture lost it cannot vouch for.
+    [ $code -eq 0 ] && grep -q '^0 packets dropped by kernel' "$LOGS/tcpdump.stderr" && roce-keys "/tmp/$capture.pcap" $HOST
+}
+
+start_serve() { # arguments...
+    frwr-reactor serve --device rxe2 --listen $ADDRESS --namespace /tmp/captured --cores 0 "$@" 2> "$LOGS/serve.stderr" &
+    serve=$!
+    wait_for 30 serve_is_up
+}
+
+run_test add_veth_pair add_veth_pair
+run_test serve_listens start_serve
+run_test keys_killed_by_the_target keys_of remote --file /tmp/captured --runtime 1
+run_test keys_killed_by_the_host keys_of local --no-remote-invalidate --runtime 1
+kill -TERM $serve && wait $serve
+run_test remove_veth_pair remove_veth_pair
