@@ -84,7 +84,9 @@ fn requests_that_cannot_be_are_refused_at_once() {
     let long = [Segment { length: u32::MAX - 4095, ..pair.segment(0, 1) }];
     let bytes = u64::from(u32::MAX - 4095);
     assert_eq!(pair.host.read(0, &long, 1), Err(RequestError::Length { bytes, limit: MAX_REQUEST_BYTES }));
-    assert_eq!(pair.host.compare(0, &[pair.segment(0, 1)], 1), Err(RequestError::Unsupported("Compare")));
+    assert_eq!(pair.host.deallocate(&[], 1), Err(RequestError::Ranges(0)));
+    assert_eq!(pair.host.deallocate(&[(BLOCKS, 1)], 1), Err(RequestError::OutOfRange));
+    assert_eq!(pair.host.write_zeroes(BLOCKS, 1, false, 1), Err(RequestError::OutOfRange));
     let mut uneven = pair.segment(0, 1);
     uneven.length -= 1;
     assert!(matches!(pair.host.read(0, &[uneven], 1), Err(RequestError::Length { .. })));
@@ -195,6 +197,32 @@ fn requests_above_the_largest_transfer_are_split() {
         pair.host.drop_connections();
         let ended = pair.completed(1);
         assert_eq!((ended.len(), ended[0].result), (1, Ok(())), "{profile}");
+        pair.finish();
+    }
+}
+
+#[test]
+fn blocks_are_compared_zeroed_and_deallocated() {
+    for profile in PROFILES {
+        let mut pair = Pair::ready(profile);
+        for block in 0..4 {
+            pair.fill(block, 0x40 + block as u8);
+        }
+        pair.host.write(0, &[pair.segment(0, 4)], 1).unwrap();
+        assert_eq!(pair.completed(1)[0].result, Ok(()), "{profile}");
+        pair.host.compare(0, &[pair.segment(0, 1), pair.segment(1, 1)], 2).unwrap();
+        assert_eq!(pair.completed(1)[0].result, Ok(()), "{profile}");
+        pair.host.compare(0, &[pair.segment(1, 1)], 3).unwrap();
+        let Err(IoError::Status(status)) = pair.completed(1)[0].result else { panic!("{profile}: equal") };
+        assert_eq!(status.code(), Status::COMPARE_FAILURE.code(), "{profile}");
+        pair.host.write_zeroes(1, 2, false, 4).unwrap();
+        pair.completed(1);
+        pair.host.read(0, &[pair.segment(10, 4)], 5).unwrap();
+        pair.completed(1);
+        assert_eq!([10, 11, 12, 13].map(|block| pair.block(block)[7]), [0x40, 0, 0, 0x43], "{profile}");
+        pair.host.deallocate(&[(0, 1), (3, 1)], 6).unwrap();
+        assert_eq!(pair.completed(1)[0].result, Ok(()), "{profile}");
+        assert_eq!(pair.host.engine().port().remote_bytes_open().unwrap_or(0), 0, "{profile}");
         pair.finish();
     }
 }

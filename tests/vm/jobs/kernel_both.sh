@@ -4,6 +4,7 @@
 # Needs the program frwr-reactor, built with the feature verbs.
 # tools: fio:fio
 # limit: 300
+# own-boot
 ADDRESS=10.9.0.1
 PORT=4420
 KERNEL_NQN=nqn.2014-08.org.nvmexpress:ram
