@@ -34,7 +34,6 @@ fn name(text: &str) -> Result<Nqn, RunError> {
     Nqn::new(text).map_err(|error| RunError::Name(error.to_string()))
 }
 
-<<<<<<< HEAD
 /// The subsystem of a command line, which `load` connects to.
 pub(super) fn default_subsystem() -> Result<Nqn, RunError> {
     name(SUBSYSTEM)
@@ -43,16 +42,6 @@ pub(super) fn default_subsystem() -> Result<Nqn, RunError> {
 /// The discovery service's name, and the host's.
 pub(super) fn discovery_names(host: Option<&str>) -> Result<(Nqn, Nqn), RunError> {
     Ok((name(DISCOVERY_SUBSYSTEM)?, name(host.unwrap_or(HOST))?))
-=======
-/// The discovery service's name, and the host's.
-pub(super) fn discovery_names(host: Option<&str>) -> Result<(Nqn, Nqn), RunError> {
-    Ok((name(DISCOVERY_SUBSYSTEM)?, name(host.unwrap_or(HOST))?))
-}
-
-/// The subsystem of a command line, which `load` connects to.
-pub(super) fn default_subsystem() -> Result<Nqn, RunError> {
-    name(SUBSYSTEM)
->>>>>>> host
 }
 
 /// Where both sides of the loop meet on the software NIC.
