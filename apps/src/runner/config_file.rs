@@ -9,7 +9,6 @@ use super::{
         DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_QUEUE_DEPTH, MAX_HOSTS, ServeConfig, check_queues,
     },
 };
-use crate::storage::MAX_BLOCK_BYTES;
 use crate::{
     nvmf::Nqn,
     storage::{Backing, MAX_BLOCK_BYTES, MediumKind},
