@@ -2,10 +2,10 @@
 
 #![allow(clippy::duplicate_mod, reason = "each example is a program of its own, with its own copy of what they share")]
 
-#[path = "../examples/foreign_loop.rs"]
-mod foreign_loop;
 #[path = "../examples/foreign_memory.rs"]
 mod foreign_memory;
+#[path = "../examples/host_in_own_loop.rs"]
+mod host_in_own_loop;
 #[path = "../examples/own_storage.rs"]
 mod own_storage;
 
@@ -17,8 +17,8 @@ fn a_storage_of_ones_own_serves() {
 }
 
 #[test]
-fn the_host_runs_in_a_foreign_loop() {
-    foreign_loop::main().unwrap();
+fn the_host_runs_in_a_host_in_own_loop() {
+    host_in_own_loop::main().unwrap();
 }
 
 #[test]

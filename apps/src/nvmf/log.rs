@@ -44,7 +44,7 @@ pub struct ErrorLogEntry {
     pub namespace: U32,
     /// Vendor specific information that follows: none.
     pub vendor_log: u8,
-    /// TRTYPE of [`DiscoveryEntry`].
+    /// TRTYPE of [`super::DiscoveryEntry`].
     pub transport: u8,
     reserved: [u8; 2],
     /// Depends on the command.

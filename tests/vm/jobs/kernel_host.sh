@@ -24,7 +24,7 @@ said() { grep -q "$1" "$LOGS/$serve_log.stderr"; }
 start_serve() { # log_name arguments...
     serve_log=$1
     shift
-    frwr-reactor serve --device rxe0 --listen $IP:$PORT --namespace $SERVED --subsystem $NQN --allow-host $HOST \
+    frwr-reactor serve --device rxe0 --listen $IP:$PORT --namespace $SERVED --backing auto --subsystem $NQN --allow-host $HOST \
         --cores 0 --json "$@" > "$LOGS/$serve_log.json" 2> "$LOGS/$serve_log.stderr" &
     serve=$!
     wait_for 60 said '^listening on' || { cat "$LOGS/$serve_log.stderr"; return 1; }

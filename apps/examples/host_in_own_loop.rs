@@ -1,7 +1,7 @@
 //! The host used as a library from a poll loop that is not frwr's: it is polled, asked for completions, flushed, and says
 //! when it has to be polled again although nothing arrives.
 //!
-//! `cargo run -p frwr-apps --example foreign_loop`; docs/embedding.md leads through it.
+//! `cargo run -p frwr-apps --example host_in_own_loop`; docs/embedding.md leads through it.
 
 mod common;
 
