@@ -25,7 +25,7 @@ a_copy_has_the_same_bytes() {
 }
 
 a_file_goes_there_and_back() {
-    load_file --file /h/bin/frwr-check --runtime 2 --json > /tmp/report || return 1
+    load_file --file /bin/busybox --runtime 2 --json > /tmp/report || return 1
     cat /tmp/report
     grep -q '"verified":true' /tmp/report && keys_are_dead /tmp/report 2.0
 }
