@@ -53,6 +53,26 @@ mixed_load() { # nsid arguments...
     load_json --nsid "$nsid" --file /tmp/file --runtime 2 "$@"
 }
 
+every_key_killed_by_the_peer() {
+    load_json --file /tmp/file --runtime 1 --no-in-capsule && [ "$(figure registrations)" -gt 1000 ] || return 1
+    # Connect and Identify open memory as well, without an invitation.
+    echo "made $(figure registrations) peer $(figure remote_invalidations) own $(figure local_invalidations)"
+    [ "$(figure local_invalidations)" -lt 10 ]
+}
+
+block_sizes() { # nsid least
+    local size=$2
+    while [ "$size" -le 1048576 ]; do
+        depth=$((size > 65536 ? 4 : 16))
+        load_json --nsid "$1" --file /tmp/small --runtime 0 --block-size $size --queue-depth $depth > /tmp/line || {
+            cat /tmp/line
+            return 1
+        }
+        echo "$size: $(figure requests) requests"
+        size=$((size * 2))
+    done
+}
+
 discovered() {
     frwr-reactor discover --device rxe0 --connect $ADDRESS:$PORT | tee /tmp/discovered
     grep -q "^rdma *$ADDRESS *$PORT *nvm *$NQN\$" /tmp/discovered
