@@ -150,3 +150,33 @@ impl ChainBuffer {
         self.posted[index]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Posted, SendQueue};
+    use crate::provider::{Token, TokenKind};
+
+    /// The RDMA operations of one transfer share a token, and only their last one completes: it retires all of them, also
+    /// where the ring wraps between them.
+    #[test]
+    fn operations_of_one_transfer_retire_with_the_last() {
+        let token = |kind, index| Token::new(kind, index, 0);
+        for retired in 0..8 {
+            let mut queue = SendQueue::new(8);
+            queue.open(8);
+            let post = |queue: &mut SendQueue, token| queue.push(Posted { token, owner: 0, cost: 0 });
+            for _ in 0..retired {
+                post(&mut queue, token(TokenKind::Message, 9));
+                assert!(queue.retire().is_some());
+            }
+            let transfer = token(TokenKind::Transfer, 1);
+            for token in [token(TokenKind::Message, 1), transfer, transfer, transfer, token(TokenKind::Reply, 1)] {
+                post(&mut queue, token);
+            }
+            let ahead =
+                [TokenKind::Message, TokenKind::Transfer, TokenKind::Reply].map(|kind| queue.ahead_of(token(kind, 1)));
+            assert_eq!(ahead, [Some(0), Some(3), Some(4)], "{retired} retired before");
+            assert_eq!(queue.ahead_of(token(TokenKind::Transfer, 2)), None);
+        }
+    }
+}

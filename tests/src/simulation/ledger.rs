@@ -175,8 +175,6 @@ impl Ledger {
         match result {
             Ok(()) => {}
             Err(IoError::Status(_)) if disk_may_fail => {}
-            // Slow machines' disks: the host had the command aborted, and whether it was executed is not known.
-            Err(IoError::TimedOut) => {}
             Err(error) => return Err(format!("request {cookie} {pending:?} failed: {error}")),
         }
         if pending.kind != Kind::Read {

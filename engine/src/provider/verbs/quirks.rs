@@ -64,7 +64,7 @@ const UNKNOWN: KnownDevice = KnownDevice {
 };
 
 /// The table.
-pub const KNOWN_DEVICES: [KnownDevice; 4] = [
+pub static KNOWN_DEVICES: [KnownDevice; 4] = [
     KnownDevice {
         driver: "rxe",
         quirks: Quirks { invalidate_flag_misplaced: true, ..UNKNOWN.quirks },
@@ -112,8 +112,7 @@ pub const KNOWN_DEVICES: [KnownDevice; 4] = [
 #[must_use]
 pub fn known_device(driver: &str) -> &'static KnownDevice {
     static OTHER: KnownDevice = UNKNOWN;
-    static TABLE: [KnownDevice; KNOWN_DEVICES.len()] = KNOWN_DEVICES;
-    TABLE.iter().find(|row| row.driver == driver).unwrap_or(&OTHER)
+    KNOWN_DEVICES.iter().find(|row| row.driver == driver).unwrap_or(&OTHER)
 }
 
 #[cfg(test)]
