@@ -74,7 +74,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         let private_data = AcceptPrivateData::new(self.options.receives());
         let parameters = self.options.parameters;
-        let options = ConnectionOptions { peer_receives: u32::from(asked.receives), parameters };
+        let options =
+            ConnectionOptions { peer_receives: u32::from(asked.receives), parameters, ..ConnectionOptions::default() };
         let connection = match self.engine.accept(incoming, private_data.as_bytes(), &options) {
             Ok(connection) => connection,
             Err(OpenError::NoConnection | OpenError::PrivateData(_) | OpenError::WouldBlock) => {

@@ -9,6 +9,7 @@ mod answers;
 mod connecting;
 mod domain;
 mod listening;
+mod shared_receives;
 
 use crate::{
     event::OpenFailure,
@@ -20,6 +21,7 @@ use connecting::{Link, Stage};
 use domain::Domain;
 use frwr_mempool::{DeviceMemory, freelist::Returner};
 use listening::Listener;
+use shared_receives::SharedReceiveQueue;
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
@@ -46,6 +48,9 @@ enum Pending {
     },
     QueuePair {
         link: usize,
+    },
+    SharedReceiveQueue {
+        core: usize,
     },
     Connect {
         core: usize,
@@ -89,6 +94,7 @@ struct Core {
     /// Descriptors whose objects were destroyed in this poll: given back in one batch.
     freed: Vec<u32>,
     memories: Vec<DeviceMemory>,
+    shared_receives: SharedReceiveQueue,
     /// Connect requests that the core was told of and has not answered, [`MAX_INCOMING`] at most.
     incoming: Vec<IncomingId>,
     /// The engine was dropped: nobody takes messages any more.
@@ -166,6 +172,7 @@ impl<D: Device> Control<D> {
             outbox: VecDeque::new(),
             freed: Vec::new(),
             memories: Vec::new(),
+            shared_receives: SharedReceiveQueue::default(),
             incoming: Vec::new(),
             gone: false,
         });
