@@ -271,6 +271,18 @@ fn requests_of_several_blocks_and_small_remainders_verify() {
 }
 
 #[test]
+fn lists_of_pieces_are_one_command_each_where_the_target_takes_as_many() {
+    let file = Temporary::data("pieces", 3);
+    for (blocks, split) in [("4", false), ("1", true)] {
+        let target = Target::start("window", &["--namespace", file.text(), "--data-blocks", blocks]);
+        let report = verified(target.load(&["--scatter", "4", "--block-size", "16384", "--runtime", "1"]));
+        assert_eq!((report.session.split_requests > 0, report.session.multi_key_commands > 0), (split, !split));
+        assert_eq!(report.session.bounced_commands, 0);
+        target.end();
+    }
+}
+
+#[test]
 fn two_hosts_read_at_the_same_time() {
     let file = Temporary::data("two", 4);
     let target = Target::start("reg_mr", &["--namespace", file.text(), "--hosts", "2"]);

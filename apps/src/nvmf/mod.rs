@@ -47,6 +47,7 @@ pub use property::{
 };
 pub use sgl::{
     DataPointer, KEYED_DATA_BLOCK_LIMIT, KeyedDataBlock, SGL_DESCRIPTOR_BYTES, in_capsule_data, last_segment,
+    listed_blocks,
 };
 pub use status::Status;
 
