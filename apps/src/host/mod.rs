@@ -26,7 +26,7 @@ pub use options::{HostOptions, MAX_DATA_BLOCKS, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX
 pub use request::{HostCompletion, IoError, MAX_REQUEST_BYTES, RequestError};
 pub use statistics::HostStatistics;
 
-use crate::nvmf::{AnaState, ControllerCapabilities, IDENTIFY_BYTES};
+use crate::nvmf::{AnaState, ControllerCapabilities, IDENTIFY_BYTES, SerialNumber};
 use crate::storage::Geometry;
 use ana::Ana;
 use arrayvec::ArrayVec;
@@ -116,6 +116,7 @@ struct Controller {
     capabilities: ControllerCapabilities,
     in_capsule_bytes: u64,
     max_transfer: Option<u64>,
+    serial: Option<SerialNumber>,
     /// MSDBD; 0 for no limit.
     max_data_blocks: u8,
     /// ONCS.
@@ -327,6 +328,12 @@ impl<P: Port> Host<P> {
     #[must_use]
     pub fn max_data_blocks(&self) -> u8 {
         self.controller.max_data_blocks
+    }
+
+    /// Serial number of the subsystem; `None` before the first session, and where it has none.
+    #[must_use]
+    pub fn serial_number(&self) -> Option<SerialNumber> {
+        self.controller.serial
     }
 
     /// I/O queues of the session.

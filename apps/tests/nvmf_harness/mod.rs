@@ -62,6 +62,44 @@ fn device(fabric: &SoftFabric, profile: &str) -> SoftDevice {
     fabric.device(SoftOptions::new(profile.parse().unwrap()))
 }
 
+/// A host without a target of its own.
+pub struct LoneHost {
+    pub host: Host<SoftPort>,
+    control: Control<SoftDevice>,
+    pub now: Duration,
+}
+
+impl LoneHost {
+    pub fn new(fabric: &SoftFabric, profile: &str, options: HostOptions) -> Self {
+        let (control, engine) = engine(device(fabric, profile), options.engine());
+        let mut host = Host::new(engine, memory(options.memory_bytes()), options).unwrap();
+        host.start();
+        Self { host, control, now: Duration::ZERO }
+    }
+
+    pub fn step(&mut self) {
+        self.now += Duration::from_micros(1);
+        self.control.poll();
+        self.host.poll(self.now);
+        self.host.flush();
+        self.control.poll();
+    }
+
+    /// Polls, beside threads that serve it, until something holds.
+    pub fn until(&mut self, mut done: impl FnMut(&Host<SoftPort>) -> bool) {
+        while !done(&self.host) {
+            assert_eq!(self.host.failure(), None);
+            self.step();
+            std::thread::yield_now();
+        }
+    }
+
+    pub fn finish(&mut self) {
+        self.host.shut_down();
+        self.until(|host| host.is_stopped());
+    }
+}
+
 /// A target that is to listen.
 fn target(
     fabric: &SoftFabric,
