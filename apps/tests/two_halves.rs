@@ -405,6 +405,23 @@ fn an_address_that_is_taken_is_told() {
 }
 
 #[test]
+fn a_file_that_is_served_is_not_served_again() {
+    let file = Temporary::path("once");
+    fs::write(&file.0, vec![0; 64 << 10]).unwrap();
+    let arguments = ["--namespace", file.text(), "--backing", "auto"];
+    let target = Target::begin(SoftFabric::new(), "reg_mr", &arguments);
+    assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
+    let second = Target::begin(SoftFabric::new(), "reg_mr", &arguments);
+    let error = second.thread.join().unwrap().unwrap_err();
+    assert!(error.to_string().contains(file.text()) && error.to_string().contains("locked"), "{error}");
+    assert_eq!(error.exit_code(), 1);
+    target.end();
+    let third = Target::begin(SoftFabric::new(), "reg_mr", &arguments);
+    assert!(third.lines.iter().any(|line| line.starts_with("listening on")));
+    third.end();
+}
+
+#[test]
 fn a_target_ends_by_itself_when_its_time_is_over() {
     let file = Temporary::data("time", 2);
     let target = Target::begin(SoftFabric::new(), "reg_mr", &["--namespace", file.text(), "--runtime", "0"]);

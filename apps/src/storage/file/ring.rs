@@ -5,12 +5,13 @@ use super::super::{
     StorageStatistics,
 };
 use super::{
+    lock::LockedFile,
     sys::Ring,
     task::{Layout, Progress, Task, Ways},
 };
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
-use std::{collections::VecDeque, fs::File, io, sync::Arc};
+use std::{collections::VecDeque, io, sync::Arc};
 
 /// One core's way to a medium: operations become entries of a ring, [`Storage::flush`] starts all of them by one system
 /// call, completions are found in memory. Where the buffers can be registered they are (see
@@ -38,7 +39,7 @@ impl core::fmt::Debug for RingStorage {
 
 impl RingStorage {
     /// `depth`, from 1 to [`super::MAX_STORAGE_DEPTH`], operations at a time.
-    pub(super) fn new(file: Arc<File>, layout: Layout, depth: usize) -> io::Result<Self> {
+    pub(super) fn new(file: Arc<LockedFile>, layout: Layout, depth: usize) -> io::Result<Self> {
         // Bounded by the caller.
         let entries = depth as u32;
         Ok(Self {

@@ -2,7 +2,10 @@
 //! stays mapped for as long as an operation may run, and which nobody has a Rust reference to: to this process, a kernel
 //! that moves bytes there is a device like any other.
 
-use super::task::{Fallocate, Step};
+use super::{
+    lock::LockedFile,
+    task::{Fallocate, Step},
+};
 use core::ffi::c_void;
 use frwr_mempool::DeviceMemory;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
@@ -24,7 +27,7 @@ static ZEROS: Zeros = Zeros([0; ZERO_BYTES as usize]);
 /// A ring of io_uring over one file, and the memory of the buffers. At most as many steps as `entries` may be in it.
 pub(super) struct Ring {
     ring: IoUring,
-    file: Arc<File>,
+    file: Arc<LockedFile>,
     buffers: Option<DeviceMemory>,
     registered: bool,
     /// Steps that the kernel has taken and that were not reaped.
@@ -43,7 +46,7 @@ pub(super) struct Ended {
 impl Ring {
     /// # Errors
     /// What io_uring_setup(2) says, or `Unsupported` where the kernel lacks one of the operations.
-    pub(super) fn new(entries: u32, file: Arc<File>) -> io::Result<Self> {
+    pub(super) fn new(entries: u32, file: Arc<LockedFile>) -> io::Result<Self> {
         // Plain completion queues are filled while the reactor computes. With COOP_TASKRUN or DEFER_TASKRUN it would have to
         // make a system call to see completions.
         let ring = IoUring::new(entries)?;
@@ -173,6 +176,28 @@ impl Drop for Ring {
                 return;
             }
         }
+    }
+}
+
+/// What flock(2) is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lock {
+    Exclusive,
+    Shared,
+    None,
+}
+
+/// Takes or gives back the lock of an open file; never waits.
+pub(super) fn lock(file: &File, how: Lock) -> io::Result<()> {
+    let operation = match how {
+        Lock::Exclusive => libc::LOCK_EX,
+        Lock::Shared => libc::LOCK_SH,
+        Lock::None => libc::LOCK_UN,
+    };
+    // SAFETY: numbers only.
+    match unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
