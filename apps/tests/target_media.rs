@@ -6,18 +6,20 @@ mod storage_harness;
 
 use core::time::Duration;
 use frwr_apps::nvmf::{
-    BlockRange, Command, CompletionQueueEntry, DatasetManagement, Identify, IdentifyController, IdentifyNamespace,
-    Status, WriteZeroes, cns,
+    Abort, BlockRange, Command, CompletionQueueEntry, DatasetManagement, Identify, IdentifyController,
+    IdentifyNamespace, Status, WriteZeroes, cns,
 };
 use frwr_apps::storage::{
     AnyStorage, AttachError, Backing, CompletionBatch, Cookie, Features, FileMedium, FileOptions, Geometry,
     MemoryStorage, Operation, QueueFull, Storage, StorageStatistics,
 };
+use frwr_apps::target::TargetStatistics;
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
 use frwr_mempool::DeviceMemory;
 use nvmf_harness::raw::{Raw, keyed};
 use nvmf_harness::{memory, target_options};
+use std::{cell::Cell, rc::Rc};
 use storage_harness::{BLOCK, Temporary};
 use zerocopy::FromBytes;
 
@@ -146,4 +148,128 @@ fn commands_are_offered_that_every_namespace_has() {
             assert_eq!((code(&write), code(&zero), code(&deallocate)), (0, expected(zeroes), expected(ranges)));
         }
     }
+}
+
+/// Memory that refuses operations while it is told to, and starts none while it is told to.
+struct Gated {
+    inner: MemoryStorage,
+    gate: Rc<Cell<Gate>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// It takes operations and does not start them.
+    Unstarted,
+    /// It starts operations and completes none.
+    Running,
+    /// It takes none.
+    Full,
+}
+
+impl Storage for Gated {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn features(&self) -> Features {
+        self.inner.features()
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
+        self.inner.attach(buffers)
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        if self.gate.get() == Gate::Full { Err(QueueFull) } else { self.inner.submit(cookie, operation) }
+    }
+
+    fn cancel(&mut self, cookie: Cookie) -> bool {
+        self.inner.cancel(cookie)
+    }
+
+    fn flush(&mut self) {
+        if self.gate.get() != Gate::Unstarted {
+            self.inner.flush();
+        }
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        if self.gate.get() == Gate::Open { self.inner.poll(now, out) } else { 0 }
+    }
+}
+
+/// Aborts the command of identifier 900 on the I/O queue; whether the target says that it did.
+fn abort(raw: &mut Raw<Gated>, admin: ConnectionId) -> bool {
+    let entry = Command::Abort(Abort { queue_id: 1, command_id: 900 }).encode(901).unwrap();
+    raw.send(admin, entry, None);
+    raw.until("abort answered", |raw| raw.responses.iter().any(|response| response.command_id.get() == 901));
+    let at = raw.responses.iter().position(|response| response.command_id.get() == 901).unwrap();
+    let response = raw.responses.remove(at);
+    assert_eq!(code(&response), 0);
+    response.result.get() == 0
+}
+
+#[test]
+fn what_no_medium_was_given_is_aborted_and_never_executed() {
+    for (gate, aborted) in [(Gate::Full, true), (Gate::Unstarted, true), (Gate::Running, false)] {
+        let switch = Rc::new(Cell::new(Gate::Open));
+        let inner = MemoryStorage::new(memory(8 * BLOCK), BLOCK as u32, 8).unwrap();
+        let mut raw = Raw::with(target_options(), vec![Gated { inner, gate: Rc::clone(&switch) }]);
+        let (admin, io) = raw.io_queue();
+        for (command, data) in changes(1) {
+            switch.set(gate);
+            // A range of one block, where ranges are wanted.
+            raw.data.write(0, &[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+            let (before, statistics) = (raw.target.statistics(), |raw: &Raw<Gated>| raw.target.statistics());
+            raw.responses.clear();
+            raw.send(io, command.encode(900).unwrap(), data);
+            for _ in 0..50 {
+                raw.step();
+            }
+            assert!(raw.responses.is_empty());
+            assert_eq!(abort(&mut raw, admin), aborted, "{gate:?} {command:?}");
+            switch.set(Gate::Open);
+            raw.until("answered", |raw| raw.responses.len() == 1);
+            let status = if aborted { Status::COMMAND_ABORT_REQUESTED.code() } else { 0 };
+            assert_eq!(code(&raw.responses[0]), status, "{gate:?} {command:?}");
+            let done = |statistics: TargetStatistics| {
+                statistics.writes + statistics.write_zeroes + statistics.deallocations + statistics.aborted_commands
+            };
+            assert_eq!(done(statistics(&raw)), done(before) + 1);
+            assert_eq!(statistics(&raw).aborted_commands, before.aborted_commands + u64::from(aborted));
+        }
+        let storage = raw.target.namespaces().next().unwrap().inner.statistics();
+        assert_eq!(storage.completed + storage.cancelled, storage.submitted);
+        assert_eq!(storage.completed, if aborted { 0 } else { 3 }, "{gate:?}");
+        assert!(!abort(&mut raw, admin), "it has ended");
+        raw.target.shut_down();
+        raw.until("drained", |raw| raw.target.is_drained());
+        let all = target_options().buffer_memory_bytes(8) / target_options().buffer_bytes as usize;
+        assert_eq!(raw.target.statistics().buffers_free, all as u64);
+    }
+}
+
+#[test]
+fn a_command_whose_data_is_on_its_way_is_aborted_when_that_has_arrived() {
+    let mut delays = 0;
+    for steps in 0..20 {
+        let switch = Rc::new(Cell::new(Gate::Open));
+        let inner = MemoryStorage::new(memory(8 * BLOCK), BLOCK as u32, 8).unwrap();
+        let mut raw = Raw::with(target_options(), vec![Gated { inner, gate: switch }]);
+        let (admin, io) = raw.io_queue();
+        raw.responses.clear();
+        let [(command, data), ..] = changes(1);
+        raw.send(io, command.encode(900).unwrap(), data);
+        for _ in 0..steps {
+            raw.step();
+        }
+        let aborted = abort(&mut raw, admin);
+        raw.until("answered", |raw| raw.responses.len() == 1);
+        let statistics = raw.target.statistics();
+        assert_eq!(code(&raw.responses[0]) == Status::COMMAND_ABORT_REQUESTED.code(), aborted, "{steps}");
+        assert_eq!((statistics.writes, statistics.aborted_commands), (u64::from(!aborted), u64::from(aborted)));
+        delays += u64::from(aborted);
+    }
+    assert!(delays > 0, "no abort came in time");
 }

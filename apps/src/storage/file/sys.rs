@@ -32,6 +32,8 @@ pub(super) struct Ring {
     registered: bool,
     /// Steps that the kernel has taken and that were not reaped.
     running: usize,
+    #[cfg(test)]
+    refusal: Option<i32>,
 }
 
 /// What a step of the ring came to.
@@ -66,7 +68,15 @@ impl Ring {
                 "the kernel's io_uring lacks operations of Linux 5.6",
             ));
         }
-        Ok(Self { ring, file, buffers: None, registered: false, running: 0 })
+        Ok(Self {
+            ring,
+            file,
+            buffers: None,
+            registered: false,
+            running: 0,
+            #[cfg(test)]
+            refusal: None,
+        })
     }
 
     /// Takes the memory of all buffers, once, and registers it. False where it has one already.
@@ -135,15 +145,25 @@ impl Ring {
         Some((pointer(buffers.address() as usize), index))
     }
 
-    /// Steps are queued that the kernel has not taken.
-    pub(super) fn has_queued(&mut self) -> bool {
-        !self.ring.submission().is_empty()
+    /// One system call: starts what was queued, and returns how many steps, the oldest first. What the kernel had no room
+    /// for stays queued.
+    ///
+    /// # Errors
+    /// The errno of io_uring_enter(2); nothing was started.
+    pub(super) fn enter(&mut self) -> Result<usize, i32> {
+        #[cfg(test)]
+        if let Some(errno) = self.refusal {
+            return Err(errno);
+        }
+        let taken = self.ring.submit().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        self.running += taken;
+        Ok(taken)
     }
 
-    /// One system call: starts what was queued. What the kernel had no room for stays queued.
-    pub(super) fn enter(&mut self) {
-        // What it says of the whole call is true for the time being only (EAGAIN, EBUSY, EINTR of io_uring_enter(2)).
-        self.running += self.ring.submit().unwrap_or(0);
+    /// From now on the kernel refuses every call with this errno; `None` for no more.
+    #[cfg(test)]
+    pub(super) fn refuse(&mut self, errno: Option<i32>) {
+        self.refusal = errno;
     }
 
     /// The next step that has ended; no system call.

@@ -116,6 +116,14 @@ impl Storage for ThreadStorage {
         Ok(())
     }
 
+    fn cancel(&mut self, cookie: Cookie) -> bool {
+        let found = self.queue.iter().position(|(queued, _)| *queued == cookie);
+        let cancelled = found.and_then(|at| self.queue.remove(at)).is_some();
+        self.held -= usize::from(cancelled);
+        self.statistics.cancelled += u64::from(cancelled);
+        cancelled
+    }
+
     fn flush(&mut self) {
         if self.queue.is_empty() {
             return;
