@@ -95,7 +95,12 @@ impl<P: Port> Host<P> {
         };
         match self.engine.connect(self.options.address, private_data.as_bytes(), &options) {
             Ok(connection) => *place = Some(connection),
-            Err(OpenError::NoConnection | OpenError::WouldBlock | OpenError::PrivateData(_)) => {}
+            Err(
+                OpenError::NoConnection
+                | OpenError::WouldBlock
+                | OpenError::PrivateData(_)
+                | OpenError::Receives { .. },
+            ) => {}
         }
     }
 

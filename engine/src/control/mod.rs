@@ -9,18 +9,21 @@ mod answers;
 mod connecting;
 mod domain;
 mod listening;
+mod placement;
 mod shared_receives;
 
 use crate::{
     event::OpenFailure,
     link::{ControlLink, CoreLink, OpenTarget, ToControl, ToCore, link},
     mr::ConnectionKey,
-    provider::{Command, CommandError, Device, IncomingId, Port, PortId, PrivateData, RegistrationId, Ticket},
+    provider::{Command, CommandError, Device, Port, PortId, PrivateData, RegistrationId, Ticket},
 };
 use connecting::{Link, Stage};
 use domain::Domain;
 use frwr_mempool::{DeviceMemory, freelist::Returner};
 use listening::Listener;
+use placement::Unanswered;
+pub use placement::{ConnectRequest, ListeningCore, Placed, Placement};
 use shared_receives::SharedReceiveQueue;
 use std::{
     collections::{HashMap, VecDeque},
@@ -73,7 +76,6 @@ enum Pending {
         descriptor: u32,
     },
     Listen {
-        core: usize,
         address: SocketAddr,
     },
     StopListening {
@@ -95,8 +97,7 @@ struct Core {
     freed: Vec<u32>,
     memories: Vec<DeviceMemory>,
     shared_receives: SharedReceiveQueue,
-    /// Connect requests that the core was told of and has not answered, [`MAX_INCOMING`] at most.
-    incoming: Vec<IncomingId>,
+    incoming: Unanswered,
     /// The engine was dropped: nobody takes messages any more.
     gone: bool,
 }
@@ -134,6 +135,8 @@ pub struct Control<D: Device> {
     /// The domain of all connections that have none of their own.
     shared: Option<usize>,
     listeners: Vec<Listener>,
+    /// `None`: to the core with the fewest connections.
+    placement: Option<Placement>,
     pending: HashMap<Ticket, Pending>,
     backlog: VecDeque<(Ticket, Command)>,
     next_ticket: u64,
@@ -151,6 +154,7 @@ impl<D: Device> Control<D> {
             domains: Vec::new(),
             shared: None,
             listeners: Vec::new(),
+            placement: None,
             pending: HashMap::new(),
             backlog: VecDeque::new(),
             next_ticket: 1,
@@ -173,7 +177,7 @@ impl<D: Device> Control<D> {
             freed: Vec::new(),
             memories: Vec::new(),
             shared_receives: SharedReceiveQueue::default(),
-            incoming: Vec::new(),
+            incoming: Unanswered::new(),
             gone: false,
         });
         Ok((port, core_link))
@@ -270,10 +274,11 @@ impl<D: Device> Control<D> {
                 self.command(Command::Reject { incoming, private_data }, Pending::Nothing);
             }
             ToControl::Open { connection, target, options, private_data } => {
-                if let OpenTarget::Incoming(incoming) = target {
-                    self.incoming_answered(core, incoming);
-                }
-                self.open(core, connection, target, options, private_data);
+                let weight = match target {
+                    OpenTarget::Incoming(incoming) => self.incoming_answered(core, incoming),
+                    OpenTarget::Address(_) => 0,
+                };
+                self.open(core, connection, target, options, private_data, weight);
             }
             ToControl::ReceivesPosted { connection } => self.receives_posted(core, connection),
             ToControl::Allocate { connection, depth, descriptors } => {
