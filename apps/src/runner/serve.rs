@@ -70,6 +70,7 @@ where
         engine: target.engine(),
         control: control.statistics(),
         cores,
+        shared_receives: config.shared_receives,
         undrained,
     })
 }
