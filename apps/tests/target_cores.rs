@@ -11,7 +11,7 @@ use frwr_apps::nvmf::{
 use frwr_apps::storage::{
     AttachError, CompletionBatch, Cookie, Geometry, MemoryStorage, Operation, QueueFull, Storage,
 };
-use frwr_apps::target::{AllowedHosts, Subsystem, TargetOptions};
+use frwr_apps::target::{Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
 use frwr_mempool::DeviceMemory;
@@ -75,7 +75,7 @@ fn spread(options: TargetOptions) -> (Cores, Shared) {
     let raw = Raw::spread(options, |_| {
         let inner = MemoryStorage::new(shared.medium.clone(), 512, 64).unwrap();
         let namespaces = vec![Held { inner, shared: shared.clone() }];
-        vec![Subsystem { name: subsystem(), hosts: AllowedHosts::Any, namespaces }]
+        vec![Subsystem::new(subsystem(), namespaces)]
     });
     (raw, shared)
 }
