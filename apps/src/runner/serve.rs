@@ -37,10 +37,10 @@ where
     let plan = plan::served(config, subsystems, device.capabilities())?;
     let mut control = Control::new(device);
     let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
-    let (progress, topology) = (Progress::default(), Topology::of_machine());
+    let (progress, topology) = (Progress::new(1), Topology::of_machine());
     progress.publish(0, Doing::OpeningListener);
     let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
-    let sides = Sides::<_, D::Port> { target: Some(Beginning { port, link, plan }), host: None };
+    let sides = Sides::<_, D::Port> { targets: vec![Beginning { port, link, plan }], hosts: Vec::new() };
     let threads = launch(topology, placement, sides, &progress)?;
     reports.iter().for_each(|report| say(&report.line()));
     let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
@@ -56,11 +56,11 @@ where
         stop_at: config.runtime,
     };
     main.drive(stop, say)?;
-    let Outcome { target, cores, undrained, .. } = Outcome::collect(threads.join())?;
+    let Outcome { targets, cores, undrained, .. } = Outcome::collect(threads.join())?;
     if progress.doing() == Doing::CannotListen {
         return Err(RunError::Listen { address: listen });
     }
-    let target = target.ok_or(RunError::Lost)?;
+    let target = targets.into_iter().next().ok_or(RunError::Lost)?;
     Ok(ServeReport {
         device: config.device.device.clone(),
         listen,
