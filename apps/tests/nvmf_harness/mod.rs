@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
 pub mod raw;
+pub mod spread;
 
 use core::time::Duration;
 use frwr_apps::host::{Host, HostCompletion, HostError, HostOptions};
@@ -36,7 +37,7 @@ fn engine(device: SoftDevice, options: EngineOptions) -> (Control<SoftDevice>, E
     (control, engine)
 }
 
-/// Another core's engine.
+/// One more core of a device.
 fn engine_of(control: &mut Control<SoftDevice>, options: EngineOptions) -> Engine<SoftPort> {
     let capabilities = *control.device().capabilities();
     let bytes = Engine::<SoftPort>::region_bytes(&options, &capabilities).unwrap();
