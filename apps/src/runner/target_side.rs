@@ -154,6 +154,9 @@ impl<P: Port> TargetSide<P> {
         if doing == Doing::CannotListen {
             self.progress.finish();
         }
+        if statistics.broken_operations > 0 {
+            self.progress.tell_broken_storage();
+        }
         self.progress.publish(statistics.commands, doing);
     }
 }

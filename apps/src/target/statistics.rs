@@ -29,6 +29,8 @@ pub struct TargetStatistics {
     pub aborted_commands: u64,
     /// Operations that the medium failed.
     pub media_errors: u64,
+    /// Operations that a storage refused because its way to the medium is broken.
+    pub broken_operations: u64,
     /// Bytes of the above reads.
     pub bytes_read: u64,
     /// Bytes of the above writes.
