@@ -3,6 +3,7 @@
 mod nvmf_harness;
 
 use clap::Parser as _;
+use core::time::Duration;
 use frwr_apps::host::HostOptions;
 use frwr_apps::nvmf::{Nqn, SerialNumber};
 use frwr_apps::runner::{
@@ -265,6 +266,25 @@ fn serial_numbers_are_as_the_configuration_says_or_follow_from_the_name() {
         assert_eq!(lone.host.serial_number().unwrap().as_str(), serial);
         lone.finish();
     }
+    target.end();
+}
+
+#[test]
+fn hosts_hear_of_a_shutdown_before_their_connections_end() {
+    let file = Temporary::data("news", 3);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let name = Nqn::new("nqn.2026-11.invalid.frwr:file").unwrap();
+    let options = HostOptions::new(ADDRESS.parse().unwrap(), name, Nqn::new("nqn.host").unwrap());
+    let mut lone = LoneHost::new(&target.fabric, "reg_mr", options);
+    lone.until(|host| host.is_ready());
+    // A Keep Alive behind the event request: when it is answered, the request waits at the target.
+    lone.now += Duration::from_secs(15);
+    lone.until(|host| host.statistics().keep_alives == 1);
+    lone.host.flush_namespace(1).unwrap();
+    lone.until(|host| host.statistics().succeeded == 1);
+    target.stop.store(true, Relaxed);
+    lone.until(|host| host.statistics().failures > 0);
+    assert_eq!(lone.host.statistics().shutdown_events, 1);
     target.end();
 }
 

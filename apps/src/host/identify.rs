@@ -13,6 +13,10 @@ use zerocopy::FromBytes;
 const LEAST_COMMAND_UNITS: u32 = (nvmf::COMMAND_CAPSULE_BYTES / 16) as u32;
 const LEAST_RESPONSE_UNITS: u32 = (nvmf::RESPONSE_CAPSULE_BYTES / 16) as u32;
 
+/// Asynchronous events that are switched on where the controller has them.
+const WANTED_EVENTS: u32 =
+    IdentifyController::NAMESPACE_EVENTS | IdentifyController::ANA_EVENTS | IdentifyController::SHUTDOWN_EVENTS;
+
 impl<P: Port> Host<P> {
     /// Remembers the first active namespaces; what the controller does not list is found by its Identify.
     pub(super) fn take_active(&mut self, success: bool) {
@@ -85,8 +89,7 @@ impl<P: Port> Host<P> {
         self.controller.serial = SerialNumber::from_field(&identify.serial_number);
         self.controller.max_data_blocks = identify.max_data_blocks;
         self.controller.optional_commands = identify.optional_commands.get();
-        self.controller.events =
-            identify.events.get() & (IdentifyController::NAMESPACE_EVENTS | IdentifyController::ANA_EVENTS);
+        self.controller.events = identify.events.get() & WANTED_EVENTS;
         self.controller.reports_ana = identify.multi_path & IdentifyController::REPORTS_ANA != 0;
         match u32::from(identify.max_commands.get()) {
             0 => Ok(()),
