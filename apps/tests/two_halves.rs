@@ -534,3 +534,54 @@ fn a_device_that_is_gone_ends_both_halves_with_the_reason() {
     one_line(&error, "device_gone", "is gone");
     target.end();
 }
+
+/// Arguments of a target whose queues are spread over cores, in place of one.
+fn spread(cores: &str, arguments: &[&str]) -> ServeConfig {
+    let fixed =
+        ["frwr-reactor", "serve", "--device", "test", "--pages", "plain", "--listen", ADDRESS, "--cores", cores];
+    let line = CommandLine::try_parse_from([&fixed[..], arguments].concat()).unwrap();
+    let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
+    ServeConfig::new(arguments).unwrap()
+}
+
+#[test]
+fn queues_spread_over_the_targets_cores_serve_one_namespace() {
+    let moved = Temporary::data("spread", 6);
+    let bytes = FILE_BYTES.to_string();
+    for (backing, cores) in [("memory", 2), ("auto", 3), ("thread", 2)] {
+        let served = Temporary::path(&format!("spread-{backing}"));
+        fs::write(&served.0, vec![0; 400 << 10]).unwrap();
+        let config = spread(&format!("unpinned:{cores}"), &["--namespace", served.text(), "--backing", backing]);
+        let target = Target::begin_with(SoftFabric::new(), "reg_mr", config);
+        assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
+        verified(target.load(&["--file", moved.text(), "--runtime", "1", "--queues", "4"]));
+        verified(target.load(&["--file", moved.text(), "--queues", "4"]));
+        verified(target.load(&["--bytes", &bytes, "--expect-sha256", &moved.digest(), "--queues", "2"]));
+        let report = target.end();
+        assert_eq!((report.targets.len(), report.cores.len(), report.target.accepted), (cores, cores, 5 + 5 + 3));
+        assert!(report.targets.iter().all(|core| core.reads > 0 && core.writes > 0), "{}", report.table());
+        assert_eq!(report.target.reads, report.targets.iter().map(|core| core.reads).sum::<u64>());
+        assert_eq!(report.json()["cores"].as_array().unwrap().len(), cores);
+        assert!(backing == "memory" || served.bytes()[..FILE_BYTES] == moved.bytes());
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_ends_a_target_of_several_cores() {
+    let file = Temporary::data("taken", 1);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let (device, stop) = (target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap())), AtomicBool::new(false));
+    let config = spread("unpinned:2", &["--namespace", file.text()]);
+    let error = serve(device, &config, &stop, &mut |_| {}).err().unwrap();
+    assert!(matches!(error, RunError::Listen { .. }), "{error}");
+    target.end();
+}
+
+#[test]
+fn more_cores_than_a_target_may_have_are_refused() {
+    let line = ["frwr-reactor", "serve", "--device", "test", "--listen", ADDRESS, "--namespace", "x", "--cores"];
+    let line = CommandLine::try_parse_from([&line[..], &["unpinned:65"]].concat()).unwrap();
+    let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
+    let error = ServeConfig::new(arguments).unwrap_err();
+    assert!(error.to_string().contains("65 cores: must be 1 to 64"), "{error}");
+}

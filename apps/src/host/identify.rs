@@ -45,7 +45,7 @@ impl<P: Port> Host<P> {
         self.check_depth(self.options.io_entries(), capabilities.max_queue_entries())
     }
 
-    fn check_depth(&self, needed: u16, limit: u32) -> Result<(), HostFailure> {
+    pub(super) fn check_depth(&self, needed: u16, limit: u32) -> Result<(), HostFailure> {
         // The limit is of entries or commands; a depth is one less than the entries.
         if u32::from(needed) <= limit {
             return Ok(());

@@ -9,6 +9,9 @@ use std::net::SocketAddr;
 pub const MAX_QUEUE_DEPTH: u16 = 2042;
 /// I/O queues of one host. A host belongs to one core; more queues than a few only help a controller that spreads them.
 pub const MAX_QUEUES: u16 = 16;
+/// Hosts that follow one: with [`MAX_QUEUES`] queues each, a sixteenth of what NVMe counts, and more cores than a machine
+/// gives to storage.
+pub const MAX_FOLLOWERS: u16 = 255;
 /// Segments of one read or write.
 pub const MAX_SEGMENTS: usize = 8;
 /// Keys of one command: one for each segment.
@@ -57,8 +60,11 @@ pub struct HostOptions {
     pub host_id: [u8; 16],
     /// The namespace to read and write.
     pub namespace: u32,
-    /// I/O queues that the controller is asked for, 1 to [`MAX_QUEUES`]; it may grant fewer.
+    /// I/O queues of this host, 1 to [`MAX_QUEUES`]; the controller may grant fewer.
     pub queues: u16,
+    /// Hosts on other cores that follow this one, 0 to [`MAX_FOLLOWERS`]; the controller is asked for as many queues for
+    /// each of them.
+    pub followers: u16,
     /// I/O commands outstanding at most on each queue, 1 to [`MAX_QUEUE_DEPTH`] over all queues.
     pub queue_depth: u16,
     /// Invites the target to invalidate our keys with its responses, where the device can take that.
@@ -104,6 +110,7 @@ impl HostOptions {
             host_id: host.identifier(1),
             namespace: 1,
             queues: 1,
+            followers: 0,
             queue_depth: 32,
             remote_invalidation: true,
             in_capsule_data: true,
@@ -157,6 +164,11 @@ impl HostOptions {
     #[must_use]
     pub fn is_discovery(&self) -> bool {
         self.subsystem.as_str() == DISCOVERY_SUBSYSTEM
+    }
+
+    /// I/O queues that the controller is asked for: this host's and its followers'. Both are bounded far below 2^16.
+    pub(super) fn all_queues(&self) -> u16 {
+        self.queues.saturating_mul(self.followers.saturating_add(1))
     }
 
     /// Commands of I/O, over all queues.

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     nvmf::{Nqn, SerialNumber},
     storage::{Backing, MAX_BLOCK_BYTES, MediumKind},
-    target::{AllowedHosts, MAX_NAMESPACES, MAX_SUBSYSTEMS},
+    target::{AllowedHosts, MAX_CORES, MAX_NAMESPACES, MAX_SUBSYSTEMS},
 };
 use clap::ValueEnum as _;
 use core::time::Duration;
@@ -194,7 +194,7 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
     }
     Ok(ServeConfig {
         parameters: device.parameters()?,
-        placement: device.placement()?,
+        placement: device.placement(MAX_CORES.into())?,
         device: device.device()?,
         listen: tables.listen,
         subsystems,

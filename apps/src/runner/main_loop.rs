@@ -1,13 +1,13 @@
 //! The main thread while the cores work: Control, signals, the trace, a line per second.
 
 use super::{
-    cores::Core,
+    cores::{Core, Message},
     error::RunError,
     progress::{Doing, Progress},
     trace::Trace,
 };
 use crate::{check::locked_memory_limit, job::Phase};
-use core::{convert::Infallible, time::Duration};
+use core::time::Duration;
 use frwr_engine::{
     control::Control,
     provider::{Device, Port},
@@ -36,7 +36,7 @@ const BROKEN_STORAGE: &str = "a namespace is out of order: the kernel refuses it
                               fail; restart, with the backing `thread` if it happens again";
 
 /// The reactors' threads.
-pub(super) type Threads<T, H> = Running<Infallible, Core<T, H>>;
+pub(super) type Threads<T, H> = Running<Message, Core<T, H>>;
 
 /// A Control, whatever its device is.
 pub(super) trait Served {

@@ -185,6 +185,25 @@ pub struct StorageStatistics {
     pub broken: i32,
 }
 
+/// Of several cores' ways to one namespace.
+impl core::ops::Add for StorageStatistics {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            submitted: self.submitted + other.submitted,
+            completed: self.completed + other.completed,
+            failed: self.failed + other.failed,
+            cancelled: self.cancelled + other.cancelled,
+            flushes: self.flushes + other.flushes,
+            system_calls: self.system_calls + other.system_calls,
+            restarts: self.restarts + other.restarts,
+            // An errno: of the first that is broken.
+            broken: if self.broken == 0 { other.broken } else { self.broken },
+        }
+    }
+}
+
 /// Why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StorageError {

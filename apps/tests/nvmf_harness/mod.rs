@@ -4,6 +4,7 @@
 
 pub mod gated;
 pub mod raw;
+pub mod spread;
 
 use core::time::Duration;
 use frwr_apps::host::{Host, HostCompletion, HostError, HostOptions};
@@ -32,14 +33,20 @@ pub fn memory(bytes: usize) -> DeviceMemory {
 }
 
 fn engine(device: SoftDevice, options: EngineOptions) -> (Control<SoftDevice>, Engine<SoftPort>) {
-    let capabilities = *device.capabilities();
     let mut control = Control::new(device);
+    let engine = engine_of(&mut control, options);
+    (control, engine)
+}
+
+/// One more core of a device.
+fn engine_of(control: &mut Control<SoftDevice>, options: EngineOptions) -> Engine<SoftPort> {
+    let capabilities = *control.device().capabilities();
     let bytes = Engine::<SoftPort>::region_bytes(&options, &capabilities).unwrap();
     let pages = PagePolicy::Exactly(PageSize::Plain);
     let mut region = Region::map(&RegionOptions::new(bytes).pages(pages)).unwrap();
     let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities).unwrap();
     let (port, link) = control.open_core(send, receive).unwrap();
-    (control, Engine::new(port, link, &mut region, options, &capabilities).unwrap())
+    Engine::new(port, link, &mut region, options, &capabilities).unwrap()
 }
 
 pub fn subsystem() -> Nqn {
