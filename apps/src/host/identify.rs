@@ -97,7 +97,8 @@ impl<P: Port> Host<P> {
         }
     }
 
-    pub(super) fn check_namespace(&mut self, grows: bool) -> Result<(), HostFailure> {
+    /// `live`: the session goes on; else it begins, and the namespace may be another one.
+    pub(super) fn check_namespace(&mut self, live: bool) -> Result<(), HostFailure> {
         let mut bytes = [0; IDENTIFY_BYTES];
         // As above.
         let _ = self.admin_data.read(0, &mut bytes);
@@ -109,18 +110,13 @@ impl<P: Port> Host<P> {
             .map_err(|_| HostFailure::Unsupported("namespaces of fewer than 2^64 bytes"))?;
         self.ana.group = identify.ana_group.get();
         match self.geometry {
-            // A namespace may grow while it is used, but not change under requests that were taken for it.
-            Some(before)
-                if grows && before.block_bytes() == geometry.block_bytes() && before.blocks() < geometry.blocks() =>
-            {
-                self.geometry = Some(geometry);
-                Ok(())
-            }
-            Some(before) if before != geometry => Err(HostFailure::NamespaceChanged),
-            _ => {
-                self.geometry = Some(geometry);
-                Ok(())
-            }
+            // A namespace may have another size while it is used: requests behind its end fail. It may not have another block
+            // size under requests that were taken for it, nor another size behind a reconnect, where it may be another one.
+            Some(before) if live && before.block_bytes() == geometry.block_bytes() => {}
+            Some(before) if before != geometry => return Err(HostFailure::NamespaceChanged),
+            _ => {}
         }
+        self.geometry = Some(geometry);
+        Ok(())
     }
 }

@@ -67,10 +67,10 @@ pub(super) struct TargetSide<P: Port> {
     alone: bool,
     killed: bool,
     ending: Ending,
-    /// A message that another core's lane had no room for.
-    kept: Option<(u16, TargetMessage)>,
     /// Hosts are told of the end, until then at most; their connections end behind it.
     announcing: Option<Duration>,
+    /// A message that another core's lane had no room for.
+    kept: Option<(u16, TargetMessage)>,
     memory_report: MemoryReport,
 }
 

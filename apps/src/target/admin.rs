@@ -173,7 +173,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Says that a namespace's storage has another size, which `Storage::geometry` tells already. Hosts that asked for it are
-    /// told by an asynchronous event.
+    /// told by an asynchronous event. To be called on the home core.
     ///
     /// # Errors
     /// [`NamespaceError`].
@@ -186,13 +186,13 @@ impl<P: Port, S: Storage> Target<P, S> {
                 controller.changed.add(identifier);
             }
         }
-        self.raise(at, Notice::NamespaceChanged);
+        self.raise_everywhere(at, Notice::NamespaceChanged);
         Ok(())
     }
 
     /// Says who may use a subsystem from now on; controllers that there are stay. Hosts that asked the discovery service for
     /// it are told by an asynchronous event where the subsystem appears or disappears for them. Where a target has several
-    /// cores, each of them has to be told.
+    /// cores, each of them has to be told, the home core last.
     ///
     /// # Errors
     /// [`NamespaceError::Subsystem`].

@@ -129,9 +129,9 @@ pub struct Target<P: Port, S: Storage> {
     queues: Vec<Option<Queue>>,
     controllers: Vec<Option<Controller>>,
     identifiers: Identifiers,
-    spread: Spread,
     /// GENCTR of the discovery log.
     discovery_generation: u64,
+    spread: Spread,
     /// Commands that wait for a data buffer, in order of arrival.
     waiting: VecDeque<u32>,
     /// Commands that found no transfer slot or no place in the storage; tried again by every poll, in order.
@@ -191,8 +191,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             queues: (0..options.connections()).map(|_| None).collect(),
             controllers: (0..options.controllers).map(|_| None).collect(),
             identifiers: Identifiers::default(),
-            spread: Spread::new(&options),
             discovery_generation: 1,
+            spread: Spread::new(&options),
             waiting: VecDeque::with_capacity(slots as usize),
             stalled: VecDeque::with_capacity(slots as usize),
             reads_until_corruption: options.corrupt_reads.map_or(0, core::num::NonZeroU64::get),
