@@ -150,8 +150,10 @@ fn verified(report: Result<RunReport, RunError>) -> RunReport {
 fn a_namespace_arrives_as_the_file_that_is_served_on_every_profile() {
     let (file, output) = (Temporary::data("copy", 1), Temporary::path("copy-out"));
     let digest = file.digest();
-    for profile in PROFILES {
-        let target = Target::start(profile, &["--namespace", file.text()]);
+    for (at, profile) in PROFILES.into_iter().enumerate() {
+        // Every other profile with receives that all connections share.
+        let shared: &[&str] = if at % 2 == 0 { &["--shared-receives", "512"] } else { &[] };
+        let target = Target::start(profile, &[&["--namespace", file.text()], shared].concat());
         let bytes = FILE_BYTES.to_string();
         let exact = ["--bytes", &bytes, "--expect-sha256", &digest, "--output", output.text()];
         let report = verified(target.load(&exact));

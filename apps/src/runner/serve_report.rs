@@ -29,6 +29,8 @@ pub struct ServeReport {
     pub control: ControlStatistics,
     /// Of its reactors, in the same order.
     pub cores: Vec<CoreReport>,
+    /// Receives that the connections of a core share; `None` where each has its own.
+    pub shared_receives: Option<u32>,
     /// What did not drain in time.
     pub undrained: Vec<String>,
 }
@@ -76,6 +78,8 @@ impl ServeReport {
             "doorbells": engine.doorbells,
             "drain_markers": engine.drain_markers,
             "receive_doorbells": engine.receive_doorbells,
+            "shared_receives": self.shared_receives,
+            "shared_receives_withdrawn": engine.shared_receives_withdrawn,
             "send_completions": engine.send_completions,
             "receive_completions": engine.receive_completions,
             "disconnects": engine.disconnects,
@@ -149,6 +153,10 @@ impl ServeReport {
         writeln!(out, "  work requests         {:>12.3}", per_command(self.engine.work_requests))?;
         writeln!(out, "  doorbells             {:>12.3}", per_command(self.engine.doorbells))?;
         writeln!(out, "  posts of receives     {:>12.3}", per_command(self.engine.receive_doorbells))?;
+        if let Some(shared) = self.shared_receives {
+            let withdrawn = self.engine.shared_receives_withdrawn;
+            writeln!(out, "\nshared receives         {shared:>12}\n  lost with connections {withdrawn:>12}")?;
+        }
         for who in &self.undrained {
             writeln!(out, "\nnot drained: {who}")?;
         }
