@@ -191,7 +191,7 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
     }
     Ok(ServeConfig {
         parameters: device.parameters()?,
-        placement: device.placement()?,
+        placement: device.placement(1)?,
         device: device.device()?,
         listen: tables.listen,
         subsystems,

@@ -1,14 +1,27 @@
 //! What one core carries: the target, the host, or both.
 
-use super::{host_side::HostSide, report::MemoryReport, target_side::TargetSide};
-use core::{convert::Infallible, time::Duration};
+use super::{host_side::HostSide, host_team::News, report::MemoryReport, target_side::TargetSide};
+use core::time::Duration;
 use frwr_engine::provider::Port;
-use frwr_reactor::{Context, Source};
+use frwr_reactor::{Context, Outbox, Source};
+
+/// What cores tell each other; data goes through the wire only.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// Between cores that share a host's controller and job.
+    Host {
+        /// Which of them says it.
+        from: u16,
+        /// What.
+        news: News,
+    },
+}
 
 /// The context of a reactor.
 pub(super) struct Core<T: Port, H: Port> {
     pub(super) target: Option<TargetSide<T>>,
     pub(super) host: Option<HostSide<H>>,
+    pub(super) outbox: Outbox<Message>,
 }
 
 impl<T: Port, H: Port> Core<T, H> {
@@ -35,10 +48,15 @@ impl<T: Port, H: Port> Core<T, H> {
 }
 
 impl<T: Port, H: Port> Context for Core<T, H> {
-    /// The cores talk through the wire only.
-    type Message = Infallible;
+    type Message = Message;
 
-    fn message(&mut self, _: Source, message: Infallible, _: Duration) {
-        match message {}
+    fn message(&mut self, _: Source, message: Message, _: Duration) {
+        match message {
+            Message::Host { from, news } => {
+                if let Some(host) = &mut self.host {
+                    host.hear(from, news);
+                }
+            }
+        }
     }
 }

@@ -180,7 +180,7 @@ impl ServeConfig {
         range("the port of --listen", listen.port().into(), 1, u16::MAX.into())?;
         Ok(Self {
             parameters: device.parameters()?,
-            placement: device.placement()?,
+            placement: device.placement(1)?,
             device: device.device()?,
             listen,
             subsystems: vec![SubsystemConfig {

@@ -1,20 +1,20 @@
 //! From plans to running reactors: ports, and sides that are made on the cores that will own them.
 
 use super::{
-    cores::Core,
+    cores::{Core, Message},
     error::{RunError, SetupError},
     host_side::{HostPlan, HostPoller, HostSide},
+    host_team::Team,
     main_loop::Threads,
     progress::Progress,
     target_side::{TargetPlan, TargetPoller, TargetSide},
 };
-use core::convert::Infallible;
 use frwr_engine::{
     CoreLink, Engine, EngineOptions,
     control::Control,
     provider::{Capabilities, Device, Port},
 };
-use frwr_reactor::{CoreIndex, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology};
+use frwr_reactor::{CoreIndex, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology};
 
 /// One side's port and what its core needs to begin with it.
 pub(super) struct Beginning<P, Plan> {
@@ -52,18 +52,19 @@ where
     T: Port + Send + 'static,
     H: Port + Send + 'static,
 {
-    let cores = match &placement {
-        Placement::Cores(cores) => cores.len(),
-        Placement::Spread { reactors } | Placement::Unpinned { reactors } => *reactors,
-    };
+    let cores = reactors(&placement);
     debug_assert!(sides.targets.len().max(sides.hosts.len()) <= cores, "each side has a core");
     let first_host = cores.saturating_sub(sides.hosts.len());
-    let (mut targets, mut hosts) = (numbered(sides.targets, progress), numbered(sides.hosts, progress));
-    let reactors = Reactors::<Infallible>::new(placement).topology(topology).allow_siblings(false);
+    // Reactors and hosts are counted in 16 bit.
+    let (first_core, members) = (first_host as u16, sides.hosts.len() as u16);
+    let (mut targets, hosts) = (numbered(sides.targets, progress), numbered(sides.hosts, progress));
+    let teams = (0..members).map(move |member| Team::new(first_core, member, members));
+    let mut hosts = hosts.zip(teams).map(|((side, progress), team)| (side, progress, team));
+    let reactors = Reactors::<Message>::new(placement).topology(topology).allow_siblings(false);
     let threads = reactors.launch(move |core: CoreIndex| {
         let target = targets.next();
         let host = if core.index() < first_host { None } else { hosts.next() };
-        move |seat: Seat<Infallible>, _| build(seat, target, host)
+        move |seat: Seat<Message>, outbox: Outbox<Message>| build(seat, outbox, target, host)
     })?;
     Ok(threads)
 }
@@ -75,6 +76,14 @@ fn numbered<P, Plan>(
 ) -> impl Iterator<Item = (Beginning<P, Plan>, Progress)> {
     let progress = progress.clone();
     sides.into_iter().enumerate().map(move |(part, side)| (side, progress.part(part)))
+}
+
+/// How many reactors a placement has.
+pub(super) fn reactors(placement: &Placement) -> usize {
+    match placement {
+        Placement::Cores(cores) => cores.len(),
+        Placement::Spread { reactors } | Placement::Unpinned { reactors } => *reactors,
+    }
 }
 
 /// Two physical cores if there are, else one; not pinned where not even that may be chosen.
@@ -103,17 +112,19 @@ pub(super) fn for_host(topology: &Topology) -> Placement {
 
 /// Builds one core, on that core.
 fn build<T: Port, H: Port>(
-    seat: Seat<Infallible>,
+    seat: Seat<Message>,
+    outbox: Outbox<Message>,
     target: Option<(Beginning<T, TargetPlan>, Progress)>,
-    host: Option<(Beginning<H, HostPlan>, Progress)>,
+    host: Option<(Beginning<H, HostPlan>, Progress, Team)>,
 ) -> Result<Reactor<Core<T, H>>, SetupError> {
     let node = seat.node();
     let target =
         target.map(|(Beginning { port, link, plan }, progress)| TargetSide::new(port, link, plan, node, progress));
-    let host = host.map(|(Beginning { port, link, plan }, progress)| HostSide::new(port, link, plan, node, progress));
+    let host = host
+        .map(|(Beginning { port, link, plan }, progress, team)| HostSide::new(port, link, plan, node, progress, team));
     let (target, host) = (target.transpose()?, host.transpose()?);
     let (has_target, has_host) = (target.is_some(), host.is_some());
-    let mut reactor = seat.reactor(Core { target, host });
+    let mut reactor = seat.reactor(Core { target, host, outbox });
     let failed = |error: PollerError| SetupError::Poller(error.to_string());
     if has_target {
         reactor.add("target", Schedule::Busy, TargetPoller).map_err(failed)?;
