@@ -11,6 +11,7 @@ mod bounce;
 mod bring_up;
 mod chores;
 mod commands;
+mod cut;
 mod discovery;
 mod failure;
 mod follower;
@@ -26,11 +27,11 @@ mod timeouts;
 pub use attachment::{Attachment, FollowerOrder, FollowerReport};
 pub use discovery::{Discovered, MAX_DISCOVERED};
 pub use failure::HostFailure;
-pub use options::{HostOptions, MAX_FOLLOWERS, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SEGMENTS};
+pub use options::{HostOptions, MAX_DATA_BLOCKS, MAX_FOLLOWERS, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SEGMENTS};
 pub use request::{HostCompletion, IoError, MAX_REQUEST_BYTES, RequestError};
 pub use statistics::HostStatistics;
 
-use crate::nvmf::{AnaState, ControllerCapabilities, IDENTIFY_BYTES};
+use crate::nvmf::{AnaState, ControllerCapabilities, IDENTIFY_BYTES, SerialNumber};
 use crate::storage::Geometry;
 use ana::Ana;
 use arrayvec::ArrayVec;
@@ -72,6 +73,9 @@ pub enum HostError {
     /// The number of followers.
     #[error("{0} followers: a host has at most {MAX_FOLLOWERS}; use fewer cores")]
     Followers(u16),
+    /// Keys of one command.
+    #[error("data_blocks is {0}: must be from 1 to {MAX_DATA_BLOCKS}; choose a value inside")]
+    DataBlocks(u8),
     /// The memory for admin data is too small.
     #[error("{0} bytes for admin data: {ADMIN_DATA_BYTES} are needed; give a larger block")]
     AdminData(usize),
@@ -124,6 +128,7 @@ struct Controller {
     capabilities: ControllerCapabilities,
     in_capsule_bytes: u64,
     max_transfer: Option<u64>,
+    serial: Option<SerialNumber>,
     /// MSDBD; 0 for no limit.
     max_data_blocks: u8,
     /// ONCS.
@@ -212,6 +217,9 @@ impl<P: Port> Host<P> {
         }
         if depth == 0 || depth > MAX_QUEUE_DEPTH / options.queues {
             return Err(HostError::QueueDepth(depth));
+        }
+        if !(1..=MAX_DATA_BLOCKS).contains(&options.data_blocks) {
+            return Err(HostError::DataBlocks(options.data_blocks));
         }
         let commands = options.io_commands();
         if admin_data.len() < ADMIN_DATA_BYTES {
@@ -342,10 +350,16 @@ impl<P: Port> Host<P> {
         self.geometry.map_or(0, |_| self.transfer_limit())
     }
 
-    /// Data blocks, and so keys, that the controller takes per command (MSDBD); 0 for no limit. This host uses one.
+    /// Data blocks, and so keys, that the controller takes per command (MSDBD); 0 for no limit.
     #[must_use]
     pub fn max_data_blocks(&self) -> u8 {
         self.controller.max_data_blocks
+    }
+
+    /// Serial number of the subsystem; `None` before the first session, and where it has none.
+    #[must_use]
+    pub fn serial_number(&self) -> Option<SerialNumber> {
+        self.controller.serial
     }
 
     /// I/O queues of the session.

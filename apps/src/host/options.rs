@@ -1,6 +1,6 @@
 //! What a host can be told, and the engine that it needs.
 
-use crate::nvmf::{COMMAND_CAPSULE_BYTES, DISCOVERY_SUBSYSTEM, Nqn};
+use crate::nvmf::{COMMAND_CAPSULE_BYTES, DISCOVERY_SUBSYSTEM, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::time::Duration;
 use frwr_engine::{EngineOptions, provider::ConnectionParameters};
 use std::net::SocketAddr;
@@ -14,6 +14,8 @@ pub const MAX_QUEUES: u16 = 16;
 pub const MAX_FOLLOWERS: u16 = 255;
 /// Segments of one read or write.
 pub const MAX_SEGMENTS: usize = 8;
+/// Keys of one command: one for each segment.
+pub const MAX_DATA_BLOCKS: u8 = MAX_SEGMENTS as u8;
 /// Entries of the admin queue: what every controller takes.
 pub(super) const ADMIN_ENTRIES: u16 = 32;
 /// As the NVMe driver of Linux has it (nvme_core.io_timeout).
@@ -69,6 +71,8 @@ pub struct HostOptions {
     pub remote_invalidation: bool,
     /// Sends write data of one segment in the capsule where the controller takes so much; no key is made then.
     pub in_capsule_data: bool,
+    /// Keys of one command at most, 1 to [`MAX_DATA_BLOCKS`], where the controller takes as many (MSDBD).
+    pub data_blocks: u8,
     /// Bytes of a bounce buffer, at least the namespace's block size for scatter lists that cut blocks.
     pub bounce_bytes: u32,
     /// Bounce buffers at most; as many as fit into the memory that the host is given.
@@ -110,6 +114,7 @@ impl HostOptions {
             queue_depth: 32,
             remote_invalidation: true,
             in_capsule_data: true,
+            data_blocks: MAX_DATA_BLOCKS,
             bounce_bytes: BOUNCE_BYTES,
             bounce_buffers: BOUNCE_BUFFERS,
             keep_alive: Duration::from_secs(30),
@@ -134,10 +139,18 @@ impl HostOptions {
             queue_depth: u32::from(self.queue_depth.saturating_add(ADMIN_COMMANDS)),
             transfer_depth: 0,
             receive_depth: u32::from(self.io_entries().max(ADMIN_ENTRIES)),
-            message_bytes: COMMAND_CAPSULE_BYTES as u32,
+            message_bytes: self.capsule_bytes() as u32,
             max_segments: MAX_SEGMENTS as u32,
+            // One per command, and enough for the largest command.
+            registrations: u32::from(self.queue_depth.saturating_add(ADMIN_COMMANDS).max(self.data_blocks.into())),
             ..EngineOptions::default()
         }
+    }
+
+    /// Bytes of the largest capsule, beside in-capsule data.
+    fn capsule_bytes(&self) -> usize {
+        let listed = if self.data_blocks > 1 { usize::from(self.data_blocks) } else { 0 };
+        COMMAND_CAPSULE_BYTES + listed * SGL_DESCRIPTOR_BYTES
     }
 
     /// Bytes of device memory for admin data and bounce buffers. [`super::ADMIN_DATA_BYTES`] are enough for a host that

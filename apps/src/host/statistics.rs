@@ -13,6 +13,8 @@ pub struct HostStatistics {
     pub submissions: u64,
     /// Requests that took more than one command.
     pub split_requests: u64,
+    /// Commands that named several keys.
+    pub multi_key_commands: u64,
     /// Commands whose data went through a bounce buffer.
     pub bounced_commands: u64,
     /// Bytes copied for them.
@@ -54,6 +56,7 @@ impl HostStatistics {
             requests: self.requests + other.requests,
             submissions: self.submissions + other.submissions,
             split_requests: self.split_requests + other.split_requests,
+            multi_key_commands: self.multi_key_commands + other.multi_key_commands,
             bounced_commands: self.bounced_commands + other.bounced_commands,
             bounced_bytes: self.bounced_bytes + other.bounced_bytes,
             in_capsule_writes: self.in_capsule_writes + other.in_capsule_writes,

@@ -5,7 +5,7 @@ use super::{
     load_file::{hex, load as load_file},
 };
 use crate::{
-    nvmf::Nqn,
+    nvmf::{Nqn, SerialNumber},
     storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, MediumKind},
     target::AllowedHosts,
 };
@@ -36,8 +36,8 @@ pub struct SubsystemConfig {
     pub nqn: Nqn,
     /// Hosts that may connect.
     pub allowed_hosts: AllowedHosts,
-    /// Serial number, if not the target's own.
-    pub serial: Option<String>,
+    /// Serial number; `None` for one that follows from the name.
+    pub serial: Option<SerialNumber>,
     /// Namespaces, with the identifiers 1, 2 and so on.
     pub namespaces: Vec<NamespaceConfig>,
 }
@@ -87,17 +87,14 @@ impl SubsystemConfig {
         say: &mut dyn FnMut(&str),
         reports: &mut Vec<NamespaceReport>,
     ) -> Result<SubsystemPlan, RunError> {
-        if self.serial.is_some() {
-            // It would be left out in silence otherwise.
-            return Err(RunError::Unsuitable { reason: "serial: the target has its own; leave it out".to_owned() });
-        }
         let mut namespaces = Vec::with_capacity(self.namespaces.len());
         for namespace in &self.namespaces {
             let (plan, report) = prepare(namespace, depth, say)?;
             namespaces.push(plan);
             reports.push(report);
         }
-        Ok(SubsystemPlan { name: self.nqn, hosts: self.allowed_hosts.clone(), namespaces })
+        let serial = self.serial.unwrap_or_else(|| SerialNumber::of_subsystem(&self.nqn));
+        Ok(SubsystemPlan { name: self.nqn, hosts: self.allowed_hosts.clone(), serial, namespaces })
     }
 }
 
@@ -154,6 +151,7 @@ pub(super) const fn backing_name(backing: Backing) -> &'static str {
 pub(super) struct SubsystemPlan {
     pub(super) name: Nqn,
     pub(super) hosts: AllowedHosts,
+    pub(super) serial: SerialNumber,
     pub(super) namespaces: Vec<NamespacePlan>,
 }
 

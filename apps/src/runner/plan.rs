@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     host::HostOptions,
-    nvmf::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn},
+    nvmf::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber},
     storage::{Geometry, MAX_BLOCK_BYTES},
     target::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions},
 };
@@ -70,7 +70,8 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     let geometry = Geometry::new(blocks, config.block_bytes);
     let geometry = geometry.map_err(|error| RunError::Unsuitable { reason: error.to_string() })?;
     let namespaces = vec![NamespacePlan::Memory { geometry, content: None, read_only: false }];
-    let subsystems = vec![SubsystemPlan { name: options.subsystem, hosts: AllowedHosts::Any, namespaces }];
+    let (name, serial) = (options.subsystem, SerialNumber::of_subsystem(&options.subsystem));
+    let subsystems = vec![SubsystemPlan { name, hosts: AllowedHosts::Any, serial, namespaces }];
     Ok(TargetPlan { options, subsystems, pages: config.pages, capabilities: *capabilities, alone: false })
 }
 

@@ -9,7 +9,7 @@ use super::{
     plan::default_subsystem,
 };
 use crate::{
-    nvmf::Nqn,
+    nvmf::{Nqn, SerialNumber},
     storage::MAX_BLOCK_BYTES,
     target::{AllowedHosts, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES},
 };
@@ -247,7 +247,7 @@ fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
     json!({
         "nqn": subsystem.nqn.as_str(),
         "allowed_hosts": hosts.map(|hosts| hosts.iter().map(Nqn::as_str).collect::<Vec<_>>()),
-        "serial": subsystem.serial,
+        "serial": subsystem.serial.as_ref().map(SerialNumber::as_str),
         "namespace": subsystem.namespaces.iter().map(NamespaceConfig::json).collect::<Vec<_>>(),
     })
 }

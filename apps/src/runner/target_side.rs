@@ -87,9 +87,9 @@ impl<P: Port> TargetSide<P> {
         let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
         let mut subsystems = Vec::with_capacity(plan.subsystems.len());
-        for SubsystemPlan { name, hosts, namespaces } in plan.subsystems {
+        for SubsystemPlan { name, hosts, serial, namespaces } in plan.subsystems {
             let storages = namespaces.into_iter().map(|namespace| storage(namespace, depth, &mut region));
-            subsystems.push(Subsystem { name, hosts, namespaces: storages.collect::<Result<_, _>>()? });
+            subsystems.push(Subsystem { name, hosts, serial, namespaces: storages.collect::<Result<_, _>>()? });
         }
         let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
         // Control's lane is empty: it takes the first messages.

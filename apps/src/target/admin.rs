@@ -10,7 +10,7 @@ use crate::nvmf::{
     self, ADMIN_QUEUE, Abort, AnaState, ControllerCapabilities, ControllerConfiguration, Property, PropertyGet,
     PropertySet, Status,
 };
-use crate::storage::Storage;
+use crate::storage::{Cookie, Storage};
 use frwr_engine::provider::Port;
 
 /// CAP.TO in units of 500 ms: this controller is ready at once, but a host may be slow to see it.
@@ -70,33 +70,45 @@ impl<P: Port, S: Storage> Target<P, S> {
         Reply::result(0)
     }
 
-    /// Abort (Base 5.1), best effort: event requests, and commands that wait for a buffer.
+    /// Abort (Base 5.1), best effort: event requests, and commands that no medium has been given yet.
     pub(super) fn abort(&mut self, controller: usize, abort: Abort) -> Reply {
-        let aborted = Reply::of(Status::COMMAND_ABORT_REQUESTED);
         let Some(Some(found)) = self.controllers.get_mut(controller) else { return refused(Status::INTERNAL_ERROR) };
         if abort.queue_id == ADMIN_QUEUE && found.events.withdraw(abort.command_id) {
-            self.answer(controller, abort.command_id, aborted);
+            self.answer(controller, abort.command_id, Reply::of(Status::COMMAND_ABORT_REQUESTED));
             return Reply::result(0);
         }
         let named = self.queues.iter().flatten().find(|queue| {
             queue.asked.queue_id == abort.queue_id
                 && queue.association.is_some_and(|association| association.controller == controller)
         });
-        let Some(connection) = named.map(|queue| queue.connection) else { return Reply::result(NOT_ABORTED) };
-        for index in self.waiting.iter().copied() {
-            let waits = self.slots.get_mut(index).filter(|slot| {
-                slot.connection == connection
-                    && slot.command_id == abort.command_id
-                    && matches!(slot.phase, Phase::TakeBuffer)
-            });
-            if let Some(slot) = waits {
-                // Its turn comes in order; then it is answered and not executed.
-                slot.phase = Phase::Reply(aborted);
-                self.statistics.aborted_commands += 1;
-                return Reply::result(0);
-            }
+        let slot = named.and_then(|queue| self.slots.find(queue.connection, abort.command_id));
+        if !slot.is_some_and(|index| self.abort_command(index)) {
+            return Reply::result(NOT_ABORTED);
         }
-        Reply::result(NOT_ABORTED)
+        self.statistics.aborted_commands += 1;
+        Reply::result(0)
+    }
+
+    /// Has a command end without being executed; false where it is too late for that.
+    fn abort_command(&mut self, index: u32) -> bool {
+        let cookie = Cookie(self.slots.cookie(index));
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.work.is_half_done()) else { return false };
+        let aborted = Phase::Reply(Reply::of(Status::COMMAND_ABORT_REQUESTED));
+        match slot.phase {
+            // It waits for a buffer, a transfer slot or the storage: its turn comes in order, and then it is answered.
+            Phase::TakeBuffer | Phase::Fetch | Phase::Submit => slot.phase = aborted,
+            Phase::Fetching => slot.aborted = true,
+            Phase::Storing => {
+                let namespace = slot.work.namespace().and_then(|namespace| self.namespaces.get_mut(namespace));
+                if !namespace.is_some_and(|namespace| namespace.storage.cancel(cookie)) {
+                    return false;
+                }
+                self.set_phase(index, aborted);
+                self.advance(index);
+            }
+            Phase::Execute | Phase::Reply(_) | Phase::Replying => return false,
+        }
+        true
     }
 
     /// Lists a namespace, or takes it from hosts: it is then no longer listed, and its commands fail. Hosts that asked for

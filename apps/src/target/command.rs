@@ -58,6 +58,11 @@ impl Work {
         matches!(self, Self::Connect(_) | Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. })
     }
 
+    /// A part of it was executed already.
+    pub(super) fn is_half_done(&self) -> bool {
+        matches!(self, Self::Harden { .. } | Self::Deallocate { next: 1.., .. })
+    }
+
     /// It needs no buffer.
     pub(super) fn is_without_data(&self) -> bool {
         matches!(self, Self::Flush { .. } | Self::WriteZeroes { .. })
@@ -66,6 +71,20 @@ impl Work {
     /// Buffers that it takes, all of them at once.
     pub(super) fn buffers(&self) -> usize {
         if matches!(self, Self::Compare { .. }) { 2 } else { 1 }
+    }
+
+    /// The index of the namespace that it is about.
+    pub(super) fn namespace(&self) -> Option<usize> {
+        match self {
+            Self::Read { namespace, .. }
+            | Self::Write { namespace, .. }
+            | Self::Compare { namespace, .. }
+            | Self::WriteZeroes { namespace, .. }
+            | Self::Deallocate { namespace, .. }
+            | Self::Flush { namespace }
+            | Self::Harden { namespace } => Some(*namespace),
+            Self::Nothing | Self::Connect(_) | Self::Identify(_) | Self::LogPage(_) | Self::HostIdentifier => None,
+        }
     }
 
     /// The first block, for the error log.
@@ -181,6 +200,8 @@ pub(super) struct Slot {
     /// What [`Work::Compare`] compares its data with.
     pub(super) second: Option<Buffer>,
     pub(super) phase: Phase,
+    /// It was aborted while its data was fetched: it is answered then, and not executed.
+    pub(super) aborted: bool,
 }
 
 impl Slot {
@@ -199,6 +220,7 @@ impl Slot {
             buffer,
             second,
             phase,
+            aborted: false,
         }
     }
 }
@@ -235,6 +257,18 @@ impl Slots {
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Slot> {
         self.slots.get_mut(index as usize)?.1.as_mut()
+    }
+
+    /// The command of a connection that was not answered yet.
+    pub(super) fn find(&self, connection: ConnectionId, command_id: u16) -> Option<u32> {
+        let named = |(_, slot): &(u32, Option<Slot>)| {
+            slot.as_ref().is_some_and(|slot| {
+                let answered = matches!(slot.phase, Phase::Reply(_) | Phase::Replying);
+                slot.connection == connection && slot.command_id == command_id && !answered
+            })
+        };
+        // There are fewer slots than an index can name.
+        self.slots.iter().position(named).map(|index| index as u32)
     }
 
     /// Commands of a connection that the storage has.

@@ -258,7 +258,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             return self.drop_command(index);
         }
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.phase = slot.work.arrived();
+        let aborted = Phase::Reply(Reply::of(Status::COMMAND_ABORT_REQUESTED));
+        slot.phase = if slot.aborted { aborted } else { slot.work.arrived() };
         self.advance(index);
     }
 

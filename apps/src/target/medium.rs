@@ -218,6 +218,7 @@ fn storage_status(error: StorageError, work: &Work) -> Status {
         (StorageError::ReadOnly, _) => Status::NAMESPACE_IS_WRITE_PROTECTED.do_not_retry(),
         (StorageError::NoSpace, _) => Status::CAPACITY_EXCEEDED.do_not_retry(),
         (StorageError::Unsupported, _) => Status::INVALID_COMMAND_OPCODE.do_not_retry(),
+        (StorageError::Broken, _) => Status::INTERNAL_ERROR.do_not_retry(),
         (StorageError::Medium, Work::Read { .. } | Work::Compare { .. }) => Status::UNRECOVERED_READ_ERROR,
         (StorageError::Medium, _) => Status::WRITE_FAULT,
     }

@@ -152,7 +152,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         buffers: DeviceMemory,
         options: TargetOptions,
     ) -> Result<Self, TargetError> {
-        let subsystem = Subsystem { name: options.subsystem, hosts: AllowedHosts::Any, namespaces };
+        let subsystem = Subsystem::new(options.subsystem, namespaces);
         Self::with_subsystems(engine, vec![subsystem], buffers, options)
     }
 
@@ -308,7 +308,7 @@ fn serve<S: Storage>(
         return Err(TargetError::Subsystems(subsystems.len()));
     }
     let (mut all, mut served): (Vec<Namespace<S>>, Vec<Served>) = (Vec::new(), Vec::new());
-    for (at, Subsystem { name, hosts, namespaces }) in subsystems.into_iter().enumerate() {
+    for (at, Subsystem { name, hosts, serial, namespaces }) in subsystems.into_iter().enumerate() {
         if name.as_str() == DISCOVERY_SUBSYSTEM || served.iter().any(|other| other.name == name) {
             return Err(TargetError::SubsystemName(at));
         }
@@ -325,7 +325,7 @@ fn serve<S: Storage>(
             all.push(Namespace::new(storage));
         }
         let (namespaces, ana) = (first..all.len(), AnaState::default());
-        served.push(Served { name, hosts, namespaces, ana, ana_changes: 0 });
+        served.push(Served { name, hosts, serial, namespaces, ana, ana_changes: 0 });
     }
     Ok((served, all))
 }

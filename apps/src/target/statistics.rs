@@ -25,7 +25,7 @@ pub struct TargetStatistics {
     pub deallocations: u64,
     /// Asynchronous events told.
     pub events: u64,
-    /// Commands that waited, and were aborted instead of executed.
+    /// Commands aborted instead of executed.
     pub aborted_commands: u64,
     /// Operations that the medium failed.
     pub media_errors: u64,

@@ -7,7 +7,7 @@ use frwr_apps::nvmf::{
     RejectPrivateData, RequestPrivateData, SubmissionQueueEntry,
 };
 use frwr_apps::storage::{MemoryStorage, Storage};
-use frwr_apps::target::{AllowedHosts, Subsystem, Target, TargetOptions};
+use frwr_apps::target::{Subsystem, Target, TargetOptions};
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::mr::Grant;
@@ -88,7 +88,7 @@ impl Raw<MemoryStorage> {
 
 impl<S: Storage> Raw<S> {
     pub fn with(options: TargetOptions, namespaces: Vec<S>) -> Self {
-        let subsystem = Subsystem { name: options.subsystem, hosts: AllowedHosts::Any, namespaces };
+        let subsystem = Subsystem::new(options.subsystem, namespaces);
         Self::with_subsystems(options, vec![subsystem])
     }
 
