@@ -1,14 +1,14 @@
 //! Properties, Abort, and what embedders can change while a target serves.
 
 use super::Target;
-use super::command::{Phase, Reply};
+use super::command::{Phase, Reply, Work};
 use super::controller::ConfigurationEffect;
 use super::event::Notice;
-use super::receive::refused;
+use super::receive::{Accepted, refused};
 use super::subsystem::Served;
 use crate::nvmf::{
-    self, ADMIN_QUEUE, Abort, AnaState, ControllerCapabilities, ControllerConfiguration, Property, PropertyGet,
-    PropertySet, Status,
+    self, ADMIN_QUEUE, Abort, AnaState, ControllerCapabilities, ControllerConfiguration, DataPointer, Property,
+    PropertyGet, PropertySet, Status,
 };
 use crate::storage::{Cookie, Storage};
 use frwr_engine::provider::Port;
@@ -17,6 +17,11 @@ use frwr_engine::provider::Port;
 const READY_TIMEOUT_UNITS: u8 = 15;
 /// Dword 0 of an Abort's completion: the command was not aborted (Base 5.1.1).
 const NOT_ABORTED: u64 = 1;
+
+/// The answer to an Abort that found nothing to abort.
+pub(super) fn not_aborted() -> Reply {
+    Reply::result(NOT_ABORTED)
+}
 
 /// Why a namespace cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +67,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if found.configure(ControllerConfiguration(set.value as u32)) == ConfigurationEffect::Reset {
             let (admin, waited) = (found.admin, found.events.reset());
             // The reset ends event requests without an answer (Base 3.7.2), and their entries are free.
-            if let Some(queue) = self.queue_mut(admin) {
+            if let Some(queue) = admin.and_then(|admin| self.queue_mut(admin)) {
                 queue.outstanding = queue.outstanding.saturating_sub(waited);
             }
             self.disconnect_io_queues(controller);
@@ -70,23 +75,32 @@ impl<P: Port, S: Storage> Target<P, S> {
         Reply::result(0)
     }
 
-    /// Abort (Base 5.1), best effort: event requests, and commands that no medium has been given yet.
-    pub(super) fn abort(&mut self, controller: usize, abort: Abort) -> Reply {
-        let Some(Some(found)) = self.controllers.get_mut(controller) else { return refused(Status::INTERNAL_ERROR) };
+    /// Abort (Base 5.1), best effort: event requests, and commands that no medium has been given yet, on whatever core.
+    pub(super) fn abort(&mut self, controller: usize, abort: Abort) -> Accepted {
+        let Some(Some(found)) = self.controllers.get_mut(controller) else {
+            return Err(refused(Status::INTERNAL_ERROR));
+        };
         if abort.queue_id == ADMIN_QUEUE && found.events.withdraw(abort.command_id) {
             self.answer(controller, abort.command_id, Reply::of(Status::COMMAND_ABORT_REQUESTED));
-            return Reply::result(0);
+            return Err(Reply::result(0));
         }
+        if self.member_of(controller, abort.queue_id).is_some() {
+            return Ok((Work::Abort { controller, abort }, DataPointer::NONE));
+        }
+        let aborted = self.withdraw(controller, abort.queue_id, abort.command_id);
+        Err(if aborted { Reply::result(0) } else { not_aborted() })
+    }
+
+    /// Aborts a command of a queue on this core. False where there is none, or it is too late for that.
+    pub(super) fn withdraw(&mut self, controller: usize, queue_id: u16, command_id: u16) -> bool {
         let named = self.queues.iter().flatten().find(|queue| {
-            queue.asked.queue_id == abort.queue_id
+            queue.asked.queue_id == queue_id
                 && queue.association.is_some_and(|association| association.controller == controller)
         });
-        let slot = named.and_then(|queue| self.slots.find(queue.connection, abort.command_id));
-        if !slot.is_some_and(|index| self.abort_command(index)) {
-            return Reply::result(NOT_ABORTED);
-        }
-        self.statistics.aborted_commands += 1;
-        Reply::result(0)
+        let slot = named.and_then(|queue| self.slots.find(queue.connection, command_id));
+        let aborted = slot.is_some_and(|index| self.abort_command(index));
+        self.statistics.aborted_commands += u64::from(aborted);
+        aborted
     }
 
     /// Has a command end without being executed; false where it is too late for that.
@@ -106,13 +120,13 @@ impl<P: Port, S: Storage> Target<P, S> {
                 self.set_phase(index, aborted);
                 self.advance(index);
             }
-            Phase::Execute | Phase::Reply(_) | Phase::Replying => return false,
+            Phase::Execute | Phase::Elsewhere | Phase::Reply(_) | Phase::Replying => return false,
         }
         true
     }
 
     /// Lists a namespace, or takes it from hosts: it is then no longer listed, and its commands fail. Hosts that asked for
-    /// it are told by an asynchronous event.
+    /// it are told by an asynchronous event. To be called on the home core; the others follow.
     ///
     /// # Errors
     /// [`NamespaceError`].
@@ -122,6 +136,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         identifier: u32,
         active: bool,
     ) -> Result<(), NamespaceError> {
+        let members = self.all_members();
         let (at, served) = self.subsystem_named(subsystem)?;
         let count = served.count();
         let index = served.index(identifier).ok_or(NamespaceError::Namespace { identifier, count })?;
@@ -129,27 +144,30 @@ impl<P: Port, S: Storage> Target<P, S> {
             return Err(NamespaceError::Namespace { identifier, count });
         };
         if core::mem::replace(&mut namespace.active, active) != active {
+            namespace.untold = members;
             for controller in self.controllers.iter_mut().flatten() {
                 if controller.subsystem() == Some(at) {
                     controller.changed.add(identifier);
                 }
             }
-            self.raise(at, Notice::NamespaceChanged);
+            self.raise_everywhere(at, Notice::NamespaceChanged);
         }
         Ok(())
     }
 
     /// Says how well a subsystem's namespaces can be reached here (Base 8.1). Where they cannot, commands fail with a status that
-    /// makes hosts try another path, or wait. Hosts that asked for it are told by an asynchronous event.
+    /// makes hosts try another path, or wait. Hosts that asked for it are told by an asynchronous event. To be called on the
+    /// home core; the others follow.
     ///
     /// # Errors
     /// [`NamespaceError`].
     pub fn set_ana_state(&mut self, subsystem: &nvmf::Nqn, state: AnaState) -> Result<(), NamespaceError> {
+        let members = self.all_members();
         let (at, _) = self.subsystem_named(subsystem)?;
         if let Some(served) = self.subsystems.get_mut(at).filter(|served| served.ana != state) {
-            served.ana = state;
+            (served.ana, served.untold) = (state, members);
             served.ana_changes += 1;
-            self.raise(at, Notice::AnaChanged);
+            self.raise_everywhere(at, Notice::AnaChanged);
         }
         Ok(())
     }

@@ -31,6 +31,10 @@ pub(super) enum Work {
     LogPage(nvmf::GetLogPage),
     /// Data out: 16 bytes.
     HostIdentifier,
+    /// No data: a command of another core's queue.
+    Abort { controller: usize, abort: nvmf::Abort },
+    /// No data: a feature was changed, and other cores have to go by it before the host is answered.
+    SettingsEverywhere { controller: usize, version: u32 },
 }
 
 impl Work {
@@ -38,7 +42,11 @@ impl Work {
     pub(super) fn first_phase(&self) -> Phase {
         match self {
             Self::Connect(_) | Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. } => Phase::Fetch,
-            Self::Identify(_) | Self::LogPage(_) | Self::HostIdentifier => Phase::Execute,
+            Self::Identify(_)
+            | Self::LogPage(_)
+            | Self::HostIdentifier
+            | Self::Abort { .. }
+            | Self::SettingsEverywhere { .. } => Phase::Execute,
             Self::Read { .. } | Self::Flush { .. } | Self::WriteZeroes { .. } | Self::Harden { .. } => Phase::Submit,
             Self::Nothing => Phase::Reply(Reply::of(Status::INTERNAL_ERROR)),
         }
@@ -65,7 +73,10 @@ impl Work {
 
     /// It needs no buffer.
     pub(super) fn is_without_data(&self) -> bool {
-        matches!(self, Self::Flush { .. } | Self::WriteZeroes { .. })
+        matches!(
+            self,
+            Self::Flush { .. } | Self::WriteZeroes { .. } | Self::Abort { .. } | Self::SettingsEverywhere { .. }
+        )
     }
 
     /// Buffers that it takes, all of them at once.
@@ -83,7 +94,13 @@ impl Work {
             | Self::Deallocate { namespace, .. }
             | Self::Flush { namespace }
             | Self::Harden { namespace } => Some(*namespace),
-            Self::Nothing | Self::Connect(_) | Self::Identify(_) | Self::LogPage(_) | Self::HostIdentifier => None,
+            Self::Nothing
+            | Self::Connect(_)
+            | Self::Identify(_)
+            | Self::LogPage(_)
+            | Self::HostIdentifier
+            | Self::Abort { .. }
+            | Self::SettingsEverywhere { .. } => None,
         }
     }
 
@@ -137,6 +154,8 @@ pub(super) enum Phase {
     Submit,
     /// Waits for storage.
     Storing,
+    /// Waits for what another core says.
+    Elsewhere,
     /// To be answered.
     Reply(Reply),
     /// Waits for the device to be done with the response.
@@ -239,6 +258,12 @@ impl Slots {
 
     pub(super) fn used(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Indices are below this.
+    pub(super) fn count(&self) -> u32 {
+        // As many as it was made with.
+        self.slots.len() as u32
     }
 
     pub(super) fn is_full(&self) -> bool {

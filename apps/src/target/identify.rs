@@ -7,6 +7,7 @@ use super::controller::{Controller, ERROR_LOG_ENTRIES, KEEP_ALIVE_UNITS};
 use super::event::{MAX_EVENT_REQUESTS, Notice};
 use super::options::TRANSFER_UNIT;
 use super::receive::{Accepted, refused};
+use super::spread::MAX_ABORTS;
 use super::{Work, subsystem::Served};
 use crate::nvmf::{
     self, BROADCAST_NAMESPACE, COMMAND_CAPSULE_BYTES, DISCOVERY_SUBSYSTEM, DataPointer, IDENTIFY_BYTES, Identify,
@@ -27,7 +28,7 @@ const FIRMWARE_SLOTS: u8 = 1 << 1 | 1;
 const WARNING_TEMPERATURE: u16 = 343;
 const CRITICAL_TEMPERATURE: u16 = 353;
 /// Aborts at a time, 0-based: more than hosts send.
-const ABORT_LIMIT: u8 = 3;
+const ABORT_LIMIT: u8 = MAX_ABORTS - 1;
 /// Seconds. A state changes at once.
 const ANA_TRANSITION_TIME: u8 = 10;
 /// Every state can be reported. That a group never changes (bit 6) is not said: nvme-cli then asks for too little of the log.

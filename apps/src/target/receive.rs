@@ -133,10 +133,10 @@ impl<P: Port, S: Storage> Target<P, S> {
             // Before CC.EN is 1, nothing else is executed (Base 3.5.1).
             _ if !controller.is_ready() => Err(refused(Status::COMMAND_SEQUENCE_ERROR)),
             Command::Identify(identify) => self.check_identify(association.controller, identify, entry),
-            Command::SetFeatures(set) => Err(self.set_features(association.controller, set)),
+            Command::SetFeatures(set) => self.set_features(association.controller, set),
             Command::GetFeatures(get) => self.get_features(association.controller, get),
             Command::GetLogPage(get) => self.check_log_page(association.controller, get),
-            Command::Abort(abort) => Err(self.abort(association.controller, abort)),
+            Command::Abort(abort) => self.abort(association.controller, abort),
             Command::KeepAlive => Err(Reply::result(0)),
             // Those that wait are kept by `start`, and need no slot.
             Command::AsynchronousEventRequest => Err(refused(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED)),

@@ -55,6 +55,8 @@ pub(super) struct Served {
     /// Of the one ANA group that all of its namespaces are in.
     pub(super) ana: AnaState,
     pub(super) ana_changes: u64,
+    /// Members that were not told of `ana`, a bit each.
+    pub(super) untold: u64,
 }
 
 impl Served {
@@ -76,10 +78,12 @@ pub(super) struct Namespace<S> {
     pub(super) storage: S,
     /// An inactive one is listed nowhere and takes no commands.
     pub(super) active: bool,
+    /// Members that were not told of `active`, a bit each.
+    pub(super) untold: u64,
 }
 
 impl<S: Storage> Namespace<S> {
     pub(super) fn new(storage: S) -> Self {
-        Self { storage, active: true }
+        Self { storage, active: true, untold: 0 }
     }
 }

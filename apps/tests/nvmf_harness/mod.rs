@@ -12,8 +12,8 @@ use frwr_apps::storage::MemoryStorage;
 use frwr_apps::target::{Target, TargetOptions};
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
+use frwr_engine::provider::Device;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
-use frwr_engine::provider::{Capabilities, Device};
 use frwr_engine::{Engine, EngineOptions};
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
 
@@ -32,24 +32,20 @@ pub fn memory(bytes: usize) -> DeviceMemory {
 }
 
 fn engine(device: SoftDevice, options: EngineOptions) -> (Control<SoftDevice>, Engine<SoftPort>) {
-    let capabilities = *device.capabilities();
     let mut control = Control::new(device);
-    let engine = engine_of(&mut control, &capabilities, options);
+    let engine = engine_of(&mut control, options);
     (control, engine)
 }
 
-/// One more core of a device.
-fn engine_of(
-    control: &mut Control<SoftDevice>,
-    capabilities: &Capabilities,
-    options: EngineOptions,
-) -> Engine<SoftPort> {
-    let bytes = Engine::<SoftPort>::region_bytes(&options, capabilities).unwrap();
+/// Another core's engine.
+fn engine_of(control: &mut Control<SoftDevice>, options: EngineOptions) -> Engine<SoftPort> {
+    let capabilities = *control.device().capabilities();
+    let bytes = Engine::<SoftPort>::region_bytes(&options, &capabilities).unwrap();
     let pages = PagePolicy::Exactly(PageSize::Plain);
     let mut region = Region::map(&RegionOptions::new(bytes).pages(pages)).unwrap();
-    let (send, receive) = Engine::<SoftPort>::completion_entries(&options, capabilities).unwrap();
+    let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities).unwrap();
     let (port, link) = control.open_core(send, receive).unwrap();
-    Engine::new(port, link, &mut region, options, capabilities).unwrap()
+    Engine::new(port, link, &mut region, options, &capabilities).unwrap()
 }
 
 pub fn subsystem() -> Nqn {

@@ -9,8 +9,8 @@ use frwr_apps::host::{FollowerOrder, FollowerReport};
 use frwr_apps::storage::MemoryStorage;
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
+use frwr_engine::provider::Port;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
-use frwr_engine::provider::{Device, Port};
 use frwr_mempool::DeviceMemory;
 use std::collections::VecDeque;
 
@@ -56,11 +56,9 @@ impl Spread {
         let fabric = SoftFabric::new();
         let soft = || SoftOptions::new(profile.parse().unwrap());
         let options = HostOptions { followers, ..options };
-        let device = fabric.device(soft());
-        let capabilities = *device.capabilities();
-        let mut host_control = Control::new(device);
+        let mut host_control = Control::new(fabric.device(soft()));
         let mut member = |index: u16| {
-            let mut engine = engine_of(&mut host_control, &capabilities, options.engine());
+            let mut engine = engine_of(&mut host_control, options.engine());
             let data = memory(DATA_BYTES);
             let data_id = engine.add_memory(data.clone()).unwrap();
             let (memory, options) = (memory(options.memory_bytes()), options.clone());
