@@ -6,7 +6,7 @@ use crate::target::TargetStatistics;
 use core::fmt::Write as _;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::{io, net::SocketAddr};
 
 /// What a target has done.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl ServeReport {
     /// Everything ended in order: exit code 0.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.undrained.is_empty()
+        self.undrained.is_empty() && self.storages.iter().all(|storage| storage.broken == 0)
     }
 
     /// One object, on one line.
@@ -111,6 +111,10 @@ impl ServeReport {
                     storage.submitted, storage.failed
                 )?;
             }
+            if storage.broken != 0 {
+                let error = io::Error::from_raw_os_error(storage.broken);
+                writeln!(out, "    io_uring was refused for good ({error}); --backing thread does without it")?;
+            }
         }
         for (core, target) in self.cores.iter().zip(&self.targets) {
             let cpu = core.reactor.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string());
@@ -173,7 +177,9 @@ fn namespace_json((namespace, storage): (&NamespaceReport, &StorageStatistics)) 
         "failed": storage.failed,
         "flushes": storage.flushes,
         "system_calls": storage.system_calls,
+        "cancelled": storage.cancelled,
         "restarts": storage.restarts,
+        "broken": storage.broken,
     })
 }
 
