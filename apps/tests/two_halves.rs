@@ -66,8 +66,9 @@ impl Drop for Temporary {
 }
 
 fn task(half: &str, arguments: &[&str]) -> Task {
-    let fixed = ["frwr-reactor", half, "--device", "test", "--cores", "unpinned", "--pages", "plain"];
-    let line = CommandLine::try_parse_from([&fixed[..], arguments].concat());
+    let fixed = ["frwr-reactor", half, "--device", "test", "--pages", "plain"];
+    let cores: &[&str] = if arguments.contains(&"--cores") { &[] } else { &["--cores", "unpinned"] };
+    let line = CommandLine::try_parse_from([&fixed[..], cores, arguments].concat());
     line.unwrap_or_else(|error| panic!("{error}")).task.unwrap()
 }
 
@@ -307,6 +308,92 @@ fn two_hosts_read_at_the_same_time() {
         assert_eq!(digests[0], digests[1]);
     });
     target.end();
+}
+
+#[test]
+fn the_load_of_one_host_runs_on_two_cores() {
+    let (served, moved, output) =
+        (Temporary::data("old", 1), Temporary::data("cores", 9), Temporary::path("cores-out"));
+    // Not all profiles: spinning threads are dear on a shared machine.
+    for profile in ["reg_mr", "rxe"] {
+        let target = Target::start(profile, &["--namespace", served.text(), "--io-queues", "2"]);
+        let two = ["--cores", "unpinned:2", "--runtime", "1"];
+        let report = verified(target.load(&[&two[..], &["--file", moved.text(), "--output", output.text()]].concat()));
+        assert_eq!((report.sha256.clone(), report.queues), (Some(moved.digest()), 2), "{profile}");
+        assert!(output.bytes() == moved.bytes(), "{profile}");
+        let [first, second] = report.cores.as_slice() else { panic!("{:?}", report.cores) };
+        assert!(!second.idle && first.requests > 0 && second.requests > 0, "{profile}: {}", report.table());
+        assert_eq!(first.requests + second.requests, report.latency.len(), "{profile}");
+        assert!(report.session.requests >= report.latency.len() && report.json()["cores"][1]["requests"] != 0);
+        assert!(report.table().contains("queue depth 32 on each core"), "{}", report.table());
+        target.end();
+    }
+}
+
+#[test]
+fn two_cores_read_what_is_there_and_hold_it_against_the_first_copy() {
+    let file = Temporary::data("read-cores", 2);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let (bytes, digest) = (FILE_BYTES.to_string(), file.digest());
+    let exact = ["--cores", "unpinned:2", "--bytes", &bytes, "--expect-sha256", &digest];
+    let report = verified(target.load(&[&exact[..], &["--runtime", "1"]].concat()));
+    assert!(report.cores.iter().all(|core| core.requests > 0), "{}", report.table());
+    // Without a load there is nothing to share.
+    let report = verified(target.load(&exact));
+    assert_eq!((report.cores[0].requests, report.cores[1].requests), (74, 0));
+    assert_eq!(target.end().target.writes, 0);
+}
+
+#[test]
+fn a_core_without_a_queue_says_so_and_the_others_do_its_share() {
+    let file = Temporary::data("short", 3);
+    let target = Target::start("reg_mr", &["--namespace", file.text(), "--io-queues", "2"]);
+    // Two queues per core are more than the target grants: two cores get one each.
+    let three = ["--cores", "unpinned:3", "--queues", "2", "--runtime", "1", "--file", file.text()];
+    let report = verified(target.load(&three));
+    let idle: Vec<bool> = report.cores.iter().map(|core| core.idle).collect();
+    assert_eq!((idle, report.queues, report.cores[2].requests), (vec![false, false, true], 2, 0));
+    assert!(report.table().contains("granted 2 I/O queue(s): 1 core(s) had none"), "{}", report.table());
+    target.end();
+}
+
+#[test]
+fn a_load_on_two_cores_can_be_interrupted_and_survives_a_target_that_comes_back() {
+    let file = Temporary::data("again", 3);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let (fabric, stop) = (target.fabric.clone(), AtomicBool::new(false));
+    let device = fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let config = load_config(&["--cores", "unpinned:2", "--runtime", "3600", "--reconnects", "100"]);
+    let (loading, began) = mpsc::channel();
+    let report = thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            load(device, &config, &stop, &mut |line| {
+                let _ = loading.send(line.contains("mixed load"));
+            })
+        });
+        assert!(began.iter().any(|loading| loading));
+        target.end();
+        let target = Target::begin(fabric.clone(), "reg_mr", &["--namespace", file.text()]);
+        assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
+        // It is asked again and again.
+        assert!(target.lines.iter().any(|line| line.contains("serving")));
+        stop.store(true, Relaxed);
+        let report = load.join().unwrap().unwrap();
+        target.end();
+        report
+    });
+    assert!(report.interrupted && report.passed() && report.reconnects() >= 1, "{}", report.table());
+}
+
+#[test]
+fn a_trace_follows_one_core() {
+    let Task::Load(arguments) = task("load", &["--connect", ADDRESS, "--cores", "unpinned:2", "--trace", "/tmp/trace"])
+    else {
+        panic!("not load")
+    };
+    let error = LoadConfig::new(arguments).unwrap_err();
+    assert_eq!((error.name(), error.exit_code()), ("trace_cores", 2));
+    assert!(error.to_string().contains("--trace follows one core"), "{error}");
 }
 
 #[test]

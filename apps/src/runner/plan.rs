@@ -129,9 +129,10 @@ pub(super) fn storage_depth(config: &ServeConfig) -> usize {
     config.queue_depth as usize * usize::from(config.hosts) * usize::from(config.io_queues)
 }
 
-/// The host of `load`; `file` is what it writes first.
+/// The host of `load` on so many cores; `file` is what it writes first.
 pub(super) fn loaded(
     config: &LoadConfig,
+    cores: usize,
     file: Option<&LoadedFile>,
     capabilities: &Capabilities,
 ) -> Result<HostPlan, RunError> {
@@ -141,6 +142,8 @@ pub(super) fn loaded(
     options.namespace = config.namespace;
     options.in_capsule_data = config.in_capsule;
     options.queues = config.queues;
+    // Bounded far below 2^16.
+    options.followers = cores.saturating_sub(1) as u16;
     // Bounded far below 2^16.
     options.queue_depth = config.queue_depth.div_ceil(config.queues.into()) as u16;
     options.remote_invalidation = config.remote_invalidate;
