@@ -3,10 +3,12 @@
 mod nvmf_harness;
 
 use clap::Parser as _;
+use core::time::Duration;
 use frwr_apps::host::HostOptions;
 use frwr_apps::nvmf::{Nqn, SerialNumber};
 use frwr_apps::runner::{
-    CommandLine, Compared, LoadConfig, RunError, RunReport, ServeConfig, ServeReport, Task, load, serve,
+    CommandLine, Compared, DiscoverConfig, LoadConfig, RunError, RunReport, ServeConfig, ServeReport, Task, discover,
+    discovered_json, discovered_table, load, serve,
 };
 use frwr_engine::provider::{
     AsyncEvent, CommandError, DeviceEvent,
@@ -149,8 +151,10 @@ fn verified(report: Result<RunReport, RunError>) -> RunReport {
 fn a_namespace_arrives_as_the_file_that_is_served_on_every_profile() {
     let (file, output) = (Temporary::data("copy", 1), Temporary::path("copy-out"));
     let digest = file.digest();
-    for profile in PROFILES {
-        let target = Target::start(profile, &["--namespace", file.text()]);
+    for (at, profile) in PROFILES.into_iter().enumerate() {
+        // Every other profile with receives that all connections share.
+        let shared: &[&str] = if at % 2 == 0 { &["--shared-receives", "512"] } else { &[] };
+        let target = Target::start(profile, &[&["--namespace", file.text()], shared].concat());
         let bytes = FILE_BYTES.to_string();
         let exact = ["--bytes", &bytes, "--expect-sha256", &digest, "--output", output.text()];
         let report = verified(target.load(&exact));
@@ -267,6 +271,56 @@ fn serial_numbers_are_as_the_configuration_says_or_follow_from_the_name() {
         lone.finish();
     }
     target.end();
+}
+
+#[test]
+fn hosts_hear_of_a_shutdown_before_their_connections_end() {
+    let file = Temporary::data("news", 3);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let name = Nqn::new("nqn.2026-11.invalid.frwr:file").unwrap();
+    let options = HostOptions::new(ADDRESS.parse().unwrap(), name, Nqn::new("nqn.host").unwrap());
+    let mut lone = LoneHost::new(&target.fabric, "reg_mr", options);
+    lone.until(|host| host.is_ready());
+    // A Keep Alive behind the event request: when it is answered, the request waits at the target.
+    lone.now += Duration::from_secs(15);
+    lone.until(|host| host.statistics().keep_alives == 1);
+    lone.host.flush_namespace(1).unwrap();
+    lone.until(|host| host.statistics().succeeded == 1);
+    target.stop.store(true, Relaxed);
+    lone.until(|host| host.statistics().failures > 0);
+    assert_eq!(lone.host.statistics().shutdown_events, 1);
+    target.end();
+}
+
+#[test]
+fn the_discovery_service_of_serve_is_asked_by_discover() {
+    let file = Temporary::data("discover", 3);
+    let config = |arguments: &[&str]| {
+        let fixed = ["frwr-reactor", "discover", "--device", "test", "--connect", ADDRESS];
+        let line = CommandLine::try_parse_from([&fixed[..], arguments].concat()).unwrap();
+        let Some(Task::Discover(arguments)) = line.task else { panic!("not discover") };
+        DiscoverConfig::new(arguments).unwrap()
+    };
+    let stop = AtomicBool::new(false);
+    let device = |fabric: &SoftFabric| fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let name = "nqn.2026-11.invalid.frwr:file";
+    let allowed = ["--namespace", file.text(), "--allow-host", "nqn.friend"];
+    let target = Target::start("reg_mr", &allowed);
+    let found = discover(device(&target.fabric), &config(&["--host-nqn", "nqn.friend"]), &stop).unwrap();
+    let json = discovered_json(&found);
+    let entry = &json["entries"][0];
+    assert_eq!(json["entries"].as_array().unwrap().len(), 1);
+    let fields = ["transport", "type", "address", "service", "subsystem"].map(|field| entry[field].as_str().unwrap());
+    assert_eq!(fields, ["rdma", "nvm", "127.0.0.1", "4420", name]);
+    let table = discovered_table(&found);
+    assert!(table.lines().count() == 1 && table.contains(name) && table.contains("127.0.0.1"), "{table}");
+    // Whom it is not for sees nothing.
+    assert!(discover(device(&target.fabric), &config(&[]), &stop).unwrap().is_empty());
+    let fabric = target.fabric.clone();
+    target.end();
+    let error = discover(device(&fabric), &config(&[]), &stop).unwrap_err();
+    assert_eq!((error.name(), error.exit_code()), ("no_session", 1));
+    assert!(error.to_string().contains(ADDRESS) && !error.to_string().contains('\n'), "{error}");
 }
 
 #[test]

@@ -83,6 +83,10 @@ pub struct Statistics {
     pub request_slots_used: u64,
     /// Gauge: slots kept only by Hold.
     pub slots_held: u64,
+    /// Gauge: shared receives that no connection was granted; 0 where each has its own.
+    pub shared_receives_free: u64,
+    /// Gauge: shared receives that queue pairs may have taken with them, as they were destroyed before they had drained.
+    pub shared_receives_withdrawn: u64,
     /// Trace records that found no room.
     pub trace_records_dropped: u64,
     /// Shortest time between two registrations under one full key, in nanoseconds; `u64::MAX` where no key came twice.

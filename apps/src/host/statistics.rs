@@ -31,6 +31,8 @@ pub struct HostStatistics {
     pub namespace_events: u64,
     /// Notices that an ANA state changed.
     pub ana_events: u64,
+    /// Notices that the subsystem shuts down.
+    pub shutdown_events: u64,
     /// Other asynchronous events.
     pub other_events: u64,
     /// ANA log pages read.

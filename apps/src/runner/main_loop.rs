@@ -31,6 +31,10 @@ const LONGEST_WAIT: Duration = Duration::from_millis(200);
 /// Between two lines of progress.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
 
+/// Said once.
+const BROKEN_STORAGE: &str = "a namespace is out of order: the kernel refuses its io_uring for good, and commands to it \
+                              fail; restart, with the backing `thread` if it happens again";
+
 /// The reactors' threads.
 pub(super) type Threads<T, H> = Running<Message, Core<T, H>>;
 
@@ -93,7 +97,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         let clock = Clock::system();
         let began = clock.now();
         let (mut next_line, mut said) = (LINE_PERIOD, 0);
-        let mut asked = false;
+        let (mut asked, mut told) = (false, false);
         let mut idle = Idle::new();
         let mut trouble = None;
         while !self.threads.is_finished() {
@@ -118,6 +122,10 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 && let Some(line) = self.listening.take()
             {
                 say(&line);
+            }
+            if !told && self.progress.has_broken_storage() {
+                told = true;
+                say(BROKEN_STORAGE);
             }
             if elapsed >= next_line {
                 let requests = self.progress.requests();

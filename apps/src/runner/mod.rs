@@ -40,5 +40,5 @@ pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceR
 pub use rdma::{discover_on_rdma, load_on_rdma, serve_on_rdma};
 pub use report::{Compared, CoreReport, MemoryReport, RunReport};
 pub use serve::serve;
-pub use serve_command::{MAX_HOSTS, ServeArguments, ServeConfig};
+pub use serve_command::{MAX_HOSTS, ServeArguments, ServeConfig, SharedReceives};
 pub use serve_report::ServeReport;

@@ -18,7 +18,7 @@ use crate::{
     target::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions},
 };
 use core::{num::NonZeroU64, time::Duration};
-use frwr_engine::provider::Capabilities;
+use frwr_engine::{ReceiveQueues, provider::Capabilities};
 use std::{net::SocketAddr, sync::Arc};
 
 /// One read in this many at most is spoilt by `--inject corrupt-data`.
@@ -55,7 +55,7 @@ fn blocks(block_bytes: u32, file: &LoadedFile) -> u64 {
 }
 
 /// Entries of an I/O queue: one request per slot, and the entry that a queue never uses. Depths are bounded far below 2^16.
-fn entries(queue_depth: u32) -> u16 {
+pub(super) fn entries(queue_depth: u32) -> u16 {
     (queue_depth as u16 + 1).max(ADMIN_QUEUE_ENTRIES)
 }
 
@@ -105,6 +105,9 @@ pub(super) fn served(
     options.io_queues = config.io_queues;
     options.in_capsule_bytes = config.in_capsule;
     options.data_blocks = config.data_blocks;
+    if let Some(entries) = config.shared_receives {
+        options.receive_queues = ReceiveQueues::Shared { entries };
+    }
     options.queue_entries = entries(config.queue_depth);
     // Every block size that a host may choose, and no more: each host has buffers of its own.
     options.buffer_bytes = MAX_BLOCK_BYTES;

@@ -81,6 +81,7 @@ where
         engine: targets.iter().map(TargetSide::engine).reduce(Add::add).unwrap_or_default(),
         control: control.statistics(),
         cores,
+        shared_receives: config.shared_receives,
         undrained,
     })
 }

@@ -6,7 +6,7 @@ use crate::target::TargetStatistics;
 use core::fmt::Write as _;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::{io, net::SocketAddr};
 
 /// What a target has done.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct ServeReport {
     pub control: ControlStatistics,
     /// Of its reactors, in the same order.
     pub cores: Vec<CoreReport>,
+    /// Receives that the connections of a core share; `None` where each has its own.
+    pub shared_receives: Option<u32>,
     /// What did not drain in time.
     pub undrained: Vec<String>,
 }
@@ -37,7 +39,7 @@ impl ServeReport {
     /// Everything ended in order: exit code 0.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.undrained.is_empty()
+        self.undrained.is_empty() && self.storages.iter().all(|storage| storage.broken == 0)
     }
 
     /// One object, on one line.
@@ -76,6 +78,8 @@ impl ServeReport {
             "doorbells": engine.doorbells,
             "drain_markers": engine.drain_markers,
             "receive_doorbells": engine.receive_doorbells,
+            "shared_receives": self.shared_receives,
+            "shared_receives_withdrawn": engine.shared_receives_withdrawn,
             "send_completions": engine.send_completions,
             "receive_completions": engine.receive_completions,
             "disconnects": engine.disconnects,
@@ -106,6 +110,10 @@ impl ServeReport {
                     "    {} operations, {per_call:.1} per system call, {} failed",
                     storage.submitted, storage.failed
                 )?;
+            }
+            if storage.broken != 0 {
+                let error = io::Error::from_raw_os_error(storage.broken);
+                writeln!(out, "    io_uring was refused for good ({error}); --backing thread does without it")?;
             }
         }
         for (core, target) in self.cores.iter().zip(&self.targets) {
@@ -145,6 +153,10 @@ impl ServeReport {
         writeln!(out, "  work requests         {:>12.3}", per_command(self.engine.work_requests))?;
         writeln!(out, "  doorbells             {:>12.3}", per_command(self.engine.doorbells))?;
         writeln!(out, "  posts of receives     {:>12.3}", per_command(self.engine.receive_doorbells))?;
+        if let Some(shared) = self.shared_receives {
+            let withdrawn = self.engine.shared_receives_withdrawn;
+            writeln!(out, "\nshared receives         {shared:>12}\n  lost with connections {withdrawn:>12}")?;
+        }
         for who in &self.undrained {
             writeln!(out, "\nnot drained: {who}")?;
         }
@@ -165,7 +177,9 @@ fn namespace_json((namespace, storage): (&NamespaceReport, &StorageStatistics)) 
         "failed": storage.failed,
         "flushes": storage.flushes,
         "system_calls": storage.system_calls,
+        "cancelled": storage.cancelled,
         "restarts": storage.restarts,
+        "broken": storage.broken,
     })
 }
 

@@ -46,6 +46,9 @@ impl TargetPlan {
     }
 }
 
+/// How long hosts are given to take the news of a shutdown: some round trips.
+const ANNOUNCEMENT: Duration = Duration::from_millis(50);
+
 /// How far the target's end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
@@ -64,6 +67,8 @@ pub(super) struct TargetSide<P: Port> {
     alone: bool,
     killed: bool,
     ending: Ending,
+    /// Hosts are told of the end, until then at most; their connections end behind it.
+    announcing: Option<Duration>,
     /// A message that another core's lane had no room for.
     kept: Option<(u16, TargetMessage)>,
     memory_report: MemoryReport,
@@ -97,7 +102,16 @@ impl<P: Port> TargetSide<P> {
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
         let memory_report = MemoryReport::of(&region);
-        Ok(Self { target, progress, alone: plan.alone, killed: false, ending: Ending::No, kept: None, memory_report })
+        Ok(Self {
+            target,
+            progress,
+            alone: plan.alone,
+            killed: false,
+            ending: Ending::No,
+            announcing: None,
+            kept: None,
+            memory_report,
+        })
     }
 
     /// What its memory is made of.
@@ -134,7 +148,12 @@ impl<P: Port> TargetSide<P> {
             self.ending = Ending::Told;
         }
         let work = self.target.poll(now);
-        if self.ending != Ending::No && work > 0 {
+        if let Some(until) = self.announcing {
+            if now >= until || !self.target.is_answering() {
+                self.announcing = None;
+                self.target.shut_down();
+            }
+        } else if self.ending != Ending::No && work > 0 {
             // A host may have reconnected before the listener was gone.
             self.target.shut_down();
         } else if self.alone && work > 0 {
@@ -174,6 +193,9 @@ impl<P: Port> TargetSide<P> {
         };
         if doing == Doing::CannotListen {
             self.progress.finish();
+        }
+        if statistics.broken_operations > 0 {
+            self.progress.tell_broken_storage();
         }
         self.progress.publish(statistics.commands, doing);
     }
@@ -265,10 +287,11 @@ impl<T: Port, H: Port> Poller<Core<T, H>> for TargetPoller {
         Sleep::Busy
     }
 
-    fn begin_shutdown(&mut self, core: &mut Core<T, H>, _: Duration) {
+    fn begin_shutdown(&mut self, core: &mut Core<T, H>, now: Duration) {
         if let Some(side) = &mut core.target {
             side.ending = Ending::StopListening;
-            side.target.shut_down();
+            side.announcing = Some(now + ANNOUNCEMENT);
+            side.target.announce_shutdown();
         }
     }
 

@@ -129,6 +129,8 @@ pub struct Target<P: Port, S: Storage> {
     queues: Vec<Option<Queue>>,
     controllers: Vec<Option<Controller>>,
     identifiers: Identifiers,
+    /// GENCTR of the discovery log.
+    discovery_generation: u64,
     spread: Spread,
     /// Commands that wait for a data buffer, in order of arrival.
     waiting: VecDeque<u32>,
@@ -189,6 +191,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             queues: (0..options.connections()).map(|_| None).collect(),
             controllers: (0..options.controllers).map(|_| None).collect(),
             identifiers: Identifiers::default(),
+            discovery_generation: 1,
             spread: Spread::new(&options),
             waiting: VecDeque::with_capacity(slots as usize),
             stalled: VecDeque::with_capacity(slots as usize),

@@ -78,12 +78,19 @@ impl<P: Port, S: Storage> Target<P, S> {
         if asked.queue_id == ADMIN_QUEUE && admins >= self.controllers.len() {
             return Err(RejectStatus::NoResources);
         }
-        let private_data = AcceptPrivateData::new(self.options.receives());
+        let granted = self.options.granted(asked.entries);
+        let private_data = AcceptPrivateData::new(granted);
         let parameters = self.options.parameters;
-        let options = ConnectionOptions { peer_receives: u32::from(asked.receives), parameters };
+        let options = ConnectionOptions { peer_receives: asked.receives.into(), receives: granted.into(), parameters };
         let connection = match self.engine.accept(incoming, private_data.as_bytes(), &options) {
             Ok(connection) => connection,
-            Err(OpenError::NoConnection | OpenError::PrivateData(_) | OpenError::WouldBlock) => {
+            // Shared receives come back when another connection ends.
+            Err(
+                OpenError::NoConnection
+                | OpenError::PrivateData(_)
+                | OpenError::WouldBlock
+                | OpenError::Receives { .. },
+            ) => {
                 return Err(RejectStatus::NoResources);
             }
         };

@@ -29,6 +29,8 @@ pub struct TargetStatistics {
     pub aborted_commands: u64,
     /// Operations that the medium failed.
     pub media_errors: u64,
+    /// Operations that a storage refused because its way to the medium is broken.
+    pub broken_operations: u64,
     /// Bytes of the above reads.
     pub bytes_read: u64,
     /// Bytes of the above writes.
@@ -84,6 +86,7 @@ impl core::ops::Add for TargetStatistics {
             events: self.events + other.events,
             aborted_commands: self.aborted_commands + other.aborted_commands,
             media_errors: self.media_errors + other.media_errors,
+            broken_operations: self.broken_operations + other.broken_operations,
             bytes_read: self.bytes_read + other.bytes_read,
             bytes_written: self.bytes_written + other.bytes_written,
             failed_commands: self.failed_commands + other.failed_commands,
@@ -95,6 +98,7 @@ impl core::ops::Add for TargetStatistics {
             keep_alive_expirations: self.keep_alive_expirations + other.keep_alive_expirations,
             connect_timeouts: self.connect_timeouts + other.connect_timeouts,
             corrupted_reads: self.corrupted_reads + other.corrupted_reads,
+            broken_operations: self.broken_operations + other.broken_operations,
             commands_in_flight: self.commands_in_flight + other.commands_in_flight,
             slots_used: self.slots_used + other.slots_used,
             orphans: self.orphans + other.orphans,

@@ -241,7 +241,7 @@ impl VerbsDevice {
         let parameters = self.within_limits(parameters);
         let mut id = self.connections.take_incoming(incoming)?;
         let accepted = make_ready(&found, &mut id, &self.options, &self.gids, &parameters)
-            .and_then(|()| id.accept(queue_pair, private_data, &parameters));
+            .and_then(|()| id.accept(&found, private_data, &parameters));
         if let Err(error) = accepted {
             // The peer may be gone already.
             let _ = id.reject(&PrivateData::new());
@@ -332,7 +332,7 @@ impl VerbsDevice {
             }
             (Stage::Resolving { private_data, parameters }, EventKind::RouteResolved) => {
                 let parameters = *parameters;
-                let begun = id.connect(queue_pair, private_data, &parameters);
+                let begun = id.connect(&found, private_data, &parameters);
                 *stage = Stage::Requested { parameters };
                 give_up_on_error(stage, queue_pair, begun)
             }

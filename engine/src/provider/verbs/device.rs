@@ -13,6 +13,7 @@ use super::{
         library::{Library, LibraryError},
         objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window},
         queue_pair::QueuePair,
+        shared_receive_queue::SharedReceiveQueue,
         wait::wait_readable,
     },
     system,
@@ -120,6 +121,13 @@ pub(super) struct QueuePairRecord {
     pub(super) leaving: bool,
 }
 
+/// A shared receive queue, seen from the device.
+pub(super) struct SharedReceiveQueueRecord {
+    pub(super) port: PortId,
+    pub(super) queue: Arc<SharedReceiveQueue>,
+    pub(super) leaving: bool,
+}
+
 /// A window, seen from the device.
 pub(super) struct WindowRecord {
     pub(super) port: PortId,
@@ -145,6 +153,7 @@ pub struct VerbsDevice {
     // Windows in front of queue pairs: fields are dropped in this order (verbs.md 5.6, trap 4).
     pub(super) windows: Table<WindowRecord>,
     pub(super) queue_pairs: BTreeMap<QueuePairId, QueuePairRecord>,
+    pub(super) shared_receive_queues: Table<SharedReceiveQueueRecord>,
     pub(super) bases: Table<Base>,
     pub(super) domains: Table<Arc<ProtectionDomain>>,
     pub(super) ports: Vec<PortHandle>,
@@ -209,6 +218,7 @@ impl VerbsDevice {
             connections: ConnectionManager::new(channel),
             windows: Table::default(),
             queue_pairs: BTreeMap::new(),
+            shared_receive_queues: Table::default(),
             bases: Table::default(),
             domains: Table::default(),
             ports: Vec::new(),
@@ -267,7 +277,7 @@ impl VerbsDevice {
         let domain = Arc::new(ProtectionDomain::new(&self.context)?);
         let queue = Arc::new(CompletionQueue::new(&self.context, 2)?);
         let sizes = crate::provider::QueueSizes { send: 1, receive: 1, max_send_sge: 1 };
-        let probe = QueuePair::new(&domain, &queue, &queue, sizes, true)?;
+        let probe = QueuePair::new(&domain, &queue, &queue, sizes, None, true)?;
         if probe.has_builder() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
 
@@ -317,6 +327,7 @@ impl VerbsDevice {
             let result = match object {
                 Removed::Base(base) => self.destroy_base(base),
                 Removed::QueuePair(queue_pair) => self.destroy_queue_pair(queue_pair),
+                Removed::SharedReceiveQueue(queue) => self.destroy_shared_receive_queue(queue),
                 Removed::Window(object) => self.destroy_window(object),
             };
             self.answer(ticket, result);
@@ -352,7 +363,12 @@ impl VerbsDevice {
             Command::RegisterMemory { .. } | Command::DeregisterMemory { .. } => {
                 self.ports.iter().all(PortHandle::has_room)
             }
-            Command::CreateQueuePair { port, .. } | Command::AllocateRegistration { port, .. } => of_port(port),
+            Command::CreateQueuePair { port, .. }
+            | Command::CreateSharedReceiveQueue { port, .. }
+            | Command::AllocateRegistration { port, .. } => of_port(port),
+            Command::DestroySharedReceiveQueue { queue } => {
+                self.shared_receive_queues.get(queue.0).is_none_or(|record| of_port(&record.port))
+            }
             Command::DestroyQueuePair { queue_pair } => {
                 self.queue_pairs.get(queue_pair).is_none_or(|record| of_port(&record.port))
             }
@@ -415,6 +431,8 @@ fn capabilities(name: &str, attributes: &ibv_device_attr, known: &KnownDevice) -
             max_cqe: number(attributes.max_cqe),
             max_registrations: number(attributes.max_mw),
             max_rdma_reads: number(attributes.max_qp_rd_atom),
+            max_srq: number(attributes.max_srq),
+            max_srq_wr: number(attributes.max_srq_wr),
         },
         contiguity: Contiguity::SingleRange,
         max_registration_bytes: known.max_bind_bytes.min(attributes.max_mr_size),

@@ -4,8 +4,9 @@
 use super::sys::{
     objects::{MemoryRegion, Window},
     queue_pair::QueuePair,
+    shared_receive_queue::SharedReceiveQueue,
 };
-use crate::provider::{BaseId, PortId, QueuePairId, RegistrationId};
+use crate::provider::{BaseId, PortId, QueuePairId, RegistrationId, SharedReceiveQueueId};
 use frwr_mempool::lane::{Receiver, Sender};
 use std::{collections::VecDeque, sync::Arc};
 
@@ -20,6 +21,8 @@ pub(super) enum PortCommand {
     AddQueuePair(Arc<QueuePair>),
     /// With the windows that are still allocated for it.
     RemoveQueuePair(QueuePairId, Vec<RegistrationId>),
+    AddSharedReceiveQueue(SharedReceiveQueueId, Arc<SharedReceiveQueue>),
+    RemoveSharedReceiveQueue(SharedReceiveQueueId),
     AddWindow(RegistrationId, Arc<Window>),
     RemoveWindow(RegistrationId),
 }
@@ -29,6 +32,7 @@ pub(super) enum PortCommand {
 pub(super) enum Removed {
     Base(BaseId),
     QueuePair(QueuePairId),
+    SharedReceiveQueue(SharedReceiveQueueId),
     Window(RegistrationId),
 }
 

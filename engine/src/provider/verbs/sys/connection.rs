@@ -4,9 +4,10 @@ use super::{
     check,
     cm_abi::{self, ConnectionParameters as RawParameters, RDMA_PS_TCP, event},
     library::{ConnectionManager, Library, text},
+    queue_pair::QueuePair,
     wait::set_nonblocking,
 };
-use crate::provider::{ConnectionParameters, PrivateData, QueuePairId};
+use crate::provider::{ConnectionParameters, PrivateData};
 use core::ptr::{NonNull, null, null_mut};
 use ibverbs_sys::{ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state};
 use std::{io, net::SocketAddr, os::fd::RawFd, sync::Arc};
@@ -226,7 +227,7 @@ impl Identifier {
 
     pub(in super::super) fn connect(
         &mut self,
-        queue_pair: QueuePairId,
+        queue_pair: &QueuePair,
         private_data: &PrivateData,
         parameters: &ConnectionParameters,
     ) -> io::Result<()> {
@@ -237,7 +238,7 @@ impl Identifier {
 
     pub(in super::super) fn accept(
         &mut self,
-        queue_pair: QueuePairId,
+        queue_pair: &QueuePair,
         private_data: &PrivateData,
         parameters: &ConnectionParameters,
     ) -> io::Result<()> {
@@ -280,7 +281,7 @@ fn data_length(data: &PrivateData) -> u8 {
     data.len() as u8
 }
 
-fn raw_parameters(queue_pair: QueuePairId, data: &PrivateData, parameters: &ConnectionParameters) -> RawParameters {
+fn raw_parameters(queue_pair: &QueuePair, data: &PrivateData, parameters: &ConnectionParameters) -> RawParameters {
     RawParameters {
         private_data: if data.is_empty() { null() } else { data.as_ptr().cast() },
         private_data_len: data_length(data),
@@ -290,8 +291,8 @@ fn raw_parameters(queue_pair: QueuePairId, data: &PrivateData, parameters: &Conn
         flow_control: 1,
         retry_count: parameters.retry_count,
         rnr_retry_count: parameters.rnr_retry_count,
-        srq: 0,
-        qp_num: queue_pair.0,
+        srq: queue_pair.shares_receives().into(),
+        qp_num: queue_pair.id().0,
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) mod context;
 pub(super) mod library;
 pub(super) mod objects;
 pub(super) mod queue_pair;
+mod receive_list;
+pub(super) mod shared_receive_queue;
 mod verbs_abi;
 pub(super) mod wait;
 
