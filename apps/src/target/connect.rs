@@ -52,6 +52,12 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// The data has arrived.
     pub(super) fn step_connect(&mut self, index: u32, connect: &Connect) -> Step {
         let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) else { return Step::Drop };
+        if self.queue_mut(connection).is_none() {
+            return Step::Drop;
+        }
+        if connect.queue_id == ADMIN_QUEUE && self.has_late_commands() {
+            return Step::Stall;
+        }
         let data = self.connect_data(index);
         if self.spread.is_member()
             && let Ok(data) = &data

@@ -69,9 +69,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn accept(&mut self, incoming: IncomingId, asked: QueueRequest) -> Result<(), RejectStatus> {
-        // Controllers live at home. And a write of an ended session that a storage still has could undo what the host
+        // Controllers live at home. And a write of an ended session that the storage still has could undo what the host
         // writes in its next session.
-        if asked.queue_id == ADMIN_QUEUE && (self.spread.is_member() || self.has_late_commands()) {
+        if asked.queue_id == ADMIN_QUEUE && (self.spread.is_member() || self.orphans > 0) {
             return Err(RejectStatus::NoResources);
         }
         let admins = self.queues.iter().flatten().filter(|queue| queue.asked.queue_id == ADMIN_QUEUE).count();
@@ -116,8 +116,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok(())
     }
 
-    /// A storage has commands of an ended session, here or on a member, or may have.
-    fn has_late_commands(&self) -> bool {
+    /// A storage has commands of an ended session, here or on a member, or may have. Soon it has none in most cases: a Connect
+    /// waits for that, since hosts do not come again when their first attempt is rejected.
+    pub(super) fn has_late_commands(&self) -> bool {
         let ending = self.queues.iter().flatten().filter(|queue| queue.ended_with.is_some());
         let mut ending = ending.map(|queue| self.slots.storing(queue.connection));
         self.orphans > 0 || ending.any(|storing| storing > 0) || !self.members_are_quiet()

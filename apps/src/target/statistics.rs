@@ -43,7 +43,8 @@ pub struct TargetStatistics {
     pub plain_responses: u64,
     /// Times that a command found no free data buffer.
     pub buffer_waits: u64,
-    /// Times that a command found no transfer slot or no place in the storage; each poll tries again.
+    /// Times that a command found no transfer slot or no place in the storage, or a Connect what it has to wait for; each poll
+    /// tries again.
     pub stalls: u64,
     /// Connections ended because the host broke the protocol.
     pub protocol_errors: u64,
