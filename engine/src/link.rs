@@ -98,6 +98,7 @@ pub(crate) enum ToCore {
     },
     Incoming {
         incoming: IncomingId,
+        peer: Option<SocketAddr>,
         private_data: PrivateData,
     },
     QueuePairCreated {

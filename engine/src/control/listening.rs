@@ -91,7 +91,13 @@ impl<D: Device> Control<D> {
     }
 
     /// A peer wants to connect. How many such requests wait for an answer is up to the core, not to its peers.
-    pub(super) fn connect_request(&mut self, listener: ListenerId, incoming: IncomingId, private_data: PrivateData) {
+    pub(super) fn connect_request(
+        &mut self,
+        listener: ListenerId,
+        incoming: IncomingId,
+        peer: Option<SocketAddr>,
+        private_data: PrivateData,
+    ) {
         let owner = self.listeners.iter().find(|known| known.step == Step::Listens(listener));
         let Some(core) = owner.map(|listener| listener.core) else {
             self.turn_away(incoming);
@@ -104,7 +110,7 @@ impl<D: Device> Control<D> {
         }
         self.statistics.incoming += 1;
         self.cores[core].incoming.push(incoming);
-        self.tell(core, ToCore::Incoming { incoming, private_data });
+        self.tell(core, ToCore::Incoming { incoming, peer, private_data });
     }
 
     /// A core has accepted or rejected a connect request.
