@@ -77,6 +77,7 @@ where
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
+        incidents: None,
         trace: trace.as_mut(),
         block_bytes: config.block_bytes,
         listening: None,

@@ -8,6 +8,7 @@ mod device_arguments;
 mod discover;
 mod error;
 mod host_side;
+mod incident_log;
 mod job_plan;
 mod launch;
 mod load;

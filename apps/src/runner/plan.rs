@@ -71,7 +71,14 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     let geometry = geometry.map_err(|error| RunError::Unsuitable { reason: error.to_string() })?;
     let namespaces = vec![NamespacePlan::Memory { geometry, content: None, read_only: false }];
     let subsystems = vec![SubsystemPlan { name: options.subsystem, hosts: AllowedHosts::Any, namespaces }];
-    Ok(TargetPlan { options, subsystems, pages: config.pages, capabilities: *capabilities, alone: false })
+    Ok(TargetPlan {
+        options,
+        subsystems,
+        pages: config.pages,
+        capabilities: *capabilities,
+        alone: false,
+        incidents: None,
+    })
 }
 
 pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, RunError> {
@@ -111,7 +118,14 @@ pub(super) fn served(
     options.controllers = config.hosts + 1;
     options.remote_invalidation = config.remote_invalidate;
     options.parameters = config.parameters;
-    Ok(TargetPlan { options, subsystems, pages: config.pages, capabilities: *capabilities, alone: true })
+    Ok(TargetPlan {
+        options,
+        subsystems,
+        pages: config.pages,
+        capabilities: *capabilities,
+        alone: true,
+        incidents: None,
+    })
 }
 
 /// Operations that the hosts of `serve` may have in one namespace.

@@ -2,6 +2,7 @@
 
 use super::{
     error::RunError,
+    incident_log,
     main_loop::MainLoop,
     namespaces::NamespaceReport,
     outcome::Outcome,
@@ -34,7 +35,9 @@ where
     let mut reports = Vec::new();
     let subsystems = config.subsystems.iter().map(|subsystem| subsystem.prepare(depth, say, &mut reports));
     let subsystems = subsystems.collect::<Result<_, _>>()?;
-    let plan = plan::served(config, subsystems, device.capabilities())?;
+    let mut plan = plan::served(config, subsystems, device.capabilities())?;
+    let (sender, incidents) = incident_log::lane();
+    plan.incidents = Some(sender);
     let mut control = Control::new(device);
     let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
     let (progress, topology) = (Progress::new(1), Topology::of_machine());
@@ -50,6 +53,7 @@ where
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
+        incidents: Some(incidents),
         trace: None,
         block_bytes,
         listening: Some(format!("listening on {listen}, {all}")),

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     storage::{AnyStorage, MemoryStorage, Storage, StorageStatistics},
-    target::{Subsystem, Target, TargetOptions, TargetStatistics},
+    target::{Incident, Subsystem, Target, TargetOptions, TargetStatistics},
 };
 use core::time::Duration;
 use frwr_engine::{
@@ -17,7 +17,7 @@ use frwr_engine::{
     provider::{Capabilities, Port},
 };
 use frwr_mempool::{
-    Region,
+    Region, lane,
     region::{PagePolicy, RegionOptions},
 };
 use frwr_reactor::{Poller, Sleep};
@@ -38,6 +38,8 @@ pub(super) struct TargetPlan {
     pub(super) capabilities: Capabilities,
     /// Nobody else reports to the main thread: there is no host in this process.
     pub(super) alone: bool,
+    /// Where incidents go; without, they are counted only.
+    pub(super) incidents: Option<lane::Sender<Incident>>,
 }
 
 impl TargetPlan {
@@ -64,6 +66,7 @@ pub(super) struct TargetSide<P: Port> {
     alone: bool,
     killed: bool,
     ending: Ending,
+    incidents: Option<lane::Sender<Incident>>,
     memory_report: MemoryReport,
 }
 
@@ -95,7 +98,8 @@ impl<P: Port> TargetSide<P> {
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
         let memory_report = MemoryReport::of(&region);
-        Ok(Self { target, progress, alone: plan.alone, killed: false, ending: Ending::No, memory_report })
+        let (alone, incidents) = (plan.alone, plan.incidents);
+        Ok(Self { target, progress, alone, killed: false, ending: Ending::No, incidents, memory_report })
     }
 
     /// What its memory is made of.
@@ -132,6 +136,13 @@ impl<P: Port> TargetSide<P> {
             self.ending = Ending::Told;
         }
         let work = self.target.poll(now);
+        if let Some(incidents) = &mut self.incidents {
+            // What has no room is taken later; what the target has no room for is counted.
+            while incidents.len() < incidents.capacity()
+                && let Some(incident) = self.target.next_incident()
+                && incidents.push(incident).is_ok()
+            {}
+        }
         if self.ending != Ending::No && work > 0 {
             // A host may have reconnected before the listener was gone.
             self.target.shut_down();

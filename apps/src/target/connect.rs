@@ -54,10 +54,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         if !read {
             return Reply::of(Status::INTERNAL_ERROR);
         }
-        match nvmf::parse_connect_data(&bytes) {
+        let reply = match nvmf::parse_connect_data(&bytes) {
             Ok(data) => self.associate(connection, connect, &data).unwrap_or_else(|refused| refused),
             Err((status, result)) => Reply { result, ..Reply::of(status) },
+        };
+        // A host may try again where it is too early; what is final is its mistake.
+        if reply.status.is_final() {
+            self.note_connect_refused(connection, reply.status, reply.result);
         }
+        reply
     }
 
     fn associate(&mut self, connection: ConnectionId, connect: &Connect, data: &ConnectData) -> Result<Reply, Reply> {

@@ -43,6 +43,10 @@ pub struct TargetStatistics {
     pub buffer_waits: u64,
     /// Times that a command found no transfer slot or no place in the storage; each poll tries again.
     pub stalls: u64,
+    /// What peers did that no correct one does ([`crate::target::Incident`]).
+    pub incidents: u64,
+    /// Of these, those that nobody took in time.
+    pub incidents_dropped: u64,
     /// Connections ended because the host broke the protocol.
     pub protocol_errors: u64,
     /// Controllers ended because their Keep Alive Timeout expired.
@@ -57,6 +61,8 @@ pub struct TargetStatistics {
     pub slots_used: u64,
     /// Commands of ended connections that the storage still has.
     pub orphans: u64,
+    /// Data buffers.
+    pub buffers: u64,
     /// Data buffers free now.
     pub buffers_free: u64,
     /// Queues that a host uses now.
