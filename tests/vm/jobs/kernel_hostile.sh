@@ -63,6 +63,8 @@ one_line_for_each() {
         attacks=$((attacks + 1))
         [ "$name" != flood ] || continue
         found=$(lines "$(echo "$said" | escaped)")
+        # Whoever vanishes when all its commands were answered already did nothing wrong.
+        [ "$name" != vanishes ] || [ "$found" -ne 0 ] || continue
         [ "$found" -eq 1 ] || { echo "$name: $found lines with: $said"; wrong=1; }
     done < /tmp/attacks
     incidents
