@@ -132,6 +132,8 @@ pub enum Event {
     Incoming {
         /// For the answer.
         incoming: IncomingId,
+        /// Where the peer is, if the device knows.
+        peer: Option<SocketAddr>,
         /// The peer's bytes.
         private_data: PrivateData,
     },

@@ -103,6 +103,7 @@ pub(crate) enum ToCore {
     },
     Incoming {
         incoming: IncomingId,
+        peer: Option<SocketAddr>,
         private_data: PrivateData,
     },
     /// The core's shared receive queue; comes in front of the first queue pair that uses it.

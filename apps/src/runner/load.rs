@@ -84,6 +84,7 @@ where
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
+        incidents: Vec::new(),
         trace: trace.as_mut(),
         block_bytes: config.block_bytes,
         listening: None,

@@ -9,6 +9,7 @@ mod discover;
 mod error;
 mod host_side;
 mod host_team;
+mod incident_log;
 mod job_plan;
 mod launch;
 mod load;

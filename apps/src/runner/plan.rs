@@ -72,7 +72,14 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     let namespaces = vec![NamespacePlan::Memory { geometry, content: None, read_only: false }];
     let (name, serial) = (options.subsystem, SerialNumber::of_subsystem(&options.subsystem));
     let subsystems = vec![SubsystemPlan { name, hosts: AllowedHosts::Any, serial, namespaces }];
-    Ok(TargetPlan { options, subsystems, pages: config.pages, capabilities: *capabilities, alone: false })
+    Ok(TargetPlan {
+        options,
+        subsystems,
+        pages: config.pages,
+        capabilities: *capabilities,
+        alone: false,
+        incidents: None,
+    })
 }
 
 pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, RunError> {
@@ -123,6 +130,7 @@ pub(super) fn served(
         pages: config.pages,
         capabilities: *capabilities,
         alone: true,
+        incidents: None,
     };
     Ok((0..).zip(of_cores).map(plan).collect())
 }

@@ -66,6 +66,8 @@ impl ServeReport {
             "bytes_read": target.bytes_read,
             "bytes_written": target.bytes_written,
             "failed_commands": target.failed_commands,
+            "incidents": target.incidents,
+            "incidents_dropped": target.incidents_dropped,
             "protocol_errors": target.protocol_errors,
             "keep_alive_expirations": target.keep_alive_expirations,
             "connect_timeouts": target.connect_timeouts,
@@ -84,6 +86,7 @@ impl ServeReport {
             "receive_completions": engine.receive_completions,
             "disconnects": engine.disconnects,
             "cores": self.cores.iter().zip(&self.targets).map(core_json).collect::<Vec<_>>(),
+            "left": left_json(target),
             "undrained": self.undrained,
         })
     }
@@ -143,6 +146,7 @@ impl ServeReport {
             ("keys left to hosts", target.plain_responses),
             ("connections", target.accepted),
             ("  rejected", target.rejected),
+            ("  incidents", target.incidents),
             ("  ended: protocol", target.protocol_errors),
             ("  ended: silent", target.keep_alive_expirations + target.connect_timeouts),
         ] {
@@ -162,6 +166,17 @@ impl ServeReport {
         }
         Ok(())
     }
+}
+
+/// What the target still has in hand: at the end, all of it free.
+fn left_json(target: &TargetStatistics) -> Value {
+    json!({
+        "commands_in_flight": target.commands_in_flight,
+        "slots_used": target.slots_used,
+        "orphans": target.orphans,
+        "buffers_used": target.buffers - target.buffers_free,
+        "queues": target.queues,
+    })
 }
 
 fn namespace_json((namespace, storage): (&NamespaceReport, &StorageStatistics)) -> Value {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     storage::{AnyStorage, Geometry, MemoryStorage, Storage, StorageStatistics},
-    target::{Subsystem, Target, TargetMessage, TargetOptions, TargetStatistics},
+    target::{Incident, Subsystem, Target, TargetMessage, TargetOptions, TargetStatistics},
 };
 use core::time::Duration;
 use frwr_engine::{
@@ -17,7 +17,7 @@ use frwr_engine::{
     provider::{Capabilities, Port},
 };
 use frwr_mempool::{
-    DeviceMemory, Region,
+    DeviceMemory, Region, lane,
     region::{PagePolicy, RegionOptions},
 };
 use frwr_reactor::{CoreIndex, Outbox, Poller, SendError, Sleep};
@@ -38,6 +38,8 @@ pub(super) struct TargetPlan {
     pub(super) capabilities: Capabilities,
     /// Nobody else reports to the main thread: there is no host in this process.
     pub(super) alone: bool,
+    /// Where incidents go; without, they are counted only.
+    pub(super) incidents: Option<lane::Sender<Incident>>,
 }
 
 impl TargetPlan {
@@ -71,6 +73,7 @@ pub(super) struct TargetSide<P: Port> {
     announcing: Option<Duration>,
     /// A message that another core's lane had no room for.
     kept: Option<(u16, TargetMessage)>,
+    incidents: Option<lane::Sender<Incident>>,
     memory_report: MemoryReport,
 }
 
@@ -110,6 +113,7 @@ impl<P: Port> TargetSide<P> {
             ending: Ending::No,
             announcing: None,
             kept: None,
+            incidents: plan.incidents,
             memory_report,
         })
     }
@@ -148,6 +152,7 @@ impl<P: Port> TargetSide<P> {
             self.ending = Ending::Told;
         }
         let work = self.target.poll(now);
+        self.pass_incidents();
         if let Some(until) = self.announcing {
             if now >= until || !self.target.is_answering() {
                 self.announcing = None;
@@ -163,6 +168,16 @@ impl<P: Port> TargetSide<P> {
             self.progress.finish();
         }
         work
+    }
+
+    /// Hands incidents to the main thread.
+    fn pass_incidents(&mut self) {
+        let Some(incidents) = &mut self.incidents else { return };
+        // What has no room is taken later; what the target has no room for is counted.
+        while incidents.len() < incidents.capacity()
+            && let Some(incident) = self.target.next_incident()
+            && incidents.push(incident).is_ok()
+        {}
     }
 
     /// Takes what another core of the target says.

@@ -67,8 +67,12 @@ impl<P: Port, S: Storage> Target<P, S> {
         if found.configure(ControllerConfiguration(set.value as u32)) == ConfigurationEffect::Reset {
             let (admin, waited) = (found.admin, found.events.reset());
             // The reset ends event requests without an answer (Base 3.7.2), and their entries are free.
-            if let Some(queue) = admin.and_then(|admin| self.queue_mut(admin)) {
-                queue.outstanding = queue.outstanding.saturating_sub(waited);
+            for command_id in waited {
+                let Some(admin) = admin else { break };
+                self.release_identifier(admin, command_id);
+                if let Some(queue) = self.queue_mut(admin) {
+                    queue.outstanding = queue.outstanding.saturating_sub(1);
+                }
             }
             self.disconnect_io_queues(controller);
         }

@@ -67,7 +67,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(queue) = self.queue_mut(connection) else { return Step::Drop };
         queue.connecting = false;
         let reply = data.and_then(|data| self.associate(connection, connect, &data));
-        Step::Go(Phase::Reply(reply.unwrap_or_else(|refused| refused)))
+        Step::Go(Phase::Reply(self.connect_reply(connection, reply.unwrap_or_else(|refused| refused))))
+    }
+
+    /// The answer to a Connect. A host may try again where it is too early; what is final is its mistake.
+    pub(super) fn connect_reply(&mut self, connection: ConnectionId, reply: Reply) -> Reply {
+        if reply.status.is_final() {
+            self.note_connect_refused(connection, reply.status, reply.result);
+        }
+        reply
     }
 
     /// What a Connect's buffer holds.

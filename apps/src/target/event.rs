@@ -91,18 +91,21 @@ impl Events {
         self.waiting.try_push(command_id).is_ok()
     }
 
+    /// Requests that wait.
+    pub(super) fn waiting(&self) -> u16 {
+        // At most MAX_EVENT_REQUESTS.
+        self.waiting.len() as u16
+    }
+
     /// Takes a request back that shall be aborted.
     pub(super) fn withdraw(&mut self, command_id: u16) -> bool {
         let found = self.waiting.iter().position(|id| *id == command_id);
         found.is_some_and(|at| self.waiting.pop_at(at).is_some())
     }
 
-    /// A reset forgets everything; how many requests waited.
-    pub(super) fn reset(&mut self) -> u16 {
-        // At most MAX_EVENT_REQUESTS.
-        let waited = self.waiting.len() as u16;
-        *self = Self::default();
-        waited
+    /// A reset forgets everything; the identifiers of the requests that waited.
+    pub(super) fn reset(&mut self) -> ArrayVec<u16, MAX_EVENT_REQUESTS> {
+        core::mem::take(self).waiting
     }
 
     fn raise(&mut self, notice: Notice) {

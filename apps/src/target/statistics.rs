@@ -46,6 +46,10 @@ pub struct TargetStatistics {
     /// Times that a command found no transfer slot or no place in the storage, or a Connect what it has to wait for; each poll
     /// tries again.
     pub stalls: u64,
+    /// What peers did that no correct one does ([`crate::target::Incident`]).
+    pub incidents: u64,
+    /// Of these, those that nobody took in time.
+    pub incidents_dropped: u64,
     /// Connections ended because the host broke the protocol.
     pub protocol_errors: u64,
     /// Controllers ended because their Keep Alive Timeout expired.
@@ -60,6 +64,8 @@ pub struct TargetStatistics {
     pub slots_used: u64,
     /// Commands of ended connections that the storage still has.
     pub orphans: u64,
+    /// Data buffers.
+    pub buffers: u64,
     /// Data buffers free now.
     pub buffers_free: u64,
     /// Queues that a host uses now.
@@ -101,6 +107,9 @@ impl core::ops::Add for TargetStatistics {
             commands_in_flight: self.commands_in_flight + other.commands_in_flight,
             slots_used: self.slots_used + other.slots_used,
             orphans: self.orphans + other.orphans,
+            incidents: self.incidents + other.incidents,
+            incidents_dropped: self.incidents_dropped + other.incidents_dropped,
+            buffers: self.buffers + other.buffers,
             buffers_free: self.buffers_free + other.buffers_free,
             queues: self.queues + other.queues,
         }

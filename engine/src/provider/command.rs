@@ -271,6 +271,8 @@ pub enum ConnectionEvent {
         listener: ListenerId,
         /// For accept or reject.
         incoming: IncomingId,
+        /// Where the peer is, if the device knows.
+        peer: Option<SocketAddr>,
         /// The peer's bytes.
         private_data: PrivateData,
         /// What the peer asks for.

@@ -17,6 +17,10 @@ pub(super) struct Identifier {
     channel: *mut EventChannel,
     context: *mut c_void,
     qp: *mut ibv_qp,
+    /// `route.addr.src_addr`.
+    source: libc::sockaddr_storage,
+    /// `route.addr.dst_addr`.
+    pub(super) destination: libc::sockaddr_storage,
 }
 
 /// `struct rdma_conn_param`.
@@ -87,7 +91,8 @@ pub(super) mod event {
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<EventChannel>() == 4);
-    assert!(offset_of!(Identifier, verbs) == 0 && size_of::<Identifier>() == 32);
+    assert!(offset_of!(Identifier, verbs) == 0 && offset_of!(Identifier, source) == 32);
+    assert!(offset_of!(Identifier, destination) == 160 && size_of::<Identifier>() == 288);
     assert!(offset_of!(ConnectionParameters, private_data_len) == 8);
     assert!(offset_of!(ConnectionParameters, srq) == 14 && offset_of!(ConnectionParameters, qp_num) == 16);
     assert!(size_of::<ConnectionParameters>() == 24);
