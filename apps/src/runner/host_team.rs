@@ -86,6 +86,11 @@ impl Team {
         self.finish
     }
 
+    /// A follower was told its part of the load, and has not taken it.
+    pub(super) fn has_share(&self) -> bool {
+        self.share.is_some()
+    }
+
     /// What a follower is to do.
     pub(super) fn take_share(&mut self) -> Option<Share> {
         self.share.take()
