@@ -411,15 +411,16 @@ fn a_core_without_a_queue_says_so_and_the_others_do_its_share() {
     target.end();
 }
 
-#[test]
-fn a_load_on_two_cores_can_be_interrupted_and_survives_a_target_that_comes_back() {
-    let file = Temporary::data("again", 3);
+/// A load on two cores, and another target in the place of the first in the middle of it. `stops`: it is interrupted once
+/// the second target serves.
+fn load_over_two_targets(name: &str, second: &[&str], stops: bool) -> RunReport {
+    let file = Temporary::data(name, 5);
     let target = Target::start("reg_mr", &["--namespace", file.text()]);
     let (fabric, stop) = (target.fabric.clone(), AtomicBool::new(false));
     let device = fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
     let config = load_config(&["--cores", "unpinned:2", "--runtime", "3600", "--reconnects", "100"]);
     let (loading, began) = mpsc::channel();
-    let report = thread::scope(|scope| {
+    thread::scope(|scope| {
         let load = scope.spawn(|| {
             load(device, &config, &stop, &mut |line| {
                 let _ = loading.send(line.contains("mixed load"));
@@ -427,16 +428,31 @@ fn a_load_on_two_cores_can_be_interrupted_and_survives_a_target_that_comes_back(
         });
         assert!(began.iter().any(|loading| loading));
         target.end();
-        let target = Target::begin(fabric.clone(), "reg_mr", &["--namespace", file.text()]);
+        let target = Target::begin(fabric.clone(), "reg_mr", &[&["--namespace", file.text()], second].concat());
         assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
-        // It is asked again and again.
-        assert!(target.lines.iter().any(|line| line.contains("serving")));
-        stop.store(true, Relaxed);
+        if stops {
+            // Somebody uses it.
+            assert!(target.lines.iter().any(|line| line.contains("serving")));
+            stop.store(true, Relaxed);
+        }
         let report = load.join().unwrap().unwrap();
         target.end();
         report
-    });
+    })
+}
+
+#[test]
+fn a_load_on_two_cores_survives_a_target_that_comes_back_and_can_be_interrupted() {
+    let report = load_over_two_targets("again", &[], true);
     assert!(report.interrupted && report.passed() && report.reconnects() >= 1, "{}", report.table());
+}
+
+#[test]
+fn a_core_that_loses_its_queue_for_good_ends_the_run() {
+    let report = load_over_two_targets("fewer", &["--io-queues", "1"], false);
+    let caught = report.caught.clone().unwrap();
+    assert!(!report.passed() && caught.contains("no I/O queue") && caught.contains("--cores"), "{caught}");
+    assert!(report.keys_accounted() && report.undrained.is_empty(), "{}", report.table());
 }
 
 #[test]

@@ -147,6 +147,8 @@ impl core::ops::Add for Statistics {
             drain_timeouts: self.drain_timeouts + other.drain_timeouts,
             request_slots_used: self.request_slots_used + other.request_slots_used,
             slots_held: self.slots_held + other.slots_held,
+            shared_receives_free: self.shared_receives_free + other.shared_receives_free,
+            shared_receives_withdrawn: self.shared_receives_withdrawn + other.shared_receives_withdrawn,
             trace_records_dropped: self.trace_records_dropped + other.trace_records_dropped,
             shortest_key_reuse_ns: self.shortest_key_reuse_ns.min(other.shortest_key_reuse_ns),
         }

@@ -67,6 +67,7 @@ impl HostStatistics {
             aborts: self.aborts + other.aborts,
             namespace_events: self.namespace_events + other.namespace_events,
             ana_events: self.ana_events + other.ana_events,
+            shutdown_events: self.shutdown_events + other.shutdown_events,
             other_events: self.other_events + other.other_events,
             ana_reads: self.ana_reads + other.ana_reads,
             succeeded: self.succeeded + other.succeeded,

@@ -272,7 +272,7 @@ impl<P: Port> HostSide<P> {
                 self.stop_job();
             }
         }
-        if self.host.has_no_queue() && matches!(self.work, Work::Begun(_)) && !self.is_over() {
+        if self.host.has_no_queue() && self.has_part() {
             return self.give_up();
         }
         self.watch();
@@ -311,14 +311,18 @@ impl<P: Port> HostSide<P> {
         work
     }
 
-    /// A session began in which there is no queue for this core, in the middle of its part: what it has in flight would wait for
-    /// ever.
+    /// A session began in which there is no queue for this core, which has a part of the load: that would wait for ever.
     fn give_up(&mut self) -> u32 {
         let reason = "the target grants no I/O queue for one of the cores any more; name fewer in --cores";
         self.caught.get_or_insert_with(|| reason.to_owned());
         self.team.may_leave(true);
         self.close();
         1
+    }
+
+    /// There is something for this core to do of the load, begun or not.
+    fn has_part(&self) -> bool {
+        !self.is_over() && (self.job().is_some() || self.team.has_share())
     }
 
     fn is_wrong(&self) -> bool {

@@ -86,6 +86,11 @@ impl Team {
         self.finish
     }
 
+    /// A follower was told its part of the load, and has not taken it.
+    pub(super) fn has_share(&self) -> bool {
+        self.share.is_some()
+    }
+
     /// What a follower is to do.
     pub(super) fn take_share(&mut self) -> Option<Share> {
         self.share.take()
@@ -122,8 +127,8 @@ impl Team {
             let message = Message::Host { from: self.member, news };
             match outbox.send(CoreIndex(self.first_core + to), message) {
                 Err(SendError::Full(Message::Host { news, .. })) => return self.outgoing.push_front((to, news)),
-                // A core that is gone has ended the run; and what comes back is what was sent.
-                Ok(()) | Err(SendError::Closed(_) | SendError::NoSuchReactor(_) | SendError::Full(_)) => {}
+                // A core that is gone has ended the run; what comes back is what was sent.
+                Ok(()) | Err(SendError::Full(_) | SendError::Closed(_) | SendError::NoSuchReactor(_)) => {}
             }
         }
     }

@@ -98,7 +98,6 @@ impl core::ops::Add for TargetStatistics {
             keep_alive_expirations: self.keep_alive_expirations + other.keep_alive_expirations,
             connect_timeouts: self.connect_timeouts + other.connect_timeouts,
             corrupted_reads: self.corrupted_reads + other.corrupted_reads,
-            broken_operations: self.broken_operations + other.broken_operations,
             commands_in_flight: self.commands_in_flight + other.commands_in_flight,
             slots_used: self.slots_used + other.slots_used,
             orphans: self.orphans + other.orphans,
