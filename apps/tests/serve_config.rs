@@ -177,7 +177,7 @@ fn mistakes_are_refused_with_line_and_key() {
         (top("mtu = 1500"), 3, &["mtu is 1500", "1024", "leave it out"]),
         (top("ib_port = 0"), 3, &["ib_port is 0", "1 to 255"]),
         (top("retry_count = 8"), 3, &["retry_count is 8", "0 to 7"]),
-        (top("cores = \"0,1\""), 3, &["cores names 2 cores", "one"]),
+        (top("cores = \"unpinned:65\""), 3, &["cores names 65 cores", "64"]),
         (top("pages = \"huge\""), 3, &["pages is \"huge\"", "auto", "2M"]),
         (top("in_capsule = 100"), 3, &["in_capsule is 100", "multiple of 16"]),
         (top("in_capsule = 65552"), 3, &["in_capsule is 65552", "65536"]),

@@ -456,6 +456,16 @@ fn a_core_that_loses_its_queue_for_good_ends_the_run() {
 }
 
 #[test]
+fn two_cores_of_a_host_work_on_two_cores_of_a_target() {
+    let file = Temporary::data("both", 7);
+    let target = Target::start("reg_mr", &["--namespace", file.text(), "--cores", "unpinned:2"]);
+    let report = verified(target.load(&["--cores", "unpinned:2", "--runtime", "1", "--file", file.text()]));
+    assert_eq!(report.queues, 2);
+    assert!(report.cores.iter().all(|core| core.requests > 0), "{}", report.table());
+    target.end();
+}
+
+#[test]
 fn a_trace_follows_one_core() {
     let Task::Load(arguments) = task("load", &["--connect", ADDRESS, "--cores", "unpinned:2", "--trace", "/tmp/trace"])
     else {

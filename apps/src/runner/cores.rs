@@ -60,13 +60,13 @@ impl<T: Port, H: Port> Context for Core<T, H> {
                     target.deliver(core, message);
                 }
             }
-            // No thread of this program but the reactors sends any.
-            (Message::Target(_), Source::Foreign(_)) => {}
             (Message::Host { from, news }, _) => {
                 if let Some(host) = &mut self.host {
                     host.hear(from, news);
                 }
             }
+            // No thread of this program but the reactors sends any.
+            (Message::Target(_), Source::Foreign(_)) => {}
         }
     }
 }

@@ -39,9 +39,9 @@ pub struct DeviceArguments {
     /// How often a message that met no receive is sent again, 0 to 7; 7 is for ever.
     #[arg(long, value_name = "N", default_value_t = ConnectionParameters::default().rnr_retry_count)]
     pub rnr_retry_count: u8,
-    /// Cores of the reactors, such as 1 or 0,2-3, or `unpinned`, or `unpinned:N` for N of them. Default: the
-    /// first physical core for `serve` and the second, if there is one, for `load`, so that both on one machine do not share
-    /// one.
+    /// Cores of the reactors, such as 1 or 0,2-3, or `unpinned`, or `unpinned:N` for N of them; queues are spread over them.
+    /// Default: the first physical core for `serve` and the second, if there is one, for `load`, so that both on one machine
+    /// do not share one.
     #[arg(long, value_name = "CORES")]
     pub cores: Option<String>,
 }
