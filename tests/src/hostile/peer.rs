@@ -241,7 +241,9 @@ impl<D: Device, W: World> Peer<D, W> {
     pub fn begin_dial(&mut self, private_data: &[u8]) -> Result<QueuePairId, String> {
         let (port, domain) = (self.port.id(), self.domain.domain);
         let sizes = QueueSizes { send: SENDS, receive: RECEIVES, max_send_sge: 1 };
-        let Answer::QueuePair { queue_pair, .. } = self.ask(Command::CreateQueuePair { port, domain, sizes })? else {
+        let Answer::QueuePair { queue_pair, .. } =
+            self.ask(Command::CreateQueuePair { port, domain, sizes, shared_receives: None })?
+        else {
             return Err("no queue pair".to_owned());
         };
         for index in 0..RECEIVES {
