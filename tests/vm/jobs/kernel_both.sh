@@ -10,7 +10,7 @@ PORT=4420
 KERNEL_NQN=nqn.2014-08.org.nvmexpress:ram
 OUR_NQN=nqn.2026-11.invalid.frwr:file
 NVMET=/sys/kernel/config/nvmet
-SECONDS_EACH=4
+SECONDS_EACH=3
 BYTES=16777216
 TABLE=/tmp/table
 
