@@ -178,13 +178,21 @@ impl VerbsDevice {
     /// [`OpenError`] names what is missing and the remedy.
     pub fn open(options: &VerbsOptions) -> Result<Self, OpenError> {
         options.check()?;
-        let library = Library::get()?;
+        Self::open_with(Library::get()?, options)
+    }
+
+    /// The same by given functions.
+    ///
+    /// # Errors
+    /// As [`VerbsDevice::open`].
+    pub fn open_with(library: &'static Library, options: &VerbsOptions) -> Result<Self, OpenError> {
+        options.check()?;
         let name = &options.device;
         let system = |step, remedy| move |source| OpenError::System { device: name.clone(), step, remedy, source };
         let context = Context::open(library, name).map_err(|source| not_opened(library, name, source))?;
         let context = Arc::new(context);
         let attributes = context.attributes().map_err(system("querying its attributes", "see dmesg"))?;
-        let driver = system::driver(name);
+        let driver = (library.system.driver)(name);
         let window_types = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
         if !context.has_windows() || attributes.device_cap_flags & window_types == 0 {
             return Err(OpenError::NoWindows { device: name.clone(), driver });
@@ -192,7 +200,7 @@ impl VerbsDevice {
         if context.is_iwarp() {
             return Err(OpenError::Iwarp { device: name.clone(), driver });
         }
-        let gids = system::gids(name, options.port);
+        let gids = (library.system.gids)(name, options.port);
         check_numbers(options, attributes.phys_port_cnt, &gids)?;
         let known = known_device(&driver);
         let channel = EventChannel::new(library).map_err(system(
@@ -336,7 +344,7 @@ impl VerbsDevice {
                 }
                 RawEvent::DeviceFatal => AsyncEvent::DeviceFatal,
                 RawEvent::AddressesChanged => {
-                    self.gids = system::gids(&self.options.device, self.options.port);
+                    self.gids = (self.context.system().gids)(&self.options.device, self.options.port);
                     continue;
                 }
                 RawEvent::Other => continue,

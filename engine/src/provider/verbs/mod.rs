@@ -34,4 +34,15 @@ pub use options::{MAX_ACK_TIMEOUT, MAX_MTU, MAX_RNR_TIMER, MIN_MTU, OptionError,
 pub use port::VerbsPort;
 pub use quirks::{Evidence, KNOWN_DEVICES, KnownDevice, known_device};
 pub use self_test::{Finding, Findings, Outcome, SelfTestError};
-pub use sys::{context::device_names, library::LibraryError};
+pub use sys::{
+    context::device_names,
+    library::{ConnectionManagerFunctions, FunctionTables, Library, LibraryError, VerbsFunctions},
+};
+
+/// What [`FunctionTables`] speak in, where ibverbs-sys has no type for it.
+pub mod abi {
+    pub use super::sys::{
+        cm_abi as connection_manager,
+        verbs_abi::{ContextHead, CreateQueuePairEx},
+    };
+}

@@ -8,7 +8,6 @@ use crate::provider::{
         VerbsDevice,
         commands::initialise,
         connection_manager::mtu_code,
-        options::VerbsOptions,
         port::failure,
         sys::{
             batch::{Batch, SendMemory, Sink},
@@ -16,7 +15,7 @@ use crate::provider::{
             objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window, no_completion},
             queue_pair::QueuePair,
         },
-        system::{self, Gid},
+        system::Gid,
     },
 };
 use core::time::Duration;
@@ -100,7 +99,7 @@ impl LoopBack {
         let make = || End::new(device, &domain).map_err(failed("creating a queue pair"));
         let (owner, peer) = (make()?, make()?);
         for (one, other) in [(&owner, &peer), (&peer, &owner)] {
-            one.connect(&device.options, other, gid).map_err(failed("connecting a queue pair to itself"))?;
+            one.connect(device, other, gid).map_err(failed("connecting a queue pair to itself"))?;
         }
         // After its queue pair (verbs.md 5.6, trap 4).
         let window = Window::new(&domain).map_err(failed("allocating a window"))?;
@@ -310,7 +309,8 @@ impl End {
     }
 
     /// From INIT to RTS, towards another queue pair of the same port.
-    fn connect(&self, options: &VerbsOptions, other: &Self, gid: Gid) -> io::Result<()> {
+    fn connect(&self, device: &VerbsDevice, other: &Self, gid: Gid) -> io::Result<()> {
+        let options = &device.options;
         let route = ibv_global_route {
             dgid: ibv_gid { raw: gid.bytes },
             flow_label: 0,
@@ -326,7 +326,7 @@ impl End {
             min_rnr_timer: RNR_TIMER,
             ah_attr: ibv_ah_attr {
                 grh: route,
-                dlid: system::local_identifier(&options.device, options.port),
+                dlid: (device.context.system().local_identifier)(&options.device, options.port),
                 is_global: 1,
                 port_num: options.port,
                 ..ibv_ah_attr::default()

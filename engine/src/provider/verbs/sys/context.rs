@@ -1,6 +1,7 @@
 //! An open device: its attributes, its asynchronous events, and the functions behind verbs.h's inlines.
 
 use super::{
+    super::system::SystemView,
     check,
     library::{Library, LibraryError, text},
     wait::set_nonblocking,
@@ -63,6 +64,11 @@ impl Context {
         // SAFETY: the context is open for as long as `self` lives. The table does not change once the device is open, unlike
         // other members, so that there is no reference to the whole.
         unsafe { &(*self.raw.as_ptr()).ops }
+    }
+
+    /// Who is asked what libibverbs does not tell.
+    pub(in super::super) fn system(&self) -> &SystemView {
+        &self.library.system
     }
 
     /// Readable when an asynchronous event waits.

@@ -1,5 +1,6 @@
-//! The functions of libibverbs and librdmacm, looked up in the shared libraries of the machine.
+//! The functions of libibverbs and librdmacm: looked up in the shared libraries of the machine, or given.
 
+use super::super::system::SystemView;
 use super::cm_abi::{ConnectionParameters, Event, EventChannel, Identifier};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use ibverbs_sys::{
@@ -40,8 +41,12 @@ macro_rules! functions {
     };
     ($(#[$meta:meta])* $table:ident; $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         $(#[$meta])*
-        pub(super) struct $table {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $table {
+            $(
+                #[doc = concat!("`", stringify!($name), "`, as its manual page says.")]
+                pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,
+            )*
         }
 
         impl $table {
@@ -70,7 +75,7 @@ macro_rules! functions {
 
 functions! {
     /// What is used of libibverbs.
-    bound Verbs;
+    bound VerbsFunctions;
     ibv_get_device_list: fn(*mut c_int) -> *mut *mut ibv_device;
     ibv_free_device_list: fn(*mut *mut ibv_device);
     ibv_get_device_name: fn(*mut ibv_device) -> *const c_char;
@@ -93,7 +98,7 @@ functions! {
 
 functions! {
     /// What is used of librdmacm (rdma_cma.h).
-    ConnectionManager;
+    ConnectionManagerFunctions;
     rdma_create_event_channel: fn() -> *mut EventChannel;
     rdma_destroy_event_channel: fn(*mut EventChannel);
     rdma_create_id: fn(*mut EventChannel, *mut *mut Identifier, *mut c_void, c_int) -> c_int;
@@ -112,10 +117,23 @@ functions! {
     rdma_ack_cm_event: fn(*mut Event) -> c_int;
 }
 
-/// Both libraries, loaded once and kept for the life of the process.
-pub(in super::super) struct Library {
-    pub(super) verbs: Verbs,
-    pub(super) connection_manager: ConnectionManager,
+/// What a device is reached through: functions, and what the system says of devices.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionTables {
+    /// Of libibverbs.
+    pub verbs: VerbsFunctions,
+    /// Of librdmacm.
+    pub connection_manager: ConnectionManagerFunctions,
+    /// Of the kernel.
+    pub system: SystemView,
+}
+
+/// The libraries that devices are opened with; kept for the life of the process.
+#[derive(Debug)]
+pub struct Library {
+    pub(super) verbs: VerbsFunctions,
+    pub(super) connection_manager: ConnectionManagerFunctions,
+    pub(in super::super) system: SystemView,
 }
 
 impl Library {
@@ -123,17 +141,29 @@ impl Library {
     ///
     /// # Errors
     /// [`LibraryError`], the same at every call.
-    pub(in super::super) fn get() -> Result<&'static Self, LibraryError> {
+    pub fn get() -> Result<&'static Self, LibraryError> {
         static LIBRARY: OnceLock<Result<Library, LibraryError>> = OnceLock::new();
         LIBRARY.get_or_init(Self::load).as_ref().map_err(Clone::clone)
+    }
+
+    /// Functions that stand for the libraries: tests hand in devices of their own.
+    ///
+    /// # Safety
+    /// Every function does what the manual page of its name says of memory: it reads and writes only what its arguments
+    /// point to, and what it returns lives as long as there. Any thread may call it.
+    #[must_use]
+    pub unsafe fn given(tables: &FunctionTables) -> Self {
+        let FunctionTables { verbs, connection_manager, system } = *tables;
+        Self { verbs, connection_manager, system }
     }
 
     fn load() -> Result<Self, LibraryError> {
         const VERBS: &str = "libibverbs.so.1";
         const CONNECTION_MANAGER: &str = "librdmacm.so.1";
-        let verbs = Verbs::load(open(VERBS, "libibverbs1 ibverbs-providers")?, VERBS)?;
-        let connection_manager = ConnectionManager::load(open(CONNECTION_MANAGER, "librdmacm1")?, CONNECTION_MANAGER)?;
-        Ok(Self { verbs, connection_manager })
+        let verbs = VerbsFunctions::load(open(VERBS, "libibverbs1 ibverbs-providers")?, VERBS)?;
+        let connection_manager =
+            ConnectionManagerFunctions::load(open(CONNECTION_MANAGER, "librdmacm1")?, CONNECTION_MANAGER)?;
+        Ok(Self { verbs, connection_manager, system: SystemView::LINUX })
     }
 }
 

@@ -14,13 +14,13 @@
 mod abi_test;
 pub(super) mod batch;
 pub(super) mod builder;
-mod cm_abi;
+pub mod cm_abi;
 pub(super) mod connection;
 pub(super) mod context;
 pub(super) mod library;
 pub(super) mod objects;
 pub(super) mod queue_pair;
-mod verbs_abi;
+pub(super) mod verbs_abi;
 pub(super) mod wait;
 
 use std::io;
