@@ -1,8 +1,9 @@
 //! The start-up self-test of the verbs provider, on devices that are not there.
 #![cfg(feature = "verbs")]
 
-use frwr_engine::provider::verbs::{OpenError, Outcome, PostInterface, VerbsDevice, VerbsOptions};
-use frwr_fake::{FakeDevice, FakeOptions};
+use frwr_engine::provider::verbs::{OpenError, Outcome, PostInterface, Registration, VerbsDevice, VerbsOptions};
+use frwr_engine::provider::{Contiguity, Device};
+use frwr_fake::{FakeDevice, FakeLists, FakeOptions};
 
 fn options(device: &FakeDevice, post: PostInterface) -> VerbsOptions {
     VerbsOptions { post, ..VerbsOptions::new(device.name()) }
@@ -30,4 +31,59 @@ fn a_device_that_is_not_there_is_named_with_those_that_are() {
     let OpenError::NoDevice { device, known } = error else { panic!("{error}") };
     assert_eq!(device, "mlx5_7");
     assert!(known.split(", ").any(|name| name == fake.name()), "{known}");
+}
+
+fn open(fake: &FakeDevice, registration: Registration) -> Result<VerbsDevice, OpenError> {
+    let options = VerbsOptions { registration, ..VerbsOptions::new(fake.name()) };
+    VerbsDevice::open_with(frwr_fake::library(), &options)
+}
+
+/// Names of what a device does otherwise than specified.
+fn deviations(device: &VerbsDevice) -> Vec<&'static str> {
+    let rows = device.findings().rows().iter();
+    rows.filter(|row| row.outcome != Outcome::AsSpecified).map(|row| row.name).collect()
+}
+
+#[test]
+fn u10_u13_lists_are_tried_and_what_their_keys_lack_is_told() {
+    const FIXED: &str = "keys of lists change from use to use";
+    const HERE: &str = "peers may invalidate keys of lists";
+    for (updates_tags, remote_invalidation, expected) in [
+        (true, true, &[][..]),
+        (false, true, &[FIXED]),
+        (true, false, &[HERE, "SEND_WITH_INV"]),
+        (false, false, &[FIXED, HERE, "SEND_WITH_INV"]),
+    ] {
+        let lists = FakeLists { updates_tags, remote_invalidation, entries: 8 };
+        let fake = FakeDevice::new(FakeOptions::lists(lists));
+        let device = open(&fake, Registration::Lists).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(deviations(&device), expected);
+        let capabilities = device.capabilities();
+        assert_eq!(
+            capabilities.attributes.max_fast_reg_page_list_len, 8,
+            "what its queue pairs take, not what was asked"
+        );
+        assert_eq!(capabilities.contiguity, Contiguity::Gaps { page_size: 0 });
+        assert_eq!(capabilities.rotating_key_bits, if updates_tags { 8 } else { 0 });
+        assert_eq!(capabilities.remote_invalidation, remote_invalidation);
+        drop(device);
+        assert_eq!(fake.violations(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn u13_lists_are_chosen_where_their_keys_rotate_and_windows_where_there_are_any() {
+    let lists = |updates_tags| {
+        FakeDevice::new(FakeOptions::lists(FakeLists { updates_tags, remote_invalidation: true, entries: 8 }))
+    };
+    // A device without windows registers lists, whatever its keys.
+    for fake in [lists(true), lists(false)] {
+        assert!(open(&fake, Registration::Automatic).is_ok_and(|device| device.registers_lists()));
+        let error = open(&fake, Registration::Windows).unwrap_err();
+        assert!(matches!(error, OpenError::NoWindows { .. }), "{error}");
+    }
+    let windows = FakeDevice::new(FakeOptions::windows("rxe"));
+    assert!(open(&windows, Registration::Automatic).is_ok_and(|device| !device.registers_lists()));
+    let error = open(&windows, Registration::Lists).unwrap_err();
+    assert!(error.to_string().contains("only mlx5 devices"), "{error}");
 }

@@ -4,7 +4,7 @@ use crate::{
     work::{Bind, Verb, Work, elements_at},
     world::{World, with},
 };
-use frwr_engine::provider::RemoteRange;
+use frwr_engine::provider::{RemoteRange, ScatterElement};
 use ibverbs_sys::{
     IBV_QP_EX_WITH_BIND_MW, IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
     IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge,
@@ -21,28 +21,44 @@ pub(crate) struct Building {
 }
 
 impl Building {
-    fn fail(&mut self, code: i32) {
+    pub(crate) fn fail(&mut self, code: i32) {
         self.error.get_or_insert(code);
+    }
+
+    /// The entries of the last work request, which came with it.
+    pub(crate) fn set_elements(&mut self, elements: Vec<ScatterElement>) {
+        if let Some(work) = self.works.last_mut() {
+            work.elements = elements;
+        }
     }
 }
 
 /// The members of the structure that programs write and builders read.
-struct Fields {
-    number: u32,
+pub(crate) struct Fields {
+    pub(crate) number: u32,
     wr_id: u64,
-    flags: u32,
+    pub(crate) flags: u32,
+}
+
+impl Fields {
+    /// # Safety
+    /// A queue pair that this crate made and that is alive.
+    pub(crate) unsafe fn of(raw: *mut ibv_qp_ex) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self { number: (*raw).qp_base.qp_num, wr_id: (*raw).wr_id, flags: (*raw).wr_flags } }
+    }
 }
 
 /// # Safety
-/// A queue pair that this crate made and that is alive.
+/// As [`Fields::of`].
 unsafe fn fields(raw: *mut ibv_qp_ex) -> Fields {
     // SAFETY: the caller's promise.
-    unsafe { Fields { number: (*raw).qp_base.qp_num, wr_id: (*raw).wr_id, flags: (*raw).wr_flags } }
+    unsafe { Fields::of(raw) }
 }
 
 impl World {
     /// The post under way, or a violation.
-    fn building(&mut self, number: u32, what: &str) -> Option<&mut Building> {
+    pub(crate) fn building(&mut self, number: u32, what: &str) -> Option<&mut Building> {
         let queue_pair = self.queue_pairs.get(&number)?;
         if queue_pair.building.is_none() {
             let context = queue_pair.context;
@@ -62,14 +78,15 @@ impl World {
         }
     }
 
-    /// Begins the next work request.
-    fn build(&mut self, fields: &Fields, operation: u32, verb: Verb) {
+    /// Begins the next work request, of an operation that the queue pair was made for; 0 for those of its driver.
+    pub(crate) fn build(&mut self, fields: &Fields, operation: u32, verb: Verb) {
         let number = fields.number;
         if self.building(number, "a builder").is_none() {
             return;
         }
         self.finish_last(number);
-        let allowed = self.queue_pairs.get(&number).is_some_and(|end| end.operations & u64::from(operation) != 0);
+        let allowed = operation == 0
+            || self.queue_pairs.get(&number).is_some_and(|end| end.operations & u64::from(operation) != 0);
         let work = Work { wr_id: fields.wr_id, flags: fields.flags, verb, elements: Vec::new() };
         let Some(building) = self.building(number, "a builder") else { return };
         if !allowed {

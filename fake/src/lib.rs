@@ -1,4 +1,4 @@
-//! Devices that are not there: functions with the C interface of libibverbs and librdmacm over the software NIC, to hand to
+//! Devices that are not there: functions with the C interface of libibverbs, librdmacm and libmlx5 over the software NIC, to hand to
 //! the engine's provider in place of the libraries. They refuse what the manual pages refuse, and note as a violation what
 //! no program may do.
 //!
@@ -9,6 +9,7 @@
 mod builder;
 mod connection_manager;
 mod manager_functions;
+mod mlx5;
 mod nic;
 mod posting;
 mod queue_pair;
@@ -21,7 +22,7 @@ mod world;
 use frwr_engine::provider::{
     soft::{SoftOptions, SoftProfile},
     verbs::{
-        FunctionTables, Library,
+        FunctionTables, Library, MAX_LIST_ENTRIES,
         system::{Gid, SystemView},
     },
 };
@@ -38,19 +39,44 @@ pub struct FakeOptions {
     pub profile: SoftProfile,
     /// The driver that the system names.
     pub driver: &'static str,
+    /// What libmlx5 has for it; `None` for devices of others, and for those whose keys it cannot make.
+    pub lists: Option<FakeLists>,
+}
+
+/// Library, kernel and device as far as they concern lists.
+#[derive(Clone, Copy, Debug)]
+pub struct FakeLists {
+    /// Keys can be made whose low byte whoever posts may change (UPDATE_TAG).
+    pub updates_tags: bool,
+    /// Keys can be made that the peer may invalidate.
+    pub remote_invalidation: bool,
+    /// Entries of the longest list of any queue pair.
+    pub entries: u16,
 }
 
 impl FakeOptions {
     /// Type 2 windows on a device of this driver.
     #[must_use]
     pub const fn windows(driver: &'static str) -> Self {
-        Self { profile: SoftProfile::Window, driver }
+        Self { profile: SoftProfile::Window, driver, lists: None }
+    }
+
+    /// A ConnectX that registers lists, and has no windows.
+    #[must_use]
+    pub const fn lists(lists: FakeLists) -> Self {
+        let rotating_key_bits = if lists.updates_tags { 8 } else { 0 };
+        Self { profile: SoftProfile::Umr { rotating_key_bits }, driver: "mlx5", lists: Some(lists) }
     }
 
     fn soft(&self) -> SoftOptions {
         let mut options = SoftOptions::new(self.profile);
         // No manual page promises otherwise.
         options.capabilities.quirks.flushed_registration_may_be_live = true;
+        if self.lists.is_some() {
+            // As many as any key is made for; the library refuses what is too long for its queue pair.
+            options.capabilities.attributes.max_fast_reg_page_list_len =
+                u32::from(MAX_LIST_ENTRIES.next_multiple_of(4));
+        }
         options
     }
 
@@ -147,6 +173,7 @@ pub fn library() -> &'static Library {
         let tables = FunctionTables {
             verbs: verbs::FUNCTIONS,
             connection_manager: manager_functions::FUNCTIONS,
+            mlx5: Some(mlx5::FUNCTIONS),
             system: SystemView { driver, gids, local_identifier: |_, _| 0 },
         };
         // SAFETY: they take and give the structures of the manual pages, each alive until it is destroyed, under a lock.

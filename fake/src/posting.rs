@@ -2,11 +2,12 @@
 
 use crate::{
     queue_pair::{Sent, State},
-    work::{Bind, Verb, Work, remote_right},
+    work::{Bind, List, Verb, Work, remote_right},
     world::World,
 };
 use frwr_engine::provider::{
-    Access, Chain, ElementRange, Operation, RegistrationFields, RegistrationId, ScatterElement, Token, WorkRequest,
+    Access, BaseId, Chain, ElementRange, Operation, RegistrationFields, RegistrationId, ScatterElement, Token,
+    WorkRequest,
 };
 use ibverbs_sys::{ibv_access_flags, ibv_send_flags};
 
@@ -33,7 +34,10 @@ impl World {
         if work.is_message() && work.elements.len() > queue_pair.cap.max_send_sge as usize {
             return Err(libc::EINVAL);
         }
-        if work.flags & !FLAGS != 0 {
+        // Only lists are inline, and libmlx5 has looked at those.
+        let allowed =
+            if matches!(work.verb, Verb::List(_)) { FLAGS | ibv_send_flags::IBV_SEND_INLINE.0 } else { FLAGS };
+        if work.flags & !allowed != 0 {
             self.violation(context, format!("flags {:#x} on {:?}", work.flags, work.verb));
             return Err(libc::EINVAL);
         }
@@ -60,6 +64,10 @@ impl World {
     pub(crate) fn post(&mut self, number: u32, works: Vec<Work>) {
         let Some(queue_pair) = self.queue_pairs.get_mut(&number) else { return };
         queue_pair.used += works.len() as u32;
+        for work in &works {
+            self.note_keys(number, work);
+        }
+        let Some(queue_pair) = self.queue_pairs.get_mut(&number) else { return };
         if queue_pair.joined || queue_pair.state == State::Failed {
             self.execute(number, &works);
         } else {
@@ -104,7 +112,10 @@ impl World {
             ElementRange { first, count: some.len() as u32 }
         };
         match &work.verb {
-            Verb::Send { invalidate } => Operation::Send { local: list(&work.elements), invalidate: *invalidate },
+            Verb::Send { invalidate } => {
+                let invalidate = invalidate.map(|key| self.invalidatable(number, key));
+                Operation::Send { local: list(&work.elements), invalidate }
+            }
             Verb::Read(remote) => {
                 let key = self.permitted(number, ibv_access_flags::IBV_ACCESS_REMOTE_READ, remote.key);
                 let remote = frwr_engine::provider::RemoteRange { key, ..*remote };
@@ -117,6 +128,7 @@ impl World {
             }
             Verb::Invalidate { key } => Operation::Invalidate { object: RegistrationId(0), key: *key },
             Verb::Bind(bind) => self.bind(number, bind, &mut list),
+            Verb::List(umr) => self.list(number, umr, &work.elements, &mut list),
         }
     }
 
@@ -125,6 +137,56 @@ impl World {
         let peer = self.queue_pairs.get(&number).and_then(|end| self.queue_pairs.get(&end.destination));
         // Of a peer that is gone nothing is known; nor does it answer.
         if peer.is_none_or(|peer| peer.access & right.0 != 0) { key } else { NO_KEY }
+    }
+
+    /// A key of the peer, if it was made to be invalidated from afar.
+    fn invalidatable(&self, number: u32, key: u32) -> u32 {
+        let peer = self.queue_pairs.get(&number).and_then(|end| self.queue_pairs.get(&end.destination));
+        let context = peer.and_then(|peer| self.contexts.get(&peer.context));
+        let mkey = context.and_then(|context| context.mkeys.values().find(|mkey| mkey.key >> 8 == key >> 8));
+        if mkey.is_none_or(|mkey| mkey.remote_invalidation) { key } else { NO_KEY }
+    }
+
+    /// What a post does to keys before any of it is executed: one that is live is given to no other list.
+    fn note_keys(&mut self, number: u32, work: &Work) {
+        let Some(address) = self.queue_pairs.get(&number).map(|end| end.context) else { return };
+        let Some(context) = self.contexts.get_mut(&address) else { return };
+        match &work.verb {
+            Verb::Invalidate { key } => context.invalidated(*key),
+            Verb::List(list) => {
+                let Some(mkey) = context.mkeys.get_mut(&list.mkey) else { return };
+                mkey.key = list.key;
+                if core::mem::replace(&mut mkey.live, true) {
+                    self.violation(address, format!("a live key was given to another list: {:#x}", list.key));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn list(
+        &self,
+        number: u32,
+        umr: &List,
+        elements: &[ScatterElement],
+        list: &mut impl FnMut(&[ScatterElement]) -> ElementRange,
+    ) -> Operation {
+        let context = self.queue_pairs.get(&number).and_then(|end| self.contexts.get(&end.context));
+        let Some(mkey) = context.and_then(|context| context.mkeys.get(&umr.mkey)) else {
+            return Operation::Invalidate { object: RegistrationId(0), key: NO_KEY };
+        };
+        let length: u64 = elements.iter().map(|element| u64::from(element.length)).sum();
+        Operation::Register(RegistrationFields {
+            object: mkey.object,
+            // Lists name their memory by local keys.
+            base: BaseId(0),
+            old_key: umr.key,
+            key: umr.key,
+            access: remote_right(umr.access).unwrap_or(Access::RemoteRead),
+            iova: 0,
+            length: u32::try_from(length).unwrap_or(u32::MAX),
+            elements: list(elements),
+        })
     }
 
     fn bind(&self, number: u32, bind: &Bind, list: &mut impl FnMut(&[ScatterElement]) -> ElementRange) -> Operation {

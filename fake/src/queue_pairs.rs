@@ -4,11 +4,12 @@ use crate::{
     builder,
     queue_pair::{QueuePair, State},
     raw::null,
-    verbs::{context_of, errno_of, give, take_back},
+    verbs::{context_of, errno_of, give, take_back, zeroed},
     work::{Bind, Verb, Work, elements_at},
     world::{Event, World, with},
 };
 use core::ffi::c_int;
+use frwr_engine::provider::verbs::abi::mlx5::{ListBuilder, QueuePairEx};
 use frwr_engine::provider::{Command, PostRefusal, QueueSizes, ReceiveRequest, RemoteRange, ScatterElement, Token};
 use ibverbs_sys::{
     IBV_QP_EX_WITH_BIND_MW, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, ibv_context, ibv_pd, ibv_qp,
@@ -25,6 +26,15 @@ pub(crate) struct Wanted {
     pub(crate) kind: ibv_qp_type::Type,
     /// What `ibv_wr_*` builds; none for queue pairs of lists.
     pub(crate) operations: u64,
+    /// The list builder of queue pairs that libmlx5 makes.
+    pub(crate) lists: Option<ListBuilder>,
+}
+
+/// A queue pair's structure, with what libmlx5 has behind it.
+#[repr(C)]
+pub(crate) struct QueuePairBlock {
+    extended: ibv_qp_ex,
+    pub(crate) lists: QueuePairEx,
 }
 
 impl World {
@@ -42,12 +52,13 @@ impl World {
         let made = found.nic.create_queue_pair(domain, QueueSizes { send, receive, max_send_sge });
         let soft = made.map_err(errno_of)?;
         found.by_soft.insert(soft, number);
-        let mut block = ibv_qp_ex::default();
-        let base = &mut block.qp_base;
+        let mut block = QueuePairBlock { extended: ibv_qp_ex::default(), lists: zeroed() };
+        block.lists.wr_mr_list = wanted.lists;
+        let base = &mut block.extended.qp_base;
         (base.context, base.pd) = (core::ptr::with_exposed_provenance_mut(context), wanted.domain);
         (base.qp_num, base.handle, base.qp_type) = (number, number, wanted.kind);
         if wanted.operations != 0 {
-            set_builders(&mut block);
+            set_builders(&mut block.extended);
         }
         let raw: *mut ibv_qp = give(block).cast();
         let mut queue_pair = QueuePair::new(context, raw.expose_provenance(), soft);
@@ -81,6 +92,7 @@ pub(crate) unsafe extern "C" fn create_qp(domain: *mut ibv_pd, attributes: *mut 
         cap: ibv_qp_cap { max_inline_data: 0, ..asked.cap },
         kind: asked.qp_type,
         operations: 0,
+        lists: None,
     };
     with(|world| world.create(context, &wanted)).unwrap_or_else(null)
 }
@@ -109,6 +121,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
             cap: ibv_qp_cap { max_inline_data: 0, ..asked.cap },
             kind: asked.qp_type,
             operations: asked.send_ops_flags,
+            lists: None,
         };
         world.create(context.addr(), &wanted).unwrap_or_else(null)
     })
@@ -173,7 +186,7 @@ pub(crate) unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
     match destroyed {
         Ok(()) => {
             // SAFETY: made by `create`, as the front of this structure, and forgotten above.
-            unsafe { take_back(raw.cast::<ibv_qp_ex>()) };
+            unsafe { take_back(raw.cast::<QueuePairBlock>()) };
             0
         }
         Err(code) => code,

@@ -161,6 +161,7 @@ impl World {
             domains: HashMap::new(),
             regions: HashMap::new(),
             windows: HashMap::new(),
+            mkeys: HashMap::new(),
             queues: HashMap::new(),
             by_soft: HashMap::new(),
             events: VecDeque::new(),
@@ -175,7 +176,7 @@ unsafe extern "C" fn close_device(raw: *mut ibv_context) -> c_int {
     let closed = with(|world| {
         let Some(context) = world.contexts.get(&raw.addr()) else { return false };
         let left = context.domains.len() + context.regions.len() + context.windows.len() + context.queues.len();
-        if left + context.by_soft.len() > 0 {
+        if left + context.mkeys.len() + context.by_soft.len() > 0 {
             world.violation(raw.addr(), format!("a device closed with {left} objects or more"));
         }
         if let Some(context) = world.contexts.remove(&raw.addr())

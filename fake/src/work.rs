@@ -11,6 +11,17 @@ pub(crate) enum Verb {
     Write(RemoteRange),
     Invalidate { key: u32 },
     Bind(Bind),
+    List(List),
+}
+
+/// The fields of a UMR, copied when it is built.
+#[derive(Clone, Debug)]
+pub(crate) struct List {
+    /// Address of the key's structure.
+    pub(crate) mkey: usize,
+    /// What stood in it.
+    pub(crate) key: u32,
+    pub(crate) access: u32,
 }
 
 /// The fields of a bind, copied when it is posted.
@@ -68,6 +79,8 @@ impl Work {
             Verb::Write(_) => ibv_wc_opcode::IBV_WC_RDMA_WRITE,
             Verb::Invalidate { .. } => ibv_wc_opcode::IBV_WC_LOCAL_INV,
             Verb::Bind(_) => ibv_wc_opcode::IBV_WC_BIND_MW,
+            // MLX5DV_WC_UMR.
+            Verb::List(_) => ibv_wc_opcode::IBV_WC_DRIVER1,
         }
     }
 

@@ -51,6 +51,19 @@ pub(crate) struct ObjectRecord {
     pub(crate) key: u32,
 }
 
+/// An indirect key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MkeyRecord {
+    pub(crate) object: RegistrationId,
+    /// As of its last list.
+    pub(crate) key: u32,
+    pub(crate) entries: u16,
+    pub(crate) updates_tags: bool,
+    pub(crate) remote_invalidation: bool,
+    /// A list was posted to it, and no invalidation since.
+    pub(crate) live: bool,
+}
+
 /// An entry of a completion queue, and the entries of its send queue that come free with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queued {
@@ -84,6 +97,8 @@ pub(crate) struct Context {
     pub(crate) regions: HashMap<usize, RegionRecord>,
     /// By the number in their structures.
     pub(crate) windows: HashMap<u32, ObjectRecord>,
+    /// By the addresses of their structures.
+    pub(crate) mkeys: HashMap<usize, MkeyRecord>,
     pub(crate) queues: HashMap<usize, QueueRecord>,
     pub(crate) by_soft: HashMap<QueuePairId, u32>,
     pub(crate) events: VecDeque<Event>,
@@ -221,6 +236,7 @@ impl Context {
                 if let Some(key) = success.invalidated {
                     told.imm_data = key;
                     told.wc_flags = ibv_wc_flags::IBV_WC_WITH_INV.0;
+                    self.invalidated(key);
                 }
             }
             Err(status) => {
@@ -230,6 +246,13 @@ impl Context {
             }
         }
         self.queue(address, Queued { completion: told, frees });
+    }
+
+    /// A key is dead, or will be before whatever is posted next.
+    pub(crate) fn invalidated(&mut self, key: u32) {
+        if let Some(mkey) = self.mkeys.values_mut().find(|mkey| mkey.key == key) {
+            mkey.live = false;
+        }
     }
 
     fn queue(&mut self, address: usize, queued: Queued) {

@@ -85,7 +85,27 @@ impl Subject {
 
     /// Registrations are type 2 windows: one range, bound to a queue pair.
     pub const fn has_windows(self) -> bool {
-        matches!(self.profile(), None | Some(SoftProfile::Window | SoftProfile::Rxe))
+        match self {
+            Self::Soft(profile) => matches!(profile, SoftProfile::Window | SoftProfile::Rxe),
+            #[cfg(feature = "verbs")]
+            Self::Fake(fake) => fake.has_windows(),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(_) => true,
+        }
+    }
+
+    /// Registrations are lists that the provider of mlx5 posts.
+    pub const fn has_lists(self) -> bool {
+        self.is_real() && !self.has_windows()
+    }
+
+    /// A peer's SEND_WITH_INV ends keys.
+    pub const fn invalidates_remotely(self) -> bool {
+        match self {
+            #[cfg(feature = "verbs")]
+            Self::Fake(fake) => fake.invalidates_remotely(),
+            _ => true,
+        }
     }
 
     /// Strict with bounds and invalidation.

@@ -1,10 +1,7 @@
 //! How objects come to a port and leave it: the cold half makes and destroys them, the hot half uses them, and neither
 //! waits for the other. What is destroyed is first taken back from every port that has it.
 
-use super::sys::{
-    objects::{MemoryRegion, Window},
-    queue_pair::QueuePair,
-};
+use super::sys::{objects::MemoryRegion, queue_pair::QueuePair, registered::Registered};
 use crate::provider::{BaseId, PortId, QueuePairId, RegistrationId};
 use frwr_mempool::lane::{Receiver, Sender};
 use std::{collections::VecDeque, sync::Arc};
@@ -20,7 +17,7 @@ pub(super) enum PortCommand {
     AddQueuePair(Arc<QueuePair>),
     /// With the windows that are still allocated for it.
     RemoveQueuePair(QueuePairId, Vec<RegistrationId>),
-    AddWindow(RegistrationId, Arc<Window>),
+    AddWindow(RegistrationId, Arc<Registered>),
     RemoveWindow(RegistrationId),
 }
 

@@ -3,7 +3,7 @@
 use super::{
     super::system::SystemView,
     check,
-    library::{Library, LibraryError, text},
+    library::{Library, LibraryError, NoMlx5, text},
     wait::set_nonblocking,
 };
 use core::{mem::MaybeUninit, ptr::NonNull};
@@ -81,6 +81,17 @@ impl Context {
     pub(in super::super) fn is_iwarp(&self) -> bool {
         // SAFETY: an open context keeps its device, whose kind does not change.
         unsafe { (*(*self.raw.as_ptr()).device).transport_type == IBV_TRANSPORT_IWARP }
+    }
+
+    /// Whether libmlx5 knows the device (mlx5dv_is_supported(3)).
+    pub(in super::super) fn is_mlx5(&self) -> bool {
+        // SAFETY: an open context keeps its device.
+        self.library.mlx5().is_some_and(|mlx5| unsafe { (mlx5.mlx5dv_is_supported)((*self.raw.as_ptr()).device) })
+    }
+
+    /// Whether there is a libmlx5.
+    pub(in super::super) fn has_mlx5(&self) -> Result<(), NoMlx5> {
+        self.library.has_mlx5()
     }
 
     /// Whether the device's library has memory windows at all (siw, efa, hns and others have none).
