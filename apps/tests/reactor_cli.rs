@@ -285,7 +285,7 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
         (&["--ack-timeout", "32"], 2, "out_of_range", &["--ack-timeout is 32", "0 to 31"]),
         (&["--retry-count", "8"], 2, "out_of_range", &["--retry-count is 8", "0 to 7"]),
         (&["--rnr-retry-count", "8"], 2, "out_of_range", &["--rnr-retry-count is 8", "0 to 7"]),
-        (&["--cores", "0,1"], 2, "core_count", &["2 cores", "one"]),
+        (&["--cores", "unpinned:300"], 2, "core_count", &["300 cores", "1 to", "as many"]),
         (&["--queue-depth", "1025"], 2, "out_of_range", &["--queue-depth is 1025", "1024"]),
         (&["--block-size", "4095"], 2, "block_size", &["4095", "power of two"]),
     ];

@@ -117,7 +117,7 @@ backing = "ring"
     let memory =
         |bytes, read_only| NamespaceConfig { medium: MediumConfig::Memory { bytes }, block_bytes: 4096, read_only };
     assert_eq!(namespaces, &[memory(64 << 20, false), memory(8192, true)]);
-    assert_eq!((two.allowed_hosts.clone(), two.serial.clone()), (AllowedHosts::Any, None));
+    assert_eq!((two.allowed_hosts.clone(), two.serial), (AllowedHosts::Any, None));
     let stored = |path: &str, kind, backing, direct| NamespaceConfig {
         medium: MediumConfig::Stored { path: path.into(), kind, backing, direct },
         block_bytes: 4096,
@@ -202,6 +202,12 @@ fn mistakes_are_refused_with_line_and_key() {
             SMALLEST.replace("[[subsystem]]\n", "[[subsystem]]\nserial = \"a serial number that is too long\"\n"),
             4,
             &["serial", "20"],
+        ),
+        (
+            format!("{SMALLEST}{}", SMALLEST.replace(TOP, "").replace(":disk", ":other"))
+                .replace("[[subsystem.", "serial = \"S\"\n[[subsystem."),
+            10,
+            &["serial: another subsystem"],
         ),
         (
             SMALLEST.replace("[[subsystem]]\n", "[[subsystem]]\nallowed_hosts = [\"me\"]\n"),

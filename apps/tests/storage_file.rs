@@ -129,6 +129,33 @@ fn a_read_only_namespace_is_read_and_not_changed() {
     }
 }
 
+#[test]
+fn a_file_has_one_writer_or_many_readers() {
+    let file = Temporary::sparse("locked", 4 * BLOCK as u64);
+    let reading = FileOptions { read_only: true, ..file.options() };
+    for backing in [Backing::Ring, Backing::Thread] {
+        let medium = FileMedium::open(&file.options()).unwrap();
+        for options in [file.options(), reading.clone()] {
+            let error = FileMedium::open(&options).unwrap_err();
+            assert!(matches!(&error, FileError::Locked { path } if *path == file.0), "{error}");
+            let line = error.to_string();
+            assert!(["locked", "once", "name another"].iter().all(|part| line.contains(part)), "{line}");
+        }
+        // Cores share it, and the last one gives it back.
+        let mut cores =
+            [(); 3].map(|()| attached(medium.clone().storage(backing, 4).unwrap().0)).into_iter().collect::<Vec<_>>();
+        drop(medium);
+        while let Some(mut core) = cores.pop() {
+            core.write(1, 1, 0xab).unwrap();
+            drop(core);
+            assert_eq!(FileMedium::open(&file.options()).is_ok(), cores.is_empty(), "{backing:?}");
+        }
+        let readers = [(); 2].map(|()| FileMedium::open(&reading).unwrap());
+        assert!(matches!(FileMedium::open(&file.options()), Err(FileError::Locked { .. })));
+        drop(readers);
+    }
+}
+
 /// A file system of 1 MiB that goes away at the end.
 struct SmallDisk(std::path::PathBuf);
 
@@ -225,6 +252,7 @@ fn direct_access_asks_for_alignment() {
         }
         assert_eq!(bench.run(Operation::Read { lba: 0, blocks: 1, buffer: alignment }), Ok(()));
     }
+    drop(medium);
     // Blocks may be as small as the medium's, and no smaller.
     let smallest = FileOptions { block_bytes: alignment as u32, ..file.options() };
     assert!(FileMedium::open(&smallest).is_ok());

@@ -383,7 +383,7 @@ fn storage() -> Vec<MemoryStorage> {
 }
 
 fn named(name: &str, hosts: AllowedHosts) -> Subsystem<MemoryStorage> {
-    Subsystem { name: Nqn::new(name).unwrap(), hosts, namespaces: storage() }
+    Subsystem { hosts, ..Subsystem::new(Nqn::new(name).unwrap(), storage()) }
 }
 
 /// Two subsystems, the second of which is for a host that is not ours.

@@ -1,6 +1,10 @@
 //! `serve` and `load` against each other: all of them but the opening of a real device, over the software NIC.
 
+mod nvmf_harness;
+
 use clap::Parser as _;
+use frwr_apps::host::HostOptions;
+use frwr_apps::nvmf::{Nqn, SerialNumber};
 use frwr_apps::runner::{
     CommandLine, Compared, LoadConfig, RunError, RunReport, ServeConfig, ServeReport, Task, load, serve,
 };
@@ -9,6 +13,7 @@ use frwr_engine::provider::{
     fault::{CommandKind, FaultHandle, Faulty},
     soft::{SoftDevice, SoftFabric, SoftOptions},
 };
+use nvmf_harness::LoneHost;
 use sha2::{Digest, Sha256};
 use std::{
     fs,
@@ -239,19 +244,28 @@ fn a_configuration_serves_several_namespaces_to_whom_it_names() {
 }
 
 #[test]
-fn what_the_target_cannot_be_told_is_refused() {
-    let config = Temporary::path("refused.toml");
-    let text = format!(
-        "device = \"test\"\nlisten = \"{ADDRESS}\"\n[[subsystem]]\nnqn = \"nqn.2026-11.invalid.frwr:file\"\nserial = \"S\"\n\
-         [[subsystem.namespace]]\nmemory = \"1M\"\n"
-    );
-    fs::write(&config.0, text).unwrap();
+fn serial_numbers_are_as_the_configuration_says_or_follow_from_the_name() {
+    let name = |number| format!("nqn.2026-11.invalid.frwr:disk{number}");
+    let subsystem = |number, line: &str| {
+        format!("[[subsystem]]\nnqn = \"{}\"\n{line}[[subsystem.namespace]]\nmemory = \"1M\"\n", name(number))
+    };
+    let config = Temporary::path("serial.toml");
+    let top = format!("device = \"test\"\nlisten = \"{ADDRESS}\"\ncores = \"unpinned\"\npages = \"plain\"\n");
+    fs::write(&config.0, top + &subsystem(1, "serial = \"S 123\"\n") + &subsystem(2, "")).unwrap();
     let line = CommandLine::try_parse_from(["frwr-reactor", "serve", "--config", config.text()]).unwrap();
     let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
-    let config = ServeConfig::new(arguments).unwrap();
-    let device = SoftFabric::new().device(SoftOptions::new("reg_mr".parse().unwrap()));
-    let error = serve(device, &config, &AtomicBool::new(false), &mut |_| {}).unwrap_err().to_string();
-    assert!(error.contains("serial") && error.contains("leave it out"), "{error}");
+    let target = Target::begin_with(SoftFabric::new(), "reg_mr", ServeConfig::new(arguments).unwrap());
+    assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
+    let own = SerialNumber::of_subsystem(&Nqn::new(&name(2)).unwrap());
+    for (number, serial) in [(1, "S 123"), (2, own.as_str())] {
+        let (subsystem, host) = (Nqn::new(&name(number)).unwrap(), Nqn::new("nqn.host").unwrap());
+        let options = HostOptions::new(ADDRESS.parse().unwrap(), subsystem, host);
+        let mut lone = LoneHost::new(&target.fabric, "reg_mr", options);
+        lone.until(|host| host.is_ready());
+        assert_eq!(lone.host.serial_number().unwrap().as_str(), serial);
+        lone.finish();
+    }
+    target.end();
 }
 
 #[test]
@@ -268,6 +282,18 @@ fn requests_of_several_blocks_and_small_remainders_verify() {
         verified(target.load(&["--file", file.text()]));
     }
     target.end();
+}
+
+#[test]
+fn lists_of_pieces_are_one_command_each_where_the_target_takes_as_many() {
+    let file = Temporary::data("pieces", 3);
+    for (blocks, split) in [("4", false), ("1", true)] {
+        let target = Target::start("window", &["--namespace", file.text(), "--data-blocks", blocks]);
+        let report = verified(target.load(&["--scatter", "4", "--block-size", "16384", "--runtime", "1"]));
+        assert_eq!((report.session.split_requests > 0, report.session.multi_key_commands > 0), (split, !split));
+        assert_eq!(report.session.bounced_commands, 0);
+        target.end();
+    }
 }
 
 #[test]
@@ -379,6 +405,23 @@ fn an_address_that_is_taken_is_told() {
 }
 
 #[test]
+fn a_file_that_is_served_is_not_served_again() {
+    let file = Temporary::path("once");
+    fs::write(&file.0, vec![0; 64 << 10]).unwrap();
+    let arguments = ["--namespace", file.text(), "--backing", "auto"];
+    let target = Target::begin(SoftFabric::new(), "reg_mr", &arguments);
+    assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
+    let second = Target::begin(SoftFabric::new(), "reg_mr", &arguments);
+    let error = second.thread.join().unwrap().unwrap_err();
+    assert!(error.to_string().contains(file.text()) && error.to_string().contains("locked"), "{error}");
+    assert_eq!(error.exit_code(), 1);
+    target.end();
+    let third = Target::begin(SoftFabric::new(), "reg_mr", &arguments);
+    assert!(third.lines.iter().any(|line| line.starts_with("listening on")));
+    third.end();
+}
+
+#[test]
 fn a_target_ends_by_itself_when_its_time_is_over() {
     let file = Temporary::data("time", 2);
     let target = Target::begin(SoftFabric::new(), "reg_mr", &["--namespace", file.text(), "--runtime", "0"]);
@@ -438,4 +481,55 @@ fn a_device_that_is_gone_ends_both_halves_with_the_reason() {
     let error = load(device, &config, &stop, &mut goes_at(faults, "mixed load")).unwrap_err();
     one_line(&error, "device_gone", "is gone");
     target.end();
+}
+
+/// Arguments of a target whose queues are spread over cores, in place of one.
+fn spread(cores: &str, arguments: &[&str]) -> ServeConfig {
+    let fixed =
+        ["frwr-reactor", "serve", "--device", "test", "--pages", "plain", "--listen", ADDRESS, "--cores", cores];
+    let line = CommandLine::try_parse_from([&fixed[..], arguments].concat()).unwrap();
+    let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
+    ServeConfig::new(arguments).unwrap()
+}
+
+#[test]
+fn queues_spread_over_the_targets_cores_serve_one_namespace() {
+    let moved = Temporary::data("spread", 6);
+    let bytes = FILE_BYTES.to_string();
+    for (backing, cores) in [("memory", 2), ("auto", 3), ("thread", 2)] {
+        let served = Temporary::path(&format!("spread-{backing}"));
+        fs::write(&served.0, vec![0; 400 << 10]).unwrap();
+        let config = spread(&format!("unpinned:{cores}"), &["--namespace", served.text(), "--backing", backing]);
+        let target = Target::begin_with(SoftFabric::new(), "reg_mr", config);
+        assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
+        verified(target.load(&["--file", moved.text(), "--runtime", "1", "--queues", "4"]));
+        verified(target.load(&["--file", moved.text(), "--queues", "4"]));
+        verified(target.load(&["--bytes", &bytes, "--expect-sha256", &moved.digest(), "--queues", "2"]));
+        let report = target.end();
+        assert_eq!((report.targets.len(), report.cores.len(), report.target.accepted), (cores, cores, 5 + 5 + 3));
+        assert!(report.targets.iter().all(|core| core.reads > 0 && core.writes > 0), "{}", report.table());
+        assert_eq!(report.target.reads, report.targets.iter().map(|core| core.reads).sum::<u64>());
+        assert_eq!(report.json()["cores"].as_array().unwrap().len(), cores);
+        assert!(backing == "memory" || served.bytes()[..FILE_BYTES] == moved.bytes());
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_ends_a_target_of_several_cores() {
+    let file = Temporary::data("taken", 1);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let (device, stop) = (target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap())), AtomicBool::new(false));
+    let config = spread("unpinned:2", &["--namespace", file.text()]);
+    let error = serve(device, &config, &stop, &mut |_| {}).err().unwrap();
+    assert!(matches!(error, RunError::Listen { .. }), "{error}");
+    target.end();
+}
+
+#[test]
+fn more_cores_than_a_target_may_have_are_refused() {
+    let line = ["frwr-reactor", "serve", "--device", "test", "--listen", ADDRESS, "--namespace", "x", "--cores"];
+    let line = CommandLine::try_parse_from([&line[..], &["unpinned:65"]].concat()).unwrap();
+    let Some(Task::Serve(arguments)) = line.task else { panic!("not serve") };
+    let error = ServeConfig::new(arguments).unwrap_err();
+    assert!(error.to_string().contains("65 cores: must be 1 to 64"), "{error}");
 }

@@ -97,3 +97,54 @@ impl Statistics {
         self.registrations.saturating_sub(dead)
     }
 }
+
+/// Of several engines together: sums, and the shortest of times.
+impl core::ops::Add for Statistics {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            polls: self.polls + other.polls,
+            empty_polls: self.empty_polls + other.empty_polls,
+            requests: self.requests + other.requests,
+            requests_ended: self.requests_ended + other.requests_ended,
+            requests_waited: self.requests_waited + other.requests_waited,
+            transfers: self.transfers + other.transfers,
+            mrs_allocated: self.mrs_allocated + other.mrs_allocated,
+            mr_allocations_failed: self.mr_allocations_failed + other.mr_allocations_failed,
+            mrs_destroyed: self.mrs_destroyed + other.mrs_destroyed,
+            mrs_orphaned: self.mrs_orphaned + other.mrs_orphaned,
+            mrs_destroyed_live: self.mrs_destroyed_live + other.mrs_destroyed_live,
+            mrs_recovered: self.mrs_recovered + other.mrs_recovered,
+            registrations: self.registrations + other.registrations,
+            local_inv_needed: self.local_inv_needed + other.local_inv_needed,
+            local_inv_chains: self.local_inv_chains + other.local_inv_chains,
+            local_invalidations: self.local_invalidations + other.local_invalidations,
+            remote_invalidations: self.remote_invalidations + other.remote_invalidations,
+            uninvited_invalidations: self.uninvited_invalidations + other.uninvited_invalidations,
+            foreign_invalidations: self.foreign_invalidations + other.foreign_invalidations,
+            failed_marshal_count: self.failed_marshal_count + other.failed_marshal_count,
+            bytes_registered_read: self.bytes_registered_read + other.bytes_registered_read,
+            bytes_registered_write: self.bytes_registered_write + other.bytes_registered_write,
+            work_requests: self.work_requests + other.work_requests,
+            doorbells: self.doorbells + other.doorbells,
+            drain_markers: self.drain_markers + other.drain_markers,
+            posts_refused: self.posts_refused + other.posts_refused,
+            queue_pairs_flushed: self.queue_pairs_flushed + other.queue_pairs_flushed,
+            receive_doorbells: self.receive_doorbells + other.receive_doorbells,
+            send_completions: self.send_completions + other.send_completions,
+            receive_completions: self.receive_completions + other.receive_completions,
+            stale_completions: self.stale_completions + other.stale_completions,
+            reply_waits_for_send: self.reply_waits_for_send + other.reply_waits_for_send,
+            bad_reply_count: self.bad_reply_count + other.bad_reply_count,
+            connections: self.connections + other.connections,
+            disconnects: self.disconnects + other.disconnects,
+            repeated_disconnects: self.repeated_disconnects + other.repeated_disconnects,
+            drain_timeouts: self.drain_timeouts + other.drain_timeouts,
+            request_slots_used: self.request_slots_used + other.request_slots_used,
+            slots_held: self.slots_held + other.slots_held,
+            trace_records_dropped: self.trace_records_dropped + other.trace_records_dropped,
+            shortest_key_reuse_ns: self.shortest_key_reuse_ns.min(other.shortest_key_reuse_ns),
+        }
+    }
+}

@@ -37,7 +37,7 @@ impl Ana {
         matches!(self.state, AnaState::Optimized | AnaState::NonOptimized)
     }
 
-    fn set(&mut self, state: AnaState, now: Duration) {
+    pub(super) fn set(&mut self, state: AnaState, now: Duration) {
         self.state = state;
         let since = self.since.unwrap_or(now);
         self.since = (!self.is_accessible()).then_some(since);
@@ -67,6 +67,10 @@ impl<P: Port> Host<P> {
             _ => return false,
         };
         self.ana.set(state, self.now);
+        self.followers.update();
+        if let Some(following) = &mut self.following {
+            following.refused(state);
+        }
         true
     }
 

@@ -1,6 +1,7 @@
 //! Bringing a controller up and shutting it down: one command after the other (Base 3.5.1 and 3.6.1, RDMA 3.4).
 
 use super::ana::ANA_GROUPS_ONLY;
+use super::followers::share;
 use super::options::{ADMIN_ENTRIES, Admin};
 use super::{Host, HostFailure, Opened, State};
 use crate::nvmf::{
@@ -147,7 +148,7 @@ impl<P: Port> Host<P> {
         match step {
             Step::Connect => self.connect_command(ADMIN_QUEUE, ADMIN_ENTRIES, DYNAMIC_CONTROLLER),
             Step::ConnectIo(queue) => {
-                self.connect_command(queue + FIRST_IO_QUEUE, self.options.io_entries(), self.controller.id)
+                self.connect_command(self.queue_id(queue), self.options.io_entries(), self.controller.id)
             }
             Step::GetCapabilities => (get(Property::Capabilities, PropertySize::Eight), None),
             Step::Enable => (configure(ControllerConfiguration::ENABLED), None),
@@ -156,7 +157,7 @@ impl<P: Port> Host<P> {
             Step::IdentifyNamespace => identify(cns::NAMESPACE, self.options.namespace),
             Step::SetQueues => {
                 // Submission queues in the lower half, completion queues in the upper; both numbers are 0-based.
-                let last = u32::from(self.options.queues - 1);
+                let last = u32::from(self.options.all_queues() - 1);
                 (set_feature(feature::NUMBER_OF_QUEUES, last | last << 16), None)
             }
             Step::SetEvents => (set_feature(feature::ASYNCHRONOUS_EVENTS, self.controller.events), None),
@@ -233,7 +234,8 @@ impl<P: Port> Host<P> {
             Step::SetQueues => {
                 // 0-based, in both halves; a controller may grant more than was asked for.
                 let granted = (result as u16).min((result >> 16) as u16).saturating_add(1);
-                self.controller.queues = granted.min(self.options.queues);
+                self.granted = granted.min(self.options.all_queues());
+                (_, self.controller.queues) = share(self.granted, self.followers.count() + 1, 0);
                 if self.controller.events == 0 { Step::IdentifyActive } else { Step::SetEvents }
             }
             Step::SetEvents => {

@@ -54,8 +54,15 @@ impl<P: Port> Host<P> {
 
     /// What is due.
     pub(super) fn step_chores(&mut self) {
-        if !matches!(self.state, State::Ready { .. }) || self.stopping || self.options.is_discovery() {
+        if !matches!(self.state, State::Ready { .. }) {
             return;
+        }
+        self.step_follower_aborts();
+        if self.stopping || self.options.is_discovery() {
+            return;
+        }
+        if self.following.is_some() {
+            return self.bound_inaccessible();
         }
         let event = self.admin_slot(Admin::Event);
         if self.controller.events != 0 && !self.chores.no_events && !self.commands.is_in_flight(event) {
@@ -98,6 +105,7 @@ impl<P: Port> Host<P> {
             }
             Some(Chore::ChangedNamespaces | Chore::Namespace) | None => {}
         }
+        self.followers.update();
     }
 
     /// The controller answered the Asynchronous Event Request; the next poll sends another.
@@ -131,6 +139,11 @@ impl<P: Port> Host<P> {
     /// When it has to be polled for them although nothing arrives.
     pub(super) fn chores_at(&self) -> Option<Duration> {
         let waits = matches!(self.state, State::Ready { .. }) && !self.ana.is_accessible();
-        waits.then_some(self.chores.ana_at)
+        let at = match self.following {
+            // The other host reads.
+            Some(_) => self.ana.since?.saturating_add(self.options.inaccessible_timeout),
+            None => self.chores.ana_at,
+        };
+        waits.then_some(at)
     }
 }

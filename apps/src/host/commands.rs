@@ -1,14 +1,66 @@
 //! Command identifiers: from a response's bytes to the request that it answers.
 
-use crate::nvmf::{DataPointer, KeyedDataBlock, RESPONSE_CAPSULE_BYTES, SubmissionQueueEntry, parse_response};
+use super::options::MAX_DATA_BLOCKS;
+use crate::nvmf::{
+    COMMAND_CAPSULE_BYTES, DataPointer, KeyedDataBlock, RESPONSE_CAPSULE_BYTES, SGL_DESCRIPTOR_BYTES,
+    SubmissionQueueEntry, last_segment, listed_blocks, parse_response,
+};
 use core::ops::Range;
 use frwr_engine::mr::Grant;
 use frwr_engine::{AnnounceError, ConnectionId, Message, Protocol, RequestHandle};
+use zerocopy::IntoBytes;
 
 /// Bits of a command identifier.
 const IDENTIFIER_BITS: u32 = u16::BITS;
 /// Where the data pointer stands in a capsule.
 const DATA_POINTER: Range<usize> = SubmissionQueueEntry::DATA_OFFSET..SubmissionQueueEntry::DATA_OFFSET + 16;
+
+/// Bytes of the largest capsule without in-capsule data: a command, and the descriptors of its data blocks.
+pub(super) const MAX_CAPSULE_BYTES: usize = COMMAND_CAPSULE_BYTES + MAX_DATA_BLOCKS as usize * SGL_DESCRIPTOR_BYTES;
+
+/// A command's capsule before its keys are known. With several it lists them behind the command (RDMA 3.2).
+pub(super) struct Capsule {
+    bytes: [u8; MAX_CAPSULE_BYTES],
+    length: usize,
+}
+
+impl Capsule {
+    /// `invite`: the controller may invalidate one key, which is the first of several. `None` for more keys than
+    /// [`MAX_DATA_BLOCKS`].
+    pub(super) fn new(mut entry: SubmissionQueueEntry, keys: u8, invite: bool) -> Option<Self> {
+        let listed = if keys > 1 { keys } else { 0 };
+        if listed > 0 {
+            entry.data = listed_blocks(listed);
+        }
+        let mut bytes = [0; MAX_CAPSULE_BYTES];
+        let length = COMMAND_CAPSULE_BYTES + usize::from(listed) * SGL_DESCRIPTOR_BYTES;
+        let (command, list) = bytes.get_mut(..length)?.split_at_mut(COMMAND_CAPSULE_BYTES);
+        command.copy_from_slice(entry.as_bytes());
+        for (at, descriptor) in list.as_chunks_mut::<SGL_DESCRIPTOR_BYTES>().0.iter_mut().enumerate() {
+            let block = KeyedDataBlock { address: 0, length: 0, key: 0, invalidate: invite && at == 0 };
+            *descriptor = DataPointer::Keyed(block).encode().ok()?;
+        }
+        Some(Self { bytes, length })
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or(&[])
+    }
+}
+
+/// Fills the keys into the data blocks that a command lists behind itself.
+fn announce_list(list: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+    let (descriptors, []) = list.as_chunks_mut::<SGL_DESCRIPTOR_BYTES>() else { return Err(AnnounceError) };
+    if descriptors.len() != grants.len() {
+        return Err(AnnounceError);
+    }
+    for (descriptor, grant) in descriptors.iter_mut().zip(grants) {
+        let Ok(DataPointer::Keyed(block)) = DataPointer::decode(*descriptor) else { return Err(AnnounceError) };
+        let block = KeyedDataBlock { address: grant.address, length: grant.length, key: grant.key, ..block };
+        *descriptor = DataPointer::Keyed(block).encode().map_err(|_| AnnounceError)?;
+    }
+    Ok(())
+}
 
 /// A command that the engine has.
 #[derive(Clone, Copy, Debug)]
@@ -83,11 +135,14 @@ impl Commands {
 }
 
 impl Protocol for Commands {
-    /// Puts address and key into the keyed data block that the capsule was prepared with (RDMA 3.2). There is exactly one:
-    /// controllers take one data block per command (MSDBD).
+    /// Puts addresses and keys into the keyed data blocks that the capsule was prepared with (RDMA 3.2): one in the command,
+    /// or several behind it.
     fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
         let field = message.get_mut(DATA_POINTER).ok_or(AnnounceError)?;
         let prepared = <[u8; 16]>::try_from(&*field).map_err(|_| AnnounceError)?;
+        if last_segment(prepared).is_some() {
+            return announce_list(message.get_mut(COMMAND_CAPSULE_BYTES..).ok_or(AnnounceError)?, grants);
+        }
         let block = match (DataPointer::decode(prepared), grants) {
             (Ok(DataPointer::Keyed(KeyedDataBlock { length: 0, .. }) | DataPointer::InCapsule { .. }), []) => {
                 return Ok(());
@@ -119,9 +174,10 @@ impl Protocol for Commands {
 
 #[cfg(test)]
 mod tests {
-    use super::Commands;
+    use super::{Capsule, Commands};
     use crate::nvmf::{
         BlockRange, Command, CompletionQueueEntry, DataPointer, KeyedDataBlock, Status, SubmissionQueueEntry,
+        last_segment,
     };
     use frwr_engine::mr::Grant;
     use frwr_engine::{ConnectionId, Message, Protocol, RequestHandle};
@@ -201,5 +257,27 @@ mod tests {
         assert!(commands.announce(&mut [0; 39], &[grant]).is_err());
         let mut none = Command::KeepAlive.encode(1).unwrap();
         assert!(commands.announce(none.as_mut_bytes(), &[]).is_ok());
+    }
+
+    #[test]
+    fn several_keys_are_listed_behind_the_command_and_one_of_them_is_to_be_invalidated() {
+        let mut commands = Commands::new(4);
+        let grant = |key: u32| Grant { key, address: u64::from(key) << 20, length: 512 * key };
+        let capsule = Capsule::new(capsule(512), 3, true).unwrap();
+        let mut message = capsule.bytes().to_vec();
+        assert_eq!(message.len(), 64 + 3 * 16);
+        assert_eq!(last_segment(message[24..40].try_into().unwrap()), Some((0, 48)));
+        commands.announce(&mut message, &[grant(1), grant(2), grant(3)]).unwrap();
+        for (at, descriptor) in (0..).zip(message[64..].as_chunks::<16>().0) {
+            let Grant { key, address, length } = grant(at + 1);
+            let block = KeyedDataBlock { address, length, key, invalidate: at == 0 };
+            assert_eq!(DataPointer::decode(*descriptor), Ok(DataPointer::Keyed(block)));
+        }
+        for grants in [&[grant(1)][..], &[grant(1), grant(2)], &[grant(1 << 20); 3]] {
+            assert!(commands.announce(&mut capsule.bytes().to_vec(), grants).is_err());
+        }
+        let entry = Command::KeepAlive.encode(1).unwrap();
+        assert!(Capsule::new(entry, 9, true).is_none());
+        assert_eq!(Capsule::new(entry, 0, true).unwrap().bytes().len(), 64);
     }
 }

@@ -3,6 +3,7 @@
 use super::{Host, HostFailure};
 use crate::nvmf::{
     self, ControllerCapabilities, IDENTIFY_BYTES, IdentifyActiveNamespaces, IdentifyController, IdentifyNamespace,
+    SerialNumber,
 };
 use crate::storage::Geometry;
 use frwr_engine::provider::Port;
@@ -40,7 +41,7 @@ impl<P: Port> Host<P> {
         self.check_depth(self.options.io_entries(), capabilities.max_queue_entries())
     }
 
-    fn check_depth(&self, needed: u16, limit: u32) -> Result<(), HostFailure> {
+    pub(super) fn check_depth(&self, needed: u16, limit: u32) -> Result<(), HostFailure> {
         // The limit is of entries or commands; a depth is one less than the entries.
         if u32::from(needed) <= limit {
             return Ok(());
@@ -81,6 +82,7 @@ impl<P: Port> Host<P> {
         self.controller.in_capsule_bytes = if usable { identify.in_capsule_bytes() } else { 0 };
         let page = self.controller.capabilities.minimum_page_size();
         self.controller.max_transfer = identify.max_transfer_bytes(page);
+        self.controller.serial = SerialNumber::from_field(&identify.serial_number);
         self.controller.max_data_blocks = identify.max_data_blocks;
         self.controller.optional_commands = identify.optional_commands.get();
         self.controller.events =

@@ -1,16 +1,21 @@
-//! An NVMe-oF host for one core: it brings a controller up, keeps it, and reads and writes one namespace of it.
+//! An NVMe-oF host for one core: it brings a controller up, keeps it, and reads and writes one namespace of it. Hosts on
+//! other cores may follow it, with I/O queues of their own in the same controller.
 //!
 //! Poll-style, with time as an argument: it never reads a clock, never blocks and never allocates once it was made. When a
 //! connection ends, commands that were not answered wait here; the host reconnects, with growing pauses, and submits each
 //! of them once more on the new connection.
 
 mod ana;
+mod attachment;
 mod bounce;
 mod bring_up;
 mod chores;
 mod commands;
+mod cut;
 mod discovery;
 mod failure;
+mod follower;
+mod followers;
 mod identify;
 mod options;
 mod parts;
@@ -19,13 +24,14 @@ mod session;
 mod statistics;
 mod timeouts;
 
+pub use attachment::{Attachment, FollowerOrder, FollowerReport};
 pub use discovery::{Discovered, MAX_DISCOVERED};
 pub use failure::HostFailure;
-pub use options::{HostOptions, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SEGMENTS};
+pub use options::{HostOptions, MAX_DATA_BLOCKS, MAX_FOLLOWERS, MAX_QUEUE_DEPTH, MAX_QUEUES, MAX_SEGMENTS};
 pub use request::{HostCompletion, IoError, MAX_REQUEST_BYTES, RequestError};
 pub use statistics::HostStatistics;
 
-use crate::nvmf::{AnaState, ControllerCapabilities, IDENTIFY_BYTES};
+use crate::nvmf::{AnaState, ControllerCapabilities, IDENTIFY_BYTES, SerialNumber};
 use crate::storage::Geometry;
 use ana::Ana;
 use arrayvec::ArrayVec;
@@ -35,6 +41,8 @@ use chores::Chores;
 use commands::Commands;
 use core::time::Duration;
 use discovery::DiscoveryRead;
+use follower::Following;
+use followers::Followers;
 use frwr_engine::gather::MemoryId;
 use frwr_engine::provider::Port;
 use frwr_engine::{AddMemoryError, ConnectionId, Engine};
@@ -62,6 +70,12 @@ pub enum HostError {
     /// The number of queues.
     #[error("{0} I/O queues: must be from 1 to {MAX_QUEUES}; choose a value inside")]
     Queues(u16),
+    /// Keys of one command.
+    #[error("data_blocks is {0}: must be from 1 to {MAX_DATA_BLOCKS}; choose a value inside")]
+    DataBlocks(u8),
+    /// The number of followers.
+    #[error("{0} followers: a host has at most {MAX_FOLLOWERS}; use fewer cores")]
+    Followers(u16),
     /// The memory for admin data is too small.
     #[error("{0} bytes for admin data: {ADMIN_DATA_BYTES} are needed; give a larger block")]
     AdminData(usize),
@@ -75,6 +89,8 @@ pub enum HostError {
 enum State {
     /// Nothing, until it is started.
     Stopped,
+    /// A follower: it waits for a session.
+    Detached,
     /// It waits for the next attempt.
     BackOff { until: Duration },
     /// A connection is to be opened, or is being opened.
@@ -112,6 +128,7 @@ struct Controller {
     capabilities: ControllerCapabilities,
     in_capsule_bytes: u64,
     max_transfer: Option<u64>,
+    serial: Option<SerialNumber>,
     /// MSDBD; 0 for no limit.
     max_data_blocks: u8,
     /// ONCS.
@@ -119,7 +136,7 @@ struct Controller {
     /// What of OAES this host wants to hear of.
     events: u32,
     reports_ana: bool,
-    /// I/O queues granted.
+    /// I/O queues of this host.
     queues: u16,
 }
 
@@ -145,6 +162,11 @@ pub struct Host<P: Port> {
     state: State,
     connections: Connections,
     controller: Controller,
+    /// I/O queues granted, over all cores.
+    granted: u16,
+    followers: Followers,
+    /// Where it follows another host.
+    following: Option<Following>,
     geometry: Option<Geometry>,
     commands: Commands,
     requests: Vec<Option<Request>>,
@@ -190,8 +212,14 @@ impl<P: Port> Host<P> {
         if options.queues == 0 || options.queues > MAX_QUEUES {
             return Err(HostError::Queues(options.queues));
         }
+        if options.followers > MAX_FOLLOWERS {
+            return Err(HostError::Followers(options.followers));
+        }
         if depth == 0 || depth > MAX_QUEUE_DEPTH / options.queues {
             return Err(HostError::QueueDepth(depth));
+        }
+        if !(1..=MAX_DATA_BLOCKS).contains(&options.data_blocks) {
+            return Err(HostError::DataBlocks(options.data_blocks));
         }
         let commands = options.io_commands();
         if admin_data.len() < ADMIN_DATA_BYTES {
@@ -204,6 +232,9 @@ impl<P: Port> Host<P> {
             state: State::Stopped,
             connections: Connections { admin: None, io: vec![None; options.queues.into()] },
             controller: Controller::default(),
+            granted: 0,
+            followers: Followers::new(options.followers),
+            following: None,
             geometry: None,
             commands: Commands::new(options.commands()),
             requests: (0..commands).map(|_| None).collect(),
@@ -238,12 +269,15 @@ impl<P: Port> Host<P> {
         })
     }
 
-    /// Starts to connect.
+    /// Starts to connect, or to wait for a session to follow.
     pub fn start(&mut self) {
         if self.state == State::Stopped {
             self.stopping = false;
             self.attempts = 0;
-            self.state = State::BackOff { until: self.now };
+            self.state = match self.following {
+                Some(_) => State::Detached,
+                None => State::BackOff { until: self.now },
+            };
         }
     }
 
@@ -270,7 +304,7 @@ impl<P: Port> Host<P> {
     }
 
     /// Ends the session in order: outstanding requests first, then the controller is shut down. Poll until
-    /// [`Host::is_stopped`].
+    /// [`Host::is_stopped`]. Followers have to be shut down as well: the controller is when the last of them has detached.
     pub fn shut_down(&mut self) {
         self.stopping = true;
     }
@@ -316,10 +350,16 @@ impl<P: Port> Host<P> {
         self.geometry.map_or(0, |_| self.transfer_limit())
     }
 
-    /// Data blocks, and so keys, that the controller takes per command (MSDBD); 0 for no limit. This host uses one.
+    /// Data blocks, and so keys, that the controller takes per command (MSDBD); 0 for no limit.
     #[must_use]
     pub fn max_data_blocks(&self) -> u8 {
         self.controller.max_data_blocks
+    }
+
+    /// Serial number of the subsystem; `None` before the first session, and where it has none.
+    #[must_use]
+    pub fn serial_number(&self) -> Option<SerialNumber> {
+        self.controller.serial
     }
 
     /// I/O queues of the session.
@@ -366,7 +406,7 @@ impl<P: Port> Host<P> {
             State::Opening { deadline, .. } | State::Bringing { deadline, .. } => Some(deadline),
             State::Ready { keep_alive_at, .. } => keep_alive_at,
             State::Closing { .. } => Some(self.now),
-            State::Stopped | State::Failed(_) => None,
+            State::Stopped | State::Detached | State::Failed(_) => None,
         };
         [own, self.deadline(), self.chores_at(), self.engine.poll_at()].into_iter().flatten().min()
     }
@@ -380,6 +420,11 @@ impl<P: Port> Host<P> {
     /// Command slots of I/O.
     fn io_slots(&self) -> u16 {
         self.options.io_commands()
+    }
+
+    /// Identifier of an I/O queue, counted from 0.
+    fn queue_id(&self, queue: u16) -> u16 {
+        queue + self.following.map_or(bring_up::FIRST_IO_QUEUE, |following| following.first_queue)
     }
 
     /// The command slot of an admin command.

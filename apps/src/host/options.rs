@@ -1,6 +1,6 @@
 //! What a host can be told, and the engine that it needs.
 
-use crate::nvmf::{COMMAND_CAPSULE_BYTES, DISCOVERY_SUBSYSTEM, Nqn};
+use crate::nvmf::{COMMAND_CAPSULE_BYTES, DISCOVERY_SUBSYSTEM, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::time::Duration;
 use frwr_engine::{EngineOptions, provider::ConnectionParameters};
 use std::net::SocketAddr;
@@ -9,8 +9,13 @@ use std::net::SocketAddr;
 pub const MAX_QUEUE_DEPTH: u16 = 2042;
 /// I/O queues of one host. A host belongs to one core; more queues than a few only help a controller that spreads them.
 pub const MAX_QUEUES: u16 = 16;
+/// Hosts that follow one: with [`MAX_QUEUES`] queues each, a sixteenth of what NVMe counts, and more cores than a machine
+/// gives to storage.
+pub const MAX_FOLLOWERS: u16 = 255;
 /// Segments of one read or write.
 pub const MAX_SEGMENTS: usize = 8;
+/// Keys of one command: one for each segment.
+pub const MAX_DATA_BLOCKS: u8 = MAX_SEGMENTS as u8;
 /// Entries of the admin queue: what every controller takes.
 pub(super) const ADMIN_ENTRIES: u16 = 32;
 /// As the NVMe driver of Linux has it (nvme_core.io_timeout).
@@ -55,14 +60,19 @@ pub struct HostOptions {
     pub host_id: [u8; 16],
     /// The namespace to read and write.
     pub namespace: u32,
-    /// I/O queues that the controller is asked for, 1 to [`MAX_QUEUES`]; it may grant fewer.
+    /// I/O queues of this host, 1 to [`MAX_QUEUES`]; the controller may grant fewer.
     pub queues: u16,
+    /// Hosts on other cores that follow this one, 0 to [`MAX_FOLLOWERS`]; the controller is asked for as many queues for
+    /// each of them.
+    pub followers: u16,
     /// I/O commands outstanding at most on each queue, 1 to [`MAX_QUEUE_DEPTH`] over all queues.
     pub queue_depth: u16,
     /// Invites the target to invalidate our keys with its responses, where the device can take that.
     pub remote_invalidation: bool,
     /// Sends write data of one segment in the capsule where the controller takes so much; no key is made then.
     pub in_capsule_data: bool,
+    /// Keys of one command at most, 1 to [`MAX_DATA_BLOCKS`], where the controller takes as many (MSDBD).
+    pub data_blocks: u8,
     /// Bytes of a bounce buffer, at least the namespace's block size for scatter lists that cut blocks.
     pub bounce_bytes: u32,
     /// Bounce buffers at most; as many as fit into the memory that the host is given.
@@ -100,9 +110,11 @@ impl HostOptions {
             host_id: host.identifier(1),
             namespace: 1,
             queues: 1,
+            followers: 0,
             queue_depth: 32,
             remote_invalidation: true,
             in_capsule_data: true,
+            data_blocks: MAX_DATA_BLOCKS,
             bounce_bytes: BOUNCE_BYTES,
             bounce_buffers: BOUNCE_BUFFERS,
             keep_alive: Duration::from_secs(30),
@@ -127,10 +139,18 @@ impl HostOptions {
             queue_depth: u32::from(self.queue_depth.saturating_add(ADMIN_COMMANDS)),
             transfer_depth: 0,
             receive_depth: u32::from(self.io_entries().max(ADMIN_ENTRIES)),
-            message_bytes: COMMAND_CAPSULE_BYTES as u32,
+            message_bytes: self.capsule_bytes() as u32,
             max_segments: MAX_SEGMENTS as u32,
+            // One per command, and enough for the largest command.
+            registrations: u32::from(self.queue_depth.saturating_add(ADMIN_COMMANDS).max(self.data_blocks.into())),
             ..EngineOptions::default()
         }
+    }
+
+    /// Bytes of the largest capsule, beside in-capsule data.
+    fn capsule_bytes(&self) -> usize {
+        let listed = if self.data_blocks > 1 { usize::from(self.data_blocks) } else { 0 };
+        COMMAND_CAPSULE_BYTES + listed * SGL_DESCRIPTOR_BYTES
     }
 
     /// Bytes of device memory for admin data and bounce buffers. [`super::ADMIN_DATA_BYTES`] are enough for a host that
@@ -144,6 +164,11 @@ impl HostOptions {
     #[must_use]
     pub fn is_discovery(&self) -> bool {
         self.subsystem.as_str() == DISCOVERY_SUBSYSTEM
+    }
+
+    /// I/O queues that the controller is asked for: this host's and its followers'. Both are bounded far below 2^16.
+    pub(super) fn all_queues(&self) -> u16 {
+        self.queues.saturating_mul(self.followers.saturating_add(1))
     }
 
     /// Commands of I/O, over all queues.

@@ -1,37 +1,32 @@
-//! From requests to commands: cut where a key or the controller's limits end, submitted to the queue with the least in
-//! flight, and put together again.
+//! From requests to commands: cut (`cut`), submitted to the queue with the least in flight, and put together again.
 
-use super::options::MAX_SEGMENTS;
+use super::commands::Capsule;
+use super::cut::{Cut, Location, slice};
 use super::request::{IoError, Kind};
 use super::timeouts::Abortion;
 use super::{Host, State};
 use crate::nvmf::{
-    BlockRange, Command, CompletionQueueEntry, DataPointer, DatasetManagement, KEYED_DATA_BLOCK_LIMIT, KeyedDataBlock,
-    Status, WriteZeroes,
+    BlockRange, Command, CompletionQueueEntry, DataPointer, DatasetManagement, KeyedDataBlock, Status, WriteZeroes,
 };
-use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::{Access, Port};
 use frwr_engine::{Chunk, ConnectionId, Submission, SubmitError};
-use zerocopy::IntoBytes;
-
-/// NLB is 16 bit and 0-based.
-const MAX_BLOCKS: u32 = 1 << 16;
-/// One segment of as many bytes has one key on every device: the smallest page list that sizing makes covers it.
-const SURE_BYTES: u32 = 32 << 10;
-
-/// Where the data of a command lies.
-type Location = ArrayVec<Segment, MAX_SEGMENTS>;
 
 /// A command of a request, from the moment it was cut until it ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) request: u16,
     /// First block, counted from the request's.
-    first: u32,
-    blocks: u32,
-    bounce: Option<u16>,
+    pub(super) first: u32,
+    pub(super) blocks: u32,
+    /// Blocks behind them that follow in the same slot: the command was cut in a session with higher limits.
+    pub(super) rest: u32,
+    /// Keys that it takes.
+    pub(super) keys: u8,
+    pub(super) bounce: Option<u16>,
+    /// The session, counted from 1, by whose limits it was cut; 0 for a rest that was not cut yet.
+    pub(super) cut_in: u64,
     /// The queue that it was submitted to.
     pub(super) queue: u16,
     /// When it is to be aborted, or given up if it was. `None` for never.
@@ -48,30 +43,19 @@ enum Attempt {
     NoRoom,
 }
 
-/// How a request's next command is to be made.
-enum Cut {
-    Blocks(u32),
-    Bounced { blocks: u32, buffer: u16 },
-    NoRoom,
-    Impossible(IoError),
-}
-
 impl<P: Port> Host<P> {
-    /// Bytes of the largest command: MDTS, NLB and the length of a keyed data block.
-    pub(super) fn transfer_limit(&self) -> u32 {
-        let block = self.geometry.map_or(1, |geometry| geometry.block_bytes());
-        let limit = self.controller.max_transfer.unwrap_or(u64::MAX);
-        let limit = limit.min(u64::from(block) * u64::from(MAX_BLOCKS)).min(u64::from(KEYED_DATA_BLOCK_LIMIT));
-        // At most KEYED_DATA_BLOCK_LIMIT.
-        limit as u32 / block * block
-    }
-
     /// Hands commands to the engine while there is a session and room.
     pub(super) fn submit_queued(&mut self) {
         if !matches!(self.state, State::Ready { .. }) || !self.ana.is_accessible() {
             return;
         }
         while let Some(&slot) = self.resend.front() {
+            if self.fit_again(slot).is_none() {
+                if self.resend.front() == Some(&slot) {
+                    return;
+                }
+                continue;
+            }
             if matches!(self.submit_command(slot), Attempt::NoRoom) {
                 return;
             }
@@ -95,7 +79,7 @@ impl<P: Port> Host<P> {
     }
 
     /// The queue with the least in flight, if one has room.
-    fn roomiest_queue(&self) -> Option<(u16, ConnectionId)> {
+    pub(super) fn roomiest_queue(&self) -> Option<(u16, ConnectionId)> {
         let open = self.connections.io.iter().zip(&self.in_flight).zip(0..);
         let open = open.filter_map(|((connection, in_flight), queue)| Some((*in_flight, queue, (*connection)?)));
         let (in_flight, queue, connection) = open.min_by_key(|(in_flight, ..)| *in_flight)?;
@@ -110,15 +94,10 @@ impl<P: Port> Host<P> {
         if request.whole {
             return Attempt::Done;
         }
-        let rest = request.blocks - request.cut;
-        let cut = match request.kind {
-            Kind::Flush | Kind::Deallocate { .. } => Cut::Blocks(0),
-            Kind::WriteZeroes { .. } => Cut::Blocks(rest.min(MAX_BLOCKS)),
-            Kind::Read | Kind::Write | Kind::Compare => self.cut_data(index, rest, connection),
-        };
-        let (blocks, bounce) = match cut {
-            Cut::Blocks(blocks) => (blocks, None),
-            Cut::Bounced { blocks, buffer } => (blocks, Some(buffer)),
+        let (first, rest) = (request.cut, request.blocks - request.cut);
+        let (blocks, keys, bounce) = match self.cut(index, first, rest, connection) {
+            Cut::Blocks { blocks, keys } => (blocks, keys, None),
+            Cut::Bounced { blocks, buffer } => (blocks, 1, Some(buffer)),
             Cut::NoRoom => return Attempt::NoRoom,
             Cut::Impossible(error) => {
                 if let Some(Some(request)) = self.requests.get_mut(usize::from(index)) {
@@ -129,7 +108,6 @@ impl<P: Port> Host<P> {
             }
         };
         let Some(Some(request)) = self.requests.get_mut(usize::from(index)) else { return Attempt::Done };
-        let first = request.cut;
         request.cut += blocks;
         request.whole = request.cut == request.blocks;
         request.outstanding += 1;
@@ -138,7 +116,10 @@ impl<P: Port> Host<P> {
             request: index,
             first,
             blocks,
+            rest: 0,
+            keys,
             bounce,
+            cut_in: self.statistics.sessions,
             queue,
             deadline: None,
             abortion: Abortion::None,
@@ -159,55 +140,7 @@ impl<P: Port> Host<P> {
         Attempt::Done
     }
 
-    /// How much of a request's data the next command takes: what the controller moves at a time and one key covers, since
-    /// controllers may take no more than one data block per command (MSDBD).
-    fn cut_data(&mut self, index: u16, rest: u32, connection: ConnectionId) -> Cut {
-        let Some(geometry) = self.geometry else { return Cut::NoRoom };
-        let block = geometry.block_bytes();
-        let most = rest.min((self.transfer_limit() / block).max(1));
-        let Some(Some(request)) = self.requests.get(usize::from(index)) else { return Cut::NoRoom };
-        let (first, kind) = (request.cut, request.kind);
-        let location = slice(&request.segments, u64::from(first) * u64::from(block), most * block);
-        if location.len() == 1 && (most * block <= SURE_BYTES || self.fits_capsule(kind, &location, most * block)) {
-            return Cut::Blocks(most);
-        }
-        let covered = match self.engine.one_key_bytes(connection, &location) {
-            Ok(bytes) => bytes / block,
-            Err(SubmitError::NotConnected) => return Cut::NoRoom,
-            Err(error) => return Cut::Impossible(IoError::Submit(error)),
-        };
-        if covered > 0 {
-            return Cut::Blocks(covered.min(most));
-        }
-        self.cut_bounced(index, most, block, connection)
-    }
-
-    /// The first block lies in several ranges: it goes through a bounce buffer, with those behind it that do as well.
-    fn cut_bounced(&mut self, index: u16, most: u32, block: u32, connection: ConnectionId) -> Cut {
-        let Some(Some(request)) = self.requests.get(usize::from(index)) else { return Cut::NoRoom };
-        let (segments, first) = (request.segments.clone(), u64::from(request.cut));
-        let mut blocks = 1;
-        // Buffers are far smaller than 4 GiB.
-        let room = self.bounce.bytes() as u32 / block;
-        while blocks < most.min(room) {
-            let from = (first + u64::from(blocks)) * u64::from(block);
-            let next = slice(&segments, from, block);
-            if self.engine.one_key_bytes(connection, &next).is_ok_and(|bytes| bytes >= block) {
-                break;
-            }
-            blocks += 1;
-        }
-        if room == 0 || !self.bounce.exists() {
-            return Cut::Impossible(IoError::TooManyKeys);
-        }
-        match self.bounce.take((blocks * block) as usize) {
-            Some(buffer) => Cut::Bounced { blocks, buffer },
-            // One comes back with the commands that use them.
-            None => Cut::NoRoom,
-        }
-    }
-
-    fn fits_capsule(&self, kind: Kind, location: &[Segment], bytes: u32) -> bool {
+    pub(super) fn fits_capsule(&self, kind: Kind, location: &[Segment], bytes: u32) -> bool {
         self.options.in_capsule_data
             && matches!(kind, Kind::Write | Kind::Deallocate { .. })
             && location.len() == 1
@@ -274,10 +207,12 @@ impl<P: Port> Host<P> {
         };
         let identifier = self.commands.next_identifier(slot);
         let entry = command.encode(identifier).map_err(|_| SubmitError::MessageLength)?;
+        let keys = if opens_memory { part.keys } else { 0 };
+        let capsule = Capsule::new(entry, keys, invite).ok_or(SubmitError::MessageLength)?;
         let segments = location.as_slice();
         let chunk = [Chunk { access, segments }];
         let submission = Submission {
-            message: entry.as_bytes(),
+            message: capsule.bytes(),
             inline: if in_capsule { segments } else { &[] },
             chunks: if opens_memory { &chunk } else { &[] },
             invite_invalidation: invite,
@@ -293,6 +228,7 @@ impl<P: Port> Host<P> {
         }
         self.statistics.submissions += 1;
         self.statistics.in_capsule_writes += u64::from(in_capsule);
+        self.statistics.multi_key_commands += u64::from(keys > 1);
         self.statistics.resubmitted += u64::from(part.lost);
         if let Some(place) = self.parts.get_mut(usize::from(slot)) {
             *place = Some(Part { queue, deadline, abortion: Abortion::None, lost: false, ..part });
@@ -308,6 +244,9 @@ impl<P: Port> Host<P> {
         let result = match status.code() {
             0 => {
                 self.copy_bounced(slot, false);
+                if self.goes_on(slot) {
+                    return;
+                }
                 Ok(())
             }
             code if Status::COMMAND_ABORT_REQUESTED.code() == code && aborted => Err(IoError::TimedOut),
@@ -319,6 +258,20 @@ impl<P: Port> Host<P> {
             _ => Err(IoError::Status(status)),
         };
         self.command_ended(slot, result);
+    }
+
+    /// Has the rest of a command follow that was cut again, unless its request has failed.
+    fn goes_on(&mut self, slot: u16) -> bool {
+        let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { return false };
+        let Some(Some(request)) = self.requests.get_mut(usize::from(part.request)) else { return false };
+        if part.rest == 0 || request.result.is_err() {
+            return false;
+        }
+        request.commands += 1;
+        (part.first, part.blocks, part.rest) = (part.first + part.blocks, part.rest, 0);
+        (part.cut_in, part.lost) = (0, false);
+        self.resend.push_back(slot);
+        true
     }
 
     pub(super) fn leave_queue(&mut self, slot: u16) {
@@ -365,7 +318,7 @@ impl<P: Port> Host<P> {
     }
 
     /// Gathers a command's data into its bounce buffer, or scatters it out of there.
-    fn copy_bounced(&mut self, slot: u16, gather: bool) {
+    pub(super) fn copy_bounced(&mut self, slot: u16, gather: bool) {
         let Some(&Some(part)) = self.parts.get(usize::from(slot)) else { return };
         let (Some(buffer), Some(geometry)) = (part.bounce, self.geometry) else { return };
         let Some(Some(request)) = self.requests.get(usize::from(part.request)) else { return };
@@ -382,44 +335,5 @@ impl<P: Port> Host<P> {
             at += length as usize;
         }
         self.statistics.bounced_bytes += u64::from(part.blocks) * u64::from(block);
-    }
-}
-
-/// `bytes` bytes of a list of segments from byte `from` on.
-fn slice(segments: &[Segment], from: u64, bytes: u32) -> Location {
-    let (mut skip, mut rest) = (from, bytes);
-    let mut location = Location::new();
-    for segment in segments {
-        let length = u64::from(segment.length);
-        if skip >= length {
-            skip -= length;
-            continue;
-        }
-        // Below the segment's length, which is 32 bit.
-        let taken = (length - skip).min(u64::from(rest)) as u32;
-        if taken == 0 || location.is_full() {
-            break;
-        }
-        location.push(Segment { memory: segment.memory, offset: segment.offset + skip, length: taken });
-        (skip, rest) = (0, rest - taken);
-    }
-    location
-}
-
-#[cfg(test)]
-mod tests {
-    use super::slice;
-    use frwr_engine::gather::{MemoryId, Segment};
-
-    #[test]
-    fn a_slice_of_a_list_is_what_lies_there() {
-        let at = |offset, length| Segment { memory: MemoryId(1), offset, length };
-        let list = [at(0, 100), at(500, 50), at(1000, 200)];
-        let all = [at(0, 100), at(500, 50), at(1000, 200)];
-        assert_eq!(slice(&list, 0, 350).as_slice(), all);
-        assert_eq!(slice(&list, 0, 100).as_slice(), [at(0, 100)]);
-        assert_eq!(slice(&list, 90, 70).as_slice(), [at(90, 10), at(500, 50), at(1000, 10)]);
-        assert_eq!(slice(&list, 150, 1).as_slice(), [at(1000, 1)]);
-        assert_eq!(slice(&list, 350, 1).as_slice(), []);
     }
 }

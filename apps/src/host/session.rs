@@ -1,6 +1,6 @@
 //! A session's life: connections opened one after the other, kept alive, closed together, and set up again.
 
-use super::bring_up::{FIRST_IO_QUEUE, Step};
+use super::bring_up::Step;
 use super::options::{ADMIN_ENTRIES, Admin};
 use super::{After, Connections, Host, HostFailure, IoError, Opened, State};
 use crate::nvmf::{
@@ -39,6 +39,8 @@ impl<P: Port> Host<P> {
     pub(super) fn step_session(&mut self) {
         match self.state {
             State::Stopped | State::Failed(_) => {}
+            State::Detached if self.stopping => self.stop(),
+            State::Detached => {}
             State::BackOff { .. } if self.stopping => self.stop(),
             State::BackOff { until } if self.now >= until => self.open_next(Opened::Admin),
             State::BackOff { .. } => {}
@@ -51,22 +53,26 @@ impl<P: Port> Host<P> {
                 self.issue(step)
             }
             State::Bringing { .. } => {}
-            State::Ready { .. } if self.stopping && self.is_quiet() => self.bring(Step::ShutDown),
+            State::Ready { .. } if self.stopping && self.is_quiet() => match self.following {
+                Some(_) => self.stop(),
+                None => self.bring(Step::ShutDown),
+            },
             State::Ready { keep_alive_at: Some(at), keep_alive_sent } if self.now >= at => {
                 self.keep_alive(keep_alive_sent);
             }
             State::Ready { .. } => {}
-            State::Closing { then } if self.connections.all_closed() => {
+            State::Closing { then } if self.connections.all_closed() && self.followers.all_detached() => {
                 self.all_closed(then);
             }
             State::Closing { .. } => {}
         }
     }
 
-    /// Nothing of ours is outstanding but an Asynchronous Event Request, which stays until the end.
+    /// Nothing of ours is outstanding but an Asynchronous Event Request, which stays until the end, and nobody follows.
     fn is_quiet(&self) -> bool {
         let admin = [Admin::KeepAlive, Admin::Chore, Admin::Abort];
         self.free.len() == self.requests.len()
+            && self.followers.all_detached()
             && !admin.into_iter().any(|command| self.commands.is_in_flight(self.admin_slot(command)))
     }
 
@@ -77,11 +83,13 @@ impl<P: Port> Host<P> {
 
     /// Opens the connection unless that was begun already; where the engine cannot begin now, the next poll tries again.
     fn open(&mut self, queue: Opened) {
-        let (place, queue_id, entries) = match queue {
-            Opened::Admin => (Some(&mut self.connections.admin), ADMIN_QUEUE, ADMIN_ENTRIES),
-            Opened::Io(queue) => {
-                (self.connections.io.get_mut(usize::from(queue)), queue + FIRST_IO_QUEUE, self.options.io_entries())
-            }
+        let (queue_id, entries) = match queue {
+            Opened::Admin => (ADMIN_QUEUE, ADMIN_ENTRIES),
+            Opened::Io(queue) => (self.queue_id(queue), self.options.io_entries()),
+        };
+        let place = match queue {
+            Opened::Admin => Some(&mut self.connections.admin),
+            Opened::Io(queue) => self.connections.io.get_mut(usize::from(queue)),
         };
         let Some(place) = place else { return };
         if place.is_some() {
@@ -135,12 +143,16 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn ready(&mut self) {
-        self.attempts = 0;
-        self.lost_at = None;
         self.scan_at = self.now;
         self.statistics.sessions += 1;
         self.chores_ready();
-        let half = self.options.keep_alive / 2;
+        let mut half = self.options.keep_alive / 2;
+        if let Some(following) = &mut self.following {
+            following.attached();
+            half = Duration::ZERO;
+        }
+        self.followers.begin();
+        self.settle();
         self.state =
             State::Ready { keep_alive_at: (!half.is_zero()).then(|| self.now + half), keep_alive_sent: self.now };
         self.submit_queued();
@@ -212,8 +224,14 @@ impl<P: Port> Host<P> {
         self.last_failure = Some(failure);
         self.statistics.failures += 1;
         self.attempts += 1;
+        if let Some(following) = &mut self.following {
+            following.failed(failure);
+        }
         let then = if self.stopping {
             After::Stop
+        } else if self.following.is_some() {
+            // Whether it is the last one is for the other host to judge.
+            After::Retry
         } else if failure.is_permanent(self.statistics.sessions > 0) {
             After::Fail(failure)
         } else if self.attempts > self.options.max_attempts {
@@ -238,8 +256,9 @@ impl<P: Port> Host<P> {
         self.close(After::Stop);
     }
 
-    fn close(&mut self, then: After) {
+    pub(super) fn close(&mut self, then: After) {
         self.state = State::Closing { then };
+        self.followers.end();
         self.disconnect_all();
     }
 
@@ -251,11 +270,18 @@ impl<P: Port> Host<P> {
     }
 
     fn all_closed(&mut self, then: After) {
+        if let Some(following) = &mut self.following {
+            following.closed();
+        }
         self.state = match then {
+            After::Retry if self.following.is_some() => State::Detached,
             After::Retry => State::BackOff { until: self.now + self.back_off() },
             After::Stop => State::Stopped,
             After::Fail(failure) => State::Failed(failure),
         };
+        if let After::Fail(_) = then {
+            self.followers.give_up();
+        }
         if then != After::Retry {
             self.end_queued(IoError::Abandoned);
         }

@@ -13,6 +13,8 @@ pub struct HostStatistics {
     pub submissions: u64,
     /// Requests that took more than one command.
     pub split_requests: u64,
+    /// Commands that named several keys.
+    pub multi_key_commands: u64,
     /// Commands whose data went through a bounce buffer.
     pub bounced_commands: u64,
     /// Bytes copied for them.

@@ -1,9 +1,7 @@
 //! Commands that take too long: the controller is asked to abort them (Base 5.1). A command ends with its reply, which
 //! fences its keys; where none comes, the session ends, whose drained queues are the fence.
 
-use super::options::Admin;
-use super::{Host, HostFailure, Opened, State};
-use crate::nvmf::{Abort, Command};
+use super::{Host, HostFailure, State};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 
@@ -51,17 +49,16 @@ impl<P: Port> Host<P> {
 
     /// Returns when to look at the command again.
     fn send_abort(&mut self, slot: u16, queue: u16) -> Duration {
-        let place = self.admin_slot(Admin::Abort);
         let retry = self.now + RETRY;
         let Some(command_id) = self.commands.identifier(slot) else { return retry };
-        if self.commands.is_in_flight(place) {
+        let queue_id = self.queue_id(queue);
+        let sent = match &mut self.following {
+            Some(following) => following.abort(queue_id, command_id),
+            None => self.send_abort_of(queue_id, command_id),
+        };
+        if !sent {
             return retry;
         }
-        let abort = Command::Abort(Abort { queue_id: queue + 1, command_id });
-        if self.send(Opened::Admin, place, abort, None).is_err() {
-            return retry;
-        }
-        self.statistics.aborts += 1;
         let deadline = self.now.saturating_add(self.options.step_timeout);
         if let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) {
             (part.abortion, part.deadline) = (Abortion::Sent, Some(deadline));

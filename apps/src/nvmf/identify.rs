@@ -19,7 +19,7 @@ pub struct IdentifyController {
     /// VID and SSVID; 0 as this controller is no PCI function.
     pub vendor: [U16; 2],
     /// SN, ASCII padded with spaces.
-    pub serial_number: [u8; 20],
+    pub serial_number: [u8; super::SERIAL_BYTES],
     /// MN, ASCII padded with spaces.
     pub model_number: [u8; 40],
     /// FR, ASCII padded with spaces.

@@ -18,6 +18,7 @@ mod identify;
 mod log;
 mod private_data;
 mod property;
+mod serial;
 mod sgl;
 mod status;
 
@@ -45,8 +46,10 @@ pub use property::{
     ControllerCapabilities, ControllerConfiguration, ControllerStatus, Property, ShutdownNotification, ShutdownStatus,
     VERSION,
 };
+pub use serial::{SERIAL_BYTES, SerialNumber, SerialNumberError};
 pub use sgl::{
     DataPointer, KEYED_DATA_BLOCK_LIMIT, KeyedDataBlock, SGL_DESCRIPTOR_BYTES, in_capsule_data, last_segment,
+    listed_blocks,
 };
 pub use status::Status;
 

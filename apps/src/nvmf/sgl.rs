@@ -137,6 +137,18 @@ pub fn last_segment(bytes: [u8; 16]) -> Option<(u64, u32)> {
     Some((wire.offset.get(), wire.length.get()))
 }
 
+/// The data pointer of a command whose `count` data blocks follow it in its capsule (RDMA 3.2): a last segment descriptor
+/// with an offset of 0.
+#[must_use]
+pub fn listed_blocks(count: u8) -> [u8; 16] {
+    transmute!(WireInCapsule {
+        offset: 0.into(),
+        length: (u32::from(count) * SGL_DESCRIPTOR_BYTES as u32).into(),
+        reserved: [0; 3],
+        identifier: LAST_SEGMENT_OFFSET,
+    })
+}
+
 /// The range of in-capsule data among the `available` bytes that followed the command.
 ///
 /// # Errors

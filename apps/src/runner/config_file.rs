@@ -10,9 +10,9 @@ use super::{
     },
 };
 use crate::{
-    nvmf::Nqn,
+    nvmf::{Nqn, SerialNumber},
     storage::{Backing, MAX_BLOCK_BYTES, MediumKind},
-    target::{AllowedHosts, MAX_NAMESPACES, MAX_SUBSYSTEMS},
+    target::{AllowedHosts, MAX_CORES, MAX_NAMESPACES, MAX_SUBSYSTEMS},
 };
 use clap::ValueEnum as _;
 use core::time::Duration;
@@ -26,8 +26,6 @@ use toml::Spanned;
 
 /// Largest file: what a person writes is far smaller.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// Bytes of a serial number (SN in Identify Controller, Base figure 275).
-const SERIAL_BYTES: usize = 20;
 /// Largest namespace in memory: what no machine has, so that sizes can be added up.
 const MAX_MEMORY_BYTES: u64 = 1 << 44;
 /// Bytes per block unless a namespace says otherwise.
@@ -151,10 +149,15 @@ fn parse(path: &Path, text: &str) -> Result<ServeConfig, RunError> {
     for table in &tables.subsystem {
         subsystems.push(source.subsystem(table)?);
     }
-    for (index, subsystem) in subsystems.iter().enumerate() {
-        if subsystems.iter().take(index).any(|other| other.nqn == subsystem.nqn) {
-            let line = tables.subsystem.get(index).map_or(1, |table| source.line(table.span().start));
+    for (index, (subsystem, table)) in subsystems.iter().zip(&tables.subsystem).enumerate() {
+        let mut others = subsystems.iter().take(index);
+        let line = source.line(table.span().start);
+        if others.clone().any(|other| other.nqn == subsystem.nqn) {
             return Err(source.error(line, "nqn: another subsystem has the same name; give each its own"));
+        }
+        if subsystem.serial.is_some() && others.any(|other| other.serial == subsystem.serial) {
+            let reason = "serial: another subsystem has the same, and hosts take both for one disk; give each its own";
+            return Err(source.error(source.find(line, "serial"), reason));
         }
     }
     config(&tables, subsystems).map_err(|error| source.of_key(1, error))
@@ -191,7 +194,7 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
     }
     Ok(ServeConfig {
         parameters: device.parameters()?,
-        placement: device.placement()?,
+        placement: device.placement(MAX_CORES.into())?,
         device: device.device()?,
         listen: tables.listen,
         subsystems,
@@ -224,19 +227,15 @@ impl Source<'_> {
             Nqn::new(text).map_err(|error| self.error(self.find(line, key), &reason(error)))
         };
         let hosts = allowed_hosts.as_ref().map(|hosts| hosts.iter().map(|host| name("allowed_hosts", host)).collect());
-        if let Some(serial) = serial {
-            let printable = serial.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-            if !printable || !(1..=SERIAL_BYTES).contains(&serial.len()) {
-                let reason =
-                    format!("serial: {serial:?}: must be 1 to {SERIAL_BYTES} printable ASCII characters; shorten it");
-                return Err(self.error(self.find(line, "serial"), &reason));
-            }
-        }
+        let serial = serial.as_deref().map(|serial| {
+            let reason = |error| format!("serial: {serial:?}: {error}");
+            SerialNumber::new(serial).map_err(|error| self.error(self.find(line, "serial"), &reason(error)))
+        });
         self.counted_at(line, "namespace", 1, namespace.len(), MAX_NAMESPACES)?;
         Ok(SubsystemConfig {
             nqn: name("nqn", nqn)?,
             allowed_hosts: hosts.transpose()?.map_or(AllowedHosts::Any, AllowedHosts::Listed),
-            serial: serial.clone(),
+            serial: serial.transpose()?,
             namespaces: namespace.iter().map(|table| self.namespace(table)).collect::<Result<_, _>>()?,
         })
     }

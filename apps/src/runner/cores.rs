@@ -1,14 +1,23 @@
 //! What one core carries: the target, the host, or both.
 
 use super::{host_side::HostSide, report::MemoryReport, target_side::TargetSide};
-use core::{convert::Infallible, time::Duration};
+use crate::target::TargetMessage;
+use core::time::Duration;
 use frwr_engine::provider::Port;
-use frwr_reactor::{Context, Source};
+use frwr_reactor::{Context, Outbox, Source};
+
+/// What cores tell each other; data goes through the wire only.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// Between the cores of one target, whose numbers are those of their reactors.
+    Target(TargetMessage),
+}
 
 /// The context of a reactor.
 pub(super) struct Core<T: Port, H: Port> {
     pub(super) target: Option<TargetSide<T>>,
     pub(super) host: Option<HostSide<H>>,
+    pub(super) outbox: Outbox<Message>,
 }
 
 impl<T: Port, H: Port> Core<T, H> {
@@ -35,10 +44,17 @@ impl<T: Port, H: Port> Core<T, H> {
 }
 
 impl<T: Port, H: Port> Context for Core<T, H> {
-    /// The cores talk through the wire only.
-    type Message = Infallible;
+    type Message = Message;
 
-    fn message(&mut self, _: Source, message: Infallible, _: Duration) {
-        match message {}
+    fn message(&mut self, source: Source, message: Message, _: Duration) {
+        match (message, source) {
+            (Message::Target(message), Source::Core(core)) => {
+                if let Some(target) = &mut self.target {
+                    target.deliver(core, message);
+                }
+            }
+            // No thread of this program but the reactors sends any.
+            (Message::Target(_), Source::Foreign(_)) => {}
+        }
     }
 }

@@ -39,9 +39,10 @@ pub struct DeviceArguments {
     /// How often a message that met no receive is sent again, 0 to 7; 7 is for ever.
     #[arg(long, value_name = "N", default_value_t = ConnectionParameters::default().rnr_retry_count)]
     pub rnr_retry_count: u8,
-    /// The core of the reactor, or `unpinned`. Default: the first physical core for `serve` and the second, if there is
-    /// one, for `load`, so that both on one machine do not share one.
-    #[arg(long, value_name = "CORE")]
+    /// Cores of the reactors, such as 1 or 0,2-3, or `unpinned`, or `unpinned:N` for N of them. Default: the
+    /// first physical core for `serve` and the second, if there is one, for `load`, so that both on one machine do not share
+    /// one.
+    #[arg(long, value_name = "CORES")]
     pub cores: Option<String>,
 }
 
@@ -87,16 +88,27 @@ impl DeviceArguments {
         Ok(ConnectionParameters { retry_count, rnr_retry_count, ..ConnectionParameters::default() })
     }
 
-    /// Where the one reactor goes; `None` lets the machine decide.
-    pub(super) fn placement(&self) -> Result<Option<Placement>, RunError> {
+    /// Where the reactors go, `most` at most; `None` lets the machine decide.
+    pub(super) fn placement(&self, most: usize) -> Result<Option<Placement>, RunError> {
         let Some(list) = self.cores.as_deref() else { return Ok(None) };
-        if list == "unpinned" {
-            return Ok(Some(Placement::Unpinned { reactors: 1 }));
+        let (placement, value) = match unpinned(list) {
+            Some(reactors) => (Placement::Unpinned { reactors }, reactors),
+            None => {
+                let cores: CoreList = list.parse().map_err(|source| RunError::CoreList { source })?;
+                (Placement::Cores(cores.cores().to_vec()), cores.cores().len())
+            }
+        };
+        if !(1..=most).contains(&value) {
+            return Err(RunError::Cores { value, most });
         }
-        let cores: CoreList = list.parse().map_err(|source| RunError::CoreList { source })?;
-        match cores.cores() {
-            [core] => Ok(Some(Placement::Cores(vec![*core]))),
-            more => Err(RunError::OneCore { value: more.len() }),
-        }
+        Ok(Some(placement))
+    }
+}
+
+/// How many reactors are to run where the kernel puts them.
+fn unpinned(list: &str) -> Option<usize> {
+    match list.split_once(':') {
+        None => (list == "unpinned").then_some(1),
+        Some((word, count)) => count.parse().ok().filter(|_| word == "unpinned"),
     }
 }

@@ -87,9 +87,17 @@ pub enum RunError {
         /// How many.
         value: usize,
     },
-    /// Several cores where one reactor runs.
-    #[error("--cores names {value} cores: serve and load run one reactor; name one core")]
-    OneCore {
+    /// More cores than this half of the job has reactors, or none.
+    #[error("--cores names {value} cores: must be 1 to {most}; name as many")]
+    Cores {
+        /// How many.
+        value: usize,
+        /// How many at most.
+        most: usize,
+    },
+    /// A trace of several cores.
+    #[error("--trace follows one core, and --cores names {value}; name one core, or leave --trace out")]
+    TraceCores {
         /// How many.
         value: usize,
     },
@@ -304,7 +312,8 @@ impl RunError {
             Self::Device { .. } => "unknown_device",
             Self::CoreList { .. } => "core_list",
             Self::CoreCount { .. } => "core_count",
-            Self::OneCore { .. } => "core_count",
+            Self::Cores { .. } => "core_count",
+            Self::TraceCores { .. } => "trace_cores",
             Self::SoftDevice { .. } => "soft_device",
             Self::Mtu { .. } => "mtu",
             Self::ReadShare { .. } => "read_share",

@@ -79,10 +79,10 @@ impl Move<'_> {
             Some((path, taps)) => Trace::new(path, &taps, host.port.id())?,
             None => None,
         };
-        let progress = Progress::default();
+        let progress = Progress::new(1);
         let topology = Topology::of_machine();
         let placement = config.placement.clone().unwrap_or_else(|| for_both(&topology));
-        let sides = Sides { target: Some(target), host: Some(host) };
+        let sides = Sides { targets: vec![target], hosts: vec![host] };
         let threads = launch(topology, placement, sides, &progress)?;
         let main = MainLoop {
             controls: vec![&mut target_control, &mut host_control],

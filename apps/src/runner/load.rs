@@ -69,9 +69,9 @@ where
         Some((path, taps)) => Trace::new(path, &taps, port.id())?,
         None => None,
     };
-    let (progress, topology) = (Progress::default(), Topology::of_machine());
+    let (progress, topology) = (Progress::new(1), Topology::of_machine());
     let placement = config.placement.clone().unwrap_or_else(|| for_host(&topology));
-    let sides = Sides::<D::Port, _> { target: None, host: Some(Beginning { port, link, plan }) };
+    let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts: vec![Beginning { port, link, plan }] };
     let threads = launch(topology, placement, sides, &progress)?;
     let main = MainLoop {
         controls: vec![&mut control],

@@ -156,7 +156,7 @@ impl LoadConfig {
         range("the port of --connect", connect.port().into(), 1, u16::MAX.into())?;
         Ok(Self {
             parameters: device.parameters()?,
-            placement: device.placement()?,
+            placement: device.placement(1)?,
             device: device.device()?,
             connect,
             subsystem,

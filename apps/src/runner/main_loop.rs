@@ -1,13 +1,13 @@
 //! The main thread while the cores work: Control, signals, the trace, a line per second.
 
 use super::{
-    cores::Core,
+    cores::{Core, Message},
     error::RunError,
     progress::{Doing, Progress},
     trace::Trace,
 };
 use crate::{check::locked_memory_limit, job::Phase};
-use core::{convert::Infallible, time::Duration};
+use core::time::Duration;
 use frwr_engine::{
     control::Control,
     provider::{Device, Port},
@@ -32,7 +32,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(200);
 const LINE_PERIOD: Duration = Duration::from_secs(1);
 
 /// The reactors' threads.
-pub(super) type Threads<T, H> = Running<Infallible, Core<T, H>>;
+pub(super) type Threads<T, H> = Running<Message, Core<T, H>>;
 
 /// A Control, whatever its device is.
 pub(super) trait Served {

@@ -3,13 +3,16 @@
 use super::{
     error::RunError,
     load_file::{hex, load as load_file},
+    target_side::shared,
 };
 use crate::{
-    nvmf::Nqn,
+    nvmf::{Nqn, SerialNumber},
     storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, MediumKind},
     target::AllowedHosts,
 };
 use clap::ValueEnum;
+use frwr_mempool::{DeviceMemory, PagePolicy};
+use frwr_reactor::CoreIndex;
 use serde_json::{Value, json};
 use std::{path::PathBuf, sync::Arc};
 
@@ -36,8 +39,8 @@ pub struct SubsystemConfig {
     pub nqn: Nqn,
     /// Hosts that may connect.
     pub allowed_hosts: AllowedHosts,
-    /// Serial number, if not the target's own.
-    pub serial: Option<String>,
+    /// Serial number; `None` for one that follows from the name.
+    pub serial: Option<SerialNumber>,
     /// Namespaces, with the identifiers 1, 2 and so on.
     pub namespaces: Vec<NamespaceConfig>,
 }
@@ -80,24 +83,27 @@ pub enum MediumConfig {
 }
 
 impl SubsystemConfig {
-    /// Opens its namespaces, as [`prepare`].
+    /// Opens its namespaces, as [`prepare`], for each core.
     pub(super) fn prepare(
         &self,
-        depth: usize,
+        users: &Users,
         say: &mut dyn FnMut(&str),
         reports: &mut Vec<NamespaceReport>,
-    ) -> Result<SubsystemPlan, RunError> {
-        if self.serial.is_some() {
-            // It would be left out in silence otherwise.
-            return Err(RunError::Unsuitable { reason: "serial: the target has its own; leave it out".to_owned() });
-        }
-        let mut namespaces = Vec::with_capacity(self.namespaces.len());
+    ) -> Result<Vec<SubsystemPlan>, RunError> {
+        let serial = self.serial.unwrap_or_else(|| SerialNumber::of_subsystem(&self.nqn));
+        let plan = || SubsystemPlan {
+            name: self.nqn,
+            hosts: self.allowed_hosts.clone(),
+            serial,
+            namespaces: Vec::with_capacity(self.namespaces.len()),
+        };
+        let mut plans: Vec<_> = (0..users.cores).map(|_| plan()).collect();
         for namespace in &self.namespaces {
-            let (plan, report) = prepare(namespace, depth, say)?;
-            namespaces.push(plan);
+            let (of_cores, report) = prepare(namespace, users, say)?;
+            plans.iter_mut().zip(of_cores).for_each(|(plan, namespace)| plan.namespaces.push(namespace));
             reports.push(report);
         }
-        Ok(SubsystemPlan { name: self.nqn, hosts: self.allowed_hosts.clone(), namespaces })
+        Ok(plans)
     }
 }
 
@@ -149,11 +155,24 @@ pub(super) const fn backing_name(backing: Backing) -> &'static str {
     }
 }
 
-/// A subsystem that is ready to be served.
+/// Who uses what is served.
+pub(super) struct Users {
+    /// Cores, at least one.
+    pub(super) cores: usize,
+    /// Operations that hosts may have in one namespace of a core.
+    pub(super) depth: usize,
+    /// Kind of memory that cores share.
+    pub(super) pages: PagePolicy,
+    /// NUMA node of that.
+    pub(super) node: Option<u32>,
+}
+
+/// A subsystem that is ready to be served by one core.
 #[derive(Debug)]
 pub(super) struct SubsystemPlan {
     pub(super) name: Nqn,
     pub(super) hosts: AllowedHosts,
+    pub(super) serial: SerialNumber,
     pub(super) namespaces: Vec<NamespacePlan>,
 }
 
@@ -167,6 +186,8 @@ pub(super) enum NamespacePlan {
         content: Option<Arc<[u8]>>,
         read_only: bool,
     },
+    /// Memory that all cores use.
+    Shared { medium: DeviceMemory, geometry: Geometry, read_only: bool },
     /// An open file or block device.
     Open {
         storage: AnyStorage,
@@ -213,31 +234,29 @@ impl NamespaceReport {
     }
 }
 
-/// Opens a namespace, or reads what it holds at first. `depth` is how many operations hosts may have in it. `say` is told
-/// how it is used where that is otherwise than a person may expect.
+/// Opens a namespace for each core, or reads what it holds at first. `say` is told how it is used where that is otherwise than
+/// a person may expect.
 fn prepare(
     config: &NamespaceConfig,
-    depth: usize,
+    users: &Users,
     say: &mut dyn FnMut(&str),
-) -> Result<(NamespacePlan, NamespaceReport), RunError> {
+) -> Result<(Vec<NamespacePlan>, NamespaceReport), RunError> {
     let NamespaceConfig { medium, block_bytes, read_only } = config.clone();
-    let (plan, kind, geometry, content) = match medium {
+    let (plans, kind, geometry, content) = match medium {
         MediumConfig::Memory { bytes } => {
             let geometry = whole(bytes / u64::from(block_bytes.max(1)), block_bytes)?;
-            (NamespacePlan::Memory { geometry, content: None, read_only }, "memory", geometry, None)
+            (in_memory(users, geometry, None, read_only)?, "memory", geometry, None)
         }
         MediumConfig::Loaded { path } => {
             let file = load_file(&path)?;
             let geometry = whole((file.bytes.len() as u64).div_ceil(block_bytes.max(1).into()), block_bytes)?;
             let content = Some((file.bytes.len() as u64, hex(&file.digest)));
-            (NamespacePlan::Memory { geometry, content: Some(file.bytes), read_only }, "memory", geometry, content)
+            (in_memory(users, geometry, Some(file.bytes), read_only)?, "memory", geometry, content)
         }
         MediumConfig::Stored { path, kind, backing, direct } => {
             let medium = FileMedium::open(&FileOptions { path, kind, block_bytes, read_only, direct })?;
-            let (storage, notes) = medium.storage(backing, depth.clamp(1, MAX_FILE_DEPTH))?;
-            notes.iter().for_each(|note| say(&note.to_string()));
-            let name = storage.name();
-            (NamespacePlan::Open { storage, alignment: medium.alignment() }, name, medium.geometry(), None)
+            let (plans, name) = opened(&medium, backing, users, say)?;
+            (plans, name, medium.geometry(), None)
         }
     };
     let (bytes, sha256) = match content {
@@ -245,7 +264,42 @@ fn prepare(
         None => (geometry.blocks() * u64::from(block_bytes), None),
     };
     let name = config.name();
-    Ok((plan, NamespaceReport { name, kind, bytes, sha256, blocks: geometry.blocks(), block_bytes, read_only }))
+    Ok((plans, NamespaceReport { name, kind, bytes, sha256, blocks: geometry.blocks(), block_bytes, read_only }))
+}
+
+/// Memory: of the one core's own region, or of one that all cores use.
+fn in_memory(
+    users: &Users,
+    geometry: Geometry,
+    content: Option<Arc<[u8]>>,
+    read_only: bool,
+) -> Result<Vec<NamespacePlan>, RunError> {
+    if users.cores == 1 {
+        return Ok(vec![NamespacePlan::Memory { geometry, content, read_only }]);
+    }
+    let medium = shared(geometry, content.as_deref(), users.pages, users.node);
+    let medium = medium.map_err(|error| RunError::from_setup(CoreIndex(0), error))?;
+    let plan = |_| NamespacePlan::Shared { medium: medium.clone(), geometry, read_only };
+    Ok((0..users.cores).map(plan).collect())
+}
+
+/// Each core's way to a medium, and what the first one's is; what is to be said of it is said once.
+fn opened(
+    medium: &FileMedium,
+    backing: Backing,
+    users: &Users,
+    say: &mut dyn FnMut(&str),
+) -> Result<(Vec<NamespacePlan>, &'static str), RunError> {
+    let (mut plans, mut name) = (Vec::with_capacity(users.cores), "");
+    for core in 0..users.cores {
+        let (storage, notes) = medium.storage(backing, users.depth.clamp(1, MAX_FILE_DEPTH))?;
+        if core == 0 {
+            notes.iter().for_each(|note| say(&note.to_string()));
+            name = storage.name();
+        }
+        plans.push(NamespacePlan::Open { storage, alignment: medium.alignment() });
+    }
+    Ok((plans, name))
 }
 
 fn whole(blocks: u64, block_bytes: u32) -> Result<Geometry, RunError> {

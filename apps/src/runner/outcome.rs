@@ -12,10 +12,10 @@ use frwr_engine::{control::ControlStatistics, provider::Port};
 use frwr_reactor::{Finished, RunningError};
 use std::net::SocketAddr;
 
-/// The ended cores: what they carried, and figures of all.
+/// The ended cores: what they carried, in their order, and figures of all.
 pub(super) struct Outcome<T: Port, H: Port> {
-    pub(super) target: Option<TargetSide<T>>,
-    pub(super) host: Option<HostSide<H>>,
+    pub(super) targets: Vec<TargetSide<T>>,
+    pub(super) hosts: Vec<HostSide<H>>,
     pub(super) cores: Vec<CoreReport>,
     pub(super) undrained: Vec<String>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Subject {
 
 impl<T: Port, H: Port> Outcome<T, H> {
     pub(super) fn collect(ended: Vec<Result<Finished<Core<T, H>>, RunningError>>) -> Result<Self, RunError> {
-        let mut outcome = Self { target: None, host: None, cores: Vec::new(), undrained: Vec::new() };
+        let mut outcome = Self { targets: Vec::new(), hosts: Vec::new(), cores: Vec::new(), undrained: Vec::new() };
         for finished in ended {
             let Finished { core, context, report } = finished?;
             outcome.undrained.extend(report.undrained.iter().map(|name| format!("reactor {core}: {name}")));
@@ -41,8 +41,8 @@ impl<T: Port, H: Port> Outcome<T, H> {
                 let (role, memory, requests) = (context.role(), memory.clone(), context.requests());
                 outcome.cores.push(CoreReport { role, memory, requests, reactor: report.statistics });
             }
-            outcome.host = context.host.or(outcome.host);
-            outcome.target = context.target.or(outcome.target);
+            outcome.hosts.extend(context.host);
+            outcome.targets.extend(context.target);
         }
         Ok(outcome)
     }
@@ -53,7 +53,7 @@ impl<T: Port, H: Port> Outcome<T, H> {
         subject: Subject,
         control: ControlStatistics,
     ) -> Result<(RunReport, HostSide<H>), RunError> {
-        let host = self.host.ok_or(RunError::Lost)?;
+        let host = self.hosts.into_iter().next().ok_or(RunError::Lost)?;
         if let Some(reason) = host.refusal() {
             return Err(RunError::Unsuitable { reason: reason.to_owned() });
         }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     host::HostOptions,
-    nvmf::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn},
+    nvmf::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber},
     storage::{Geometry, MAX_BLOCK_BYTES},
     target::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions},
 };
@@ -70,7 +70,8 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     let geometry = Geometry::new(blocks, config.block_bytes);
     let geometry = geometry.map_err(|error| RunError::Unsuitable { reason: error.to_string() })?;
     let namespaces = vec![NamespacePlan::Memory { geometry, content: None, read_only: false }];
-    let subsystems = vec![SubsystemPlan { name: options.subsystem, hosts: AllowedHosts::Any, namespaces }];
+    let (name, serial) = (options.subsystem, SerialNumber::of_subsystem(&options.subsystem));
+    let subsystems = vec![SubsystemPlan { name, hosts: AllowedHosts::Any, serial, namespaces }];
     Ok(TargetPlan { options, subsystems, pages: config.pages, capabilities: *capabilities, alone: false })
 }
 
@@ -93,12 +94,12 @@ pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabiliti
     Ok(HostPlan { options, job, pages, capabilities, inject, tolerated_failures })
 }
 
-/// The target of `serve`.
+/// The target of `serve`, as each of its cores has it: `of_cores` has the subsystems of each.
 pub(super) fn served(
     config: &ServeConfig,
-    subsystems: Vec<SubsystemPlan>,
+    of_cores: Vec<Vec<SubsystemPlan>>,
     capabilities: &Capabilities,
-) -> Result<TargetPlan, RunError> {
+) -> Result<Vec<TargetPlan>, RunError> {
     // Not looked at where subsystems are given, as here.
     let mut options = TargetOptions::new(config.listen, default_subsystem()?);
     options.io_queues = config.io_queues;
@@ -111,7 +112,16 @@ pub(super) fn served(
     options.controllers = config.hosts + 1;
     options.remote_invalidation = config.remote_invalidate;
     options.parameters = config.parameters;
-    Ok(TargetPlan { options, subsystems, pages: config.pages, capabilities: *capabilities, alone: true })
+    // `ServeConfig` has at most MAX_CORES.
+    options.cores = of_cores.len() as u16;
+    let plan = |(core, subsystems)| TargetPlan {
+        options: options.on_core(core),
+        subsystems,
+        pages: config.pages,
+        capabilities: *capabilities,
+        alone: true,
+    };
+    Ok((0..).zip(of_cores).map(plan).collect())
 }
 
 /// Operations that the hosts of `serve` may have in one namespace.

@@ -50,7 +50,7 @@ impl Doing {
     }
 }
 
-/// Written by the core that is reported of: the host's where there is one, else the target's.
+/// Written by one core that is reported of: a host's where there is one, else a target's.
 #[derive(Debug, Default)]
 struct FromCore {
     requests: AtomicU64,
@@ -65,73 +65,136 @@ struct FromMain {
     stop: AtomicBool,
 }
 
-/// Both directions, each on cache lines of its own. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Progress(Arc<(CachePadded<FromCore>, CachePadded<FromMain>)>);
+/// All directions, each on cache lines of its own.
+#[derive(Debug)]
+struct Shared {
+    cores: Box<[CachePadded<FromCore>]>,
+    main: CachePadded<FromMain>,
+}
+
+/// The progress of all cores that are reported of, as one of them, or the main thread, has it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    shared: Arc<Shared>,
+    /// Which part the owner writes.
+    part: usize,
+}
 
 impl Progress {
+    /// Of so many cores.
+    pub(super) fn new(cores: usize) -> Self {
+        let cores = (0..cores).map(|_| CachePadded::default()).collect();
+        Self { shared: Arc::new(Shared { cores, main: CachePadded::default() }), part: 0 }
+    }
+
+    /// For the core that writes this part. One that is not reported of may have a number beyond: what it says is dropped.
+    pub(super) fn part(&self, part: usize) -> Self {
+        Self { shared: Arc::clone(&self.shared), part }
+    }
+
+    fn own(&self) -> Option<&FromCore> {
+        self.shared.cores.get(self.part).map(|core| &**core)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &FromCore> {
+        self.shared.cores.iter().map(|core| &**core)
+    }
+
     /// The core: requests ended, and what it is doing.
     pub(super) fn publish(&self, requests: u64, doing: Doing) {
-        self.0.0.requests.store(requests, Relaxed);
-        self.0.0.doing.store(doing.number(), Relaxed);
+        if let Some(own) = self.own() {
+            own.requests.store(requests, Relaxed);
+            own.doing.store(doing.number(), Relaxed);
+        }
     }
 
-    /// Requests ended so far.
+    /// Requests ended so far, on all cores.
     #[must_use]
     pub(super) fn requests(&self) -> u64 {
-        self.0.0.requests.load(Relaxed)
+        self.all().map(|core| core.requests.load(Relaxed)).sum()
     }
 
-    /// As last published.
+    /// What the core does that is behind all others, or that one of them cannot listen.
     #[must_use]
     pub(super) fn doing(&self) -> Doing {
-        ALL.get(usize::from(self.0.0.doing.load(Relaxed))).copied().unwrap_or(Doing::Connecting)
+        let numbers = || self.all().map(|core| core.doing.load(Relaxed));
+        if numbers().any(|number| number == Doing::CannotListen.number()) {
+            return Doing::CannotListen;
+        }
+        numbers().min().and_then(|number| ALL.get(usize::from(number)).copied()).unwrap_or(Doing::Connecting)
     }
 
     /// The core: its work is over.
     pub(super) fn finish(&self) {
-        self.0.0.finished.store(true, Relaxed);
+        if let Some(own) = self.own() {
+            own.finished.store(true, Relaxed);
+        }
     }
 
-    /// Whether it is.
+    /// Whether that of all cores is, or one cannot begin.
     #[must_use]
     pub(super) fn is_finished(&self) -> bool {
-        self.0.0.finished.load(Relaxed)
+        self.all().all(|core| core.finished.load(Relaxed)) || self.doing() == Doing::CannotListen
     }
 
-    /// The host's core: now is the time for the target to drop the connection.
+    /// A host's core: now is the time for the target to drop the connection.
     pub(super) fn kill_peer(&self) {
-        self.0.0.kill_peer.store(true, Relaxed);
+        if let Some(own) = self.own() {
+            own.kill_peer.store(true, Relaxed);
+        }
     }
 
-    /// The target's core: whether it shall.
+    /// A target's core: whether it shall.
     #[must_use]
     pub(super) fn wants_kill(&self) -> bool {
-        self.0.0.kill_peer.load(Relaxed)
+        self.all().any(|core| core.kill_peer.load(Relaxed))
     }
 
     /// The main thread: end early.
     pub(super) fn stop(&self) {
-        self.0.1.stop.store(true, Relaxed);
+        self.shared.main.stop.store(true, Relaxed);
     }
 
-    /// The core: whether to end early.
+    /// A core: whether to end early.
     #[must_use]
     pub(super) fn wants_stop(&self) -> bool {
-        self.0.1.stop.load(Relaxed)
+        self.shared.main.stop.load(Relaxed)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, Progress};
+    use super::{ALL, Doing, Progress};
+    use crate::job::Phase;
 
     #[test]
     fn what_a_core_does_is_told_from_everything_else() {
-        let progress = Progress::default();
+        let progress = Progress::new(1);
         for (count, doing) in ALL.into_iter().enumerate() {
             progress.publish(count as u64, doing);
             assert_eq!((progress.requests(), progress.doing()), (count as u64, doing));
         }
+    }
+
+    #[test]
+    fn several_cores_are_as_far_as_the_last_of_them() {
+        let main = Progress::new(2);
+        let cores = [main.part(0), main.part(1)];
+        cores[0].publish(3, Doing::Job(Phase::Load));
+        cores[1].publish(4, Doing::Job(Phase::Read));
+        assert_eq!((main.requests(), main.doing()), (7, Doing::Job(Phase::Read)));
+        cores[0].finish();
+        assert!(!main.is_finished());
+        cores[1].finish();
+        assert!(main.is_finished());
+    }
+
+    #[test]
+    fn one_core_that_cannot_listen_ends_the_run() {
+        let main = Progress::new(2);
+        main.part(0).publish(0, Doing::Serving);
+        main.part(1).publish(0, Doing::CannotListen);
+        assert_eq!(main.doing(), Doing::CannotListen);
+        assert!(main.is_finished());
     }
 }

@@ -191,6 +191,7 @@ impl RunReport {
             "queues": self.queues,
             "commands": session.submissions,
             "split_requests": session.split_requests,
+            "multi_key_commands": session.multi_key_commands,
             "bounced_commands": session.bounced_commands,
             "in_capsule_writes": session.in_capsule_writes,
             "aborts": session.aborts,
@@ -346,6 +347,9 @@ impl RunReport {
         if session.split_requests > 0 {
             let (split, bounced) = (session.split_requests, session.bounced_commands);
             writeln!(out, "\n{split} request(s) took several commands, {bounced} command(s) a bounce buffer")?;
+        }
+        if session.multi_key_commands > 0 {
+            writeln!(out, "\n{} command(s) named several keys", session.multi_key_commands)?;
         }
         if self.reconnects() > 0 {
             writeln!(out, "\nreconnected {} time(s), {} request(s) again", self.reconnects(), session.resubmitted)?;

@@ -3,17 +3,22 @@
 use super::{
     error::RunError,
     main_loop::MainLoop,
-    namespaces::NamespaceReport,
+    namespaces::{NamespaceReport, SubsystemPlan, Users},
     outcome::Outcome,
     plan,
     progress::{Doing, Progress},
     serve_command::ServeConfig,
     serve_report::ServeReport,
-    start::{Beginning, Sides, for_target, launch, open},
+    start::{Beginning, Sides, for_target, launch, open, reactors},
+    target_side::TargetSide,
 };
-use crate::storage::MIN_BLOCK_BYTES;
+use crate::{
+    storage::{MIN_BLOCK_BYTES, StorageStatistics},
+    target::{HOME_CORE, place_queues},
+};
+use core::ops::Add;
 use frwr_engine::{control::Control, provider::Device};
-use frwr_reactor::Topology;
+use frwr_reactor::{Placement, Topology};
 use std::sync::atomic::AtomicBool;
 
 /// Serves namespaces over `device` until `stop` is set or the runtime is over. `say` is told what they live in, and the
@@ -30,18 +35,21 @@ pub fn serve<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let depth = plan::storage_depth(config);
-    let mut reports = Vec::new();
-    let subsystems = config.subsystems.iter().map(|subsystem| subsystem.prepare(depth, say, &mut reports));
-    let subsystems = subsystems.collect::<Result<_, _>>()?;
-    let plan = plan::served(config, subsystems, device.capabilities())?;
-    let mut control = Control::new(device);
-    let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
-    let (progress, topology) = (Progress::default(), Topology::of_machine());
-    progress.publish(0, Doing::OpeningListener);
+    let (topology, mut reports) = (Topology::of_machine(), Vec::new());
     let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
-    let sides = Sides::<_, D::Port> { target: Some(Beginning { port, link, plan }), host: None };
-    let threads = launch(topology, placement, sides, &progress)?;
+    let of_cores = prepare(config, &placement, &topology, say, &mut reports)?;
+    let plans = plan::served(config, of_cores, device.capabilities())?;
+    let progress = Progress::new(plans.len());
+    let mut control = Control::new(device);
+    // Cores are opened in the order of their numbers.
+    control.place_connections(place_queues(HOME_CORE.into()));
+    let mut targets = Vec::with_capacity(plans.len());
+    for (core, plan) in plans.into_iter().enumerate() {
+        let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
+        progress.part(core).publish(0, Doing::OpeningListener);
+        targets.push(Beginning { port, link, plan });
+    }
+    let threads = launch(topology, placement, Sides::<_, D::Port> { targets, hosts: Vec::new() }, &progress)?;
     reports.iter().for_each(|report| say(&report.line()));
     let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
     // Of lines of progress: what most namespaces have.
@@ -56,20 +64,51 @@ where
         stop_at: config.runtime,
     };
     main.drive(stop, say)?;
-    let Outcome { target, cores, undrained, .. } = Outcome::collect(threads.join())?;
+    let Outcome { targets, cores, undrained, .. } = Outcome::collect(threads.join())?;
     if progress.doing() == Doing::CannotListen {
         return Err(RunError::Listen { address: listen });
     }
-    let target = target.ok_or(RunError::Lost)?;
+    if targets.is_empty() {
+        return Err(RunError::Lost);
+    }
     Ok(ServeReport {
         device: config.device.device.clone(),
         listen,
         namespaces: reports,
-        storages: target.storages(),
-        target: target.statistics(),
-        engine: target.engine(),
+        storages: targets.iter().map(TargetSide::storages).reduce(sum).unwrap_or_default(),
+        target: targets.iter().map(TargetSide::statistics).reduce(Add::add).unwrap_or_default(),
+        targets: targets.iter().map(TargetSide::statistics).collect(),
+        engine: targets.iter().map(TargetSide::engine).reduce(Add::add).unwrap_or_default(),
         control: control.statistics(),
         cores,
         undrained,
     })
+}
+
+/// Opens what is served for each core that serves it.
+fn prepare(
+    config: &ServeConfig,
+    placement: &Placement,
+    topology: &Topology,
+    say: &mut dyn FnMut(&str),
+    reports: &mut Vec<NamespaceReport>,
+) -> Result<Vec<Vec<SubsystemPlan>>, RunError> {
+    let home = placement.resolve(topology, false).ok().and_then(|seats| seats.cores().first().copied().flatten());
+    let users = Users {
+        cores: reactors(placement),
+        depth: plan::storage_depth(config),
+        pages: config.pages,
+        node: home.and_then(|core| topology.node_of(core)),
+    };
+    let mut of_cores: Vec<_> = (0..users.cores).map(|_| Vec::with_capacity(config.subsystems.len())).collect();
+    for subsystem in &config.subsystems {
+        let plans = subsystem.prepare(&users, say, reports)?;
+        of_cores.iter_mut().zip(plans).for_each(|(core, plan)| core.push(plan));
+    }
+    Ok(of_cores)
+}
+
+/// What the namespaces have done on two cores.
+fn sum(left: Vec<StorageStatistics>, right: Vec<StorageStatistics>) -> Vec<StorageStatistics> {
+    left.into_iter().zip(right).map(|(left, right)| left + right).collect()
 }

@@ -9,9 +9,9 @@ use super::{
     plan::default_subsystem,
 };
 use crate::{
-    nvmf::Nqn,
+    nvmf::{Nqn, SerialNumber},
     storage::MAX_BLOCK_BYTES,
-    target::{AllowedHosts, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES},
+    target::{AllowedHosts, MAX_CORES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES},
 };
 use clap::Args;
 use core::time::Duration;
@@ -32,7 +32,7 @@ pub(super) const DEFAULT_HOSTS: u16 = 8;
 pub(super) const DEFAULT_IO_QUEUES: u16 = 4;
 /// Data that may come with a command, unless it is said: a block.
 pub(super) const DEFAULT_IN_CAPSULE: u32 = 4096;
-/// I/O queues of a host at most: one core serves them all, so more than a few share nothing but memory.
+/// I/O queues of a host at most: more than a few on each core share nothing but memory.
 pub(super) const MAX_SERVED_IO_QUEUES: u16 = 16;
 
 /// What a file says instead.
@@ -125,7 +125,7 @@ pub struct ServeConfig {
     pub listen: SocketAddr,
     /// What it offers, at least one subsystem with at least one namespace.
     pub subsystems: Vec<SubsystemConfig>,
-    /// Where the reactor goes; `None` lets the machine decide.
+    /// Where the reactors go; `None` lets the machine decide.
     pub placement: Option<Placement>,
     /// Requests in flight of one host.
     pub queue_depth: u32,
@@ -180,7 +180,7 @@ impl ServeConfig {
         range("the port of --listen", listen.port().into(), 1, u16::MAX.into())?;
         Ok(Self {
             parameters: device.parameters()?,
-            placement: device.placement()?,
+            placement: device.placement(MAX_CORES.into())?,
             device: device.device()?,
             listen,
             subsystems: vec![SubsystemConfig {
@@ -218,6 +218,7 @@ impl ServeConfig {
             "listen": self.listen.to_string(),
             "cores": self.placement.as_ref().map(|placement| match placement {
                 Placement::Cores(cores) => cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+                Placement::Unpinned { reactors: reactors @ 2.. } => format!("unpinned:{reactors}"),
                 Placement::Spread { .. } | Placement::Unpinned { .. } => "unpinned".to_owned(),
             }),
             "queue_depth": self.queue_depth,
@@ -247,7 +248,7 @@ fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
     json!({
         "nqn": subsystem.nqn.as_str(),
         "allowed_hosts": hosts.map(|hosts| hosts.iter().map(Nqn::as_str).collect::<Vec<_>>()),
-        "serial": subsystem.serial,
+        "serial": subsystem.serial.as_ref().map(SerialNumber::as_str),
         "namespace": subsystem.namespaces.iter().map(NamespaceConfig::json).collect::<Vec<_>>(),
     })
 }

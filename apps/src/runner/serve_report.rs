@@ -19,13 +19,15 @@ pub struct ServeReport {
     pub namespaces: Vec<NamespaceReport>,
     /// What they have done, in the same order.
     pub storages: Vec<StorageStatistics>,
-    /// The target's figures.
+    /// The target's figures, of all cores.
     pub target: TargetStatistics,
-    /// Its engine's.
+    /// Those of each core, the home core's first.
+    pub targets: Vec<TargetStatistics>,
+    /// Its engines', of all cores.
     pub engine: EngineStatistics,
     /// Its control's.
     pub control: ControlStatistics,
-    /// Of its reactor.
+    /// Of its reactors, in the same order.
     pub cores: Vec<CoreReport>,
     /// What did not drain in time.
     pub undrained: Vec<String>,
@@ -77,7 +79,7 @@ impl ServeReport {
             "send_completions": engine.send_completions,
             "receive_completions": engine.receive_completions,
             "disconnects": engine.disconnects,
-            "cores": self.cores.iter().map(core_json).collect::<Vec<_>>(),
+            "cores": self.cores.iter().zip(&self.targets).map(core_json).collect::<Vec<_>>(),
             "undrained": self.undrained,
         })
     }
@@ -106,7 +108,7 @@ impl ServeReport {
                 )?;
             }
         }
-        for core in &self.cores {
+        for (core, target) in self.cores.iter().zip(&self.targets) {
             let cpu = core.reactor.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string());
             writeln!(
                 out,
@@ -115,6 +117,10 @@ impl ServeReport {
                 100.0 * core.reactor.busy_share(),
                 core.reactor.longest_iteration.duration.as_secs_f64() * 1e6
             )?;
+            if self.targets.len() > 1 {
+                let TargetStatistics { accepted, commands, reads, writes, .. } = target;
+                writeln!(out, "    {accepted} connections, {commands} commands, {reads} reads, {writes} writes")?;
+            }
         }
         if let Some(reason) = self.cores.iter().find_map(|core| core.memory.fell_short.as_ref()) {
             writeln!(out, "  memory: {reason}")?;
@@ -163,12 +169,15 @@ fn namespace_json((namespace, storage): (&NamespaceReport, &StorageStatistics)) 
     })
 }
 
-fn core_json(core: &CoreReport) -> Value {
+fn core_json((core, target): (&CoreReport, &TargetStatistics)) -> Value {
     json!({
         "core": core.reactor.cpu.map(|cpu| cpu.get()),
         "role": core.role,
         "region": core.memory.kind.to_string(),
         "requests": core.requests,
+        "accepted": target.accepted,
+        "reads": target.reads,
+        "writes": target.writes,
         "busy_share": core.reactor.busy_share(),
         "iterations": core.reactor.iterations,
         "longest_iteration_us": core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,

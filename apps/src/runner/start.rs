@@ -1,21 +1,19 @@
 //! From plans to running reactors: ports, and sides that are made on the cores that will own them.
 
 use super::{
-    cores::Core,
+    cores::{Core, Message},
     error::{RunError, SetupError},
     host_side::{HostPlan, HostPoller, HostSide},
     main_loop::Threads,
     progress::Progress,
     target_side::{TargetPlan, TargetPoller, TargetSide},
 };
-use core::convert::Infallible;
 use frwr_engine::{
     CoreLink, Engine, EngineOptions,
     control::Control,
     provider::{Capabilities, Device, Port},
 };
-use frwr_reactor::{CoreIndex, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology};
-use std::sync::{Arc, Mutex, PoisonError};
+use frwr_reactor::{CoreIndex, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology};
 
 /// One side's port and what its core needs to begin with it.
 pub(super) struct Beginning<P, Plan> {
@@ -24,10 +22,10 @@ pub(super) struct Beginning<P, Plan> {
     pub(super) plan: Plan,
 }
 
-/// What runs in this process.
+/// What runs in this process, each on a core of its own: targets on the first cores, hosts on the last.
 pub(super) struct Sides<T, H> {
-    pub(super) target: Option<Beginning<T, TargetPlan>>,
-    pub(super) host: Option<Beginning<H, HostPlan>>,
+    pub(super) targets: Vec<Beginning<T, TargetPlan>>,
+    pub(super) hosts: Vec<Beginning<H, HostPlan>>,
 }
 
 /// Opens one side's port, with completion queues as large as its engine needs them.
@@ -41,7 +39,8 @@ pub(super) fn open<D: Device>(
     Ok(control.open_core(send, receive)?)
 }
 
-/// Starts the reactors: the first builds the target, the last the host.
+/// Starts the reactors: the first build the targets, the last the hosts; where there are too few for all, some build both.
+/// Each side reports as the part of `progress` that has its number.
 pub(super) fn launch<T, H>(
     topology: Topology,
     placement: Placement,
@@ -52,22 +51,34 @@ where
     T: Port + Send + 'static,
     H: Port + Send + 'static,
 {
-    let last = match &placement {
-        Placement::Cores(cores) => cores.len() - 1,
-        Placement::Spread { reactors } | Placement::Unpinned { reactors } => reactors - 1,
-    };
-    let (target, host) = (Waiting::new(sides.target), Waiting::new(sides.host));
-    let progress = progress.clone();
-    let reactors = Reactors::<Infallible>::new(placement).topology(topology).allow_siblings(false);
+    let cores = reactors(&placement);
+    debug_assert!(sides.targets.len().max(sides.hosts.len()) <= cores, "each side has a core");
+    let first_host = cores.saturating_sub(sides.hosts.len());
+    let (mut targets, mut hosts) = (numbered(sides.targets, progress), numbered(sides.hosts, progress));
+    let reactors = Reactors::<Message>::new(placement).topology(topology).allow_siblings(false);
     let threads = reactors.launch(move |core: CoreIndex| {
-        let builder = Builder {
-            target: (core.index() == 0).then(|| target.clone()),
-            host: (core.index() == last).then(|| host.clone()),
-            progress: progress.clone(),
-        };
-        move |seat: Seat<Infallible>, _| builder.build(seat)
+        let target = targets.next();
+        let host = if core.index() < first_host { None } else { hosts.next() };
+        move |seat: Seat<Message>, outbox: Outbox<Message>| build(seat, outbox, target, host)
     })?;
     Ok(threads)
+}
+
+/// Beginnings with their parts of the progress, in order.
+fn numbered<P, Plan>(
+    sides: Vec<Beginning<P, Plan>>,
+    progress: &Progress,
+) -> impl Iterator<Item = (Beginning<P, Plan>, Progress)> {
+    let progress = progress.clone();
+    sides.into_iter().enumerate().map(move |(part, side)| (side, progress.part(part)))
+}
+
+/// How many reactors a placement has.
+pub(super) fn reactors(placement: &Placement) -> usize {
+    match placement {
+        Placement::Cores(cores) => cores.len(),
+        Placement::Spread { reactors } | Placement::Unpinned { reactors } => *reactors,
+    }
 }
 
 /// Two physical cores if there are, else one; not pinned where not even that may be chosen.
@@ -94,54 +105,26 @@ pub(super) fn for_host(topology: &Topology) -> Placement {
     }
 }
 
-/// What waits for its core to fetch it: each side is made on the core that will own it.
-struct Waiting<T>(Arc<Mutex<Option<T>>>);
-
-impl<T> Clone for Waiting<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<T> Waiting<T> {
-    fn new(value: Option<T>) -> Self {
-        Self(Arc::new(Mutex::new(value)))
-    }
-
-    fn fetch(&self) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
 /// Builds one core, on that core.
-struct Builder<T, H> {
-    target: Option<Waiting<Beginning<T, TargetPlan>>>,
-    host: Option<Waiting<Beginning<H, HostPlan>>>,
-    progress: Progress,
-}
-
-impl<T: Port, H: Port> Builder<T, H> {
-    fn build(self, seat: Seat<Infallible>) -> Result<Reactor<Core<T, H>>, SetupError> {
-        let node = seat.node();
-        let target = match self.target.and_then(|waiting| waiting.fetch()) {
-            Some(Beginning { port, link, plan }) => {
-                Some(TargetSide::new(port, link, plan, node, self.progress.clone())?)
-            }
-            None => None,
-        };
-        let host = match self.host.and_then(|waiting| waiting.fetch()) {
-            Some(Beginning { port, link, plan }) => Some(HostSide::new(port, link, plan, node, self.progress)?),
-            None => None,
-        };
-        let (has_target, has_host) = (target.is_some(), host.is_some());
-        let mut reactor = seat.reactor(Core { target, host });
-        let failed = |error: PollerError| SetupError::Poller(error.to_string());
-        if has_target {
-            reactor.add("target", Schedule::Busy, TargetPoller).map_err(failed)?;
-        }
-        if has_host {
-            reactor.add("host", Schedule::Busy, HostPoller).map_err(failed)?;
-        }
-        Ok(reactor)
+fn build<T: Port, H: Port>(
+    seat: Seat<Message>,
+    outbox: Outbox<Message>,
+    target: Option<(Beginning<T, TargetPlan>, Progress)>,
+    host: Option<(Beginning<H, HostPlan>, Progress)>,
+) -> Result<Reactor<Core<T, H>>, SetupError> {
+    let node = seat.node();
+    let target =
+        target.map(|(Beginning { port, link, plan }, progress)| TargetSide::new(port, link, plan, node, progress));
+    let host = host.map(|(Beginning { port, link, plan }, progress)| HostSide::new(port, link, plan, node, progress));
+    let (target, host) = (target.transpose()?, host.transpose()?);
+    let (has_target, has_host) = (target.is_some(), host.is_some());
+    let mut reactor = seat.reactor(Core { target, host, outbox });
+    let failed = |error: PollerError| SetupError::Poller(error.to_string());
+    if has_target {
+        reactor.add("target", Schedule::Busy, TargetPoller).map_err(failed)?;
     }
+    if has_host {
+        reactor.add("host", Schedule::Busy, HostPoller).map_err(failed)?;
+    }
+    Ok(reactor)
 }

@@ -1,15 +1,15 @@
 //! The target's core: a namespace in memory behind an NVMe-oF target, and the poller that runs it.
 
 use super::{
-    cores::Core,
+    cores::{Core, Message},
     error::SetupError,
     namespaces::{NamespacePlan, SubsystemPlan},
     progress::{Doing, Progress},
     report::MemoryReport,
 };
 use crate::{
-    storage::{AnyStorage, MemoryStorage, Storage, StorageStatistics},
-    target::{Subsystem, Target, TargetOptions, TargetStatistics},
+    storage::{AnyStorage, Geometry, MemoryStorage, Storage, StorageStatistics},
+    target::{Subsystem, Target, TargetMessage, TargetOptions, TargetStatistics},
 };
 use core::time::Duration;
 use frwr_engine::{
@@ -17,10 +17,10 @@ use frwr_engine::{
     provider::{Capabilities, Port},
 };
 use frwr_mempool::{
-    Region,
+    DeviceMemory, Region,
     region::{PagePolicy, RegionOptions},
 };
-use frwr_reactor::{Poller, Sleep};
+use frwr_reactor::{CoreIndex, Outbox, Poller, SendError, Sleep};
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 128 << 10;
@@ -64,6 +64,8 @@ pub(super) struct TargetSide<P: Port> {
     alone: bool,
     killed: bool,
     ending: Ending,
+    /// A message that another core's lane had no room for.
+    kept: Option<(u16, TargetMessage)>,
     memory_report: MemoryReport,
 }
 
@@ -87,15 +89,15 @@ impl<P: Port> TargetSide<P> {
         let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
         let mut subsystems = Vec::with_capacity(plan.subsystems.len());
-        for SubsystemPlan { name, hosts, namespaces } in plan.subsystems {
+        for SubsystemPlan { name, hosts, serial, namespaces } in plan.subsystems {
             let storages = namespaces.into_iter().map(|namespace| storage(namespace, depth, &mut region));
-            subsystems.push(Subsystem { name, hosts, namespaces: storages.collect::<Result<_, _>>()? });
+            subsystems.push(Subsystem { name, hosts, serial, namespaces: storages.collect::<Result<_, _>>()? });
         }
         let mut target = Target::with_subsystems(engine, subsystems, buffers, plan.options)?;
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
         let memory_report = MemoryReport::of(&region);
-        Ok(Self { target, progress, alone: plan.alone, killed: false, ending: Ending::No, memory_report })
+        Ok(Self { target, progress, alone: plan.alone, killed: false, ending: Ending::No, kept: None, memory_report })
     }
 
     /// What its memory is made of.
@@ -144,6 +146,25 @@ impl<P: Port> TargetSide<P> {
         work
     }
 
+    /// Takes what another core of the target says.
+    pub(super) fn deliver(&mut self, from: CoreIndex, message: TargetMessage) {
+        self.target.deliver(from.0, message);
+    }
+
+    /// Sends what this core says to the others, as far as their lanes have room.
+    fn carry(&mut self, outbox: &mut Outbox<Message>) {
+        while let Some((core, message)) = self.kept.take().or_else(|| self.target.next_message()) {
+            match outbox.send(CoreIndex(core), Message::Target(message)) {
+                Err(SendError::Full(_)) => {
+                    self.kept = Some((core, message));
+                    return;
+                }
+                // A core that is gone needs to hear nothing.
+                Ok(()) | Err(SendError::Closed(_) | SendError::NoSuchReactor(_)) => {}
+            }
+        }
+    }
+
     fn publish(&self) {
         let statistics = self.target.statistics();
         let doing = match statistics.listening {
@@ -165,30 +186,50 @@ fn memory_bytes(namespace: &NamespacePlan) -> usize {
             // Sizes are bounded far below 2^64.
             (geometry.blocks() as usize * geometry.block_bytes() as usize).next_multiple_of(PAGE)
         }
-        NamespacePlan::Open { .. } => 0,
+        NamespacePlan::Shared { .. } | NamespacePlan::Open { .. } => 0,
     }
 }
 
 fn buffer_alignment(namespace: &NamespacePlan) -> usize {
     match namespace {
-        NamespacePlan::Memory { .. } => PAGE,
+        NamespacePlan::Memory { .. } | NamespacePlan::Shared { .. } => PAGE,
         NamespacePlan::Open { alignment, .. } => PAGE.max(*alignment as usize),
     }
 }
 
 fn storage(namespace: NamespacePlan, depth: usize, region: &mut Region) -> Result<AnyStorage, SetupError> {
-    let (geometry, content, read_only) = match namespace {
+    let (medium, geometry, read_only) = match namespace {
         NamespacePlan::Open { storage, .. } => return Ok(storage),
-        NamespacePlan::Memory { geometry, content, read_only } => (geometry, content, read_only),
+        NamespacePlan::Shared { medium, geometry, read_only } => (medium, geometry, read_only),
+        NamespacePlan::Memory { geometry, content, read_only } => {
+            (filled(region, geometry, content.as_deref())?, geometry, read_only)
+        }
     };
-    let bytes = geometry.blocks() as usize * geometry.block_bytes() as usize;
-    let medium = region.carve(bytes, PAGE)?.into_device_memory();
-    if let Some(content) = content {
-        medium.write(0, &content).map_err(|error| SetupError::Namespace(error.to_string()))?;
-    }
     let storage = MemoryStorage::new(medium, geometry.block_bytes(), depth);
     let storage = storage.map_err(|error| SetupError::Namespace(error.to_string()))?;
     Ok(AnyStorage::Memory(if read_only { storage.read_only() } else { storage }))
+}
+
+/// The memory of a namespace, with what it holds at first.
+fn filled(region: &mut Region, geometry: Geometry, content: Option<&[u8]>) -> Result<DeviceMemory, SetupError> {
+    // Sizes are bounded far below 2^64.
+    let bytes = geometry.blocks() as usize * geometry.block_bytes() as usize;
+    let medium = region.carve(bytes, PAGE)?.into_device_memory();
+    if let Some(content) = content {
+        medium.write(0, content).map_err(|error| SetupError::Namespace(error.to_string()))?;
+    }
+    Ok(medium)
+}
+
+/// The same in memory of its own, for several cores.
+pub(super) fn shared(
+    geometry: Geometry,
+    content: Option<&[u8]>,
+    pages: PagePolicy,
+    node: Option<u32>,
+) -> Result<DeviceMemory, SetupError> {
+    let bytes = geometry.blocks() as usize * geometry.block_bytes() as usize;
+    filled(&mut map(bytes.next_multiple_of(PAGE) + SLACK, pages, node)?, geometry, content)
 }
 
 /// A region on the core's node, of the wanted kind.
@@ -207,6 +248,7 @@ impl<T: Port, H: Port> Poller<Core<T, H>> for TargetPoller {
     fn poll(&mut self, core: &mut Core<T, H>, now: Duration) -> u32 {
         let Some(side) = &mut core.target else { return 0 };
         let work = side.poll(now);
+        side.carry(&mut core.outbox);
         // A host on the same core polls next: what it waits for goes out first. `flush` finds nothing left to do.
         side.target.flush();
         work

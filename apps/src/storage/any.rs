@@ -57,6 +57,10 @@ impl Storage for AnyStorage {
         each!(self, inner => inner.submit(cookie, operation))
     }
 
+    fn cancel(&mut self, cookie: Cookie) -> bool {
+        each!(self, inner => inner.cancel(cookie))
+    }
+
     fn flush(&mut self) {
         each!(self, inner => inner.flush());
     }

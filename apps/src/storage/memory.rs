@@ -103,6 +103,14 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
+    fn cancel(&mut self, cookie: Cookie) -> bool {
+        let mut queued = self.queue.iter().enumerate().skip(self.started);
+        let found = queued.find_map(|(at, (queued, _))| (*queued == cookie).then_some(at));
+        let cancelled = found.and_then(|at| self.queue.remove(at)).is_some();
+        self.statistics.cancelled += u64::from(cancelled);
+        cancelled
+    }
+
     fn flush(&mut self) {
         self.statistics.flushes += u64::from(self.queue.len() > self.started);
         self.started = self.queue.len();

@@ -173,12 +173,35 @@ pub struct StorageStatistics {
     pub completed: u64,
     /// Operations failed.
     pub failed: u64,
+    /// Operations taken back.
+    pub cancelled: u64,
     /// Calls of [`Storage::flush`] that found something to start.
     pub flushes: u64,
     /// System calls made for them: io_uring_enter, or waking the worker.
     pub system_calls: u64,
     /// Parts of operations that had to be started once more: short transfers, and what the kernel had no room for.
     pub restarts: u64,
+    /// Why the kernel takes no operations any more: the errno of io_uring_enter. 0 where it does.
+    pub broken: i32,
+}
+
+/// Of several cores' ways to one namespace.
+impl core::ops::Add for StorageStatistics {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            submitted: self.submitted + other.submitted,
+            completed: self.completed + other.completed,
+            failed: self.failed + other.failed,
+            cancelled: self.cancelled + other.cancelled,
+            flushes: self.flushes + other.flushes,
+            system_calls: self.system_calls + other.system_calls,
+            restarts: self.restarts + other.restarts,
+            // An errno: of the first that is broken.
+            broken: if self.broken == 0 { other.broken } else { self.broken },
+        }
+    }
 }
 
 /// Why an operation failed.
@@ -205,6 +228,9 @@ pub enum StorageError {
     /// The medium failed.
     #[error("the medium failed")]
     Medium,
+    /// The kernel takes no operations any more, and will not ([`StorageStatistics::broken`]).
+    #[error("the way to the medium is broken")]
+    Broken,
 }
 
 /// The storage holds as many operations as it can: poll, then submit again.
@@ -240,8 +266,8 @@ pub struct Completion {
     pub result: Result<(), StorageError>,
 }
 
-/// One core's way to one namespace. Every submitted operation completes exactly once, in any order, and only from
-/// [`Storage::poll`]. No method blocks or allocates after [`Storage::attach`].
+/// One core's way to one namespace. Every submitted operation that is not taken back completes exactly once, in any order,
+/// and only from [`Storage::poll`]. No method blocks or allocates after [`Storage::attach`].
 pub trait Storage {
     /// Size of the namespace; constant.
     fn geometry(&self) -> Geometry;
@@ -262,6 +288,12 @@ pub trait Storage {
     /// # Errors
     /// [`QueueFull`]; the operation was not taken.
     fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull>;
+
+    /// Takes an operation back that was submitted and not started: it is never executed, and does not complete. False where
+    /// that cannot be done any more, or not at all.
+    fn cancel(&mut self, _cookie: Cookie) -> bool {
+        false
+    }
 
     /// Starts all that was submitted: called once at the end of a poll iteration, like a doorbell.
     fn flush(&mut self);

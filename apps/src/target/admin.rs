@@ -1,22 +1,27 @@
 //! Properties, Abort, and what embedders can change while a target serves.
 
 use super::Target;
-use super::command::{Phase, Reply};
+use super::command::{Phase, Reply, Work};
 use super::controller::ConfigurationEffect;
 use super::event::Notice;
-use super::receive::refused;
+use super::receive::{Accepted, refused};
 use super::subsystem::Served;
 use crate::nvmf::{
-    self, ADMIN_QUEUE, Abort, AnaState, ControllerCapabilities, ControllerConfiguration, Property, PropertyGet,
-    PropertySet, Status,
+    self, ADMIN_QUEUE, Abort, AnaState, ControllerCapabilities, ControllerConfiguration, DataPointer, Property,
+    PropertyGet, PropertySet, Status,
 };
-use crate::storage::Storage;
+use crate::storage::{Cookie, Storage};
 use frwr_engine::provider::Port;
 
 /// CAP.TO in units of 500 ms: this controller is ready at once, but a host may be slow to see it.
 const READY_TIMEOUT_UNITS: u8 = 15;
 /// Dword 0 of an Abort's completion: the command was not aborted (Base 5.1.1).
 const NOT_ABORTED: u64 = 1;
+
+/// The answer to an Abort that found nothing to abort.
+pub(super) fn not_aborted() -> Reply {
+    Reply::result(NOT_ABORTED)
+}
 
 /// Why a namespace cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +67,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if found.configure(ControllerConfiguration(set.value as u32)) == ConfigurationEffect::Reset {
             let (admin, waited) = (found.admin, found.events.reset());
             // The reset ends event requests without an answer (Base 3.7.2), and their entries are free.
-            if let Some(queue) = self.queue_mut(admin) {
+            if let Some(queue) = admin.and_then(|admin| self.queue_mut(admin)) {
                 queue.outstanding = queue.outstanding.saturating_sub(waited);
             }
             self.disconnect_io_queues(controller);
@@ -70,37 +75,58 @@ impl<P: Port, S: Storage> Target<P, S> {
         Reply::result(0)
     }
 
-    /// Abort (Base 5.1), best effort: event requests, and commands that wait for a buffer.
-    pub(super) fn abort(&mut self, controller: usize, abort: Abort) -> Reply {
-        let aborted = Reply::of(Status::COMMAND_ABORT_REQUESTED);
-        let Some(Some(found)) = self.controllers.get_mut(controller) else { return refused(Status::INTERNAL_ERROR) };
+    /// Abort (Base 5.1), best effort: event requests, and commands that no medium has been given yet, on whatever core.
+    pub(super) fn abort(&mut self, controller: usize, abort: Abort) -> Accepted {
+        let Some(Some(found)) = self.controllers.get_mut(controller) else {
+            return Err(refused(Status::INTERNAL_ERROR));
+        };
         if abort.queue_id == ADMIN_QUEUE && found.events.withdraw(abort.command_id) {
-            self.answer(controller, abort.command_id, aborted);
-            return Reply::result(0);
+            self.answer(controller, abort.command_id, Reply::of(Status::COMMAND_ABORT_REQUESTED));
+            return Err(Reply::result(0));
         }
+        if self.member_of(controller, abort.queue_id).is_some() {
+            return Ok((Work::Abort { controller, abort }, DataPointer::NONE));
+        }
+        let aborted = self.withdraw(controller, abort.queue_id, abort.command_id);
+        Err(if aborted { Reply::result(0) } else { not_aborted() })
+    }
+
+    /// Aborts a command of a queue on this core. False where there is none, or it is too late for that.
+    pub(super) fn withdraw(&mut self, controller: usize, queue_id: u16, command_id: u16) -> bool {
         let named = self.queues.iter().flatten().find(|queue| {
-            queue.asked.queue_id == abort.queue_id
+            queue.asked.queue_id == queue_id
                 && queue.association.is_some_and(|association| association.controller == controller)
         });
-        let Some(connection) = named.map(|queue| queue.connection) else { return Reply::result(NOT_ABORTED) };
-        for index in self.waiting.iter().copied() {
-            let waits = self.slots.get_mut(index).filter(|slot| {
-                slot.connection == connection
-                    && slot.command_id == abort.command_id
-                    && matches!(slot.phase, Phase::TakeBuffer)
-            });
-            if let Some(slot) = waits {
-                // Its turn comes in order; then it is answered and not executed.
-                slot.phase = Phase::Reply(aborted);
-                self.statistics.aborted_commands += 1;
-                return Reply::result(0);
+        let slot = named.and_then(|queue| self.slots.find(queue.connection, command_id));
+        let aborted = slot.is_some_and(|index| self.abort_command(index));
+        self.statistics.aborted_commands += u64::from(aborted);
+        aborted
+    }
+
+    /// Has a command end without being executed; false where it is too late for that.
+    fn abort_command(&mut self, index: u32) -> bool {
+        let cookie = Cookie(self.slots.cookie(index));
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.work.is_half_done()) else { return false };
+        let aborted = Phase::Reply(Reply::of(Status::COMMAND_ABORT_REQUESTED));
+        match slot.phase {
+            // It waits for a buffer, a transfer slot or the storage: its turn comes in order, and then it is answered.
+            Phase::TakeBuffer | Phase::Fetch | Phase::Submit => slot.phase = aborted,
+            Phase::Fetching => slot.aborted = true,
+            Phase::Storing => {
+                let namespace = slot.work.namespace().and_then(|namespace| self.namespaces.get_mut(namespace));
+                if !namespace.is_some_and(|namespace| namespace.storage.cancel(cookie)) {
+                    return false;
+                }
+                self.set_phase(index, aborted);
+                self.advance(index);
             }
+            Phase::Execute | Phase::Elsewhere | Phase::Reply(_) | Phase::Replying => return false,
         }
-        Reply::result(NOT_ABORTED)
+        true
     }
 
     /// Lists a namespace, or takes it from hosts: it is then no longer listed, and its commands fail. Hosts that asked for
-    /// it are told by an asynchronous event.
+    /// it are told by an asynchronous event. To be called on the home core; the others follow.
     ///
     /// # Errors
     /// [`NamespaceError`].
@@ -110,6 +136,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         identifier: u32,
         active: bool,
     ) -> Result<(), NamespaceError> {
+        let members = self.all_members();
         let (at, served) = self.subsystem_named(subsystem)?;
         let count = served.count();
         let index = served.index(identifier).ok_or(NamespaceError::Namespace { identifier, count })?;
@@ -117,27 +144,30 @@ impl<P: Port, S: Storage> Target<P, S> {
             return Err(NamespaceError::Namespace { identifier, count });
         };
         if core::mem::replace(&mut namespace.active, active) != active {
+            namespace.untold = members;
             for controller in self.controllers.iter_mut().flatten() {
                 if controller.subsystem() == Some(at) {
                     controller.changed.add(identifier);
                 }
             }
-            self.raise(at, Notice::NamespaceChanged);
+            self.raise_everywhere(at, Notice::NamespaceChanged);
         }
         Ok(())
     }
 
     /// Says how well a subsystem's namespaces can be reached here (Base 8.1). Where they cannot, commands fail with a status that
-    /// makes hosts try another path, or wait. Hosts that asked for it are told by an asynchronous event.
+    /// makes hosts try another path, or wait. Hosts that asked for it are told by an asynchronous event. To be called on the
+    /// home core; the others follow.
     ///
     /// # Errors
     /// [`NamespaceError`].
     pub fn set_ana_state(&mut self, subsystem: &nvmf::Nqn, state: AnaState) -> Result<(), NamespaceError> {
+        let members = self.all_members();
         let (at, _) = self.subsystem_named(subsystem)?;
         if let Some(served) = self.subsystems.get_mut(at).filter(|served| served.ana != state) {
-            served.ana = state;
+            (served.ana, served.untold) = (state, members);
             served.ana_changes += 1;
-            self.raise(at, Notice::AnaChanged);
+            self.raise_everywhere(at, Notice::AnaChanged);
         }
         Ok(())
     }

@@ -31,6 +31,10 @@ pub(super) enum Work {
     LogPage(nvmf::GetLogPage),
     /// Data out: 16 bytes.
     HostIdentifier,
+    /// No data: a command of another core's queue.
+    Abort { controller: usize, abort: nvmf::Abort },
+    /// No data: a feature was changed, and other cores have to go by it before the host is answered.
+    SettingsEverywhere { controller: usize, version: u32 },
 }
 
 impl Work {
@@ -38,7 +42,11 @@ impl Work {
     pub(super) fn first_phase(&self) -> Phase {
         match self {
             Self::Connect(_) | Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. } => Phase::Fetch,
-            Self::Identify(_) | Self::LogPage(_) | Self::HostIdentifier => Phase::Execute,
+            Self::Identify(_)
+            | Self::LogPage(_)
+            | Self::HostIdentifier
+            | Self::Abort { .. }
+            | Self::SettingsEverywhere { .. } => Phase::Execute,
             Self::Read { .. } | Self::Flush { .. } | Self::WriteZeroes { .. } | Self::Harden { .. } => Phase::Submit,
             Self::Nothing => Phase::Reply(Reply::of(Status::INTERNAL_ERROR)),
         }
@@ -58,14 +66,42 @@ impl Work {
         matches!(self, Self::Connect(_) | Self::Write { .. } | Self::Compare { .. } | Self::Deallocate { .. })
     }
 
+    /// A part of it was executed already.
+    pub(super) fn is_half_done(&self) -> bool {
+        matches!(self, Self::Harden { .. } | Self::Deallocate { next: 1.., .. })
+    }
+
     /// It needs no buffer.
     pub(super) fn is_without_data(&self) -> bool {
-        matches!(self, Self::Flush { .. } | Self::WriteZeroes { .. })
+        matches!(
+            self,
+            Self::Flush { .. } | Self::WriteZeroes { .. } | Self::Abort { .. } | Self::SettingsEverywhere { .. }
+        )
     }
 
     /// Buffers that it takes, all of them at once.
     pub(super) fn buffers(&self) -> usize {
         if matches!(self, Self::Compare { .. }) { 2 } else { 1 }
+    }
+
+    /// The index of the namespace that it is about.
+    pub(super) fn namespace(&self) -> Option<usize> {
+        match self {
+            Self::Read { namespace, .. }
+            | Self::Write { namespace, .. }
+            | Self::Compare { namespace, .. }
+            | Self::WriteZeroes { namespace, .. }
+            | Self::Deallocate { namespace, .. }
+            | Self::Flush { namespace }
+            | Self::Harden { namespace } => Some(*namespace),
+            Self::Nothing
+            | Self::Connect(_)
+            | Self::Identify(_)
+            | Self::LogPage(_)
+            | Self::HostIdentifier
+            | Self::Abort { .. }
+            | Self::SettingsEverywhere { .. } => None,
+        }
     }
 
     /// The first block, for the error log.
@@ -118,6 +154,8 @@ pub(super) enum Phase {
     Submit,
     /// Waits for storage.
     Storing,
+    /// Waits for what another core says.
+    Elsewhere,
     /// To be answered.
     Reply(Reply),
     /// Waits for the device to be done with the response.
@@ -181,6 +219,8 @@ pub(super) struct Slot {
     /// What [`Work::Compare`] compares its data with.
     pub(super) second: Option<Buffer>,
     pub(super) phase: Phase,
+    /// It was aborted while its data was fetched: it is answered then, and not executed.
+    pub(super) aborted: bool,
 }
 
 impl Slot {
@@ -199,6 +239,7 @@ impl Slot {
             buffer,
             second,
             phase,
+            aborted: false,
         }
     }
 }
@@ -219,6 +260,12 @@ impl Slots {
         self.slots.len() - self.free.len()
     }
 
+    /// Indices are below this.
+    pub(super) fn count(&self) -> u32 {
+        // As many as it was made with.
+        self.slots.len() as u32
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
@@ -235,6 +282,18 @@ impl Slots {
 
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut Slot> {
         self.slots.get_mut(index as usize)?.1.as_mut()
+    }
+
+    /// The command of a connection that was not answered yet.
+    pub(super) fn find(&self, connection: ConnectionId, command_id: u16) -> Option<u32> {
+        let named = |(_, slot): &(u32, Option<Slot>)| {
+            slot.as_ref().is_some_and(|slot| {
+                let answered = matches!(slot.phase, Phase::Reply(_) | Phase::Replying);
+                slot.connection == connection && slot.command_id == command_id && !answered
+            })
+        };
+        // There are fewer slots than an index can name.
+        self.slots.iter().position(named).map(|index| index as u32)
     }
 
     /// Commands of a connection that the storage has.

@@ -1,9 +1,10 @@
 //! The Connect command (Base 6.3): from a connection to a queue of a controller.
 
 use super::Target;
-use super::command::{Reply, Work};
+use super::command::{Phase, Reply, Work};
 use super::controller::{Controller, Purpose};
-use super::session::Association;
+use super::io::Step;
+use super::spread::Claim;
 use crate::nvmf::{
     self, ADMIN_QUEUE, CONNECT_DATA_BYTES, Connect, ConnectData, DISCOVERY_SUBSYSTEM, DYNAMIC_CONTROLLER, DataPointer,
     InvalidParameter, KeyedDataBlock, Status,
@@ -14,6 +15,11 @@ use frwr_engine::provider::Port;
 
 fn invalid(parameter: InvalidParameter) -> Reply {
     Reply { result: parameter.to_result(), ..Reply::of(Status::CONNECT_INVALID_PARAMETERS.do_not_retry()) }
+}
+
+/// A discovery controller has no I/O queues (Base 3.1.2.3.4).
+pub(super) fn no_io_queues() -> Reply {
+    invalid(InvalidParameter::QUEUE_ID)
 }
 
 impl<P: Port, S: Storage> Target<P, S> {
@@ -44,43 +50,48 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// The data has arrived.
-    pub(super) fn execute_connect(&mut self, index: u32, connect: &Connect) -> Reply {
-        let Some(slot) = self.slots.get_mut(index) else { return Reply::of(Status::INTERNAL_ERROR) };
-        let connection = slot.connection;
-        let mut bytes = [0; CONNECT_DATA_BYTES];
-        let read = slot.buffer.as_ref().is_some_and(|buffer| self.buffers.read(buffer, 0, &mut bytes).is_ok());
-        let Some(queue) = self.queue_mut(connection) else { return Reply::of(Status::INTERNAL_ERROR) };
+    pub(super) fn step_connect(&mut self, index: u32, connect: &Connect) -> Step {
+        let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) else { return Step::Drop };
+        let data = self.connect_data(index);
+        if self.spread.is_member()
+            && let Ok(data) = &data
+        {
+            return self.ask_home(index, connect, data);
+        }
+        let Some(queue) = self.queue_mut(connection) else { return Step::Drop };
         queue.connecting = false;
-        if !read {
-            return Reply::of(Status::INTERNAL_ERROR);
+        let reply = data.and_then(|data| self.associate(connection, connect, &data));
+        Step::Go(Phase::Reply(reply.unwrap_or_else(|refused| refused)))
+    }
+
+    /// What a Connect's buffer holds.
+    pub(super) fn connect_data(&mut self, index: u32) -> Result<ConnectData, Reply> {
+        let mut bytes = [0; CONNECT_DATA_BYTES];
+        let buffer = self.slots.get_mut(index).and_then(|slot| slot.buffer.as_ref());
+        if buffer.is_none_or(|buffer| self.buffers.read(buffer, 0, &mut bytes).is_err()) {
+            return Err(Reply::of(Status::INTERNAL_ERROR));
         }
-        match nvmf::parse_connect_data(&bytes) {
-            Ok(data) => self.associate(connection, connect, &data).unwrap_or_else(|refused| refused),
-            Err((status, result)) => Reply { result, ..Reply::of(status) },
-        }
+        nvmf::parse_connect_data(&bytes).map_err(|(status, result)| Reply { result, ..Reply::of(status) })
     }
 
     fn associate(&mut self, connection: ConnectionId, connect: &Connect, data: &ConnectData) -> Result<Reply, Reply> {
         let purpose = self.purpose(data)?;
-        let controller = if connect.queue_id == ADMIN_QUEUE {
-            self.make_controller(connection, connect, data, purpose)?
-        } else {
-            self.find_controller(connect, data, purpose)?
+        let controller = match purpose {
+            _ if connect.queue_id == ADMIN_QUEUE => self.make_controller(connection, connect, data, purpose)?,
+            Purpose::Discovery => return Err(no_io_queues()),
+            Purpose::Io(subsystem) => {
+                let ConnectData { controller_id, host, host_id, .. } = *data;
+                let claim = Claim { queue_id: connect.queue_id, controller_id, subsystem, host, host_id };
+                self.find_controller(&claim)?
+            }
         };
-        // 0-based, and below the entries that the connect request asked for.
-        let entries = connect.queue_size.saturating_add(1);
-        if let Some(queue) = self.queue_mut(connection) {
-            queue.association = Some(Association { controller, entries });
-            queue.connect_by = None;
-            // The Connect itself was the first entry of the queue.
-            queue.head = 1 % entries;
-        }
+        self.seat(connection, controller, connect);
         let id = self.controllers.get(controller).and_then(Option::as_ref).map_or(0, |controller| controller.id);
         Ok(Reply::result(id.into()))
     }
 
     /// What the host connects to. Everybody may ask the discovery service, and sees what is for them.
-    fn purpose(&self, data: &ConnectData) -> Result<Purpose, Reply> {
+    pub(super) fn purpose(&self, data: &ConnectData) -> Result<Purpose, Reply> {
         if data.subsystem.as_str() == DISCOVERY_SUBSYSTEM {
             return Ok(Purpose::Discovery);
         }
@@ -102,7 +113,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         if data.controller_id != DYNAMIC_CONTROLLER {
             return Err(invalid(InvalidParameter::CONTROLLER_ID));
         }
-        let vacant = self.controllers.iter().position(Option::is_none);
+        let is_quiet = |place: usize| self.spread.peers().iter().all(|peer| peer.is_quiet(place));
+        let mut places = self.controllers.iter().enumerate();
+        let vacant = places.position(|(place, controller)| controller.is_none() && is_quiet(place));
         let place = vacant.ok_or(Reply::of(Status::CONNECT_CONTROLLER_BUSY))?;
         let used = |id| self.controllers.iter().flatten().any(|controller| controller.id == id);
         let id = self.identifiers.next(used);
@@ -112,29 +125,30 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok(place)
     }
 
-    fn find_controller(&mut self, connect: &Connect, data: &ConnectData, purpose: Purpose) -> Result<usize, Reply> {
-        let Purpose::Io(subsystem) = purpose else {
-            // A discovery controller has no I/O queues (Base 3.1.2.3.4).
-            return Err(invalid(InvalidParameter::QUEUE_ID));
+    /// The controller that an I/O queue is for, if it may be one of it.
+    pub(super) fn find_controller(&self, claim: &Claim) -> Result<usize, Reply> {
+        let named = |controller: &Controller| {
+            controller.id == claim.controller_id && controller.subsystem() == Some(claim.subsystem)
         };
-        let named =
-            |controller: &Controller| controller.id == data.controller_id && controller.subsystem() == Some(subsystem);
         let found = self.controllers.iter().position(|place| place.as_ref().is_some_and(named));
         let index = found.ok_or(invalid(InvalidParameter::CONTROLLER_ID))?;
         let Some(Some(controller)) = self.controllers.get(index) else {
             return Err(invalid(InvalidParameter::CONTROLLER_ID));
         };
-        if controller.host != data.host || controller.host_id != data.host_id {
+        if controller.host != claim.host || controller.host_id != claim.host_id {
             return Err(Reply::of(Status::CONNECT_INVALID_HOST.do_not_retry()));
         }
         if !controller.is_ready() {
             return Err(Reply::of(Status::COMMAND_SEQUENCE_ERROR));
         }
-        let taken = self.queues.iter().flatten().any(|queue| {
+        let here = self.queues.iter().flatten().any(|queue| {
             queue.association.is_some_and(|association| association.controller == index)
-                && queue.asked.queue_id == connect.queue_id
+                && queue.asked.queue_id == claim.queue_id
         });
         // A queue that exists already (Base 6.3); a host whose former connection still ends may try again.
-        if taken { Err(Reply::of(Status::COMMAND_SEQUENCE_ERROR)) } else { Ok(index) }
+        if here || self.member_of(index, claim.queue_id).is_some() {
+            return Err(Reply::of(Status::COMMAND_SEQUENCE_ERROR));
+        }
+        Ok(index)
     }
 }

@@ -70,12 +70,15 @@ pub(super) struct FailedCommand {
 #[derive(Debug)]
 pub(super) struct Controller {
     pub(super) id: u16,
-    pub(super) admin: ConnectionId,
+    /// Its admin queue; `None` in a member's copy.
+    pub(super) admin: Option<ConnectionId>,
     pub(super) host: Nqn,
     pub(super) host_id: [u8; 16],
     purpose: Purpose,
     pub(super) events: Events,
     pub(super) features: Features,
+    /// Counts changes of features that commands of I/O queues are executed by.
+    pub(super) settings_version: u32,
     pub(super) changed: ChangedNamespaces,
     /// The newest is the last.
     errors: ArrayVec<ErrorLogEntry, ERROR_LOG_ENTRIES>,
@@ -102,12 +105,13 @@ impl Controller {
     pub(super) fn new(id: u16, admin: ConnectionId, data: &ConnectData, purpose: Purpose, now: Duration) -> Self {
         Self {
             id,
-            admin,
+            admin: Some(admin),
             host: data.host,
             host_id: data.host_id,
             purpose,
             events: Events::default(),
             features: Features::default(),
+            settings_version: 0,
             changed: ChangedNamespaces::default(),
             errors: ArrayVec::new(),
             error_count: 0,
@@ -118,6 +122,12 @@ impl Controller {
             keep_alive: Duration::ZERO,
             seen: now,
         }
+    }
+
+    /// What a core that is not its home keeps of it: its I/O queues are executed by it, as it is enabled.
+    pub(super) fn copy(id: u16, data: &ConnectData, purpose: Purpose, now: Duration) -> Self {
+        let admin = ConnectionId::default();
+        Self { admin: None, ready: true, ..Self::new(id, admin, data, purpose, now) }
     }
 
     /// Index of its subsystem; `None` for a discovery controller.
@@ -144,6 +154,11 @@ impl Controller {
         entry.namespace = failed.namespace.into();
         entry.transport = DiscoveryEntry::RDMA;
         self.errors.push(entry);
+    }
+
+    /// Counts failed commands of which nothing else is known.
+    pub(super) fn note_skipped(&mut self, count: u64) {
+        self.error_count += count;
     }
 
     /// Failed commands, the newest first.
@@ -199,6 +214,11 @@ impl Controller {
     /// A command arrived on any of its queues.
     pub(super) fn touch(&mut self, now: Duration) {
         self.seen = now;
+    }
+
+    /// When the last one did.
+    pub(super) fn seen(&self) -> Duration {
+        self.seen
     }
 
     /// KATO; 0 switches keep alive off.

@@ -138,7 +138,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// Answers a command of the admin queue that has no slot.
     pub(super) fn answer(&mut self, controller: usize, command_id: u16, reply: Reply) {
         let Some(Some(found)) = self.controllers.get(controller) else { return };
-        let slot = Slot { phase: Phase::Reply(reply), ..Slot::new(found.admin, command_id, Work::Nothing, Data::None) };
+        let Some(admin) = found.admin else { return };
+        let slot = Slot { phase: Phase::Reply(reply), ..Slot::new(admin, command_id, Work::Nothing, Data::None) };
         if let Some(index) = self.slots.insert(slot) {
             self.advance(index);
         }

@@ -60,12 +60,14 @@ impl Features {
 }
 
 impl<P: Port, S: Storage> Target<P, S> {
-    pub(super) fn set_features(&mut self, controller: usize, set: SetFeatures) -> Reply {
+    pub(super) fn set_features(&mut self, controller: usize, set: SetFeatures) -> Accepted {
         if set.save {
-            return refused(Status::FEATURE_NOT_SAVEABLE);
+            return Err(refused(Status::FEATURE_NOT_SAVEABLE));
         }
         let queues = self.queues_granted();
-        let Some(Some(found)) = self.controllers.get_mut(controller) else { return refused(Status::INTERNAL_ERROR) };
+        let Some(Some(found)) = self.controllers.get_mut(controller) else {
+            return Err(refused(Status::INTERNAL_ERROR));
+        };
         let is_discovery = found.subsystem().is_none();
         let features = &mut found.features;
         match set.feature {
@@ -73,20 +75,20 @@ impl<P: Port, S: Storage> Target<P, S> {
             feature::ASYNCHRONOUS_EVENTS => {
                 let notices = if is_discovery { 0 } else { Notice::SUPPORTED };
                 if set.value & !(HEALTH_EVENTS | notices) != 0 {
-                    return refused(Status::INVALID_FIELD);
+                    return Err(refused(Status::INVALID_FIELD));
                 }
                 found.events.configuration = set.value;
             }
             // A discovery controller has no I/O queues and no medium (Base 3.1.2.3.4).
-            _ if is_discovery => return refused(Status::INVALID_FIELD),
+            _ if is_discovery => return Err(refused(Status::INVALID_FIELD)),
             feature::NUMBER_OF_QUEUES => {
                 // Both are 0-based, and fabrics queues come in pairs.
                 let (submission, completion) = (set.value & 0xffff, set.value >> 16);
                 if submission == 0xffff || completion == 0xffff {
-                    return refused(Status::INVALID_FIELD);
+                    return Err(refused(Status::INVALID_FIELD));
                 }
                 let granted = u64::from(submission.min(completion).min(queues));
-                return Reply::result(granted | granted << 16);
+                return Err(Reply::result(granted | granted << 16));
             }
             feature::ARBITRATION => features.arbitration = set.value,
             // One power state (NPSS 0).
@@ -94,18 +96,25 @@ impl<P: Port, S: Storage> Target<P, S> {
             feature::TEMPERATURE_THRESHOLD => match features.temperature(set.value) {
                 // The lower half.
                 Some(threshold) => *threshold = set.value as u16,
-                None => return refused(Status::INVALID_FIELD),
+                None => return Err(refused(Status::INVALID_FIELD)),
             },
             // DULBE needs a namespace that knows what is deallocated.
             feature::ERROR_RECOVERY if set.value & 1 << 16 == 0 => features.error_recovery = set.value,
-            feature::VOLATILE_WRITE_CACHE => features.write_cache = set.value & 1 != 0,
+            feature::VOLATILE_WRITE_CACHE => {
+                let wanted = set.value & 1 != 0;
+                if core::mem::replace(&mut features.write_cache, wanted) != wanted
+                    && let Some(work) = self.settings_changed(controller)
+                {
+                    return Ok((work, DataPointer::NONE));
+                }
+            }
             feature::WRITE_ATOMICITY => features.write_atomicity = set.value & 1,
             // Connect said it; over fabrics it cannot be set (Base 5.27.1.25).
-            feature::HOST_IDENTIFIER => return refused(Status::COMMAND_SEQUENCE_ERROR),
+            feature::HOST_IDENTIFIER => return Err(refused(Status::COMMAND_SEQUENCE_ERROR)),
             // There are no interrupts over fabrics.
-            _ => return refused(Status::INVALID_FIELD),
+            _ => return Err(refused(Status::INVALID_FIELD)),
         }
-        Reply::result(0)
+        Err(Reply::result(0))
     }
 
     /// I/O queues of a controller, 0-based.

@@ -7,6 +7,7 @@ use super::controller::{Controller, ERROR_LOG_ENTRIES, KEEP_ALIVE_UNITS};
 use super::event::{MAX_EVENT_REQUESTS, Notice};
 use super::options::TRANSFER_UNIT;
 use super::receive::{Accepted, refused};
+use super::spread::MAX_ABORTS;
 use super::{Work, subsystem::Served};
 use crate::nvmf::{
     self, BROADCAST_NAMESPACE, COMMAND_CAPSULE_BYTES, DISCOVERY_SUBSYSTEM, DataPointer, IDENTIFY_BYTES, Identify,
@@ -20,8 +21,6 @@ use zerocopy::{FromZeros, IntoBytes};
 /// IOCCSZ and IORCSZ count in units of this many bytes.
 const CAPSULE_UNIT: u32 = 16;
 const MODEL: &[u8] = b"frwr software target";
-/// In front of sixteen digits that follow from the subsystem's name.
-const SERIAL: &str = "frwr";
 pub(super) const FIRMWARE: &[u8] = env!("CARGO_PKG_VERSION").as_bytes();
 /// One slot, read only.
 const FIRMWARE_SLOTS: u8 = 1 << 1 | 1;
@@ -29,7 +28,7 @@ const FIRMWARE_SLOTS: u8 = 1 << 1 | 1;
 const WARNING_TEMPERATURE: u16 = 343;
 const CRITICAL_TEMPERATURE: u16 = 353;
 /// Aborts at a time, 0-based: more than hosts send.
-const ABORT_LIMIT: u8 = 3;
+const ABORT_LIMIT: u8 = MAX_ABORTS - 1;
 /// Seconds. A state changes at once.
 const ANA_TRANSITION_TIME: u8 = 10;
 /// Every state can be reported. That a group never changes (bit 6) is not said: nvme-cli then asks for too little of the log.
@@ -184,7 +183,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// What only an I/O controller has.
     fn identify_io(&self, identify: &mut IdentifyController, controller: &Controller, subsystem: &Served) {
-        serial(&mut identify.serial_number, subsystem);
+        identify.serial_number = subsystem.serial.to_field();
         // Every controller serves all namespaces: a host takes two that do not say so for two disks of one name.
         identify.multi_path = IdentifyController::MULTI_CONTROLLER | IdentifyController::REPORTS_ANA;
         identify.controller_type = IdentifyController::IO_CONTROLLER;
@@ -247,17 +246,6 @@ impl<P: Port, S: Storage> Target<P, S> {
             *place = identifier.into();
         }
         list
-    }
-}
-
-/// A host takes two subsystems of one serial number and model for one disk, so it follows from the name.
-fn serial(field: &mut [u8; 20], subsystem: &Served) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    pad(field, SERIAL.as_bytes());
-    let [name @ .., _, _, _, _, _, _, _, _] = subsystem.name.identifier(0);
-    let digits = name.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-    for (to, digit) in field.iter_mut().skip(SERIAL.len()).zip(digits) {
-        *to = DIGITS[usize::from(digit)];
     }
 }
 

@@ -72,7 +72,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             Phase::Execute => self.step_execute(index),
             Phase::Submit => self.step_submit(index),
             Phase::Reply(reply) => self.step_reply(index, reply),
-            waiting @ (Phase::Fetching | Phase::Storing | Phase::Replying) => Step::Pending(waiting),
+            waiting @ (Phase::Fetching | Phase::Storing | Phase::Elsewhere | Phase::Replying) => Step::Pending(waiting),
         }
     }
 
@@ -164,7 +164,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
         let work = slot.work;
         let reply = match work {
-            Work::Connect(connect) => self.execute_connect(index, &connect),
+            Work::Connect(connect) => return self.step_connect(index, &connect),
+            Work::Abort { controller, abort } => return self.step_abort(index, controller, abort),
+            Work::SettingsEverywhere { controller, version } => return self.step_settings(controller, version),
             Work::Identify(identify) => self.execute_identify(index, identify),
             Work::LogPage(get) => self.execute_log_page(index, get),
             Work::HostIdentifier => self.execute_host_identifier(index),
@@ -229,10 +231,14 @@ impl<P: Port, S: Storage> Target<P, S> {
             return;
         }
         self.statistics.failed_commands += 1;
-        let controller = association.and_then(|association| self.controllers.get_mut(association.controller)?.as_mut());
-        if let Some(controller) = controller {
-            let status = reply.status.to_wire();
-            controller.note(&FailedCommand { queue_id, command_id, status, lba, namespace });
+        let Some(controller) = association.map(|association| association.controller) else { return };
+        let status = reply.status.to_wire();
+        let failed = FailedCommand { queue_id, command_id, status, lba, namespace };
+        if self.note_elsewhere(controller, &failed) {
+            return;
+        }
+        if let Some(Some(controller)) = self.controllers.get_mut(controller) {
+            controller.note(&failed);
         }
     }
 
@@ -258,7 +264,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             return self.drop_command(index);
         }
         let Some(slot) = self.slots.get_mut(index) else { return };
-        slot.phase = slot.work.arrived();
+        let aborted = Phase::Reply(Reply::of(Status::COMMAND_ABORT_REQUESTED));
+        slot.phase = if slot.aborted { aborted } else { slot.work.arrived() };
         self.advance(index);
     }
 

@@ -174,12 +174,13 @@ impl<P: Port, S: Storage> Target<P, S> {
         page.temperature = TEMPERATURE.into();
         page.available_spare = 100;
         page.spare_threshold = 10;
-        page.data_read = wide(self.statistics.bytes_read.div_ceil(DATA_UNIT));
-        page.data_written = wide(self.statistics.bytes_written.div_ceil(DATA_UNIT));
-        page.read_commands = wide(self.statistics.reads.saturating_add(self.statistics.compares));
-        page.write_commands = wide(self.statistics.writes);
+        let counted = self.counted();
+        page.data_read = wide(counted.bytes_read.div_ceil(DATA_UNIT));
+        page.data_written = wide(counted.bytes_written.div_ceil(DATA_UNIT));
+        page.read_commands = wide(counted.reads.saturating_add(counted.compares));
+        page.write_commands = wide(counted.writes);
         page.power_on_hours = wide(self.now.as_secs() / 3600);
-        page.media_errors = wide(self.statistics.media_errors);
+        page.media_errors = wide(counted.media_errors);
         page.error_entries = wide(controller.error_count());
         page
     }

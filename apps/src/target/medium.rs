@@ -47,8 +47,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn step_submit(&mut self, index: u32) -> Step {
         let cookie = Cookie(self.slots.cookie(index));
         let connection = self.slots.get_mut(index).map(|slot| slot.connection);
-        // What waited longer than its connection lived is not executed any more: the host may have moved on.
-        if connection.and_then(|connection| self.queue_mut(connection)).is_none() {
+        // What waited longer than its connection or its controller lived is not executed any more: the host may have moved on.
+        let queue = connection.and_then(|connection| self.queue_mut(connection));
+        if queue.is_none_or(|queue| queue.association.is_none()) {
             return Step::Drop;
         }
         let Some((namespace, operation)) = self.operation(index) else { return Step::Drop };
@@ -77,9 +78,13 @@ impl<P: Port, S: Storage> Target<P, S> {
                 let range = self.range(index, next)?;
                 (namespace, Operation::Deallocate { lba: range.lba.get(), blocks: range.blocks.get() })
             }
-            Work::Nothing | Work::Connect(_) | Work::Identify(_) | Work::LogPage(_) | Work::HostIdentifier => {
-                return None;
-            }
+            Work::Nothing
+            | Work::Connect(_)
+            | Work::Identify(_)
+            | Work::LogPage(_)
+            | Work::HostIdentifier
+            | Work::Abort { .. }
+            | Work::SettingsEverywhere { .. } => return None,
         })
     }
 
@@ -218,6 +223,7 @@ fn storage_status(error: StorageError, work: &Work) -> Status {
         (StorageError::ReadOnly, _) => Status::NAMESPACE_IS_WRITE_PROTECTED.do_not_retry(),
         (StorageError::NoSpace, _) => Status::CAPACITY_EXCEEDED.do_not_retry(),
         (StorageError::Unsupported, _) => Status::INVALID_COMMAND_OPCODE.do_not_retry(),
+        (StorageError::Broken, _) => Status::INTERNAL_ERROR.do_not_retry(),
         (StorageError::Medium, Work::Read { .. } | Work::Compare { .. }) => Status::UNRECOVERED_READ_ERROR,
         (StorageError::Medium, _) => Status::WRITE_FAULT,
     }

@@ -1,4 +1,4 @@
-//! An NVMe-oF target for one core: it listens, and serves namespaces to hosts over `frwr-engine`.
+//! An NVMe-oF target, of one core or of several (see [`MAX_CORES`]): it listens, and serves namespaces to hosts over `frwr-engine`.
 //!
 //! Poll-style, with time as an argument: it never reads a clock, never blocks and never allocates once it was made. A
 //! command that finds no data buffer, no place in the storage or no transfer slot waits in order; nothing is dropped.
@@ -17,6 +17,7 @@ mod medium;
 mod options;
 mod receive;
 mod session;
+mod spread;
 mod statistics;
 mod subsystem;
 
@@ -25,6 +26,7 @@ pub use options::{
     ADMIN_QUEUE_ENTRIES, MAX_BUFFER_BYTES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES,
     MIN_BUFFER_BYTES, OptionError, TargetOptions,
 };
+pub use spread::{HOME_CORE, MAX_CORES, TargetMessage, place_queues};
 pub use statistics::TargetStatistics;
 pub use subsystem::{AllowedHosts, Subsystem};
 
@@ -40,6 +42,7 @@ use frwr_engine::{
 };
 use frwr_mempool::DeviceMemory;
 use session::Queue;
+use spread::Spread;
 use std::collections::VecDeque;
 use subsystem::{Namespace, Served};
 
@@ -112,7 +115,7 @@ impl Protocol for Commands {
     }
 }
 
-/// A target. One core owns it, and all queues of its controllers.
+/// A target, or one core's part of it: one core owns it, with all queues that arrive there.
 pub struct Target<P: Port, S: Storage> {
     engine: Engine<P>,
     options: TargetOptions,
@@ -126,6 +129,7 @@ pub struct Target<P: Port, S: Storage> {
     queues: Vec<Option<Queue>>,
     controllers: Vec<Option<Controller>>,
     identifiers: Identifiers,
+    spread: Spread,
     /// Commands that wait for a data buffer, in order of arrival.
     waiting: VecDeque<u32>,
     /// Commands that found no transfer slot or no place in the storage; tried again by every poll, in order.
@@ -152,7 +156,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         buffers: DeviceMemory,
         options: TargetOptions,
     ) -> Result<Self, TargetError> {
-        let subsystem = Subsystem { name: options.subsystem, hosts: AllowedHosts::Any, namespaces };
+        let subsystem = Subsystem::new(options.subsystem, namespaces);
         Self::with_subsystems(engine, vec![subsystem], buffers, options)
     }
 
@@ -185,6 +189,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             queues: (0..options.connections()).map(|_| None).collect(),
             controllers: (0..options.controllers).map(|_| None).collect(),
             identifiers: Identifiers::default(),
+            spread: Spread::new(&options),
             waiting: VecDeque::with_capacity(slots as usize),
             stalled: VecDeque::with_capacity(slots as usize),
             reads_until_corruption: options.corrupt_reads.map_or(0, core::num::NonZeroU64::get),
@@ -308,7 +313,7 @@ fn serve<S: Storage>(
         return Err(TargetError::Subsystems(subsystems.len()));
     }
     let (mut all, mut served): (Vec<Namespace<S>>, Vec<Served>) = (Vec::new(), Vec::new());
-    for (at, Subsystem { name, hosts, namespaces }) in subsystems.into_iter().enumerate() {
+    for (at, Subsystem { name, hosts, serial, namespaces }) in subsystems.into_iter().enumerate() {
         if name.as_str() == DISCOVERY_SUBSYSTEM || served.iter().any(|other| other.name == name) {
             return Err(TargetError::SubsystemName(at));
         }
@@ -325,7 +330,7 @@ fn serve<S: Storage>(
             all.push(Namespace::new(storage));
         }
         let (namespaces, ana) = (first..all.len(), AnaState::default());
-        served.push(Served { name, hosts, namespaces, ana, ana_changes: 0 });
+        served.push(Served { name, hosts, serial, namespaces, ana, ana_changes: 0, untold: 0 });
     }
     Ok((served, all))
 }

@@ -1,5 +1,6 @@
 //! What a target can be told, and the engine that it needs.
 
+use super::spread::{HOME_CORE, MAX_CORES};
 use crate::nvmf::{COMMAND_CAPSULE_BYTES, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -38,6 +39,11 @@ pub struct TargetOptions {
     pub address: SocketAddr,
     /// Name of its subsystem.
     pub subsystem: Nqn,
+    /// Which core of the target this is, from 0; core 0 owns the controllers.
+    pub core: u16,
+    /// Cores that the I/O queues are spread over, 1 to [`super::MAX_CORES`]. All of them are made with the same options but for
+    /// `core`, and with the same subsystems over storages of the same geometry and features.
+    pub cores: u16,
     /// Controllers (admin queues) at the same time: one per host, and one more for each host that may reconnect before
     /// its old connection is gone.
     pub controllers: u16,
@@ -71,6 +77,8 @@ impl TargetOptions {
         Self {
             address,
             subsystem,
+            core: HOME_CORE,
+            cores: 1,
             controllers: 2,
             io_queues: 1,
             queue_entries: 64,
@@ -84,10 +92,18 @@ impl TargetOptions {
         }
     }
 
-    /// Connections at the same time: each controller's admin queue and its I/O queues.
+    /// The same for another core of the target.
+    #[must_use]
+    pub fn on_core(&self, core: u16) -> Self {
+        Self { core, ..self.clone() }
+    }
+
+    /// Connections of this core at the same time: its share of the I/O queues, which a core gets while no other has fewer, and
+    /// on the home core each controller's admin queue.
     #[must_use]
     pub fn connections(&self) -> u16 {
-        self.controllers.saturating_mul(self.io_queues.saturating_add(1))
+        let share = self.controllers.saturating_mul(self.io_queues).div_ceil(self.cores.max(1));
+        share.saturating_add(if self.core == HOME_CORE { self.controllers } else { 0 })
     }
 
     /// Data buffers that the target needs at least, so that replies whose completion nobody has asked for yet cannot hold
@@ -140,6 +156,8 @@ impl TargetOptions {
         let entries = (u32::from(ADMIN_QUEUE_ENTRIES), u32::from(MAX_QUEUE_ENTRIES));
         let connections = u32::from(self.controllers).saturating_mul(u32::from(self.io_queues) + 1);
         for (name, value, (least, most)) in [
+            ("cores", self.cores.into(), (1, MAX_CORES.into())),
+            ("core", self.core.into(), (0, u32::from(self.cores.saturating_sub(1)))),
             ("controllers", u32::from(self.controllers), (1, MAX_CONNECTIONS)),
             ("io_queues", u32::from(self.io_queues), (1, u32::from(MAX_IO_QUEUES))),
             ("controllers * (io_queues + 1)", connections, (2, MAX_CONNECTIONS)),

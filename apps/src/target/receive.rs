@@ -133,10 +133,10 @@ impl<P: Port, S: Storage> Target<P, S> {
             // Before CC.EN is 1, nothing else is executed (Base 3.5.1).
             _ if !controller.is_ready() => Err(refused(Status::COMMAND_SEQUENCE_ERROR)),
             Command::Identify(identify) => self.check_identify(association.controller, identify, entry),
-            Command::SetFeatures(set) => Err(self.set_features(association.controller, set)),
+            Command::SetFeatures(set) => self.set_features(association.controller, set),
             Command::GetFeatures(get) => self.get_features(association.controller, get),
             Command::GetLogPage(get) => self.check_log_page(association.controller, get),
-            Command::Abort(abort) => Err(self.abort(association.controller, abort)),
+            Command::Abort(abort) => self.abort(association.controller, abort),
             Command::KeepAlive => Err(Reply::result(0)),
             // Those that wait are kept by `start`, and need no slot.
             Command::AsynchronousEventRequest => Err(refused(Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED)),
@@ -175,8 +175,20 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
+    /// The same for a command that changes blocks: refused before any data moves where they cannot be changed.
+    fn writable(&self, controller: usize, identifier: u32) -> Result<(usize, &S), Reply> {
+        let (index, storage) = self.usable(controller, identifier)?;
+        if storage.features().read_only {
+            return Err(refused(Status::NAMESPACE_IS_WRITE_PROTECTED));
+        }
+        Ok((index, storage))
+    }
+
     fn check_blocks(&self, controller: usize, command: Command, range: BlockRange) -> Accepted {
-        let (namespace, storage) = self.usable(controller, range.namespace)?;
+        let (namespace, storage) = match command {
+            Command::Write(_) => self.writable(controller, range.namespace)?,
+            _ => self.usable(controller, range.namespace)?,
+        };
         let extent = storage.geometry().extent(range.lba, range.blocks);
         let (_, bytes) = extent.map_err(|_| refused(Status::LBA_OUT_OF_RANGE))?;
         if bytes > u64::from(self.options.buffer_bytes) {
@@ -197,7 +209,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn check_write_zeroes(&self, controller: usize, zeroes: WriteZeroes) -> Accepted {
         let WriteZeroes { lba, blocks, deallocate, .. } = zeroes;
-        let (namespace, storage) = self.usable(controller, zeroes.namespace)?;
+        let (namespace, storage) = self.writable(controller, zeroes.namespace)?;
         if !self.offers(controller, |offered| offered.write_zeroes) {
             return Err(refused(Status::INVALID_COMMAND_OPCODE));
         }
@@ -211,7 +223,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn check_dataset(&self, controller: usize, dataset: DatasetManagement) -> Accepted {
-        let (namespace, _) = self.usable(controller, dataset.namespace)?;
+        let (namespace, _) = self.writable(controller, dataset.namespace)?;
         if !self.offers(controller, |offered| offered.deallocate) {
             return Err(refused(Status::INVALID_COMMAND_OPCODE));
         }

@@ -1,7 +1,10 @@
 //! Queues from the connect request to the end of their connection.
 
 use super::Target;
-use crate::nvmf::{ADMIN_QUEUE, AcceptPrivateData, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData};
+use super::command::{Phase, Slot};
+use crate::nvmf::{
+    ADMIN_QUEUE, AcceptPrivateData, Connect, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData,
+};
 use crate::storage::Storage;
 use core::time::Duration;
 use frwr_engine::provider::{IncomingId, Port};
@@ -24,6 +27,8 @@ pub(super) struct Queue {
     /// What the connect request asked for.
     pub(super) asked: QueueRequest,
     pub(super) association: Option<Association>,
+    /// The place of the controller that ended it, or was reset; it is no queue any more.
+    pub(super) ended_with: Option<usize>,
     /// A Connect command is being executed.
     pub(super) connecting: bool,
     /// SQHD of the next response.
@@ -64,8 +69,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn accept(&mut self, incoming: IncomingId, asked: QueueRequest) -> Result<(), RejectStatus> {
-        // A write of an ended session that the storage still has could undo what the host writes in its next session.
-        if asked.queue_id == ADMIN_QUEUE && self.orphans > 0 {
+        // Controllers live at home. And a write of an ended session that a storage still has could undo what the host
+        // writes in its next session.
+        if asked.queue_id == ADMIN_QUEUE && (self.spread.is_member() || self.has_late_commands()) {
             return Err(RejectStatus::NoResources);
         }
         let admins = self.queues.iter().flatten().filter(|queue| queue.asked.queue_id == ADMIN_QUEUE).count();
@@ -82,8 +88,16 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
         };
         let connect_by = Some(self.now.saturating_add(self.options.connect_timeout));
-        let queue =
-            Queue { connection, asked, association: None, connecting: false, head: 0, outstanding: 0, connect_by };
+        let queue = Queue {
+            connection,
+            asked,
+            association: None,
+            ended_with: None,
+            connecting: false,
+            head: 0,
+            outstanding: 0,
+            connect_by,
+        };
         // The engine was made for as many connections as there are places; with more it is used by somebody else as well.
         let Some(place) = self.queues.get_mut(usize::from(connection.index)) else {
             self.engine.disconnect(connection);
@@ -95,6 +109,25 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok(())
     }
 
+    /// A storage has commands of an ended session, here or on a member, or may have.
+    fn has_late_commands(&self) -> bool {
+        let ending = self.queues.iter().flatten().filter(|queue| queue.ended_with.is_some());
+        let mut ending = ending.map(|queue| self.slots.storing(queue.connection));
+        self.orphans > 0 || ending.any(|storing| storing > 0) || !self.members_are_quiet()
+    }
+
+    /// A connection is a queue from now on.
+    pub(super) fn seat(&mut self, connection: ConnectionId, controller: usize, connect: &Connect) {
+        // 0-based, and below the entries that the connect request asked for.
+        let entries = connect.queue_size.saturating_add(1);
+        if let Some(queue) = self.queue_mut(connection) {
+            queue.association = Some(Association { controller, entries });
+            queue.connect_by = None;
+            // The Connect itself was the first entry of the queue.
+            queue.head = 1 % entries;
+        }
+    }
+
     /// A connection is gone. With an admin queue ends its controller, and with that all its I/O queues.
     pub(super) fn close_queue(&mut self, connection: ConnectionId) {
         let Some(place) = self.queues.get_mut(usize::from(connection.index)) else { return };
@@ -103,8 +136,10 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         self.orphans += self.slots.storing(connection);
         let ended = place.take().and_then(|queue| queue.association);
+        self.drop_elsewhere(connection);
         let Some(Association { controller, .. }) = ended else { return };
-        let is_admin = |controller: &super::Controller| controller.admin == connection;
+        self.queue_ended(connection);
+        let is_admin = |controller: &super::Controller| controller.admin == Some(connection);
         if self.controllers.get(controller).and_then(Option::as_ref).is_some_and(is_admin) {
             self.disconnect_io_queues(controller);
             self.controllers[controller] = None;
@@ -114,11 +149,25 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// Ends the connections of a controller's I/O queues. They are no part of the controller any more, nor of one that takes
     /// its place while they drain.
     pub(super) fn disconnect_io_queues(&mut self, controller: usize) {
-        for queue in self.queues.iter_mut().flatten() {
+        for at in 0..self.queues.len() {
+            let Some(Some(queue)) = self.queues.get_mut(at) else { continue };
             let belongs = queue.association.is_some_and(|association| association.controller == controller);
             if belongs && queue.asked.queue_id != ADMIN_QUEUE {
-                queue.association = None;
-                self.engine.disconnect(queue.connection);
+                (queue.association, queue.ended_with) = (None, Some(controller));
+                let connection = queue.connection;
+                self.engine.disconnect(connection);
+                self.unseat(connection);
+            }
+        }
+        self.end_queues_on_members(controller);
+    }
+
+    /// A connection is gone, and nobody waits any more for what another core says to its commands.
+    fn drop_elsewhere(&mut self, connection: ConnectionId) {
+        for index in 0..self.slots.count() {
+            let waits = |slot: &mut Slot| slot.connection == connection && matches!(slot.phase, Phase::Elsewhere);
+            if self.slots.get_mut(index).is_some_and(waits) {
+                self.drop_command(index);
             }
         }
     }
@@ -147,7 +196,9 @@ impl<P: Port, S: Storage> Target<P, S> {
             if controller.is_expired(self.now) {
                 controller.set_keep_alive(0);
                 self.statistics.keep_alive_expirations += 1;
-                self.engine.disconnect(controller.admin);
+                if let Some(admin) = controller.admin {
+                    self.engine.disconnect(admin);
+                }
             }
         }
     }

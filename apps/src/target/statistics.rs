@@ -25,7 +25,7 @@ pub struct TargetStatistics {
     pub deallocations: u64,
     /// Asynchronous events told.
     pub events: u64,
-    /// Commands that waited, and were aborted instead of executed.
+    /// Commands aborted instead of executed.
     pub aborted_commands: u64,
     /// Operations that the medium failed.
     pub media_errors: u64,
@@ -61,4 +61,44 @@ pub struct TargetStatistics {
     pub buffers_free: u64,
     /// Queues that a host uses now.
     pub queues: u64,
+}
+
+/// Of several cores together.
+impl core::ops::Add for TargetStatistics {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            // The target listens where all its cores do.
+            listening: self.listening.zip(other.listening).map(|(one, other)| one && other),
+            accepted: self.accepted + other.accepted,
+            rejected: self.rejected + other.rejected,
+            commands: self.commands + other.commands,
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+            flushes: self.flushes + other.flushes,
+            compares: self.compares + other.compares,
+            write_zeroes: self.write_zeroes + other.write_zeroes,
+            deallocations: self.deallocations + other.deallocations,
+            events: self.events + other.events,
+            aborted_commands: self.aborted_commands + other.aborted_commands,
+            media_errors: self.media_errors + other.media_errors,
+            bytes_read: self.bytes_read + other.bytes_read,
+            bytes_written: self.bytes_written + other.bytes_written,
+            failed_commands: self.failed_commands + other.failed_commands,
+            remote_invalidations: self.remote_invalidations + other.remote_invalidations,
+            plain_responses: self.plain_responses + other.plain_responses,
+            buffer_waits: self.buffer_waits + other.buffer_waits,
+            stalls: self.stalls + other.stalls,
+            protocol_errors: self.protocol_errors + other.protocol_errors,
+            keep_alive_expirations: self.keep_alive_expirations + other.keep_alive_expirations,
+            connect_timeouts: self.connect_timeouts + other.connect_timeouts,
+            corrupted_reads: self.corrupted_reads + other.corrupted_reads,
+            commands_in_flight: self.commands_in_flight + other.commands_in_flight,
+            slots_used: self.slots_used + other.slots_used,
+            orphans: self.orphans + other.orphans,
+            buffers_free: self.buffers_free + other.buffers_free,
+            queues: self.queues + other.queues,
+        }
+    }
 }

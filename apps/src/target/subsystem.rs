@@ -1,6 +1,6 @@
 //! Subsystems: a name, the hosts that may use it, and its namespaces.
 
-use crate::nvmf::{AnaState, Nqn};
+use crate::nvmf::{AnaState, Nqn, SerialNumber};
 use crate::storage::Storage;
 use core::ops::Range;
 
@@ -30,8 +30,18 @@ pub struct Subsystem<S> {
     pub name: Nqn,
     /// Who may use it.
     pub hosts: AllowedHosts,
+    /// SN of its controllers; [`SerialNumber::of_subsystem`] unless somebody wants another.
+    pub serial: SerialNumber,
     /// Its namespaces; their identifiers are 1, 2 and so on.
     pub namespaces: Vec<S>,
+}
+
+impl<S> Subsystem<S> {
+    /// One that all hosts may use, with a serial number that follows from its name.
+    #[must_use]
+    pub fn new(name: Nqn, namespaces: Vec<S>) -> Self {
+        Self { name, hosts: AllowedHosts::Any, serial: SerialNumber::of_subsystem(&name), namespaces }
+    }
 }
 
 /// A subsystem as the target keeps it.
@@ -39,11 +49,14 @@ pub struct Subsystem<S> {
 pub(super) struct Served {
     pub(super) name: Nqn,
     pub(super) hosts: AllowedHosts,
+    pub(super) serial: SerialNumber,
     /// Where its namespaces stand among all of the target.
     pub(super) namespaces: Range<usize>,
     /// Of the one ANA group that all of its namespaces are in.
     pub(super) ana: AnaState,
     pub(super) ana_changes: u64,
+    /// Members that were not told of `ana`, a bit each.
+    pub(super) untold: u64,
 }
 
 impl Served {
@@ -65,10 +78,12 @@ pub(super) struct Namespace<S> {
     pub(super) storage: S,
     /// An inactive one is listed nowhere and takes no commands.
     pub(super) active: bool,
+    /// Members that were not told of `active`, a bit each.
+    pub(super) untold: u64,
 }
 
 impl<S: Storage> Namespace<S> {
     pub(super) fn new(storage: S) -> Self {
-        Self { storage, active: true }
+        Self { storage, active: true, untold: 0 }
     }
 }

@@ -3,9 +3,10 @@
 #![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
 pub mod raw;
+pub mod spread;
 
 use core::time::Duration;
-use frwr_apps::host::{Host, HostCompletion, HostOptions};
+use frwr_apps::host::{Host, HostCompletion, HostError, HostOptions};
 use frwr_apps::nvmf::Nqn;
 use frwr_apps::storage::MemoryStorage;
 use frwr_apps::target::{Target, TargetOptions};
@@ -31,14 +32,20 @@ pub fn memory(bytes: usize) -> DeviceMemory {
 }
 
 fn engine(device: SoftDevice, options: EngineOptions) -> (Control<SoftDevice>, Engine<SoftPort>) {
-    let capabilities = *device.capabilities();
     let mut control = Control::new(device);
+    let engine = engine_of(&mut control, options);
+    (control, engine)
+}
+
+/// One more core of a device.
+fn engine_of(control: &mut Control<SoftDevice>, options: EngineOptions) -> Engine<SoftPort> {
+    let capabilities = *control.device().capabilities();
     let bytes = Engine::<SoftPort>::region_bytes(&options, &capabilities).unwrap();
     let pages = PagePolicy::Exactly(PageSize::Plain);
     let mut region = Region::map(&RegionOptions::new(bytes).pages(pages)).unwrap();
     let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities).unwrap();
     let (port, link) = control.open_core(send, receive).unwrap();
-    (control, Engine::new(port, link, &mut region, options, &capabilities).unwrap())
+    Engine::new(port, link, &mut region, options, &capabilities).unwrap()
 }
 
 pub fn subsystem() -> Nqn {
@@ -58,6 +65,63 @@ pub fn target_options() -> TargetOptions {
     }
 }
 
+fn device(fabric: &SoftFabric, profile: &str) -> SoftDevice {
+    fabric.device(SoftOptions::new(profile.parse().unwrap()))
+}
+
+/// A host without a target of its own.
+pub struct LoneHost {
+    pub host: Host<SoftPort>,
+    control: Control<SoftDevice>,
+    pub now: Duration,
+}
+
+impl LoneHost {
+    pub fn new(fabric: &SoftFabric, profile: &str, options: HostOptions) -> Self {
+        let (control, engine) = engine(device(fabric, profile), options.engine());
+        let mut host = Host::new(engine, memory(options.memory_bytes()), options).unwrap();
+        host.start();
+        Self { host, control, now: Duration::ZERO }
+    }
+
+    pub fn step(&mut self) {
+        self.now += Duration::from_micros(1);
+        self.control.poll();
+        self.host.poll(self.now);
+        self.host.flush();
+        self.control.poll();
+    }
+
+    /// Polls, beside threads that serve it, until something holds.
+    pub fn until(&mut self, mut done: impl FnMut(&Host<SoftPort>) -> bool) {
+        while !done(&self.host) {
+            assert_eq!(self.host.failure(), None);
+            self.step();
+            std::thread::yield_now();
+        }
+    }
+
+    pub fn finish(&mut self) {
+        self.host.shut_down();
+        self.until(|host| host.is_stopped());
+    }
+}
+
+/// A target that is to listen.
+fn target(
+    fabric: &SoftFabric,
+    profile: &str,
+    options: TargetOptions,
+    busy: u32,
+) -> (Control<SoftDevice>, Target<SoftPort, MemoryStorage>) {
+    let (control, engine) = engine(device(fabric, profile), options.engine());
+    let namespace = MemoryStorage::new(memory(BLOCKS as usize * BLOCK as usize), BLOCK, 64).unwrap();
+    let buffers = memory(options.buffer_memory_bytes(busy));
+    let mut target = Target::new(engine, vec![namespace], buffers, options).unwrap();
+    target.listen().unwrap();
+    (control, target)
+}
+
 pub struct Pair {
     pub host: Host<SoftPort>,
     pub target: Target<SoftPort, MemoryStorage>,
@@ -72,7 +136,8 @@ pub struct Pair {
     pub data: DeviceMemory,
     pub data_id: MemoryId,
     pub completions: Vec<HostCompletion>,
-    _fabric: SoftFabric,
+    fabric: SoftFabric,
+    profile: String,
 }
 
 impl Pair {
@@ -87,16 +152,11 @@ impl Pair {
     /// `busy`: data buffers of the target beside the least.
     pub fn with_buffers(profile: &str, host: HostOptions, target: TargetOptions, busy: u32) -> Self {
         let fabric = SoftFabric::new();
-        let soft = || SoftOptions::new(profile.parse().unwrap());
-        let (host_control, mut host_engine) = engine(fabric.device(soft()), host.engine());
-        let (target_control, target_engine) = engine(fabric.device(soft()), target.engine());
+        let (host_control, mut host_engine) = engine(device(&fabric, profile), host.engine());
+        let (target_control, target) = self::target(&fabric, profile, target, busy);
         let data = memory(DATA_BYTES);
         let data_id = host_engine.add_memory(data.clone()).unwrap();
         let host = Host::new(host_engine, memory(host.memory_bytes()), host).unwrap();
-        let namespace = MemoryStorage::new(memory(BLOCKS as usize * BLOCK as usize), BLOCK, 64).unwrap();
-        let buffers = memory(target.buffer_memory_bytes(busy));
-        let mut target = Target::new(target_engine, vec![namespace], buffers, target).unwrap();
-        target.listen().unwrap();
         let mut pair = Self {
             host,
             target,
@@ -109,10 +169,29 @@ impl Pair {
             data,
             data_id,
             completions: Vec::new(),
-            _fabric: fabric,
+            fabric,
+            profile: profile.to_owned(),
         };
         pair.until("listening", |pair| pair.target.statistics().listening == Some(true));
         pair
+    }
+
+    /// Why a host cannot be made.
+    pub fn host_error(profile: &str, host: HostOptions) -> HostError {
+        let options = host_options().engine();
+        let (_control, engine) = engine(device(&SoftFabric::new(), profile), options);
+        let Err(error) = Host::new(engine, memory(host.memory_bytes()), host) else { panic!("a host was made") };
+        error
+    }
+
+    /// Puts another target, whose medium is zeros, in the place of this one, whose connections end.
+    pub fn replace_target(&mut self, options: TargetOptions) {
+        self.target.shut_down();
+        assert!(self.target.stop_listening());
+        self.until("drained", |pair| pair.target.is_drained() && pair.host.statistics().failures > 0);
+        (self.target_control, self.target) = target(&self.fabric, &self.profile, options, 8);
+        self.tick = Duration::from_micros(100);
+        self.until("listening", |pair| pair.target.statistics().listening == Some(true));
     }
 
     pub fn ready(profile: &str) -> Self {

@@ -1,13 +1,13 @@
 //! A host that sends whatever a test wants to a target.
 
-use super::{engine, memory, target_options};
+use super::{engine, engine_of, memory, target_options};
 use core::time::Duration;
 use frwr_apps::nvmf::{
     self, Command, CompletionQueueEntry, Connect, ConnectData, DataPointer, KeyedDataBlock, Nqn, QueueKind,
     RejectPrivateData, RequestPrivateData, SubmissionQueueEntry,
 };
 use frwr_apps::storage::{MemoryStorage, Storage};
-use frwr_apps::target::{AllowedHosts, Subsystem, Target, TargetOptions};
+use frwr_apps::target::{Subsystem, Target, TargetOptions, place_queues};
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::mr::Grant;
@@ -62,7 +62,12 @@ pub enum Opened {
 }
 
 pub struct Raw<S: Storage> {
+    /// The home core's.
     pub target: Target<SoftPort, S>,
+    /// Those of the other cores, from core 1.
+    pub members: Vec<Target<SoftPort, S>>,
+    /// Messages between cores are carried.
+    pub carried: bool,
     target_control: Control<SoftDevice>,
     control: Control<SoftDevice>,
     pub engine: Engine<SoftPort>,
@@ -88,23 +93,38 @@ impl Raw<MemoryStorage> {
 
 impl<S: Storage> Raw<S> {
     pub fn with(options: TargetOptions, namespaces: Vec<S>) -> Self {
-        let subsystem = Subsystem { name: options.subsystem, hosts: AllowedHosts::Any, namespaces };
+        let subsystem = Subsystem::new(options.subsystem, namespaces);
         Self::with_subsystems(options, vec![subsystem])
     }
 
     pub fn with_subsystems(options: TargetOptions, subsystems: Vec<Subsystem<S>>) -> Self {
+        let mut subsystems = Some(subsystems);
+        Self::spread(options, |_| subsystems.take().unwrap())
+    }
+
+    /// A target of as many cores as the options say; `subsystems` makes those of a core.
+    pub fn spread(options: TargetOptions, mut subsystems: impl FnMut(u16) -> Vec<Subsystem<S>>) -> Self {
         let fabric = SoftFabric::new();
         let soft = || SoftOptions::new("reg_mr".parse().unwrap());
-        let host = EngineOptions { connections: 4, queue_depth: 64, message_bytes: 2048, ..EngineOptions::default() };
+        let host = EngineOptions { connections: 16, queue_depth: 64, message_bytes: 2048, ..EngineOptions::default() };
         let (control, mut engine_of_host) = engine(fabric.device(soft()), host);
-        let (target_control, engine_of_target) = engine(fabric.device(soft()), options.engine());
+        let mut target_control = Control::new(fabric.device(soft()));
+        target_control.place_connections(place_queues(0));
         let data = memory(1 << 20);
         let data_id = engine_of_host.add_memory(data.clone()).unwrap();
-        let buffers = memory(options.buffer_memory_bytes(8));
-        let mut target = Target::with_subsystems(engine_of_target, subsystems, buffers, options).unwrap();
-        target.listen().unwrap();
+        let mut targets = (0..options.cores).map(|core| {
+            let options = options.on_core(core);
+            let engine = engine_of(&mut target_control, options.engine());
+            let buffers = memory(options.buffer_memory_bytes(8));
+            let mut target = Target::with_subsystems(engine, subsystems(core), buffers, options).unwrap();
+            target.listen().unwrap();
+            target
+        });
+        let (target, members) = (targets.next().unwrap(), targets.collect());
         let mut raw = Self {
             target,
+            members,
+            carried: true,
             target_control,
             control,
             engine: engine_of_host,
@@ -119,8 +139,35 @@ impl<S: Storage> Raw<S> {
             invite: false,
             _fabric: fabric,
         };
-        raw.until("listening", |raw| raw.target.statistics().listening == Some(true));
+        raw.until("listening", |raw| raw.cores().all(|target| target.statistics().listening == Some(true)));
         raw
+    }
+
+    /// The targets of all cores, the home core's first.
+    pub fn cores(&self) -> impl Iterator<Item = &Target<SoftPort, S>> {
+        core::iter::once(&self.target).chain(&self.members)
+    }
+
+    fn core(&mut self, core: usize) -> &mut Target<SoftPort, S> {
+        match core.checked_sub(1) {
+            None => &mut self.target,
+            Some(member) => &mut self.members[member],
+        }
+    }
+
+    fn step_targets(&mut self) {
+        let now = self.now;
+        for from in 0..=self.members.len() {
+            self.core(from).poll(now);
+            while self.carried
+                && let Some((to, message)) = self.core(from).next_message()
+            {
+                self.core(to.into()).deliver(from as u16, message);
+            }
+        }
+        for core in 0..=self.members.len() {
+            self.core(core).flush();
+        }
     }
 
     pub fn step(&mut self) {
@@ -146,9 +193,14 @@ impl<S: Storage> Raw<S> {
         self.engine.flush();
         self.control.poll();
         self.target_control.poll();
-        self.target.poll(self.now);
-        self.target.flush();
+        self.step_targets();
         self.target_control.poll();
+    }
+
+    pub fn steps(&mut self, steps: usize) {
+        for _ in 0..steps {
+            self.step();
+        }
     }
 
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
@@ -253,10 +305,15 @@ impl<S: Storage> Raw<S> {
     /// An enabled controller with one I/O queue.
     pub fn io_queue(&mut self) -> (ConnectionId, ConnectionId) {
         let (admin, controller) = self.controller();
-        let io = self.open_queue(1, 33);
-        let response = self.connect(io, connect(1, 32), &connect_data(controller));
+        (admin, self.another_queue(controller, 1))
+    }
+
+    /// An I/O queue of a controller.
+    pub fn another_queue(&mut self, controller: u16, queue_id: u16) -> ConnectionId {
+        let io = self.open_queue(queue_id, 33);
+        let response = self.connect(io, connect(queue_id, 32), &connect_data(controller));
         assert!(response.status().is_success(), "{}", response.status());
-        (admin, io)
+        io
     }
 }
 

@@ -49,7 +49,7 @@ impl<D: Device> Control<D> {
                     self.tell(core, ToCore::NotFreed { descriptor });
                 }
             }
-            Pending::Listen { core, address } => self.listen_answered(core, address, result),
+            Pending::Listen { address } => self.listen_answered(address, result),
             Pending::StopListening { core, address } => self.tell(core, ToCore::Listening { address, ok: false }),
         }
     }

@@ -40,6 +40,8 @@ pub(super) struct Link {
     pub(super) domain: usize,
     pub(super) queue_pair: Option<QueuePairId>,
     pub(super) stage: Stage,
+    /// What it weighs on its core (`Placed::weight`).
+    pub(super) weight: u32,
 }
 
 impl<D: Device> Control<D> {
@@ -60,10 +62,11 @@ impl<D: Device> Control<D> {
         target: OpenTarget,
         options: OpenOptions,
         private_data: PrivateData,
+        weight: u32,
     ) {
         let domain = self.domain_for(options.own_domain);
         let stage = Stage::Domain;
-        let link = Link { core, connection, target, options, private_data, domain, queue_pair: None, stage };
+        let link = Link { core, connection, target, options, private_data, domain, queue_pair: None, stage, weight };
         let at = match self.links.iter().position(Option::is_none) {
             Some(vacant) => {
                 self.links[vacant] = Some(link);

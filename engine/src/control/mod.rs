@@ -9,17 +9,20 @@ mod answers;
 mod connecting;
 mod domain;
 mod listening;
+mod placement;
 
 use crate::{
     event::OpenFailure,
     link::{ControlLink, CoreLink, OpenTarget, ToControl, ToCore, link},
     mr::ConnectionKey,
-    provider::{Command, CommandError, Device, IncomingId, Port, PortId, PrivateData, RegistrationId, Ticket},
+    provider::{Command, CommandError, Device, Port, PortId, PrivateData, RegistrationId, Ticket},
 };
 use connecting::{Link, Stage};
 use domain::Domain;
 use frwr_mempool::{DeviceMemory, freelist::Returner};
 use listening::Listener;
+use placement::Unanswered;
+pub use placement::{ConnectRequest, ListeningCore, Placed, Placement};
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
@@ -68,7 +71,6 @@ enum Pending {
         descriptor: u32,
     },
     Listen {
-        core: usize,
         address: SocketAddr,
     },
     StopListening {
@@ -89,8 +91,7 @@ struct Core {
     /// Descriptors whose objects were destroyed in this poll: given back in one batch.
     freed: Vec<u32>,
     memories: Vec<DeviceMemory>,
-    /// Connect requests that the core was told of and has not answered, [`MAX_INCOMING`] at most.
-    incoming: Vec<IncomingId>,
+    incoming: Unanswered,
     /// The engine was dropped: nobody takes messages any more.
     gone: bool,
 }
@@ -128,6 +129,8 @@ pub struct Control<D: Device> {
     /// The domain of all connections that have none of their own.
     shared: Option<usize>,
     listeners: Vec<Listener>,
+    /// `None`: to the core with the fewest connections.
+    placement: Option<Placement>,
     pending: HashMap<Ticket, Pending>,
     backlog: VecDeque<(Ticket, Command)>,
     next_ticket: u64,
@@ -145,6 +148,7 @@ impl<D: Device> Control<D> {
             domains: Vec::new(),
             shared: None,
             listeners: Vec::new(),
+            placement: None,
             pending: HashMap::new(),
             backlog: VecDeque::new(),
             next_ticket: 1,
@@ -166,7 +170,7 @@ impl<D: Device> Control<D> {
             outbox: VecDeque::new(),
             freed: Vec::new(),
             memories: Vec::new(),
-            incoming: Vec::new(),
+            incoming: Unanswered::new(),
             gone: false,
         });
         Ok((port, core_link))
@@ -263,10 +267,11 @@ impl<D: Device> Control<D> {
                 self.command(Command::Reject { incoming, private_data }, Pending::Nothing);
             }
             ToControl::Open { connection, target, options, private_data } => {
-                if let OpenTarget::Incoming(incoming) = target {
-                    self.incoming_answered(core, incoming);
-                }
-                self.open(core, connection, target, options, private_data);
+                let weight = match target {
+                    OpenTarget::Incoming(incoming) => self.incoming_answered(core, incoming),
+                    OpenTarget::Address(_) => 0,
+                };
+                self.open(core, connection, target, options, private_data, weight);
             }
             ToControl::ReceivesPosted { connection } => self.receives_posted(core, connection),
             ToControl::Allocate { connection, depth, descriptors } => {

@@ -16,7 +16,7 @@ mod submit;
 pub use opening::OpenError;
 pub use respond::{FetchRequest, ResponseRequest, TransferError};
 pub use standalone::{CancelError, CancelNowError};
-pub use submit::{Chunk, Submission, SubmitError};
+pub use submit::{Chunk, Coverage, Submission, SubmitError};
 
 use crate::{
     chain::ChainBuffer,

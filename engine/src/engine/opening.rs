@@ -36,6 +36,7 @@ pub enum OpenError {
 
 impl<P: Port> Engine<P> {
     /// Listens at an address; [`Event::Listening`] says whether it worked, connect requests arrive as [`Event::Incoming`].
+    /// Engines of one Control may listen at the same one: see `Control::place_connections`.
     ///
     /// # Errors
     /// [`OpenError::WouldBlock`].
@@ -44,7 +45,8 @@ impl<P: Port> Engine<P> {
     }
 
     /// Stops listening at an address; connect requests that were not answered yet are rejected, and connections stay. Ends
-    /// with [`Event::Listening`] that says no, also where nobody listened.
+    /// with [`Event::Listening`] that says no, also where nobody listened. Where other cores go on listening there, requests
+    /// that this one was told of still wait for its answer.
     ///
     /// # Errors
     /// [`OpenError::WouldBlock`].

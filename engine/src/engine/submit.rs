@@ -48,6 +48,15 @@ pub struct Submission<'a> {
     pub cookie: u64,
 }
 
+/// What keys cover of a list of segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// Bytes from the front of the list.
+    pub bytes: u32,
+    /// Keys that they take.
+    pub keys: u32,
+}
+
 /// Why a request was not taken. The caller keeps everything; the first three are worth another try after a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
@@ -105,13 +114,18 @@ impl<P: Port> Engine<P> {
         Ok(RequestHandle(handle))
     }
 
-    /// Bytes from the front of `segments` that one key can cover on this connection: what protocols need to know whose
-    /// messages have room for one key only.
+    /// How much of the front of `segments` at most `most` keys of one request cover on this connection: what protocols need
+    /// to know whose messages have room for few keys.
     ///
     /// # Errors
     /// [`SubmitError::NotConnected`], [`SubmitError::Segment`], [`SubmitError::UnknownMemory`],
     /// [`SubmitError::TooManySegments`].
-    pub fn one_key_bytes(&mut self, connection: ConnectionId, segments: &[Segment]) -> Result<u32, SubmitError> {
+    pub fn coverage(
+        &mut self,
+        connection: ConnectionId,
+        segments: &[Segment],
+        most: u32,
+    ) -> Result<Coverage, SubmitError> {
         let index = self.index_of(connection).ok_or(SubmitError::NotConnected)?;
         if segments.len() > self.options.max_segments as usize {
             return Err(SubmitError::TooManySegments);
@@ -119,13 +133,20 @@ impl<P: Port> Engine<P> {
         self.scratch.clear();
         let connection = &self.connections[index];
         match resolve(&self.memories, connection, &self.gather, segments, &mut self.scratch.resolved) {
-            // Only what stands behind the first piece found no room.
+            // What found no room stands behind all that one request can open.
             Ok(()) | Err(SubmitError::TooManyRegistrations) => {}
             Err(error) => return Err(error),
         }
-        let piece = self.gather.next_piece(&self.scratch.resolved)?;
+        let mut coverage = Coverage { bytes: 0, keys: 0 };
+        let mut rest = self.scratch.resolved.as_slice();
+        while coverage.keys < most.min(self.plan.max_mrs) && !rest.is_empty() {
+            let piece = self.gather.next_piece(rest)?;
+            coverage.bytes = coverage.bytes.saturating_add(piece.bytes);
+            coverage.keys += 1;
+            rest = rest.get(piece.consumed..).unwrap_or(&[]);
+        }
         self.scratch.clear();
-        Ok(piece.bytes)
+        Ok(coverage)
     }
 
     /// Takes a slot for a request and resolves its chunks into the scratch list. One without a message is standalone.

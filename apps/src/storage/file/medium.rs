@@ -1,7 +1,11 @@
 //! Files and block devices as media: opened once, checked, and then used by every core that serves them.
 
 use super::super::{AnyStorage, Geometry, GeometryError};
-use super::{Backing, MAX_STORAGE_DEPTH, RingStorage, ThreadStorage, task::Layout};
+use super::{
+    Backing, MAX_STORAGE_DEPTH, RingStorage, ThreadStorage,
+    lock::{LockedFile, Sharing},
+    task::Layout,
+};
 use core::fmt;
 use std::{
     fs::{File, FileType, OpenOptions},
@@ -64,6 +68,15 @@ pub enum FileError {
         source: io::Error,
         /// What may help.
         remedy: &'static str,
+    },
+    /// It is served already.
+    #[error(
+        "{path:?} is locked by somebody else: a file that is written is served once; end the other, name another file, or \
+         set read_only for all"
+    )]
+    Locked {
+        /// Which.
+        path: PathBuf,
     },
     /// It is something else.
     #[error("{path:?} is a {is}: must be a {wanted}; name another path")]
@@ -133,6 +146,13 @@ pub enum FileNote {
         /// Which.
         path: PathBuf,
     },
+    /// Not locked against being served twice.
+    Unlocked {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Not by io_uring.
     NoRing {
         /// Which.
@@ -152,6 +172,9 @@ impl fmt::Display for FileNote {
                     path.display()
                 )
             }
+            Self::Unlocked { path, source } => {
+                write!(f, "{}: cannot be locked ({source}); make sure that nobody else serves it", path.display())
+            }
             Self::NoRing { path, source } => {
                 write!(
                     f,
@@ -166,15 +189,18 @@ impl fmt::Display for FileNote {
 /// An open file or block device. Clones are the same one.
 #[derive(Clone, Debug)]
 pub struct FileMedium {
-    file: Arc<File>,
+    file: Arc<LockedFile>,
     path: PathBuf,
     layout: Layout,
     buffered: bool,
+    /// Why it is not locked, an errno.
+    unlocked: Option<i32>,
 }
 
 impl FileMedium {
-    /// Opens a medium. Blocks, so it is nothing for a reactor. A block device is opened exclusively where it may be written:
-    /// one that is mounted is refused, and so may be one whose last storage was dropped a moment ago.
+    /// Opens a medium. Blocks, so it is nothing for a reactor. A regular file is locked until the last clone and storage of
+    /// the medium is dropped (flock(2)): it has one writer, or any number of readers. A block device is opened exclusively
+    /// where it may be written: one that is mounted is refused, and so may be one whose last storage was dropped a moment ago.
     ///
     /// # Errors
     /// [`FileError`].
@@ -203,6 +229,11 @@ impl FileMedium {
             }
             opened => opened.map_err(unopened)?,
         };
+        let sharing = match (found.is_block_device(), read_only) {
+            (true, _) => Sharing::Unlocked,
+            (false, true) => Sharing::Readers,
+            (false, false) => Sharing::Exclusive,
+        };
         let unreadable = |source| FileError::Read { path: path.clone(), source };
         // Block devices have no length, but an end.
         let bytes = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
@@ -212,8 +243,14 @@ impl FileMedium {
         if alignment > block_bytes {
             return Err(FileError::BlockBytes { path, block_bytes, alignment });
         }
-        let buffered = options.direct && !direct;
-        Ok(Self { file: Arc::new(file), path, layout: Layout { geometry, alignment, read_only }, buffered })
+        let Ok((file, unlocked)) = LockedFile::new(file, sharing) else { return Err(FileError::Locked { path }) };
+        Ok(Self {
+            file: Arc::new(file),
+            path,
+            layout: Layout { geometry, alignment, read_only },
+            buffered: options.direct && !direct,
+            unlocked: unlocked.map(|error| error.raw_os_error().unwrap_or(libc::EOPNOTSUPP)),
+        })
     }
 
     /// Size of the namespace.
@@ -240,6 +277,9 @@ impl FileMedium {
         let mut notes = Vec::new();
         if self.buffered {
             notes.push(FileNote::Buffered { path: path() });
+        }
+        if let Some(errno) = self.unlocked {
+            notes.push(FileNote::Unlocked { path: path(), source: io::Error::from_raw_os_error(errno) });
         }
         if backing != Backing::Thread {
             match RingStorage::new(Arc::clone(&self.file), self.layout, depth) {

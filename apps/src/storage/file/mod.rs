@@ -1,6 +1,7 @@
 //! A namespace in a file or on a block device: by io_uring, or by a worker thread where io_uring is refused, so that no
 //! reactor ever waits for a disk. Either moves bytes straight between the medium and the target's buffers.
 
+mod lock;
 mod medium;
 mod ring;
 #[allow(unsafe_code, reason = "what the kernel is given: entries of io_uring, and addresses of buffers")]

@@ -1,16 +1,20 @@
 //! A medium by io_uring.
 
 use super::super::{
-    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage,
+    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage, StorageError,
     StorageStatistics,
 };
 use super::{
+    lock::LockedFile,
     sys::Ring,
     task::{Layout, Progress, Task, Ways},
 };
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
-use std::{collections::VecDeque, fs::File, io, sync::Arc};
+use std::{collections::VecDeque, io, sync::Arc};
+
+/// How long the kernel may refuse every call for the time being, until that is taken to be for good.
+const LONGEST_REFUSAL: Duration = Duration::from_secs(10);
 
 /// One core's way to a medium: operations become entries of a ring, [`Storage::flush`] starts all of them by one system
 /// call, completions are found in memory. Where the buffers can be registered they are (see
@@ -23,6 +27,12 @@ pub struct RingStorage {
     ways: Ways,
     tasks: Vec<Option<Task>>,
     free: Vec<u32>,
+    /// Tasks that the kernel has not taken, in order; entries of the ring were made for the first `pushed`.
+    queue: VecDeque<u32>,
+    pushed: usize,
+    /// Since when the kernel refuses every call for the time being.
+    refused_since: Option<Duration>,
+    now: Duration,
     /// Ended without the kernel.
     ended: VecDeque<Completion>,
     /// Of these, those that were flushed.
@@ -38,7 +48,7 @@ impl core::fmt::Debug for RingStorage {
 
 impl RingStorage {
     /// `depth`, from 1 to [`super::MAX_STORAGE_DEPTH`], operations at a time.
-    pub(super) fn new(file: Arc<File>, layout: Layout, depth: usize) -> io::Result<Self> {
+    pub(super) fn new(file: Arc<LockedFile>, layout: Layout, depth: usize) -> io::Result<Self> {
         // Bounded by the caller.
         let entries = depth as u32;
         Ok(Self {
@@ -47,6 +57,10 @@ impl RingStorage {
             ways: Ways::default(),
             tasks: vec![None; depth],
             free: (0..entries).rev().collect(),
+            queue: VecDeque::with_capacity(depth),
+            pushed: 0,
+            refused_since: None,
+            now: Duration::ZERO,
             ended: VecDeque::with_capacity(depth),
             started: 0,
             statistics: StorageStatistics::default(),
@@ -60,19 +74,67 @@ impl RingStorage {
         self.ring.is_registered()
     }
 
-    /// Queues the next step of a task, or ends it.
-    fn go_on(&mut self, index: u32) {
-        let Some(Some(task)) = self.tasks.get_mut(index as usize) else { return };
-        let result = match task.next(&self.layout, self.ways) {
-            Some(step) if self.ring.push(index.into(), step) => return,
-            // There are as many entries as tasks, and buffers were checked.
-            Some(_) => Err(super::super::StorageError::Medium),
-            None => Ok(()),
-        };
-        self.end(index, result);
+    /// Makes entries of the ring for all tasks that have none.
+    fn push_queued(&mut self) {
+        while let Some(&index) = self.queue.get(self.pushed) {
+            let Some(Some(task)) = self.tasks.get_mut(index as usize) else { return };
+            let result = match task.next(&self.layout, self.ways) {
+                Some(step) if self.ring.push(index.into(), step) => {
+                    self.pushed += 1;
+                    continue;
+                }
+                // There are as many entries as tasks, and buffers were checked.
+                Some(_) => Err(StorageError::Medium),
+                None => Ok(()),
+            };
+            self.queue.remove(self.pushed);
+            self.end(index, result);
+        }
     }
 
-    fn end(&mut self, index: u32, result: Result<(), super::super::StorageError>) {
+    /// One system call.
+    fn enter(&mut self) {
+        self.statistics.system_calls += 1;
+        match self.ring.enter() {
+            Ok(taken) => {
+                let taken = taken.min(self.pushed);
+                self.queue.drain(..taken);
+                self.pushed -= taken;
+                self.refused_since = None;
+            }
+            Err(errno) => {
+                let since = *self.refused_since.get_or_insert(self.now);
+                // What is true for the time being only (io_uring_enter(2)).
+                let passes = matches!(errno, libc::EAGAIN | libc::EBUSY | libc::EINTR);
+                if !passes || self.now.saturating_sub(since) >= LONGEST_REFUSAL {
+                    self.break_off(errno);
+                }
+            }
+        }
+    }
+
+    /// A task needs one more step.
+    fn again(&mut self, index: u32) {
+        if self.statistics.broken == 0 {
+            self.queue.push_back(index);
+        } else {
+            self.end(index, Err(StorageError::Broken));
+            // Nothing flushes it.
+            self.started = self.ended.len();
+        }
+    }
+
+    /// The kernel takes nothing any more: what it has not taken ends. What runs ends as ever.
+    #[cold]
+    fn break_off(&mut self, errno: i32) {
+        self.statistics.broken = errno;
+        self.pushed = 0;
+        while let Some(index) = self.queue.pop_front() {
+            self.end(index, Err(StorageError::Broken));
+        }
+    }
+
+    fn end(&mut self, index: u32, result: Result<(), StorageError>) {
         let Some(task) = self.tasks.get_mut(index as usize).and_then(Option::take) else { return };
         self.free.push(index);
         self.ended.push_back(Completion { cookie: task.cookie, result });
@@ -110,23 +172,42 @@ impl Storage for RingStorage {
             *place = Some(Task::new(cookie, operation));
         }
         match self.layout.check(operation, self.ring.buffers()) {
-            Ok(()) => self.go_on(index),
+            Ok(()) if self.statistics.broken != 0 => self.end(index, Err(StorageError::Broken)),
+            Ok(()) => self.queue.push_back(index),
             Err(error) => self.end(index, Err(error)),
         }
         Ok(())
     }
 
-    fn flush(&mut self) {
-        let queued = self.ring.has_queued();
-        self.statistics.flushes += u64::from(queued || self.ended.len() > self.started);
-        self.started = self.ended.len();
-        if queued {
-            self.statistics.system_calls += 1;
-            self.ring.enter();
+    /// What runs is not cancelled (IORING_OP_ASYNC_CANCEL): a disk gives back nothing that it was given, and a transfer that
+    /// ended half way would be neither executed nor aborted.
+    fn cancel(&mut self, cookie: Cookie) -> bool {
+        let waits = |index: &u32| {
+            let task = self.tasks.get(*index as usize).and_then(Option::as_ref);
+            task.is_some_and(|task| task.cookie == cookie && !task.has_begun())
+        };
+        let Some(at) = self.queue.iter().skip(self.pushed).position(waits) else { return false };
+        let Some(index) = self.queue.remove(self.pushed + at) else { return false };
+        if let Some(place) = self.tasks.get_mut(index as usize) {
+            *place = None;
         }
+        self.free.push(index);
+        self.statistics.cancelled += 1;
+        true
     }
 
-    fn poll(&mut self, _now: Duration, out: &mut CompletionBatch) -> usize {
+    fn flush(&mut self) {
+        self.push_queued();
+        let queued = self.pushed > 0;
+        if queued {
+            self.enter();
+        }
+        self.statistics.flushes += u64::from(queued || self.ended.len() > self.started);
+        self.started = self.ended.len();
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        self.now = now;
         let before = out.len();
         while self.started > 0 && !out.is_full() {
             let Some(completion) = self.ended.pop_front() else { break };
@@ -141,7 +222,7 @@ impl Storage for RingStorage {
             match task.ended(ended.result, &self.layout, &mut self.ways) {
                 Progress::Again => {
                     self.statistics.restarts += 1;
-                    self.go_on(index);
+                    self.again(index);
                 }
                 Progress::Over(result) => {
                     let completion = Completion { cookie: task.cookie, result };
@@ -156,5 +237,87 @@ impl Storage for RingStorage {
 
     fn statistics(&self) -> StorageStatistics {
         self.statistics
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Backing, FileMedium, FileOptions};
+    use super::*;
+    use crate::storage::AnyStorage;
+    use frwr_mempool::{PagePolicy, PageSize, Region, RegionOptions};
+
+    const BLOCK: usize = 4096;
+
+    /// A ring over a file of eight blocks that has no name any more.
+    fn ring(name: &str) -> Option<Box<RingStorage>> {
+        let path = std::env::temp_dir().join(format!("frwr-ring-{}-{name}", std::process::id()));
+        std::fs::write(&path, [0; 8 * BLOCK]).unwrap();
+        let medium = FileMedium::open(&FileOptions::new(&path)).unwrap();
+        let opened = medium.storage(Backing::Auto, 4);
+        std::fs::remove_file(&path).unwrap();
+        let AnyStorage::Ring(mut ring) = opened.unwrap().0 else { return None };
+        let mut region =
+            Region::map(&RegionOptions::new(8 * BLOCK).pages(PagePolicy::Exactly(PageSize::Plain))).unwrap();
+        ring.attach(region.carve(8 * BLOCK, BLOCK).unwrap().into_device_memory()).unwrap();
+        Some(ring)
+    }
+
+    fn write(ring: &mut RingStorage, cookie: u64) {
+        let operation = Operation::Write { lba: cookie, blocks: 1, buffer: 0 };
+        ring.submit(Cookie(cookie), operation).unwrap();
+    }
+
+    /// Polls and flushes until as many operations have ended.
+    fn ended(ring: &mut RingStorage, count: usize) -> Vec<Completion> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            let mut out = CompletionBatch::new();
+            ring.poll(ring.now, &mut out);
+            all.extend(out);
+            ring.flush();
+            std::thread::yield_now();
+        }
+        all
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_for_good_ends_everything_that_it_has_not_taken() {
+        let Some(mut ring) = ring("broken") else { return };
+        write(&mut ring, 0);
+        ring.flush();
+        write(&mut ring, 1);
+        ring.ring.refuse(Some(libc::EBADF));
+        ring.flush();
+        write(&mut ring, 2);
+        let mut all = ended(&mut ring, 3);
+        all.sort_by_key(|completion| completion.cookie.0);
+        assert_eq!(all[0].result, Ok(()), "it was taken");
+        assert!(all[1..].iter().all(|completion| completion.result == Err(StorageError::Broken)), "{all:?}");
+        // It does not come back: entries of ended operations are still in the ring.
+        ring.ring.refuse(None);
+        write(&mut ring, 3);
+        assert_eq!(ended(&mut ring, 1)[0].result, Err(StorageError::Broken));
+        let statistics = ring.statistics();
+        assert_eq!((statistics.broken, statistics.submitted, statistics.completed), (libc::EBADF, 4, 4));
+    }
+
+    #[test]
+    fn a_refusal_that_passes_is_waited_for_and_one_that_lasts_is_not() {
+        let Some(mut ring) = ring("refused") else { return };
+        write(&mut ring, 0);
+        for errno in [libc::EAGAIN, libc::EBUSY, libc::EINTR] {
+            ring.ring.refuse(Some(errno));
+            ring.flush();
+        }
+        ring.now += LONGEST_REFUSAL / 2;
+        ring.ring.refuse(None);
+        assert_eq!(ended(&mut ring, 1)[0].result, Ok(()));
+        write(&mut ring, 1);
+        ring.ring.refuse(Some(libc::EAGAIN));
+        ring.flush();
+        assert_eq!(ring.statistics().broken, 0);
+        ring.now += LONGEST_REFUSAL;
+        assert_eq!(ended(&mut ring, 1)[0].result, Err(StorageError::Broken));
     }
 }

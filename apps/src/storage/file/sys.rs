@@ -2,7 +2,10 @@
 //! stays mapped for as long as an operation may run, and which nobody has a Rust reference to: to this process, a kernel
 //! that moves bytes there is a device like any other.
 
-use super::task::{Fallocate, Step};
+use super::{
+    lock::LockedFile,
+    task::{Fallocate, Step},
+};
 use core::ffi::c_void;
 use frwr_mempool::DeviceMemory;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
@@ -24,11 +27,13 @@ static ZEROS: Zeros = Zeros([0; ZERO_BYTES as usize]);
 /// A ring of io_uring over one file, and the memory of the buffers. At most as many steps as `entries` may be in it.
 pub(super) struct Ring {
     ring: IoUring,
-    file: Arc<File>,
+    file: Arc<LockedFile>,
     buffers: Option<DeviceMemory>,
     registered: bool,
     /// Steps that the kernel has taken and that were not reaped.
     running: usize,
+    #[cfg(test)]
+    refusal: Option<i32>,
 }
 
 /// What a step of the ring came to.
@@ -43,7 +48,7 @@ pub(super) struct Ended {
 impl Ring {
     /// # Errors
     /// What io_uring_setup(2) says, or `Unsupported` where the kernel lacks one of the operations.
-    pub(super) fn new(entries: u32, file: Arc<File>) -> io::Result<Self> {
+    pub(super) fn new(entries: u32, file: Arc<LockedFile>) -> io::Result<Self> {
         // Plain completion queues are filled while the reactor computes. With COOP_TASKRUN or DEFER_TASKRUN it would have to
         // make a system call to see completions.
         let ring = IoUring::new(entries)?;
@@ -63,7 +68,15 @@ impl Ring {
                 "the kernel's io_uring lacks operations of Linux 5.6",
             ));
         }
-        Ok(Self { ring, file, buffers: None, registered: false, running: 0 })
+        Ok(Self {
+            ring,
+            file,
+            buffers: None,
+            registered: false,
+            running: 0,
+            #[cfg(test)]
+            refusal: None,
+        })
     }
 
     /// Takes the memory of all buffers, once, and registers it. False where it has one already.
@@ -132,15 +145,25 @@ impl Ring {
         Some((pointer(buffers.address() as usize), index))
     }
 
-    /// Steps are queued that the kernel has not taken.
-    pub(super) fn has_queued(&mut self) -> bool {
-        !self.ring.submission().is_empty()
+    /// One system call: starts what was queued, and returns how many steps, the oldest first. What the kernel had no room
+    /// for stays queued.
+    ///
+    /// # Errors
+    /// The errno of io_uring_enter(2); nothing was started.
+    pub(super) fn enter(&mut self) -> Result<usize, i32> {
+        #[cfg(test)]
+        if let Some(errno) = self.refusal {
+            return Err(errno);
+        }
+        let taken = self.ring.submit().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        self.running += taken;
+        Ok(taken)
     }
 
-    /// One system call: starts what was queued. What the kernel had no room for stays queued.
-    pub(super) fn enter(&mut self) {
-        // What it says of the whole call is true for the time being only (EAGAIN, EBUSY, EINTR of io_uring_enter(2)).
-        self.running += self.ring.submit().unwrap_or(0);
+    /// From now on the kernel refuses every call with this errno; `None` for no more.
+    #[cfg(test)]
+    pub(super) fn refuse(&mut self, errno: Option<i32>) {
+        self.refusal = errno;
     }
 
     /// The next step that has ended; no system call.
@@ -173,6 +196,28 @@ impl Drop for Ring {
                 return;
             }
         }
+    }
+}
+
+/// What flock(2) is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lock {
+    Exclusive,
+    Shared,
+    None,
+}
+
+/// Takes or gives back the lock of an open file; never waits.
+pub(super) fn lock(file: &File, how: Lock) -> io::Result<()> {
+    let operation = match how {
+        Lock::Exclusive => libc::LOCK_EX,
+        Lock::Shared => libc::LOCK_SH,
+        Lock::None => libc::LOCK_UN,
+    };
+    // SAFETY: numbers only.
+    match unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -123,6 +123,7 @@ pub(super) struct Task {
     /// Bytes moved.
     done: u64,
     refusals: u8,
+    begun: bool,
     asked: Option<Step>,
 }
 
@@ -138,7 +139,12 @@ pub(super) enum Progress {
 impl Task {
     /// `operation` has passed [`Layout::check`].
     pub(super) fn new(cookie: Cookie, operation: Operation) -> Self {
-        Self { cookie, operation, done: 0, refusals: 0, asked: None }
+        Self { cookie, operation, done: 0, refusals: 0, begun: false, asked: None }
+    }
+
+    /// Something was asked for.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// What to ask of the kernel; `None` where nothing is left to ask.
@@ -153,6 +159,7 @@ impl Task {
         // Checked for transfers; zeros are written in smaller parts.
         let bytes = u32::try_from(left).unwrap_or(u32::MAX);
         let moved = self.done as usize;
+        self.begun = true;
         self.asked = match self.operation {
             Operation::Read { buffer, .. } => Some(Step::Read { at, buffer: buffer + moved, bytes }),
             Operation::Write { buffer, .. } => Some(Step::Write { at, buffer: buffer + moved, bytes }),

@@ -5,6 +5,7 @@ use super::super::{
     StorageStatistics,
 };
 use super::{
+    lock::LockedFile,
     sys,
     task::{Layout, Progress, Task, Ways},
 };
@@ -15,7 +16,6 @@ use frwr_mempool::{
 };
 use std::{
     collections::VecDeque,
-    fs::File,
     io,
     sync::{
         Arc,
@@ -30,7 +30,7 @@ use std::{
 /// The thread starts when the buffers are attached, and runs where the attaching thread may run; a core that polls has
 /// better been pinned afterwards, or the two share it. Dropping the storage waits for what was flushed.
 pub struct ThreadStorage {
-    file: Arc<File>,
+    file: Arc<LockedFile>,
     layout: Layout,
     depth: usize,
     worker: Option<Worker>,
@@ -58,7 +58,7 @@ impl core::fmt::Debug for ThreadStorage {
 
 impl ThreadStorage {
     /// `depth`, from 1 to [`super::MAX_STORAGE_DEPTH`], operations at a time.
-    pub(super) fn new(file: Arc<File>, layout: Layout, depth: usize) -> Self {
+    pub(super) fn new(file: Arc<LockedFile>, layout: Layout, depth: usize) -> Self {
         Self {
             file,
             layout,
@@ -116,6 +116,14 @@ impl Storage for ThreadStorage {
         Ok(())
     }
 
+    fn cancel(&mut self, cookie: Cookie) -> bool {
+        let found = self.queue.iter().position(|(queued, _)| *queued == cookie);
+        let cancelled = found.and_then(|at| self.queue.remove(at)).is_some();
+        self.held -= usize::from(cancelled);
+        self.statistics.cancelled += u64::from(cancelled);
+        cancelled
+    }
+
     fn flush(&mut self) {
         if self.queue.is_empty() {
             return;
@@ -158,7 +166,7 @@ impl Drop for Worker {
 
 /// What the thread owns.
 struct FarEnd {
-    file: Arc<File>,
+    file: Arc<LockedFile>,
     layout: Layout,
     ways: Ways,
     buffers: DeviceMemory,

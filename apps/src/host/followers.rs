@@ -1,0 +1,217 @@
+//! The side of the admin queue: followers on other cores are given their part of a session, and called back at its end.
+//!
+//! A session ends when the queues of all cores have: only then is the next one begun, as if one core had them all. The
+//! controller never sees a host with two sessions, and no command of the old one can be executed behind its repetition.
+
+use super::attachment::{Attachment, FollowerOrder, FollowerReport};
+use super::bring_up::FIRST_IO_QUEUE;
+use super::options::Admin;
+use super::{Host, Opened, State};
+use crate::nvmf::{Abort, Command};
+use frwr_engine::provider::Port;
+
+/// How a follower stands to the session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Standing {
+    /// It has no queue in it.
+    #[default]
+    Detached,
+    /// An attachment waits to be taken by the caller.
+    Offered,
+    /// It was told, and has not answered.
+    Attaching,
+    /// Its queues are up.
+    Attached,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    standing: Standing,
+    /// An order is to be taken by the caller.
+    ordered: bool,
+    /// A command to be aborted: queue and command identifier.
+    abort: Option<(u16, u16)>,
+}
+
+/// The followers of a host.
+#[derive(Debug)]
+pub(super) struct Followers(Vec<Place>);
+
+impl Followers {
+    pub(super) fn new(count: u16) -> Self {
+        Self(vec![Place::default(); count.into()])
+    }
+
+    pub(super) fn count(&self) -> u16 {
+        // Made from as many.
+        self.0.len() as u16
+    }
+
+    /// No follower has anything left of the session.
+    pub(super) fn all_detached(&self) -> bool {
+        self.0.iter().all(|place| place.standing == Standing::Detached)
+    }
+
+    /// Every follower that takes part in the session is up.
+    fn is_settled(&self) -> bool {
+        self.0.iter().all(|place| matches!(place.standing, Standing::Detached | Standing::Attached))
+    }
+
+    /// A session is ready.
+    pub(super) fn begin(&mut self) {
+        self.0.fill(Place { standing: Standing::Offered, ordered: true, abort: None });
+    }
+
+    /// What an attachment says has changed.
+    pub(super) fn update(&mut self) {
+        for place in self.0.iter_mut().filter(|place| place.standing != Standing::Detached) {
+            place.ordered = true;
+        }
+    }
+
+    /// The session ends: who was told of it is told.
+    pub(super) fn end(&mut self) {
+        for place in &mut self.0 {
+            if place.standing == Standing::Offered {
+                place.standing = Standing::Detached;
+            }
+            place.ordered = place.standing != Standing::Detached;
+            place.abort = None;
+        }
+    }
+
+    /// There will be no other session.
+    pub(super) fn give_up(&mut self) {
+        self.0.iter_mut().for_each(|place| place.ordered = true);
+    }
+}
+
+/// I/O queues of one of `hosts` hosts that share `granted`: as even as can be, the first ones get what is left over. The
+/// first queue's identifier, and how many.
+pub(super) fn share(granted: u16, hosts: u16, index: u16) -> (u16, u16) {
+    let (each, over) = (granted / hosts.max(1), granted % hosts.max(1));
+    (FIRST_IO_QUEUE + index * each + index.min(over), each + u16::from(index < over))
+}
+
+impl<P: Port> Host<P> {
+    /// The next order for a follower, and for which, counted from 0. To be asked for after every poll where there are
+    /// followers; each order has to reach its follower's [`Host::follow`].
+    pub fn next_order(&mut self) -> Option<(u16, FollowerOrder)> {
+        let index = self.followers.0.iter().position(|place| place.ordered)?;
+        let place = self.followers.0.get_mut(index)?;
+        place.ordered = false;
+        if place.standing == Standing::Offered {
+            place.standing = Standing::Attaching;
+        }
+        // Followers are counted in 16 bit.
+        let index = index as u16;
+        let order = match self.state {
+            State::Failed(failure) => FollowerOrder::GiveUp(failure),
+            State::Ready { .. } => FollowerOrder::Attach(self.attachment(index)?),
+            _ => FollowerOrder::Detach { session: self.session() },
+        };
+        Some((index, order))
+    }
+
+    /// Takes a follower's report.
+    pub fn heard(&mut self, follower: u16, report: FollowerReport) {
+        let (current, ready) = (self.session(), matches!(self.state, State::Ready { .. }));
+        let Some(place) = self.followers.0.get_mut(usize::from(follower)) else { return };
+        match report {
+            FollowerReport::Attached { session } if session == current && ready => {
+                place.standing = Standing::Attached;
+                self.settle();
+            }
+            FollowerReport::Detached { session } if session == current => {
+                *place = Place::default();
+                if ready {
+                    self.settle();
+                }
+            }
+            // As if the queue were this host's.
+            FollowerReport::Failed { session, failure } if session == current && ready => self.fail(failure),
+            FollowerReport::Path { session, state } if session == current && ready => {
+                self.ana.set(state, self.now);
+                self.followers.update();
+            }
+            FollowerReport::Abort { session, queue_id, command_id } if session == current && ready => {
+                place.abort = Some((queue_id, command_id));
+                self.step_follower_aborts();
+            }
+            // Of a session that ends or has ended.
+            FollowerReport::Attached { .. }
+            | FollowerReport::Detached { .. }
+            | FollowerReport::Failed { .. }
+            | FollowerReport::Path { .. }
+            | FollowerReport::Abort { .. } => {}
+        }
+    }
+
+    /// The session, counted from 1; 0 before the first. A follower's is the one that it was told of last.
+    #[must_use]
+    pub fn session(&self) -> u64 {
+        self.following.as_ref().map_or(self.statistics.sessions, |following| following.session())
+    }
+
+    /// Where all queues of all cores are up, earlier failures count no more.
+    pub(super) fn settle(&mut self) {
+        if self.followers.is_settled() {
+            self.attempts = 0;
+            self.lost_at = None;
+        }
+    }
+
+    fn attachment(&self, follower: u16) -> Option<Attachment> {
+        let (first_queue, queues) = share(self.granted, self.followers.count() + 1, follower + 1);
+        Some(Attachment {
+            session: self.session(),
+            controller: super::Controller { queues, ..self.controller },
+            geometry: self.geometry?,
+            ana: self.ana.state(),
+            first_queue,
+        })
+    }
+
+    /// Sends aborts of followers; where there is no room, the next poll tries again.
+    pub(super) fn step_follower_aborts(&mut self) {
+        for index in 0..self.followers.0.len() {
+            let abort = self.followers.0.get(index).and_then(|place| place.abort);
+            if let Some((queue_id, command_id)) = abort
+                && self.send_abort_of(queue_id, command_id)
+                && let Some(place) = self.followers.0.get_mut(index)
+            {
+                place.abort = None;
+            }
+        }
+    }
+
+    /// Asks the controller to abort a command; false where that cannot be said now.
+    pub(super) fn send_abort_of(&mut self, queue_id: u16, command_id: u16) -> bool {
+        let slot = self.admin_slot(Admin::Abort);
+        if self.commands.is_in_flight(slot) {
+            return false;
+        }
+        let sent = self.send(Opened::Admin, slot, Command::Abort(Abort { queue_id, command_id }), None).is_ok();
+        self.statistics.aborts += u64::from(sent);
+        sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn queues_are_shared_evenly_and_each_has_one_owner() {
+        for (granted, hosts) in [(1, 1), (1, 3), (3, 2), (7, 3), (8, 4), (16, 1), (4096, 256)] {
+            let mut next = 1;
+            for index in 0..hosts {
+                let (first, count) = share(granted, hosts, index);
+                assert_eq!(first, next);
+                assert!(count.abs_diff(granted / hosts) <= 1);
+                next += count;
+            }
+            assert_eq!(next, granted + 1);
+        }
+    }
+}

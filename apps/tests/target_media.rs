@@ -1,0 +1,275 @@
+//! A target over media that cannot do everything.
+
+mod nvmf_harness;
+#[allow(dead_code, reason = "shared with the tests of storages")]
+mod storage_harness;
+
+use core::time::Duration;
+use frwr_apps::nvmf::{
+    Abort, BlockRange, Command, CompletionQueueEntry, DatasetManagement, Identify, IdentifyController,
+    IdentifyNamespace, Status, WriteZeroes, cns,
+};
+use frwr_apps::storage::{
+    AnyStorage, AttachError, Backing, CompletionBatch, Cookie, Features, FileMedium, FileOptions, Geometry,
+    MemoryStorage, Operation, QueueFull, Storage, StorageStatistics,
+};
+use frwr_apps::target::TargetStatistics;
+use frwr_engine::ConnectionId;
+use frwr_engine::provider::Access;
+use frwr_mempool::DeviceMemory;
+use nvmf_harness::raw::{Raw, keyed};
+use nvmf_harness::{memory, target_options};
+use std::{cell::Cell, rc::Rc};
+use storage_harness::{BLOCK, Temporary};
+use zerocopy::FromBytes;
+
+fn code(response: &CompletionQueueEntry) -> u16 {
+    response.status().code()
+}
+
+fn structure<S: Storage>(raw: &mut Raw<S>, admin: ConnectionId, structure: u8, namespace: u32) -> [u8; 4096] {
+    let identify = Command::Identify(Identify { structure, namespace, data: keyed(4096) });
+    assert!(raw.command(admin, identify, Some((Access::RemoteWrite, 4096))).status().is_success());
+    let mut bytes = [0; 4096];
+    raw.data.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+fn optional_commands<S: Storage>(raw: &mut Raw<S>, admin: ConnectionId) -> u16 {
+    let bytes = structure(raw, admin, cns::CONTROLLER, 0);
+    IdentifyController::read_from_bytes(&bytes).unwrap().optional_commands.get()
+}
+
+/// Commands that change the first block, with their data.
+fn changes(namespace: u32) -> [(Command, Option<(Access, u32)>); 3] {
+    let bytes = BLOCK as u32;
+    let range = BlockRange { namespace, lba: 0, blocks: 1, data: keyed(bytes) };
+    let zeroes = WriteZeroes { namespace, lba: 0, blocks: 1, deallocate: false };
+    let ranges = DatasetManagement { namespace, ranges: 1, deallocate: true, data: keyed(16) };
+    [
+        (Command::Write(range), Some((Access::RemoteRead, bytes))),
+        (Command::WriteZeroes(zeroes), None),
+        (Command::DatasetManagement(ranges), Some((Access::RemoteRead, 16))),
+    ]
+}
+
+#[test]
+fn a_read_only_file_is_told_as_write_protected_and_not_changed() {
+    let bytes: Vec<u8> = (0..4 * BLOCK).map(|at| (at % 253) as u8).collect();
+    for backing in [Backing::Ring, Backing::Thread] {
+        let file = Temporary::sparse(&format!("protected-{backing:?}"), 0);
+        std::fs::write(&file.0, &bytes).unwrap();
+        let medium = FileMedium::open(&FileOptions { read_only: true, ..file.options() }).unwrap();
+        let (protected, _) = medium.storage(backing, 8).unwrap();
+        let other = AnyStorage::Memory(MemoryStorage::new(memory(4 * BLOCK), BLOCK as u32, 8).unwrap());
+        let mut raw = Raw::with(target_options(), vec![protected, other]);
+        let (admin, io) = raw.io_queue();
+        for (identifier, attributes) in [(1, IdentifyNamespace::WRITE_PROTECTED), (2, 0)] {
+            let bytes = structure(&mut raw, admin, cns::NAMESPACE, identifier);
+            assert_eq!(IdentifyNamespace::read_from_bytes(&bytes).unwrap().attributes, attributes);
+        }
+        raw.data.fill(0, BLOCK, 0).unwrap();
+        for (command, data) in changes(1) {
+            let response = raw.command(io, command, data);
+            assert_eq!(code(&response), Status::NAMESPACE_IS_WRITE_PROTECTED.code(), "{command:?}");
+            assert!(response.status().is_final());
+        }
+        for (command, data) in changes(2) {
+            assert_eq!(code(&raw.command(io, command, data)), 0, "{command:?}");
+        }
+        assert_eq!(code(&raw.command(io, Command::Flush { namespace: 1 }, None)), 0);
+        let range = BlockRange { namespace: 1, lba: 0, blocks: 4, data: keyed(4 * BLOCK as u32) };
+        let read = raw.command(io, Command::Read(range), Some((Access::RemoteWrite, 4 * BLOCK as u32)));
+        assert_eq!(code(&read), 0);
+        let mut found = vec![0; 4 * BLOCK];
+        raw.data.read(0, &mut found).unwrap();
+        assert!(found == bytes, "{backing:?}");
+        assert!(std::fs::read(&file.0).unwrap() == bytes, "{backing:?}");
+    }
+}
+
+/// Memory that cannot do everything.
+struct Lacking(MemoryStorage, Features);
+
+impl Storage for Lacking {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn features(&self) -> Features {
+        self.1
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
+        self.0.attach(buffers)
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        let asked = match operation {
+            Operation::WriteZeroes { .. } => self.1.write_zeroes,
+            Operation::Deallocate { .. } => self.1.deallocate,
+            _ => true,
+        };
+        assert!(asked, "{operation:?}");
+        self.0.submit(cookie, operation)
+    }
+
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        self.0.poll(now, out)
+    }
+
+    fn statistics(&self) -> StorageStatistics {
+        self.0.statistics()
+    }
+}
+
+#[test]
+fn commands_are_offered_that_every_namespace_has() {
+    let every = Features { write_zeroes: true, deallocate: true, read_only: false };
+    let (zeroes, ranges) = (IdentifyController::WRITE_ZEROES, IdentifyController::DATASET_MANAGEMENT);
+    for (features, offered) in [
+        (every, IdentifyController::COMPARE | zeroes | ranges),
+        (Features { write_zeroes: false, ..every }, IdentifyController::COMPARE | ranges),
+        (Features { deallocate: false, ..every }, IdentifyController::COMPARE | zeroes),
+        (Features::default(), IdentifyController::COMPARE),
+    ] {
+        let storage = |features| Lacking(MemoryStorage::new(memory(8 * BLOCK), BLOCK as u32, 8).unwrap(), features);
+        let mut raw = Raw::with(target_options(), vec![storage(every), storage(features)]);
+        let (admin, io) = raw.io_queue();
+        assert_eq!(optional_commands(&mut raw, admin), offered);
+        raw.data.fill(0, BLOCK, 0).unwrap();
+        for namespace in [1, 2] {
+            let [write, zero, deallocate] = changes(namespace).map(|(command, data)| raw.command(io, command, data));
+            let expected = |bit| if offered & bit != 0 { 0 } else { Status::INVALID_COMMAND_OPCODE.code() };
+            assert_eq!((code(&write), code(&zero), code(&deallocate)), (0, expected(zeroes), expected(ranges)));
+        }
+    }
+}
+
+/// Memory that refuses operations while it is told to, and starts none while it is told to.
+struct Gated {
+    inner: MemoryStorage,
+    gate: Rc<Cell<Gate>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// It takes operations and does not start them.
+    Unstarted,
+    /// It starts operations and completes none.
+    Running,
+    /// It takes none.
+    Full,
+}
+
+impl Storage for Gated {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn features(&self) -> Features {
+        self.inner.features()
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
+        self.inner.attach(buffers)
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        if self.gate.get() == Gate::Full { Err(QueueFull) } else { self.inner.submit(cookie, operation) }
+    }
+
+    fn cancel(&mut self, cookie: Cookie) -> bool {
+        self.inner.cancel(cookie)
+    }
+
+    fn flush(&mut self) {
+        if self.gate.get() != Gate::Unstarted {
+            self.inner.flush();
+        }
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        if self.gate.get() == Gate::Open { self.inner.poll(now, out) } else { 0 }
+    }
+}
+
+/// Aborts the command of identifier 900 on the I/O queue; whether the target says that it did.
+fn abort(raw: &mut Raw<Gated>, admin: ConnectionId) -> bool {
+    let entry = Command::Abort(Abort { queue_id: 1, command_id: 900 }).encode(901).unwrap();
+    raw.send(admin, entry, None);
+    raw.until("abort answered", |raw| raw.responses.iter().any(|response| response.command_id.get() == 901));
+    let at = raw.responses.iter().position(|response| response.command_id.get() == 901).unwrap();
+    let response = raw.responses.remove(at);
+    assert_eq!(code(&response), 0);
+    response.result.get() == 0
+}
+
+#[test]
+fn what_no_medium_was_given_is_aborted_and_never_executed() {
+    for (gate, aborted) in [(Gate::Full, true), (Gate::Unstarted, true), (Gate::Running, false)] {
+        let switch = Rc::new(Cell::new(Gate::Open));
+        let inner = MemoryStorage::new(memory(8 * BLOCK), BLOCK as u32, 8).unwrap();
+        let mut raw = Raw::with(target_options(), vec![Gated { inner, gate: Rc::clone(&switch) }]);
+        let (admin, io) = raw.io_queue();
+        for (command, data) in changes(1) {
+            switch.set(gate);
+            // A range of one block, where ranges are wanted.
+            raw.data.write(0, &[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+            let (before, statistics) = (raw.target.statistics(), |raw: &Raw<Gated>| raw.target.statistics());
+            raw.responses.clear();
+            raw.send(io, command.encode(900).unwrap(), data);
+            for _ in 0..50 {
+                raw.step();
+            }
+            assert!(raw.responses.is_empty());
+            assert_eq!(abort(&mut raw, admin), aborted, "{gate:?} {command:?}");
+            switch.set(Gate::Open);
+            raw.until("answered", |raw| raw.responses.len() == 1);
+            let status = if aborted { Status::COMMAND_ABORT_REQUESTED.code() } else { 0 };
+            assert_eq!(code(&raw.responses[0]), status, "{gate:?} {command:?}");
+            let done = |statistics: TargetStatistics| {
+                statistics.writes + statistics.write_zeroes + statistics.deallocations + statistics.aborted_commands
+            };
+            assert_eq!(done(statistics(&raw)), done(before) + 1);
+            assert_eq!(statistics(&raw).aborted_commands, before.aborted_commands + u64::from(aborted));
+        }
+        let storage = raw.target.namespaces().next().unwrap().inner.statistics();
+        assert_eq!(storage.completed + storage.cancelled, storage.submitted);
+        assert_eq!(storage.completed, if aborted { 0 } else { 3 }, "{gate:?}");
+        assert!(!abort(&mut raw, admin), "it has ended");
+        raw.target.shut_down();
+        raw.until("drained", |raw| raw.target.is_drained());
+        let all = target_options().buffer_memory_bytes(8) / target_options().buffer_bytes as usize;
+        assert_eq!(raw.target.statistics().buffers_free, all as u64);
+    }
+}
+
+#[test]
+fn a_command_whose_data_is_on_its_way_is_aborted_when_that_has_arrived() {
+    let mut delays = 0;
+    for steps in 0..20 {
+        let switch = Rc::new(Cell::new(Gate::Open));
+        let inner = MemoryStorage::new(memory(8 * BLOCK), BLOCK as u32, 8).unwrap();
+        let mut raw = Raw::with(target_options(), vec![Gated { inner, gate: switch }]);
+        let (admin, io) = raw.io_queue();
+        raw.responses.clear();
+        let [(command, data), ..] = changes(1);
+        raw.send(io, command.encode(900).unwrap(), data);
+        for _ in 0..steps {
+            raw.step();
+        }
+        let aborted = abort(&mut raw, admin);
+        raw.until("answered", |raw| raw.responses.len() == 1);
+        let statistics = raw.target.statistics();
+        assert_eq!(code(&raw.responses[0]) == Status::COMMAND_ABORT_REQUESTED.code(), aborted, "{steps}");
+        assert_eq!((statistics.writes, statistics.aborted_commands), (u64::from(!aborted), u64::from(aborted)));
+        delays += u64::from(aborted);
+    }
+    assert!(delays > 0, "no abort came in time");
+}
