@@ -84,18 +84,18 @@ impl Subject {
     }
 
     /// Registrations are type 2 windows: one range, bound to a queue pair.
-    pub const fn has_windows(self) -> bool {
+    pub fn has_windows(self) -> bool {
         match self {
             Self::Soft(profile) => matches!(profile, SoftProfile::Window | SoftProfile::Rxe),
             #[cfg(feature = "verbs")]
             Self::Fake(fake) => fake.has_windows(),
             #[cfg(feature = "verbs")]
-            Self::Verbs(_) => true,
+            Self::Verbs(_) => !super::verbs::has_lists(),
         }
     }
 
     /// Registrations are lists that the provider of mlx5 posts.
-    pub const fn has_lists(self) -> bool {
+    pub fn has_lists(self) -> bool {
         self.is_real() && !self.has_windows()
     }
 
