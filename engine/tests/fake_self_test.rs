@@ -87,3 +87,26 @@ fn u13_lists_are_chosen_where_their_keys_rotate_and_windows_where_there_are_any(
     let error = open(&windows, Registration::Lists).unwrap_err();
     assert!(error.to_string().contains("only mlx5 devices"), "{error}");
 }
+
+/// What stands for a device answers as strictly as it can, which is not what is expected of hardware in every point.
+#[test]
+fn what_nobody_has_run_on_hardware_is_asked_and_answered() {
+    const STALE: &str = "bind with another low byte in the old key";
+    const FOREIGN: &str = "list with a local key of nobody";
+    let lists = FakeLists { updates_tags: true, remote_invalidation: true, entries: 8 };
+    for (options, otherwise) in [(FakeOptions::windows("mlx5"), STALE), (FakeOptions::lists(lists), FOREIGN)] {
+        let fake = FakeDevice::new(options);
+        let options = VerbsOptions { unsettled: true, ..VerbsOptions::new(fake.name()) };
+        let device = VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(deviations(&device), [otherwise]);
+        let rows = device.findings().rows().iter().filter(|row| row.text.contains("expected from source"));
+        assert_eq!(rows.count(), 4);
+        drop(device);
+        assert_eq!(fake.violations(), Vec::<String>::new());
+    }
+    // The host of others may not survive the questions.
+    let fake = FakeDevice::new(FakeOptions::windows("rxe"));
+    let options = VerbsOptions { unsettled: true, ..VerbsOptions::new(fake.name()) };
+    let device = VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
+    assert!(device.findings().rows().iter().all(|row| !row.text.contains("expected from source")));
+}

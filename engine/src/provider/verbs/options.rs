@@ -74,6 +74,8 @@ pub struct VerbsOptions {
     pub parameters: Option<ConnectionParameters>,
     /// Tries bind, access, invalidation and refused access on a loop-back queue pair before the device is used.
     pub self_test: bool,
+    /// The self-test also asks an mlx5 device what source and manual pages leave open. Nothing follows from the answers.
+    pub unsettled: bool,
 }
 
 impl VerbsOptions {
@@ -93,6 +95,7 @@ impl VerbsOptions {
             list_entries: LIST_ENTRIES,
             parameters: None,
             self_test: true,
+            unsettled: false,
         }
     }
 }

@@ -152,6 +152,41 @@ impl LoopBack {
         step: &'static str,
         access: Access,
     ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        self.register(step, |fields, _| fields.access = access)
+    }
+
+    /// The same, far behind the memory that is registered.
+    pub(super) fn register_outside(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        self.register(step, |fields, list| {
+            // Of lists the addresses of their entries count, of windows their own.
+            if fields.iova != 0 {
+                fields.iova += 1 << 40;
+            }
+            list.iter_mut().for_each(|element| element.address += 1 << 40);
+        })
+    }
+
+    /// The same as a list whose second entry names memory of nobody.
+    pub(super) fn register_foreign_key(
+        &mut self,
+        step: &'static str,
+    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        self.register(step, |_, list| list[1].lkey ^= 0xff00)
+    }
+
+    /// The same as a window whose current key is said to be another.
+    pub(super) fn bind_with_stale_key(
+        &mut self,
+        step: &'static str,
+    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        self.register(step, |fields, _| fields.old_key ^= 1)
+    }
+
+    fn register(
+        &mut self,
+        step: &'static str,
+        change: impl FnOnce(&mut RegistrationFields, &mut [ScatterElement; 2]),
+    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
         self.peer.receive(self.element(MESSAGE_OFFSET)).map_err(system_error(step, ""))?;
         let (mut bind, send) = (self.request(), self.request());
         bind.signalled = false;
@@ -159,17 +194,18 @@ impl LoopBack {
         if self.rotates() {
             self.key = (old_key & !0xff) | (old_key.wrapping_add(1) & 0xff);
         }
-        let fields = RegistrationFields {
+        let mut fields = RegistrationFields {
             object: RegistrationId(0),
             base: BaseId(0),
             old_key,
             key: self.key,
-            access,
+            access: Access::RemoteReadWrite,
             iova: self.start(),
             length: WINDOW_BYTES,
             elements: ElementRange::default(),
         };
-        let list = self.list();
+        let mut list = self.list();
+        change(&mut fields, &mut list);
         let Self { window, region, owner, posting, .. } = self;
         let sent = owner.run(step, posting, send.token, &[element], |batch, local| {
             match window {
