@@ -74,6 +74,7 @@ hosts = 4
 in_capsule = 8192
 io_queues = 2
 data_blocks = 3
+shared_receives = 65
 remote_invalidate = false
 runtime = 60
 
@@ -106,7 +107,7 @@ backing = "ring"
     assert_eq!((config.device.ack_timeout, config.parameters.retry_count), (Some(14), 6));
     assert_eq!((config.parameters.rnr_retry_count, config.listen), (5, "[fe80::1]:4420".parse().unwrap()));
     assert_eq!((config.queue_depth, config.hosts, config.in_capsule), (64, 4, 8192));
-    assert_eq!((config.io_queues, config.data_blocks), (2, 3));
+    assert_eq!((config.io_queues, config.data_blocks, config.shared_receives), (2, 3, Some(65)));
     assert_eq!((config.remote_invalidate, config.runtime.unwrap().as_secs()), (false, 60));
     let [one, two] = config.subsystems.as_slice() else { panic!("{:?}", config.subsystems) };
     let SubsystemConfig { allowed_hosts: AllowedHosts::Listed(hosts), serial: Some(serial), namespaces, .. } = one
@@ -176,12 +177,14 @@ fn mistakes_are_refused_with_line_and_key() {
         (top("mtu = 1500"), 3, &["mtu is 1500", "1024", "leave it out"]),
         (top("ib_port = 0"), 3, &["ib_port is 0", "1 to 255"]),
         (top("retry_count = 8"), 3, &["retry_count is 8", "0 to 7"]),
-        (top("cores = \"0,1\""), 3, &["cores names 2 cores", "one"]),
+        (top("cores = \"unpinned:65\""), 3, &["cores names 65 cores", "64"]),
         (top("pages = \"huge\""), 3, &["pages is \"huge\"", "auto", "2M"]),
         (top("in_capsule = 100"), 3, &["in_capsule is 100", "multiple of 16"]),
         (top("in_capsule = 65552"), 3, &["in_capsule is 65552", "65536"]),
         (top("io_queues = 17"), 3, &["io_queues is 17", "1 to 16"]),
         (top("data_blocks = 0"), 3, &["data_blocks is 0", "1 to"]),
+        (top("shared_receives = 128"), 3, &["shared_receives is 128", "129 to 65536"]),
+        (top("shared_receives = \"off\""), 3, &["shared_receives: invalid type"]),
         (top("runtime = 86401"), 3, &["runtime is 86401", "86400"]),
         (SMALLEST.replace("10.0.0.1:4420", "nowhere"), 2, &["listen", "socket address"]),
         (SMALLEST.replace(":4420", ":0"), 2, &["listen is 0", "65535"]),

@@ -234,6 +234,85 @@ fn an_aborted_event_request_is_answered() {
 }
 
 #[test]
+fn a_shutdown_is_told_to_hosts_that_wait_for_it() {
+    for (configuration, waits) in [(0x8000, true), (0x8000, false), (0x0900, true)] {
+        let mut raw = Raw::new();
+        let (admin, _) = raw.io_queue();
+        assert!(raw.command(admin, set(feature::ASYNCHRONOUS_EVENTS, configuration), None).status().is_success());
+        raw.responses.clear();
+        if waits {
+            event_request(&mut raw, admin, 900);
+        }
+        for _ in 0..50 {
+            raw.step();
+        }
+        raw.target.announce_shutdown();
+        let told = configuration == 0x8000 && waits;
+        assert_eq!(raw.target.is_answering(), told);
+        raw.until("sent", |raw| !raw.target.is_answering());
+        let results: Vec<_> = raw.responses.iter().map(|response| response.result.get()).collect();
+        assert_eq!(results, if told { vec![3] } else { vec![] });
+        // It is told when it happens, or never.
+        event_request(&mut raw, admin, 901);
+        for _ in 0..50 {
+            raw.step();
+        }
+        assert!(raw.responses.is_empty());
+        raw.target.shut_down();
+        raw.until("drained", |raw| raw.target.is_drained());
+    }
+}
+
+#[test]
+fn a_change_of_the_discovery_log_is_told_to_whom_it_concerns() {
+    let mut raw = two_subsystems();
+    let admin = raw.open_queue(0, 32);
+    let mut data = connect_data(0xffff);
+    data.subsystem = Nqn::new(DISCOVERY_SUBSYSTEM).unwrap();
+    assert!(raw.connect(admin, connect(0, 31), &data).status().is_success());
+    raw.enable(admin);
+    let identify = Identify { structure: cns::CONTROLLER, namespace: 0, data: keyed(4096) };
+    assert!(raw.command(admin, Command::Identify(identify), Some((Access::RemoteWrite, 4096))).status().is_success());
+    let mut bytes = [0; 4096];
+    raw.data.read(0, &mut bytes).unwrap();
+    let events = IdentifyController::read_from_bytes(&bytes).unwrap().events.get();
+    assert_eq!(events, IdentifyController::DISCOVERY_EVENTS);
+    assert!(raw.command(admin, set(feature::ASYNCHRONOUS_EVENTS, events), None).status().is_success());
+    assert_eq!(code(&raw.command(admin, set(feature::ASYNCHRONOUS_EVENTS, 0x100), None)), Status::INVALID_FIELD.code());
+    event_request(&mut raw, admin, 900);
+    let header = |raw: &mut Memory| {
+        let page = log(raw, admin, page(log_page::DISCOVERY, 0, 1024)).unwrap();
+        let header = DiscoveryHeader::read_from_bytes(&page).unwrap();
+        (header.generation.get(), header.records.get())
+    };
+    assert_eq!(header(&mut raw), (1, 2));
+    // Nothing for this host.
+    let name = |text: &str| Nqn::new(text).unwrap();
+    let listed = |names: &[&str]| AllowedHosts::Listed(names.iter().map(|text| name(text)).collect());
+    raw.responses.clear();
+    raw.target.set_allowed_hosts(&name("nqn.second"), listed(&["nqn.other", "nqn.another"])).unwrap();
+    for _ in 0..50 {
+        raw.step();
+    }
+    assert!(raw.responses.is_empty());
+    raw.target.set_allowed_hosts(&name("nqn.second"), AllowedHosts::Any).unwrap();
+    raw.until("told", |raw| raw.responses.len() == 1);
+    assert_eq!((raw.responses[0].command_id.get(), raw.responses[0].result.get()), (900, 0x0070_f002));
+    // The next one waits for the page to be read.
+    event_request(&mut raw, admin, 901);
+    raw.target.set_allowed_hosts(&name("nqn.first"), listed(&[])).unwrap();
+    for _ in 0..50 {
+        raw.step();
+    }
+    assert!(raw.responses.is_empty());
+    assert_eq!(header(&mut raw), (4, 2));
+    raw.responses.clear();
+    raw.target.set_allowed_hosts(&name("nqn.third"), listed(&[])).unwrap();
+    raw.until("told", |raw| raw.responses.len() == 1);
+    assert!(raw.target.set_allowed_hosts(&name("nqn.none"), AllowedHosts::Any).is_err());
+}
+
+#[test]
 fn compare_write_zeroes_and_deallocate() {
     let mut raw = Raw::new();
     let (admin, io) = raw.io_queue();

@@ -282,6 +282,35 @@ fn a_reset_controller_gets_new_queues_while_the_old_ones_end() {
     finish(raw);
 }
 
+/// Sends the Connect of another admin queue.
+fn begin_session(raw: &mut Cores) -> ConnectionId {
+    let admin = raw.open_queue(0, 32);
+    raw.responses.clear();
+    raw.data.write(0, &connect_data(0xffff).to_bytes()).unwrap();
+    raw.send(admin, Command::Connect(connect(0, 31)).encode(600).unwrap(), Some((Access::RemoteRead, 1024)));
+    admin
+}
+
+#[test]
+fn a_session_that_waits_too_long_for_the_last_one_is_given_up() {
+    let (mut raw, shared) = spread(options(2, 2));
+    let (admin, io) = raw.io_queue();
+    shared.go.set(false);
+    raw.send(io, Command::Write(blocks(0)).encode(9).unwrap(), Some((Access::RemoteRead, 512)));
+    raw.steps(100);
+    raw.engine.disconnect(admin);
+    raw.until("orphaned", |raw| raw.members[0].statistics().orphans == 1 && raw.disconnected.len() == 2);
+    let next = begin_session(&mut raw);
+    raw.steps(10);
+    raw.now += Duration::from_secs(6);
+    raw.until("given up", |raw| raw.disconnected.last() == Some(&next) && raw.target.is_drained());
+    assert_eq!(raw.target.statistics().connect_timeouts, 1);
+    shared.go.set(true);
+    raw.until("done", |raw| raw.members[0].statistics().orphans == 0);
+    raw.io_queue();
+    finish(raw);
+}
+
 #[test]
 fn no_new_session_overtakes_a_write_that_a_member_still_has() {
     let (mut raw, shared) = spread(options(2, 2));
@@ -292,13 +321,13 @@ fn no_new_session_overtakes_a_write_that_a_member_still_has() {
     raw.steps(100);
     raw.engine.disconnect(admin);
     raw.until("orphaned", |raw| raw.members[0].statistics().orphans == 1 && raw.disconnected.len() == 2);
-    raw.steps(100);
-    let again = RequestPrivateData::new(0, 32);
-    assert_eq!(raw.open(again.as_bytes()), Opened::Rejected(RejectStatus::NoResources as u16));
+    begin_session(&mut raw);
+    raw.steps(200);
+    assert!(raw.responses.is_empty(), "it waits");
     shared.go.set(true);
-    raw.until("done", |raw| raw.members[0].statistics().orphans == 0);
-    raw.steps(2);
-    assert!(matches!(raw.open(again.as_bytes()), Opened::Yes(_)));
+    raw.until("answered", |raw| raw.responses.len() == 1);
+    assert!(raw.responses[0].status().is_success());
+    assert_eq!(raw.members[0].statistics().orphans, 0);
     finish(raw);
 }
 
@@ -309,14 +338,15 @@ fn no_new_session_begins_before_members_have_heard_of_the_end() {
     raw.carried = false;
     raw.engine.disconnect(admin);
     raw.until("gone at home", |raw| raw.target.statistics().queues == 0);
-    let again = RequestPrivateData::new(0, 32);
-    assert_eq!(raw.open(again.as_bytes()), Opened::Rejected(RejectStatus::NoResources as u16));
     // What the member does not know yet it serves: nobody else has been told otherwise.
     assert!(write(&mut raw, io, 0, 1).status().is_success());
+    begin_session(&mut raw);
+    raw.steps(200);
+    assert!(raw.responses.is_empty(), "it waits");
     raw.carried = true;
-    raw.until("ended", |raw| raw.disconnected.len() == 2);
-    raw.steps(10);
-    raw.io_queue();
+    raw.until("answered", |raw| raw.responses.len() == 1);
+    assert!(raw.responses[0].status().is_success());
+    assert_eq!(raw.disconnected, [admin, io]);
     finish(raw);
 }
 
@@ -534,15 +564,14 @@ fn hosts_that_come_and_go_at_any_moment_leave_nothing_behind() {
             raw.steps(20);
             continue;
         };
-        raw.carried = draw(4) > 0;
         let response = raw.connect(admin, connect(0, 31), &connect_data(0xffff));
         if !response.status().is_success() {
-            raw.carried = true;
             raw.engine.disconnect(admin);
             raw.steps(50);
             continue;
         }
         raw.enable(admin);
+        raw.carried = draw(4) > 0;
         let controller = response.result.get() as u16;
         let mut io = Vec::new();
         for queue_id in 1..=3 {

@@ -17,9 +17,9 @@ use frwr_apps::target::TargetStatistics;
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
 use frwr_mempool::DeviceMemory;
+use nvmf_harness::gated::{Gate, Gated};
 use nvmf_harness::raw::{Raw, keyed};
 use nvmf_harness::{memory, target_options};
-use std::{cell::Cell, rc::Rc};
 use storage_harness::{BLOCK, Temporary};
 use zerocopy::FromBytes;
 
@@ -150,55 +150,6 @@ fn commands_are_offered_that_every_namespace_has() {
     }
 }
 
-/// Memory that refuses operations while it is told to, and starts none while it is told to.
-struct Gated {
-    inner: MemoryStorage,
-    gate: Rc<Cell<Gate>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Gate {
-    Open,
-    /// It takes operations and does not start them.
-    Unstarted,
-    /// It starts operations and completes none.
-    Running,
-    /// It takes none.
-    Full,
-}
-
-impl Storage for Gated {
-    fn geometry(&self) -> Geometry {
-        self.inner.geometry()
-    }
-
-    fn features(&self) -> Features {
-        self.inner.features()
-    }
-
-    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
-        self.inner.attach(buffers)
-    }
-
-    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
-        if self.gate.get() == Gate::Full { Err(QueueFull) } else { self.inner.submit(cookie, operation) }
-    }
-
-    fn cancel(&mut self, cookie: Cookie) -> bool {
-        self.inner.cancel(cookie)
-    }
-
-    fn flush(&mut self) {
-        if self.gate.get() != Gate::Unstarted {
-            self.inner.flush();
-        }
-    }
-
-    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
-        if self.gate.get() == Gate::Open { self.inner.poll(now, out) } else { 0 }
-    }
-}
-
 /// Aborts the command of identifier 900 on the I/O queue; whether the target says that it did.
 fn abort(raw: &mut Raw<Gated>, admin: ConnectionId) -> bool {
     let entry = Command::Abort(Abort { queue_id: 1, command_id: 900 }).encode(901).unwrap();
@@ -213,12 +164,11 @@ fn abort(raw: &mut Raw<Gated>, admin: ConnectionId) -> bool {
 #[test]
 fn what_no_medium_was_given_is_aborted_and_never_executed() {
     for (gate, aborted) in [(Gate::Full, true), (Gate::Unstarted, true), (Gate::Running, false)] {
-        let switch = Rc::new(Cell::new(Gate::Open));
-        let inner = MemoryStorage::new(memory(8 * BLOCK), BLOCK as u32, 8).unwrap();
-        let mut raw = Raw::with(target_options(), vec![Gated { inner, gate: Rc::clone(&switch) }]);
+        let (storage, switch) = Gated::new(8, BLOCK as u32, 8);
+        let mut raw = Raw::with(target_options(), vec![storage]);
         let (admin, io) = raw.io_queue();
         for (command, data) in changes(1) {
-            switch.set(gate);
+            switch.gate.set(gate);
             // A range of one block, where ranges are wanted.
             raw.data.write(0, &[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
             let (before, statistics) = (raw.target.statistics(), |raw: &Raw<Gated>| raw.target.statistics());
@@ -229,7 +179,7 @@ fn what_no_medium_was_given_is_aborted_and_never_executed() {
             }
             assert!(raw.responses.is_empty());
             assert_eq!(abort(&mut raw, admin), aborted, "{gate:?} {command:?}");
-            switch.set(Gate::Open);
+            switch.gate.set(Gate::Open);
             raw.until("answered", |raw| raw.responses.len() == 1);
             let status = if aborted { Status::COMMAND_ABORT_REQUESTED.code() } else { 0 };
             assert_eq!(code(&raw.responses[0]), status, "{gate:?} {command:?}");
@@ -239,7 +189,7 @@ fn what_no_medium_was_given_is_aborted_and_never_executed() {
             assert_eq!(done(statistics(&raw)), done(before) + 1);
             assert_eq!(statistics(&raw).aborted_commands, before.aborted_commands + u64::from(aborted));
         }
-        let storage = raw.target.namespaces().next().unwrap().inner.statistics();
+        let storage = raw.target.namespaces().next().unwrap().statistics();
         assert_eq!(storage.completed + storage.cancelled, storage.submitted);
         assert_eq!(storage.completed, if aborted { 0 } else { 3 }, "{gate:?}");
         assert!(!abort(&mut raw, admin), "it has ended");
@@ -254,9 +204,7 @@ fn what_no_medium_was_given_is_aborted_and_never_executed() {
 fn a_command_whose_data_is_on_its_way_is_aborted_when_that_has_arrived() {
     let mut delays = 0;
     for steps in 0..20 {
-        let switch = Rc::new(Cell::new(Gate::Open));
-        let inner = MemoryStorage::new(memory(8 * BLOCK), BLOCK as u32, 8).unwrap();
-        let mut raw = Raw::with(target_options(), vec![Gated { inner, gate: switch }]);
+        let mut raw = Raw::with(target_options(), vec![Gated::new(8, BLOCK as u32, 8).0]);
         let (admin, io) = raw.io_queue();
         raw.responses.clear();
         let [(command, data), ..] = changes(1);

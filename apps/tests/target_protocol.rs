@@ -12,6 +12,8 @@ use frwr_apps::nvmf::{
 use frwr_apps::storage::{
     CompletionBatch, Cookie, Geometry, MemoryStorage, Operation, QueueFull, Storage, StorageError,
 };
+use frwr_apps::target::TargetOptions;
+use frwr_engine::ReceiveQueues;
 use frwr_engine::provider::Access;
 use frwr_mempool::DeviceMemory;
 use nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
@@ -459,4 +461,32 @@ fn a_host_that_overruns_its_queue_loses_it() {
     go.set(true);
     raw.target.shut_down();
     raw.until("drained", |raw| raw.target.is_drained());
+}
+
+/// Connections of a target that share their receives are granted what their queue can have outstanding; who would exceed
+/// them all is told that there are no resources, until another one has gone.
+#[test]
+fn shared_receives_are_granted_by_the_size_of_the_queue() {
+    let receive_queues = ReceiveQueues::Shared { entries: 100 };
+    let options = TargetOptions { receive_queues, ..target_options() };
+    let namespaces = vec![MemoryStorage::new(memory(64 << 10), 512, 64).unwrap()];
+    let mut raw = Raw::with(options, namespaces);
+    let free = |raw: &Raw<MemoryStorage>| raw.target.engine().statistics().shared_receives_free;
+    let (admin, io) = raw.io_queue();
+    let before = free(&raw);
+    let small = raw.open_queue(1, before as u16 - 1);
+    assert_eq!((before, free(&raw)), (100 - 32 - 33, 1));
+    let (identify, data) = identify(cns::NAMESPACE, 1);
+    let refused = RequestPrivateData::new(1, 3);
+    assert_eq!(raw.open(refused.as_bytes()), Opened::Rejected(RejectStatus::NoResources as u16));
+    raw.engine.disconnect(small);
+    raw.until("gone", |raw| raw.disconnected.len() == 1 && free(raw) == before);
+    raw.open_queue(1, 3);
+    for _ in 0..100 {
+        assert!(raw.command(admin, identify, data).status().is_success());
+        let read = Command::Read(blocks(1, 0, 1, 512));
+        assert!(raw.command(io, read, Some((Access::RemoteWrite, 512))).status().is_success());
+    }
+    let buffers = raw.target.engine().receive_buffers();
+    assert_eq!((buffers.posted, buffers.held, buffers.idle), (100, 0, 0));
 }

@@ -3,10 +3,12 @@
 mod nvmf_harness;
 
 use clap::Parser as _;
+use core::time::Duration;
 use frwr_apps::host::HostOptions;
 use frwr_apps::nvmf::{Nqn, SerialNumber};
 use frwr_apps::runner::{
-    CommandLine, Compared, LoadConfig, RunError, RunReport, ServeConfig, ServeReport, Task, load, serve,
+    CommandLine, Compared, DiscoverConfig, LoadConfig, RunError, RunReport, ServeConfig, ServeReport, Task, discover,
+    discovered_json, discovered_table, load, serve,
 };
 use frwr_engine::provider::{
     AsyncEvent, CommandError, DeviceEvent,
@@ -66,8 +68,9 @@ impl Drop for Temporary {
 }
 
 fn task(half: &str, arguments: &[&str]) -> Task {
-    let fixed = ["frwr-reactor", half, "--device", "test", "--cores", "unpinned", "--pages", "plain"];
-    let line = CommandLine::try_parse_from([&fixed[..], arguments].concat());
+    let fixed = ["frwr-reactor", half, "--device", "test", "--pages", "plain"];
+    let cores: &[&str] = if arguments.contains(&"--cores") { &[] } else { &["--cores", "unpinned"] };
+    let line = CommandLine::try_parse_from([&fixed[..], cores, arguments].concat());
     line.unwrap_or_else(|error| panic!("{error}")).task.unwrap()
 }
 
@@ -148,8 +151,10 @@ fn verified(report: Result<RunReport, RunError>) -> RunReport {
 fn a_namespace_arrives_as_the_file_that_is_served_on_every_profile() {
     let (file, output) = (Temporary::data("copy", 1), Temporary::path("copy-out"));
     let digest = file.digest();
-    for profile in PROFILES {
-        let target = Target::start(profile, &["--namespace", file.text()]);
+    for (at, profile) in PROFILES.into_iter().enumerate() {
+        // Every other profile with receives that all connections share.
+        let shared: &[&str] = if at % 2 == 0 { &["--shared-receives", "512"] } else { &[] };
+        let target = Target::start(profile, &[&["--namespace", file.text()], shared].concat());
         let bytes = FILE_BYTES.to_string();
         let exact = ["--bytes", &bytes, "--expect-sha256", &digest, "--output", output.text()];
         let report = verified(target.load(&exact));
@@ -269,6 +274,56 @@ fn serial_numbers_are_as_the_configuration_says_or_follow_from_the_name() {
 }
 
 #[test]
+fn hosts_hear_of_a_shutdown_before_their_connections_end() {
+    let file = Temporary::data("news", 3);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let name = Nqn::new("nqn.2026-11.invalid.frwr:file").unwrap();
+    let options = HostOptions::new(ADDRESS.parse().unwrap(), name, Nqn::new("nqn.host").unwrap());
+    let mut lone = LoneHost::new(&target.fabric, "reg_mr", options);
+    lone.until(|host| host.is_ready());
+    // A Keep Alive behind the event request: when it is answered, the request waits at the target.
+    lone.now += Duration::from_secs(15);
+    lone.until(|host| host.statistics().keep_alives == 1);
+    lone.host.flush_namespace(1).unwrap();
+    lone.until(|host| host.statistics().succeeded == 1);
+    target.stop.store(true, Relaxed);
+    lone.until(|host| host.statistics().failures > 0);
+    assert_eq!(lone.host.statistics().shutdown_events, 1);
+    target.end();
+}
+
+#[test]
+fn the_discovery_service_of_serve_is_asked_by_discover() {
+    let file = Temporary::data("discover", 3);
+    let config = |arguments: &[&str]| {
+        let fixed = ["frwr-reactor", "discover", "--device", "test", "--connect", ADDRESS];
+        let line = CommandLine::try_parse_from([&fixed[..], arguments].concat()).unwrap();
+        let Some(Task::Discover(arguments)) = line.task else { panic!("not discover") };
+        DiscoverConfig::new(arguments).unwrap()
+    };
+    let stop = AtomicBool::new(false);
+    let device = |fabric: &SoftFabric| fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let name = "nqn.2026-11.invalid.frwr:file";
+    let allowed = ["--namespace", file.text(), "--allow-host", "nqn.friend"];
+    let target = Target::start("reg_mr", &allowed);
+    let found = discover(device(&target.fabric), &config(&["--host-nqn", "nqn.friend"]), &stop).unwrap();
+    let json = discovered_json(&found);
+    let entry = &json["entries"][0];
+    assert_eq!(json["entries"].as_array().unwrap().len(), 1);
+    let fields = ["transport", "type", "address", "service", "subsystem"].map(|field| entry[field].as_str().unwrap());
+    assert_eq!(fields, ["rdma", "nvm", "127.0.0.1", "4420", name]);
+    let table = discovered_table(&found);
+    assert!(table.lines().count() == 1 && table.contains(name) && table.contains("127.0.0.1"), "{table}");
+    // Whom it is not for sees nothing.
+    assert!(discover(device(&target.fabric), &config(&[]), &stop).unwrap().is_empty());
+    let fabric = target.fabric.clone();
+    target.end();
+    let error = discover(device(&fabric), &config(&[]), &stop).unwrap_err();
+    assert_eq!((error.name(), error.exit_code()), ("no_session", 1));
+    assert!(error.to_string().contains(ADDRESS) && !error.to_string().contains('\n'), "{error}");
+}
+
+#[test]
 fn requests_of_several_blocks_and_small_remainders_verify() {
     let (file, output) = (Temporary::data("sizes", 3), Temporary::path("sizes-out"));
     let target = Target::start("reg_mr", &["--namespace", file.text(), "--block-size", "512"]);
@@ -307,6 +362,118 @@ fn two_hosts_read_at_the_same_time() {
         assert_eq!(digests[0], digests[1]);
     });
     target.end();
+}
+
+#[test]
+fn the_load_of_one_host_runs_on_two_cores() {
+    let (served, moved, output) =
+        (Temporary::data("old", 1), Temporary::data("cores", 9), Temporary::path("cores-out"));
+    // Not all profiles: spinning threads are dear on a shared machine.
+    for profile in ["reg_mr", "rxe"] {
+        let target = Target::start(profile, &["--namespace", served.text(), "--io-queues", "2"]);
+        let two = ["--cores", "unpinned:2", "--runtime", "1"];
+        let report = verified(target.load(&[&two[..], &["--file", moved.text(), "--output", output.text()]].concat()));
+        assert_eq!((report.sha256.clone(), report.queues), (Some(moved.digest()), 2), "{profile}");
+        assert!(output.bytes() == moved.bytes(), "{profile}");
+        let [first, second] = report.cores.as_slice() else { panic!("{:?}", report.cores) };
+        assert!(!second.idle && first.requests > 0 && second.requests > 0, "{profile}: {}", report.table());
+        assert_eq!(first.requests + second.requests, report.latency.len(), "{profile}");
+        assert!(report.session.requests >= report.latency.len() && report.json()["cores"][1]["requests"] != 0);
+        assert!(report.table().contains("queue depth 32 on each core"), "{}", report.table());
+        target.end();
+    }
+}
+
+#[test]
+fn two_cores_read_what_is_there_and_hold_it_against_the_first_copy() {
+    let file = Temporary::data("read-cores", 2);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let (bytes, digest) = (FILE_BYTES.to_string(), file.digest());
+    let exact = ["--cores", "unpinned:2", "--bytes", &bytes, "--expect-sha256", &digest];
+    let report = verified(target.load(&[&exact[..], &["--runtime", "1"]].concat()));
+    assert!(report.cores.iter().all(|core| core.requests > 0), "{}", report.table());
+    // Without a load there is nothing to share.
+    let report = verified(target.load(&exact));
+    assert_eq!((report.cores[0].requests, report.cores[1].requests), (74, 0));
+    assert_eq!(target.end().target.writes, 0);
+}
+
+#[test]
+fn a_core_without_a_queue_says_so_and_the_others_do_its_share() {
+    let file = Temporary::data("short", 3);
+    let target = Target::start("reg_mr", &["--namespace", file.text(), "--io-queues", "2"]);
+    // Two queues per core are more than the target grants: two cores get one each.
+    let three = ["--cores", "unpinned:3", "--queues", "2", "--runtime", "1", "--file", file.text()];
+    let report = verified(target.load(&three));
+    let idle: Vec<bool> = report.cores.iter().map(|core| core.idle).collect();
+    assert_eq!((idle, report.queues, report.cores[2].requests), (vec![false, false, true], 2, 0));
+    assert!(report.table().contains("granted 2 I/O queue(s): 1 core(s) had none"), "{}", report.table());
+    target.end();
+}
+
+/// A load on two cores, and another target in the place of the first in the middle of it. `stops`: it is interrupted once
+/// the second target serves.
+fn load_over_two_targets(name: &str, second: &[&str], stops: bool) -> RunReport {
+    let file = Temporary::data(name, 5);
+    let target = Target::start("reg_mr", &["--namespace", file.text()]);
+    let (fabric, stop) = (target.fabric.clone(), AtomicBool::new(false));
+    let device = fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let config = load_config(&["--cores", "unpinned:2", "--runtime", "3600", "--reconnects", "100"]);
+    let (loading, began) = mpsc::channel();
+    thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            load(device, &config, &stop, &mut |line| {
+                let _ = loading.send(line.contains("mixed load"));
+            })
+        });
+        assert!(began.iter().any(|loading| loading));
+        target.end();
+        let target = Target::begin(fabric.clone(), "reg_mr", &[&["--namespace", file.text()], second].concat());
+        assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
+        if stops {
+            // Somebody uses it.
+            assert!(target.lines.iter().any(|line| line.contains("serving")));
+            stop.store(true, Relaxed);
+        }
+        let report = load.join().unwrap().unwrap();
+        target.end();
+        report
+    })
+}
+
+#[test]
+fn a_load_on_two_cores_survives_a_target_that_comes_back_and_can_be_interrupted() {
+    let report = load_over_two_targets("again", &[], true);
+    assert!(report.interrupted && report.passed() && report.reconnects() >= 1, "{}", report.table());
+}
+
+#[test]
+fn a_core_that_loses_its_queue_for_good_ends_the_run() {
+    let report = load_over_two_targets("fewer", &["--io-queues", "1"], false);
+    let caught = report.caught.clone().unwrap();
+    assert!(!report.passed() && caught.contains("no I/O queue") && caught.contains("--cores"), "{caught}");
+    assert!(report.keys_accounted() && report.undrained.is_empty(), "{}", report.table());
+}
+
+#[test]
+fn two_cores_of_a_host_work_on_two_cores_of_a_target() {
+    let file = Temporary::data("both", 7);
+    let target = Target::start("reg_mr", &["--namespace", file.text(), "--cores", "unpinned:2"]);
+    let report = verified(target.load(&["--cores", "unpinned:2", "--runtime", "1", "--file", file.text()]));
+    assert_eq!(report.queues, 2);
+    assert!(report.cores.iter().all(|core| core.requests > 0), "{}", report.table());
+    target.end();
+}
+
+#[test]
+fn a_trace_follows_one_core() {
+    let Task::Load(arguments) = task("load", &["--connect", ADDRESS, "--cores", "unpinned:2", "--trace", "/tmp/trace"])
+    else {
+        panic!("not load")
+    };
+    let error = LoadConfig::new(arguments).unwrap_err();
+    assert_eq!((error.name(), error.exit_code()), ("trace_cores", 2));
+    assert!(error.to_string().contains("--trace follows one core"), "{error}");
 }
 
 #[test]

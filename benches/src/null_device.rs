@@ -6,8 +6,9 @@
 use arrayvec::ArrayVec;
 use frwr_engine::provider::{
     Answer, BaseId, Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue,
-    ConnectionEvent, Device, DeviceEvent, DomainId, Operation, Port, PortId, PostError, PrivateData, QueuePairId,
-    QueueSizes, ReceiveRequest, RegistrationId, Success, Ticket, Token, soft::SoftProfile,
+    ConnectionEvent, Device, DeviceEvent, DomainId, Operation, Port, PortId, PostError, PostRefusal, PrivateData,
+    QueuePairId, QueueSizes, ReceiveRequest, RegistrationId, SharedReceiveQueueId, Success, Ticket, Token,
+    soft::SoftProfile,
 };
 use std::collections::VecDeque;
 
@@ -119,6 +120,10 @@ impl Port for NullPort {
     fn post_receives(&mut self, _: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
         self.receives.extend(receives.iter().map(|receive| receive.token));
         Ok(())
+    }
+
+    fn post_shared_receives(&mut self, _: SharedReceiveQueueId, _: &[ReceiveRequest]) -> Result<(), PostError> {
+        Err(PostError { accepted: 0, reason: PostRefusal::NotReady })
     }
 
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize {

@@ -85,8 +85,16 @@ pub(crate) struct Connection {
     pub(crate) receives: Vec<u32>,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
     pub(crate) early: VecDeque<(Received, Success)>,
-    /// Receives posted to the device.
+    /// Receives posted to the device; of shared ones those that this connection's peer may use.
     pub(crate) receives_posted: u32,
+    /// Shared receives that it was granted.
+    pub(crate) granted_receives: u32,
+    /// The queue pair takes no more shared receives: known since the receive completion queue was found empty so often.
+    pub(crate) last_receive_at: Option<u64>,
+    /// It was connected, so that its queue pair may have received.
+    pub(crate) was_established: bool,
+    /// The queue pair was given up before that was known.
+    pub(crate) gave_up_receives: bool,
     /// A signalled message is in flight: its completion will free the slots that those before it hold.
     pub(crate) relief_coming: bool,
     /// Requests admitted and not replied: each needs one of our receives.
@@ -137,6 +145,10 @@ impl Connection {
             receives: Vec::with_capacity(limits.receives as usize),
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
+            granted_receives: 0,
+            last_receive_at: None,
+            was_established: false,
+            gave_up_receives: false,
             relief_coming: false,
             awaiting_reply: 0,
             peer_receives: 0,
@@ -151,6 +163,13 @@ impl Connection {
 
     pub(crate) fn is_vacant(&self) -> bool {
         matches!(self.phase, Phase::Vacant)
+    }
+
+    /// What its queue pair receives into a shared buffer is for somebody, and within its grant.
+    pub(crate) fn takes_shared_receives(&self) -> bool {
+        let is_over =
+            matches!(self.phase, Phase::Vacant | Phase::Ending { step: Ending::Destroy | Ending::Close { .. }, .. });
+        self.receives_posted > 0 && !is_over
     }
 
     /// The next flush has something to post.

@@ -75,6 +75,14 @@ pub enum OpenFailure {
         /// The limit in bytes, for all that the process locks.
         limit: u64,
     },
+    /// The device made no shared receive queue.
+    #[error(
+        "the device made no shared receive queue of {entries} receives; ask for fewer, or for a queue per connection"
+    )]
+    SharedReceives {
+        /// Receives that were asked for.
+        entries: u32,
+    },
     /// The device has no queue pair, domain or base registration left.
     #[error("the device has no queue pair, protection domain or memory registration left")]
     Exhausted,
@@ -101,6 +109,9 @@ pub enum DisconnectCause {
     /// The peer sent what its protocol does not allow.
     #[error("the peer broke the protocol")]
     Protocol,
+    /// The peer sent more messages than it was granted receives, and took a shared one of the others.
+    #[error("the peer sent more messages than it was granted receives")]
+    ReceivesExceeded,
     /// The device reported a fatal event, or is gone.
     #[error("the device failed")]
     Device,
@@ -121,6 +132,8 @@ pub enum Event {
     Incoming {
         /// For the answer.
         incoming: IncomingId,
+        /// Where the peer is, if the device knows.
+        peer: Option<SocketAddr>,
         /// The peer's bytes.
         private_data: PrivateData,
     },

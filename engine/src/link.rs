@@ -3,7 +3,10 @@
 use crate::{
     gather::MemoryId,
     mr::ConnectionKey,
-    provider::{BaseId, ConnectionParameters, IncomingId, PrivateData, QueuePairId, QueueSizes, RegistrationId},
+    provider::{
+        BaseId, ConnectionParameters, IncomingId, PrivateData, QueuePairId, QueueSizes, RegistrationId,
+        SharedReceiveQueueId,
+    },
 };
 use arrayvec::ArrayVec;
 use frwr_mempool::{DeviceMemory, freelist::Returner, lane};
@@ -28,6 +31,8 @@ pub(crate) struct OpenOptions {
     pub(crate) sizes: QueueSizes,
     pub(crate) parameters: ConnectionParameters,
     pub(crate) own_domain: bool,
+    /// Entries of the core's shared receive queue, where it has one.
+    pub(crate) shared_receives: Option<u32>,
 }
 
 /// Where a queue pair is to be connected.
@@ -98,7 +103,14 @@ pub(crate) enum ToCore {
     },
     Incoming {
         incoming: IncomingId,
+        peer: Option<SocketAddr>,
         private_data: PrivateData,
+    },
+    /// The core's shared receive queue; comes in front of the first queue pair that uses it.
+    SharedReceives {
+        queue: SharedReceiveQueueId,
+        /// The local key of the core's messages in its domain.
+        lkey: u32,
     },
     QueuePairCreated {
         connection: ConnectionKey,
@@ -129,6 +141,10 @@ pub(crate) enum ToCore {
     Ended {
         connection: ConnectionKey,
         by_device: bool,
+    },
+    /// The queue pair is in the error state and takes no more shared receives.
+    LastReceive {
+        connection: ConnectionKey,
     },
     /// The queue pair is in the error state.
     Failed {

@@ -65,6 +65,22 @@ pub enum DomainPolicy {
     PerConnection,
 }
 
+/// Where the receives of connections are posted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReceiveQueues {
+    /// Each connection has a queue of `receive_depth` receives.
+    #[default]
+    PerConnection,
+    /// All connections of the engine take their receives from one queue (an SRQ): one post for all of them in an
+    /// iteration, and memory for what peers are granted together instead of for the worst of each. Only where the device
+    /// has such queues (`DeviceAttributes::max_srq`).
+    Shared {
+        /// Receives in the queue; 0 for `receive_depth` of each connection. With fewer, connections are refused
+        /// (`OpenError::Receives`) while those that are open have been granted too many.
+        entries: u32,
+    },
+}
+
 /// Everything that an engine can be told.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
@@ -74,8 +90,10 @@ pub struct EngineOptions {
     pub queue_depth: u32,
     /// Transfers of one connection at the same time; 0 for a mere requester.
     pub transfer_depth: u32,
-    /// Receives posted per connection; 0 for what sizing asks (S8).
+    /// Receives posted per connection, or granted to it of shared ones; 0 for what sizing asks (S8).
     pub receive_depth: u32,
+    /// Where they are posted.
+    pub receive_queues: ReceiveQueues,
     /// Bytes of the largest message sent or received.
     pub message_bytes: u32,
     /// Segments of the largest request, over all its chunks.
@@ -117,6 +135,7 @@ impl Default for EngineOptions {
             queue_depth: 32,
             transfer_depth: 0,
             receive_depth: 0,
+            receive_queues: ReceiveQueues::default(),
             message_bytes: 4096,
             max_segments: 32,
             registrations: 0,
@@ -143,6 +162,9 @@ pub struct ConnectionOptions {
     /// Receives that the peer has posted before it answers anything: how many messages we may send unasked. Every
     /// message received gives one back.
     pub peer_receives: u32,
+    /// Receives that the peer may use, where the engine's connections share theirs: how many messages it may send before
+    /// one of them is released. 0, and whatever is more, is `EngineOptions::receive_depth`.
+    pub receives: u32,
     /// Retries and RDMA READ depths.
     pub parameters: crate::provider::ConnectionParameters,
 }

@@ -2,7 +2,9 @@
 
 use crate::{
     gather::GatherError,
-    options::{EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, ReturnPolicy},
+    options::{
+        EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, ReceiveQueues, ReturnPolicy,
+    },
     provider::{Capabilities, Contiguity, KeyScope, QueueSizes, Token},
     request::Request,
     signal::{SignalPolicy, Signaller},
@@ -58,6 +60,20 @@ pub enum EngineError {
         /// Entries of the device's largest completion queue.
         limit: u32,
     },
+    /// The device has no shared receive queues.
+    #[error("the device has no shared receive queues; use ReceiveQueues::PerConnection")]
+    NoSharedReceives,
+    /// The device's shared receive queues are too small.
+    #[error(
+        "{need} shared receives are asked for, a queue of the device holds {limit}; lower ReceiveQueues::Shared, \
+         EngineOptions::connections or receive_depth"
+    )]
+    SharedReceives {
+        /// Entries asked for.
+        need: u32,
+        /// Entries of the device's largest shared receive queue.
+        limit: u32,
+    },
     /// Tables over all connections together cannot be indexed.
     #[error(
         "{need} {what} over all connections, but {limit} can be numbered; lower connections, depths or registrations"
@@ -83,7 +99,12 @@ pub(crate) struct Plan {
     pub(crate) connections: u32,
     pub(crate) request_slots: u32,
     pub(crate) transfer_slots: u32,
+    /// Receives of one connection, or granted to it at most.
     pub(crate) receive_depth: u32,
+    /// Receive buffers of all connections together.
+    pub(crate) receive_buffers: u32,
+    /// They are posted to one queue.
+    pub(crate) shares_receives: bool,
     pub(crate) registrations: u32,
     pub(crate) first_fill: u32,
     pub(crate) refill: u32,
@@ -146,7 +167,8 @@ impl Plan {
             let limit = capabilities.attributes.max_qp_wr;
             return Err(SizingError::ReceiveQueueExceedsLimit { need: receive_depth, limit }.into());
         }
-        let need = send.max(receive_depth).saturating_mul(connections);
+        let receive_buffers = receive_buffers(options, capabilities, receive_depth)?;
+        let need = send.saturating_mul(connections).max(receive_buffers);
         if need > capabilities.attributes.max_cqe {
             return Err(EngineError::CompletionQueue { connections, need, limit: capabilities.attributes.max_cqe });
         }
@@ -155,6 +177,8 @@ impl Plan {
             request_slots: options.queue_depth.max(1) * SLOTS_PER_REQUEST * connections,
             transfer_slots: options.transfer_depth * SLOTS_PER_REQUEST * connections,
             receive_depth,
+            receive_buffers,
+            shares_receives: options.receive_queues != ReceiveQueues::PerConnection,
             registrations: registrations + u32::from(options.write_pad),
             first_fill: if options.first_fill == 0 { registrations } else { options.first_fill.min(registrations) }
                 + u32::from(options.write_pad),
@@ -191,7 +215,7 @@ impl Plan {
             ("registrations", descriptors, index),
             ("request slots", u64::from(self.request_slots), index),
             ("transfer slots", u64::from(self.transfer_slots), index),
-            ("receive buffers", all(self.receive_depth), index),
+            ("receive buffers", u64::from(self.receive_buffers), index),
             ("scatter elements", elements, u64::from(u32::MAX)),
         ] {
             if need > limit {
@@ -210,7 +234,7 @@ impl Plan {
 
     /// Bytes of messages: of requests, of replies, of receives, and the write pads.
     pub(crate) fn message_area(&self) -> usize {
-        let messages = self.request_slots + self.transfer_slots + self.receive_depth * self.connections;
+        let messages = self.request_slots + self.transfer_slots + self.receive_buffers;
         messages as usize * self.message_bytes as usize + self.connections as usize * PAD_STRIDE
     }
 
@@ -270,6 +294,26 @@ pub(crate) const TRANSFER_ELEMENTS: u32 = MAX_TRANSFER_OPERATIONS as u32 + 1;
 fn request_entries(capabilities: &Capabilities, mrs: u32) -> u32 {
     let cost = capabilities.send_queue_cost;
     cost.message + mrs * (cost.register + cost.invalidate)
+}
+
+/// Receive buffers of all connections: a queue for each, or one for all.
+fn receive_buffers(options: &EngineOptions, capabilities: &Capabilities, depth: u32) -> Result<u32, EngineError> {
+    let all = depth.saturating_mul(u32::from(options.connections));
+    let ReceiveQueues::Shared { entries } = options.receive_queues else { return Ok(all) };
+    let limit = capabilities.attributes.max_srq_wr;
+    if capabilities.attributes.max_srq == 0 || limit == 0 {
+        return Err(EngineError::NoSharedReceives);
+    }
+    let need = if entries == 0 { all } else { entries };
+    // With less not even one connection could be opened.
+    check(
+        "ReceiveQueues::Shared",
+        u64::from(need),
+        u64::from(depth),
+        u64::from(u32::MAX),
+        "0, or receive_depth at least",
+    )?;
+    if need <= limit { Ok(need) } else { Err(EngineError::SharedReceives { need, limit }) }
 }
 
 /// MRs of a request that fits into a send queue: with more it would wait for ever.

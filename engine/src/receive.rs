@@ -17,7 +17,8 @@ struct Buffer {
     generation: u32,
 }
 
-/// All receive buffers of one core. A connection owns the run of `depth` buffers at `connection * depth`.
+/// All receive buffers of one core. A connection owns the run of `depth` buffers at `connection * depth`, unless all
+/// share them.
 #[derive(Debug)]
 pub(crate) struct Receives {
     buffers: Box<[Buffer]>,
@@ -29,9 +30,9 @@ pub(crate) struct Receives {
 }
 
 impl Receives {
-    pub(crate) fn new(memory: DeviceMemory, offset: usize, stride: u32, depth: u32, connections: u32) -> Self {
+    pub(crate) fn new(memory: DeviceMemory, offset: usize, stride: u32, depth: u32, buffers: u32) -> Self {
         let idle = Buffer { state: State::Idle, generation: 0 };
-        Self { buffers: vec![idle; (depth * connections) as usize].into(), memory, offset, stride, depth }
+        Self { buffers: vec![idle; buffers as usize].into(), memory, offset, stride, depth }
     }
 
     /// The buffers of a connection.
@@ -123,5 +124,16 @@ impl Receives {
     /// The buffers of a connection that can be posted.
     pub(crate) fn idle_of(&self, connection: u16) -> impl Iterator<Item = u32> {
         self.of(connection).filter(|&buffer| self.buffers[buffer as usize].state == State::Idle)
+    }
+
+    /// How many buffers are posted, in the caller's hands, and idle.
+    pub(crate) fn counts(&self) -> (u32, u32, u32) {
+        let count =
+            |wanted: fn(&State) -> bool| self.buffers.iter().filter(|entry| wanted(&entry.state)).count() as u32;
+        (
+            count(|state| *state == State::Posted),
+            count(|state| matches!(state, State::Held { .. })),
+            count(|state| *state == State::Idle),
+        )
     }
 }

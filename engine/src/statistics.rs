@@ -83,6 +83,10 @@ pub struct Statistics {
     pub request_slots_used: u64,
     /// Gauge: slots kept only by Hold.
     pub slots_held: u64,
+    /// Gauge: shared receives that no connection was granted; 0 where each has its own.
+    pub shared_receives_free: u64,
+    /// Gauge: shared receives that queue pairs may have taken with them, as they were destroyed before they had drained.
+    pub shared_receives_withdrawn: u64,
     /// Trace records that found no room.
     pub trace_records_dropped: u64,
     /// Shortest time between two registrations under one full key, in nanoseconds; `u64::MAX` where no key came twice.
@@ -143,6 +147,8 @@ impl core::ops::Add for Statistics {
             drain_timeouts: self.drain_timeouts + other.drain_timeouts,
             request_slots_used: self.request_slots_used + other.request_slots_used,
             slots_held: self.slots_held + other.slots_held,
+            shared_receives_free: self.shared_receives_free + other.shared_receives_free,
+            shared_receives_withdrawn: self.shared_receives_withdrawn + other.shared_receives_withdrawn,
             trace_records_dropped: self.trace_records_dropped + other.trace_records_dropped,
             shortest_key_reuse_ns: self.shortest_key_reuse_ns.min(other.shortest_key_reuse_ns),
         }

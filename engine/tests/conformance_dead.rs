@@ -303,7 +303,7 @@ fn f31_a_dead_peer_never_blocks() {
                 pair.peer.command(Command::DestroyQueuePair { queue_pair }).expect("gone with its port");
                 let domain = pair.peer.domain;
                 let port = frwr_engine::provider::PortId(0);
-                let create = Command::CreateQueuePair { port, domain, sizes: SIZES };
+                let create = Command::CreateQueuePair { port, domain, sizes: SIZES, shared_receives: None };
                 assert_eq!(pair.peer.command(create), Err(CommandError::DeviceGone));
             }
         }

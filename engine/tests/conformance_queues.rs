@@ -248,7 +248,7 @@ fn fault33_what_the_device_cannot_give_is_refused() {
             QueueSizes { send: 0, receive: 1, max_send_sge: 1 },
             QueueSizes { send: 1, receive: 1, max_send_sge: 17 },
         ] {
-            let create = Command::CreateQueuePair { port, domain, sizes };
+            let create = Command::CreateQueuePair { port, domain, sizes, shared_receives: None };
             assert_eq!(host.command(create), Err(CommandError::Invalid), "{sizes:?}");
         }
         let queue_pair = host.queue_pair(QueueSizes { send: 16, receive: 16, max_send_sge: 1 });
@@ -263,7 +263,7 @@ fn fault33_what_the_device_cannot_give_is_refused() {
         assert_eq!(host.command(Command::FreeRegistration { object: first.object }), Err(CommandError::Unknown));
         assert!(host.command(third).is_ok());
         let foreign = frwr_engine::provider::DomainId(u32::MAX);
-        let create = Command::CreateQueuePair { port, domain: foreign, sizes: SIZES };
+        let create = Command::CreateQueuePair { port, domain: foreign, sizes: SIZES, shared_receives: None };
         assert_eq!(host.command(create), Err(CommandError::Unknown));
     });
 }
@@ -299,7 +299,7 @@ fn s95_what_a_dropped_port_had_can_be_destroyed() {
         let (domain, depth) = (host.domain, host.capabilities().attributes.max_fast_reg_page_list_len);
         let dropped = host.device.open_port(16, 16).expect("a second port");
         let sizes = QueueSizes { send: 16, receive: 16, max_send_sge: 1 };
-        let create = Command::CreateQueuePair { port: dropped.id(), domain, sizes };
+        let create = Command::CreateQueuePair { port: dropped.id(), domain, sizes, shared_receives: None };
         let Ok(Answer::QueuePair { queue_pair, .. }) = host.command(create) else { panic!("no queue pair") };
         let allocate = Command::AllocateRegistration { port: dropped.id(), domain, queue_pair, depth };
         let Ok(Answer::Registration { object, .. }) = host.command(allocate) else { panic!("no object") };

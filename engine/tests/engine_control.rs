@@ -185,6 +185,7 @@ fn a_flood_of_connect_requests_is_bounded_whether_the_caller_takes_events_or_not
         DeviceEvent::Connection(ConnectionEvent::Request {
             listener: ListenerId(listener),
             incoming: IncomingId(incoming),
+            peer: None,
             private_data: PrivateData::new(),
             parameters: ConnectionParameters::default(),
         })

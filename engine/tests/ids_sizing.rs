@@ -15,6 +15,8 @@ fn roomy() -> DeviceAttributes {
         max_cqe: u32::MAX,
         max_registrations: u32::MAX,
         max_rdma_reads: 16,
+        max_srq: 0,
+        max_srq_wr: 0,
     }
 }
 
@@ -300,6 +302,8 @@ fn any_attributes() -> impl Strategy<Value = DeviceAttributes> {
             max_cqe: cqe,
             max_registrations: u32::MAX,
             max_rdma_reads: 16,
+            max_srq: 0,
+            max_srq_wr: 0,
         },
     )
 }

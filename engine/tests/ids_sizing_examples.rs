@@ -15,6 +15,8 @@ fn device(page_list: u32, sge_rd: u32, send_sge: u32, qp_wr: u32, sg_gaps: bool)
         max_cqe: u32::MAX,
         max_registrations: u32::MAX,
         max_rdma_reads: 16,
+        max_srq: 0,
+        max_srq_wr: 0,
     }
 }
 

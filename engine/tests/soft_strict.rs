@@ -352,7 +352,7 @@ fn f31_commands_to_a_port_that_dies_are_answered() {
     let mut host = Host::new(SoftFabric::new().device(SoftOptions::default()));
     let (port, domain) = (host.port.id(), host.domain);
     let queue_pair = host.queue_pair(SIZES);
-    let create = Command::CreateQueuePair { port, domain, sizes: SIZES };
+    let create = Command::CreateQueuePair { port, domain, sizes: SIZES, shared_receives: None };
     host.device.submit(Ticket(1 << 40), create.clone()).expect("taken");
     host.device.submit(Ticket(1 << 41), Command::DestroyQueuePair { queue_pair }).expect("taken");
     let Host { mut device, port, .. } = host;

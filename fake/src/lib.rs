@@ -15,6 +15,7 @@ mod posting;
 mod queue_pair;
 mod queue_pairs;
 mod raw;
+mod shared_receives;
 mod verbs;
 mod work;
 mod world;

@@ -69,7 +69,14 @@ unsafe extern "C" fn destroy_event_channel(raw: *mut abi::EventChannel) {
 }
 
 fn make_id(channel: *mut abi::EventChannel) -> *mut abi::Identifier {
-    let raw = give(abi::Identifier { verbs: null_mut(), channel, context: null_mut(), qp: null_mut() });
+    let raw = give(abi::Identifier {
+        verbs: null_mut(),
+        channel,
+        context: null_mut(),
+        qp: null_mut(),
+        source: zeroed(),
+        destination: zeroed(),
+    });
     raw.expose_provenance();
     raw
 }
@@ -112,6 +119,22 @@ unsafe fn socket_address(raw: *const libc::sockaddr) -> Option<SocketAddr> {
             _ => None,
         }
     }
+}
+
+/// An address as identifiers show it. Devices have addresses of IPv4.
+fn storage(address: SocketAddr) -> libc::sockaddr_storage {
+    let mut raw: libc::sockaddr_storage = zeroed();
+    if let SocketAddr::V4(address) = address {
+        let v4 = libc::sockaddr_in {
+            sin_family: libc::AF_INET as libc::sa_family_t,
+            sin_port: address.port().to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(address.ip().octets()) },
+            sin_zero: [0; 8],
+        };
+        // SAFETY: a storage is as large and as aligned as the address of any family.
+        unsafe { (&raw mut raw).cast::<libc::sockaddr_in>().write(v4) };
+    }
+    raw
 }
 
 unsafe extern "C" fn bind_addr(raw: *mut abi::Identifier, address: *mut libc::sockaddr) -> c_int {
@@ -217,8 +240,13 @@ unsafe extern "C" fn connect(raw: *mut abi::Identifier, parameters: *mut abi::Co
         let incoming = make_id(null_mut());
         let asked = world.manager.request(raw.addr(), incoming.addr(), ours, &data);
         if asked == Ok(true) {
-            let local = world.manager.ids[&incoming.addr()].local;
-            return local.map_or(Err(libc::EINVAL), |local| world.bind_to(incoming.addr(), local));
+            let answerer = &world.manager.ids[&incoming.addr()];
+            let (local, remote) = (answerer.local.ok_or(libc::EINVAL)?, answerer.remote);
+            if let Some(remote) = remote {
+                // SAFETY: made above, and not handed out before this call returns.
+                unsafe { (*incoming).destination = storage(remote) };
+            }
+            return world.bind_to(incoming.addr(), local);
         }
         // SAFETY: made above, and seen by nobody.
         unsafe { take_back(incoming) };

@@ -83,6 +83,7 @@ impl World {
             domain: asked.pd,
             send_queue: asked.send_cq.addr(),
             receive_queue: asked.recv_cq.addr(),
+            shared: asked.srq,
             cap: asked.cap,
             kind: asked.qp_type,
             operations: asked.send_ops_flags,

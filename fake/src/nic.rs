@@ -3,7 +3,7 @@
 use frwr_engine::provider::{
     Answer, AsyncEvent, Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue,
     ConnectionEvent, ConnectionParameters, Device, DeviceEvent, DomainId, IncomingId, MAX_COMPLETIONS_PER_POLL, Port,
-    PostError, PrivateData, QueuePairId, QueueSizes, ReceiveRequest, RegistrationId, Ticket,
+    PostError, PrivateData, QueuePairId, QueueSizes, ReceiveRequest, RegistrationId, SharedReceiveQueueId, Ticket,
     soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort},
 };
 use frwr_mempool::DeviceMemory;
@@ -54,7 +54,7 @@ impl Nic {
         let (answers, news) = (HashMap::new(), VecDeque::new());
         let mut nic = Self { device, port, anchor: QueuePairId(0), address, next_ticket: 0, answers, news };
         let domain = nic.allocate_domain()?;
-        nic.anchor = nic.create_queue_pair(domain, QueueSizes { send: 1, receive: 1, max_send_sge: 1 })?;
+        nic.anchor = nic.create_queue_pair(domain, QueueSizes { send: 1, receive: 1, max_send_sge: 1 }, None)?;
         nic.command(Command::Listen { address })?;
         Ok(nic)
     }
@@ -158,10 +158,23 @@ impl Nic {
         &mut self,
         domain: DomainId,
         sizes: QueueSizes,
+        shared_receives: Option<SharedReceiveQueueId>,
     ) -> Result<QueuePairId, CommandError> {
         let port = self.port.id();
-        match self.command(Command::CreateQueuePair { port, domain, sizes })? {
+        match self.command(Command::CreateQueuePair { port, domain, sizes, shared_receives })? {
             Answer::QueuePair { queue_pair, .. } => Ok(queue_pair),
+            _ => Err(CommandError::Invalid),
+        }
+    }
+
+    pub(crate) fn create_shared_receive_queue(
+        &mut self,
+        domain: DomainId,
+        entries: u32,
+    ) -> Result<SharedReceiveQueueId, CommandError> {
+        let port = self.port.id();
+        match self.command(Command::CreateSharedReceiveQueue { port, domain, entries })? {
+            Answer::SharedReceiveQueue { queue, .. } => Ok(queue),
             _ => Err(CommandError::Invalid),
         }
     }
@@ -212,5 +225,13 @@ impl Nic {
         receives: &[ReceiveRequest],
     ) -> Result<(), PostError> {
         self.port.post_receives(queue_pair, receives)
+    }
+
+    pub(crate) fn post_shared_receives(
+        &mut self,
+        queue: SharedReceiveQueueId,
+        receives: &[ReceiveRequest],
+    ) -> Result<(), PostError> {
+        self.port.post_shared_receives(queue, receives)
     }
 }

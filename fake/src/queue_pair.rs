@@ -35,6 +35,8 @@ pub(crate) struct QueuePair {
     /// Addresses of its completion queues.
     pub(crate) send_queue: usize,
     pub(crate) receive_queue: usize,
+    /// Address of the shared receive queue that it receives from.
+    pub(crate) shared: Option<usize>,
     pub(crate) cap: ibv_qp_cap,
     /// What `ibv_wr_*` may build.
     pub(crate) operations: u64,
@@ -85,6 +87,7 @@ impl QueuePair {
             state: State::Reset,
             send_queue: 0,
             receive_queue: 0,
+            shared: None,
             cap: ibv_qp_cap { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline_data: 0 },
             operations: 0,
             destination: 0,

@@ -14,7 +14,7 @@ use frwr_engine::provider::{Command, PostRefusal, QueueSizes, ReceiveRequest, Re
 use ibverbs_sys::{
     IBV_QP_EX_WITH_BIND_MW, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, ibv_context, ibv_pd, ibv_qp,
     ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_type, ibv_recv_wr, ibv_send_wr,
-    ibv_wr_opcode,
+    ibv_srq, ibv_wr_opcode,
 };
 
 /// What is asked for.
@@ -22,6 +22,8 @@ pub(crate) struct Wanted {
     pub(crate) domain: *mut ibv_pd,
     pub(crate) send_queue: usize,
     pub(crate) receive_queue: usize,
+    /// Null, or the shared receive queue that it receives from.
+    pub(crate) shared: *mut ibv_srq,
     pub(crate) cap: ibv_qp_cap,
     pub(crate) kind: ibv_qp_type::Type,
     /// What `ibv_wr_*` builds; none for queue pairs of lists.
@@ -48,8 +50,13 @@ impl World {
         if !found.queues.contains_key(&wanted.send_queue) || !found.queues.contains_key(&wanted.receive_queue) {
             return Err(libc::EINVAL);
         }
+        let shared = if wanted.shared.is_null() { None } else { Some(wanted.shared.addr()) };
+        let source = match shared {
+            None => None,
+            Some(shared) => Some(found.shared.get(&shared).ok_or(libc::EINVAL)?.queue),
+        };
         let ibv_qp_cap { max_send_wr: send, max_recv_wr: receive, max_send_sge, .. } = wanted.cap;
-        let made = found.nic.create_queue_pair(domain, QueueSizes { send, receive, max_send_sge });
+        let made = found.nic.create_queue_pair(domain, QueueSizes { send, receive, max_send_sge }, source);
         let soft = made.map_err(errno_of)?;
         found.by_soft.insert(soft, number);
         let mut block = QueuePairBlock { extended: ibv_qp_ex::default(), lists: zeroed() };
@@ -63,7 +70,7 @@ impl World {
         let raw: *mut ibv_qp = give(block).cast();
         let mut queue_pair = QueuePair::new(context, raw.expose_provenance(), soft);
         (queue_pair.send_queue, queue_pair.receive_queue) = (wanted.send_queue, wanted.receive_queue);
-        (queue_pair.cap, queue_pair.operations) = (wanted.cap, wanted.operations);
+        (queue_pair.cap, queue_pair.operations, queue_pair.shared) = (wanted.cap, wanted.operations, shared);
         self.queue_pairs.insert(number, queue_pair);
         Ok(raw)
     }
@@ -89,6 +96,7 @@ pub(crate) unsafe extern "C" fn create_qp(domain: *mut ibv_pd, attributes: *mut 
         domain,
         send_queue: asked.send_cq.addr(),
         receive_queue: asked.recv_cq.addr(),
+        shared: asked.srq,
         cap: ibv_qp_cap { max_inline_data: 0, ..asked.cap },
         kind: asked.qp_type,
         operations: 0,
@@ -118,6 +126,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
             domain: asked.pd,
             send_queue: asked.send_cq.addr(),
             receive_queue: asked.recv_cq.addr(),
+            shared: asked.srq,
             cap: ibv_qp_cap { max_inline_data: 0, ..asked.cap },
             kind: asked.qp_type,
             operations: asked.send_ops_flags,
@@ -279,7 +288,7 @@ pub(crate) unsafe extern "C" fn post_recv(
 impl World {
     fn post_receive(&mut self, number: u32, token: Token, element: ScatterElement) -> Result<(), i32> {
         let queue_pair = self.queue_pairs.get_mut(&number).ok_or(libc::EINVAL)?;
-        if queue_pair.state == State::Reset {
+        if queue_pair.state == State::Reset || queue_pair.shared.is_some() {
             return Err(libc::EINVAL);
         }
         let request = queue_pair.receive(ReceiveRequest { token, element });

@@ -4,6 +4,7 @@ use crate::{
     nic::Nic,
     queue_pairs,
     raw::{Signal, WorkCompletion, null, set_errno},
+    shared_receives,
     world::{Context, Event, ObjectRecord, QueueRecord, RegionRecord, World, with},
 };
 use core::{
@@ -42,6 +43,8 @@ pub(crate) const FUNCTIONS: VerbsFunctions = VerbsFunctions {
     ibv_dereg_mr: dereg_mr,
     ibv_create_cq: create_cq,
     ibv_destroy_cq: destroy_cq,
+    ibv_create_srq: shared_receives::create_srq,
+    ibv_destroy_srq: shared_receives::destroy_srq,
     ibv_create_qp: queue_pairs::create_qp,
     ibv_modify_qp: queue_pairs::modify_qp,
     ibv_destroy_qp: queue_pairs::destroy_qp,
@@ -151,6 +154,7 @@ impl World {
         context.ops.poll_cq = Some(poll_cq);
         context.ops.post_send = Some(queue_pairs::post_send);
         context.ops.post_recv = Some(queue_pairs::post_recv);
+        context.ops.post_srq_recv = Some(shared_receives::post_srq_recv);
         let block = give(block);
         // SAFETY: just made.
         let raw = unsafe { &raw mut (*block).context };
@@ -163,6 +167,7 @@ impl World {
             windows: HashMap::new(),
             mkeys: HashMap::new(),
             queues: HashMap::new(),
+            shared: HashMap::new(),
             by_soft: HashMap::new(),
             events: VecDeque::new(),
             signal,
@@ -176,7 +181,7 @@ unsafe extern "C" fn close_device(raw: *mut ibv_context) -> c_int {
     let closed = with(|world| {
         let Some(context) = world.contexts.get(&raw.addr()) else { return false };
         let left = context.domains.len() + context.regions.len() + context.windows.len() + context.queues.len();
-        if left + context.mkeys.len() + context.by_soft.len() > 0 {
+        if left + context.mkeys.len() + context.shared.len() + context.by_soft.len() > 0 {
             world.violation(raw.addr(), format!("a device closed with {left} objects or more"));
         }
         if let Some(context) = world.contexts.remove(&raw.addr())
@@ -213,6 +218,7 @@ unsafe extern "C" fn query_device(raw: *mut ibv_context, attributes: *mut ibv_de
     (told.max_sge, told.max_sge_rd) = (signed(limits.max_send_sge), signed(limits.max_sge_rd));
     (told.max_cqe, told.max_mr) = (signed(limits.max_cqe), signed(limits.max_registrations));
     (told.max_qp_rd_atom, told.max_qp_init_rd_atom) = (signed(limits.max_rdma_reads), signed(limits.max_rdma_reads));
+    (told.max_srq, told.max_srq_wr, told.max_srq_sge) = (signed(limits.max_srq), signed(limits.max_srq_wr), 1);
     told.phys_port_cnt = 1;
     // SAFETY: the caller's structure.
     unsafe { *attributes = told };

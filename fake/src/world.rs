@@ -9,7 +9,7 @@ use crate::{
 };
 use frwr_engine::provider::{
     AsyncEvent, BaseId, Completion, CompletionQueue, DomainId, FailureStatus, QueuePairId, RegistrationId,
-    soft::SoftFabric,
+    SharedReceiveQueueId, Token, soft::SoftFabric,
 };
 use ibverbs_sys::{ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
 use std::{
@@ -71,6 +71,15 @@ pub(crate) struct Queued {
     pub(crate) frees: u32,
 }
 
+/// A shared receive queue.
+#[derive(Debug)]
+pub(crate) struct SharedRecord {
+    pub(crate) queue: SharedReceiveQueueId,
+    pub(crate) last_token: u64,
+    /// What was posted and has not completed, with its `wr_id`.
+    pub(crate) receives: HashMap<Token, u64>,
+}
+
 /// A completion queue.
 #[derive(Debug)]
 pub(crate) struct QueueRecord {
@@ -100,6 +109,7 @@ pub(crate) struct Context {
     /// By the addresses of their structures.
     pub(crate) mkeys: HashMap<usize, MkeyRecord>,
     pub(crate) queues: HashMap<usize, QueueRecord>,
+    pub(crate) shared: HashMap<usize, SharedRecord>,
     pub(crate) by_soft: HashMap<QueuePairId, u32>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) signal: Signal,
@@ -223,8 +233,7 @@ impl Context {
                 queue_pair.send_queue
             }
             CompletionQueue::Receive => {
-                let place = queue_pair.receives.iter().position(|(token, _)| *token == completion.token);
-                let Some((_, wr_id)) = place.and_then(|place| queue_pair.receives.remove(place)) else { return };
+                let Some(wr_id) = self.take_receive(queue_pair, completion.token) else { return };
                 told.wr_id = wr_id;
                 told.opcode = ibv_wc_opcode::IBV_WC_RECV;
                 queue_pair.receive_queue
@@ -246,6 +255,15 @@ impl Context {
             }
         }
         self.queue(address, Queued { completion: told, frees });
+    }
+
+    /// The `wr_id` of a receive that completes.
+    fn take_receive(&mut self, queue_pair: &mut QueuePair, token: Token) -> Option<u64> {
+        if let Some(shared) = queue_pair.shared {
+            return self.shared.get_mut(&shared)?.receives.remove(&token);
+        }
+        let place = queue_pair.receives.iter().position(|(known, _)| *known == token)?;
+        queue_pair.receives.remove(place).map(|(_, wr_id)| wr_id)
     }
 
     /// A key is dead, or will be before whatever is posted next.
@@ -273,7 +291,8 @@ impl Context {
         let (kind, soft) = match event {
             AsyncEvent::QueuePairFatal(soft) => (ibverbs_sys::IBV_EVENT_QP_FATAL, soft),
             AsyncEvent::QueuePairAccessError(soft) => (ibverbs_sys::IBV_EVENT_QP_ACCESS_ERR, soft),
-            AsyncEvent::LastReceiveReached(_) | AsyncEvent::CompletionQueueOverrun(_) | AsyncEvent::DeviceFatal => {
+            AsyncEvent::LastReceiveReached(soft) => (ibverbs_sys::IBV_EVENT_QP_LAST_WQE_REACHED, soft),
+            AsyncEvent::CompletionQueueOverrun(_) | AsyncEvent::DeviceFatal => {
                 return;
             }
         };

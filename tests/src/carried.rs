@@ -23,10 +23,12 @@ use std::net::SocketAddr;
 /// Whatever kept a part from being made.
 type AnyError = Box<dyn std::error::Error>;
 
+/// The target's subsystem.
+pub const SUBSYSTEM: &str = "nqn.2026-11.invalid.frwr:block";
 /// Bytes per block.
 const BLOCK_BYTES: u32 = 4096;
 /// Blocks of the namespace.
-const BLOCKS: u64 = 256;
+const BLOCKS: u64 = 1024;
 /// Where the target listens.
 const PORT: u16 = 4420;
 /// Steps in which the host has to become ready.
@@ -130,7 +132,7 @@ pub struct Stepped<D: Device> {
     clock: VirtualClock,
     host_control: Control<D>,
     target_control: Control<SoftDevice>,
-    _fabric: SoftFabric,
+    fabric: SoftFabric,
 }
 
 impl<D: Device> Stepped<D> {
@@ -144,18 +146,33 @@ impl<D: Device> Stepped<D> {
         remote_invalidation: bool,
         wrap: impl FnOnce(SoftDevice) -> D,
     ) -> Result<Self, AnyError> {
+        Self::with_target(profile, queue_depth, remote_invalidation, wrap, |_| {})
+    }
+
+    /// The same with other options of the target.
+    ///
+    /// # Errors
+    /// What cannot be made.
+    pub fn with_target(
+        profile: SoftProfile,
+        queue_depth: u16,
+        remote_invalidation: bool,
+        wrap: impl FnOnce(SoftDevice) -> D,
+        change: impl FnOnce(&mut TargetOptions),
+    ) -> Result<Self, AnyError> {
         let fabric = SoftFabric::new();
         let device = SoftOptions::new(profile);
         let address = SocketAddr::from(([127, 0, 0, 1], PORT));
-        let subsystem = Nqn::new("nqn.2026-11.invalid.frwr:block")?;
+        let subsystem = Nqn::new(SUBSYSTEM)?;
         let mut options = HostOptions::new(address, subsystem, Nqn::new("nqn.2026-11.invalid.frwr:host")?);
         (options.queue_depth, options.remote_invalidation) = (queue_depth, remote_invalidation);
         let (host_control, mut engine) = engine(wrap(fabric.device(device)), &options.engine())?;
         let data = memory(usize::from(queue_depth) * BLOCK_BYTES as usize)?;
         let id = engine.add_memory(data)?;
         let mut host = Host::new(engine, memory(ADMIN_DATA_BYTES)?, options)?;
-        let options =
+        let mut options =
             TargetOptions { queue_entries: 2 * queue_depth.max(32), ..TargetOptions::new(address, subsystem) };
+        change(&mut options);
         let (target_control, engine) = self::engine(fabric.device(device), &options.engine())?;
         let medium = memory(BLOCKS as usize * BLOCK_BYTES as usize)?;
         let namespace = MemoryStorage::new(medium, BLOCK_BYTES, usize::from(options.queue_entries))?;
@@ -171,7 +188,7 @@ impl<D: Device> Stepped<D> {
         let mut reactor = seat.reactor(carried);
         reactor.add("target", Schedule::Busy, TargetPoller)?;
         reactor.add("host", Schedule::Busy, HostPoller)?;
-        let mut stepped = Self { reactor, clock, host_control, target_control, _fabric: fabric };
+        let mut stepped = Self { reactor, clock, host_control, target_control, fabric };
         for _ in 0..STEPS_TO_READY {
             if stepped.reactor.context().host.is_ready() {
                 return Ok(stepped);
@@ -186,6 +203,23 @@ impl<D: Device> Stepped<D> {
     pub fn step(&mut self) {
         self.clock.advance(TICK);
         self.reactor.step();
+    }
+
+    /// One more device on the same fabric.
+    pub fn device(&self, profile: SoftProfile) -> SoftDevice {
+        self.fabric.device(SoftOptions::new(profile))
+    }
+
+    /// Where the target listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], PORT))
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        Clock::from(&self.clock).now()
     }
 
     /// What another thread would do.

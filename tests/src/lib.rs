@@ -4,4 +4,5 @@
 
 pub mod capture;
 pub mod carried;
+pub mod hostile;
 pub mod simulation;

@@ -70,6 +70,8 @@ impl SizingArguments {
             max_cqe: u32::MAX,
             max_registrations: u32::MAX,
             max_rdma_reads: RDMA_READS,
+            max_srq: 0,
+            max_srq_wr: 0,
         }
     }
 }

@@ -8,11 +8,14 @@ use crate::nvmf::{Command, CompletionQueueEntry, IDENTIFY_BYTES, cns, log_page};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 
-/// Asynchronous event type 2h, Notice (Base figure 145).
+/// Asynchronous event types 2h, Notice, and 3h, Immediate (Base figure 145).
 const NOTICE: u32 = 2;
+const IMMEDIATE: u32 = 3;
 /// Asynchronous event information of notices (Base figure 149).
 const NAMESPACE_ATTRIBUTE_CHANGED: u32 = 0;
 const ANA_CHANGE: u32 = 3;
+/// Asynchronous event information of immediate events (Base figure 151).
+const SUBSYSTEM_SHUTDOWN: u32 = 0;
 
 /// Something to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +128,8 @@ impl<P: Port> Host<P> {
                 self.statistics.ana_events += 1;
                 self.chores.ana = true;
             }
+            // What is to come is the end of the connections, after which the host reconnects.
+            (IMMEDIATE, SUBSYSTEM_SHUTDOWN) => self.statistics.shutdown_events += 1,
             _ => self.statistics.other_events += 1,
         }
     }

@@ -113,6 +113,13 @@ impl<P: Port> Host<P> {
         Some((index, order))
     }
 
+    /// I/O queues of a follower in the session that goes on, or did last.
+    #[must_use]
+    pub fn follower_queues(&self, follower: u16) -> u16 {
+        let (_, queues) = share(self.granted, self.followers.count() + 1, follower.saturating_add(1));
+        if follower < self.followers.count() { queues } else { 0 }
+    }
+
     /// Takes a follower's report.
     pub fn heard(&mut self, follower: u16, report: FollowerReport) {
         let (current, ready) = (self.session(), matches!(self.state, State::Ready { .. }));

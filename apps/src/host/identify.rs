@@ -13,6 +13,10 @@ use zerocopy::FromBytes;
 const LEAST_COMMAND_UNITS: u32 = (nvmf::COMMAND_CAPSULE_BYTES / 16) as u32;
 const LEAST_RESPONSE_UNITS: u32 = (nvmf::RESPONSE_CAPSULE_BYTES / 16) as u32;
 
+/// Asynchronous events that are switched on where the controller has them.
+const WANTED_EVENTS: u32 =
+    IdentifyController::NAMESPACE_EVENTS | IdentifyController::ANA_EVENTS | IdentifyController::SHUTDOWN_EVENTS;
+
 impl<P: Port> Host<P> {
     /// Remembers the first active namespaces; what the controller does not list is found by its Identify.
     pub(super) fn take_active(&mut self, success: bool) {
@@ -85,8 +89,7 @@ impl<P: Port> Host<P> {
         self.controller.serial = SerialNumber::from_field(&identify.serial_number);
         self.controller.max_data_blocks = identify.max_data_blocks;
         self.controller.optional_commands = identify.optional_commands.get();
-        self.controller.events =
-            identify.events.get() & (IdentifyController::NAMESPACE_EVENTS | IdentifyController::ANA_EVENTS);
+        self.controller.events = identify.events.get() & WANTED_EVENTS;
         self.controller.reports_ana = identify.multi_path & IdentifyController::REPORTS_ANA != 0;
         match u32::from(identify.max_commands.get()) {
             0 => Ok(()),
@@ -94,7 +97,8 @@ impl<P: Port> Host<P> {
         }
     }
 
-    pub(super) fn check_namespace(&mut self, grows: bool) -> Result<(), HostFailure> {
+    /// `live`: the session goes on; else it begins, and the namespace may be another one.
+    pub(super) fn check_namespace(&mut self, live: bool) -> Result<(), HostFailure> {
         let mut bytes = [0; IDENTIFY_BYTES];
         // As above.
         let _ = self.admin_data.read(0, &mut bytes);
@@ -106,18 +110,13 @@ impl<P: Port> Host<P> {
             .map_err(|_| HostFailure::Unsupported("namespaces of fewer than 2^64 bytes"))?;
         self.ana.group = identify.ana_group.get();
         match self.geometry {
-            // A namespace may grow while it is used, but not change under requests that were taken for it.
-            Some(before)
-                if grows && before.block_bytes() == geometry.block_bytes() && before.blocks() < geometry.blocks() =>
-            {
-                self.geometry = Some(geometry);
-                Ok(())
-            }
-            Some(before) if before != geometry => Err(HostFailure::NamespaceChanged),
-            _ => {
-                self.geometry = Some(geometry);
-                Ok(())
-            }
+            // A namespace may have another size while it is used: requests behind its end fail. It may not have another block
+            // size under requests that were taken for it, nor another size behind a reconnect, where it may be another one.
+            Some(before) if live && before.block_bytes() == geometry.block_bytes() => {}
+            Some(before) if before != geometry => return Err(HostFailure::NamespaceChanged),
+            _ => {}
         }
+        self.geometry = Some(geometry);
+        Ok(())
     }
 }

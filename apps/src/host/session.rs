@@ -96,10 +96,19 @@ impl<P: Port> Host<P> {
             return;
         }
         let private_data = RequestPrivateData::new(queue_id, entries);
-        let options = ConnectionOptions { peer_receives: entries.into(), parameters: self.options.parameters };
+        let options = ConnectionOptions {
+            peer_receives: entries.into(),
+            parameters: self.options.parameters,
+            ..ConnectionOptions::default()
+        };
         match self.engine.connect(self.options.address, private_data.as_bytes(), &options) {
             Ok(connection) => *place = Some(connection),
-            Err(OpenError::NoConnection | OpenError::WouldBlock | OpenError::PrivateData(_)) => {}
+            Err(
+                OpenError::NoConnection
+                | OpenError::WouldBlock
+                | OpenError::PrivateData(_)
+                | OpenError::Receives { .. },
+            ) => {}
         }
     }
 

@@ -31,6 +31,8 @@ pub struct HostStatistics {
     pub namespace_events: u64,
     /// Notices that an ANA state changed.
     pub ana_events: u64,
+    /// Notices that the subsystem shuts down.
+    pub shutdown_events: u64,
     /// Other asynchronous events.
     pub other_events: u64,
     /// ANA log pages read.
@@ -43,4 +45,35 @@ pub struct HostStatistics {
     pub keep_alives: u64,
     /// Requests in hand now.
     pub outstanding: u64,
+}
+
+impl HostStatistics {
+    /// Of the host with the admin queue and one that follows it, together: what is counted per session is this one's.
+    #[must_use]
+    pub fn with_follower(self, other: &Self) -> Self {
+        let Self { sessions, failures, keep_alives, .. } = self;
+        Self {
+            sessions,
+            failures,
+            requests: self.requests + other.requests,
+            submissions: self.submissions + other.submissions,
+            split_requests: self.split_requests + other.split_requests,
+            multi_key_commands: self.multi_key_commands + other.multi_key_commands,
+            bounced_commands: self.bounced_commands + other.bounced_commands,
+            bounced_bytes: self.bounced_bytes + other.bounced_bytes,
+            in_capsule_writes: self.in_capsule_writes + other.in_capsule_writes,
+            lost: self.lost + other.lost,
+            resubmitted: self.resubmitted + other.resubmitted,
+            aborts: self.aborts + other.aborts,
+            namespace_events: self.namespace_events + other.namespace_events,
+            ana_events: self.ana_events + other.ana_events,
+            shutdown_events: self.shutdown_events + other.shutdown_events,
+            other_events: self.other_events + other.other_events,
+            ana_reads: self.ana_reads + other.ana_reads,
+            succeeded: self.succeeded + other.succeeded,
+            failed: self.failed + other.failed,
+            keep_alives,
+            outstanding: self.outstanding + other.outstanding,
+        }
+    }
 }

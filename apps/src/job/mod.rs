@@ -2,6 +2,9 @@
 //! then keep a load going in which every block read is checked.
 //!
 //! The job says what to do next and is told what became of it; it knows nothing of transports or clocks.
+//!
+//! Several cores may share its load, each in blocks of its own: one of them has the job, and hands out a [`Share`] to every other
+//! one when the load begins.
 
 mod layout;
 mod pattern;
@@ -78,6 +81,17 @@ pub struct JobOptions {
     pub runtime: Duration,
     /// Chooses order and patterns.
     pub seed: u64,
+}
+
+/// A part of a job's load, for another core.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// What the namespace holds, as the job has read it back, up to a whole block of the namespace.
+    pub copy: Arc<Vec<u8>>,
+    /// Which of the job's blocks are this core's alone; at least one.
+    pub blocks: Range<u64>,
+    /// When the load ends, on the clock of all cores.
+    pub ends: Duration,
 }
 
 /// How far the job has come.
@@ -168,11 +182,14 @@ pub struct Job {
     in_flight: u32,
     versions: Box<[u32]>,
     busy: Box<[bool]>,
-    read_back: Box<[u8]>,
+    /// Nobody else has it before it is whole.
+    read_back: Arc<Vec<u8>>,
     block: Box<[u8]>,
     hasher: Sha256,
     digest: Option<[u8; 32]>,
     load_ends: Option<Duration>,
+    /// Blocks of the load.
+    load: Range<u64>,
     stopping: bool,
     latency: Histogram<u64>,
     caught: Option<Caught>,
@@ -183,11 +200,29 @@ impl Job {
     /// A job over `memory`, which holds [`Layout::slot_bytes`] per slot. `latency` is where it counts.
     #[must_use]
     pub fn new(options: JobOptions, memory: DeviceMemory, latency: Histogram<u64>) -> Self {
-        let block_bytes = options.block_bytes as usize;
-        let bytes = options.content.bytes();
-        let blocks = bytes.div_ceil(block_bytes as u64);
-        let idle = Slot { request: None, version: 0, started: Duration::ZERO };
+        let bytes = options.content.bytes().next_multiple_of(options.sector_bytes.into());
         let phase = if matches!(options.content, Content::File { .. }) { Phase::Write } else { Phase::Read };
+        Self::beginning(phase, Arc::new(vec![0; bytes as usize]), options, memory, latency)
+    }
+
+    /// A share of another core's job with the same options: nothing but load, in the blocks of that share.
+    #[must_use]
+    pub fn of_share(options: JobOptions, share: Share, memory: DeviceMemory, latency: Histogram<u64>) -> Self {
+        let mut job = Self::beginning(Phase::Load, share.copy, options, memory, latency);
+        (job.load, job.load_ends) = (share.blocks, Some(share.ends));
+        job
+    }
+
+    fn beginning(
+        phase: Phase,
+        read_back: Arc<Vec<u8>>,
+        options: JobOptions,
+        memory: DeviceMemory,
+        latency: Histogram<u64>,
+    ) -> Self {
+        let block_bytes = options.block_bytes as usize;
+        let blocks = options.content.bytes().div_ceil(block_bytes as u64);
+        let idle = Slot { request: None, version: 0, started: Duration::ZERO };
         Self {
             memory,
             layout: Layout::new(options.block_bytes, options.pieces),
@@ -200,17 +235,31 @@ impl Job {
             in_flight: 0,
             versions: vec![0; blocks as usize].into(),
             busy: vec![false; blocks as usize].into(),
-            read_back: vec![0; bytes.next_multiple_of(options.sector_bytes.into()) as usize].into(),
+            read_back,
             block: vec![0; block_bytes].into(),
             hasher: Sha256::new(),
             digest: None,
             load_ends: None,
+            load: 0..blocks,
             stopping: false,
             latency,
             caught: None,
             requests: 0,
             options,
         }
+    }
+
+    /// Divides the blocks of the load, which has just begun, among this core and at most `others` other ones: what is
+    /// theirs. This one keeps the first part.
+    #[must_use]
+    pub fn divide(&mut self, others: usize) -> Vec<Share> {
+        let Some(ends) = self.load_ends.filter(|_| self.phase == Phase::Load) else { return Vec::new() };
+        let parts = (others as u64 + 1).min(self.blocks).max(1);
+        let part = |index: u64| self.blocks * index / parts..self.blocks * (index + 1) / parts;
+        let copy = || Arc::clone(&self.read_back);
+        let shares = (1..parts).map(|index| Share { copy: copy(), blocks: part(index), ends }).collect();
+        self.load = part(0);
+        shares
     }
 
     /// Blocks that the namespace must have.
@@ -348,7 +397,8 @@ impl Job {
     }
 
     fn pick(&mut self) -> Option<u64> {
-        (0..PICK_TRIES).map(|_| self.random.below(self.blocks)).find(|&lba| !self.busy[lba as usize])
+        let Range { start, end } = self.load;
+        (0..PICK_TRIES).map(|_| start + self.random.below(end - start)).find(|&lba| !self.busy[lba as usize])
     }
 
     fn fill(&mut self, request: Request) {
@@ -419,13 +469,18 @@ impl Job {
         for (offset, range) in self.layout.pieces(request.slot, bytes) {
             let _ = self.memory.read(offset, &mut block[range]);
         }
-        if self.phase == Phase::Read {
-            self.read_back[extent.clone()].copy_from_slice(block);
+        if self.phase == Phase::Read
+            && let Some(read_back) = Arc::get_mut(&mut self.read_back)
+        {
+            read_back[extent.clone()].copy_from_slice(block);
         }
         let checked = match &self.options.content {
             _ if version != 0 => pattern::check(block, self.options.seed, lba, version),
-            Content::File { .. } => pattern::check_bytes(block, file_block(&self.options, lba)),
-            Content::Found { .. } => pattern::check_bytes(block, &self.read_back[extent]),
+            Content::File { .. } if self.phase == Phase::Read => {
+                pattern::check_bytes(block, file_block(&self.options, lba))
+            }
+            // What was read first has been compared with the file.
+            Content::File { .. } | Content::Found { .. } => pattern::check_bytes(block, &self.read_back[extent]),
         };
         if let Err(mismatch) = checked {
             self.caught.get_or_insert(Caught::Block { lba, mismatch });
@@ -447,4 +502,82 @@ fn file_block(options: &JobOptions, lba: u64) -> &[u8] {
     let first = lba as usize * options.block_bytes as usize;
     let end = (first + options.block_bytes as usize).min(bytes.len());
     &bytes[first.min(end)..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Content, Job, JobOptions, Layout, Operation, Phase, latency_histogram};
+    use core::time::Duration;
+    use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
+    use std::sync::Arc;
+
+    const BLOCK: u32 = 512;
+
+    fn memory() -> DeviceMemory {
+        let plain = PagePolicy::Exactly(PageSize::Plain);
+        let mut region = Region::map(&RegionOptions::new(4096).pages(plain)).unwrap();
+        region.carve(Layout::new(BLOCK, 1).slot_bytes(), 64).unwrap().into_device_memory()
+    }
+
+    fn options(blocks: usize) -> JobOptions {
+        let bytes: Arc<[u8]> = vec![7; blocks * BLOCK as usize].into();
+        let digest = sha2::Digest::finalize(<sha2::Sha256 as sha2::Digest>::new_with_prefix(&bytes)).into();
+        JobOptions {
+            content: Content::File { bytes, digest },
+            sector_bytes: BLOCK,
+            block_bytes: BLOCK,
+            pieces: 1,
+            queue_depth: 1,
+            read_share: 50,
+            runtime: Duration::from_secs(1),
+            seed: 3,
+        }
+    }
+
+    /// Everything is done at once, in a namespace of zeros and what is written.
+    fn step(job: &mut Job, memory: &DeviceMemory, medium: &mut [u8], now: Duration) -> Option<u64> {
+        job.poll(now);
+        let request = job.next_request()?;
+        job.submitted(request, now);
+        let block = &mut medium[request.lba as usize * BLOCK as usize..][..request.bytes as usize];
+        match request.operation {
+            Operation::Read => memory.write(0, block).unwrap(),
+            Operation::Write => memory.read(0, block).unwrap(),
+            Operation::Flush => {}
+        }
+        job.completed(request.slot, true, now);
+        (job.phase() == Phase::Load).then_some(request.lba)
+    }
+
+    #[test]
+    fn shares_of_a_load_are_disjoint_and_are_all_of_it() {
+        for (blocks, others, shares) in [(10, 2, 2), (3, 5, 2), (1, 3, 0), (8, 0, 0)] {
+            let (memory, mut medium) = (memory(), vec![0; blocks * BLOCK as usize]);
+            let histogram = || latency_histogram().unwrap();
+            let mut job = Job::new(options(blocks), memory.clone(), histogram());
+            assert!(job.divide(others).is_empty(), "the load has not begun");
+            while job.phase() != Phase::Load {
+                step(&mut job, &memory, &mut medium, Duration::ZERO);
+            }
+            let divided = job.divide(others);
+            assert_eq!(divided.len(), shares);
+            let part = |share| Job::of_share(options(blocks), share, memory.clone(), histogram());
+            let mut jobs: Vec<Job> = divided.into_iter().map(part).collect();
+            jobs.insert(0, job);
+            let mut owner = vec![None; blocks];
+            for _ in 0..200 {
+                for (index, job) in jobs.iter_mut().enumerate() {
+                    let Some(lba) = step(job, &memory, &mut medium, Duration::ZERO) else { continue };
+                    assert_eq!(*owner[lba as usize].get_or_insert(index), index, "block {lba} has one owner");
+                }
+            }
+            assert!(owner.iter().all(Option::is_some), "no block is left out");
+            for job in &mut jobs {
+                while job.phase() != Phase::Done {
+                    step(job, &memory, &mut medium, Duration::from_secs(2));
+                }
+                assert_eq!(job.caught(), None);
+            }
+        }
+    }
 }

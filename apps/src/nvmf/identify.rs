@@ -153,6 +153,8 @@ impl IdentifyController {
     pub const NAMESPACE_EVENTS: u32 = 1 << 8;
     /// OAES bit 11: Asymmetric Namespace Access Change Notices.
     pub const ANA_EVENTS: u32 = 1 << 11;
+    /// OAES bit 15: Normal NVM Subsystem Shutdown.
+    pub const SHUTDOWN_EVENTS: u32 = 1 << 15;
     /// OAES bit 31: Discovery Log Page Change Notification.
     pub const DISCOVERY_EVENTS: u32 = 1 << 31;
     /// LPA bit 1: Commands Supported and Effects.

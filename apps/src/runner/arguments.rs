@@ -35,7 +35,7 @@ pub struct CommonArguments {
 /// What a host's job takes.
 #[derive(Clone, Debug, Args)]
 pub struct JobArguments {
-    /// Requests in flight.
+    /// Requests in flight, on each core where there are several.
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub queue_depth: u32,
     /// Seconds of load behind the file.

@@ -6,7 +6,8 @@ use super::{
     error::RunError,
     namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig},
     serve_command::{
-        DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_QUEUE_DEPTH, MAX_HOSTS, ServeConfig, check_queues,
+        DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_QUEUE_DEPTH, MAX_HOSTS, ServeConfig,
+        check_queues, check_shared_receives,
     },
 };
 use crate::{
@@ -51,6 +52,7 @@ struct Tables {
     io_queues: Option<u16>,
     in_capsule: Option<u32>,
     data_blocks: Option<u8>,
+    shared_receives: Option<u32>,
     remote_invalidate: Option<bool>,
     runtime: Option<u64>,
     #[serde(default)]
@@ -191,6 +193,7 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
     range("--runtime", tables.runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
     range("--listen", tables.listen.port().into(), 1, u16::MAX.into())?;
     check_queues(io_queues, in_capsule, data_blocks)?;
+    check_shared_receives(tables.shared_receives, queue_depth)?;
     if !in_capsule.is_multiple_of(16) {
         return Err(RunError::InCapsuleBytes { value: in_capsule });
     }
@@ -205,6 +208,7 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
         io_queues,
         in_capsule,
         data_blocks,
+        shared_receives: tables.shared_receives,
         runtime: tables.runtime.map(Duration::from_secs),
         json: false,
         check_only: false,

@@ -1,6 +1,6 @@
 //! What one core carries: the target, the host, or both.
 
-use super::{host_side::HostSide, report::MemoryReport, target_side::TargetSide};
+use super::{host_side::HostSide, host_team::News, report::MemoryReport, target_side::TargetSide};
 use crate::target::TargetMessage;
 use core::time::Duration;
 use frwr_engine::provider::Port;
@@ -11,6 +11,13 @@ use frwr_reactor::{Context, Outbox, Source};
 pub(super) enum Message {
     /// Between the cores of one target, whose numbers are those of their reactors.
     Target(TargetMessage),
+    /// Between cores that share a host's controller and job.
+    Host {
+        /// Which of them says it.
+        from: u16,
+        /// What.
+        news: News,
+    },
 }
 
 /// The context of a reactor.
@@ -51,6 +58,11 @@ impl<T: Port, H: Port> Context for Core<T, H> {
             (Message::Target(message), Source::Core(core)) => {
                 if let Some(target) = &mut self.target {
                     target.deliver(core, message);
+                }
+            }
+            (Message::Host { from, news }, _) => {
+                if let Some(host) = &mut self.host {
+                    host.hear(from, news);
                 }
             }
             // No thread of this program but the reactors sends any.

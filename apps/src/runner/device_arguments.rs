@@ -43,9 +43,9 @@ pub struct DeviceArguments {
     /// device has them with keys that rotate, else windows.
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub registration: RegistrationKind,
-    /// Cores of the reactors, such as 1 or 0,2-3, or `unpinned`, or `unpinned:N` for N of them. Default: the
-    /// first physical core for `serve` and the second, if there is one, for `load`, so that both on one machine do not share
-    /// one.
+    /// Cores of the reactors, such as 1 or 0,2-3, or `unpinned`, or `unpinned:N` for N of them; queues are spread over them.
+    /// Default: the first physical core for `serve` and the second, if there is one, for `load`, so that both on one machine
+    /// do not share one.
     #[arg(long, value_name = "CORES")]
     pub cores: Option<String>,
 }

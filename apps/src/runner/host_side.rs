@@ -1,9 +1,10 @@
-//! The host's core: the job over an NVMe-oF host, and the poller that runs it.
+//! A host's core: the job, or its part of it, over an NVMe-oF host, and the poller that runs it.
 
 use super::{
     command_line::Inject,
     cores::Core,
     error::SetupError,
+    host_team::{News, Team},
     job_plan::JobPlan,
     progress::{Doing, Progress},
     report::MemoryReport,
@@ -41,6 +42,15 @@ pub(super) struct HostPlan {
     pub(super) tolerated_failures: u64,
 }
 
+impl HostPlan {
+    /// The plan of one of the cores that share the job: each makes choices of its own.
+    pub(super) fn of_member(&self, member: usize) -> Self {
+        let mut plan = self.clone();
+        plan.job.seed = plan.job.seed.wrapping_add((member as u64) << 32);
+        plan
+    }
+}
+
 /// The job, which can begin only when the namespace is known.
 enum Work {
     /// It waits for a session.
@@ -76,6 +86,7 @@ pub(super) struct HostSide<P: Port> {
     sectors: u64,
     queues: usize,
     progress: Progress,
+    team: Team,
     inject: Option<Inject>,
     tolerated_failures: u64,
     kill_at: Option<Duration>,
@@ -98,6 +109,7 @@ impl<P: Port> HostSide<P> {
         plan: HostPlan,
         node: Option<u32>,
         progress: Progress,
+        team: Team,
     ) -> Result<Self, SetupError> {
         let engine_options = plan.options.engine();
         let layout = Layout::new(plan.job.block_bytes, plan.job.pieces);
@@ -110,7 +122,8 @@ impl<P: Port> HostSide<P> {
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
         let admin = region.carve(admin_bytes, PAGE)?.into_device_memory();
         let memory = engine.add_memory(data.clone()).map_err(crate::host::HostError::from)?;
-        let mut host = Host::new(engine, admin, plan.options)?;
+        let make = if team.is_first() { Host::new } else { Host::follower };
+        let mut host = make(engine, admin, plan.options)?;
         host.start();
         let (block_bytes, runtime) = (plan.job.block_bytes, plan.job.runtime);
         let latency = latency_histogram().map_err(|error| SetupError::Histogram(format!("{error:?}")))?;
@@ -123,6 +136,7 @@ impl<P: Port> HostSide<P> {
             sectors: 1,
             queues: 0,
             progress,
+            team,
             inject: plan.inject,
             tolerated_failures: plan.tolerated_failures,
             kill_at: None,
@@ -208,9 +222,19 @@ impl<P: Port> HostSide<P> {
         self.queues
     }
 
-    /// Time from the first request's submission to the last one's end.
-    pub(super) fn elapsed(&self) -> Duration {
-        self.first.map_or(Duration::ZERO, |first| self.last.saturating_sub(first))
+    /// When the first request was submitted, and when the last one ended.
+    pub(super) fn span(&self) -> Option<(Duration, Duration)> {
+        self.first.map(|first| (first, self.last))
+    }
+
+    /// It follows the first core, and got no queue.
+    pub(super) fn had_no_queue(&self) -> bool {
+        self.host.has_no_queue()
+    }
+
+    /// News of another core that shares the job.
+    pub(super) fn hear(&mut self, from: u16, news: News) {
+        self.team.hear(from, news, &mut self.host);
     }
 
     fn poll(&mut self, now: Duration) -> u32 {
@@ -240,9 +264,16 @@ impl<P: Port> HostSide<P> {
     }
 
     fn run(&mut self, now: Duration) -> u32 {
-        if self.progress.wants_stop() && !self.is_over() {
-            self.interrupted = true;
-            self.stop_job();
+        if !self.is_over() {
+            if self.progress.wants_stop() {
+                self.interrupted = true;
+                self.stop_job();
+            } else if self.team.wants_end() {
+                self.stop_job();
+            }
+        }
+        if self.host.has_no_queue() && self.has_part() {
+            return self.give_up();
         }
         self.watch();
         let mut work = 0;
@@ -255,29 +286,64 @@ impl<P: Port> HostSide<P> {
         if let Some(job) = self.job_mut() {
             work += job.poll(now);
             doing = Doing::Job(job.phase());
+        } else if !self.team.is_first() {
+            // Nothing of its own to do yet: what the first does is told.
+            doing = Doing::Job(Phase::Done);
         }
         if doing == Doing::Job(Phase::Load) && self.load_began.is_none() {
             self.load_began = Some(now);
             self.kill_at = (self.inject == Some(Inject::KillPeer)).then(|| now + self.runtime / 2);
+            if let Work::Begun(job) = &mut self.work {
+                self.team.divide(job, &self.host);
+            }
         }
         if self.kill_at.is_some_and(|at| now >= at) {
             self.progress.kill_peer();
         }
-        if self.is_over() || self.host.failure().is_some() {
-            self.close();
+        let given_up = self.host.failure().is_some();
+        if self.is_over() || given_up {
+            let failed = given_up || self.is_wrong();
+            if self.team.may_leave(failed) || given_up {
+                self.close();
+            }
         }
         self.progress.publish(self.requests(), doing);
         work
     }
 
-    /// Makes the job once the namespace is known.
+    /// A session began in which there is no queue for this core, which has a part of the load: that would wait for ever.
+    fn give_up(&mut self) -> u32 {
+        let reason = "the target grants no I/O queue for one of the cores any more; name fewer in --cores";
+        self.caught.get_or_insert_with(|| reason.to_owned());
+        self.team.may_leave(true);
+        self.close();
+        1
+    }
+
+    /// There is something for this core to do of the load, begun or not.
+    fn has_part(&self) -> bool {
+        !self.is_over() && (self.job().is_some() || self.team.has_share())
+    }
+
+    fn is_wrong(&self) -> bool {
+        self.caught.is_some() || self.job().is_some_and(|job| job.caught().is_some())
+    }
+
+    /// Makes the job once the namespace is known, and what this core is to do of it.
     fn begin(&mut self) {
         let Work::Planned { plan, data, latency } = &mut self.work else { return };
         let Some(geometry) = self.host.geometry() else { return };
+        let share = self.team.take_share();
+        if share.is_none() && !self.team.is_first() {
+            return;
+        }
         // Small, and empty: nothing was counted yet.
         let latency = latency.clone();
         self.work = match plan.clone().options(geometry, MAX_REQUEST_BYTES) {
-            Ok(options) => Work::Begun(Box::new(Job::new(options, data.clone(), latency))),
+            Ok(options) => Work::Begun(Box::new(match share {
+                Some(share) => Job::of_share(options, share, data.clone(), latency),
+                None => Job::new(options, data.clone(), latency),
+            })),
             Err(reason) => Work::Refused { reason, latency },
         };
         self.sectors = u64::from(self.block_bytes / geometry.block_bytes()).max(1);
@@ -385,7 +451,10 @@ pub(super) struct HostPoller;
 
 impl<T: Port, H: Port> Poller<Core<T, H>> for HostPoller {
     fn poll(&mut self, core: &mut Core<T, H>, now: Duration) -> u32 {
-        core.host.as_mut().map_or(0, |side| side.poll(now))
+        let Some(side) = &mut core.host else { return 0 };
+        let work = side.poll(now);
+        side.team.carry(&mut side.host, &mut core.outbox);
+        work
     }
 
     fn flush(&mut self, core: &mut Core<T, H>, _: Duration) {

@@ -88,6 +88,7 @@ impl Move<'_> {
             controls: vec![&mut target_control, &mut host_control],
             threads: &threads,
             progress: &progress,
+            incidents: Vec::new(),
             trace: trace.as_mut(),
             block_bytes: config.block_bytes,
             listening: None,

@@ -9,7 +9,7 @@ use super::{
     plan,
     progress::Progress,
     report::{Compared, RunReport},
-    start::{Beginning, Sides, for_host, launch, open},
+    start::{Beginning, Sides, for_host, launch, open, reactors},
     trace::{RING_RECORDS, Trace},
 };
 use frwr_engine::{
@@ -62,21 +62,29 @@ where
 {
     let file = config.file.as_deref().map(load_file).transpose()?;
     let output = config.output.as_deref().map(Output::new).transpose()?;
-    let plan = plan::loaded(config, file.as_ref(), device.capabilities())?;
-    let mut control = Control::new(device);
-    let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
-    let mut trace = match tracing {
-        Some((path, taps)) => Trace::new(path, &taps, port.id())?,
-        None => None,
-    };
-    let (progress, topology) = (Progress::new(1), Topology::of_machine());
+    let topology = Topology::of_machine();
     let placement = config.placement.clone().unwrap_or_else(|| for_host(&topology));
-    let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts: vec![Beginning { port, link, plan }] };
+    let cores = reactors(&placement);
+    let plan = plan::loaded(config, cores, file.as_ref(), device.capabilities())?;
+    let mut control = Control::new(device);
+    let mut hosts = Vec::with_capacity(cores);
+    for member in 0..cores {
+        let plan = plan.of_member(member);
+        let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
+        hosts.push(Beginning { port, link, plan });
+    }
+    let mut trace = match (tracing, hosts.first()) {
+        (Some((path, taps)), Some(first)) => Trace::new(path, &taps, first.port.id())?,
+        _ => None,
+    };
+    let progress = Progress::new(cores);
+    let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts };
     let threads = launch(topology, placement, sides, &progress)?;
     let main = MainLoop {
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
+        incidents: Vec::new(),
         trace: trace.as_mut(),
         block_bytes: config.block_bytes,
         listening: None,

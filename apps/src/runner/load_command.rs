@@ -5,8 +5,9 @@ use super::{
     command_line::DEFAULT_READ_SHARE,
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::RunError,
+    start::reactors,
 };
-use crate::host::{MAX_QUEUES, MAX_SEGMENTS};
+use crate::host::{MAX_FOLLOWERS, MAX_QUEUES, MAX_SEGMENTS};
 use clap::Args;
 use core::time::Duration;
 use frwr_engine::provider::ConnectionParameters;
@@ -19,6 +20,8 @@ pub const MAX_RECONNECTS: u32 = 100;
 /// Longest time-out of requests, in seconds.
 pub const MAX_IO_TIMEOUT_SECONDS: u64 = 3600;
 
+/// Cores of `load`: the one with the admin queue, and those that follow it.
+const MAX_CORES: usize = MAX_FOLLOWERS as usize + 1;
 /// Largest request of `load`: what targets commonly move at a time (MDTS of Linux's target).
 const MAX_REQUEST_BYTES: u32 = 1 << 20;
 /// Largest identifier of one namespace (Base 3.2.1.2).
@@ -46,7 +49,7 @@ pub struct LoadArguments {
     /// Write data never travels in the command capsule, so that every transfer goes through a key.
     #[arg(long)]
     pub no_in_capsule: bool,
-    /// I/O queues over which the requests in flight are spread; the target may grant fewer.
+    /// I/O queues of each core, over which its requests in flight are spread; the target may grant fewer.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub queues: u16,
     /// Cuts every request's memory into N pieces with gaps between them: N keys on devices whose keys cover one range.
@@ -97,7 +100,7 @@ pub struct LoadConfig {
     pub namespace: u32,
     /// Writes may travel in the capsule.
     pub in_capsule: bool,
-    /// I/O queues.
+    /// I/O queues of each core.
     pub queues: u16,
     /// Pieces of a request's memory.
     pub scatter: u32,
@@ -109,9 +112,9 @@ pub struct LoadConfig {
     pub bytes: Option<u64>,
     /// Digest of these.
     pub expected: Option<[u8; 32]>,
-    /// Where the reactor goes; `None` lets the machine decide.
+    /// Where the reactors go; `None` is one, where the machine says.
     pub placement: Option<Placement>,
-    /// Requests in flight.
+    /// Requests in flight on each core.
     pub queue_depth: u32,
     /// Bytes per request.
     pub block_bytes: u32,
@@ -147,6 +150,11 @@ impl LoadConfig {
         let (namespace, scatter) = (arguments.nsid, arguments.scatter);
         job.check()?;
         common.check(MAX_REQUEST_BYTES)?;
+        let placement = device.placement(MAX_CORES)?;
+        let cores = placement.as_ref().map_or(1, reactors);
+        if job.trace.is_some() && cores > 1 {
+            return Err(RunError::TraceCores { value: cores });
+        }
         range("--nsid", namespace.into(), 1, MAX_NAMESPACE.into())?;
         range("--queues", arguments.queues.into(), 1, MAX_QUEUES.into())?;
         range("--scatter", scatter.into(), 1, MAX_SEGMENTS as u64)?;
@@ -156,7 +164,7 @@ impl LoadConfig {
         range("the port of --connect", connect.port().into(), 1, u16::MAX.into())?;
         Ok(Self {
             parameters: device.parameters()?,
-            placement: device.placement(1)?,
+            placement,
             device: device.device()?,
             connect,
             subsystem,

@@ -3,15 +3,17 @@
 use super::{
     cores::{Core, Message},
     error::RunError,
+    incident_log::IncidentLog,
     progress::{Doing, Progress},
     trace::Trace,
 };
-use crate::{check::locked_memory_limit, job::Phase};
+use crate::{check::locked_memory_limit, job::Phase, target::Incident};
 use core::time::Duration;
 use frwr_engine::{
     control::Control,
     provider::{Device, Port},
 };
+use frwr_mempool::lane;
 use frwr_reactor::{Clock, Running};
 use std::{
     path::Path,
@@ -30,6 +32,10 @@ const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 /// Between two lines of progress.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
+
+/// Said once.
+const BROKEN_STORAGE: &str = "a namespace is out of order: the kernel refuses its io_uring for good, and commands to it \
+                              fail; restart, with the backing `thread` if it happens again";
 
 /// The reactors' threads.
 pub(super) type Threads<T, H> = Running<Message, Core<T, H>>;
@@ -76,6 +82,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) controls: Vec<&'a mut dyn Served>,
     pub(super) threads: &'a Threads<T, H>,
     pub(super) progress: &'a Progress,
+    /// What the target's cores tell of its peers.
+    pub(super) incidents: Vec<lane::Receiver<Incident>>,
     pub(super) trace: Option<&'a mut Trace>,
     pub(super) block_bytes: u32,
     /// What to say once the target listens.
@@ -93,12 +101,14 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         let clock = Clock::system();
         let began = clock.now();
         let (mut next_line, mut said) = (LINE_PERIOD, 0);
-        let mut asked = false;
+        let (mut asked, mut told) = (false, false);
         let mut idle = Idle::new();
         let mut trouble = None;
+        let mut log = IncidentLog::default();
         while !self.threads.is_finished() {
             let work = self.serve()?;
             let elapsed = clock.now().saturating_sub(began);
+            self.tell_incidents(&mut log, elapsed, say);
             if trouble.is_none() {
                 trouble = self.controls.iter().find_map(|control| control.trouble());
             }
@@ -119,6 +129,10 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             {
                 say(&line);
             }
+            if !told && self.progress.has_broken_storage() {
+                told = true;
+                say(BROKEN_STORAGE);
+            }
             if elapsed >= next_line {
                 let requests = self.progress.requests();
                 // A target that nobody uses has nothing to say.
@@ -133,7 +147,18 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 idle = Idle::new();
             }
         }
+        self.tell_incidents(&mut log, clock.now().saturating_sub(began), say);
+        log.finish(say);
         trouble.map_or(Ok(()), Err)
+    }
+
+    fn tell_incidents(&mut self, log: &mut IncidentLog, elapsed: Duration, say: &mut dyn FnMut(&str)) {
+        for incidents in &mut self.incidents {
+            while let Some(incident) = incidents.pop() {
+                log.note(elapsed, incident, say);
+            }
+        }
+        log.tick(elapsed, say);
     }
 
     /// Returns the work done.

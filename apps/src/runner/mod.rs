@@ -8,6 +8,8 @@ mod device_arguments;
 mod discover;
 mod error;
 mod host_side;
+mod host_team;
+mod incident_log;
 mod job_plan;
 mod launch;
 mod load;
@@ -39,5 +41,5 @@ pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceR
 pub use rdma::{discover_on_rdma, load_on_rdma, serve_on_rdma};
 pub use report::{Compared, CoreReport, MemoryReport, RunReport};
 pub use serve::serve;
-pub use serve_command::{MAX_HOSTS, ServeArguments, ServeConfig};
+pub use serve_command::{MAX_HOSTS, ServeArguments, ServeConfig, SharedReceives};
 pub use serve_report::ServeReport;

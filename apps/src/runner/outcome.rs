@@ -8,8 +8,10 @@ use super::{
     report::{Compared, CoreReport, RunReport},
     target_side::TargetSide,
 };
+use core::time::Duration;
 use frwr_engine::{control::ControlStatistics, provider::Port};
 use frwr_reactor::{Finished, RunningError};
+use hdrhistogram::Histogram;
 use std::net::SocketAddr;
 
 /// The ended cores: what they carried, in their order, and figures of all.
@@ -39,7 +41,8 @@ impl<T: Port, H: Port> Outcome<T, H> {
             outcome.undrained.extend(report.undrained.iter().map(|name| format!("reactor {core}: {name}")));
             if let Some(memory) = context.memory() {
                 let (role, memory, requests) = (context.role(), memory.clone(), context.requests());
-                outcome.cores.push(CoreReport { role, memory, requests, reactor: report.statistics });
+                let idle = context.host.as_ref().is_some_and(HostSide::had_no_queue);
+                outcome.cores.push(CoreReport { role, memory, requests, idle, reactor: report.statistics });
             }
             outcome.hosts.extend(context.host);
             outcome.targets.extend(context.target);
@@ -53,7 +56,9 @@ impl<T: Port, H: Port> Outcome<T, H> {
         subject: Subject,
         control: ControlStatistics,
     ) -> Result<(RunReport, HostSide<H>), RunError> {
-        let host = self.hosts.into_iter().next().ok_or(RunError::Lost)?;
+        let mut hosts = self.hosts.into_iter();
+        let host = hosts.next().ok_or(RunError::Lost)?;
+        let others: Vec<HostSide<H>> = hosts.collect();
         if let Some(reason) = host.refusal() {
             return Err(RunError::Unsuitable { reason: reason.to_owned() });
         }
@@ -61,6 +66,7 @@ impl<T: Port, H: Port> Outcome<T, H> {
             return Err(RunError::NoSession { address: subject.address, attempts, reason: failure.to_string() });
         }
         let digest = host.job().and_then(|job| job.digest());
+        let all = || core::iter::once(&host).chain(&others);
         let report = RunReport {
             device: subject.device,
             file: subject.file,
@@ -71,18 +77,34 @@ impl<T: Port, H: Port> Outcome<T, H> {
             queue_depth: subject.queue_depth,
             read_share: subject.read_share,
             verified: host.job().is_some_and(|job| job.verified()),
-            interrupted: host.interrupted(),
-            caught: host.caught(),
-            session: host.session(),
-            queues: host.queues(),
-            elapsed: host.elapsed(),
-            engine: host.engine(),
+            interrupted: all().any(HostSide::interrupted),
+            caught: all().find_map(HostSide::caught),
+            session: others.iter().fold(host.session(), |sum, other| sum.with_follower(&other.session())),
+            queues: all().map(HostSide::queues).sum(),
+            elapsed: elapsed(all().filter_map(HostSide::span)),
+            engine: others.iter().fold(host.engine(), |sum, other| sum + other.engine()),
             control,
-            remote_bytes_open: host.remote_bytes_open(),
-            latency: host.latency().clone(),
+            remote_bytes_open: all().filter_map(HostSide::remote_bytes_open).reduce(|sum, bytes| sum + bytes),
+            latency: latency(host.latency(), others.iter().map(HostSide::latency)),
             cores: self.cores,
             undrained: self.undrained,
         };
         Ok((report, host))
     }
+}
+
+/// From the first request of any core to the last end on any.
+fn elapsed(spans: impl Iterator<Item = (Duration, Duration)>) -> Duration {
+    let all = spans.reduce(|all, span| (all.0.min(span.0), all.1.max(span.1)));
+    all.map_or(Duration::ZERO, |(first, last)| last.saturating_sub(first))
+}
+
+/// Of all cores.
+fn latency<'a>(first: &Histogram<u64>, others: impl Iterator<Item = &'a Histogram<u64>>) -> Histogram<u64> {
+    let mut all = first.clone();
+    // All have the same bounds.
+    others.for_each(|latency| {
+        let _ = all.add(latency);
+    });
+    all
 }

@@ -18,7 +18,7 @@ use crate::{
     target::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions},
 };
 use core::{num::NonZeroU64, time::Duration};
-use frwr_engine::provider::Capabilities;
+use frwr_engine::{ReceiveQueues, provider::Capabilities};
 use std::{net::SocketAddr, sync::Arc};
 
 /// One read in this many at most is spoilt by `--inject corrupt-data`.
@@ -55,7 +55,7 @@ fn blocks(block_bytes: u32, file: &LoadedFile) -> u64 {
 }
 
 /// Entries of an I/O queue: one request per slot, and the entry that a queue never uses. Depths are bounded far below 2^16.
-fn entries(queue_depth: u32) -> u16 {
+pub(super) fn entries(queue_depth: u32) -> u16 {
     (queue_depth as u16 + 1).max(ADMIN_QUEUE_ENTRIES)
 }
 
@@ -72,7 +72,14 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
     let namespaces = vec![NamespacePlan::Memory { geometry, content: None, read_only: false }];
     let (name, serial) = (options.subsystem, SerialNumber::of_subsystem(&options.subsystem));
     let subsystems = vec![SubsystemPlan { name, hosts: AllowedHosts::Any, serial, namespaces }];
-    Ok(TargetPlan { options, subsystems, pages: config.pages, capabilities: *capabilities, alone: false })
+    Ok(TargetPlan {
+        options,
+        subsystems,
+        pages: config.pages,
+        capabilities: *capabilities,
+        alone: false,
+        incidents: None,
+    })
 }
 
 pub(super) fn host(config: &Config, file: &LoadedFile, capabilities: &Capabilities) -> Result<HostPlan, RunError> {
@@ -105,6 +112,9 @@ pub(super) fn served(
     options.io_queues = config.io_queues;
     options.in_capsule_bytes = config.in_capsule;
     options.data_blocks = config.data_blocks;
+    if let Some(entries) = config.shared_receives {
+        options.receive_queues = ReceiveQueues::Shared { entries };
+    }
     options.queue_entries = entries(config.queue_depth);
     // Every block size that a host may choose, and no more: each host has buffers of its own.
     options.buffer_bytes = MAX_BLOCK_BYTES;
@@ -120,6 +130,7 @@ pub(super) fn served(
         pages: config.pages,
         capabilities: *capabilities,
         alone: true,
+        incidents: None,
     };
     Ok((0..).zip(of_cores).map(plan).collect())
 }
@@ -129,9 +140,10 @@ pub(super) fn storage_depth(config: &ServeConfig) -> usize {
     config.queue_depth as usize * usize::from(config.hosts) * usize::from(config.io_queues)
 }
 
-/// The host of `load`; `file` is what it writes first.
+/// The host of `load` on so many cores; `file` is what it writes first.
 pub(super) fn loaded(
     config: &LoadConfig,
+    cores: usize,
     file: Option<&LoadedFile>,
     capabilities: &Capabilities,
 ) -> Result<HostPlan, RunError> {
@@ -141,6 +153,8 @@ pub(super) fn loaded(
     options.namespace = config.namespace;
     options.in_capsule_data = config.in_capsule;
     options.queues = config.queues;
+    // Bounded far below 2^16.
+    options.followers = cores.saturating_sub(1) as u16;
     // Bounded far below 2^16.
     options.queue_depth = config.queue_depth.div_ceil(config.queues.into()) as u16;
     options.remote_invalidation = config.remote_invalidate;

@@ -57,6 +57,7 @@ struct FromCore {
     doing: AtomicU8,
     finished: AtomicBool,
     kill_peer: AtomicBool,
+    broken_storage: AtomicBool,
 }
 
 /// Written by the main thread.
@@ -106,6 +107,19 @@ impl Progress {
             own.requests.store(requests, Relaxed);
             own.doing.store(doing.number(), Relaxed);
         }
+    }
+
+    /// A target's core: a storage takes no operations any more.
+    pub(super) fn tell_broken_storage(&self) {
+        if let Some(own) = self.own() {
+            own.broken_storage.store(true, Relaxed);
+        }
+    }
+
+    /// Whether one does, on any core.
+    #[must_use]
+    pub(super) fn has_broken_storage(&self) -> bool {
+        self.all().any(|core| core.broken_storage.load(Relaxed))
     }
 
     /// Requests ended so far, on all cores.

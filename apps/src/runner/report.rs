@@ -36,6 +36,8 @@ pub struct CoreReport {
     pub memory: MemoryReport,
     /// Requests ended (host) or commands answered (target).
     pub requests: u64,
+    /// The target granted no I/O queue for it; the others did its share of the load.
+    pub idle: bool,
     /// The loop's figures.
     pub reactor: ReactorStatistics,
 }
@@ -86,7 +88,7 @@ pub struct RunReport {
     pub compared: Compared,
     /// Bytes per block.
     pub block_bytes: u32,
-    /// Requests in flight at most.
+    /// Requests in flight at most, on each core with a host.
     pub queue_depth: u32,
     /// Reads among the requests of the mixed load, in percent.
     pub read_share: u8,
@@ -96,13 +98,13 @@ pub struct RunReport {
     pub interrupted: bool,
     /// The first thing that was wrong.
     pub caught: Option<String>,
-    /// The host's counters.
+    /// The host's counters, of all its cores.
     pub session: HostStatistics,
-    /// I/O queues that it had.
+    /// I/O queues that it had, over all cores.
     pub queues: usize,
     /// Time from the first request's submission to the last one's end; the target worked for as long.
     pub elapsed: Duration,
-    /// The host's engine.
+    /// The host's engines.
     pub engine: EngineStatistics,
     /// The host's control.
     pub control: ControlStatistics,
@@ -130,6 +132,11 @@ impl RunReport {
         self.remote_bytes_open.unwrap_or(0) == 0
             && engine.registrations
                 == engine.local_invalidations + engine.remote_invalidations + engine.mrs_destroyed_live
+    }
+
+    /// Cores with a host.
+    fn hosts(&self) -> usize {
+        self.cores.iter().filter(|core| core.role.ends_with("host")).count()
     }
 
     /// Sessions beyond the first.
@@ -239,6 +246,7 @@ impl RunReport {
             "role": core.role,
             "region": core.memory.kind.to_string(),
             "requests": core.requests,
+            "without_queue": core.idle,
             "iops": iops,
             "mib_per_second": mebibytes,
             "busy_share": core.reactor.busy_share(),
@@ -263,8 +271,11 @@ impl RunReport {
         }
         writeln!(
             out,
-            "  queue depth {}, blocks of {} bytes, mixed load of {} % reads",
-            self.queue_depth, self.block_bytes, self.read_share
+            "  queue depth {}{}, blocks of {} bytes, mixed load of {} % reads",
+            self.queue_depth,
+            if self.hosts() > 1 { " on each core" } else { "" },
+            self.block_bytes,
+            self.read_share
         )?;
         self.write_cores(out)?;
         self.write_memory(out)?;
@@ -290,12 +301,21 @@ impl RunReport {
                 core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,
             )?;
         }
-        // Not the sum of the rows: each request passes both cores.
+        // Not the sum of the rows where target and host are reported: each request passes both cores.
         let requests = self.latency.len();
         let (rate, mebibytes) = self.rates(requests);
         let seconds = self.elapsed.as_secs_f64();
         let total = format!("{requests} requests in {seconds:.2} s");
-        writeln!(out, "total {total:<37}  {rate:>8.0}  {mebibytes:>9.1}")
+        writeln!(out, "total {total:<37}  {rate:>8.0}  {mebibytes:>9.1}")?;
+        let idle = self.cores.iter().filter(|core| core.idle).count();
+        if idle > 0 {
+            let granted = self.queues;
+            writeln!(
+                out,
+                "\nthe target granted {granted} I/O queue(s): {idle} core(s) had none, the others did their share"
+            )?;
+        }
+        Ok(())
     }
 
     /// What keeps the memory from being the best kind, once.

@@ -2,6 +2,7 @@
 
 use super::{
     error::RunError,
+    incident_log,
     main_loop::MainLoop,
     namespaces::{NamespaceReport, SubsystemPlan, Users},
     outcome::Outcome,
@@ -44,7 +45,11 @@ where
     // Cores are opened in the order of their numbers.
     control.place_connections(place_queues(HOME_CORE.into()));
     let mut targets = Vec::with_capacity(plans.len());
-    for (core, plan) in plans.into_iter().enumerate() {
+    let mut incidents = Vec::with_capacity(plans.len());
+    for (core, mut plan) in plans.into_iter().enumerate() {
+        let (sender, receiver) = incident_log::lane();
+        plan.incidents = Some(sender);
+        incidents.push(receiver);
         let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
         progress.part(core).publish(0, Doing::OpeningListener);
         targets.push(Beginning { port, link, plan });
@@ -58,6 +63,7 @@ where
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
+        incidents,
         trace: None,
         block_bytes,
         listening: Some(format!("listening on {listen}, {all}")),
@@ -81,6 +87,7 @@ where
         engine: targets.iter().map(TargetSide::engine).reduce(Add::add).unwrap_or_default(),
         control: control.statistics(),
         cores,
+        shared_receives: config.shared_receives,
         undrained,
     })
 }

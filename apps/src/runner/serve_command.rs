@@ -6,7 +6,7 @@ use super::{
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::RunError,
     namespaces::{NamespaceBacking, NamespaceConfig, SubsystemConfig},
-    plan::default_subsystem,
+    plan::{default_subsystem, entries},
 };
 use crate::{
     nvmf::{Nqn, SerialNumber},
@@ -14,7 +14,7 @@ use crate::{
     target::{AllowedHosts, MAX_CORES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES},
 };
 use clap::Args;
-use core::time::Duration;
+use core::{num::ParseIntError, str::FromStr, time::Duration};
 use frwr_engine::provider::ConnectionParameters;
 use frwr_mempool::region::PagePolicy;
 use frwr_reactor::Placement;
@@ -35,8 +35,11 @@ pub(super) const DEFAULT_IN_CAPSULE: u32 = 4096;
 /// I/O queues of a host at most: more than a few on each core share nothing but memory.
 pub(super) const MAX_SERVED_IO_QUEUES: u16 = 16;
 
+/// Receives of one shared queue: twice what devices are known to have (32767 on ConnectX), and what one core can use.
+const MAX_SHARED_RECEIVES: u32 = 1 << 16;
+
 /// What a file says instead.
-const INSTEAD_OF_CONFIG: [&str; 22] = [
+const INSTEAD_OF_CONFIG: [&str; 23] = [
     "device",
     "gid_index",
     "ib_port",
@@ -59,6 +62,7 @@ const INSTEAD_OF_CONFIG: [&str; 22] = [
     "io_queues",
     "in_capsule",
     "data_blocks",
+    "shared_receives",
 ];
 
 /// The target's half of the job.
@@ -109,9 +113,26 @@ pub struct ServeArguments {
     /// Pieces of memory that a command may list; more than one travel in the capsule's data, 16 bytes each.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub data_blocks: u8,
+    /// Receives of a core that all its connections share, where the device has shared receive queues: memory for the
+    /// commands that are admitted together, and one post for all of them. Hosts for whom none are left are refused. "off": each
+    /// connection has as many as its largest queue.
+    #[arg(long, value_name = "N|off", default_value = "off")]
+    pub shared_receives: SharedReceives,
     /// Ends after so many seconds. Default: at SIGINT or SIGTERM.
     #[arg(long, value_name = "SECONDS")]
     pub runtime: Option<u64>,
+}
+
+/// The value of `--shared-receives`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedReceives(pub Option<u32>);
+
+impl FromStr for SharedReceives {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        if text == "off" { Ok(Self(None)) } else { text.parse().map(|entries| Self(Some(entries))) }
+    }
 }
 
 /// The arguments of `serve`, checked.
@@ -137,6 +158,8 @@ pub struct ServeConfig {
     pub in_capsule: u32,
     /// Pieces of memory that a command may list.
     pub data_blocks: u8,
+    /// Receives that the connections of a core share; `None` where each has its own.
+    pub shared_receives: Option<u32>,
     /// When it ends by itself.
     pub runtime: Option<Duration>,
     /// Machine-readable output.
@@ -170,6 +193,7 @@ impl ServeConfig {
         let allowed = arguments.allow_host.iter().map(|host| name(host)).collect::<Result<Vec<_>, _>>()?;
         let allowed_hosts = if allowed.is_empty() { AllowedHosts::Any } else { AllowedHosts::Listed(allowed) };
         let ServeArguments { io_queues, in_capsule, data_blocks, backing, .. } = arguments;
+        let SharedReceives(shared_receives) = arguments.shared_receives;
         let ServeArguments { device, listen, namespace, common, queue_depth, hosts, .. } = arguments;
         common.check(MAX_BLOCK_BYTES)?;
         // The command line requires both.
@@ -177,6 +201,7 @@ impl ServeConfig {
         range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
         range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
         check_queues(io_queues, in_capsule, data_blocks)?;
+        check_shared_receives(shared_receives, queue_depth)?;
         range("the port of --listen", listen.port().into(), 1, u16::MAX.into())?;
         Ok(Self {
             parameters: device.parameters()?,
@@ -194,6 +219,7 @@ impl ServeConfig {
             io_queues,
             in_capsule,
             data_blocks,
+            shared_receives,
             runtime: None,
             json: false,
             check_only: false,
@@ -226,6 +252,7 @@ impl ServeConfig {
             "io_queues": self.io_queues,
             "in_capsule": self.in_capsule,
             "data_blocks": self.data_blocks,
+            "shared_receives": self.shared_receives,
             "remote_invalidate": self.remote_invalidate,
             "runtime": self.runtime.map(|runtime| runtime.as_secs()),
             "subsystem": subsystems,
@@ -238,6 +265,12 @@ pub(super) fn check_queues(io_queues: u16, in_capsule: u32, data_blocks: u8) -> 
     range("--io-queues", io_queues.into(), 1, MAX_SERVED_IO_QUEUES.into())?;
     range("--in-capsule", in_capsule.into(), 0, MAX_IN_CAPSULE_BYTES.into())?;
     range("--data-blocks", data_blocks.into(), 1, MAX_DATA_BLOCKS.into())
+}
+
+/// One queue of one host, at least; the device's own limit is told when it is opened.
+pub(super) fn check_shared_receives(shared: Option<u32>, queue_depth: u32) -> Result<(), RunError> {
+    let Some(value) = shared else { return Ok(()) };
+    range("--shared-receives", value.into(), entries(queue_depth).into(), MAX_SHARED_RECEIVES.into())
 }
 
 fn subsystem_json(subsystem: &SubsystemConfig) -> Value {

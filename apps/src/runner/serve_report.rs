@@ -6,7 +6,7 @@ use crate::target::TargetStatistics;
 use core::fmt::Write as _;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::{io, net::SocketAddr};
 
 /// What a target has done.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct ServeReport {
     pub control: ControlStatistics,
     /// Of its reactors, in the same order.
     pub cores: Vec<CoreReport>,
+    /// Receives that the connections of a core share; `None` where each has its own.
+    pub shared_receives: Option<u32>,
     /// What did not drain in time.
     pub undrained: Vec<String>,
 }
@@ -37,7 +39,7 @@ impl ServeReport {
     /// Everything ended in order: exit code 0.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.undrained.is_empty()
+        self.undrained.is_empty() && self.storages.iter().all(|storage| storage.broken == 0)
     }
 
     /// One object, on one line.
@@ -64,6 +66,8 @@ impl ServeReport {
             "bytes_read": target.bytes_read,
             "bytes_written": target.bytes_written,
             "failed_commands": target.failed_commands,
+            "incidents": target.incidents,
+            "incidents_dropped": target.incidents_dropped,
             "protocol_errors": target.protocol_errors,
             "keep_alive_expirations": target.keep_alive_expirations,
             "connect_timeouts": target.connect_timeouts,
@@ -76,10 +80,13 @@ impl ServeReport {
             "doorbells": engine.doorbells,
             "drain_markers": engine.drain_markers,
             "receive_doorbells": engine.receive_doorbells,
+            "shared_receives": self.shared_receives,
+            "shared_receives_withdrawn": engine.shared_receives_withdrawn,
             "send_completions": engine.send_completions,
             "receive_completions": engine.receive_completions,
             "disconnects": engine.disconnects,
             "cores": self.cores.iter().zip(&self.targets).map(core_json).collect::<Vec<_>>(),
+            "left": left_json(target),
             "undrained": self.undrained,
         })
     }
@@ -106,6 +113,10 @@ impl ServeReport {
                     "    {} operations, {per_call:.1} per system call, {} failed",
                     storage.submitted, storage.failed
                 )?;
+            }
+            if storage.broken != 0 {
+                let error = io::Error::from_raw_os_error(storage.broken);
+                writeln!(out, "    io_uring was refused for good ({error}); --backing thread does without it")?;
             }
         }
         for (core, target) in self.cores.iter().zip(&self.targets) {
@@ -135,6 +146,7 @@ impl ServeReport {
             ("keys left to hosts", target.plain_responses),
             ("connections", target.accepted),
             ("  rejected", target.rejected),
+            ("  incidents", target.incidents),
             ("  ended: protocol", target.protocol_errors),
             ("  ended: silent", target.keep_alive_expirations + target.connect_timeouts),
         ] {
@@ -145,11 +157,26 @@ impl ServeReport {
         writeln!(out, "  work requests         {:>12.3}", per_command(self.engine.work_requests))?;
         writeln!(out, "  doorbells             {:>12.3}", per_command(self.engine.doorbells))?;
         writeln!(out, "  posts of receives     {:>12.3}", per_command(self.engine.receive_doorbells))?;
+        if let Some(shared) = self.shared_receives {
+            let withdrawn = self.engine.shared_receives_withdrawn;
+            writeln!(out, "\nshared receives         {shared:>12}\n  lost with connections {withdrawn:>12}")?;
+        }
         for who in &self.undrained {
             writeln!(out, "\nnot drained: {who}")?;
         }
         Ok(())
     }
+}
+
+/// What the target still has in hand: at the end, all of it free.
+fn left_json(target: &TargetStatistics) -> Value {
+    json!({
+        "commands_in_flight": target.commands_in_flight,
+        "slots_used": target.slots_used,
+        "orphans": target.orphans,
+        "buffers_used": target.buffers - target.buffers_free,
+        "queues": target.queues,
+    })
 }
 
 fn namespace_json((namespace, storage): (&NamespaceReport, &StorageStatistics)) -> Value {
@@ -165,7 +192,9 @@ fn namespace_json((namespace, storage): (&NamespaceReport, &StorageStatistics)) 
         "failed": storage.failed,
         "flushes": storage.flushes,
         "system_calls": storage.system_calls,
+        "cancelled": storage.cancelled,
         "restarts": storage.restarts,
+        "broken": storage.broken,
     })
 }
 

@@ -4,6 +4,7 @@ use super::{
     cores::{Core, Message},
     error::{RunError, SetupError},
     host_side::{HostPlan, HostPoller, HostSide},
+    host_team::Team,
     main_loop::Threads,
     progress::Progress,
     target_side::{TargetPlan, TargetPoller, TargetSide},
@@ -54,7 +55,11 @@ where
     let cores = reactors(&placement);
     debug_assert!(sides.targets.len().max(sides.hosts.len()) <= cores, "each side has a core");
     let first_host = cores.saturating_sub(sides.hosts.len());
-    let (mut targets, mut hosts) = (numbered(sides.targets, progress), numbered(sides.hosts, progress));
+    // Reactors and hosts are counted in 16 bit.
+    let (first_core, members) = (first_host as u16, sides.hosts.len() as u16);
+    let (mut targets, hosts) = (numbered(sides.targets, progress), numbered(sides.hosts, progress));
+    let teams = (0..members).map(move |member| Team::new(first_core, member, members));
+    let mut hosts = hosts.zip(teams).map(|((side, progress), team)| (side, progress, team));
     let reactors = Reactors::<Message>::new(placement).topology(topology).allow_siblings(false);
     let threads = reactors.launch(move |core: CoreIndex| {
         let target = targets.next();
@@ -110,12 +115,13 @@ fn build<T: Port, H: Port>(
     seat: Seat<Message>,
     outbox: Outbox<Message>,
     target: Option<(Beginning<T, TargetPlan>, Progress)>,
-    host: Option<(Beginning<H, HostPlan>, Progress)>,
+    host: Option<(Beginning<H, HostPlan>, Progress, Team)>,
 ) -> Result<Reactor<Core<T, H>>, SetupError> {
     let node = seat.node();
     let target =
         target.map(|(Beginning { port, link, plan }, progress)| TargetSide::new(port, link, plan, node, progress));
-    let host = host.map(|(Beginning { port, link, plan }, progress)| HostSide::new(port, link, plan, node, progress));
+    let host = host
+        .map(|(Beginning { port, link, plan }, progress, team)| HostSide::new(port, link, plan, node, progress, team));
     let (target, host) = (target.transpose()?, host.transpose()?);
     let (has_target, has_host) = (target.is_some(), host.is_some());
     let mut reactor = seat.reactor(Core { target, host, outbox });

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     storage::{AnyStorage, Geometry, MemoryStorage, Storage, StorageStatistics},
-    target::{Subsystem, Target, TargetMessage, TargetOptions, TargetStatistics},
+    target::{Incident, Subsystem, Target, TargetMessage, TargetOptions, TargetStatistics},
 };
 use core::time::Duration;
 use frwr_engine::{
@@ -17,7 +17,7 @@ use frwr_engine::{
     provider::{Capabilities, Port},
 };
 use frwr_mempool::{
-    DeviceMemory, Region,
+    DeviceMemory, Region, lane,
     region::{PagePolicy, RegionOptions},
 };
 use frwr_reactor::{CoreIndex, Outbox, Poller, SendError, Sleep};
@@ -38,6 +38,8 @@ pub(super) struct TargetPlan {
     pub(super) capabilities: Capabilities,
     /// Nobody else reports to the main thread: there is no host in this process.
     pub(super) alone: bool,
+    /// Where incidents go; without, they are counted only.
+    pub(super) incidents: Option<lane::Sender<Incident>>,
 }
 
 impl TargetPlan {
@@ -45,6 +47,9 @@ impl TargetPlan {
         self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)
     }
 }
+
+/// How long hosts are given to take the news of a shutdown: some round trips.
+const ANNOUNCEMENT: Duration = Duration::from_millis(50);
 
 /// How far the target's end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +69,11 @@ pub(super) struct TargetSide<P: Port> {
     alone: bool,
     killed: bool,
     ending: Ending,
+    /// Hosts are told of the end, until then at most; their connections end behind it.
+    announcing: Option<Duration>,
     /// A message that another core's lane had no room for.
     kept: Option<(u16, TargetMessage)>,
+    incidents: Option<lane::Sender<Incident>>,
     memory_report: MemoryReport,
 }
 
@@ -97,7 +105,17 @@ impl<P: Port> TargetSide<P> {
         // Control's lane is empty: it takes the first messages.
         target.listen().map_err(|error| SetupError::Namespace(error.to_string()))?;
         let memory_report = MemoryReport::of(&region);
-        Ok(Self { target, progress, alone: plan.alone, killed: false, ending: Ending::No, kept: None, memory_report })
+        Ok(Self {
+            target,
+            progress,
+            alone: plan.alone,
+            killed: false,
+            ending: Ending::No,
+            announcing: None,
+            kept: None,
+            incidents: plan.incidents,
+            memory_report,
+        })
     }
 
     /// What its memory is made of.
@@ -134,7 +152,13 @@ impl<P: Port> TargetSide<P> {
             self.ending = Ending::Told;
         }
         let work = self.target.poll(now);
-        if self.ending != Ending::No && work > 0 {
+        self.pass_incidents();
+        if let Some(until) = self.announcing {
+            if now >= until || !self.target.is_answering() {
+                self.announcing = None;
+                self.target.shut_down();
+            }
+        } else if self.ending != Ending::No && work > 0 {
             // A host may have reconnected before the listener was gone.
             self.target.shut_down();
         } else if self.alone && work > 0 {
@@ -144,6 +168,16 @@ impl<P: Port> TargetSide<P> {
             self.progress.finish();
         }
         work
+    }
+
+    /// Hands incidents to the main thread.
+    fn pass_incidents(&mut self) {
+        let Some(incidents) = &mut self.incidents else { return };
+        // What has no room is taken later; what the target has no room for is counted.
+        while incidents.len() < incidents.capacity()
+            && let Some(incident) = self.target.next_incident()
+            && incidents.push(incident).is_ok()
+        {}
     }
 
     /// Takes what another core of the target says.
@@ -174,6 +208,9 @@ impl<P: Port> TargetSide<P> {
         };
         if doing == Doing::CannotListen {
             self.progress.finish();
+        }
+        if statistics.broken_operations > 0 {
+            self.progress.tell_broken_storage();
         }
         self.progress.publish(statistics.commands, doing);
     }
@@ -265,10 +302,11 @@ impl<T: Port, H: Port> Poller<Core<T, H>> for TargetPoller {
         Sleep::Busy
     }
 
-    fn begin_shutdown(&mut self, core: &mut Core<T, H>, _: Duration) {
+    fn begin_shutdown(&mut self, core: &mut Core<T, H>, now: Duration) {
         if let Some(side) = &mut core.target {
             side.ending = Ending::StopListening;
-            side.target.shut_down();
+            side.announcing = Some(now + ANNOUNCEMENT);
+            side.target.announce_shutdown();
         }
     }
 

@@ -5,7 +5,7 @@ use super::command::{Phase, Reply, Work};
 use super::controller::ConfigurationEffect;
 use super::event::Notice;
 use super::receive::{Accepted, refused};
-use super::subsystem::Served;
+use super::subsystem::{AllowedHosts, Served};
 use crate::nvmf::{
     self, ADMIN_QUEUE, Abort, AnaState, ControllerCapabilities, ControllerConfiguration, DataPointer, Property,
     PropertyGet, PropertySet, Status,
@@ -67,8 +67,12 @@ impl<P: Port, S: Storage> Target<P, S> {
         if found.configure(ControllerConfiguration(set.value as u32)) == ConfigurationEffect::Reset {
             let (admin, waited) = (found.admin, found.events.reset());
             // The reset ends event requests without an answer (Base 3.7.2), and their entries are free.
-            if let Some(queue) = admin.and_then(|admin| self.queue_mut(admin)) {
-                queue.outstanding = queue.outstanding.saturating_sub(waited);
+            for command_id in waited {
+                let Some(admin) = admin else { break };
+                self.release_identifier(admin, command_id);
+                if let Some(queue) = self.queue_mut(admin) {
+                    queue.outstanding = queue.outstanding.saturating_sub(1);
+                }
             }
             self.disconnect_io_queues(controller);
         }
@@ -169,6 +173,39 @@ impl<P: Port, S: Storage> Target<P, S> {
             served.ana_changes += 1;
             self.raise_everywhere(at, Notice::AnaChanged);
         }
+        Ok(())
+    }
+
+    /// Says that a namespace's storage has another size, which `Storage::geometry` tells already. Hosts that asked for it are
+    /// told by an asynchronous event. To be called on the home core.
+    ///
+    /// # Errors
+    /// [`NamespaceError`].
+    pub fn tell_resized(&mut self, subsystem: &nvmf::Nqn, identifier: u32) -> Result<(), NamespaceError> {
+        let (at, served) = self.subsystem_named(subsystem)?;
+        let count = served.count();
+        served.index(identifier).ok_or(NamespaceError::Namespace { identifier, count })?;
+        for controller in self.controllers.iter_mut().flatten() {
+            if controller.subsystem() == Some(at) {
+                controller.changed.add(identifier);
+            }
+        }
+        self.raise_everywhere(at, Notice::NamespaceChanged);
+        Ok(())
+    }
+
+    /// Says who may use a subsystem from now on; controllers that there are stay. Hosts that asked the discovery service for
+    /// it are told by an asynchronous event where the subsystem appears or disappears for them. Where a target has several
+    /// cores, each of them has to be told, the home core last.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Subsystem`].
+    pub fn set_allowed_hosts(&mut self, subsystem: &nvmf::Nqn, hosts: AllowedHosts) -> Result<(), NamespaceError> {
+        let (at, _) = self.subsystem_named(subsystem)?;
+        let Some(served) = self.subsystems.get_mut(at).filter(|served| served.hosts != hosts) else { return Ok(()) };
+        let before = core::mem::replace(&mut served.hosts, hosts.clone());
+        self.discovery_generation += 1;
+        self.raise_discovery(|host| before.allows(host) != hosts.allows(host));
         Ok(())
     }
 

@@ -15,6 +15,7 @@ pub(super) struct Buffers {
     memory: DeviceMemory,
     id: MemoryId,
     bytes: u32,
+    count: u32,
     free: Vec<u32>,
 }
 
@@ -23,7 +24,12 @@ impl Buffers {
     pub(super) fn new(memory: DeviceMemory, id: MemoryId, bytes: u32) -> Self {
         // An index times the size lies in the memory, so it fits; more than u32::MAX buffers are not used.
         let count = u32::try_from(memory.len() / bytes.max(1) as usize).unwrap_or(u32::MAX);
-        Self { memory, id, bytes, free: (0..count).rev().collect() }
+        Self { memory, id, bytes, count, free: (0..count).rev().collect() }
+    }
+
+    /// All of them.
+    pub(super) fn count(&self) -> u32 {
+        self.count
     }
 
     pub(super) fn available(&self) -> usize {

@@ -296,6 +296,11 @@ impl Slots {
         self.slots.iter().position(named).map(|index| index as u32)
     }
 
+    /// Some command's answer needed nothing but itself, and is on its way.
+    pub(super) fn answers(&self) -> bool {
+        self.slots.iter().filter_map(|(_, slot)| slot.as_ref()).any(|slot| matches!(slot.work, Work::Nothing))
+    }
+
     /// Commands of a connection that the storage has.
     pub(super) fn storing(&self, connection: ConnectionId) -> u32 {
         let storing = |slot: &&Slot| slot.connection == connection && matches!(slot.phase, Phase::Storing);

@@ -52,6 +52,12 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// The data has arrived.
     pub(super) fn step_connect(&mut self, index: u32, connect: &Connect) -> Step {
         let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) else { return Step::Drop };
+        if self.queue_mut(connection).is_none() {
+            return Step::Drop;
+        }
+        if connect.queue_id == ADMIN_QUEUE && self.has_late_commands() {
+            return Step::Stall;
+        }
         let data = self.connect_data(index);
         if self.spread.is_member()
             && let Ok(data) = &data
@@ -61,7 +67,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(queue) = self.queue_mut(connection) else { return Step::Drop };
         queue.connecting = false;
         let reply = data.and_then(|data| self.associate(connection, connect, &data));
-        Step::Go(Phase::Reply(reply.unwrap_or_else(|refused| refused)))
+        Step::Go(Phase::Reply(self.connect_reply(connection, reply.unwrap_or_else(|refused| refused))))
+    }
+
+    /// The answer to a Connect. A host may try again where it is too early; what is final is its mistake.
+    pub(super) fn connect_reply(&mut self, connection: ConnectionId, reply: Reply) -> Reply {
+        if reply.status.is_final() {
+            self.note_connect_refused(connection, reply.status, reply.result);
+        }
+        reply
     }
 
     /// What a Connect's buffer holds.

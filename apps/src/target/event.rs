@@ -2,7 +2,7 @@
 
 use super::Target;
 use super::command::{Data, Phase, Reply, Slot, Work};
-use crate::nvmf::{IdentifyController, log_page};
+use crate::nvmf::{IdentifyController, Nqn, log_page};
 use crate::storage::Storage;
 use arrayvec::ArrayVec;
 use frwr_engine::provider::Port;
@@ -10,46 +10,65 @@ use frwr_engine::provider::Port;
 /// Event requests that a controller keeps, as Linux's own target takes.
 pub(super) const MAX_EVENT_REQUESTS: usize = 4;
 
-/// Type of an event that can be switched on (Base figure 146).
+/// Types of events (Base figure 145).
 const NOTICE: u64 = 2;
+const IMMEDIATE: u64 = 3;
 
 /// What a controller may tell its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// A namespace became active or inactive.
+    /// A namespace became active or inactive, or has another size.
     NamespaceChanged,
     /// An ANA state changed.
     AnaChanged,
+    /// The discovery log says something else.
+    DiscoveryChanged,
+    /// The subsystem shuts down.
+    Shutdown,
 }
 
 impl Notice {
-    const ALL: [Self; 2] = [Self::NamespaceChanged, Self::AnaChanged];
-    /// The bits of OAES, and of the Asynchronous Event Configuration, for all of them.
-    pub(super) const SUPPORTED: u32 = IdentifyController::NAMESPACE_EVENTS | IdentifyController::ANA_EVENTS;
+    const ALL: [Self; 4] = [Self::NamespaceChanged, Self::AnaChanged, Self::DiscoveryChanged, Self::Shutdown];
+    /// The bits of OAES, and of the Asynchronous Event Configuration, for all that an I/O controller tells.
+    pub(super) const SUPPORTED: u32 =
+        IdentifyController::NAMESPACE_EVENTS | IdentifyController::ANA_EVENTS | IdentifyController::SHUTDOWN_EVENTS;
+    /// The same for a discovery controller.
+    pub(super) const OF_DISCOVERY: u32 = IdentifyController::DISCOVERY_EVENTS;
 
     /// Its bit in OAES, the configuration, and the sets here.
     fn bit(self) -> u32 {
         match self {
             Self::NamespaceChanged => IdentifyController::NAMESPACE_EVENTS,
             Self::AnaChanged => IdentifyController::ANA_EVENTS,
+            Self::DiscoveryChanged => IdentifyController::DISCOVERY_EVENTS,
+            Self::Shutdown => IdentifyController::SHUTDOWN_EVENTS,
         }
     }
 
     /// The log page that explains it; reading that page lets the next one through.
-    fn page(self) -> u8 {
+    fn page(self) -> Option<u8> {
         match self {
-            Self::NamespaceChanged => log_page::CHANGED_NAMESPACES,
-            Self::AnaChanged => log_page::ANA,
+            Self::NamespaceChanged => Some(log_page::CHANGED_NAMESPACES),
+            Self::AnaChanged => Some(log_page::ANA),
+            Self::DiscoveryChanged => Some(log_page::DISCOVERY),
+            Self::Shutdown => None,
         }
     }
 
-    /// Dword 0 of the completion (Base figures 145 and 149): type, information, log page.
+    /// It is told when it happens or never.
+    fn is_immediate(self) -> bool {
+        self == Self::Shutdown
+    }
+
+    /// Dword 0 of the completion (Base figures 145, 149 and 151): type, information, log page.
     fn result(self) -> u64 {
-        let information = match self {
-            Self::NamespaceChanged => 0,
-            Self::AnaChanged => 3,
+        let (event, information) = match self {
+            Self::NamespaceChanged => (NOTICE, 0),
+            Self::AnaChanged => (NOTICE, 3),
+            Self::DiscoveryChanged => (NOTICE, 0xf0),
+            Self::Shutdown => (IMMEDIATE, 0),
         };
-        NOTICE | information << 8 | u64::from(self.page()) << 16
+        event | information << 8 | u64::from(self.page().unwrap_or(0)) << 16
     }
 }
 
@@ -72,27 +91,33 @@ impl Events {
         self.waiting.try_push(command_id).is_ok()
     }
 
+    /// Requests that wait.
+    pub(super) fn waiting(&self) -> u16 {
+        // At most MAX_EVENT_REQUESTS.
+        self.waiting.len() as u16
+    }
+
     /// Takes a request back that shall be aborted.
     pub(super) fn withdraw(&mut self, command_id: u16) -> bool {
         let found = self.waiting.iter().position(|id| *id == command_id);
         found.is_some_and(|at| self.waiting.pop_at(at).is_some())
     }
 
-    /// A reset forgets everything; how many requests waited.
-    pub(super) fn reset(&mut self) -> u16 {
-        // At most MAX_EVENT_REQUESTS.
-        let waited = self.waiting.len() as u16;
-        *self = Self::default();
-        waited
+    /// A reset forgets everything; the identifiers of the requests that waited.
+    pub(super) fn reset(&mut self) -> ArrayVec<u16, MAX_EVENT_REQUESTS> {
+        core::mem::take(self).waiting
     }
 
     fn raise(&mut self, notice: Notice) {
+        if notice.is_immediate() && self.waiting.is_empty() {
+            return;
+        }
         self.pending |= notice.bit() & self.configuration;
     }
 
     /// The page was read, and its event not retained.
     pub(super) fn read(&mut self, page: u8) {
-        for notice in Notice::ALL.iter().filter(|notice| notice.page() == page) {
+        for notice in Notice::ALL.iter().filter(|notice| notice.page() == Some(page)) {
             self.masked &= !notice.bit();
             self.pending &= !notice.bit();
         }
@@ -119,6 +144,31 @@ impl<P: Port, S: Storage> Target<P, S> {
                 self.tell(index);
             }
         }
+    }
+
+    /// The discovery log says something else to hosts that `concerns` names.
+    pub(super) fn raise_discovery(&mut self, concerns: impl Fn(&Nqn) -> bool) {
+        for index in 0..self.controllers.len() {
+            let Some(Some(controller)) = self.controllers.get_mut(index) else { continue };
+            if controller.subsystem().is_none() && concerns(&controller.host) {
+                controller.events.raise(Notice::DiscoveryChanged);
+                self.tell(index);
+            }
+        }
+    }
+
+    /// Tells hosts that asked for it that their subsystems shut down (Base 3.6.3). [`Target::shut_down`] follows, best when
+    /// [`Target::is_answering`] is false.
+    pub fn announce_shutdown(&mut self) {
+        for subsystem in 0..self.subsystems.len() {
+            self.raise(subsystem, Notice::Shutdown);
+        }
+    }
+
+    /// Answers are on their way that hosts wait for outside of I/O, such as those of [`Target::announce_shutdown`].
+    #[must_use]
+    pub fn is_answering(&self) -> bool {
+        self.slots.answers()
     }
 
     /// Answers event requests that something is known for.

@@ -73,7 +73,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         match set.feature {
             feature::KEEP_ALIVE_TIMER => found.set_keep_alive(set.value),
             feature::ASYNCHRONOUS_EVENTS => {
-                let notices = if is_discovery { 0 } else { Notice::SUPPORTED };
+                let notices = if is_discovery { Notice::OF_DISCOVERY } else { Notice::SUPPORTED };
                 if set.value & !(HEALTH_EVENTS | notices) != 0 {
                     return Err(refused(Status::INVALID_FIELD));
                 }

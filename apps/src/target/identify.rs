@@ -173,6 +173,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(subsystem) = subsystem else {
             // What is not set is reserved for a discovery controller (Base figure 275).
             identify.controller_type = IdentifyController::DISCOVERY_CONTROLLER;
+            identify.events = Notice::OF_DISCOVERY.into();
             let name = nvmf::Nqn::new(DISCOVERY_SUBSYSTEM);
             identify.subsystem = name.map_or([0; 256], |name| name.to_field());
             return identify;

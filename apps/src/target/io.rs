@@ -3,6 +3,7 @@
 use super::Target;
 use super::command::{Data, Phase, Reply, Work};
 use super::controller::FailedCommand;
+use super::incident::Fault;
 use crate::nvmf::{CompletionQueueEntry, KeyedDataBlock, Status};
 use crate::storage::Storage;
 use arrayvec::ArrayVec;
@@ -224,6 +225,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             // The engine has its own copy of the list.
             self.engine.release(received);
         }
+        self.release_identifier(connection, command_id);
         let Some(queue) = self.queue_mut(connection) else { return };
         queue.outstanding = queue.outstanding.saturating_sub(1);
         let (queue_id, association) = (queue.asked.queue_id, queue.association);
@@ -250,7 +252,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             // Lengths and bounds were checked before: the queue cannot go on.
             Err(_) => {
                 if let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) {
-                    self.protocol_error(connection);
+                    self.protocol_error(connection, Fault::Transfer);
                 }
                 Step::Drop
             }

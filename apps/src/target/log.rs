@@ -243,7 +243,6 @@ impl<P: Port, S: Storage> Target<P, S> {
             let entry = DiscoveryEntry::new(&subsystem.name, self.options.address, ADMIN_QUEUE_ENTRIES);
             window.put(records * DISCOVERY_ENTRY_BYTES, entry.as_bytes());
         }
-        // The entries never change while the target lives.
-        window.put(0, DiscoveryHeader::new(1, records as u64).as_bytes());
+        window.put(0, DiscoveryHeader::new(self.discovery_generation, records as u64).as_bytes());
     }
 }

@@ -118,6 +118,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             Ok(()) => self.executed(index, work),
             Err(error) => {
                 self.statistics.media_errors += u64::from(error == StorageError::Medium);
+                self.statistics.broken_operations += u64::from(error == StorageError::Broken);
                 Phase::Reply(Reply::of(storage_status(error, &work)))
             }
         };

@@ -10,7 +10,9 @@ mod connect;
 mod controller;
 mod event;
 mod features;
+mod identifiers;
 mod identify;
+mod incident;
 mod io;
 mod log;
 mod medium;
@@ -22,6 +24,7 @@ mod statistics;
 mod subsystem;
 
 pub use admin::NamespaceError;
+pub use incident::{Breach, Fault, Incident, MAX_INCIDENTS};
 pub use options::{
     ADMIN_QUEUE_ENTRIES, MAX_BUFFER_BYTES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES,
     MIN_BUFFER_BYTES, OptionError, TargetOptions,
@@ -41,6 +44,8 @@ use frwr_engine::{
     AddMemoryError, AnnounceError, ConnectionId, Engine, Event, Message, OpenError, Protocol, TransferStatus,
 };
 use frwr_mempool::DeviceMemory;
+use identifiers::IdentifiersInUse;
+use incident::Incidents;
 use session::Queue;
 use spread::Spread;
 use std::collections::VecDeque;
@@ -127,8 +132,13 @@ pub struct Target<P: Port, S: Storage> {
     slots: Slots,
     /// By connection index.
     queues: Vec<Option<Queue>>,
+    /// Command identifiers in use, by connection index.
+    in_use: Vec<IdentifiersInUse>,
+    incidents: Incidents,
     controllers: Vec<Option<Controller>>,
     identifiers: Identifiers,
+    /// GENCTR of the discovery log.
+    discovery_generation: u64,
     spread: Spread,
     /// Commands that wait for a data buffer, in order of arrival.
     waiting: VecDeque<u32>,
@@ -187,8 +197,11 @@ impl<P: Port, S: Storage> Target<P, S> {
             buffers,
             slots: Slots::new(slots),
             queues: (0..options.connections()).map(|_| None).collect(),
+            in_use: (0..options.connections()).map(|_| IdentifiersInUse::new()).collect(),
+            incidents: Incidents::default(),
             controllers: (0..options.controllers).map(|_| None).collect(),
             identifiers: Identifiers::default(),
+            discovery_generation: 1,
             spread: Spread::new(&options),
             waiting: VecDeque::with_capacity(slots as usize),
             stalled: VecDeque::with_capacity(slots as usize),
@@ -264,6 +277,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             commands_in_flight: self.queues.iter().flatten().map(|queue| u64::from(queue.outstanding)).sum(),
             orphans: self.orphans.into(),
             slots_used: self.slots.used() as u64,
+            buffers: self.buffers.count() as u64,
             buffers_free: self.buffers.available() as u64,
             queues: self.queues.iter().flatten().filter(|queue| queue.association.is_some()).count() as u64,
             ..self.statistics
@@ -290,10 +304,13 @@ impl<P: Port, S: Storage> Target<P, S> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Listening { ok, .. } => self.statistics.listening = Some(ok),
-            Event::Incoming { incoming, private_data } => self.incoming(incoming, &private_data),
+            Event::Incoming { incoming, peer, private_data } => self.incoming(incoming, peer, &private_data),
             Event::Connected { .. } => {}
             Event::OpenFailed { connection, .. } => self.close_queue(connection),
-            Event::Disconnected { connection, .. } => self.close_queue(connection),
+            Event::Disconnected { connection, cause, .. } => {
+                self.note_end(connection, cause);
+                self.close_queue(connection);
+            }
             Event::Received { connection, received } => self.received(connection, received),
             Event::Fetched { cookie, status } => self.fetched(cookie, status == TransferStatus::Done),
             Event::Responded { cookie, .. } => self.responded(cookie),

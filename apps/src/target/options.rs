@@ -4,7 +4,7 @@ use super::spread::{HOME_CORE, MAX_CORES};
 use crate::nvmf::{COMMAND_CAPSULE_BYTES, Nqn, SGL_DESCRIPTOR_BYTES};
 use core::num::NonZeroU64;
 use core::time::Duration;
-use frwr_engine::{EngineOptions, SLOTS_PER_REQUEST, provider::ConnectionParameters};
+use frwr_engine::{EngineOptions, ReceiveQueues, SLOTS_PER_REQUEST, provider::ConnectionParameters};
 use std::net::SocketAddr;
 
 /// Smallest admin queue that a controller has to take, and what Linux asks for.
@@ -60,6 +60,9 @@ pub struct TargetOptions {
     /// Data blocks that a command may list, 1 to [`MAX_DATA_BLOCKS`] (MSDBD); more than one need room for their
     /// descriptors in the capsule, so `in_capsule_bytes` of 16 for each.
     pub data_blocks: u8,
+    /// Where the receives of its connections are posted. Of a shared queue each connection is granted as many as its host's
+    /// queue has entries, and hosts for whom none are left are told "no resources".
+    pub receive_queues: ReceiveQueues,
     /// How long a connection may take until Connect has made it a queue; it is ended then, so that silent peers keep no place.
     pub connect_timeout: Duration,
     /// Spoils one byte of every n-th read's data, to prove that verification catches it (`--inject corrupt-data`).
@@ -85,6 +88,7 @@ impl TargetOptions {
             buffer_bytes: 128 << 10,
             in_capsule_bytes: 0,
             data_blocks: 1,
+            receive_queues: ReceiveQueues::PerConnection,
             connect_timeout: Duration::from_secs(5),
             corrupt_reads: None,
             remote_invalidation: true,
@@ -128,6 +132,7 @@ impl TargetOptions {
             queue_depth: 1,
             transfer_depth: u32::from(self.queue_entries),
             receive_depth: u32::from(self.receives()),
+            receive_queues: self.receive_queues,
             message_bytes: COMMAND_CAPSULE_BYTES as u32 + self.in_capsule_bytes,
             max_segments: 1,
             registrations: 1,
@@ -139,6 +144,14 @@ impl TargetOptions {
     /// receive no longer than that.
     pub(super) fn receives(&self) -> u16 {
         self.queue_entries
+    }
+
+    /// Receives of a connection whose host has a queue of this many entries.
+    pub(super) fn granted(&self, entries: u16) -> u16 {
+        match self.receive_queues {
+            ReceiveQueues::PerConnection => self.receives(),
+            ReceiveQueues::Shared { .. } => self.receives().min(entries.max(1)),
+        }
     }
 
     fn transfer_slots(&self) -> u32 {

@@ -4,6 +4,7 @@ use super::Target;
 use super::command::{Data, Phase, Reply, Slot, Work};
 use super::controller::Controller;
 use super::identify::MAX_WRITE_ZEROES_BYTES;
+use super::incident::Fault;
 use crate::nvmf::{
     self, AnaState, BROADCAST_NAMESPACE, BlockRange, COMMAND_CAPSULE_BYTES, Command, DATASET_RANGE_BYTES, DataPointer,
     DatasetManagement, KeyedDataBlock, QueueKind, SGL_DESCRIPTOR_BYTES, Status, SubmissionQueueEntry, WriteZeroes,
@@ -32,24 +33,20 @@ struct Scattered {
 impl<P: Port, S: Storage> Target<P, S> {
     /// A message arrived.
     pub(super) fn received(&mut self, connection: ConnectionId, received: Received) {
-        let mut bytes = [0; COMMAND_CAPSULE_BYTES];
-        let copied = self.engine.message(&received, 0, &mut bytes);
-        let Ok((entry, _)) = nvmf::parse_command(&bytes[..copied.min(COMMAND_CAPSULE_BYTES)]) else {
+        let mut capsule = [0; COMMAND_CAPSULE_BYTES];
+        let (copied, bytes) = (self.engine.message(&received, 0, &mut capsule), received.length());
+        let Ok((entry, _)) = nvmf::parse_command(&capsule[..copied.min(COMMAND_CAPSULE_BYTES)]) else {
             self.engine.release(received);
-            // Nothing is copied where the connection has ended meanwhile.
-            if self.queue_mut(connection).is_some() {
-                self.protocol_error(connection);
-            }
-            return;
+            // Nothing is copied where the connection has ended meanwhile: then it is no queue's.
+            return self.protocol_error(connection, Fault::ShortCapsule { bytes });
         };
+        if self.queue_mut(connection).is_none_or(|queue| queue.doomed) {
+            return self.engine.release(received);
+        }
         self.statistics.commands += 1;
-        let in_bounds = self.queue_mut(connection).map(super::Queue::count_command);
-        if in_bounds != Some(true) {
+        if let Err(fault) = self.admit_command(connection, entry.command_id.get()) {
             self.engine.release(received);
-            if in_bounds.is_some() {
-                self.protocol_error(connection);
-            }
-            return;
+            return self.protocol_error(connection, fault);
         }
         let mut entry = entry;
         let scattered = match self.gather_list(connection, &mut entry, &received) {
@@ -158,7 +155,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// The namespace that a command of an I/O queue names, by its index and its storage.
-    fn usable(&self, controller: usize, identifier: u32) -> Result<(usize, &S), Reply> {
+    pub(super) fn usable(&self, controller: usize, identifier: u32) -> Result<(usize, &S), Reply> {
         let subsystem = self.subsystem_of(controller).ok_or(refused(Status::INVALID_NAMESPACE))?;
         let index = subsystem.index(identifier).ok_or(refused(Status::INVALID_NAMESPACE))?;
         let namespace = self.namespaces.get(index).ok_or(refused(Status::INVALID_NAMESPACE))?;
@@ -266,12 +263,18 @@ impl<P: Port, S: Storage> Target<P, S> {
         // There are slots for all entries of all queues, so none is missing unless a host overran its queue.
         if self.slots.is_full() {
             self.engine.release(received);
-            return self.protocol_error(connection);
+            return self.overran(connection);
         }
         let checked = accepted.and_then(|(work, pointer)| {
             let data = self.locate(&work, pointer, scattered, &received)?;
             Ok((work, data))
         });
+        // Some answers are known at once, and are no refusals.
+        if let Err(reply) = &checked
+            && !reply.status.is_success()
+        {
+            self.note_refused(connection, entry, received.length(), reply.status);
+        }
         let mut kept = Some(received);
         let (work, data, phase) = match (checked, &mut kept) {
             (Err(reply), _) => (Work::Nothing, Data::None, Phase::Reply(reply)),
@@ -293,13 +296,19 @@ impl<P: Port, S: Storage> Target<P, S> {
             ..Slot::new(connection, entry.command_id.get(), work, data)
         };
         let in_order = matches!(slot.phase, Phase::TakeBuffer) && !self.waiting.is_empty();
-        let Some(index) = self.slots.insert(slot) else { return self.protocol_error(connection) };
+        let Some(index) = self.slots.insert(slot) else { return self.overran(connection) };
         if in_order {
             self.statistics.buffer_waits += 1;
             self.waiting.push_back(index);
         } else {
             self.advance(index);
         }
+    }
+
+    #[cold]
+    fn overran(&mut self, connection: ConnectionId) {
+        let entries = self.queue_mut(connection).map_or(0, |queue| queue.entries());
+        self.protocol_error(connection, Fault::Overrun { entries });
     }
 
     /// The key that the response invalidates, because the host asked for it (RDMA 3.2).

@@ -2,6 +2,7 @@
 
 use super::Target;
 use super::command::{Phase, Slot};
+use super::incident::Fault;
 use crate::nvmf::{
     ADMIN_QUEUE, AcceptPrivateData, Connect, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData,
 };
@@ -9,6 +10,7 @@ use crate::storage::Storage;
 use core::time::Duration;
 use frwr_engine::provider::{IncomingId, Port};
 use frwr_engine::{ConnectionId, ConnectionOptions, OpenError};
+use std::net::SocketAddr;
 use zerocopy::IntoBytes;
 
 /// A queue's place in its controller.
@@ -24,6 +26,8 @@ pub(super) struct Association {
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) connection: ConnectionId,
+    /// Where its host is, if the device knows.
+    pub(super) peer: Option<SocketAddr>,
     /// What the connect request asked for.
     pub(super) asked: QueueRequest,
     pub(super) association: Option<Association>,
@@ -35,14 +39,21 @@ pub(super) struct Queue {
     pub(super) head: u16,
     /// Commands that were not answered yet.
     pub(super) outstanding: u16,
+    /// The host broke the protocol, and the connection ends: what still comes is not looked at.
+    pub(super) doomed: bool,
     /// When the connection ends unless Connect has succeeded; `None` once that was decided.
     pub(super) connect_by: Option<Duration>,
 }
 
 impl Queue {
+    /// Entries: as Connect said, before that as the connect request did.
+    pub(super) fn entries(&self) -> u16 {
+        self.association.map_or(self.asked.entries, |association| association.entries).max(1)
+    }
+
     /// Takes note of a command. False where the host has more outstanding than the queue has entries.
-    pub(super) fn count_command(&mut self) -> bool {
-        let entries = self.association.map_or(self.asked.entries, |association| association.entries).max(1);
+    fn count_command(&mut self) -> bool {
+        let entries = self.entries();
         self.head = if self.head + 1 >= entries { 0 } else { self.head + 1 };
         self.outstanding += 1;
         self.outstanding <= entries
@@ -56,46 +67,61 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Accepts or rejects a connect request (RDMA 3.4).
-    pub(super) fn incoming(&mut self, incoming: IncomingId, private_data: &[u8]) {
+    pub(super) fn incoming(&mut self, incoming: IncomingId, peer: Option<SocketAddr>, private_data: &[u8]) {
         let (queues, entries) = (self.options.io_queues, self.options.queue_entries);
         let refused = match RequestPrivateData::parse(private_data, queues, entries) {
-            Ok(asked) => self.accept(incoming, asked).err(),
+            Ok(asked) => self.accept(incoming, peer, asked).err(),
             Err(status) => Some(status),
         };
         let Some(status) = refused else { return };
         self.statistics.rejected += 1;
+        self.note_rejected(peer, private_data, status);
         // Where even that cannot be said now, the host's connection manager times out.
         let _ = self.engine.reject(incoming, RejectPrivateData::new(status).as_bytes());
     }
 
-    fn accept(&mut self, incoming: IncomingId, asked: QueueRequest) -> Result<(), RejectStatus> {
-        // Controllers live at home. And a write of an ended session that a storage still has could undo what the host
+    fn accept(
+        &mut self,
+        incoming: IncomingId,
+        peer: Option<SocketAddr>,
+        asked: QueueRequest,
+    ) -> Result<(), RejectStatus> {
+        // Controllers live at home. And a write of an ended session that the storage still has could undo what the host
         // writes in its next session.
-        if asked.queue_id == ADMIN_QUEUE && (self.spread.is_member() || self.has_late_commands()) {
+        if asked.queue_id == ADMIN_QUEUE && (self.spread.is_member() || self.orphans > 0) {
             return Err(RejectStatus::NoResources);
         }
         let admins = self.queues.iter().flatten().filter(|queue| queue.asked.queue_id == ADMIN_QUEUE).count();
         if asked.queue_id == ADMIN_QUEUE && admins >= self.controllers.len() {
             return Err(RejectStatus::NoResources);
         }
-        let private_data = AcceptPrivateData::new(self.options.receives());
+        let granted = self.options.granted(asked.entries);
+        let private_data = AcceptPrivateData::new(granted);
         let parameters = self.options.parameters;
-        let options = ConnectionOptions { peer_receives: u32::from(asked.receives), parameters };
+        let options = ConnectionOptions { peer_receives: asked.receives.into(), receives: granted.into(), parameters };
         let connection = match self.engine.accept(incoming, private_data.as_bytes(), &options) {
             Ok(connection) => connection,
-            Err(OpenError::NoConnection | OpenError::PrivateData(_) | OpenError::WouldBlock) => {
+            // Shared receives come back when another connection ends.
+            Err(
+                OpenError::NoConnection
+                | OpenError::PrivateData(_)
+                | OpenError::WouldBlock
+                | OpenError::Receives { .. },
+            ) => {
                 return Err(RejectStatus::NoResources);
             }
         };
         let connect_by = Some(self.now.saturating_add(self.options.connect_timeout));
         let queue = Queue {
             connection,
+            peer,
             asked,
             association: None,
             ended_with: None,
             connecting: false,
             head: 0,
             outstanding: 0,
+            doomed: false,
             connect_by,
         };
         // The engine was made for as many connections as there are places; with more it is used by somebody else as well.
@@ -104,13 +130,17 @@ impl<P: Port, S: Storage> Target<P, S> {
             return Ok(());
         };
         *place = Some(queue);
+        if let Some(in_use) = self.in_use.get_mut(usize::from(connection.index)) {
+            in_use.clear();
+        }
         self.next_connect_check = [self.next_connect_check, connect_by].into_iter().flatten().min();
         self.statistics.accepted += 1;
         Ok(())
     }
 
-    /// A storage has commands of an ended session, here or on a member, or may have.
-    fn has_late_commands(&self) -> bool {
+    /// A storage has commands of an ended session, here or on a member, or may have. Soon it has none in most cases: a Connect
+    /// waits for that, since hosts do not come again when their first attempt is rejected.
+    pub(super) fn has_late_commands(&self) -> bool {
         let ending = self.queues.iter().flatten().filter(|queue| queue.ended_with.is_some());
         let mut ending = ending.map(|queue| self.slots.storing(queue.connection));
         self.orphans > 0 || ending.any(|storing| storing > 0) || !self.members_are_quiet()
@@ -172,18 +202,43 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
+    /// Takes note of a command of a queue: of its identifier, and of how many are outstanding.
+    pub(super) fn admit_command(&mut self, connection: ConnectionId, command_id: u16) -> Result<(), Fault> {
+        let Some(queue) = self.queue_mut(connection) else { return Ok(()) };
+        if !queue.count_command() {
+            return Err(Fault::Overrun { entries: queue.entries() });
+        }
+        let in_use = self.in_use.get_mut(usize::from(connection.index));
+        match in_use.is_none_or(|in_use| in_use.insert(command_id)) {
+            true => Ok(()),
+            false => Err(Fault::CommandIdentifier { command_id }),
+        }
+    }
+
+    /// A command is answered, or ended without an answer: its identifier may be used again.
+    pub(super) fn release_identifier(&mut self, connection: ConnectionId, command_id: u16) {
+        if self.queue_mut(connection).is_some()
+            && let Some(in_use) = self.in_use.get_mut(usize::from(connection.index))
+        {
+            in_use.remove(command_id);
+        }
+    }
+
     /// Ends connections that never became a queue: their host may be gone without a word, and they keep a place.
     pub(super) fn expire_connections(&mut self) {
         if self.next_connect_check.is_none_or(|at| self.now < at) {
             return;
         }
         self.next_connect_check = None;
-        for queue in self.queues.iter_mut().flatten() {
+        for index in 0..self.queues.len() {
+            let Some(Some(queue)) = self.queues.get_mut(index) else { continue };
             match queue.connect_by {
                 Some(at) if at <= self.now => {
+                    let connection = queue.connection;
                     queue.connect_by = None;
                     self.statistics.connect_timeouts += 1;
-                    self.engine.disconnect(queue.connection);
+                    self.note_fault(connection, Fault::Silent { limit: self.options.connect_timeout });
+                    self.engine.disconnect(connection);
                 }
                 later => self.next_connect_check = [self.next_connect_check, later].into_iter().flatten().min(),
             }
@@ -192,21 +247,17 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// Ends controllers whose hosts have not been heard of for too long.
     pub(super) fn expire_controllers(&mut self) {
-        for controller in self.controllers.iter_mut().flatten() {
+        for index in 0..self.controllers.len() {
+            let Some(Some(controller)) = self.controllers.get_mut(index) else { continue };
             if controller.is_expired(self.now) {
+                let (admin, milliseconds) = (controller.admin, controller.keep_alive_milliseconds());
                 controller.set_keep_alive(0);
                 self.statistics.keep_alive_expirations += 1;
-                if let Some(admin) = controller.admin {
+                if let Some(admin) = admin {
+                    self.note_fault(admin, Fault::KeepAlive { limit: Duration::from_millis(milliseconds) });
                     self.engine.disconnect(admin);
                 }
             }
         }
-    }
-
-    /// The host broke the protocol: the queue cannot go on.
-    #[cold]
-    pub(super) fn protocol_error(&mut self, connection: ConnectionId) {
-        self.statistics.protocol_errors += 1;
-        self.engine.disconnect(connection);
     }
 }

@@ -29,6 +29,8 @@ pub struct TargetStatistics {
     pub aborted_commands: u64,
     /// Operations that the medium failed.
     pub media_errors: u64,
+    /// Operations that a storage refused because its way to the medium is broken.
+    pub broken_operations: u64,
     /// Bytes of the above reads.
     pub bytes_read: u64,
     /// Bytes of the above writes.
@@ -41,8 +43,13 @@ pub struct TargetStatistics {
     pub plain_responses: u64,
     /// Times that a command found no free data buffer.
     pub buffer_waits: u64,
-    /// Times that a command found no transfer slot or no place in the storage; each poll tries again.
+    /// Times that a command found no transfer slot or no place in the storage, or a Connect what it has to wait for; each poll
+    /// tries again.
     pub stalls: u64,
+    /// What peers did that no correct one does ([`crate::target::Incident`]).
+    pub incidents: u64,
+    /// Of these, those that nobody took in time.
+    pub incidents_dropped: u64,
     /// Connections ended because the host broke the protocol.
     pub protocol_errors: u64,
     /// Controllers ended because their Keep Alive Timeout expired.
@@ -57,6 +64,8 @@ pub struct TargetStatistics {
     pub slots_used: u64,
     /// Commands of ended connections that the storage still has.
     pub orphans: u64,
+    /// Data buffers.
+    pub buffers: u64,
     /// Data buffers free now.
     pub buffers_free: u64,
     /// Queues that a host uses now.
@@ -83,6 +92,7 @@ impl core::ops::Add for TargetStatistics {
             events: self.events + other.events,
             aborted_commands: self.aborted_commands + other.aborted_commands,
             media_errors: self.media_errors + other.media_errors,
+            broken_operations: self.broken_operations + other.broken_operations,
             bytes_read: self.bytes_read + other.bytes_read,
             bytes_written: self.bytes_written + other.bytes_written,
             failed_commands: self.failed_commands + other.failed_commands,
@@ -97,6 +107,9 @@ impl core::ops::Add for TargetStatistics {
             commands_in_flight: self.commands_in_flight + other.commands_in_flight,
             slots_used: self.slots_used + other.slots_used,
             orphans: self.orphans + other.orphans,
+            incidents: self.incidents + other.incidents,
+            incidents_dropped: self.incidents_dropped + other.incidents_dropped,
+            buffers: self.buffers + other.buffers,
             buffers_free: self.buffers_free + other.buffers_free,
             queues: self.queues + other.queues,
         }

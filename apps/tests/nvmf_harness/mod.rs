@@ -2,14 +2,15 @@
 #![allow(dead_code, reason = "every test file uses its own part of the harness")]
 #![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
+pub mod gated;
 pub mod raw;
 pub mod spread;
 
 use core::time::Duration;
 use frwr_apps::host::{Host, HostCompletion, HostError, HostOptions};
 use frwr_apps::nvmf::Nqn;
-use frwr_apps::storage::MemoryStorage;
-use frwr_apps::target::{Target, TargetOptions};
+use frwr_apps::storage::{MemoryStorage, Storage};
+use frwr_apps::target::{Subsystem, Target, TargetOptions};
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::provider::Device;
@@ -108,23 +109,29 @@ impl LoneHost {
 }
 
 /// A target that is to listen.
-fn target(
+fn target<S: Storage>(
     fabric: &SoftFabric,
     profile: &str,
     options: TargetOptions,
+    subsystems: Vec<Subsystem<S>>,
     busy: u32,
-) -> (Control<SoftDevice>, Target<SoftPort, MemoryStorage>) {
+) -> (Control<SoftDevice>, Target<SoftPort, S>) {
     let (control, engine) = engine(device(fabric, profile), options.engine());
-    let namespace = MemoryStorage::new(memory(BLOCKS as usize * BLOCK as usize), BLOCK, 64).unwrap();
     let buffers = memory(options.buffer_memory_bytes(busy));
-    let mut target = Target::new(engine, vec![namespace], buffers, options).unwrap();
+    let mut target = Target::with_subsystems(engine, subsystems, buffers, options).unwrap();
     target.listen().unwrap();
     (control, target)
 }
 
-pub struct Pair {
+/// The subsystem of [`target_options`], with a namespace of zeros.
+fn zeros() -> Vec<Subsystem<MemoryStorage>> {
+    let namespace = MemoryStorage::new(memory(BLOCKS as usize * BLOCK as usize), BLOCK, 64).unwrap();
+    vec![Subsystem::new(subsystem(), vec![namespace])]
+}
+
+pub struct Pair<S: Storage = MemoryStorage> {
     pub host: Host<SoftPort>,
-    pub target: Target<SoftPort, MemoryStorage>,
+    pub target: Target<SoftPort, S>,
     host_control: Control<SoftDevice>,
     target_control: Control<SoftDevice>,
     pub now: Duration,
@@ -151,9 +158,44 @@ impl Pair {
 
     /// `busy`: data buffers of the target beside the least.
     pub fn with_buffers(profile: &str, host: HostOptions, target: TargetOptions, busy: u32) -> Self {
+        Self::with_subsystems(profile, host, target, zeros(), busy)
+    }
+
+    /// Why a host cannot be made.
+    pub fn host_error(profile: &str, host: HostOptions) -> HostError {
+        let options = host_options().engine();
+        let (_control, engine) = engine(device(&SoftFabric::new(), profile), options);
+        let Err(error) = Host::new(engine, memory(host.memory_bytes()), host) else { panic!("a host was made") };
+        error
+    }
+
+    /// Puts another target, whose medium is zeros, in the place of this one, whose connections end.
+    pub fn replace_target(&mut self, options: TargetOptions) {
+        self.target.shut_down();
+        assert!(self.target.stop_listening());
+        self.until("drained", |pair| pair.target.is_drained() && pair.host.statistics().failures > 0);
+        (self.target_control, self.target) = target(&self.fabric, &self.profile, options, zeros(), 8);
+        self.tick = Duration::from_micros(100);
+        self.until("listening", |pair| pair.target.statistics().listening == Some(true));
+    }
+    pub fn ready(profile: &str) -> Self {
+        let mut pair = Self::new(profile);
+        pair.bring_up();
+        pair
+    }
+}
+
+impl<S: Storage> Pair<S> {
+    pub fn with_subsystems(
+        profile: &str,
+        host: HostOptions,
+        target: TargetOptions,
+        subsystems: Vec<Subsystem<S>>,
+        busy: u32,
+    ) -> Self {
         let fabric = SoftFabric::new();
         let (host_control, mut host_engine) = engine(device(&fabric, profile), host.engine());
-        let (target_control, target) = self::target(&fabric, profile, target, busy);
+        let (target_control, target) = self::target(&fabric, profile, target, subsystems, busy);
         let data = memory(DATA_BYTES);
         let data_id = host_engine.add_memory(data.clone()).unwrap();
         let host = Host::new(host_engine, memory(host.memory_bytes()), host).unwrap();
@@ -173,30 +215,6 @@ impl Pair {
             profile: profile.to_owned(),
         };
         pair.until("listening", |pair| pair.target.statistics().listening == Some(true));
-        pair
-    }
-
-    /// Why a host cannot be made.
-    pub fn host_error(profile: &str, host: HostOptions) -> HostError {
-        let options = host_options().engine();
-        let (_control, engine) = engine(device(&SoftFabric::new(), profile), options);
-        let Err(error) = Host::new(engine, memory(host.memory_bytes()), host) else { panic!("a host was made") };
-        error
-    }
-
-    /// Puts another target, whose medium is zeros, in the place of this one, whose connections end.
-    pub fn replace_target(&mut self, options: TargetOptions) {
-        self.target.shut_down();
-        assert!(self.target.stop_listening());
-        self.until("drained", |pair| pair.target.is_drained() && pair.host.statistics().failures > 0);
-        (self.target_control, self.target) = target(&self.fabric, &self.profile, options, 8);
-        self.tick = Duration::from_micros(100);
-        self.until("listening", |pair| pair.target.statistics().listening == Some(true));
-    }
-
-    pub fn ready(profile: &str) -> Self {
-        let mut pair = Self::new(profile);
-        pair.bring_up();
         pair
     }
 

@@ -25,6 +25,7 @@ impl<D: Device> Control<D> {
             Pending::Base { domain, core, memory } => self.base_answered(domain, core, memory, result),
             Pending::BaseGone { domain, core, memory } => self.base_gone(domain, core, memory),
             Pending::QueuePair { link } => self.queue_pair_answered(link, result),
+            Pending::SharedReceiveQueue { core } => self.shared_receives_answered(core, result),
             Pending::Connect { core, connection } => {
                 if result.is_err() {
                     self.not_begun(core, connection);
@@ -110,8 +111,7 @@ impl<D: Device> Control<D> {
             AsyncEvent::QueuePairFatal(queue_pair) | AsyncEvent::QueuePairAccessError(queue_pair) => {
                 self.queue_pair_ended(queue_pair, true);
             }
-            // Completions are counted, so the last receive is known without being told.
-            AsyncEvent::LastReceiveReached(_) => {}
+            AsyncEvent::LastReceiveReached(queue_pair) => self.last_receive_reached(queue_pair),
             // Completions were lost: nothing on this port can be trusted any more (fault 13).
             AsyncEvent::CompletionQueueOverrun(port) => self.all_ended(Some(port)),
             AsyncEvent::DeviceFatal => {

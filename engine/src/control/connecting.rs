@@ -51,7 +51,7 @@ impl<D: Device> Control<D> {
             .position(|link| link.as_ref().is_some_and(|link| link.core == core && link.connection == connection))
     }
 
-    fn find_queue_pair(&self, queue_pair: QueuePairId) -> Option<usize> {
+    pub(super) fn find_queue_pair(&self, queue_pair: QueuePairId) -> Option<usize> {
         self.links.iter().position(|link| link.as_ref().is_some_and(|link| link.queue_pair == Some(queue_pair)))
     }
 
@@ -83,21 +83,35 @@ impl<D: Device> Control<D> {
     /// Asks for the next thing that a queue pair needs before it can be made.
     pub(super) fn advance(&mut self, at: usize) {
         let Some(link) = self.links[at].as_ref().filter(|link| link.stage == Stage::Domain) else { return };
-        let (domain, core, sizes) = (link.domain, link.core, link.options.sizes);
+        let OpenOptions { sizes, shared_receives, .. } = link.options;
+        let (domain, core) = (link.domain, link.core);
         if !self.prepare_domain(domain, core) {
             return;
         }
+        let shared_receives = match shared_receives {
+            None => None,
+            Some(entries) => match self.prepare_shared_receives(core, entries) {
+                None => return,
+                made => made,
+            },
+        };
         let Some(id) = self.domains[domain].as_ref().and_then(|domain| domain.id) else { return };
         let port = self.cores[core].port;
         self.set_stage(at, Stage::QueuePair);
-        self.command(Command::CreateQueuePair { port, domain: id, sizes }, Pending::QueuePair { link: at });
+        self.command(
+            Command::CreateQueuePair { port, domain: id, sizes, shared_receives },
+            Pending::QueuePair { link: at },
+        );
     }
 
     /// Something that queue pairs of a domain wait for was made, or could not be: those of one core, or of all.
     pub(super) fn domain_changed(&mut self, domain: usize, core: Option<usize>, made: Result<(), CommandError>) {
         for at in 0..self.links.len() {
             let waits = self.links[at].as_ref().is_some_and(|link| {
-                link.domain == domain && link.stage == Stage::Domain && core.is_none_or(|core| link.core == core)
+                // A shared receive queue is made in the domain that connections share, whichever its queue pairs' is.
+                let needs =
+                    link.domain == domain || (link.options.shared_receives.is_some() && self.shared == Some(domain));
+                needs && link.stage == Stage::Domain && core.is_none_or(|core| link.core == core)
             });
             match made {
                 Ok(()) if waits => self.advance(at),
@@ -128,8 +142,8 @@ impl<D: Device> Control<D> {
 
     pub(super) fn connection_event(&mut self, event: ConnectionEvent) {
         match event {
-            ConnectionEvent::Request { listener, incoming, private_data, .. } => {
-                self.connect_request(listener, incoming, private_data);
+            ConnectionEvent::Request { listener, incoming, peer, private_data, .. } => {
+                self.connect_request(listener, incoming, peer, private_data);
             }
             ConnectionEvent::Established { queue_pair, private_data } => self.established(queue_pair, private_data),
             ConnectionEvent::Rejected { queue_pair, private_data, reason } => {

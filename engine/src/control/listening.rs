@@ -141,7 +141,13 @@ impl<D: Device> Control<D> {
     }
 
     /// A peer wants to connect. How many such requests wait for an answer is up to the core, not to its peers.
-    pub(super) fn connect_request(&mut self, listener: ListenerId, incoming: IncomingId, private_data: PrivateData) {
+    pub(super) fn connect_request(
+        &mut self,
+        listener: ListenerId,
+        incoming: IncomingId,
+        peer: Option<SocketAddr>,
+        private_data: PrivateData,
+    ) {
         let Some(at) = self.listeners.iter().position(|known| known.step == Step::Listens(listener)) else {
             self.turn_away(incoming);
             return;
@@ -153,7 +159,7 @@ impl<D: Device> Control<D> {
             return;
         }
         self.statistics.incoming += 1;
-        self.tell(core, ToCore::Incoming { incoming, private_data });
+        self.tell(core, ToCore::Incoming { incoming, peer, private_data });
     }
 
     /// The core that a connect request goes to, and what it weighs there. A listener has a member as long as it listens.

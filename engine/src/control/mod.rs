@@ -10,6 +10,7 @@ mod connecting;
 mod domain;
 mod listening;
 mod placement;
+mod shared_receives;
 
 use crate::{
     event::OpenFailure,
@@ -23,6 +24,7 @@ use frwr_mempool::{DeviceMemory, freelist::Returner};
 use listening::Listener;
 use placement::Unanswered;
 pub use placement::{ConnectRequest, ListeningCore, Placed, Placement};
+use shared_receives::SharedReceiveQueue;
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
@@ -49,6 +51,9 @@ enum Pending {
     },
     QueuePair {
         link: usize,
+    },
+    SharedReceiveQueue {
+        core: usize,
     },
     Connect {
         core: usize,
@@ -91,6 +96,7 @@ struct Core {
     /// Descriptors whose objects were destroyed in this poll: given back in one batch.
     freed: Vec<u32>,
     memories: Vec<DeviceMemory>,
+    shared_receives: SharedReceiveQueue,
     incoming: Unanswered,
     /// The engine was dropped: nobody takes messages any more.
     gone: bool,
@@ -170,6 +176,7 @@ impl<D: Device> Control<D> {
             outbox: VecDeque::new(),
             freed: Vec::new(),
             memories: Vec::new(),
+            shared_receives: SharedReceiveQueue::default(),
             incoming: Unanswered::new(),
             gone: false,
         });

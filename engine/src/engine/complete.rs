@@ -57,6 +57,10 @@ impl<P: Port> Engine<P> {
             self.receive_completion(completion, protocol);
         }
         self.statistics.receive_completions += u64::from(taken);
+        // Who ends waits for this; nobody else does.
+        if self.unsettled > 0 && !batch.is_full() {
+            self.empty_receive_polls += 1;
+        }
         taken
     }
 
@@ -64,6 +68,10 @@ impl<P: Port> Engine<P> {
         let token = completion.token;
         if token.kind() == TokenKind::Foreign {
             self.events.push_back(Event::Foreign(completion));
+            return;
+        }
+        if self.shared.is_some() {
+            self.shared_receive_completion(completion, protocol);
             return;
         }
         let buffer = token.index();
@@ -89,6 +97,52 @@ impl<P: Port> Engine<P> {
                 self.receive_returned(index);
                 self.fail(index, DisconnectCause::WorkRequest(status));
             }
+        }
+    }
+
+    /// A completion of a shared receive: the queue pair that it names tells the connection.
+    fn shared_receive_completion(&mut self, completion: Completion, protocol: &mut impl Protocol) {
+        let (token, Some(shared)) = (completion.token, &mut self.shared) else { return };
+        let (buffer, generation) = (token.index(), token.generation());
+        let index = shared.connection_of(completion.queue_pair).map(usize::from);
+        if let (Ok(success), Some(index)) = (completion.result, index)
+            && token.kind() == TokenKind::Receive
+            && self.connections[index].takes_shared_receives()
+            && let Some(received) = self.receives.fill(buffer, generation, success.bytes)
+        {
+            self.connections[index].receives_posted -= 1;
+            shared.taken(buffer, index as u16);
+            self.received(index, received, success, protocol);
+        } else {
+            self.shared_receive_wasted(completion, index);
+        }
+    }
+
+    /// A shared receive that nobody can use: it failed, its connection is gone or going, or its peer was not granted it.
+    #[cold]
+    fn shared_receive_wasted(&mut self, completion: Completion, index: Option<usize>) {
+        let (token, Some(shared)) = (completion.token, &mut self.shared) else { return };
+        let buffer = token.index();
+        if token.kind() != TokenKind::Receive || !self.receives.unpost(buffer, token.generation()) {
+            self.statistics.stale_completions += 1;
+            return;
+        }
+        shared.released.push(buffer);
+        let Some(index) = index else {
+            self.statistics.stale_completions += 1;
+            shared.found();
+            return;
+        };
+        let connection = &mut self.connections[index];
+        let granted = connection.receives_posted > 0;
+        if granted {
+            connection.receives_posted -= 1;
+            shared.taken(buffer, index as u16);
+        }
+        match completion.result {
+            Err(status) => self.fail(index, DisconnectCause::WorkRequest(status)),
+            Ok(_) if granted => self.statistics.stale_completions += 1,
+            Ok(_) => self.fail(index, DisconnectCause::ReceivesExceeded),
         }
     }
 
@@ -153,6 +207,10 @@ impl<P: Port> Engine<P> {
 
     /// A buffer goes back to its queue pair with the next flush.
     pub(super) fn repost(&mut self, buffer: u32) {
+        if let Some(shared) = &mut self.shared {
+            shared.released.push(buffer);
+            return;
+        }
         let Some(index) = self.receives.owner(buffer) else { return };
         let connection = &mut self.connections[usize::from(index)];
         if matches!(

@@ -10,6 +10,7 @@ use crate::{
         Chain, ElementRange, Operation, Port, PostError, ReceiveRequest, ScatterElement, Token, TokenKind, WorkRequest,
     },
     request::Phase,
+    shared_receives::Taker,
     signal::{self, Signaller},
     trace::TracePoint,
     transfer::{self, Kind},
@@ -20,6 +21,8 @@ impl<P: Port> Engine<P> {
     /// of its chain, with one doorbell each. Returns the doorbells of send queues. To be called at the end of every
     /// iteration, also when something in it failed; it never waits for company.
     pub fn flush(&mut self) -> u32 {
+        // In front of all chains: a peer may answer any of them at once.
+        self.post_shared_receives();
         let mut doorbells = 0;
         while let Some(index) = self.dirty.pop() {
             let connection = &mut self.connections[usize::from(index)];
@@ -65,6 +68,49 @@ impl<P: Port> Engine<P> {
         }
         if accepted < posts {
             self.statistics.posts_refused += 1;
+            self.fail(index, DisconnectCause::PostRefused);
+        }
+    }
+
+    /// Posts what was given back of shared receives, for all connections at once, and gives them credit for it.
+    pub(super) fn post_shared_receives(&mut self) {
+        let Some(shared) = self.shared.as_mut().filter(|shared| !shared.released.is_empty()) else { return };
+        let Some((queue, lkey)) = shared.queue() else { return };
+        let (base, stride) = (self.messages.address(), self.receives.stride());
+        self.scratch.receives.clear();
+        for &buffer in &shared.released {
+            let generation = self.receives.post(buffer);
+            let address = base + self.receives.offset_of(buffer) as u64;
+            self.scratch.receives.push(ReceiveRequest {
+                token: Token::new(TokenKind::Receive, buffer, generation),
+                element: ScatterElement { address, length: stride, lkey },
+            });
+        }
+        let posts = self.scratch.receives.len();
+        let accepted = match self.port.post_shared_receives(queue, &self.scratch.receives) {
+            Ok(()) => posts,
+            Err(error) => error.accepted.min(posts),
+        };
+        self.statistics.receive_doorbells += 1;
+        for refused in &self.scratch.receives[accepted..] {
+            self.receives.unpost(refused.token.index(), refused.token.generation());
+        }
+        for taken in &self.scratch.receives[..accepted] {
+            if let Taker::Connection(index) = shared.posted(taken.token.index()) {
+                self.connections[usize::from(index)].receives_posted += 1;
+            }
+        }
+        shared.released.drain(..accepted);
+        if accepted < posts {
+            self.shared_receives_refused();
+        }
+    }
+
+    /// A queue that takes no receives starves all who share it. What was refused is tried again by the next flush.
+    #[cold]
+    fn shared_receives_refused(&mut self) {
+        self.statistics.posts_refused += 1;
+        for index in 0..self.connections.len() {
             self.fail(index, DisconnectCause::PostRefused);
         }
     }

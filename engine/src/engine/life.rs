@@ -4,7 +4,7 @@ use super::Engine;
 use crate::{
     chain::Posted,
     connection::{Ending, Opening, Phase},
-    event::{ConnectionId, DisconnectCause, Event, RequestStatus, TransferStatus},
+    event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus, TransferStatus},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
     provider::{Chain, ElementRange, FailureStatus, Operation, Port, Token, TokenKind, WorkRequest},
@@ -107,8 +107,10 @@ impl<P: Port> Engine<P> {
                 true
             }
             Ending::Drain { marker_posted: true } => {
-                let entry = &self.connections[index];
-                let drained = entry.send_queue.posted() == 0 && entry.receives_posted == 0;
+                let drained = self.connections[index].send_queue.posted() == 0 && self.receives_are_back(index);
+                if !drained && overdue {
+                    self.give_up_receives(index);
+                }
                 if drained || overdue {
                     self.statistics.drain_timeouts += u64::from(!drained);
                     self.destroy_all(index);
@@ -154,13 +156,43 @@ impl<P: Port> Engine<P> {
         self.set_step(index, Ending::Drain { marker_posted: true });
     }
 
+    /// Whether the queue pair has no receive any more. Shared ones are not flushed with it: it has completed all that it
+    /// took once it says so (or, where the device never does, once everything sent has come back), and those completions
+    /// were taken once the completion queue was found empty after that. Destroying it earlier would lose them.
+    fn receives_are_back(&mut self, index: usize) -> bool {
+        let entry = &mut self.connections[index];
+        if self.shared.is_none() {
+            return entry.receives_posted == 0;
+        }
+        if entry.last_receive_at.is_none() && self.capabilities.quirks.silent_about_last_receive {
+            entry.last_receive_at = Some(self.empty_receive_polls);
+        }
+        entry.last_receive_at.is_some_and(|at| self.empty_receive_polls > at)
+    }
+
+    /// The queue pair said that it takes no more shared receives.
+    pub(super) fn last_receive_reached(&mut self, connection: ConnectionId) {
+        if let Some(index) = self.index_of(connection) {
+            self.connections[index].last_receive_at = Some(self.empty_receive_polls);
+        }
+    }
+
+    /// The queue pair is destroyed with what it may have taken of the shared receives. One that was never connected has
+    /// taken none.
+    fn give_up_receives(&mut self, index: usize) {
+        let entry = &mut self.connections[index];
+        entry.gave_up_receives = self.shared.is_some() && entry.last_receive_at.is_none() && entry.was_established;
+    }
+
     fn abandon_posted(&mut self, index: usize) {
         while let Some(posted) = self.connections[index].send_queue.retire() {
             if posted.token.kind() == TokenKind::Invalidate {
                 self.invalidation_lost(posted.token.index(), posted.token.generation());
             }
         }
-        self.connections[index].receives_posted = 0;
+        if self.shared.is_none() {
+            self.connections[index].receives_posted = 0;
+        }
     }
 
     /// Every MR of the connection is destroyed, whatever its state: nobody knows what the device thinks of it (S94, S96).
@@ -226,9 +258,15 @@ impl<P: Port> Engine<P> {
 
     /// Nothing is posted any more, and nobody will be told of messages that came before the connection was ready.
     pub(super) fn forget_received(&mut self, index: usize) {
-        self.receives.reset(index as u16);
-        while let Some((received, _)) = self.connections[index].early.pop_front() {
-            self.receives.release(received.buffer, received.generation);
+        if self.shared.is_none() {
+            self.receives.reset(index as u16);
+        }
+        while let Some((Received { buffer, generation, .. }, _)) = self.connections[index].early.pop_front() {
+            if self.receives.release(buffer, generation)
+                && let Some(shared) = &mut self.shared
+            {
+                shared.released.push(buffer);
+            }
         }
     }
 
@@ -248,8 +286,11 @@ impl<P: Port> Engine<P> {
             }
             request.mrs.clear();
             request.hold.message = false;
-            if let Outcome::Replied { buffer, generation, .. } = request.outcome {
-                self.receives.release(buffer, generation);
+            if let Outcome::Replied { buffer, generation, .. } = request.outcome
+                && self.receives.release(buffer, generation)
+                && let Some(shared) = &mut self.shared
+            {
+                shared.released.push(buffer);
             }
             let cancelled = request.outcome == Outcome::Cancelled;
             self.end_request(handle, if cancelled { RequestStatus::Cancelled } else { RequestStatus::Lost });

@@ -30,6 +30,7 @@ use crate::{
     provider::{Access, Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
     request::Request,
+    shared_receives::SharedReceives,
     statistics::Statistics,
     trace::{TracePoint, TraceRecord},
     transfer::{RemoteSegment, Transfer},
@@ -83,6 +84,10 @@ pub struct Engine<P: Port> {
     transfers: Slab<Transfer>,
     pool: Pool,
     receives: Receives,
+    /// What there is to know of them where all connections share them.
+    shared: Option<SharedReceives>,
+    /// Polls that found the receive completion queue empty, while a connection opened or ended.
+    empty_receive_polls: u64,
     connections: Vec<Connection>,
     /// Connections with work for the next flush, each at most once.
     dirty: Vec<u16>,
@@ -150,7 +155,7 @@ impl<P: Port> Engine<P> {
     /// As [`Engine::new`].
     pub fn completion_entries(options: &EngineOptions, capabilities: &Capabilities) -> Result<(u32, u32), EngineError> {
         let plan = Plan::new(options, capabilities)?;
-        Ok((plan.sizes.send * plan.connections, plan.sizes.receive * plan.connections))
+        Ok((plan.sizes.send * plan.connections, plan.receive_buffers))
     }
 
     /// An engine on `port`, with its slabs and messages carved from `region`. Allocates everything that it will need.
@@ -179,12 +184,13 @@ impl<P: Port> Engine<P> {
             plan.receive_offset(),
             plan.message_bytes,
             plan.receive_depth,
-            plan.connections,
+            plan.receive_buffers,
         );
+        let shared = plan.shares_receives.then(|| SharedReceives::new(plan.receive_buffers, plan.connections));
         let connections =
             (0..options.connections).map(|index| connection(index, &plan, &options, capabilities, &mut pool)).collect();
         // Twice what one poll can add: it takes no completions while more than half is in use.
-        let events = plan.request_slots + plan.transfer_slots + plan.receive_depth * plan.connections;
+        let events = plan.request_slots + plan.transfer_slots + plan.receive_buffers;
         let events = events as usize + EVENTS_PER_CONNECTION * plan.connections as usize + MAX_INCOMING;
         // The lane is empty and holds one returner: the push cannot fail.
         let _ = link.returner.push(pool.returner());
@@ -202,6 +208,8 @@ impl<P: Port> Engine<P> {
             transfers,
             pool,
             receives,
+            shared,
+            empty_receive_polls: 0,
             connections,
             dirty: Vec::with_capacity(plan.connections as usize),
             unsettled: 0,
@@ -218,7 +226,11 @@ impl<P: Port> Engine<P> {
                 inline: ArrayVec::new(),
                 message: vec![0; plan.message_bytes as usize].into(),
                 chain: ChainBuffer::new(plan.sizes.send.next_power_of_two()),
-                receives: Vec::with_capacity(plan.receive_depth as usize),
+                receives: Vec::with_capacity(if plan.shares_receives {
+                    plan.receive_buffers
+                } else {
+                    plan.receive_depth
+                } as usize),
             },
             trace: None,
             options,
@@ -283,6 +295,8 @@ impl<P: Port> Engine<P> {
             request_slots_used: u64::from(self.requests.len()),
             slots_held: u64::from(self.held),
             shortest_key_reuse_ns: self.pool.shortest_key_reuse_ns(),
+            shared_receives_free: self.shared.as_ref().map_or(0, |shared| shared.free().into()),
+            shared_receives_withdrawn: self.shared.as_ref().map_or(0, |shared| shared.withdrawn().into()),
             ..self.statistics
         }
     }
@@ -314,6 +328,7 @@ impl<P: Port> Engine<P> {
         self.unsettled == 0
             && self.events.is_empty()
             && self.dirty.is_empty()
+            && self.shared.as_ref().is_none_or(|shared| shared.queue().is_none() || shared.released.is_empty())
             && self.requests.iter().all(|(_, request)| request.phase == crate::request::Phase::Ended)
             && self.transfers.is_empty()
     }
@@ -371,6 +386,13 @@ impl<P: Port> Engine<P> {
             }
         }
         count
+    }
+
+    /// Where the receive buffers of all connections are; their sum is constant (promise Conservation).
+    #[must_use]
+    pub fn receive_buffers(&self) -> ReceiveBuffers {
+        let (posted, held, idle) = self.receives.counts();
+        ReceiveBuffers { posted, held, idle }
     }
 
     /// The table index of a connection that is meant by this name and not vacant (I24).
@@ -451,6 +473,17 @@ pub struct Descriptors {
     pub quarantined: u32,
     /// Without a device object.
     pub absent: u32,
+}
+
+/// Receive buffers of an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiveBuffers {
+    /// Posted, or in a completion that was not taken yet.
+    pub posted: u32,
+    /// In the caller's hands.
+    pub held: u32,
+    /// To be posted, or of a connection that is not there.
+    pub idle: u32,
 }
 
 /// Events of a connection beside those of its slots: connected, disconnected, a registration's grant, and to spare.

@@ -24,6 +24,17 @@ pub enum OpenError {
     /// All connections of the engine are in use.
     #[error("all connections of this engine are in use; raise EngineOptions::connections")]
     NoConnection,
+    /// The shared receives are granted to others.
+    #[error(
+        "the connection needs {wanted} receives, {free} shared ones are not granted yet; raise ReceiveQueues::Shared, lower \
+         receive_depth or ConnectionOptions::receives, or wait until another connection ends"
+    )]
+    Receives {
+        /// Receives that the connection is to be granted.
+        wanted: u32,
+        /// Those that nobody was granted.
+        free: u32,
+    },
     /// Private data is longer than a connection manager message carries.
     #[error(
         "private data has {0} bytes, but a connection manager message carries {MAX_PRIVATE_DATA}; send the rest in a message"
@@ -99,9 +110,14 @@ impl<P: Port> Engine<P> {
         let private_data = private(private_data)?;
         let vacant = self.connections.iter().position(|connection| connection.phase == Phase::Vacant);
         let index = vacant.ok_or(OpenError::NoConnection)?;
+        let granted = self.receives_to_grant(options)?;
         let connection = self.connections[index].key;
-        let open =
-            OpenOptions { sizes: self.plan.sizes, parameters: options.parameters, own_domain: self.plan.own_domain };
+        let open = OpenOptions {
+            sizes: self.plan.sizes,
+            parameters: options.parameters,
+            own_domain: self.plan.own_domain,
+            shared_receives: self.plan.shares_receives.then_some(self.plan.receive_buffers),
+        };
         let message = ToControl::Open { connection, target, options: open, private_data };
         self.link.to_control.push(message).map_err(|_| OpenError::WouldBlock)?;
         let entry = &mut self.connections[index];
@@ -111,18 +127,42 @@ impl<P: Port> Engine<P> {
         entry.awaiting_reply = 0;
         entry.relief_coming = false;
         entry.receives_posted = 0;
+        entry.granted_receives = granted;
+        entry.last_receive_at = None;
+        entry.was_established = false;
+        entry.gave_up_receives = false;
         entry.repairing = 0;
         entry.orphans = 0;
+        if let Some(shared) = &mut self.shared {
+            shared.grant(granted);
+        }
         self.unsettled += 1;
         Ok(connection)
+    }
+
+    /// Shared receives for a new connection; 0 where it has its own.
+    fn receives_to_grant(&self, options: &ConnectionOptions) -> Result<u32, OpenError> {
+        let Some(shared) = &self.shared else { return Ok(0) };
+        let most = self.plan.receive_depth;
+        let wanted = if options.receives == 0 { most } else { options.receives.min(most) };
+        let free = shared.free();
+        if wanted <= free { Ok(wanted) } else { Err(OpenError::Receives { wanted, free }) }
     }
 
     pub(super) fn control_message(&mut self, message: ToCore) {
         match message {
             ToCore::Listening { address, ok } => self.events.push_back(Event::Listening { address, ok }),
-            ToCore::Incoming { incoming, private_data } => {
-                self.events.push_back(Event::Incoming { incoming, private_data });
+            ToCore::Incoming { incoming, peer, private_data } => {
+                self.events.push_back(Event::Incoming { incoming, peer, private_data });
             }
+            ToCore::SharedReceives { queue, lkey } => {
+                if let Some(shared) = &mut self.shared {
+                    shared.made(queue, lkey);
+                }
+                // They are posted before the first queue pair is there to use them.
+                self.post_shared_receives();
+            }
+            ToCore::LastReceive { connection } => self.last_receive_reached(connection),
             ToCore::QueuePairCreated { connection, queue_pair, sizes, bases } => {
                 self.queue_pair_created(connection, queue_pair, sizes, bases);
             }
@@ -154,7 +194,12 @@ impl<P: Port> Engine<P> {
         entry.send_queue.open(entries);
         entry.signaller = self.plan.signaller(self.options.signal, entries);
         entry.clear_queues();
-        entry.receives.extend(self.receives.idle_of(connection.index));
+        if let Some(shared) = &mut self.shared {
+            entry.receives_posted = entry.granted_receives;
+            shared.opened(queue_pair, connection.index);
+        } else {
+            entry.receives.extend(self.receives.idle_of(connection.index));
+        }
         entry.phase = Phase::Opening(Opening::Handshake { told: false });
         self.post_receives(index);
         if core::mem::take(&mut self.connections[index].doomed) {
@@ -180,6 +225,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         self.connections[index].phase = Phase::Opening(Opening::Filling { private_data });
+        self.connections[index].was_established = true;
         self.refill(index, self.plan.first_fill);
         self.filled(index);
     }
@@ -330,6 +376,11 @@ impl<P: Port> Engine<P> {
         entry.pad = None;
         entry.clear_queues();
         self.unsettled -= 1;
+        if let Some(shared) = &mut self.shared {
+            let lost = if entry.gave_up_receives { entry.receives_posted } else { 0 };
+            shared.closed(entry.queue_pair, index as u16, entry.granted_receives, lost);
+            entry.receives_posted = 0;
+        }
     }
 }
 

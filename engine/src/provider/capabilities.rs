@@ -69,6 +69,9 @@ pub struct Quirks {
     pub free_before_queue_pair: bool,
     /// A registration that was flushed may have taken effect (verbs.md 0.6).
     pub flushed_registration_may_be_live: bool,
+    /// A queue pair in the error state that receives from a shared queue does not say when it took its last receive
+    /// (no IBV_EVENT_QP_LAST_WQE_REACHED).
+    pub silent_about_last_receive: bool,
 }
 
 /// The attributes that the sizing function reads, named as in `ibv_device_attr` and the kernel's `ib_device_attr`.
@@ -92,6 +95,10 @@ pub struct DeviceAttributes {
     pub max_registrations: u32,
     /// RDMA READs outstanding per queue pair.
     pub max_rdma_reads: u32,
+    /// Shared receive queues that the device can hold; 0 where it has none.
+    pub max_srq: u32,
+    /// Receives that one shared receive queue can hold.
+    pub max_srq_wr: u32,
 }
 
 /// All that the engine knows of a device.

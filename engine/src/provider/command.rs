@@ -1,6 +1,6 @@
 //! Commands to the cold half of a device, and what comes back.
 
-use super::{BaseId, DomainId, PortId, QueuePairId, RegistrationId};
+use super::{BaseId, DomainId, PortId, QueuePairId, RegistrationId, SharedReceiveQueueId};
 use arrayvec::ArrayVec;
 use frwr_mempool::DeviceMemory;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub struct IncomingId(pub u32);
 pub struct QueueSizes {
     /// Work requests that the send queue holds.
     pub send: u32,
-    /// Receives that the receive queue holds.
+    /// Receives that the receive queue holds; not looked at where it receives from a shared queue.
     pub receive: u32,
     /// Scatter elements of one send queue entry.
     pub max_send_sge: u32,
@@ -86,8 +86,27 @@ pub enum Command {
         domain: DomainId,
         /// Its sizes.
         sizes: QueueSizes,
+        /// Where its receives come from, if not from a queue of its own: a queue of the same port.
+        shared_receives: Option<SharedReceiveQueueId>,
     },
-    /// Moves a queue pair to the error state: everything posted is flushed.
+    /// Creates a shared receive queue. Answer: [`Answer::SharedReceiveQueue`].
+    CreateSharedReceiveQueue {
+        /// The port that posts to it, and whose queue pairs may use it.
+        port: PortId,
+        /// The protection domain that the local keys of its receives are of.
+        domain: DomainId,
+        /// Receives that it is to hold, each of one element.
+        entries: u32,
+    },
+    /// Destroys a shared receive queue with the receives in it, without completions. Refused with
+    /// [`CommandError::Busy`] while a queue pair uses it.
+    DestroySharedReceiveQueue {
+        /// Which.
+        queue: SharedReceiveQueueId,
+    },
+    /// Moves a queue pair to the error state: everything posted to it is flushed. Receives of a shared queue stay there
+    /// for the other queue pairs, but for those that it has taken already; with the last of them it raises
+    /// [`AsyncEvent::LastReceiveReached`].
     FailQueuePair {
         /// Which.
         queue_pair: QueuePairId,
@@ -180,6 +199,13 @@ pub enum Answer {
         /// Its sizes, at least what was asked for.
         sizes: QueueSizes,
     },
+    /// A new shared receive queue.
+    SharedReceiveQueue {
+        /// Its name.
+        queue: SharedReceiveQueueId,
+        /// Receives that it holds, at least what was asked for.
+        entries: u32,
+    },
     /// A new object that can be registered.
     Registration {
         /// Its name.
@@ -245,6 +271,8 @@ pub enum ConnectionEvent {
         listener: ListenerId,
         /// For accept or reject.
         incoming: IncomingId,
+        /// Where the peer is, if the device knows.
+        peer: Option<SocketAddr>,
         /// The peer's bytes.
         private_data: PrivateData,
         /// What the peer asks for.
@@ -285,7 +313,8 @@ pub enum AsyncEvent {
     QueuePairFatal(QueuePairId),
     /// IBV_EVENT_QP_ACCESS_ERR.
     QueuePairAccessError(QueuePairId),
-    /// IBV_EVENT_QP_LAST_WQE_REACHED: only of queue pairs with a shared receive queue, so never of the software NIC.
+    /// IBV_EVENT_QP_LAST_WQE_REACHED: a queue pair in the error state takes no more receives from its shared queue; what it
+    /// took has completed, in the completion queue if not taken from there yet (ibv_get_async_event(3)).
     LastReceiveReached(QueuePairId),
     /// IBV_EVENT_CQ_ERR: completions were lost, and all queue pairs of the port fail.
     CompletionQueueOverrun(PortId),

@@ -32,6 +32,10 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueuePairId(pub u32);
 
+/// A shared receive queue of one port (the SRQ of verbs).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SharedReceiveQueueId(pub u32);
+
 /// A device object that can be registered by work request: a page-list MR, a type 2 window or an indirect mkey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegistrationId(pub u32);
@@ -99,6 +103,17 @@ pub trait Port {
     /// # Errors
     /// As [`Port::post`], but a prefix is accepted on every device.
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError>;
+
+    /// Posts receives to a shared receive queue. Its queue pairs take them in order, whichever receives first; the
+    /// completion says which one it was.
+    ///
+    /// # Errors
+    /// As [`Port::post_receives`].
+    fn post_shared_receives(
+        &mut self,
+        queue: SharedReceiveQueueId,
+        receives: &[ReceiveRequest],
+    ) -> Result<(), PostError>;
 
     /// Takes completions from one of the port's two completion queues until `batch` is full or the queue is empty.
     /// Returns how many were taken. Software devices make their progress in here and in `post`, a bounded amount per call.

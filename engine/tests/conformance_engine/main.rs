@@ -13,3 +13,4 @@ mod cycles;
 mod ends;
 mod requests;
 mod rig;
+mod shared_receives;

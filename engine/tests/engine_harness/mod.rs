@@ -253,7 +253,11 @@ impl<D: Device> Side<D> {
     }
 
     pub fn connection_options(&self) -> ConnectionOptions {
-        ConnectionOptions { peer_receives: self.peer_receives, parameters: self.parameters }
+        ConnectionOptions {
+            peer_receives: self.peer_receives,
+            parameters: self.parameters,
+            ..ConnectionOptions::default()
+        }
     }
 
     pub fn segment(&self, offset: u64, length: u32) -> Segment {

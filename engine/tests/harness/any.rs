@@ -6,7 +6,8 @@ use frwr_engine::provider::soft::{SoftDevice, SoftMonitor, SoftPort};
 use frwr_engine::provider::verbs::{VerbsDevice, VerbsPort};
 use frwr_engine::provider::{
     Answer, BaseId, Capabilities, Chain, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent,
-    DomainId, ListenerId, Operation, Port, PortId, PostError, QueuePairId, ReceiveRequest, RegistrationId, Ticket,
+    DomainId, ListenerId, Operation, Port, PortId, PostError, QueuePairId, ReceiveRequest, RegistrationId,
+    SharedReceiveQueueId, Ticket,
 };
 #[cfg(feature = "verbs")]
 use frwr_fake::{FakeContext, FakeDevice};
@@ -45,6 +46,7 @@ macro_rules! each {
 pub struct Live {
     pub registrations: BTreeSet<RegistrationId>,
     pub queue_pairs: BTreeSet<QueuePairId>,
+    pub shared_receive_queues: BTreeSet<SharedReceiveQueueId>,
     pub bases: BTreeSet<BaseId>,
     pub domains: BTreeSet<DomainId>,
     pub listeners: BTreeSet<ListenerId>,
@@ -57,6 +59,7 @@ impl Live {
             Answer::Domain(domain) => drop(self.domains.insert(domain)),
             Answer::Base { base, .. } => drop(self.bases.insert(base)),
             Answer::QueuePair { queue_pair, .. } => drop(self.queue_pairs.insert(queue_pair)),
+            Answer::SharedReceiveQueue { queue, .. } => drop(self.shared_receive_queues.insert(queue)),
             Answer::Registration { object, .. } => drop(self.registrations.insert(object)),
             Answer::Listener(listener) => drop(self.listeners.insert(listener)),
         }
@@ -67,6 +70,7 @@ impl Live {
             Command::FreeDomain { domain } => drop(self.domains.remove(domain)),
             Command::DeregisterMemory { base } => drop(self.bases.remove(base)),
             Command::DestroyQueuePair { queue_pair } => drop(self.queue_pairs.remove(queue_pair)),
+            Command::DestroySharedReceiveQueue { queue } => drop(self.shared_receive_queues.remove(queue)),
             Command::FreeRegistration { object } => drop(self.registrations.remove(object)),
             Command::StopListening { listener } => drop(self.listeners.remove(listener)),
             _ => {}
@@ -183,6 +187,7 @@ impl Device for AnyDevice {
             Command::FreeDomain { .. }
                 | Command::DeregisterMemory { .. }
                 | Command::DestroyQueuePair { .. }
+                | Command::DestroySharedReceiveQueue { .. }
                 | Command::FreeRegistration { .. }
                 | Command::StopListening { .. }
         );
@@ -254,6 +259,14 @@ impl Port for AnyPort {
 
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
         each!(InnerPort, self.inner.as_mut(), port => port.post_receives(queue_pair, receives))
+    }
+
+    fn post_shared_receives(
+        &mut self,
+        queue: SharedReceiveQueueId,
+        receives: &[ReceiveRequest],
+    ) -> Result<(), PostError> {
+        each!(InnerPort, self.inner.as_mut(), port => port.post_shared_receives(queue, receives))
     }
 
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize {

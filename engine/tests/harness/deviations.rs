@@ -20,6 +20,7 @@ pub enum Row {
     StatusOfALocalKey,
     StatusOfAShortReceive,
     FieldsThatTheDeviceDoesNotSee,
+    DomainOfASharedReceive,
 }
 
 /// On which subjects that deviate a row is run.
@@ -36,7 +37,7 @@ enum Run {
 }
 
 /// All deviations, each of rxe but where the provider's own are named: the row, where it is run, and why.
-const DEVIATIONS: [(Row, Run, &str); 14] = [
+const DEVIATIONS: [(Row, Run, &str); 15] = [
     (Row::BoundsOfARegistration, Run::Both, "rxe enforces the bounds of the memory region only (verbs.md 0.8, 5.2)"),
     (Row::DomainOfABase, Run::Both, "rxe binds a memory region of another domain (verbs.md 5.3)"),
     (
@@ -95,6 +96,11 @@ const DEVIATIONS: [(Row, Run, &str); 14] = [
         Run::Provider,
         "local key, list, base address and index bits of the key are not in a bind (verbs.md 3), base address and index bits \
          not in a UMR; the provider refuses the post",
+    ),
+    (
+        Row::DomainOfASharedReceive,
+        Run::DeviceOnly,
+        "rxe checks the receives of a shared queue against the domain of the queue pair (found by this suite, kernel 6.1)",
     ),
 ];
 

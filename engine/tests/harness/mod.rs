@@ -17,8 +17,8 @@ mod verbs;
 use frwr_engine::provider::{
     Access, Answer, BaseId, Capabilities, Command, CommandError, Completion, CompletionBatch, CompletionQueue,
     ConnectionEvent, ConnectionParameters, Device, DeviceEvent, DomainId, Port, PostError, PrivateData, QueuePairId,
-    QueueSizes, ReceiveRequest, RegistrationFields, RegistrationId, ScatterElement, Ticket, Token, TokenKind,
-    WorkRequest,
+    QueueSizes, ReceiveRequest, RegistrationFields, RegistrationId, ScatterElement, SharedReceiveQueueId, Ticket,
+    Token, TokenKind, WorkRequest,
 };
 use frwr_engine::provider::{Chain, ElementRange, FailureStatus, Operation, RemoteRange};
 use frwr_mempool::{DeviceMemory, PagePolicy, Region, RegionOptions};
@@ -209,13 +209,42 @@ impl<D: Device> Host<D> {
     }
 
     pub fn queue_pair_in(&mut self, domain: DomainId, sizes: QueueSizes) -> QueuePairId {
+        self.create_queue_pair(domain, sizes, None)
+    }
+
+    /// A queue pair that receives from a shared queue.
+    pub fn queue_pair_sharing(&mut self, queue: SharedReceiveQueueId) -> QueuePairId {
+        self.queue_pair_sharing_in(self.domain, queue)
+    }
+
+    pub fn queue_pair_sharing_in(&mut self, domain: DomainId, queue: SharedReceiveQueueId) -> QueuePairId {
+        self.create_queue_pair(domain, SIZES, Some(queue))
+    }
+
+    fn create_queue_pair(
+        &mut self,
+        domain: DomainId,
+        sizes: QueueSizes,
+        shared_receives: Option<SharedReceiveQueueId>,
+    ) -> QueuePairId {
         let port = self.port.id();
-        match self.command(Command::CreateQueuePair { port, domain, sizes }) {
+        match self.command(Command::CreateQueuePair { port, domain, sizes, shared_receives }) {
             Ok(Answer::QueuePair { queue_pair, sizes }) => {
                 self.granted.push((queue_pair, sizes));
                 queue_pair
             }
             other => panic!("no queue pair: {other:?}"),
+        }
+    }
+
+    pub fn shared_receive_queue(&mut self, entries: u32) -> SharedReceiveQueueId {
+        let (port, domain) = (self.port.id(), self.domain);
+        match self.command(Command::CreateSharedReceiveQueue { port, domain, entries }) {
+            Ok(Answer::SharedReceiveQueue { queue, entries: granted }) => {
+                assert!(granted >= entries, "{granted} of {entries}");
+                queue
+            }
+            other => panic!("no shared receive queue: {other:?}"),
         }
     }
 
@@ -265,11 +294,15 @@ impl<D: Device> Host<D> {
 
     /// Posts receives of 1 KiB each at the end of the memory; tokens count from `first`.
     pub fn post_receives(&mut self, queue_pair: QueuePairId, first: u32, count: u32) {
-        for index in first..first + count {
-            let element = self.element((MEMORY / 2) as u64 + u64::from(index % 256) * 1024, 1024);
-            let receive = ReceiveRequest { token: Token::new(TokenKind::Receive, index, 0), element };
+        for receive in receives(self, first, count) {
             self.port.post_receives(queue_pair, &[receive]).expect("room for a receive");
         }
+    }
+
+    /// The same to a shared queue, in one post.
+    pub fn post_shared_receives(&mut self, queue: SharedReceiveQueueId, first: u32, count: u32) {
+        let receives: Vec<_> = receives(self, first, count).collect();
+        self.port.post_shared_receives(queue, &receives).expect("room for receives");
     }
 
     /// Whether an event of the connection manager waits to be taken.
@@ -309,6 +342,15 @@ impl<D: Device> Host<D> {
         let command = Command::Connect { queue_pair, address, private_data, parameters: limits };
         assert_eq!(self.command(command), Ok(Answer::Done));
     }
+}
+
+/// Receives of 1 KiB each at the end of a host's memory; tokens count from `first`.
+pub fn receives<D: Device>(host: &Host<D>, first: u32, count: u32) -> impl Iterator<Item = ReceiveRequest> + use<D> {
+    let start = host.element((MEMORY / 2) as u64, 1024);
+    (first..first + count).map(move |index| {
+        let address = start.address + u64::from(index % 256) * 1024;
+        ReceiveRequest { token: Token::new(TokenKind::Receive, index, 0), element: ScatterElement { address, ..start } }
+    })
 }
 
 /// A chain in the making.

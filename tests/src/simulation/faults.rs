@@ -136,7 +136,13 @@ fn on_queue_pair(random: &mut Random, watch: &Watch, faults: &FaultHandle, queue
             let reason = random.of(&[PostRefusal::QueueFull, PostRefusal::NotReady, PostRefusal::Invalid]);
             faults.refuse_post(queue_pair, random.below(7) as usize, reason);
         }
-        Fault::RefusedReceives => faults.refuse_receives(queue_pair, random.below(3) as usize, PostRefusal::QueueFull),
+        Fault::RefusedReceives => {
+            let accepted = random.below(3) as usize;
+            match watch.shared_receives {
+                Some(queue) => faults.refuse_shared_receives(queue, accepted, PostRefusal::QueueFull),
+                None => faults.refuse_receives(queue_pair, accepted, PostRefusal::QueueFull),
+            }
+        }
         Fault::Failed => {
             let statuses = [FailureStatus::Bind, FailureStatus::Flushed, FailureStatus::RemoteAccess];
             faults.fail_from_now(queue_pair, random.of(&statuses));
@@ -151,7 +157,11 @@ fn on_queue_pair(random: &mut Random, watch: &Watch, faults: &FaultHandle, queue
                 AsyncEvent::QueuePairAccessError(queue_pair),
                 AsyncEvent::LastReceiveReached(queue_pair),
             ];
-            faults.inject_event(DeviceEvent::Async(random.of(&events)));
+            let event = random.of(&events);
+            // Of a queue pair with shared receives it is the device's word that it took its last one: nothing can tell a lie.
+            if watch.shared_receives.is_none() || event != events[2] {
+                faults.inject_event(DeviceEvent::Async(event));
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use frwr_engine::{
     Engine, EngineOptions,
     control::Control,
     provider::{
-        Device, Port, PortId, PostRefusal, QueuePairId,
+        Device, Port, PortId, PostRefusal, QueuePairId, SharedReceiveQueueId,
         fault::{FaultHandle, Faulty, FaultyPort},
         record::{Record, Recorded, RecordedOperation, RecordedPort, Tap},
         soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions, SoftPort},
@@ -48,6 +48,8 @@ pub(super) struct Watch {
     tap: Tap,
     /// Queue pairs that posted last.
     recent: Vec<QueuePairId>,
+    /// The shared receive queue, once it was posted to.
+    pub(super) shared_receives: Option<SharedReceiveQueueId>,
 }
 
 impl Watch {
@@ -77,6 +79,7 @@ impl Watch {
                         self.recent.remove(0);
                     }
                 }
+                Record::SharedReceive { queue, .. } => self.shared_receives = Some(queue),
                 _ => {}
             }
         }
@@ -119,5 +122,5 @@ pub(super) fn party(
     let id = port.id();
     let tap = taps.take(id).ok_or("the port has no tap")?;
     let engine = Engine::new(port, link, &mut region, options.clone(), &capabilities).map_err(text)?;
-    Ok((control, engine, Watch { faults, port: id, monitor, tap, recent: Vec::new() }))
+    Ok((control, engine, Watch { faults, port: id, monitor, tap, recent: Vec::new(), shared_receives: None }))
 }

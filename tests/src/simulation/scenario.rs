@@ -9,8 +9,8 @@ use frwr_apps::{
     target::{ADMIN_QUEUE_ENTRIES, MIN_BUFFER_BYTES, TargetOptions},
 };
 use frwr_engine::{
-    DomainPolicy, EngineOptions, InvalidateOrder, InvalidateSignalling, IovaPolicy, OnPostError, ReturnPolicy,
-    StalePolicy,
+    DomainPolicy, EngineOptions, InvalidateOrder, InvalidateSignalling, IovaPolicy, OnPostError, ReceiveQueues,
+    ReturnPolicy, StalePolicy,
     provider::soft::{SoftOptions, SoftProfile},
     signal::SignalPolicy,
 };
@@ -79,7 +79,7 @@ impl Scenario {
             // Without Keep Alive a target never learns of a connection whose end could not be told.
             host.keep_alive = Duration::ZERO;
         }
-        Ok(Self {
+        let mut scenario = Self {
             host_device: device(random, profile),
             target_device: device(random, profile),
             geometry,
@@ -104,7 +104,26 @@ impl Scenario {
             party_weights: [1, 1, 1, 1].map(|_: u64| 1 << random.below(4)),
             fault_one_in: random.of(&[0, 10, 30, 100, 300, 300, 1000]),
             fault_weights,
-        })
+        };
+        scenario.share_receives(random);
+        Ok(scenario)
+    }
+
+    /// Either side, or both, may share their receives among connections.
+    fn share_receives(&mut self, random: &mut Random) {
+        // Where a queue pair cannot be moved to the error state nobody knows what it took: its receives stay withdrawn, and
+        // there is an end to how often that can happen.
+        if self.fault_weights[Fault::Command as usize] > 0 {
+            return;
+        }
+        for engine in [&mut self.host_engine, &mut self.target_engine] {
+            if random.one_in(2) {
+                engine.receive_queues = ReceiveQueues::Shared { entries: 0 };
+                // The clock jumps, and must not make a drain that goes well look as if it did not.
+                engine.drain_timeout = Duration::from_secs(3600);
+            }
+        }
+        self.target.receive_queues = self.target_engine.receive_queues;
     }
 }
 

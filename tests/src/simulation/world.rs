@@ -15,7 +15,7 @@ use frwr_apps::{
     target::Target,
 };
 use frwr_engine::{
-    Engine,
+    Engine, ReceiveQueues,
     control::Control,
     gather::{MemoryId, Segment},
     provider::{Contiguity, Port, soft::SoftFabric},
@@ -221,7 +221,10 @@ impl World {
 
     fn nothing_left(&mut self) -> Result<(), String> {
         self.ledger.check_all_rest()?;
-        for (name, engine) in [("host", self.host.engine()), ("target", self.target.engine())] {
+        for (name, engine, options) in [
+            ("host", self.host.engine(), &self.scenario.host_engine),
+            ("target", self.target.engine(), &self.scenario.target_engine),
+        ] {
             let statistics = engine.statistics();
             let _ = write!(self.trace, "{statistics:?}");
             if !engine.is_idle() {
@@ -237,6 +240,16 @@ impl World {
             let dead = statistics.local_invalidations + statistics.remote_invalidations + statistics.mrs_destroyed_live;
             if statistics.registrations != dead {
                 return Err(format!("{name}: {} keys made, {dead} ended: {statistics:?}", statistics.registrations));
+            }
+            let (receives, entries) = (engine.receive_buffers(), statistics.shared_receives_free);
+            if receives.held > 0 {
+                return Err(format!("{name}: receives are left with the caller: {receives:?}"));
+            }
+            let is_shared = options.receive_queues != ReceiveQueues::PerConnection;
+            if is_shared
+                && (entries, statistics.shared_receives_withdrawn) != (u64::from(receives.posted + receives.idle), 0)
+            {
+                return Err(format!("{name}: {entries} shared receives are free of {receives:?}: {statistics:?}"));
             }
             let open = engine.port().remote_bytes_open().unwrap_or(0);
             if open > 0 {

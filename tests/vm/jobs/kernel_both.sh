@@ -42,19 +42,20 @@ our_target() {
 
 end_our_target() { kill -TERM $serve && wait $serve; }
 
-row() { echo "$1 $2 $3 $4 $5" | tee -a $TABLE; } # host target depth iops p99_us
+row() { echo "$1 $2 $3 $4 $5 $6" | tee -a $TABLE; } # host target depth iops p50_us p99_us
+
+percentile() { grep '^3;' /tmp/fio.out | tr ';' '\n' | sed -n "s/^$1.000000%=//p" | head -n 1; }
 
 kernel_host() { # target nqn
     echo "transport=rdma,traddr=$ADDRESS,trsvcid=$PORT,nqn=$2,nr_io_queues=1,queue_size=64" > /dev/nvme-fabrics || return 1
     wait_for 10 test -b /dev/nvme0n1 || return 1
     for depth in 1 32; do
-        # Terse version 3: field 8 is read IOPS, 30 the 99th percentile of completion latency in us.
+        # Terse version 3: field 8 is read IOPS; percentiles of the completion latency, in us, carry their names.
         fio --name=r --filename=/dev/nvme0n1 --rw=randread --bs=4k --iodepth=$depth --ioengine=libaio --direct=1 \
-            --size=$BYTES --time_based --runtime=$SECONDS_EACH --percentile_list=99 --output-format=terse \
+            --size=$BYTES --time_based --runtime=$SECONDS_EACH --percentile_list=50:99 --output-format=terse \
             --terse-version=3 > /tmp/fio.out || { cat /tmp/fio.out; return 1; }
         iops=$(grep '^3;' /tmp/fio.out | cut -d ';' -f 8)
-        p99=$(grep '^3;' /tmp/fio.out | tr ';' '\n' | sed -n 's/^99.000000%=//p' | head -n 1)
-        row kernel "$1" $depth "$iops" "$p99"
+        row kernel "$1" $depth "$iops" "$(percentile 50)" "$(percentile 99)"
     done
     for controller in /sys/class/nvme/nvme*; do echo 1 > "$controller/delete_controller"; done
 }
@@ -68,17 +69,22 @@ our_host() { # target nqn
             cat /tmp/load.json
             return 1
         }
-        row ours "$1" $depth "$(figure iops | cut -d . -f 1)" "$(figure p99 | cut -d . -f 1)"
+        row ours "$1" $depth "$(figure iops | cut -d . -f 1)" "$(figure p50 | cut -d . -f 1)" \
+            "$(figure p99 | cut -d . -f 1)"
     done
 }
 
+# Ratios are those to the kernel on both ends at the same depth.
 table() {
-    awk '{ iops[$1 $2 $3] = $4; p99[$1 $2 $3] = $5 }
+    awk '{ iops[$1 $2 $3] = $4; p50[$1 $2 $3] = $5; p99[$1 $2 $3] = $6 }
         END {
-            printf "%-6s %-7s %5s %8s %8s   against the kernel on both ends: IOPS, p99\n", "host", "target", "depth", "IOPS", "p99 us"
+            printf "%-6s %-7s %5s %8s %8s %8s   against the kernel on both ends: IOPS, p50, p99\n",
+                "host", "target", "depth", "IOPS", "p50 us", "p99 us"
             for (d = 1; d <= 32; d += 31) for (h = 0; h < 2; h++) for (t = 0; t < 2; t++) {
                 host = h ? "ours" : "kernel"; target = t ? "ours" : "kernel"; k = host target d; c = "kernelkernel" d
-                if (iops[c] && p99[c]) printf "%-6s %-7s %5d %8d %8d   %.2f %.2f\n", host, target, d, iops[k], p99[k], iops[k] / iops[c], p99[k] / p99[c]
+                if (iops[c] && p50[c] && p99[c])
+                    printf "%-6s %-7s %5d %8d %8d %8d   %.2f %.2f %.2f\n", host, target, d, iops[k], p50[k], p99[k],
+                        iops[k] / iops[c], p50[k] / p50[c], p99[k] / p99[c]
             }
         }' $TABLE | tee "$LOGS/table"
 }
@@ -93,3 +99,4 @@ run_test our_host_on_our_target our_host ours $OUR_NQN
 run_test kernel_host_on_our_target kernel_host ours $OUR_NQN
 run_test our_target_ends end_our_target
 run_test table table
+while read -r line; do note "$line"; done < "$LOGS/table"

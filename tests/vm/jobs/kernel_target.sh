@@ -99,10 +99,16 @@ four_queues() {
     load_json --file /tmp/file --runtime 1 --queues 4 && [ "$(figure queues)" -eq 4 ]
 }
 
-in_load() { grep -q 'mixed load' /tmp/load.err; }
+in_load() { grep -qs 'mixed load' /tmp/load.err; }
+
+# A second in which no request ended.
+is_still() { grep -q 'mixed load *0 IOPS' /tmp/load.err; }
+stands_still() { wait_for 60 is_still || { cat /tmp/load.err; return 1; }; }
 
 # A load in the background; then whatever is done to the target; then it has to end well.
 begin_load() { # arguments...
+    # What the one before said must not be taken for this one's.
+    rm -f /tmp/load.err
     load_it --json --file /tmp/small "$@" > /tmp/load.json 2> /tmp/load.err &
     load=$!
     wait_for 60 in_load
@@ -115,20 +121,18 @@ end_load() {
     return $code
 }
 
+# The load goes on after its runtime is over until what was outstanding has ended: it reconnects in any case.
 the_target_goes_away_and_comes_back() {
-    begin_load --runtime 12 --reconnects 100 || return 1
-    sleep 2
-    close_port || return 1
-    sleep 3
-    open_port 16384 || return 1
+    begin_load --runtime 5 --reconnects 100 || return 1
+    close_port && stands_still && open_port 16384 || return 1
     end_load && [ "$(figure reconnects)" -ge 1 ] && [ "$(figure requests)" -gt 1000 ]
 }
 
 ana() { echo "$1" > $NVMET/ports/1/ana_groups/1/ana_state; }
 
 the_path_is_closed_and_opened_again() {
-    begin_load --runtime 8 || return 1
-    ana inaccessible && sleep 3 && ana optimized
+    begin_load --runtime 5 || return 1
+    ana inaccessible && stands_still && ana optimized || return 1
     end_load && [ "$(figure ana_events)" -ge 2 ] && [ "$(figure reconnects)" -eq 0 ]
 }
 

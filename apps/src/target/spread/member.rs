@@ -171,7 +171,7 @@ impl<P: Port, S: Storage> Target<P, S> {
                 if let Some(queue) = self.queue_mut(connection) {
                     queue.connecting = false;
                 }
-                return Step::Go(Phase::Reply(reply));
+                return Step::Go(Phase::Reply(self.connect_reply(connection, reply)));
             }
         };
         let Some(member) = self.spread.member_mut() else { return Step::Drop };
@@ -260,8 +260,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn refused_by_home(&mut self, seat: u16, status: Status, result: u64) {
-        if let Some((_, index)) = self.asked(seat) {
-            self.set_phase(index, Phase::Reply(Reply { result, ..Reply::of(status) }));
+        if let Some((connection, index)) = self.asked(seat) {
+            let reply = self.connect_reply(connection, Reply { result, ..Reply::of(status) });
+            self.set_phase(index, Phase::Reply(reply));
             self.advance(index);
         }
     }

@@ -10,10 +10,10 @@ pub use script::{CommandKind, CompletionFault, CompletionFilter, FaultHandle};
 
 use super::{
     Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue, Device, DeviceEvent,
-    Port, PortId, PostError, PostModel, QueuePairId, ReceiveRequest, Ticket,
+    Port, PortId, PostError, PostModel, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Ticket,
 };
 use core::time::Duration;
-use script::PostRule;
+use script::{PostRule, PostTarget};
 use std::collections::VecDeque;
 
 /// A device with a script.
@@ -150,7 +150,7 @@ impl<P: Port> Port for FaultyPort<P> {
     }
 
     fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
-        let rule = self.handle.script().post_rule(queue_pair, false);
+        let rule = self.handle.script().post_rule(PostTarget::Sends(queue_pair));
         let Some(PostRule { accepted, reason, .. }) = rule else { return self.port.post(queue_pair, chain) };
         let accepted = if self.all_or_nothing { 0 } else { accepted.min(chain.requests.len()) };
         let requests = chain.requests.get(..accepted).unwrap_or(chain.requests);
@@ -161,12 +161,26 @@ impl<P: Port> Port for FaultyPort<P> {
     }
 
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
-        let rule = self.handle.script().post_rule(queue_pair, true);
+        let rule = self.handle.script().post_rule(PostTarget::Receives(queue_pair));
         let Some(PostRule { accepted, reason, .. }) = rule else {
             return self.port.post_receives(queue_pair, receives);
         };
         let accepted = accepted.min(receives.len());
         self.port.post_receives(queue_pair, receives.get(..accepted).unwrap_or(receives))?;
+        Err(PostError { accepted, reason })
+    }
+
+    fn post_shared_receives(
+        &mut self,
+        queue: SharedReceiveQueueId,
+        receives: &[ReceiveRequest],
+    ) -> Result<(), PostError> {
+        let rule = self.handle.script().post_rule(PostTarget::SharedReceives(queue));
+        let Some(PostRule { accepted, reason, .. }) = rule else {
+            return self.port.post_shared_receives(queue, receives);
+        };
+        let accepted = accepted.min(receives.len());
+        self.port.post_shared_receives(queue, receives.get(..accepted).unwrap_or(receives))?;
         Err(PostError { accepted, reason })
     }
 

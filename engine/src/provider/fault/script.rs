@@ -2,7 +2,7 @@
 
 use crate::provider::{
     Command, CommandError, Completion, CompletionQueue, DeviceEvent, FailureStatus, PortId, PostRefusal, QueuePairId,
-    Success, TokenKind,
+    SharedReceiveQueueId, Success, TokenKind,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,8 @@ pub enum CommandKind {
     RegisterMemory,
     DeregisterMemory,
     CreateQueuePair,
+    CreateSharedReceiveQueue,
+    DestroySharedReceiveQueue,
     FailQueuePair,
     DestroyQueuePair,
     AllocateRegistration,
@@ -38,6 +40,8 @@ impl CommandKind {
             Command::RegisterMemory { .. } => Self::RegisterMemory,
             Command::DeregisterMemory { .. } => Self::DeregisterMemory,
             Command::CreateQueuePair { .. } => Self::CreateQueuePair,
+            Command::CreateSharedReceiveQueue { .. } => Self::CreateSharedReceiveQueue,
+            Command::DestroySharedReceiveQueue { .. } => Self::DestroySharedReceiveQueue,
             Command::FailQueuePair { .. } => Self::FailQueuePair,
             Command::DestroyQueuePair { .. } => Self::DestroyQueuePair,
             Command::AllocateRegistration { .. } => Self::AllocateRegistration,
@@ -106,10 +110,17 @@ struct CompletionRule {
     times: Option<u32>,
 }
 
+/// What is posted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PostTarget {
+    Sends(QueuePairId),
+    Receives(QueuePairId),
+    SharedReceives(SharedReceiveQueueId),
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PostRule {
-    queue_pair: QueuePairId,
-    of_receives: bool,
+    target: PostTarget,
     pub(super) accepted: usize,
     pub(super) reason: PostRefusal,
 }
@@ -141,8 +152,8 @@ impl Script {
         Some(fault)
     }
 
-    pub(super) fn post_rule(&mut self, queue_pair: QueuePairId, of_receives: bool) -> Option<PostRule> {
-        let fits = |rule: &PostRule| rule.queue_pair == queue_pair && rule.of_receives == of_receives;
+    pub(super) fn post_rule(&mut self, target: PostTarget) -> Option<PostRule> {
+        let fits = |rule: &PostRule| rule.target == target;
         let rule = self.posts.iter().position(fits).and_then(|index| self.posts.remove(index));
         self.faults += u64::from(rule.is_some());
         rule
@@ -174,12 +185,17 @@ impl FaultHandle {
     /// The next post on a queue pair is accepted up to `accepted` work requests (none on devices with
     /// [`PostModel::AllOrNothing`](crate::provider::PostModel::AllOrNothing)). Several calls are for several posts, in order.
     pub fn refuse_post(&self, queue_pair: QueuePairId, accepted: usize, reason: PostRefusal) {
-        self.script().posts.push_back(PostRule { queue_pair, of_receives: false, accepted, reason });
+        self.script().posts.push_back(PostRule { target: PostTarget::Sends(queue_pair), accepted, reason });
     }
 
     /// The same for the next post of receives.
     pub fn refuse_receives(&self, queue_pair: QueuePairId, accepted: usize, reason: PostRefusal) {
-        self.script().posts.push_back(PostRule { queue_pair, of_receives: true, accepted, reason });
+        self.script().posts.push_back(PostRule { target: PostTarget::Receives(queue_pair), accepted, reason });
+    }
+
+    /// The same for the next post to a shared receive queue.
+    pub fn refuse_shared_receives(&self, queue: SharedReceiveQueueId, accepted: usize, reason: PostRefusal) {
+        self.script().posts.push_back(PostRule { target: PostTarget::SharedReceives(queue), accepted, reason });
     }
 
     /// The next `times` completions that fit suffer a fault. Earlier rules go first.

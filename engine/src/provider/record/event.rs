@@ -1,6 +1,8 @@
 //! What a recorded port tells.
 
-use crate::provider::{Access, Completion, CompletionQueue, PostRefusal, QueuePairId, RegistrationId, Token};
+use crate::provider::{
+    Access, Completion, CompletionQueue, PostRefusal, QueuePairId, RegistrationId, SharedReceiveQueueId, Token,
+};
 
 /// What a recorded work request was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,17 @@ pub enum Record {
         iteration: u64,
         /// Where it was posted.
         queue_pair: QueuePairId,
+        /// Its token.
+        token: Token,
+        /// Whether the device took it.
+        accepted: bool,
+    },
+    /// A receive was posted to a shared queue.
+    SharedReceive {
+        /// As told by `mark_iteration`.
+        iteration: u64,
+        /// Where it was posted.
+        queue: SharedReceiveQueueId,
         /// Its token.
         token: Token,
         /// Whether the device took it.

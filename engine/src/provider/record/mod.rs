@@ -9,7 +9,7 @@ pub use event::{Record, RecordedOperation};
 
 use super::{
     Capabilities, Chain, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Operation, Port,
-    PortId, PostError, QueuePairId, ReceiveRequest, Ticket, WorkRequest,
+    PortId, PostError, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Ticket, WorkRequest,
 };
 use core::time::Duration;
 use frwr_mempool::lane::{self, Receiver, Sender};
@@ -68,7 +68,7 @@ counters! {
     receive_completions,
     /// Those of both that failed.
     failures,
-    /// Calls of `post_receives` of which the device accepted at least one receive.
+    /// Calls of `post_receives` and `post_shared_receives` of which the device accepted at least one receive.
     receive_doorbells,
     /// Receives accepted.
     receives,
@@ -237,6 +237,11 @@ impl<P: Port> RecordedPort<P> {
         add(&self.live.pairs, 1);
     }
 
+    fn count_receives(&self, taken: usize) {
+        add(&self.live.receives, taken as u64);
+        add(&self.live.receive_doorbells, u64::from(taken > 0));
+    }
+
     fn count_request(&self, request: &WorkRequest) {
         let live = &self.live;
         let counter = match request.operation {
@@ -315,8 +320,22 @@ impl<P: Port> Port for RecordedPort<P> {
         for (index, receive) in receives.iter().enumerate() {
             self.record(Record::Receive { iteration, queue_pair, token: receive.token, accepted: index < taken });
         }
-        add(&self.live.receives, taken as u64);
-        add(&self.live.receive_doorbells, u64::from(taken > 0));
+        self.count_receives(taken);
+        result
+    }
+
+    fn post_shared_receives(
+        &mut self,
+        queue: SharedReceiveQueueId,
+        receives: &[ReceiveRequest],
+    ) -> Result<(), PostError> {
+        let result = self.port.post_shared_receives(queue, receives);
+        let taken = result.map_or_else(|error| error.accepted, |()| receives.len());
+        let iteration = self.iteration();
+        for (index, receive) in receives.iter().enumerate() {
+            self.record(Record::SharedReceive { iteration, queue, token: receive.token, accepted: index < taken });
+        }
+        self.count_receives(taken);
         result
     }
 

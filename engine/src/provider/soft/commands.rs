@@ -1,14 +1,15 @@
 //! What each command does on the cold side.
 
 use super::bases::Base;
-use super::device::{Effect, QueuePairRecord, SoftDevice, base_index};
+use super::device::{Effect, QueuePairRecord, SharedReceiveQueueRecord, SoftDevice, base_index};
 use super::link::Link;
 use super::port::PortCommand;
 use super::queue_pair::QueuePair;
+use super::receive_queue::{ReceiveQueue, SharedReceiveQueue};
 use super::registration::Registration;
 use crate::provider::{
     Answer, BaseId, Command, CommandError, Contiguity, DomainId, PortId, QueuePairId, QueueSizes, RegistrationId,
-    Ticket,
+    SharedReceiveQueueId, Ticket,
 };
 use frwr_mempool::DeviceMemory;
 
@@ -40,9 +41,13 @@ impl SoftDevice {
                 }
                 self.tell_all(Some(ticket), Effect::BaseRetired(index), || PortCommand::RetireBase(index));
             }
-            Command::CreateQueuePair { port, domain, sizes } => {
-                self.create_queue_pair(ticket, port, domain, sizes)?;
+            Command::CreateQueuePair { port, domain, sizes, shared_receives } => {
+                self.create_queue_pair(ticket, port, domain, sizes, shared_receives)?;
             }
+            Command::CreateSharedReceiveQueue { port, domain, entries } => {
+                self.create_shared_receive_queue(ticket, port, domain, entries)?;
+            }
+            Command::DestroySharedReceiveQueue { queue } => self.destroy_shared_receive_queue(ticket, queue)?,
             Command::FailQueuePair { queue_pair } => {
                 let port = self.queue_pair_record(queue_pair)?.port;
                 self.tell(port, Some(ticket), Effect::Answer(Answer::Done), PortCommand::Fail(queue_pair));
@@ -105,26 +110,85 @@ impl SoftDevice {
         port: PortId,
         domain: DomainId,
         sizes: QueueSizes,
+        shared_receives: Option<SharedReceiveQueueId>,
     ) -> Result<(), CommandError> {
         self.live_domain(domain)?;
         self.live_port(port)?;
         let limits = self.options.capabilities.attributes;
         let fits = |size: u32| size > 0 && size <= limits.max_qp_wr;
-        if !fits(sizes.send) || !fits(sizes.receive) || sizes.max_send_sge > limits.max_send_sge {
+        let receives_fit = shared_receives.is_some() || fits(sizes.receive);
+        if !fits(sizes.send) || !receives_fit || sizes.max_send_sge > limits.max_send_sge {
             return Err(CommandError::Invalid);
         }
+        let receives = self.receive_queue(port, sizes.receive, shared_receives)?;
         let id = self.names.queue_pair().ok_or(CommandError::Exhausted)?;
         self.count_in(domain);
-        self.queue_pairs.insert(id, QueuePairRecord { port, domain, link: Link::Unconnected });
+        if let Some(record) = shared_receives.and_then(|queue| self.shared_receive_queues.get_mut(&queue)) {
+            record.users += 1;
+        }
+        self.queue_pairs.insert(id, QueuePairRecord { port, domain, shared_receives, link: Link::Unconnected });
         // One element may be asked for by a message; a window's list is merged, but may name several.
         let list = match self.options.capabilities.contiguity {
             Contiguity::SingleRange => limits.max_send_sge,
             Contiguity::PageList { .. } | Contiguity::Gaps { .. } => limits.max_fast_reg_page_list_len,
         };
         let stride = sizes.max_send_sge.max(list).max(1);
-        let queue_pair = Box::new(QueuePair::new(id, domain, sizes, stride));
+        let queue_pair = Box::new(QueuePair::new(id, domain, sizes, stride, receives));
         let effect = Effect::Answer(Answer::QueuePair { queue_pair: id, sizes });
         self.tell(port, Some(ticket), effect, PortCommand::AddQueuePair(queue_pair));
+        Ok(())
+    }
+
+    /// Where a queue pair of a port is to take its receives from.
+    fn receive_queue(
+        &self,
+        port: PortId,
+        entries: u32,
+        shared: Option<SharedReceiveQueueId>,
+    ) -> Result<ReceiveQueue, CommandError> {
+        let Some(queue) = shared else { return Ok(ReceiveQueue::own(entries)) };
+        let record = self.shared_receive_queues.get(&queue).ok_or(CommandError::Unknown)?;
+        if record.port == port { Ok(ReceiveQueue::shared(queue)) } else { Err(CommandError::Invalid) }
+    }
+
+    fn create_shared_receive_queue(
+        &mut self,
+        ticket: Ticket,
+        port: PortId,
+        domain: DomainId,
+        entries: u32,
+    ) -> Result<(), CommandError> {
+        self.live_domain(domain)?;
+        self.live_port(port)?;
+        let limits = self.options.capabilities.attributes;
+        if self.shared_receive_queues.len() >= limits.max_srq as usize {
+            return Err(CommandError::Exhausted);
+        }
+        if entries == 0 || entries > limits.max_srq_wr {
+            return Err(CommandError::Invalid);
+        }
+        let queue = SharedReceiveQueueId(self.names.count());
+        self.count_in(domain);
+        self.shared_receive_queues.insert(queue, SharedReceiveQueueRecord { port, domain, users: 0 });
+        let made = Box::new(SharedReceiveQueue::new(queue, domain, entries));
+        let effect = Effect::Answer(Answer::SharedReceiveQueue { queue, entries });
+        self.tell(port, Some(ticket), effect, PortCommand::AddSharedReceiveQueue(made));
+        Ok(())
+    }
+
+    fn destroy_shared_receive_queue(
+        &mut self,
+        ticket: Ticket,
+        queue: SharedReceiveQueueId,
+    ) -> Result<(), CommandError> {
+        let record = self.shared_receive_queues.get(&queue).ok_or(CommandError::Unknown)?;
+        if record.users > 0 {
+            return Err(CommandError::Busy);
+        }
+        // No queue pair finds it from here on.
+        let (port, effect) = (record.port, Effect::SharedReceiveQueueRemoved(record.domain));
+        self.shared_receive_queues.remove(&queue);
+        self.tell(port, Some(ticket), effect, PortCommand::RemoveSharedReceiveQueue(queue));
         Ok(())
     }
 
@@ -176,7 +240,7 @@ impl SoftDevice {
         }
     }
 
-    fn count_out(&mut self, domain: DomainId) {
+    pub(super) fn count_out(&mut self, domain: DomainId) {
         if let Some(users) = self.domains.get_mut(&domain) {
             *users = users.saturating_sub(1);
         }
@@ -186,6 +250,9 @@ impl SoftDevice {
         if let Some(record) = self.queue_pairs.remove(&id) {
             self.count_out(record.domain);
             self.names.free_queue_pair(id);
+            if let Some(shared) = record.shared_receives.and_then(|queue| self.shared_receive_queues.get_mut(&queue)) {
+                shared.users = shared.users.saturating_sub(1);
+            }
         }
     }
 

@@ -187,7 +187,9 @@ impl SoftDevice {
         let id = IncomingId(self.names.count());
         let (listener, parameters) = (incoming.listener, incoming.parameters);
         self.incoming.insert(id, incoming);
-        self.tell_connection(ConnectionEvent::Request { listener, incoming: id, private_data, parameters });
+        // Devices of one process have no addresses.
+        let peer = None;
+        self.tell_connection(ConnectionEvent::Request { listener, incoming: id, peer, private_data, parameters });
     }
 
     fn is_accepted(

@@ -8,7 +8,7 @@ use super::port::{Numbered, PortCommand, SoftPort};
 use super::profile::SoftOptions;
 use crate::provider::{
     Answer, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, IncomingId, ListenerId, PortId,
-    QueuePairId, RegistrationId, Ticket,
+    QueuePairId, RegistrationId, SharedReceiveQueueId, Ticket,
 };
 use frwr_mempool::Full;
 use frwr_mempool::lane::{self, Receiver, Sender};
@@ -34,6 +34,8 @@ pub(super) struct PortHandle {
 pub(super) enum Effect {
     Answer(Answer),
     QueuePairRemoved(QueuePairId),
+    /// A shared receive queue of this domain.
+    SharedReceiveQueueRemoved(DomainId),
     RegistrationRemoved(RegistrationId),
     BaseRetired(u32),
     BaseRestored,
@@ -57,7 +59,16 @@ pub(super) struct Pending {
 pub(super) struct QueuePairRecord {
     pub(super) port: PortId,
     pub(super) domain: DomainId,
+    pub(super) shared_receives: Option<SharedReceiveQueueId>,
     pub(super) link: Link,
+}
+
+/// A shared receive queue, seen from the device.
+pub(super) struct SharedReceiveQueueRecord {
+    pub(super) port: PortId,
+    pub(super) domain: DomainId,
+    /// Queue pairs that receive from it.
+    pub(super) users: u32,
 }
 
 /// The cold half of a software NIC. One thread at a time; [`SoftFabric::device`] makes it.
@@ -68,6 +79,7 @@ pub struct SoftDevice {
     pub(super) monitor: SoftMonitor,
     pub(super) events: VecDeque<DeviceEvent>,
     pub(super) queue_pairs: BTreeMap<QueuePairId, QueuePairRecord>,
+    pub(super) shared_receive_queues: BTreeMap<SharedReceiveQueueId, SharedReceiveQueueRecord>,
     pub(super) listeners: BTreeSet<ListenerId>,
     pub(super) incoming: BTreeMap<IncomingId, Incoming>,
     pub(super) names: super::names::Names,
@@ -104,6 +116,7 @@ impl SoftDevice {
             monitor: SoftMonitor::default(),
             events: VecDeque::new(),
             queue_pairs: BTreeMap::new(),
+            shared_receive_queues: BTreeMap::new(),
             listeners: BTreeSet::new(),
             incoming: BTreeMap::new(),
             names: super::names::Names::new(options.seed ^ u64::from(number.0)),
@@ -232,10 +245,14 @@ impl SoftDevice {
         let mut result = Ok(Answer::Done);
         match effect {
             Effect::Answer(answer) => {
-                let creates = matches!(answer, Answer::QueuePair { .. } | Answer::Registration { .. });
+                let creates = matches!(
+                    answer,
+                    Answer::QueuePair { .. } | Answer::SharedReceiveQueue { .. } | Answer::Registration { .. }
+                );
                 result = if port_gone && creates { Err(CommandError::DeviceGone) } else { Ok(answer) };
             }
             Effect::QueuePairRemoved(id) => self.forget_queue_pair(id),
+            Effect::SharedReceiveQueueRemoved(domain) => self.count_out(domain),
             Effect::RegistrationRemoved(object) => self.forget_registration(object),
             Effect::BaseRetired(index) if refused => {
                 return self.restore_base(ticket, index);

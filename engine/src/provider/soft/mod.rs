@@ -17,6 +17,7 @@ mod port;
 mod profile;
 mod queue_pair;
 mod queue_pair_table;
+mod receive_queue;
 mod register_checks;
 mod registration;
 mod requester;

@@ -3,6 +3,7 @@
 use super::bases::BaseTable;
 use super::keys::{InvalidateError, KeyTable};
 use super::profile::{Rules, SoftOptions};
+use super::receive_queue::SharedReceiveQueues;
 use super::registration::Asker;
 use crate::provider::{AsyncEvent, Completion, CompletionBatch, FailureStatus, PortId, QueuePairId, Success, Token};
 use std::collections::VecDeque;
@@ -106,6 +107,7 @@ pub(super) struct Nic {
     pub(super) bases: BaseTable,
     pub(super) send_completions: CompletionRing,
     pub(super) receive_completions: CompletionRing,
+    pub(super) shared_receives: SharedReceiveQueues,
     /// A completion was lost: no queue pair of this port can go on (IBV_EVENT_CQ_ERR).
     pub(super) lost_completions: bool,
     /// Reports that the lane to the device had no room for yet.
@@ -129,6 +131,7 @@ impl Nic {
             bases: BaseTable::default(),
             send_completions: CompletionRing::new(sizes.0),
             receive_completions: CompletionRing::new(sizes.1),
+            shared_receives: SharedReceiveQueues::default(),
             lost_completions: false,
             reports: VecDeque::with_capacity(REPORTS),
             monitor,

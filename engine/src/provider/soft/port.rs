@@ -5,11 +5,12 @@ use super::nic::{Nic, Report, SoftMonitor};
 use super::profile::SoftOptions;
 use super::queue_pair::{Negotiated, QueuePair};
 use super::queue_pair_table::QueuePairTable;
+use super::receive_queue::SharedReceiveQueue;
 use super::registration::Registration;
 use super::wire::WireEnd;
 use crate::provider::{
     Chain, CompletionBatch, CompletionQueue, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest,
-    RegistrationId,
+    RegistrationId, SharedReceiveQueueId,
 };
 use frwr_mempool::Full;
 use frwr_mempool::lane::{Receiver, Sender};
@@ -27,6 +28,8 @@ pub(super) enum PortCommand {
     Connect(QueuePairId, Box<WireEnd>, Negotiated),
     Fail(QueuePairId),
     RemoveQueuePair(QueuePairId),
+    AddSharedReceiveQueue(Box<SharedReceiveQueue>),
+    RemoveSharedReceiveQueue(SharedReceiveQueueId),
     AddRegistration(Box<Registration>),
     RemoveRegistration(RegistrationId),
 }
@@ -99,6 +102,8 @@ impl SoftPort {
                 }
             }
             PortCommand::RemoveQueuePair(id) => self.remove(id),
+            PortCommand::AddSharedReceiveQueue(queue) => self.nic.shared_receives.insert(*queue),
+            PortCommand::RemoveSharedReceiveQueue(id) => self.nic.shared_receives.remove(id),
             PortCommand::AddRegistration(registration) => self.nic.keys.insert(*registration),
             PortCommand::RemoveRegistration(object) => self.nic.keys.remove(object, &mut self.nic.bases),
         }
@@ -142,6 +147,17 @@ impl Port for SoftPort {
         }
         let found = self.queue_pairs.get(queue_pair).ok_or(refused(PostRefusal::NotReady))?;
         found.post_receives(receives)
+    }
+
+    fn post_shared_receives(
+        &mut self,
+        queue: SharedReceiveQueueId,
+        receives: &[ReceiveRequest],
+    ) -> Result<(), PostError> {
+        if self.nic.monitor.crashed() {
+            return Err(refused(PostRefusal::DeviceGone));
+        }
+        self.nic.shared_receives.post(queue, receives)
     }
 
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize {

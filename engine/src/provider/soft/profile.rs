@@ -71,6 +71,7 @@ impl SoftProfile {
                 crashes_on_double_invalidate: false,
                 free_before_queue_pair: false,
                 flushed_registration_may_be_live: false,
+                silent_about_last_receive: false,
             },
         };
         match self {
@@ -103,6 +104,7 @@ impl SoftProfile {
                     crashes_on_double_invalidate: true,
                     free_before_queue_pair: true,
                     flushed_registration_may_be_live: true,
+                    silent_about_last_receive: true,
                 },
                 ..window
             },
@@ -122,6 +124,8 @@ const fn attributes(list: u32) -> DeviceAttributes {
         max_cqe: 1 << 17,
         max_registrations: 1 << 20,
         max_rdma_reads: 16,
+        max_srq: 1024,
+        max_srq_wr: 1 << 15,
     }
 }
 

@@ -3,6 +3,7 @@
 use super::nic::Nic;
 use super::profile::Rules;
 use super::queue_pair_table::QUEUE_PAIR_BUDGET;
+use super::receive_queue::ReceiveQueue;
 use super::registration::Asker;
 use super::requester::{self, Requester};
 use super::responder::{self, Responder};
@@ -12,7 +13,6 @@ use crate::provider::{
     AsyncEvent, Chain, DomainId, FailureStatus, Operation, PostError, PostModel, PostRefusal, QueuePairId, QueueSizes,
     ReceiveRequest, WorkRequest,
 };
-use std::collections::VecDeque;
 
 /// What the connection manager agreed on.
 #[derive(Clone, Copy, Debug)]
@@ -45,18 +45,24 @@ pub(super) struct QueuePair {
     sizes: QueueSizes,
     state: State,
     sends: SendQueue,
-    receives: VecDeque<ReceiveRequest>,
+    receives: ReceiveQueue,
 }
 
 impl QueuePair {
     /// A queue pair whose send queue entries have room for `stride` elements.
-    pub(super) fn new(id: QueuePairId, domain: DomainId, sizes: QueueSizes, stride: u32) -> Self {
+    pub(super) fn new(
+        id: QueuePairId,
+        domain: DomainId,
+        sizes: QueueSizes,
+        stride: u32,
+        receives: ReceiveQueue,
+    ) -> Self {
         Self {
             asker: Asker { queue_pair: id, domain },
             sizes,
             state: State::Unconnected,
             sends: SendQueue::new(sizes.send, stride),
-            receives: VecDeque::with_capacity(sizes.receive as usize),
+            receives,
         }
     }
 
@@ -124,13 +130,7 @@ impl QueuePair {
 
     /// Takes receives, or the front of them.
     pub(super) fn post_receives(&mut self, receives: &[ReceiveRequest]) -> Result<(), PostError> {
-        for (accepted, receive) in receives.iter().enumerate() {
-            if self.receives.len() >= self.sizes.receive as usize {
-                return Err(PostError { accepted, reason: PostRefusal::QueueFull });
-            }
-            self.receives.push_back(*receive);
-        }
-        Ok(())
+        self.receives.post(receives)
     }
 
     /// The doorbell: what was posted sets out, within the budget of one step.
@@ -174,12 +174,17 @@ impl QueuePair {
 
     /// Moves to the error state; the oldest work request fails with `status`, all others are flushed.
     pub(super) fn fail(&mut self, status: Option<FailureStatus>, nic: &mut Nic) {
-        if let State::Connected(mut connection) = core::mem::replace(&mut self.state, State::Failed)
+        let before = core::mem::replace(&mut self.state, State::Failed);
+        let was_alive = !matches!(before, State::Failed);
+        if let State::Connected(mut connection) = before
             && let Some(receive) = connection.responder.take_receiving()
         {
             nic.complete_receive(self.asker.queue_pair, receive.token, Err(FailureStatus::Flushed));
         }
         self.flush(status, nic);
+        if was_alive && self.receives.is_shared() && !nic.options.capabilities.quirks.silent_about_last_receive {
+            nic.raise(AsyncEvent::LastReceiveReached(self.asker.queue_pair));
+        }
     }
 
     fn flush(&mut self, mut status: Option<FailureStatus>, nic: &mut Nic) {
@@ -192,7 +197,7 @@ impl QueuePair {
             let status = status.take().unwrap_or(FailureStatus::Flushed);
             nic.complete_send(self.asker.queue_pair, entry.request.token, Err(status), frees);
         }
-        while let Some(receive) = self.receives.pop_front() {
+        while let Some(receive) = self.receives.take_own() {
             nic.complete_receive(self.asker.queue_pair, receive.token, Err(FailureStatus::Flushed));
         }
     }

@@ -3,10 +3,10 @@
 
 use super::bases::Cursor;
 use super::nic::Nic;
+use super::receive_queue::ReceiveQueue;
 use super::registration::Asker;
 use super::wire::{Request, RequestPacket, Response, WireEnd};
 use crate::provider::{AsyncEvent, FailureStatus, ReceiveRequest, Success};
-use std::collections::VecDeque;
 
 /// Progress steps between two receiver-not-ready answers to one message: longer than an iteration that posts receives.
 const RNR_STEPS: u32 = 64;
@@ -68,7 +68,7 @@ impl Responder {
     /// Executes requests of the peer, within a budget of packets.
     pub(super) fn step(
         &mut self,
-        receives: &mut VecDeque<ReceiveRequest>,
+        receives: &mut ReceiveQueue,
         wire: &mut WireEnd,
         nic: &mut Nic,
         asker: Asker,
@@ -84,7 +84,8 @@ impl Responder {
             if self.closing.is_some() {
                 continue;
             }
-            if (receives.is_empty() || self.not_ready.is_some()) && self.is_not_ready(receives.is_empty(), wire) {
+            let without_receive = receives.is_empty(&nic.shared_receives);
+            if (without_receive || self.not_ready.is_some()) && self.is_not_ready(without_receive, wire) {
                 break;
             }
             if *budget == 0 || wire.request_in.pop_with(|packet| self.execute(packet, receives, nic, asker)).is_none() {
@@ -146,13 +147,7 @@ impl Responder {
         }
     }
 
-    fn execute(
-        &mut self,
-        packet: &RequestPacket,
-        receives: &mut VecDeque<ReceiveRequest>,
-        nic: &mut Nic,
-        asker: Asker,
-    ) {
+    fn execute(&mut self, packet: &RequestPacket, receives: &mut ReceiveQueue, nic: &mut Nic, asker: Asker) {
         match packet.header {
             Request::Send { invalidate } => self.execute_send(packet, invalidate, receives, nic, asker),
             Request::Write { key, address, total } => self.execute_write(packet, (key, address, total), nic, asker),
@@ -198,12 +193,12 @@ impl Responder {
         &mut self,
         packet: &RequestPacket,
         invalidate: Option<u32>,
-        receives: &mut VecDeque<ReceiveRequest>,
+        receives: &mut ReceiveQueue,
         nic: &mut Nic,
         asker: Asker,
     ) {
         if packet.first {
-            let Some(receive) = receives.pop_front() else { return };
+            let Some(receive) = receives.take(&mut nic.shared_receives) else { return };
             self.not_ready = None;
             self.receiving = Some(Receiving { receive, cursor: Cursor::default(), bytes: 0 });
         }
@@ -211,9 +206,10 @@ impl Responder {
         let data = packet.data();
         receiving.bytes = receiving.bytes.saturating_add(data.len() as u32);
         let element = [receiving.receive.element];
+        let domain = receives.domain(&nic.shared_receives, asker.domain);
         let status = if receiving.bytes > receiving.receive.element.length {
             Some((FailureStatus::LocalLength, FailureStatus::RemoteInvalidRequest))
-        } else if nic.bases.scatter(&element, &mut receiving.cursor, asker.domain, data).is_err() {
+        } else if nic.bases.scatter(&element, &mut receiving.cursor, domain, data).is_err() {
             Some((FailureStatus::LocalProtection, FailureStatus::RemoteOperation))
         } else {
             None

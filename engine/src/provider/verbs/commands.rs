@@ -1,18 +1,19 @@
 //! What each command does. Connection management is in `connection_manager`.
 
 use super::{
-    device::{Base, QueuePairRecord, Retiring, VerbsDevice, WindowRecord, command_error},
+    device::{Base, QueuePairRecord, Retiring, SharedReceiveQueueRecord, VerbsDevice, WindowRecord, command_error},
     publish::{PortCommand, Removed},
     sys::{
         objects::{MemoryRegion, ProtectionDomain},
         queue_pair::QueuePair,
         registered::Registered,
+        shared_receive_queue::SharedReceiveQueue,
     },
     system,
 };
 use crate::provider::{
     Answer, BaseId, Command, CommandError, Device as _, DomainId, PortId, QueuePairId, QueueSizes, RegistrationId,
-    Ticket,
+    SharedReceiveQueueId, Ticket,
 };
 use frwr_mempool::DeviceMemory;
 use ibverbs_sys::{ibv_access_flags, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state};
@@ -34,7 +35,13 @@ impl VerbsDevice {
                 self.register_memory(domain, memory, local_write)?
             }
             Command::DeregisterMemory { base } => return self.retire_base(ticket, base),
-            Command::CreateQueuePair { port, domain, sizes } => self.create_queue_pair(port, domain, sizes)?,
+            Command::CreateQueuePair { port, domain, sizes, shared_receives } => {
+                self.create_queue_pair(port, domain, sizes, shared_receives)?
+            }
+            Command::CreateSharedReceiveQueue { port, domain, entries } => {
+                self.create_shared_receive_queue(port, domain, entries)?
+            }
+            Command::DestroySharedReceiveQueue { queue } => return self.retire_shared_receive_queue(ticket, queue),
             Command::FailQueuePair { queue_pair } => self.fail_queue_pair(queue_pair)?,
             Command::DestroyQueuePair { queue_pair } => return self.retire_queue_pair(ticket, queue_pair),
             Command::AllocateRegistration { port, domain, queue_pair, depth } => {
@@ -126,15 +133,23 @@ impl VerbsDevice {
         Err(CommandError::Busy)
     }
 
-    fn create_queue_pair(&mut self, port: PortId, domain: DomainId, sizes: QueueSizes) -> Outcome {
+    fn create_queue_pair(
+        &mut self,
+        port: PortId,
+        domain: DomainId,
+        sizes: QueueSizes,
+        shared_receives: Option<SharedReceiveQueueId>,
+    ) -> Outcome {
         let domain = self.domain(domain)?;
         let limits = self.capabilities().attributes;
         let fits = |size: u32| size > 0 && size <= limits.max_qp_wr;
-        if !fits(sizes.send) || !fits(sizes.receive) || sizes.max_send_sge > limits.max_send_sge {
+        let receives_fit = shared_receives.is_some() || fits(sizes.receive);
+        if !fits(sizes.send) || !receives_fit || sizes.max_send_sge > limits.max_send_sge {
             return Err(CommandError::Invalid);
         }
+        let shared = shared_receives.map(|queue| self.shared_receive_queue(port, queue)).transpose()?;
         let [send, receive] = self.queues.get(usize::from(port.0)).ok_or(CommandError::Unknown)?;
-        let made = QueuePair::new(&domain, send, receive, sizes, self.posting());
+        let made = QueuePair::new(&domain, send, receive, sizes, shared, self.posting());
         let queue_pair = made.and_then(|made| initialise(&made, self.options.port).map(|()| made));
         let queue_pair = Arc::new(queue_pair.map_err(|error| command_error(&error))?);
         let (id, sizes) = (queue_pair.id(), queue_pair.sizes());
@@ -142,6 +157,64 @@ impl VerbsDevice {
         let record = QueuePairRecord { port, queue_pair, windows: Vec::new(), leaving: false };
         self.queue_pairs.insert(id, record);
         Ok(Answer::QueuePair { queue_pair: id, sizes })
+    }
+
+    fn create_shared_receive_queue(&mut self, port: PortId, domain: DomainId, entries: u32) -> Outcome {
+        let domain = self.domain(domain)?;
+        if entries == 0 || entries > self.capabilities().attributes.max_srq_wr {
+            return Err(CommandError::Invalid);
+        }
+        if self.port(port).is_none() {
+            return Err(CommandError::DeviceGone);
+        }
+        let queue = SharedReceiveQueue::new(&domain, entries).map_err(|error| command_error(&error))?;
+        let (entries, queue) = (queue.entries(), Arc::new(queue));
+        let record = SharedReceiveQueueRecord { port, queue: Arc::clone(&queue), leaving: false };
+        let number = self.shared_receive_queues.insert(record).ok_or(CommandError::Exhausted)?;
+        let id = SharedReceiveQueueId(number);
+        if let Some(port) = self.port(port) {
+            port.tell(PortCommand::AddSharedReceiveQueue(id, queue));
+        }
+        Ok(Answer::SharedReceiveQueue { queue: id, entries })
+    }
+
+    /// The queue, for a queue pair of a port.
+    fn shared_receive_queue(
+        &self,
+        port: PortId,
+        queue: SharedReceiveQueueId,
+    ) -> Result<Arc<SharedReceiveQueue>, CommandError> {
+        let record = self.shared_receive_queues.get(queue.0).filter(|record| !record.leaving);
+        let record = record.ok_or(CommandError::Unknown)?;
+        if record.port == port { Ok(Arc::clone(&record.queue)) } else { Err(CommandError::Invalid) }
+    }
+
+    fn retire_shared_receive_queue(&mut self, ticket: Ticket, queue: SharedReceiveQueueId) -> Result<(), CommandError> {
+        let record = self.shared_receive_queues.get_mut(queue.0).ok_or(CommandError::Unknown)?;
+        let is_used = self.queue_pairs.values().any(|user| user.queue_pair.receives_from(&record.queue));
+        if is_used || core::mem::replace(&mut record.leaving, true) {
+            return Err(CommandError::Busy);
+        }
+        let port = record.port;
+        let awaited = self.tell_one(port, PortCommand::RemoveSharedReceiveQueue(queue));
+        self.retire(ticket, Removed::SharedReceiveQueue(queue), awaited);
+        Ok(())
+    }
+
+    pub(super) fn destroy_shared_receive_queue(&mut self, id: SharedReceiveQueueId) -> Outcome {
+        let SharedReceiveQueueRecord { port, queue, .. } =
+            self.shared_receive_queues.remove(id.0).ok_or(CommandError::Unknown)?;
+        let queue = match Arc::try_unwrap(queue).map(SharedReceiveQueue::destroy) {
+            Ok(Ok(())) => return Ok(Answer::Done),
+            Ok(Err((queue, _))) => Arc::new(queue),
+            Err(queue) => queue,
+        };
+        // The device keeps it: it can be tried again.
+        if let Some(port) = self.port(port) {
+            port.tell(PortCommand::AddSharedReceiveQueue(id, Arc::clone(&queue)));
+        }
+        self.shared_receive_queues.set(id.0, SharedReceiveQueueRecord { port, queue, leaving: false });
+        Err(CommandError::Busy)
     }
 
     pub(super) fn queue_pair(&self, id: QueuePairId) -> Result<Arc<QueuePair>, CommandError> {

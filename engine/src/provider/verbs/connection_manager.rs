@@ -241,7 +241,7 @@ impl VerbsDevice {
         let parameters = self.within_limits(parameters);
         let mut id = self.connections.take_incoming(incoming)?;
         let accepted = make_ready(&found, &mut id, &self.options, &self.gids, &parameters)
-            .and_then(|()| id.accept(queue_pair, private_data, &parameters));
+            .and_then(|()| id.accept(&found, private_data, &parameters));
         if let Err(error) = accepted {
             // The peer may be gone already.
             let _ = id.reject(&PrivateData::new());
@@ -310,11 +310,11 @@ impl VerbsDevice {
             let _ = id.reject(&PrivateData::new());
             return;
         }
-        let name = id.name();
+        let (name, peer) = (id.name(), id.peer());
         let incoming = IncomingId(self.connections.incoming.insert(Incoming { listener, id }));
         self.connections.roles.insert(name, Role::Incoming(incoming));
         let (private_data, parameters) = (event.private_data, event.parameters);
-        let request = ConnectionEvent::Request { listener, incoming, private_data, parameters };
+        let request = ConnectionEvent::Request { listener, incoming, peer, private_data, parameters };
         self.events.push_back(DeviceEvent::Connection(request));
     }
 
@@ -332,7 +332,7 @@ impl VerbsDevice {
             }
             (Stage::Resolving { private_data, parameters }, EventKind::RouteResolved) => {
                 let parameters = *parameters;
-                let begun = id.connect(queue_pair, private_data, &parameters);
+                let begun = id.connect(&found, private_data, &parameters);
                 *stage = Stage::Requested { parameters };
                 give_up_on_error(stage, queue_pair, begun)
             }

@@ -17,6 +17,7 @@ use super::{
         objects::{CompletionQueue, MemoryRegion, ProtectionDomain},
         queue_pair::{Posting, QueuePair},
         registered::Registered,
+        shared_receive_queue::SharedReceiveQueue,
         wait::wait_readable,
     },
     system,
@@ -134,6 +135,13 @@ pub(super) struct QueuePairRecord {
     pub(super) leaving: bool,
 }
 
+/// A shared receive queue, seen from the device.
+pub(super) struct SharedReceiveQueueRecord {
+    pub(super) port: PortId,
+    pub(super) queue: Arc<SharedReceiveQueue>,
+    pub(super) leaving: bool,
+}
+
 /// A window, or a key for lists, seen from the device.
 pub(super) struct WindowRecord {
     pub(super) port: PortId,
@@ -159,6 +167,7 @@ pub struct VerbsDevice {
     // Windows in front of queue pairs: fields are dropped in this order (verbs.md 5.6, trap 4).
     pub(super) windows: Table<WindowRecord>,
     pub(super) queue_pairs: BTreeMap<QueuePairId, QueuePairRecord>,
+    pub(super) shared_receive_queues: Table<SharedReceiveQueueRecord>,
     pub(super) bases: Table<Base>,
     pub(super) domains: Table<Arc<ProtectionDomain>>,
     pub(super) ports: Vec<PortHandle>,
@@ -238,6 +247,7 @@ impl VerbsDevice {
             connections: ConnectionManager::new(channel),
             windows: Table::default(),
             queue_pairs: BTreeMap::new(),
+            shared_receive_queues: Table::default(),
             bases: Table::default(),
             domains: Table::default(),
             ports: Vec::new(),
@@ -304,7 +314,7 @@ impl VerbsDevice {
         let domain = Arc::new(ProtectionDomain::new(&self.context)?);
         let queue = Arc::new(CompletionQueue::new(&self.context, 2)?);
         let sizes = crate::provider::QueueSizes { send: 1, receive: 1, max_send_sge: 1 };
-        let probe = QueuePair::new(&domain, &queue, &queue, sizes, Posting::Builder)?;
+        let probe = QueuePair::new(&domain, &queue, &queue, sizes, None, Posting::Builder)?;
         if probe.has_builder() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
 
@@ -377,6 +387,7 @@ impl VerbsDevice {
             let result = match object {
                 Removed::Base(base) => self.destroy_base(base),
                 Removed::QueuePair(queue_pair) => self.destroy_queue_pair(queue_pair),
+                Removed::SharedReceiveQueue(queue) => self.destroy_shared_receive_queue(queue),
                 Removed::Window(object) => self.destroy_window(object),
             };
             self.answer(ticket, result);
@@ -412,7 +423,12 @@ impl VerbsDevice {
             Command::RegisterMemory { .. } | Command::DeregisterMemory { .. } => {
                 self.ports.iter().all(PortHandle::has_room)
             }
-            Command::CreateQueuePair { port, .. } | Command::AllocateRegistration { port, .. } => of_port(port),
+            Command::CreateQueuePair { port, .. }
+            | Command::CreateSharedReceiveQueue { port, .. }
+            | Command::AllocateRegistration { port, .. } => of_port(port),
+            Command::DestroySharedReceiveQueue { queue } => {
+                self.shared_receive_queues.get(queue.0).is_none_or(|record| of_port(&record.port))
+            }
             Command::DestroyQueuePair { queue_pair } => {
                 self.queue_pairs.get(queue_pair).is_none_or(|record| of_port(&record.port))
             }
@@ -475,6 +491,8 @@ fn capabilities(name: &str, attributes: &ibv_device_attr, known: &KnownDevice) -
             max_cqe: number(attributes.max_cqe),
             max_registrations: number(attributes.max_mw),
             max_rdma_reads: number(attributes.max_qp_rd_atom),
+            max_srq: number(attributes.max_srq),
+            max_srq_wr: number(attributes.max_srq_wr),
         },
         contiguity: Contiguity::SingleRange,
         max_registration_bytes: known.max_bind_bytes.min(attributes.max_mr_size),

@@ -63,7 +63,7 @@ fn probe(context: &Arc<Context>, entries: u16) -> Result<MkeyKind, NoLists> {
     let domain = Arc::new(ProtectionDomain::new(context).map_err(failed("allocating a protection domain"))?);
     let queue = Arc::new(CompletionQueue::new(context, 2).map_err(failed("creating a completion queue"))?);
     let sizes = QueueSizes { send: 1, receive: 1, max_send_sge: 1 };
-    let made = QueuePair::new(&domain, &queue, &queue, sizes, Posting::Lists { entries });
+    let made = QueuePair::new(&domain, &queue, &queue, sizes, None, Posting::Lists { entries });
     let queue_pair = made.map_err(failed("creating a queue pair with work requests for lists"))?;
     if !queue_pair.has_builder() {
         return Err(failed("creating a queue pair with work requests for lists")(io::ErrorKind::Unsupported.into()));

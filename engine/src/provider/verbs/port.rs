@@ -8,10 +8,11 @@ use super::sys::{
     objects::{CompletionQueue, MemoryRegion, no_completion},
     queue_pair::QueuePair,
     registered::Registered,
+    shared_receive_queue::SharedReceiveQueue,
 };
 use crate::provider::{
     Chain, Completion, CompletionBatch, CompletionQueue as Which, FailureStatus, MAX_COMPLETIONS_PER_POLL, Operation,
-    Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, Success, Token,
+    Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Success, Token,
 };
 use frwr_mempool::lane::{Receiver, Sender};
 use ibverbs_sys::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
@@ -27,6 +28,8 @@ pub struct VerbsPort {
     objects: Objects<Registered, MemoryRegion>,
     /// Sorted by number. A port has few, and looks one up per post.
     queue_pairs: Vec<Arc<QueuePair>>,
+    /// One as a rule; behind the queue pairs, which use them.
+    shared_receive_queues: Vec<(SharedReceiveQueueId, Arc<SharedReceiveQueue>)>,
     invalidate_flags: u32,
     miscounts_lists: bool,
     send_queue: Arc<CompletionQueue>,
@@ -69,6 +72,7 @@ impl VerbsPort {
             id: parts.id,
             objects: Objects::new(parts.guard),
             queue_pairs: Vec::new(),
+            shared_receive_queues: Vec::new(),
             invalidate_flags: right | also,
             miscounts_lists: parts.miscounts_lists,
             send_queue: parts.send_queue,
@@ -117,6 +121,11 @@ impl VerbsPort {
                 }
                 self.queue_pairs.retain(|known| known.id() != id);
                 return Some(Removed::QueuePair(id));
+            }
+            PortCommand::AddSharedReceiveQueue(id, queue) => self.shared_receive_queues.push((id, queue)),
+            PortCommand::RemoveSharedReceiveQueue(id) => {
+                self.shared_receive_queues.retain(|(known, _)| *known != id);
+                return Some(Removed::SharedReceiveQueue(id));
             }
             PortCommand::AddWindow(object, window) => {
                 let (key, lists) = (window.key(), window.lists());
@@ -274,6 +283,17 @@ impl Port for VerbsPort {
         self.catch_up();
         let posted = find(&self.queue_pairs, queue_pair)?.post_receives(receives);
         posted.map_err(|(accepted, error)| PostError { accepted, reason: reason(&error) })
+    }
+
+    fn post_shared_receives(
+        &mut self,
+        queue: SharedReceiveQueueId,
+        receives: &[ReceiveRequest],
+    ) -> Result<(), PostError> {
+        self.catch_up();
+        let found = self.shared_receive_queues.iter().find(|(id, _)| *id == queue);
+        let (_, queue) = found.ok_or(PostError { accepted: 0, reason: PostRefusal::NotReady })?;
+        queue.post(receives).map_err(|(accepted, error)| PostError { accepted, reason: reason(&error) })
     }
 
     fn poll(&mut self, queue: Which, batch: &mut CompletionBatch) -> usize {

@@ -1,8 +1,10 @@
 //! How objects come to a port and leave it: the cold half makes and destroys them, the hot half uses them, and neither
 //! waits for the other. What is destroyed is first taken back from every port that has it.
 
-use super::sys::{objects::MemoryRegion, queue_pair::QueuePair, registered::Registered};
-use crate::provider::{BaseId, PortId, QueuePairId, RegistrationId};
+use super::sys::{
+    objects::MemoryRegion, queue_pair::QueuePair, registered::Registered, shared_receive_queue::SharedReceiveQueue,
+};
+use crate::provider::{BaseId, PortId, QueuePairId, RegistrationId, SharedReceiveQueueId};
 use frwr_mempool::lane::{Receiver, Sender};
 use std::{collections::VecDeque, sync::Arc};
 
@@ -17,6 +19,8 @@ pub(super) enum PortCommand {
     AddQueuePair(Arc<QueuePair>),
     /// With the windows that are still allocated for it.
     RemoveQueuePair(QueuePairId, Vec<RegistrationId>),
+    AddSharedReceiveQueue(SharedReceiveQueueId, Arc<SharedReceiveQueue>),
+    RemoveSharedReceiveQueue(SharedReceiveQueueId),
     AddWindow(RegistrationId, Arc<Registered>),
     RemoveWindow(RegistrationId),
 }
@@ -26,6 +30,7 @@ pub(super) enum PortCommand {
 pub(super) enum Removed {
     Base(BaseId),
     QueuePair(QueuePairId),
+    SharedReceiveQueue(SharedReceiveQueueId),
     Window(RegistrationId),
 }
 

@@ -51,6 +51,8 @@ const UNKNOWN: KnownDevice = KnownDevice {
         free_before_queue_pair: true,
         // A flushed bind may have taken effect: no device promises otherwise (verbs.md 0.6).
         flushed_registration_may_be_live: true,
+        // The standard asks for the event (ibv_get_async_event(3)).
+        silent_about_last_receive: false,
     },
     allocate_after_queue_pair: true,
     enforces_bounds: true,
@@ -67,7 +69,8 @@ const UNKNOWN: KnownDevice = KnownDevice {
 pub static KNOWN_DEVICES: [KnownDevice; 4] = [
     KnownDevice {
         driver: "rxe",
-        quirks: Quirks { invalidate_flag_misplaced: true, ..UNKNOWN.quirks },
+        // No IBV_EVENT_QP_LAST_WQE_REACHED (spdk issue 1697).
+        quirks: Quirks { invalidate_flag_misplaced: true, silent_about_last_receive: true, ..UNKNOWN.quirks },
         enforces_bounds: false,
         // 7 retries for ever (verbs.md 5.6, trap 6).
         max_retry_count: 6,

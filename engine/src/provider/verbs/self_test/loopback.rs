@@ -380,7 +380,7 @@ impl End {
     fn new(device: &VerbsDevice, domain: &Arc<ProtectionDomain>) -> io::Result<Self> {
         let completions = Arc::new(CompletionQueue::new(&device.context, 2 * DEPTH)?);
         let sizes = QueueSizes { send: DEPTH, receive: DEPTH, max_send_sge: 1 };
-        let queue_pair = QueuePair::new(domain, &completions, &completions, sizes, device.posting())?;
+        let queue_pair = QueuePair::new(domain, &completions, &completions, sizes, None, device.posting())?;
         initialise(&queue_pair, device.options.port)?;
         Ok(Self { queue_pair, completions })
     }

@@ -46,8 +46,8 @@ fn rows() -> Vec<Row> {
         ("sizeof(struct rdma_event_channel)", size_of::<EventChannel>()),
         offset!("rdma_event_channel", "fd", EventChannel, fd),
         offset!("rdma_cm_id", "verbs", Identifier, verbs),
-        // The end of what is declared.
-        ("offsetof(struct rdma_cm_id, route)", size_of::<Identifier>()),
+        offset!("rdma_cm_id", "route.addr.dst_addr", Identifier, destination),
+        ("sizeof(((struct rdma_cm_id *)0)->route.addr.dst_storage)", size_of::<libc::sockaddr_storage>()),
         ("sizeof(struct rdma_conn_param)", size_of::<ConnectionParameters>()),
         offset!("rdma_conn_param", "private_data", ConnectionParameters, private_data),
         offset!("rdma_conn_param", "private_data_len", ConnectionParameters, private_data_len),

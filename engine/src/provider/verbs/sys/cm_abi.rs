@@ -19,6 +19,10 @@ pub struct Identifier {
     pub channel: *mut EventChannel,
     pub context: *mut c_void,
     pub qp: *mut ibv_qp,
+    /// `route.addr.src_addr`.
+    pub source: libc::sockaddr_storage,
+    /// `route.addr.dst_addr`.
+    pub destination: libc::sockaddr_storage,
 }
 
 /// `struct rdma_conn_param`.
@@ -89,7 +93,8 @@ pub mod event {
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<EventChannel>() == 4);
-    assert!(offset_of!(Identifier, verbs) == 0 && size_of::<Identifier>() == 32);
+    assert!(offset_of!(Identifier, verbs) == 0 && offset_of!(Identifier, source) == 32);
+    assert!(offset_of!(Identifier, destination) == 160 && size_of::<Identifier>() == 288);
     assert!(offset_of!(ConnectionParameters, private_data_len) == 8);
     assert!(offset_of!(ConnectionParameters, srq) == 14 && offset_of!(ConnectionParameters, qp_num) == 16);
     assert!(size_of::<ConnectionParameters>() == 24);

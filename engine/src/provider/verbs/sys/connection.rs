@@ -4,9 +4,10 @@ use super::{
     check,
     cm_abi::{self, ConnectionParameters as RawParameters, RDMA_PS_TCP, event},
     library::{ConnectionManagerFunctions, Library, text},
+    queue_pair::QueuePair,
     wait::set_nonblocking,
 };
-use crate::provider::{ConnectionParameters, PrivateData, QueuePairId};
+use crate::provider::{ConnectionParameters, PrivateData};
 use core::ptr::{NonNull, null, null_mut};
 use ibverbs_sys::{ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state};
 use std::{io, net::SocketAddr, os::fd::RawFd, sync::Arc};
@@ -180,6 +181,28 @@ impl Identifier {
         }
     }
 
+    /// Where the peer of a connect request is.
+    pub(in super::super) fn peer(&self) -> Option<SocketAddr> {
+        // SAFETY: the identifier is alive, and librdmacm wrote its addresses before it told of the request.
+        let address = unsafe { self.raw.as_ref() }.destination;
+        let raw = (&raw const address).cast::<RawAddress>();
+        const _: () = assert!(size_of::<RawAddress>() <= size_of::<libc::sockaddr_storage>());
+        // SAFETY: a storage is at least as large and as aligned, and each family's structure is plain bytes.
+        unsafe {
+            match libc::c_int::from(address.ss_family) {
+                libc::AF_INET => {
+                    let libc::sockaddr_in { sin_addr, sin_port, .. } = (*raw).v4;
+                    Some((sin_addr.s_addr.to_ne_bytes(), u16::from_be(sin_port)).into())
+                }
+                libc::AF_INET6 => {
+                    let libc::sockaddr_in6 { sin6_addr, sin6_port, .. } = (*raw).v6;
+                    Some((sin6_addr.s6_addr, u16::from_be(sin6_port)).into())
+                }
+                _ => None,
+            }
+        }
+    }
+
     pub(in super::super) fn bind(&mut self, address: SocketAddr) -> io::Result<()> {
         let mut address = RawAddress::from(address);
         // SAFETY: the address lives through the call.
@@ -226,7 +249,7 @@ impl Identifier {
 
     pub(in super::super) fn connect(
         &mut self,
-        queue_pair: QueuePairId,
+        queue_pair: &QueuePair,
         private_data: &PrivateData,
         parameters: &ConnectionParameters,
     ) -> io::Result<()> {
@@ -237,7 +260,7 @@ impl Identifier {
 
     pub(in super::super) fn accept(
         &mut self,
-        queue_pair: QueuePairId,
+        queue_pair: &QueuePair,
         private_data: &PrivateData,
         parameters: &ConnectionParameters,
     ) -> io::Result<()> {
@@ -280,7 +303,7 @@ fn data_length(data: &PrivateData) -> u8 {
     data.len() as u8
 }
 
-fn raw_parameters(queue_pair: QueuePairId, data: &PrivateData, parameters: &ConnectionParameters) -> RawParameters {
+fn raw_parameters(queue_pair: &QueuePair, data: &PrivateData, parameters: &ConnectionParameters) -> RawParameters {
     RawParameters {
         private_data: if data.is_empty() { null() } else { data.as_ptr().cast() },
         private_data_len: data_length(data),
@@ -290,8 +313,8 @@ fn raw_parameters(queue_pair: QueuePairId, data: &PrivateData, parameters: &Conn
         flow_control: 1,
         retry_count: parameters.retry_count,
         rnr_retry_count: parameters.rnr_retry_count,
-        srq: 0,
-        qp_num: queue_pair.0,
+        srq: queue_pair.shares_receives().into(),
+        qp_num: queue_pair.id().0,
     }
 }
 

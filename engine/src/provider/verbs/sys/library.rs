@@ -6,7 +6,7 @@ use super::mlx5_abi::{Mkey, MkeyAttributes, QueuePairAttributes, QueuePairEx};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use ibverbs_sys::{
     ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp,
-    ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr,
 };
 use std::sync::OnceLock;
 
@@ -91,6 +91,8 @@ functions! {
     ibv_dereg_mr: fn(*mut ibv_mr) -> c_int;
     ibv_create_cq: fn(*mut ibv_context, c_int, *mut c_void, *mut ibv_comp_channel, c_int) -> *mut ibv_cq;
     ibv_destroy_cq: fn(*mut ibv_cq) -> c_int;
+    ibv_create_srq: fn(*mut ibv_pd, *mut ibv_srq_init_attr) -> *mut ibv_srq;
+    ibv_destroy_srq: fn(*mut ibv_srq) -> c_int;
     ibv_create_qp: fn(*mut ibv_pd, *mut ibv_qp_init_attr) -> *mut ibv_qp;
     ibv_modify_qp: fn(*mut ibv_qp, *mut ibv_qp_attr, c_int) -> c_int;
     ibv_destroy_qp: fn(*mut ibv_qp) -> c_int;

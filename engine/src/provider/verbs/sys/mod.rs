@@ -22,7 +22,9 @@ pub(super) mod mkey;
 pub mod mlx5_abi;
 pub(super) mod objects;
 pub(super) mod queue_pair;
+mod receive_list;
 pub(super) mod registered;
+pub(super) mod shared_receive_queue;
 pub(super) mod verbs_abi;
 pub(super) mod wait;
 

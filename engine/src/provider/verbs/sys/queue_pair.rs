@@ -7,6 +7,8 @@ use super::{
         DISABLE_SCATTER_TO_COMPLETION, MASK_CREATE_FLAGS, MASK_SEND_OPERATIONS, QueuePairAttributes, WITH_LIST,
     },
     objects::{CompletionQueue, ProtectionDomain},
+    receive_list::ReceiveList,
+    shared_receive_queue::SharedReceiveQueue,
     verbs_abi,
 };
 use crate::provider::{QueuePairId, QueueSizes, ReceiveRequest, ScatterElement};
@@ -15,7 +17,7 @@ use ibverbs_sys::{
     IBV_QP_EX_WITH_BIND_MW, IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
     IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, ibv_qp,
     ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_type,
-    ibv_recv_wr, ibv_send_wr, ibv_sge,
+    ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq,
 };
 use std::{io, sync::Arc};
 
@@ -69,6 +71,8 @@ pub(in super::super) struct QueuePair {
     post_recv: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32,
     domain: Arc<ProtectionDomain>,
     _queues: [Arc<CompletionQueue>; 2],
+    /// Where it takes its receives from, if not from a queue of its own.
+    shared: Option<Arc<SharedReceiveQueue>>,
 }
 
 // SAFETY: libibverbs' functions lock the queue pair; the members that are read here never change.
@@ -83,28 +87,35 @@ impl QueuePair {
         send_queue: &Arc<CompletionQueue>,
         receive_queue: &Arc<CompletionQueue>,
         sizes: QueueSizes,
+        shared: Option<Arc<SharedReceiveQueue>>,
         posting: Posting,
     ) -> io::Result<Self> {
         let context = &domain.context;
         let operations = context.operations();
         let post_send = operations.post_send.ok_or(io::ErrorKind::Unsupported)?;
-        let post_recv = operations.post_recv.ok_or(io::ErrorKind::Unsupported)?;
+        let post_recv = match shared {
+            None => operations.post_recv.ok_or(io::ErrorKind::Unsupported)?,
+            Some(_) => refuse_receive,
+        };
         let mut cap = ibv_qp_cap {
             max_send_wr: sizes.send,
-            max_recv_wr: sizes.receive,
+            // Of a queue of its own (ibv_create_qp(3)).
+            max_recv_wr: if shared.is_some() { 0 } else { sizes.receive },
             max_send_sge: sizes.max_send_sge,
-            max_recv_sge: 1,
+            max_recv_sge: u32::from(shared.is_none()),
             max_inline_data: match posting {
                 Posting::Lists { entries } => u32::from(entries) * ENTRY_BYTES - FIRST_ENTRY_BYTES,
                 Posting::PostSend | Posting::Builder => 0,
             },
         };
         let queues = [Arc::clone(send_queue), Arc::clone(receive_queue)];
-        let raw = match posting {
-            Posting::PostSend => create(domain, &queues, &mut cap),
-            Posting::Builder => create_for_builder(domain, &queues, &mut cap),
-            Posting::Lists { .. } => create_for_lists(domain, &queues, &mut cap),
+        let source = shared.as_ref().map_or_else(null_mut, |shared| shared.raw.as_ptr());
+        let make = match posting {
+            Posting::PostSend => create,
+            Posting::Builder => create_for_builder,
+            Posting::Lists { .. } => create_for_lists,
         };
+        let raw = make(domain, &queues, source, &mut cap);
         let raw = NonNull::new(raw?).ok_or_else(io::Error::last_os_error)?;
         // SAFETY: just made; its number does not change.
         let number = unsafe { raw.as_ref() }.qp_num;
@@ -137,11 +148,22 @@ impl QueuePair {
             post_recv,
             domain: Arc::clone(domain),
             _queues: queues,
+            shared,
         })
     }
 
     pub(in super::super) fn id(&self) -> QueuePairId {
         QueuePairId(self.number)
+    }
+
+    /// Whether it receives from a shared queue.
+    pub(in super::super) fn shares_receives(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Whether it receives from this shared queue.
+    pub(in super::super) fn receives_from(&self, queue: &Arc<SharedReceiveQueue>) -> bool {
+        self.shared.as_ref().is_some_and(|shared| Arc::ptr_eq(shared, queue))
     }
 
     /// What was granted.
@@ -189,33 +211,11 @@ impl QueuePair {
 
     /// Posts receives; an error says how many were taken in front of the one that was refused.
     pub(in super::super) fn post_receives(&self, receives: &[ReceiveRequest]) -> Result<(), (usize, io::Error)> {
-        for (at, some) in receives.chunks(RECEIVES_PER_CALL).enumerate() {
-            self.post_few_receives(some).map_err(|(taken, error)| (at * RECEIVES_PER_CALL + taken, error))?;
-        }
-        Ok(())
-    }
-
-    fn post_few_receives(&self, receives: &[ReceiveRequest]) -> Result<(), (usize, io::Error)> {
-        let none = ibv_recv_wr { wr_id: 0, next: null_mut(), sg_list: null_mut(), num_sge: 0 };
-        let mut list = [none; RECEIVES_PER_CALL];
-        let start = list.as_mut_ptr();
-        for (at, receive) in receives.iter().enumerate() {
-            let more = at + 1 < receives.len();
-            // SAFETY: `chunks` gives at most as many as the list has, so both places are inside of it.
-            unsafe {
-                *start.add(at) = ibv_recv_wr {
-                    wr_id: receive.token.0,
-                    next: if more { start.add(at + 1) } else { null_mut() },
-                    // Only read, though C does not say so.
-                    sg_list: (&raw const receive.element).cast_mut().cast(),
-                    num_sge: 1,
-                };
-            }
-        }
-        let mut refused = null_mut();
-        // SAFETY: the list and the elements live through the call, which copies them.
-        let code = unsafe { (self.post_recv)(self.raw.as_ptr(), start, &raw mut refused) };
-        check(code).map_err(|error| (place_of(start, refused, receives.len()), error))
+        let mut list = ReceiveList::<RECEIVES_PER_CALL>::new();
+        list.post(receives, |first, refused| {
+            // SAFETY: the list and its elements live through the call, which copies them; the queue pair is alive.
+            check(unsafe { (self.post_recv)(self.raw.as_ptr(), first, refused) })
+        })
     }
 
     /// Destroys it, or hands it back.
@@ -243,6 +243,13 @@ impl Drop for QueuePair {
     }
 }
 
+/// What stands in for ibv_post_recv(3) where a queue pair has no receive queue of its own: not all libraries look.
+unsafe extern "C" fn refuse_receive(_: *mut ibv_qp, first: *mut ibv_recv_wr, refused: *mut *mut ibv_recv_wr) -> i32 {
+    // SAFETY: as for ibv_post_recv(3), there is a place for the refused entry.
+    unsafe { *refused = first };
+    libc::EINVAL
+}
+
 /// Index of the entry at `refused` in the list of `count` at `start`; 0 where the library did not set it.
 pub(super) fn place_of<T>(start: *const T, refused: *const T, count: usize) -> usize {
     let bytes = refused.addr().wrapping_sub(start.addr());
@@ -253,18 +260,19 @@ pub(super) fn place_of<T>(start: *const T, refused: *const T, count: usize) -> u
 fn create(
     domain: &ProtectionDomain,
     [send, receive]: &[Arc<CompletionQueue>; 2],
+    shared: *mut ibv_srq,
     cap: &mut ibv_qp_cap,
 ) -> io::Result<*mut ibv_qp> {
     let mut wanted = ibv_qp_init_attr {
         qp_context: null_mut(),
         send_cq: send.raw.as_ptr(),
         recv_cq: receive.raw.as_ptr(),
-        srq: null_mut(),
+        srq: shared,
         cap: *cap,
         qp_type: ibv_qp_type::IBV_QPT_RC,
         sq_sig_all: 0,
     };
-    // SAFETY: domain and queues are alive and of one context.
+    // SAFETY: domain and queues are alive and of one context; the shared queue is null or such a one.
     let raw = unsafe { (domain.context.library.verbs.ibv_create_qp)(domain.raw.as_ptr(), &raw mut wanted) };
     *cap = wanted.cap;
     Ok(raw)
@@ -274,12 +282,14 @@ fn create(
 fn extended_attributes(
     domain: &ProtectionDomain,
     [send, receive]: &[Arc<CompletionQueue>; 2],
+    shared: *mut ibv_srq,
     cap: ibv_qp_cap,
     operations: u64,
 ) -> ibv_qp_init_attr_ex {
     ibv_qp_init_attr_ex {
         send_cq: send.raw.as_ptr(),
         recv_cq: receive.raw.as_ptr(),
+        srq: shared,
         cap,
         qp_type: ibv_qp_type::IBV_QPT_RC,
         comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
@@ -294,10 +304,11 @@ fn extended_attributes(
 fn create_for_lists(
     domain: &ProtectionDomain,
     queues: &[Arc<CompletionQueue>; 2],
+    shared: *mut ibv_srq,
     cap: &mut ibv_qp_cap,
 ) -> io::Result<*mut ibv_qp> {
     let mlx5 = domain.context.library.mlx5().ok_or(io::ErrorKind::Unsupported)?;
-    let mut wanted = extended_attributes(domain, queues, *cap, BUILDER_OPERATIONS);
+    let mut wanted = extended_attributes(domain, queues, shared, *cap, BUILDER_OPERATIONS);
     let mut more = QueuePairAttributes {
         comp_mask: MASK_CREATE_FLAGS | MASK_SEND_OPERATIONS,
         create_flags: DISABLE_SCATTER_TO_COMPLETION,
@@ -314,13 +325,14 @@ fn create_for_lists(
 fn create_for_builder(
     domain: &ProtectionDomain,
     queues: &[Arc<CompletionQueue>; 2],
+    shared: *mut ibv_srq,
     cap: &mut ibv_qp_cap,
 ) -> io::Result<*mut ibv_qp> {
     let context = domain.context.raw.as_ptr();
     // SAFETY: the context is open.
     let create = unsafe { verbs_abi::create_qp_ex(context) }.ok_or(io::ErrorKind::Unsupported)?;
     let operations = BUILDER_OPERATIONS | u64::from(IBV_QP_EX_WITH_BIND_MW);
-    let mut wanted = extended_attributes(domain, queues, *cap, operations);
+    let mut wanted = extended_attributes(domain, queues, shared, *cap, operations);
     // SAFETY: domain and queues are alive and of this context; members outside of comp_mask are zero.
     let raw = unsafe { create(context, &raw mut wanted) };
     *cap = wanted.cap;

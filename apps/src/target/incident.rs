@@ -1,0 +1,399 @@
+//! What peers did wrong: a bounded list of records, for whoever may print them.
+
+use super::Target;
+use crate::nvmf::{
+    self, Command, DataPointer, KeyedDataBlock, Nqn, QueueKind, RejectStatus, RequestPrivateData, SGL_DESCRIPTOR_BYTES,
+    Status, SubmissionQueueEntry,
+};
+use crate::storage::Storage;
+use core::fmt;
+use core::time::Duration;
+use frwr_engine::provider::Port;
+use frwr_engine::{ConnectionId, DisconnectCause};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use zerocopy::FromBytes;
+
+/// Incidents kept until they are taken: more than a poll iteration brings unless somebody floods the target, and then they
+/// are all alike. What has no room is counted.
+pub const MAX_INCIDENTS: usize = 64;
+
+/// Something that a peer did, and that no correct one does; it cost the peer a command or its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incident {
+    /// Where the peer is, if the device knows.
+    pub peer: Option<SocketAddr>,
+    /// Who it said to be by Connect.
+    pub host: Option<Nqn>,
+    /// The queue that the connect request named; `None` where it named none.
+    pub queue_id: Option<u16>,
+    /// What was wrong.
+    pub fault: Fault,
+}
+
+/// What was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A connect request was rejected.
+    Rejected {
+        /// As the peer was told.
+        status: RejectStatus,
+        /// Why.
+        breach: Breach,
+    },
+    /// A message is shorter than a command; the connection was ended.
+    ShortCapsule {
+        /// Its bytes.
+        bytes: u32,
+    },
+    /// More commands than the queue has entries; the connection was ended.
+    Overrun {
+        /// Entries of the queue.
+        entries: u16,
+    },
+    /// A command has the identifier of one that was not answered yet; the connection was ended, because no answer could
+    /// say which of the two it is for.
+    CommandIdentifier {
+        /// The identifier.
+        command_id: u16,
+    },
+    /// The engine did not take a transfer that the peer described; the connection was ended.
+    Transfer,
+    /// No Connect made the connection a queue in time; it was ended.
+    Silent {
+        /// The time.
+        limit: Duration,
+    },
+    /// Nothing was heard for the Keep Alive Timeout; the controller was ended.
+    KeepAlive {
+        /// The time-out.
+        limit: Duration,
+    },
+    /// A command was refused for what its host knows not to do.
+    Refused {
+        /// Its opcode.
+        opcode: u8,
+        /// As the host was told.
+        status: Status,
+        /// Why.
+        breach: Breach,
+    },
+    /// The connection failed.
+    Connection {
+        /// How.
+        cause: DisconnectCause,
+    },
+    /// The peer ended the connection while commands were in flight.
+    Vanished {
+        /// Commands.
+        commands: u16,
+    },
+}
+
+impl Fault {
+    /// A number for each kind of fault, the same for those that differ in their figures only.
+    #[must_use]
+    pub fn kind(&self) -> u32 {
+        match self {
+            // The status has 16 bits.
+            Self::Rejected { status, .. } => 0x1_0000 | *status as u32,
+            Self::Refused { status, .. } => 0x2_0000 | u32::from(status.to_wire()),
+            Self::Connection { cause: DisconnectCause::WorkRequest(status) } => 0x3_0000 | *status as u32,
+            Self::ShortCapsule { .. } => 1,
+            Self::Overrun { .. } => 2,
+            Self::CommandIdentifier { .. } => 3,
+            Self::Transfer => 4,
+            Self::Silent { .. } => 5,
+            Self::KeepAlive { .. } => 6,
+            Self::Connection { .. } => 7,
+            Self::Vanished { .. } => 8,
+        }
+    }
+}
+
+/// A value that a peer chose, and what it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Breach {
+    /// Outside of its range.
+    Range {
+        /// What it is.
+        what: &'static str,
+        /// The value.
+        value: u64,
+        /// Lowest value.
+        least: u64,
+        /// Highest value.
+        most: u64,
+    },
+    /// All that there are have been taken.
+    Full {
+        /// What it is.
+        what: &'static str,
+        /// How many there are.
+        limit: u64,
+    },
+    /// One that the target does not know or offer.
+    Unknown {
+        /// What it is.
+        what: &'static str,
+        /// The value.
+        value: u64,
+    },
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range { what, value, least, most } if least == most => write!(f, "{what} {value}, must be {least}"),
+            Self::Range { what, value, least, most } => write!(f, "{what} {value}, must be from {least} to {most}"),
+            Self::Full { what, limit } => write!(f, "all {limit} {what} are in use"),
+            Self::Unknown { what, value } => write!(f, "{what} {value:#x}"),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rejected { status, breach } => write!(f, "connect request rejected, {status}: {breach}"),
+            Self::ShortCapsule { bytes } => {
+                write!(f, "connection ended: a message of {bytes} bytes, a command has {}", nvmf::COMMAND_CAPSULE_BYTES)
+            }
+            Self::Overrun { entries } => {
+                write!(f, "connection ended: more commands than the queue's {entries} entries")
+            }
+            Self::CommandIdentifier { command_id } => {
+                write!(f, "connection ended: a second command with identifier {command_id:#06x}")
+            }
+            Self::Transfer => f.write_str("connection ended: data that cannot be transferred"),
+            Self::Silent { limit } => write!(f, "connection ended: no Connect in {limit:?}"),
+            Self::KeepAlive { limit } => {
+                write!(f, "connection ended: nothing heard in the Keep Alive Timeout of {limit:?}")
+            }
+            Self::Refused { opcode, status, breach } => {
+                write!(f, "command with opcode {opcode:#04x} refused, {status}: {breach}")
+            }
+            Self::Connection { cause } => write!(f, "connection ended: {cause}"),
+            Self::Vanished { commands } => {
+                write!(f, "the peer ended its connection with {commands} commands in flight")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Incident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.peer {
+            Some(peer) => write!(f, "peer {peer}")?,
+            None => f.write_str("a peer")?,
+        }
+        if let Some(host) = &self.host {
+            write!(f, ", host {}", host.as_str())?;
+        }
+        if let Some(queue_id) = self.queue_id {
+            write!(f, ", queue {queue_id}")?;
+        }
+        write!(f, ": {}", self.fault)
+    }
+}
+
+/// Incidents that nobody has taken yet.
+#[derive(Debug)]
+pub(super) struct Incidents(VecDeque<Incident>);
+
+impl Default for Incidents {
+    fn default() -> Self {
+        Self(VecDeque::with_capacity(MAX_INCIDENTS))
+    }
+}
+
+impl<P: Port, S: Storage> Target<P, S> {
+    /// The oldest incident that was not taken yet. At most [`MAX_INCIDENTS`] are kept.
+    pub fn next_incident(&mut self) -> Option<Incident> {
+        self.incidents.0.pop_front()
+    }
+
+    #[cold]
+    pub(super) fn note_incident(&mut self, incident: Incident) {
+        self.statistics.incidents += 1;
+        if self.incidents.0.len() < MAX_INCIDENTS {
+            self.incidents.0.push_back(incident);
+        } else {
+            self.statistics.incidents_dropped += 1;
+        }
+    }
+
+    /// Notes what the peer of a connection did.
+    #[cold]
+    pub(super) fn note_fault(&mut self, connection: ConnectionId, fault: Fault) {
+        let Some(queue) = self.queue_mut(connection) else { return };
+        let (peer, queue_id, association) = (queue.peer, Some(queue.asked.queue_id), queue.association);
+        let controller = association.and_then(|association| self.controllers.get(association.controller)?.as_ref());
+        let host = controller.map(|controller| controller.host);
+        self.note_incident(Incident { peer, host, queue_id, fault });
+    }
+
+    /// The host broke the protocol: the queue cannot go on.
+    #[cold]
+    pub(super) fn protocol_error(&mut self, connection: ConnectionId, fault: Fault) {
+        // Of messages that came in one batch the first that is wrong decides.
+        let Some(queue) = self.queue_mut(connection).filter(|queue| !queue.doomed) else { return };
+        queue.doomed = true;
+        self.statistics.protocol_errors += 1;
+        self.note_fault(connection, fault);
+        self.engine.disconnect(connection);
+    }
+
+    /// Notes a connect request that is rejected.
+    #[cold]
+    pub(super) fn note_rejected(&mut self, peer: Option<SocketAddr>, private_data: &[u8], status: RejectStatus) {
+        let record = RequestPrivateData::read_from_prefix(private_data).ok().map(|(record, _)| record);
+        let breach = self.rejected_for(private_data.len(), record.as_ref(), status);
+        let queue_id = record.map(|record| record.queue_id.get());
+        self.note_incident(Incident { peer, host: None, queue_id, fault: Fault::Rejected { status, breach } });
+    }
+
+    fn rejected_for(&self, length: usize, record: Option<&RequestPrivateData>, status: RejectStatus) -> Breach {
+        let range = |what, value: u16, least: u16, most: u16| Breach::Range {
+            what,
+            value: value.into(),
+            least: least.into(),
+            most: most.into(),
+        };
+        let wanted = size_of::<RequestPrivateData>() as u64;
+        let short = Breach::Range { what: "bytes of private data", value: length as u64, least: wanted, most: wanted };
+        let Some(record) = record else { return short };
+        let (last, receives) = (record.host_send_queue.get(), record.host_receive_queue.get());
+        let queue_id = record.queue_id.get();
+        match status {
+            RejectStatus::InvalidPrivateDataLength => short,
+            RejectStatus::InvalidRecordFormat => range("RECFMT", record.record_format.get(), 0, 0),
+            RejectStatus::InvalidQueueId => range("QID", queue_id, 0, self.options.io_queues),
+            RejectStatus::InvalidHostSendQueue => range("HSQSIZE", last, 1, self.options.queue_entries - 1),
+            RejectStatus::InvalidHostReceiveQueue => range("HRQSIZE", receives, last, u16::MAX),
+            _ if queue_id == nvmf::ADMIN_QUEUE && self.orphans > 0 => Breach::Range {
+                what: "commands left of ended connections",
+                value: self.orphans.into(),
+                least: 0,
+                most: 0,
+            },
+            _ if queue_id == nvmf::ADMIN_QUEUE => {
+                Breach::Full { what: "controllers", limit: self.options.controllers.into() }
+            }
+            _ => Breach::Full { what: "connections", limit: self.options.connections().into() },
+        }
+    }
+
+    /// Notes a command that was refused, where no correct host has it refused for this.
+    #[cold]
+    pub(super) fn note_refused(
+        &mut self,
+        connection: ConnectionId,
+        entry: &SubmissionQueueEntry,
+        length: u32,
+        status: Status,
+    ) {
+        let breach = self.refused_for(connection, entry, length, status);
+        if let Some(breach) = breach {
+            self.note_fault(connection, Fault::Refused { opcode: entry.opcode, status, breach });
+        }
+    }
+
+    fn refused_for(
+        &mut self,
+        connection: ConnectionId,
+        entry: &SubmissionQueueEntry,
+        length: u32,
+        status: Status,
+    ) -> Option<Breach> {
+        let queue = self.queue_mut(connection)?;
+        let (is_queue, association) = (queue.association.is_some(), queue.association);
+        let descriptor = Descriptor::of(entry);
+        let behind = u64::from(length).saturating_sub(nvmf::COMMAND_CAPSULE_BYTES as u64);
+        let is = |other: Status| status.code() == other.code();
+        let most = |what, value, most| Some(Breach::Range { what, value, least: 0, most });
+        if !is_queue && !is(Status::CONNECT_INVALID_PARAMETERS) {
+            return Some(Breach::Unknown { what: "before Connect, opcode", value: entry.opcode.into() });
+        }
+        if is(Status::SGL_DESCRIPTOR_TYPE_INVALID) {
+            return Some(Breach::Unknown { what: "SGL descriptor", value: descriptor.identifier.into() });
+        }
+        if is(Status::SGL_OFFSET_INVALID) {
+            return most("offset in the capsule", descriptor.offset, behind);
+        }
+        let descriptors = u64::from(descriptor.length) / SGL_DESCRIPTOR_BYTES as u64;
+        if is(Status::INVALID_NUMBER_OF_SGL_DESCRIPTORS) || is(Status::INVALID_SGL_SEGMENT_DESCRIPTOR) {
+            return most("SGL descriptors", descriptors, self.options.data_blocks.into());
+        }
+        let range = match nvmf::decode(entry, QueueKind::Io) {
+            Ok(Command::Read(range) | Command::Write(range) | Command::Compare(range)) => Some(range),
+            _ => None,
+        };
+        let storage = range.and_then(|range| self.usable(association?.controller, range.namespace).ok());
+        let bytes = range
+            .zip(storage)
+            .map(|(range, (_, storage))| u64::from(range.blocks) * u64::from(storage.geometry().block_bytes()));
+        if is(Status::DATA_SGL_LENGTH_INVALID) {
+            let value = u64::from(descriptor.length);
+            let (least, most) = match bytes {
+                Some(bytes) if bytes != value => (bytes, bytes),
+                _ => (0, behind),
+            };
+            return Some(Breach::Range { what: "bytes of data", value, least, most });
+        }
+        let limit = u64::from(self.options.buffer_bytes);
+        bytes
+            .filter(|bytes| is(Status::INVALID_FIELD) && *bytes > limit)
+            .and_then(|bytes| most("bytes of data", bytes, limit))
+    }
+
+    /// Notes a Connect whose data made it fail.
+    #[cold]
+    pub(super) fn note_connect_refused(&mut self, connection: ConnectionId, status: Status, result: u64) {
+        let breach = Breach::Unknown { what: "parameter at", value: result };
+        self.note_fault(connection, Fault::Refused { opcode: nvmf::opcode::FABRICS, status, breach });
+    }
+
+    /// Notes how a connection ended, where that was not by common consent.
+    pub(super) fn note_end(&mut self, connection: ConnectionId, cause: DisconnectCause) {
+        let fault = match cause {
+            DisconnectCause::Local => return,
+            DisconnectCause::Peer => match self.unanswered(connection) {
+                0 => return,
+                commands => Fault::Vanished { commands },
+            },
+            cause => Fault::Connection { cause },
+        };
+        self.note_fault(connection, fault);
+    }
+
+    /// Commands without an answer, but for event requests: those wait for ever.
+    fn unanswered(&mut self, connection: ConnectionId) -> u16 {
+        let Some(queue) = self.queue_mut(connection) else { return 0 };
+        let (outstanding, association) = (queue.outstanding, queue.association);
+        let controller = association.and_then(|association| self.controllers.get(association.controller)?.as_ref());
+        let of_admin = controller.filter(|controller| controller.admin == Some(connection));
+        outstanding.saturating_sub(of_admin.map_or(0, |controller| controller.events.waiting()))
+    }
+}
+
+/// What a command's data pointer says, whatever it is.
+struct Descriptor {
+    identifier: u8,
+    offset: u64,
+    length: u32,
+}
+
+impl Descriptor {
+    fn of(entry: &SubmissionQueueEntry) -> Self {
+        let identifier = entry.data[15];
+        if let Some((offset, length)) = nvmf::last_segment(entry.data) {
+            return Self { identifier, offset, length };
+        }
+        match DataPointer::decode(entry.data) {
+            Ok(DataPointer::Keyed(KeyedDataBlock { length, .. })) => Self { identifier, offset: 0, length },
+            Ok(DataPointer::InCapsule { offset, length }) => Self { identifier, offset, length },
+            Err(_) => Self { identifier, offset: 0, length: 0 },
+        }
+    }
+}

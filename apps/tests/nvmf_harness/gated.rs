@@ -1,0 +1,79 @@
+//! A namespace in memory that does what a test says, when it says it.
+
+use super::memory;
+use core::time::Duration;
+use frwr_apps::storage::{
+    AttachError, CompletionBatch, Cookie, Features, Geometry, MemoryStorage, Operation, QueueFull, Storage,
+    StorageStatistics,
+};
+use frwr_mempool::DeviceMemory;
+use std::{cell::Cell, rc::Rc};
+
+/// How far operations get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    Open,
+    /// It takes operations and does not start them.
+    Unstarted,
+    /// It starts operations and completes none.
+    Running,
+    /// It takes none.
+    Full,
+}
+
+/// What the test holds.
+pub struct Switch {
+    pub gate: Cell<Gate>,
+    /// Size of the namespace, at most that of its memory.
+    pub blocks: Cell<u64>,
+}
+
+pub struct Gated {
+    inner: MemoryStorage,
+    switch: Rc<Switch>,
+}
+
+impl Gated {
+    pub fn new(blocks: u64, block_bytes: u32, depth: usize) -> (Self, Rc<Switch>) {
+        let medium = memory(blocks as usize * block_bytes as usize);
+        let inner = MemoryStorage::new(medium, block_bytes, depth).unwrap();
+        let switch = Rc::new(Switch { gate: Cell::new(Gate::Open), blocks: Cell::new(blocks) });
+        (Self { inner, switch: Rc::clone(&switch) }, switch)
+    }
+}
+
+impl Storage for Gated {
+    fn geometry(&self) -> Geometry {
+        Geometry::new(self.switch.blocks.get(), self.inner.geometry().block_bytes()).unwrap()
+    }
+
+    fn features(&self) -> Features {
+        self.inner.features()
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
+        self.inner.attach(buffers)
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        if self.switch.gate.get() == Gate::Full { Err(QueueFull) } else { self.inner.submit(cookie, operation) }
+    }
+
+    fn cancel(&mut self, cookie: Cookie) -> bool {
+        self.inner.cancel(cookie)
+    }
+
+    fn flush(&mut self) {
+        if self.switch.gate.get() != Gate::Unstarted {
+            self.inner.flush();
+        }
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        if self.switch.gate.get() == Gate::Open { self.inner.poll(now, out) } else { 0 }
+    }
+
+    fn statistics(&self) -> StorageStatistics {
+        self.inner.statistics()
+    }
+}

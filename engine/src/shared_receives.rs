@@ -1,0 +1,252 @@
+//! The receives of one core whose connections share a queue: whose queue pair took one, and how many each may take.
+//!
+//! A connection is granted a number of receives when it is opened, and the sum of all grants never exceeds the queue:
+//! a peer that keeps to its grant finds a receive, whatever the others do. The sum is kept as what is left of it.
+
+use crate::provider::{QueuePairId, SharedReceiveQueueId};
+
+/// What a core knows of its shared receive queue.
+#[derive(Debug)]
+pub(crate) struct SharedReceives {
+    /// The queue and the local key of its buffers, once Control has made it.
+    queue: Option<(SharedReceiveQueueId, u32)>,
+    /// Buffers that the next flush posts.
+    pub(crate) released: Vec<u32>,
+    /// Who took each buffer, until it is posted again.
+    takers: Box<[Taker]>,
+    /// Receives in the queue that nobody was granted.
+    free: u32,
+    /// Receives that a queue pair may have taken with it: nobody is granted them any more.
+    withdrawn: u32,
+    connections: ConnectionIndex,
+}
+
+/// Who is given credit when a buffer is posted again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taker {
+    /// Nobody: it was taken out of turn, or never.
+    Nobody,
+    /// The connection of this index.
+    Connection(u16),
+    /// A connection that has ended: its grant is free again as far as its buffers are back.
+    Ended,
+}
+
+impl SharedReceives {
+    /// All buffers are to be posted.
+    pub(crate) fn new(entries: u32, connections: u32) -> Self {
+        Self {
+            queue: None,
+            released: (0..entries).collect(),
+            takers: vec![Taker::Nobody; entries as usize].into(),
+            free: entries,
+            withdrawn: 0,
+            connections: ConnectionIndex::new(connections),
+        }
+    }
+
+    pub(crate) fn made(&mut self, queue: SharedReceiveQueueId, lkey: u32) {
+        self.queue = Some((queue, lkey));
+    }
+
+    /// Where buffers are posted, and the local key of their memory.
+    pub(crate) fn queue(&self) -> Option<(SharedReceiveQueueId, u32)> {
+        self.queue
+    }
+
+    /// Receives that a further connection can be granted.
+    pub(crate) fn free(&self) -> u32 {
+        self.free
+    }
+
+    /// Receives that were lost with their queue pairs.
+    pub(crate) fn withdrawn(&self) -> u32 {
+        self.withdrawn
+    }
+
+    /// Grants receives to a connection. Callers have asked for [`SharedReceives::free`].
+    pub(crate) fn grant(&mut self, receives: u32) {
+        debug_assert!(receives <= self.free, "more receives granted than the queue has");
+        self.free = self.free.saturating_sub(receives);
+    }
+
+    /// The connection whose queue pair this is.
+    #[inline]
+    pub(crate) fn connection_of(&self, queue_pair: QueuePairId) -> Option<u16> {
+        self.connections.find(queue_pair)
+    }
+
+    pub(crate) fn opened(&mut self, queue_pair: QueuePairId, connection: u16) {
+        self.connections.insert(queue_pair, connection);
+    }
+
+    /// A connection's queue pair took a buffer that it had been granted.
+    #[inline]
+    pub(crate) fn taken(&mut self, buffer: u32, connection: u16) {
+        if let Some(taker) = self.takers.get_mut(buffer as usize) {
+            *taker = Taker::Connection(connection);
+        }
+    }
+
+    /// A buffer is in the queue again: says who may take one more.
+    #[inline]
+    pub(crate) fn posted(&mut self, buffer: u32) -> Taker {
+        let taker = self.takers.get_mut(buffer as usize);
+        let taker = taker.map_or(Taker::Nobody, |taker| core::mem::replace(taker, Taker::Nobody));
+        self.free += u32::from(taker == Taker::Ended);
+        taker
+    }
+
+    /// A connection is gone, of whose grant `lost` may never come back. What its caller still holds is free when it is
+    /// posted again.
+    pub(crate) fn closed(&mut self, queue_pair: QueuePairId, connection: u16, granted: u32, lost: u32) {
+        self.connections.remove(queue_pair, connection);
+        let mut held = 0;
+        for taker in &mut self.takers {
+            if *taker == Taker::Connection(connection) {
+                *taker = Taker::Ended;
+                held += 1;
+            }
+        }
+        self.withdrawn += lost;
+        self.free += granted.saturating_sub(held + lost);
+    }
+
+    /// A buffer came back from a queue pair that is gone: perhaps one that was given up.
+    pub(crate) fn found(&mut self) {
+        if self.withdrawn > 0 {
+            self.withdrawn -= 1;
+            self.free += 1;
+        }
+    }
+}
+
+/// Connections by the numbers of their queue pairs: a table with open addressing, a quarter full at most.
+#[derive(Debug)]
+struct ConnectionIndex {
+    places: Box<[Option<(QueuePairId, u16)>]>,
+    /// Bits of a hash that are not its place.
+    shift: u32,
+}
+
+/// Places per connection: with linear probing a look-up then takes one place, rarely two.
+const PLACES_PER_CONNECTION: u32 = 4;
+
+impl ConnectionIndex {
+    fn new(connections: u32) -> Self {
+        let places = (connections.max(1) * PLACES_PER_CONNECTION).next_power_of_two();
+        Self { places: vec![None; places as usize].into(), shift: u32::BITS - places.trailing_zeros() }
+    }
+
+    /// Where the search for a number begins: devices count them up, so the high bits of a product by the golden ratio
+    /// (Knuth's multiplicative hash) spread them evenly.
+    fn home(&self, queue_pair: QueuePairId) -> usize {
+        (queue_pair.0.wrapping_mul(0x9e37_79b9) >> self.shift) as usize
+    }
+
+    fn next(&self, place: usize) -> usize {
+        (place + 1) & (self.places.len() - 1)
+    }
+
+    /// The place of a number, or the vacant one where it would be. There are more places than connections.
+    fn place_of(&self, queue_pair: QueuePairId) -> usize {
+        let mut place = self.home(queue_pair);
+        while self.places[place].is_some_and(|(known, _)| known != queue_pair) {
+            place = self.next(place);
+        }
+        place
+    }
+
+    #[inline]
+    fn find(&self, queue_pair: QueuePairId) -> Option<u16> {
+        self.places[self.place_of(queue_pair)].map(|(_, connection)| connection)
+    }
+
+    fn insert(&mut self, queue_pair: QueuePairId, connection: u16) {
+        let place = self.place_of(queue_pair);
+        self.places[place] = Some((queue_pair, connection));
+    }
+
+    /// Removes a connection's entry, if it is still its own, and closes the gap behind it.
+    fn remove(&mut self, queue_pair: QueuePairId, connection: u16) {
+        let mut gap = self.place_of(queue_pair);
+        if self.places[gap] != Some((queue_pair, connection)) {
+            return;
+        }
+        self.places[gap] = None;
+        let mut place = self.next(gap);
+        while let Some(entry) = self.places[place] {
+            let (from_home, from_gap) = (self.distance(self.home(entry.0), place), self.distance(gap, place));
+            if from_home >= from_gap {
+                self.places[gap] = self.places[place].take();
+                gap = place;
+            }
+            place = self.next(place);
+        }
+    }
+
+    fn distance(&self, from: usize, to: usize) -> usize {
+        to.wrapping_sub(from) & (self.places.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ConnectionIndex, SharedReceives, Taker};
+    use crate::provider::QueuePairId;
+    use std::collections::HashMap;
+
+    /// Against a plain map, with numbers that collide.
+    #[test]
+    fn the_index_is_a_map() {
+        let mut index = ConnectionIndex::new(8);
+        let mut model: HashMap<u32, u16> = HashMap::new();
+        let mut random = 7u32;
+        for step in 0..20_000_u32 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let number = (random >> 16) % 24 * 0x1_0000;
+            match model.get(&number) {
+                Some(&connection) => {
+                    index.remove(QueuePairId(number), connection.wrapping_add(1));
+                    assert_eq!(index.find(QueuePairId(number)), Some(connection), "somebody else's is not removed");
+                    index.remove(QueuePairId(number), connection);
+                    model.remove(&number);
+                }
+                None if model.len() < 8 => {
+                    let connection = step as u16;
+                    index.insert(QueuePairId(number), connection);
+                    model.insert(number, connection);
+                }
+                None => {}
+            }
+            for number in (0..24).map(|at| at * 0x1_0000) {
+                assert_eq!(index.find(QueuePairId(number)), model.get(&number).copied(), "step {step}");
+            }
+        }
+    }
+
+    /// What is granted, held, lost and free is the queue, at any time.
+    #[test]
+    fn a_grant_is_free_again_when_its_buffers_are_back() {
+        let mut shared = SharedReceives::new(16, 2);
+        for buffer in core::mem::take(&mut shared.released) {
+            assert_eq!(shared.posted(buffer), Taker::Nobody);
+        }
+        shared.grant(6);
+        shared.grant(10);
+        assert_eq!(shared.free(), 0);
+        shared.taken(3, 1);
+        shared.taken(4, 1);
+        shared.taken(5, 0);
+        shared.closed(QueuePairId(1), 1, 10, 0);
+        assert_eq!(shared.free(), 8, "two are held");
+        assert_eq!((shared.posted(3), shared.posted(5)), (Taker::Ended, Taker::Connection(0)));
+        assert_eq!(shared.free(), 9);
+        shared.closed(QueuePairId(2), 0, 6, 4);
+        assert_eq!((shared.posted(4), shared.free(), shared.withdrawn()), (Taker::Ended, 12, 4));
+        for _ in 0..6 {
+            shared.found();
+        }
+        assert_eq!((shared.free(), shared.withdrawn()), (16, 0), "no more than was lost");
+    }
+}

@@ -1,0 +1,370 @@
+//! Connections that share one receive queue: one post for all of them, grants, ends, and no buffer lost or doubled.
+
+mod engine_harness;
+
+use engine_harness::{Setup, address, scripted::Scripted};
+use frwr_engine::{
+    ConnectionId, DisconnectCause, EngineError, OpenError, ReceiveBuffers, ReceiveQueues, Received,
+    provider::{
+        Access, CommandError, CompletionQueue, FailureStatus, PostRefusal, SharedReceiveQueueId,
+        fault::{CommandKind, CompletionFault, CompletionFilter},
+        soft::SoftProfile,
+    },
+};
+use std::collections::HashMap;
+
+/// Receives that a connection is granted.
+const GRANT: u32 = 8;
+
+/// A target whose connections share `entries` receives; nobody is connected yet.
+fn apart(profile: &str, connections: u16, entries: u32) -> Scripted {
+    let setup = Setup::new(profile).peer_receives(GRANT).host(|host| host.connections = connections).target(|target| {
+        target.connections = connections;
+        target.receive_depth = GRANT;
+        target.receive_queues = ReceiveQueues::Shared { entries };
+    });
+    let mut test = Scripted::of(setup);
+    test.target.every_command = Some(Vec::new());
+    test
+}
+
+/// The same with this many connections, by the names of the host.
+fn connected(profile: &str, connections: u16) -> (Scripted, Vec<ConnectionId>) {
+    let mut test = apart(profile, connections, 0);
+    let opened = (0..connections).map(|_| open(&mut test)).collect();
+    (test, opened)
+}
+
+fn open(test: &mut Scripted) -> ConnectionId {
+    let ready = test.target.connections.len() + 1;
+    test.connect();
+    test.until("both ends", |pair| pair.target.connections.len() >= ready);
+    test.host.connection.unwrap()
+}
+
+fn send(test: &mut Scripted, connection: ConnectionId, cookie: u64) {
+    test.host.connection = Some(connection);
+    let segment = [test.host.segment(4096 * (cookie % 64), 512)];
+    test.host.submit(cookie, Access::RemoteWrite, &segment, true).unwrap();
+}
+
+fn until_received(test: &mut Scripted, count: usize) {
+    test.until("commands", |pair| pair.target.every_command.as_ref().unwrap().len() >= count);
+}
+
+fn take(test: &mut Scripted) -> Vec<(ConnectionId, Received)> {
+    test.target.every_command.as_mut().unwrap().drain(..).collect()
+}
+
+/// Answers what the target has, each on its own connection.
+fn answer(test: &mut Scripted) {
+    for (connection, received) in take(test) {
+        let (name, grants) = test.target.read_command(&received);
+        test.target.engine.release(received);
+        test.target.connection = Some(connection);
+        let key = grants.first().map(|grant| grant.key);
+        let _ = test.target.try_answer(name, &grants, key);
+    }
+}
+
+fn round_trip(test: &mut Scripted, connection: ConnectionId, cookie: u64) {
+    send(test, connection, cookie);
+    until_received(test, 1);
+    answer(test);
+    test.until("a round trip", |pair| pair.host.ended.iter().any(|(ended, _)| *ended == cookie));
+    assert_eq!(test.status(cookie), Some("replied"));
+}
+
+fn free(test: &Scripted) -> u32 {
+    test.target.engine.statistics().shared_receives_free as u32
+}
+
+/// All buffers that nobody holds are posted, and all receives but those of `open` connections can be granted.
+fn assert_all_there(test: &Scripted, entries: u32, open: u32) {
+    let buffers = ReceiveBuffers { posted: entries, held: 0, idle: 0 };
+    assert_eq!((test.target.engine.receive_buffers(), free(test)), (buffers, entries - open * GRANT));
+}
+
+/// What was given back goes to the device in one post, whosever it was; with a queue each it is one per connection.
+#[test]
+fn one_post_of_receives_for_all_connections() {
+    for profile in SoftProfile::ALL {
+        let (mut test, connections) = connected(profile.name(), 4);
+        for (cookie, connection) in connections.iter().enumerate() {
+            send(&mut test, *connection, cookie as u64);
+        }
+        until_received(&mut test, 4);
+        let before = test.target.engine.statistics().receive_doorbells;
+        answer(&mut test);
+        test.steps(1);
+        assert_eq!(test.target.engine.statistics().receive_doorbells - before, 1, "{profile}");
+        test.until("replies", |pair| pair.host.ended.len() == 4);
+        assert_all_there(&test, 4 * GRANT, 4);
+    }
+}
+
+/// No receiver is ever not ready: a connection that would be granted more than there is is refused, until one ends.
+#[test]
+fn a_connection_beyond_the_queue_is_refused() {
+    let mut test = apart("window", 4, 2 * GRANT + 3);
+    let first = open(&mut test);
+    open(&mut test);
+    let options = test.host.connection_options();
+    test.host.engine.connect(address(), b"hello", &options).unwrap();
+    test.until("refused", |pair| pair.host.open_failed == 1);
+    assert_eq!(free(&test), 3);
+    let refused = test.target.engine.connect(address(), b"", &options);
+    assert_eq!(refused, Err(OpenError::Receives { wanted: GRANT, free: 3 }));
+    assert!(refused.unwrap_err().to_string().contains("raise ReceiveQueues::Shared"));
+    test.host.engine.disconnect(first);
+    test.until("gone", |pair| pair.target.disconnected == 1);
+    let third = open(&mut test);
+    round_trip(&mut test, third, 1);
+    assert_all_there(&test, 2 * GRANT + 3, 2);
+}
+
+/// What a caller holds of an ended connection is granted to nobody until it is back.
+#[test]
+fn buffers_outlive_their_connection_and_count_until_they_are_back() {
+    for profile in ["window", "rxe", "reg_mr"] {
+        let mut test = apart(profile, 2, 2 * GRANT);
+        let (first, second) = (open(&mut test), open(&mut test));
+        for cookie in 0..3 {
+            send(&mut test, first, cookie);
+        }
+        until_received(&mut test, 3);
+        let held = take(&mut test);
+        test.host.engine.disconnect(first);
+        test.until("gone", |pair| pair.target.disconnected == 1 && pair.host.disconnected == 1);
+        assert_eq!(free(&test), GRANT - 3, "{profile}");
+        // They are read all the same, while others come and go.
+        round_trip(&mut test, second, 10);
+        for (cookie, (_, received)) in held.into_iter().enumerate() {
+            assert_eq!(test.target.read_command(&received).0, (cookie as u64).to_le_bytes(), "{profile}");
+            test.target.engine.release(received);
+        }
+        test.steps(2);
+        assert_all_there(&test, 2 * GRANT, 1);
+    }
+}
+
+/// A peer that sends more than it was granted ends, and costs the others nothing.
+#[test]
+fn a_peer_that_exceeds_its_grant_costs_only_itself() {
+    let mut test = apart("reg_mr", 2, 0);
+    let honest = open(&mut test);
+    test.host.peer_receives = 4 * GRANT;
+    let greedy = open(&mut test);
+    for cookie in 0..=u64::from(GRANT) {
+        send(&mut test, greedy, cookie);
+    }
+    test.until("ended", |pair| pair.target.disconnected == 1 && pair.host.disconnected == 1);
+    assert_eq!(test.target.causes, [DisconnectCause::ReceivesExceeded]);
+    for (_, received) in take(&mut test) {
+        test.target.engine.release(received);
+    }
+    for cookie in 100..120 {
+        round_trip(&mut test, honest, cookie);
+    }
+    assert_all_there(&test, 2 * GRANT, 1);
+}
+
+/// Either side ends, in mid work, again and again; every buffer is where it belongs.
+#[test]
+fn ends_in_mid_work_lose_no_receive() {
+    for profile in SoftProfile::ALL {
+        let (mut test, mut connections) = connected(profile.name(), 3);
+        for round in 0..60_u64 {
+            for (at, connection) in connections.clone().into_iter().enumerate() {
+                for cookie in 0..1 + (round + at as u64) % 5 {
+                    send(&mut test, connection, round * 100 + at as u64 * 10 + cookie);
+                }
+            }
+            test.steps((round % 7) as u32);
+            if round % 3 == 0 {
+                answer(&mut test);
+            }
+            let place = (round % 3) as usize;
+            let gone = test.target.disconnected + 1;
+            if round % 2 == 0 {
+                let connection = connections[place];
+                test.host.engine.disconnect(connection);
+            } else {
+                let open: Vec<_> = test.target.engine.connections().collect();
+                test.target.engine.disconnect(open[place]);
+            }
+            test.until("an end", |pair| pair.target.disconnected == gone && pair.host.disconnected == gone);
+            test.until("the rest", |pair| {
+                let commands: Vec<_> = pair.target.every_command.as_mut().unwrap().drain(..).collect();
+                for (connection, received) in commands {
+                    let (name, grants) = pair.target.read_command(&received);
+                    pair.target.engine.release(received);
+                    pair.target.connection = Some(connection);
+                    let _ = pair.target.try_answer(name, &[], grants.first().map(|grant| grant.key));
+                }
+                pair.host.outstanding.is_empty()
+            });
+            let alive: Vec<_> = test.host.engine.connections().collect();
+            connections.retain(|connection| alive.contains(connection));
+            connections.push(open(&mut test));
+            assert_eq!(connections.len(), 3);
+            test.steps(2);
+            assert_all_there(&test, 3 * GRANT, 3);
+        }
+        let statistics = test.target.engine.statistics();
+        assert_eq!((statistics.drain_timeouts, statistics.shared_receives_withdrawn), (0, 0), "{profile}");
+    }
+}
+
+/// A queue pair is destroyed only once its last receive is known: where its device says nothing, not before the deadline,
+/// and what it may have taken is granted to nobody any more.
+#[test]
+fn a_queue_pair_that_never_says_so_keeps_its_grant() {
+    let mut test = apart("window", 2, 0);
+    let (first, second) = (open(&mut test), open(&mut test));
+    test.target_faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
+    let ended = test.target.connections[0];
+    test.target.engine.disconnect(ended);
+    test.steps(500);
+    assert_eq!(test.target.disconnected, 0);
+    test.now += core::time::Duration::from_secs(6);
+    test.until("gone", |pair| pair.target.disconnected == 1);
+    let statistics = test.target.engine.statistics();
+    assert_eq!((statistics.drain_timeouts, statistics.shared_receives_withdrawn), (1, u64::from(GRANT)));
+    assert_eq!(free(&test), 0);
+    round_trip(&mut test, second, 1);
+    let _ = first;
+}
+
+/// Completions that come after their connection: the buffers are used again, and what was given up is found.
+#[test]
+fn late_completions_bring_their_buffers_back() {
+    let mut test = apart("window", 2, 0);
+    let (first, second) = (open(&mut test), open(&mut test));
+    let queue = CompletionFilter { queue: Some(CompletionQueue::Receive), ..Default::default() };
+    test.target_faults.on_all_completions(queue, CompletionFault::Hold);
+    for cookie in 0..3 {
+        send(&mut test, first, cookie);
+    }
+    test.steps(50);
+    test.host.engine.disconnect(first);
+    test.until("gone", |pair| pair.target.disconnected == 1);
+    let stale = test.target.engine.statistics().stale_completions;
+    test.target_faults.release();
+    test.steps(5);
+    assert_eq!(test.target.engine.statistics().stale_completions - stale, 3);
+    assert_all_there(&test, 2 * GRANT, 1);
+    round_trip(&mut test, second, 10);
+}
+
+/// A receive that fails ends its connection, and its buffer is used again; a completion that comes twice counts once.
+#[test]
+fn failed_and_doubled_receives() {
+    let (mut test, connections) = connected("reg_mr", 2);
+    let filter = CompletionFilter { queue: Some(CompletionQueue::Receive), ..Default::default() };
+    test.target_faults.on_completions(filter, CompletionFault::Duplicate, 1);
+    round_trip(&mut test, connections[1], 1);
+    assert_eq!(test.target.engine.statistics().stale_completions, 1);
+    test.target_faults.on_completions(filter, CompletionFault::Fail(FailureStatus::LocalLength), 1);
+    send(&mut test, connections[0], 2);
+    test.until("ended", |pair| pair.target.disconnected == 1);
+    assert_eq!(test.target.causes, [DisconnectCause::WorkRequest(FailureStatus::LocalLength)]);
+    round_trip(&mut test, connections[1], 3);
+    assert_all_there(&test, 2 * GRANT, 1);
+}
+
+/// A queue that takes no receives ends all that share it, and none is lost; the next flush tries again.
+#[test]
+fn refused_receives_end_all_connections_and_none_is_lost() {
+    for accepted in 0..3 {
+        let (mut test, connections) = connected("reg_mr", 2);
+        for cookie in 0..3 {
+            send(&mut test, connections[cookie as usize % 2], cookie);
+        }
+        until_received(&mut test, 3);
+        // Whatever the device called it.
+        for queue in 0..16 {
+            let queue = SharedReceiveQueueId(queue);
+            test.target_faults.refuse_shared_receives(queue, accepted, PostRefusal::QueueFull);
+        }
+        for (_, received) in take(&mut test) {
+            test.target.engine.release(received);
+        }
+        test.until("ended", |pair| pair.target.disconnected == 2 && pair.host.disconnected == 2);
+        assert_eq!(test.target.causes, [DisconnectCause::PostRefused; 2]);
+        test.target_faults.clear();
+        test.steps(2);
+        assert_all_there(&test, 2 * GRANT, 0);
+        let again = open(&mut test);
+        round_trip(&mut test, again, 10);
+    }
+}
+
+/// What the device cannot make is told, and tried again with the next connection.
+#[test]
+fn a_queue_that_is_not_made_is_told() {
+    let mut test = apart("reg_mr", 2, 0);
+    test.target_faults.fail_command(CommandKind::CreateSharedReceiveQueue, CommandError::Exhausted, 1);
+    let options = test.host.connection_options();
+    test.host.engine.connect(address(), b"hello", &options).unwrap();
+    test.until("refused", |pair| pair.target.open_failed == 1 && pair.host.open_failed == 1);
+    let told = test.target.events.iter().any(|event| event.contains("SharedReceives { entries: 16 }"));
+    assert!(told, "{:?}", test.target.events);
+    let connection = open(&mut test);
+    round_trip(&mut test, connection, 1);
+    assert_all_there(&test, 2 * GRANT, 1);
+}
+
+/// Requesters share their receives as well: replies of all connections come out of one queue.
+#[test]
+fn replies_come_out_of_a_shared_queue() {
+    for profile in SoftProfile::ALL {
+        let sharing = |host: &mut frwr_engine::EngineOptions| {
+            host.connections = 3;
+            host.receive_depth = GRANT;
+            host.receive_queues = ReceiveQueues::Shared { entries: 0 };
+        };
+        let mut test = Scripted::of(Setup::new(profile.name()).host(sharing).target(|target| target.connections = 3));
+        test.target.every_command = Some(Vec::new());
+        let connections: Vec<_> = (0..3).map(|_| open(&mut test)).collect();
+        let mut ended = HashMap::new();
+        for cookie in 0..60 {
+            send(&mut test, connections[cookie as usize % 3], cookie);
+            ended.insert(cookie, "replied");
+        }
+        test.until("all", |pair| {
+            let commands: Vec<_> = pair.target.every_command.as_mut().unwrap().drain(..).collect();
+            for (connection, received) in commands {
+                let (name, grants) = pair.target.read_command(&received);
+                pair.target.engine.release(received);
+                pair.target.connection = Some(connection);
+                pair.target.answer(name, &grants, Some(grants[0].key));
+            }
+            pair.host.outstanding.is_empty()
+        });
+        assert_eq!(test.host.ended.iter().copied().collect::<HashMap<_, _>>(), ended, "{profile}");
+        test.steps(2);
+        let buffers = ReceiveBuffers { posted: 3 * GRANT, held: 0, idle: 0 };
+        assert_eq!(test.host.engine.receive_buffers(), buffers, "{profile}");
+    }
+}
+
+#[test]
+fn devices_that_cannot_are_refused_when_the_engine_is_made() {
+    let sized = |max_srq, max_srq_wr, entries| {
+        let mut capabilities = SoftProfile::Window.capabilities();
+        (capabilities.attributes.max_srq, capabilities.attributes.max_srq_wr) = (max_srq, max_srq_wr);
+        let receive_queues = ReceiveQueues::Shared { entries };
+        let options =
+            frwr_engine::EngineOptions { connections: 4, receive_depth: 10, receive_queues, ..Default::default() };
+        frwr_engine::Engine::<frwr_engine::provider::soft::SoftPort>::completion_entries(&options, &capabilities)
+            .map(|(_, receives)| receives)
+    };
+    assert_eq!((sized(1, 40, 0), sized(1, 40, 25)), (Ok(40), Ok(25)));
+    assert_eq!(
+        (sized(0, 40, 0), sized(1, 0, 0)),
+        (Err(EngineError::NoSharedReceives), Err(EngineError::NoSharedReceives))
+    );
+    assert_eq!(sized(1, 39, 0), Err(EngineError::SharedReceives { need: 40, limit: 39 }));
+    assert!(matches!(sized(1, 40, 9), Err(EngineError::Option { value: 9, .. })), "not one connection fits");
+}
