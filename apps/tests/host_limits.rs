@@ -3,10 +3,11 @@
 mod nvmf_harness;
 
 use frwr_apps::host::{HostError, HostOptions, IoError};
-use frwr_apps::target::TargetOptions;
+use frwr_apps::storage::MemoryStorage;
+use frwr_apps::target::{Subsystem, TargetOptions};
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
-use nvmf_harness::{BLOCK, PROFILES, Pair, host_options, target_options};
+use nvmf_harness::{BLOCK, PROFILES, Pair, host_options, memory, subsystem, target_options};
 
 /// A target that takes as many keys per command, and no data in capsules beside their descriptors.
 fn listing(data_blocks: u8) -> TargetOptions {
@@ -221,4 +222,24 @@ fn a_number_of_keys_that_cannot_be_is_refused() {
         assert_eq!(error, HostError::DataBlocks(data_blocks));
         assert!(error.to_string().contains("1 to 8"), "{error}");
     }
+}
+
+#[test]
+fn zeroes_are_written_by_commands_that_the_controller_takes() {
+    // Two times and a bit what one command of this target may zero (WZSL, 1 MiB).
+    let blocks = 2 * (1 << 20) / BLOCK + 88;
+    let medium = memory(blocks as usize * BLOCK as usize);
+    medium.fill(0, medium.len(), 0xff).unwrap();
+    let namespace = MemoryStorage::new(medium.clone(), BLOCK, 64).unwrap();
+    let subsystems = vec![Subsystem::new(subsystem(), vec![namespace])];
+    let mut pair = Pair::with_subsystems("reg_mr", host_options(), target_options(), subsystems, 8);
+    pair.bring_up();
+    let before = pair.host.statistics().submissions;
+    pair.host.write_zeroes(0, blocks, false, 1).unwrap();
+    assert_eq!(pair.completed(1)[0].result, Ok(()));
+    assert_eq!(pair.host.statistics().submissions - before, 3);
+    let mut bytes = vec![1; medium.len()];
+    medium.read(0, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == 0));
+    pair.finish();
 }

@@ -7,8 +7,8 @@ use super::{Host, HostFailure, Opened, State};
 use crate::nvmf::{
     self, ADMIN_QUEUE, BROADCAST_NAMESPACE, Command, CompletionQueueEntry, Connect, ConnectData,
     ControllerCapabilities, ControllerConfiguration, ControllerStatus, DYNAMIC_CONTROLLER, DataPointer, GetLogPage,
-    IDENTIFY_BYTES, Identify, KeyedDataBlock, Property, PropertyGet, PropertySet, PropertySize, SetFeatures,
-    ShutdownStatus, cns, feature, log_page,
+    IDENTIFY_BYTES, Identify, IdentifyController, KeyedDataBlock, Property, PropertyGet, PropertySet, PropertySize,
+    SetFeatures, ShutdownStatus, cns, feature, log_page,
 };
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::{Access, Port};
@@ -35,6 +35,8 @@ pub(super) enum Step {
     AwaitReady,
     /// Identify Controller.
     IdentifyController,
+    /// Identify Controller of the NVM command set.
+    IdentifyCommandSet,
     /// Set Features: Number of Queues.
     SetQueues,
     /// Set Features: Asynchronous Event Configuration.
@@ -63,6 +65,7 @@ impl Step {
             Self::Enable => "Property Set of CC",
             Self::AwaitReady => "waiting for CSTS.RDY",
             Self::IdentifyController => "Identify Controller",
+            Self::IdentifyCommandSet => "Identify Controller of the NVM command set",
             Self::SetQueues => "Set Features of the number of queues",
             Self::SetEvents => "Set Features of asynchronous events",
             Self::IdentifyActive => "Identify of active namespaces",
@@ -77,7 +80,7 @@ impl Step {
 
     /// The session can do without it: its refusal is no failure.
     fn is_optional(self) -> bool {
-        matches!(self, Self::SetEvents | Self::IdentifyActive | Self::ReadAna)
+        matches!(self, Self::IdentifyCommandSet | Self::SetEvents | Self::IdentifyActive | Self::ReadAna)
     }
 
     /// It belongs to the end of a session.
@@ -154,6 +157,7 @@ impl<P: Port> Host<P> {
             Step::Enable => (configure(ControllerConfiguration::ENABLED), None),
             Step::AwaitReady | Step::AwaitShutdown => (get(Property::Status, PropertySize::Four), None),
             Step::IdentifyController => identify(cns::CONTROLLER, 0),
+            Step::IdentifyCommandSet => identify(cns::COMMAND_SET_CONTROLLER, 0),
             Step::IdentifyNamespace => identify(cns::NAMESPACE, self.options.namespace),
             Step::SetQueues => {
                 // Submission queues in the lower half, completion queues in the upper; both numbers are 0-based.
@@ -225,9 +229,15 @@ impl<P: Port> Host<P> {
                 if self.options.is_discovery() {
                     self.discovered.clear();
                     Step::ReadDiscovery
+                } else if self.controller.optional_commands & IdentifyController::WRITE_ZEROES != 0 {
+                    Step::IdentifyCommandSet
                 } else {
                     Step::SetQueues
                 }
+            }
+            Step::IdentifyCommandSet => {
+                self.take_command_set(success);
+                Step::SetQueues
             }
             Step::ReadDiscovery if self.take_discovery()? => return Ok(Next::Ready),
             Step::ReadDiscovery => Step::ReadDiscovery,

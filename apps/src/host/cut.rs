@@ -40,6 +40,14 @@ impl<P: Port> Host<P> {
         limit as u32 / block * block
     }
 
+    /// Blocks of one Write Zeroes at most: WZSL and NLB.
+    fn zeroes_limit(&self) -> u32 {
+        let block = self.geometry.map_or(1, |geometry| geometry.block_bytes());
+        let limit = self.controller.max_zeroes.map_or(MAX_BLOCKS.into(), |bytes| bytes / u64::from(block));
+        // At most MAX_BLOCKS; what is less than a block is refused by the controller.
+        limit.clamp(1, MAX_BLOCKS.into()) as u32
+    }
+
     /// Keys of one command at most: the controller's data blocks (MSDBD; 0 for no limit), whose descriptors have to fit into
     /// its capsules behind the command where there are several.
     fn key_limit(&self) -> u8 {
@@ -58,7 +66,7 @@ impl<P: Port> Host<P> {
         match request.kind {
             Kind::Flush => Cut::Blocks { blocks: 0, keys: 0 },
             Kind::Deallocate { .. } => Cut::Blocks { blocks: 0, keys: 1 },
-            Kind::WriteZeroes { .. } => Cut::Blocks { blocks: rest.min(MAX_BLOCKS), keys: 0 },
+            Kind::WriteZeroes { .. } => Cut::Blocks { blocks: rest.min(self.zeroes_limit()), keys: 0 },
             Kind::Read | Kind::Write | Kind::Compare => self.cut_data(index, first, rest, connection),
         }
     }

@@ -3,7 +3,7 @@
 use super::{Host, HostFailure};
 use crate::nvmf::{
     self, ControllerCapabilities, IDENTIFY_BYTES, IdentifyActiveNamespaces, IdentifyController, IdentifyNamespace,
-    SerialNumber,
+    IdentifyNvmController, SerialNumber,
 };
 use crate::storage::Geometry;
 use frwr_engine::provider::Port;
@@ -95,6 +95,18 @@ impl<P: Port> Host<P> {
             0 => Ok(()),
             limit => self.check_depth(self.options.queue_depth, limit),
         }
+    }
+
+    /// The limit of Write Zeroes. A controller that does not know the question is not asked for more than it transfers.
+    pub(super) fn take_command_set(&mut self, success: bool) {
+        let mut bytes = [0; IDENTIFY_BYTES];
+        // As above.
+        let _ = self.admin_data.read(0, &mut bytes);
+        let page = self.controller.capabilities.minimum_page_size();
+        self.controller.max_zeroes = match IdentifyNvmController::ref_from_bytes(&bytes) {
+            Ok(limits) if success => limits.max_zeroes_bytes(page),
+            _ => self.controller.max_transfer,
+        };
     }
 
     /// `live`: the session goes on; else it begins, and the namespace may be another one.

@@ -133,6 +133,8 @@ struct Controller {
     max_data_blocks: u8,
     /// ONCS.
     optional_commands: u16,
+    /// Bytes of one Write Zeroes at most (WZSL); `None` for no limit.
+    max_zeroes: Option<u64>,
     /// What of OAES this host wants to hear of.
     events: u32,
     reports_ana: bool,

@@ -354,6 +354,18 @@ pub struct IdentifyNvmController {
 
 const _: () = assert!(size_of::<IdentifyNvmController>() == IDENTIFY_BYTES);
 
+impl IdentifyNvmController {
+    /// Bytes of the largest Write Zeroes where the smallest page has `page` bytes (CAP.MPSMIN); `None` for no limit.
+    #[must_use]
+    pub fn max_zeroes_bytes(&self, page: u64) -> Option<u64> {
+        match self.write_zeroes_limit {
+            0 => None,
+            // What does not fit 64 bits is no limit either.
+            shift => page.checked_mul(1_u64.checked_shl(shift.into())?),
+        }
+    }
+}
+
 /// Ranges of one Dataset Management command: NR is a 0-based byte.
 pub const MAX_DATASET_RANGES: u32 = 256;
 
