@@ -33,7 +33,7 @@ fn f31_nobody_listens() {
             panic!("the address is free");
         };
         pair.listener = listener;
-        if pair.owner.is_real() {
+        if pair.owner.has_verbs() {
             queue_pair = pair.owner.queue_pair(SIZES);
         }
         let peer = pair.peer.queue_pair(SIZES);

@@ -63,7 +63,8 @@ fn f05_a_flushed_registration_is_live_only_on_rxe() {
         pair.until("two flushes", |pair| pair.owner.sent.len() == 2);
         assert_eq!(statuses(&pair.owner.sent), [FLUSHED; 2]);
         let may_be_live = pair.owner.capabilities().quirks.flushed_registration_may_be_live;
-        assert_eq!(may_be_live, subject.deviates(Row::FlushedRegistration));
+        // The provider promises no more than libibverbs does, and what stands for a device does no better.
+        assert_eq!(may_be_live, subject.is_real() || subject.deviates(Row::FlushedRegistration));
         pair.owner.assert_open(if may_be_live { 64 } else { 0 });
     });
 }
@@ -331,7 +332,10 @@ fn rxe_counts_destroys_that_would_stall() {
     on_row(Row::DestroyUnderALiveKey, |subject| {
         let mut pair = subject.pair();
         let ends = pair.connect();
-        let monitor = pair.owner.device.monitor().expect("a software NIC");
+        let Some(monitor) = pair.owner.device.monitor() else {
+            subject.not_run("nobody counts, and whatever drops a device measures it");
+            return;
+        };
         let mut slot = pair.owner.slot(ends.owner);
         let element = [pair.owner.element(0, 64)];
         let (chain, _) = Builder::new().register(&pair.owner, &mut slot, &element, Access::RemoteRead);

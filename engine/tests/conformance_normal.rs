@@ -3,10 +3,10 @@
 mod harness;
 
 use frwr_engine::provider::{
-    Access, Chain, CompletionBatch, CompletionQueue, ConnectionParameters, Device, FailureStatus, Port, PostError,
-    PostRefusal, Success,
+    Access, Chain, CompletionBatch, CompletionQueue, ConnectionParameters, Contiguity, Device, FailureStatus, Port,
+    PostError, PostRefusal, Success,
 };
-use harness::subject::{on_all, on_soft};
+use harness::subject::{Subject, on, on_all, on_soft};
 use harness::{Builder, MEMORY, SIZES, pattern, statuses};
 
 const KIB64: u32 = 64 << 10;
@@ -45,6 +45,46 @@ fn s32_two_registrations_and_a_send_give_one_completion() {
         pair.owner.assert_open(0);
         pair.settle();
         assert_eq!(pair.owner.sent.len(), 2, "unsignalled successes are silent");
+    });
+}
+
+/// Pieces of memory in any order, of any length, are one range to the peer, and nothing beside them is reached.
+#[test]
+fn u08_scattered_pieces_are_one_range_to_the_peer() {
+    let gaps = |subject: Subject| matches!(subject.pair().owner.capabilities().contiguity, Contiguity::Gaps { .. });
+    on(gaps, "it registers ranges or whole pages", |subject| {
+        const PIECES: [(u64, u32); 5] = [(70_001, 3000), (5, 1), (40_000, 4097), (9, 2), (200_003, 8191)];
+        let total: u32 = PIECES.iter().map(|(_, length)| length).sum();
+        let mut pair = subject.pair();
+        let ends = pair.connect();
+        pair.owner.write_memory(0, &vec![0xee; 300_000]);
+        let mut slot = pair.owner.slot(ends.owner);
+        let list: Vec<_> = PIECES.iter().map(|(offset, length)| pair.owner.element(*offset, *length)).collect();
+        let (chain, grant) = Builder::new().register(&pair.owner, &mut slot, &list, Access::RemoteReadWrite);
+        pair.owner_runs(ends.owner, &chain.signalled(), 1);
+        pair.owner.assert_open(total.into());
+
+        let data = pattern(3, total as usize);
+        pair.peer.write_memory(0, &data);
+        let there = [pair.peer.element(0, total)];
+        // Back from the third byte on, so that it begins inside of a piece.
+        let back = [pair.peer.element(100_000, total - 2)];
+        let chain = Builder::new().write(&there, grant.at(0)).read(&back, grant.at(2)).signalled();
+        assert_eq!(statuses(&pair.peer_runs(ends.peer, &chain, 1)), [None]);
+        assert_eq!(pair.peer.read_memory(100_000, total as usize - 2), data[2..]);
+        let mut expected = vec![0xee; 300_000];
+        let mut done = 0;
+        for (offset, length) in PIECES {
+            let (offset, length) = (offset as usize, length as usize);
+            expected[offset..offset + length].copy_from_slice(&data[done..done + length]);
+            done += length;
+        }
+        assert!(pair.owner.read_memory(0, 300_000) == expected, "{subject}");
+
+        let beyond = Builder::new().write(&[pair.peer.element(0, 2)], grant.at(u64::from(total) - 1)).signalled();
+        let refused = statuses(&pair.peer_runs(ends.peer, &beyond, 1));
+        assert_eq!(refused, [Some(FailureStatus::RemoteAccess)]);
+        assert!(pair.owner.read_memory(0, 300_000) == expected, "{subject}");
     });
 }
 

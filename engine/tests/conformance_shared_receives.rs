@@ -139,7 +139,8 @@ fn a_queue_pair_that_fails_leaves_the_receives_to_the_others() {
             let done = pair.peer.received[at];
             assert_eq!((done.token.index(), done.queue_pair), (at as u32, ends[which].peer));
         }
-        // One that comes later takes its turn.
+        // One that comes later takes its turn. A connection manager has told the owner of the one that went.
+        pair.owner.connection_events();
         let late = joined(&mut pair, queue);
         send(&mut pair, late, 0, 64);
         assert_eq!((pair.peer.received[4].token.index(), pair.peer.received[4].queue_pair), (4, late.peer));

@@ -16,7 +16,8 @@ pub use command_line::run;
 pub(crate) use machine::locked_memory_limit;
 pub use machine::{Clock, HugePages, Machine};
 pub use rdma::{
-    DeviceFile, FileAccess, Finding, FindingOutcome, Gid, ProviderLibrary, RdmaDevice, RdmaPort, RdmaSystem, SelfTest,
+    DeviceFile, FileAccess, Finding, FindingOutcome, Gid, Mlx5Lists, ProviderLibrary, RdmaDevice, RdmaPort, RdmaSystem,
+    SelfTest,
 };
 pub use report::{machine_json, machine_text};
 pub use self_test::self_test;

@@ -30,6 +30,55 @@ pub struct RdmaDevice {
     pub self_test: SelfTest,
 }
 
+/// Whether lists of ranges can be registered on ConnectX devices. Never run on one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mlx5Lists {
+    /// This program was built without the feature `mlx5`.
+    NotBuilt,
+    /// libmlx5 is not installed.
+    NoLibrary,
+    /// There is no device of the driver mlx5.
+    NoDevice,
+    /// Each device's self-test tells.
+    Possible,
+}
+
+impl Mlx5Lists {
+    /// Of a machine, for this build.
+    #[must_use]
+    pub fn of(system: &RdmaSystem, devices: &[RdmaDevice]) -> Self {
+        let is_mlx5 = |device: &RdmaDevice| device.driver.as_deref() == Some("mlx5_core");
+        match (cfg!(feature = "mlx5"), system.mlx5_library, devices.iter().any(is_mlx5)) {
+            (false, ..) => Self::NotBuilt,
+            (true, false, _) => Self::NoLibrary,
+            (true, true, false) => Self::NoDevice,
+            (true, true, true) => Self::Possible,
+        }
+    }
+
+    /// One word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotBuilt => "not_built",
+            Self::NoLibrary => "no_library",
+            Self::NoDevice => "no_device",
+            Self::Possible => "possible",
+        }
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::NotBuilt => "not built in (cargo build --release --features mlx5); never run on hardware",
+            Self::NoLibrary => "no libmlx5.so.1 here (Debian: ibverbs-providers); never run on hardware",
+            Self::NoDevice => "no mlx5 device here; never run on hardware",
+            Self::Possible => "the self-test of each mlx5 device tells; never run on hardware before",
+        }
+    }
+}
+
 /// One port of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdmaPort {
@@ -145,6 +194,8 @@ pub struct RdmaSystem {
     pub verbs_library: bool,
     /// librdmacm.so.1 can be found.
     pub connection_manager_library: bool,
+    /// libmlx5.so.1 can be found.
+    pub mlx5_library: bool,
 }
 
 impl RdmaDevice {
@@ -233,6 +284,7 @@ pub(super) fn read_system(root: &Path) -> RdmaSystem {
         connection_manager_file: device_file(root, "rdma_cm"),
         verbs_library: has_library(root, "libibverbs.so.1"),
         connection_manager_library: has_library(root, "librdmacm.so.1"),
+        mlx5_library: has_library(root, "libmlx5.so.1"),
     }
 }
 

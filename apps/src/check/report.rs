@@ -1,6 +1,6 @@
 //! One screen, or one line of JSON.
 
-use super::{Machine, rdma_report, shortcomings};
+use super::{Machine, Mlx5Lists, rdma_report, shortcomings};
 use frwr_reactor::CpuSet;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -38,6 +38,7 @@ pub fn machine_text(machine: &Machine) -> String {
             format!("{} ({} of {} ports active)", device.name, device.active_ports(), device.ports.len())
         })),
     );
+    line("mlx5 lists", Mlx5Lists::of(&machine.rdma, &machine.rdma_devices).text());
     let tsc = match machine.clock.invariant_tsc {
         Some(true) => "invariant TSC",
         Some(false) => "TSC not invariant",
@@ -84,6 +85,8 @@ pub fn machine_json(machine: &Machine) -> Value {
             "rdma_cm": rdma_report::file_json(&rdma.connection_manager_file),
             "libibverbs": rdma.verbs_library,
             "librdmacm": rdma.connection_manager_library,
+            "libmlx5": rdma.mlx5_library,
+            "mlx5_lists": Mlx5Lists::of(rdma, &machine.rdma_devices).name(),
         },
         "clock_source": machine.clock.source,
         "invariant_tsc": machine.clock.invariant_tsc,

@@ -9,7 +9,8 @@ pub fn self_test(device: &str) -> SelfTest {
     use super::rdma::{Finding, FindingOutcome};
     use frwr_engine::provider::verbs::{self, OpenError, Outcome, VerbsDevice, VerbsOptions};
 
-    let findings = match VerbsDevice::open(&VerbsOptions::new(device)) {
+    let options = VerbsOptions { unsettled: true, ..VerbsOptions::new(device) };
+    let findings = match VerbsDevice::open(&options) {
         Ok(opened) => opened.findings().clone(),
         // What was found shows why.
         Err(OpenError::SelfTest { findings, .. }) if !findings.rows().is_empty() => findings,

@@ -2,7 +2,7 @@
 
 use super::{
     arguments::{MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, Pages, check_block_size, range},
-    device_arguments::DeviceArguments,
+    device_arguments::{DeviceArguments, RegistrationKind},
     error::RunError,
     namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig},
     serve_command::{
@@ -175,6 +175,8 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
         mtu: tables.mtu,
         traffic_class: tables.traffic_class,
         ack_timeout: tables.ack_timeout,
+        // A target opens no memory to its hosts.
+        registration: RegistrationKind::Auto,
         retry_count: tables.retry_count.unwrap_or(defaults.retry_count),
         rnr_retry_count: tables.rnr_retry_count.unwrap_or(defaults.rnr_retry_count),
         cores: tables.cores.clone(),

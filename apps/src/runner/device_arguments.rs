@@ -1,7 +1,7 @@
 //! Which RDMA device `serve` and `load` use, and how.
 
 use super::{arguments::range, error::RunError};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use frwr_engine::provider::ConnectionParameters;
 use frwr_reactor::{CoreList, Placement};
 
@@ -39,11 +39,27 @@ pub struct DeviceArguments {
     /// How often a message that met no receive is sent again, 0 to 7; 7 is for ever.
     #[arg(long, value_name = "N", default_value_t = ConnectionParameters::default().rnr_retry_count)]
     pub rnr_retry_count: u8,
+    /// What memory is opened by: windows, lists (ConnectX, feature mlx5, never run on hardware), or auto for lists where the
+    /// device has them with keys that rotate, else windows.
+    #[arg(long, value_name = "KIND", default_value = "auto")]
+    pub registration: RegistrationKind,
     /// Cores of the reactors, such as 1 or 0,2-3, or `unpinned`, or `unpinned:N` for N of them; queues are spread over them.
     /// Default: the first physical core for `serve` and the second, if there is one, for `load`, so that both on one machine
     /// do not share one.
     #[arg(long, value_name = "CORES")]
     pub cores: Option<String>,
+}
+
+/// What memory is opened to peers by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RegistrationKind {
+    /// Lists where the device has them with keys that rotate, else windows.
+    #[default]
+    Auto,
+    /// Type 2 windows.
+    Windows,
+    /// Indirect keys of mlx5.
+    Lists,
 }
 
 /// Which device, checked.
@@ -61,6 +77,8 @@ pub struct RdmaDeviceConfig {
     pub traffic_class: Option<u8>,
     /// 4.096 us times 2 to the power of this.
     pub ack_timeout: Option<u8>,
+    /// What memory is opened by.
+    pub registration: RegistrationKind,
 }
 
 impl DeviceArguments {
@@ -76,8 +94,8 @@ impl DeviceArguments {
         if let Some(value) = self.mtu.filter(|mtu| !MTUS.contains(mtu)) {
             return Err(RunError::Mtu { value });
         }
-        let Self { gid_index, mtu, traffic_class, ack_timeout, ib_port: port, .. } = *self;
-        Ok(RdmaDeviceConfig { device, port, gid_index, mtu, traffic_class, ack_timeout })
+        let Self { gid_index, mtu, traffic_class, ack_timeout, registration, ib_port: port, .. } = *self;
+        Ok(RdmaDeviceConfig { device, port, gid_index, mtu, traffic_class, ack_timeout, registration })
     }
 
     /// What its connections negotiate.

@@ -42,8 +42,11 @@ use without_verbs::open;
 
 #[cfg(feature = "verbs")]
 mod with_verbs {
-    use super::super::{device_arguments::RdmaDeviceConfig, error::RunError};
-    use frwr_engine::provider::verbs::{VerbsDevice, VerbsOptions};
+    use super::super::{
+        device_arguments::{RdmaDeviceConfig, RegistrationKind},
+        error::RunError,
+    };
+    use frwr_engine::provider::verbs::{Registration, VerbsDevice, VerbsOptions};
 
     pub(super) fn open(config: &RdmaDeviceConfig) -> Result<VerbsDevice, RunError> {
         let mut options = VerbsOptions::new(config.device.as_str());
@@ -52,6 +55,11 @@ mod with_verbs {
         options.mtu = config.mtu;
         options.traffic_class = config.traffic_class;
         options.ack_timeout = config.ack_timeout;
+        options.registration = match config.registration {
+            RegistrationKind::Auto => Registration::Automatic,
+            RegistrationKind::Windows => Registration::Windows,
+            RegistrationKind::Lists => Registration::Lists,
+        };
         VerbsDevice::open(&options)
             .map_err(|error| RunError::OpenDevice { device: config.device.clone(), reason: error.to_string() })
     }

@@ -183,7 +183,8 @@ fn answer(target: &mut Side<AnyDevice>, connection: ConnectionId, name: [u8; 8],
     let remote = [RemoteSegment { remote, length: grants[0].length }];
     let mut message = [0xFF; 12];
     message[..8].copy_from_slice(&name);
-    let invalidate = (cookie.is_multiple_of(3)).then_some(grants[0].key);
+    let can = target.engine.capabilities().remote_invalidation;
+    let invalidate = (cookie.is_multiple_of(3) && can).then_some(grants[0].key);
     let response = ResponseRequest { local: &local, remote: &remote, message: &message, invalidate, cookie };
     target.engine.respond(connection, &response).unwrap();
 }

@@ -357,6 +357,8 @@ impl<D: Device> Side<D> {
         write: &[Grant],
         invalidate: Option<u32>,
     ) -> Result<(), frwr_engine::TransferError> {
+        // Both devices are of a kind, and a host that keys are not made for it invites nobody.
+        let invalidate = invalidate.filter(|_| self.engine.capabilities().remote_invalidation);
         let remote: Vec<_> = write
             .iter()
             .map(|grant| RemoteSegment {

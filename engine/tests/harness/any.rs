@@ -9,6 +9,8 @@ use frwr_engine::provider::{
     DomainId, ListenerId, Operation, Port, PortId, PostError, QueuePairId, ReceiveRequest, RegistrationId,
     SharedReceiveQueueId, Ticket,
 };
+#[cfg(feature = "verbs")]
+use frwr_fake::{FakeContext, FakeDevice};
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -79,6 +81,8 @@ impl Live {
 /// Any device.
 pub struct AnyDevice {
     inner: Option<Inner>,
+    #[cfg(feature = "verbs")]
+    fake: Option<(std::sync::Arc<FakeDevice>, FakeContext)>,
     /// Commands that destroy something, until they are answered.
     destroying: HashMap<Ticket, Command>,
     live: Live,
@@ -94,8 +98,23 @@ impl AnyDevice {
         Self::of(Inner::Verbs(device))
     }
 
+    /// The one that was opened last of a device that is not there.
+    #[cfg(feature = "verbs")]
+    pub fn fake(device: VerbsDevice, fake: std::sync::Arc<FakeDevice>) -> Self {
+        let context = fake.newest_context().expect("it was just opened");
+        let mut made = Self::verbs(device);
+        made.fake = Some((fake, context));
+        made
+    }
+
     fn of(inner: Inner) -> Self {
-        Self { inner: Some(inner), destroying: HashMap::new(), live: Live::default() }
+        Self {
+            inner: Some(inner),
+            #[cfg(feature = "verbs")]
+            fake: None,
+            destroying: HashMap::new(),
+            live: Live::default(),
+        }
     }
 
     /// What is alive on it.
@@ -127,6 +146,11 @@ fn drop_in_time<T>(half: &mut Option<T>) {
 impl Drop for AnyDevice {
     fn drop(&mut self) {
         drop_in_time(&mut self.inner);
+        #[cfg(feature = "verbs")]
+        if let Some((fake, _)) = &self.fake {
+            let violations = fake.violations();
+            assert!(violations.is_empty() || std::thread::panicking(), "what no program may do: {violations:?}");
+        }
     }
 }
 
@@ -149,7 +173,12 @@ impl Device for AnyDevice {
             #[cfg(feature = "verbs")]
             Inner::Verbs(device) => InnerPort::Verbs(Box::new(device.open_port(send_entries, receive_entries)?)),
         };
-        Ok(AnyPort { inner: Some(inner), posted: Posted::default() })
+        Ok(AnyPort {
+            inner: Some(inner),
+            #[cfg(feature = "verbs")]
+            fake: self.fake.as_ref().map(|(_, context)| *context),
+            posted: Posted::default(),
+        })
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
@@ -197,6 +226,8 @@ pub struct Posted {
 /// A port of any device.
 pub struct AnyPort {
     inner: Option<InnerPort>,
+    #[cfg(feature = "verbs")]
+    fake: Option<FakeContext>,
     posted: Posted,
 }
 
@@ -247,6 +278,10 @@ impl Port for AnyPort {
     }
 
     fn remote_bytes_open(&self) -> Option<u64> {
+        #[cfg(feature = "verbs")]
+        if let Some(context) = self.fake {
+            return Some(context.remote_bytes());
+        }
         each!(InnerPort, self.inner.as_ref(), port => port.remote_bytes_open())
     }
 }

@@ -5,6 +5,8 @@
 
 pub mod any;
 pub mod deviations;
+#[cfg(feature = "verbs")]
+pub mod fake;
 pub mod pace;
 pub mod pair;
 pub mod soft;
@@ -126,6 +128,11 @@ impl<D: Device> Host<D> {
     /// Moved on by a kernel, so that nothing happens step by step.
     pub fn is_real(&self) -> bool {
         self.pace == Pace::Clock
+    }
+
+    /// Reached through libibverbs, whoever stands for it.
+    pub fn has_verbs(&self) -> bool {
+        !self.device.capabilities().name.starts_with("soft:")
     }
 
     /// Bytes that a peer can reach now, where the device can be asked.
@@ -306,7 +313,9 @@ impl<D: Device> Host<D> {
     /// Whether private data is this text. The connection manager of InfiniBand fills it up with zeros (rdma_get_cm_event(3)).
     pub fn is_text(&self, private_data: &[u8], text: &[u8]) -> bool {
         match private_data.split_at_checked(text.len()) {
-            Some((front, rest)) => front == text && (rest.is_empty() || self.is_real() && rest.iter().all(|b| *b == 0)),
+            Some((front, rest)) => {
+                front == text && (rest.is_empty() || self.has_verbs() && rest.iter().all(|b| *b == 0))
+            }
             None => false,
         }
     }

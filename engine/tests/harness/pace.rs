@@ -26,9 +26,10 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// Software NICs call themselves `soft:`.
+    /// Software NICs call themselves `soft:`, devices that are not there `fake`.
     pub fn of(capabilities: &Capabilities) -> Self {
-        if capabilities.name.starts_with("soft:") { Self::Steps } else { Self::Clock }
+        let stepped = ["soft:", "fake"].iter().any(|front| capabilities.name.starts_with(front));
+        if stepped { Self::Steps } else { Self::Clock }
     }
 
     pub fn patience(self) -> Patience {

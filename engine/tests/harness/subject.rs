@@ -1,7 +1,10 @@
-//! Which device is under test: a profile of the software NIC, or a real device named by the environment.
+//! Which device is under test: a profile of the software NIC, a device that is not there (`fake`), or a real device named by
+//! the environment.
 
 use super::any::AnyDevice;
 use super::deviations::Row;
+#[cfg(feature = "verbs")]
+use super::fake::{Fake, FakeNetwork};
 use super::pair::Pair;
 use super::soft::ADDRESS;
 use super::{Host, TestPair};
@@ -10,13 +13,16 @@ use frwr_engine::provider::soft::{SoftFabric, SoftOptions, SoftProfile};
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Names a real device, such as `rxe0`; the suite then runs on it alone.
+/// Names a real device, such as `rxe0`, or one that is not there, such as `fake:window`; the suite then runs on it alone.
+/// `fake` stands for all of those.
 pub const DEVICE: &str = "FRWR_CONFORMANCE_DEVICE";
 
 /// A device under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     Soft(SoftProfile),
+    #[cfg(feature = "verbs")]
+    Fake(Fake),
     #[cfg(feature = "verbs")]
     Verbs(&'static str),
 }
@@ -25,6 +31,8 @@ impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Soft(profile) => write!(f, "soft:{profile}"),
+            #[cfg(feature = "verbs")]
+            Self::Fake(fake) => write!(f, "fake:{}", fake.name()),
             #[cfg(feature = "verbs")]
             Self::Verbs(name) => f.write_str(name),
         }
@@ -37,9 +45,11 @@ fn named_device() -> Option<String> {
 }
 
 impl Subject {
-    /// The real device where the environment names one, else all profiles of the software NIC.
+    /// What the environment names, else all profiles of the software NIC.
     pub fn all() -> Vec<Self> {
         match named_device() {
+            #[cfg(feature = "verbs")]
+            Some(name) if name.starts_with("fake") => fakes(&name),
             #[cfg(feature = "verbs")]
             Some(name) => vec![Self::Verbs(Box::leak(name.into_boxed_str()))],
             #[cfg(not(feature = "verbs"))]
@@ -48,6 +58,7 @@ impl Subject {
         }
     }
 
+    /// Reached through libibverbs, whoever stands for it.
     pub const fn is_real(self) -> bool {
         !matches!(self, Self::Soft(_))
     }
@@ -57,7 +68,7 @@ impl Subject {
         match self {
             Self::Soft(profile) => Some(profile),
             #[cfg(feature = "verbs")]
-            Self::Verbs(_) => None,
+            Self::Fake(_) | Self::Verbs(_) => None,
         }
     }
 
@@ -66,13 +77,35 @@ impl Subject {
         match self {
             Self::Soft(profile) => profile == SoftProfile::Rxe,
             #[cfg(feature = "verbs")]
+            Self::Fake(_) => false,
+            #[cfg(feature = "verbs")]
             Self::Verbs(name) => name.starts_with("rxe"),
         }
     }
 
     /// Registrations are type 2 windows: one range, bound to a queue pair.
-    pub const fn has_windows(self) -> bool {
-        matches!(self.profile(), None | Some(SoftProfile::Window | SoftProfile::Rxe))
+    pub fn has_windows(self) -> bool {
+        match self {
+            Self::Soft(profile) => matches!(profile, SoftProfile::Window | SoftProfile::Rxe),
+            #[cfg(feature = "verbs")]
+            Self::Fake(fake) => fake.has_windows(),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(_) => !super::verbs::has_lists(),
+        }
+    }
+
+    /// Registrations are lists that the provider of mlx5 posts.
+    pub fn has_lists(self) -> bool {
+        self.is_real() && !self.has_windows()
+    }
+
+    /// A peer's SEND_WITH_INV ends keys.
+    pub const fn invalidates_remotely(self) -> bool {
+        match self {
+            #[cfg(feature = "verbs")]
+            Self::Fake(fake) => fake.invalidates_remotely(),
+            _ => true,
+        }
     }
 
     /// Strict with bounds and invalidation.
@@ -112,6 +145,15 @@ impl Subject {
     }
 }
 
+/// The devices that are not there: all, or the one of this name.
+#[cfg(feature = "verbs")]
+fn fakes(name: &str) -> Vec<Subject> {
+    let is_meant = |fake: &Fake| name == "fake" || name.strip_prefix("fake:") == Some(fake.name());
+    let found: Vec<_> = Fake::ALL.into_iter().filter(is_meant).map(Subject::Fake).collect();
+    assert!(!found.is_empty(), "{DEVICE}={name}; it must be fake, or fake: and one of {:?}", Fake::ALL.map(Fake::name));
+    found
+}
+
 /// Says something although the test passes: the test harness catches what is printed, and not what is written.
 pub fn say(line: &str) {
     use std::io::Write;
@@ -124,6 +166,8 @@ pub struct Network {
     subject: Subject,
     options: SoftOptions,
     fabric: SoftFabric,
+    #[cfg(feature = "verbs")]
+    fake: Option<FakeNetwork>,
     address: SocketAddr,
 }
 
@@ -135,13 +179,26 @@ impl Network {
     pub fn with(subject: Subject, change: impl Fn(&mut SoftOptions)) -> Self {
         let mut options = subject.profile().map_or_else(SoftOptions::default, SoftOptions::new);
         change(&mut options);
-        let address = if subject.is_real() { real_address() } else { ADDRESS };
-        Self { subject, options, fabric: SoftFabric::new(), address }
+        let fabric = SoftFabric::new();
+        #[cfg(feature = "verbs")]
+        {
+            let fake = if let Subject::Fake(fake) = subject { Some(FakeNetwork::new(fake)) } else { None };
+            let address = match &fake {
+                Some(fake) => fake.address(),
+                None if subject.is_real() => real_address(),
+                None => ADDRESS,
+            };
+            Self { subject, options, fabric, fake, address }
+        }
+        #[cfg(not(feature = "verbs"))]
+        Self { subject, options, fabric, address: ADDRESS }
     }
 
     pub fn device(&self) -> AnyDevice {
         match self.subject {
             Subject::Soft(_) => AnyDevice::soft(self.fabric.device(self.options)),
+            #[cfg(feature = "verbs")]
+            Subject::Fake(_) => self.fake.as_ref().expect("made with the network").open(),
             #[cfg(feature = "verbs")]
             Subject::Verbs(name) => AnyDevice::verbs(super::verbs::open(name)),
         }
@@ -158,6 +215,7 @@ impl Network {
 }
 
 /// An address of the real device that no other pair of this process has, nor soon one of another test binary.
+#[cfg(feature = "verbs")]
 fn real_address() -> SocketAddr {
     use std::sync::atomic::{AtomicU16, Ordering};
     /// Below the ports that Linux hands out by itself.

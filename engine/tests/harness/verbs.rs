@@ -1,6 +1,6 @@
 //! The verbs provider as a subject of the suite.
 
-use frwr_engine::provider::verbs::{PostInterface, VerbsDevice, VerbsOptions};
+use frwr_engine::provider::verbs::{PostInterface, Registration, VerbsDevice, VerbsOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// 268 ms until a packet is sent again: the connection manager's choice of seconds makes every test of a dead peer take a
@@ -19,12 +19,25 @@ fn post_interface() -> PostInterface {
     }
 }
 
+/// What is registered: `windows`, also where it is not set, or `lists`.
+const REGISTRATION: &str = "FRWR_CONFORMANCE_REGISTRATION";
+
+/// Whether the suite runs over lists. What a device chooses by itself depends on its library, and tests expect one thing.
+pub fn has_lists() -> bool {
+    match std::env::var(REGISTRATION).as_deref() {
+        Ok("lists") => true,
+        Ok("" | "windows") | Err(_) => false,
+        Ok(other) => panic!("{REGISTRATION}={other}; it must be windows or lists"),
+    }
+}
+
 /// Opens a device by its name, such as `rxe0`. The first one of a process tests itself.
 pub fn open(name: &str) -> VerbsDevice {
     static TESTED: AtomicBool = AtomicBool::new(false);
     let mut options = VerbsOptions::new(name);
     options.ack_timeout = Some(ACK_TIMEOUT);
     options.post = post_interface();
+    options.registration = if has_lists() { Registration::Lists } else { Registration::Windows };
     options.self_test = !TESTED.swap(true, Ordering::Relaxed);
     VerbsDevice::open(&options).unwrap_or_else(|error| panic!("device {name}: {error}"))
 }

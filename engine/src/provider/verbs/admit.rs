@@ -1,25 +1,48 @@
 //! Which work requests a port hands to its device: those whose breach the device would not see, or its host not survive,
 //! are refused here. Generic over what stands for the device's objects, so that it can be tried without a device.
 
-use super::publish::Table;
-use crate::provider::{BaseId, Chain, Operation, RegistrationFields, RegistrationId, WorkRequest};
+use super::{publish::Table, sys::mkey::MkeyKind};
+use crate::provider::{BaseId, Chain, Operation, RegistrationFields, RegistrationId, ScatterElement, WorkRequest};
 use std::{collections::HashMap, sync::Arc};
 
-/// A window as the port knows it.
+/// A window, or a key for lists, as the port knows it.
 struct PortWindow<W> {
     window: Arc<W>,
     /// As it was allocated.
     key: u32,
-    /// A bind was posted, and no invalidation since.
+    /// What lists it takes; `None` for a window.
+    lists: Option<MkeyKind>,
+    /// A registration was posted, and no invalidation since.
     live: bool,
+}
+
+/// What the port looks at where the device would not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guard {
+    /// The device sees to everything.
+    Nothing,
+    /// Its host does not survive a second invalidation of one key.
+    SecondInvalidation,
+    /// It gives a live key to another list without a word (verbs.md 4.8).
+    LiveRegistration,
+}
+
+/// What one queue pair takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Elements of a message.
+    pub(super) elements: u32,
+    /// Entries of a list that is registered.
+    pub(super) entries: u32,
 }
 
 /// What work requests name beside their queue pair.
 pub(super) struct Objects<W, B> {
     windows: Table<PortWindow<W>>,
     bases: Table<Arc<B>>,
-    /// On devices whose host does not survive a second invalidation of one key: windows by the index part of their keys.
-    guard: Option<HashMap<u32, RegistrationId>>,
+    guard: Guard,
+    /// Where something is guarded: windows by the index part of their keys.
+    by_index: Option<HashMap<u32, RegistrationId>>,
 }
 
 /// Whether a chain has a message whose elements differ in length. rxe's `wr_set_sge_list` takes the first one's length for
@@ -39,10 +62,38 @@ const fn key_index(key: u32) -> u32 {
     key >> 8
 }
 
+/// The part of a key that rotates.
+const ROTATING_BITS: u32 = 0xff;
+
+/// Bytes of one entry of a list at most (verbs.md, section 6).
+const MAX_ENTRY_BYTES: u32 = 1 << 31;
+
+/// A window covers one range of one base registration, at its own address: the device would not see a breach of these, but
+/// do something else than was asked for.
+fn is_range(fields: &RegistrationFields, elements: &[ScatterElement]) -> bool {
+    let mut next = fields.iova;
+    let mut contiguous = true;
+    for element in elements {
+        contiguous &= element.address == next;
+        next = next.wrapping_add(element.length.into());
+    }
+    contiguous && next == fields.iova.wrapping_add(fields.length.into())
+}
+
+/// A list begins at address 0, has room in its work request and its key, and no entry without bytes, which devices take for
+/// the longest one.
+fn is_list(fields: &RegistrationFields, elements: &[ScatterElement], entries: u32) -> bool {
+    let fits = (1..=entries as usize).contains(&elements.len());
+    let good = |element: &ScatterElement| (1..=MAX_ENTRY_BYTES).contains(&element.length);
+    let sum: u64 = elements.iter().map(|element| u64::from(element.length)).sum();
+    fits && elements.iter().all(good) && fields.iova == 0 && sum == u64::from(fields.length)
+}
+
 impl<W, B> Objects<W, B> {
-    /// None; `guards` where the host does not survive a second invalidation.
-    pub(super) fn new(guards: bool) -> Self {
-        Self { windows: Table::default(), bases: Table::default(), guard: guards.then(HashMap::new) }
+    /// None.
+    pub(super) fn new(guard: Guard) -> Self {
+        let by_index = (guard != Guard::Nothing).then(HashMap::new);
+        Self { windows: Table::default(), bases: Table::default(), guard, by_index }
     }
 
     pub(super) fn add_base(&mut self, base: BaseId, region: Arc<B>) {
@@ -53,17 +104,17 @@ impl<W, B> Objects<W, B> {
         self.bases.remove(base.0);
     }
 
-    /// Adds a window with the key that it was allocated with.
-    pub(super) fn add_window(&mut self, object: RegistrationId, window: Arc<W>, key: u32) {
-        if let Some(guard) = &mut self.guard {
-            guard.insert(key_index(key), object);
+    /// Adds a window, or a key for lists, with the key that it was allocated with.
+    pub(super) fn add_window(&mut self, object: RegistrationId, window: Arc<W>, key: u32, lists: Option<MkeyKind>) {
+        if let Some(by_index) = &mut self.by_index {
+            by_index.insert(key_index(key), object);
         }
-        self.windows.set(object.0, PortWindow { window, key, live: false });
+        self.windows.set(object.0, PortWindow { window, key, lists, live: false });
     }
 
     pub(super) fn remove_window(&mut self, object: RegistrationId) {
-        if let (Some(removed), Some(guard)) = (self.windows.remove(object.0), &mut self.guard) {
-            guard.remove(&key_index(removed.key));
+        if let (Some(removed), Some(by_index)) = (self.windows.remove(object.0), &mut self.by_index) {
+            by_index.remove(&key_index(removed.key));
         }
     }
 
@@ -73,46 +124,49 @@ impl<W, B> Objects<W, B> {
     }
 
     /// Length of the front of the chain that can be handed to the device; the next one, if any, is not acceptable. Takes
-    /// the windows of that front for bound or invalidated. `max_elements` is what the queue pair takes of a message.
-    pub(super) fn admit(&mut self, chain: Chain<'_>, max_elements: u32) -> usize {
+    /// the windows of that front for bound or invalidated. `limits` are those of the queue pair.
+    pub(super) fn admit(&mut self, chain: Chain<'_>, limits: Limits) -> usize {
         let refused = chain.requests.iter().position(|request| match &request.operation {
-            Operation::Register(fields) => !self.admit_registration(fields, chain),
+            Operation::Register(fields) => !self.admit_registration(fields, chain, limits),
             Operation::Invalidate { object, key } => !self.admit_invalidation(*object, *key),
             // A range that does not lie in the table is no empty message, and no library needs to count elements.
             Operation::Send { local, .. } | Operation::Read { local, .. } | Operation::Write { local, .. } => {
-                local.count > max_elements || chain.elements_of(*local).len() != local.count as usize
+                local.count > limits.elements || chain.elements_of(*local).len() != local.count as usize
             }
         });
         refused.unwrap_or(chain.requests.len())
     }
 
-    /// A window covers one range of one base registration, at its own address, and its key changes in the low byte only:
-    /// the device would not see a breach of these, but do something else than was asked for.
-    fn admit_registration(&mut self, fields: &RegistrationFields, chain: Chain<'_>) -> bool {
-        let mut next = fields.iova;
-        let mut contiguous = true;
-        for element in chain.elements_of(fields.elements) {
-            contiguous &= element.address == next;
-            next = next.wrapping_add(element.length.into());
-        }
-        let described = contiguous && next == fields.iova.wrapping_add(fields.length.into());
-        if !described || key_index(fields.key) != key_index(fields.old_key) || self.bases.get(fields.base.0).is_none() {
-            return false;
-        }
+    /// A key changes in the low byte only, and belongs to one list at a time; else the layout of the object counts.
+    fn admit_registration(&mut self, fields: &RegistrationFields, chain: Chain<'_>, limits: Limits) -> bool {
+        let elements = chain.elements_of(fields.elements);
+        let is_in_table = elements.len() == fields.elements.count as usize;
+        let is_known = self.bases.get(fields.base.0).is_some();
         let Some(window) = self.windows.get_mut(fields.object.0) else { return false };
-        window.live = true;
-        true
+        let is_described = match window.lists {
+            None => is_range(fields, elements) && key_index(fields.key) == key_index(fields.old_key),
+            Some(kind) => {
+                let may_change = if kind.rotates { ROTATING_BITS } else { 0 };
+                let entries = limits.entries.min(kind.entries.into());
+                is_list(fields, elements, entries) && fields.key & !may_change == window.key & !may_change
+            }
+        };
+        let is_free = !window.live || self.guard != Guard::LiveRegistration;
+        let good = is_in_table && is_known && is_described && is_free;
+        window.live |= good;
+        good
     }
 
     /// Never twice: rxe's kernel does not survive it (verbs.md 5.6, trap 1). The key must be the window's own: another one's
     /// would pass the guard of this one.
     fn admit_invalidation(&mut self, object: RegistrationId, key: u32) -> bool {
         let Some(window) = self.windows.get_mut(object.0) else { return false };
-        if self.guard.is_some() && key_index(key) != key_index(window.key) {
+        let guarded = self.guard == Guard::SecondInvalidation;
+        if guarded && key_index(key) != key_index(window.key) {
             return false;
         }
         let was_live = core::mem::replace(&mut window.live, false);
-        was_live || self.guard.is_none()
+        was_live || !guarded
     }
 
     /// Takes back what `admit` assumed of work requests that the device did not take.
@@ -134,8 +188,8 @@ impl<W, B> Objects<W, B> {
 
     /// The peer invalidated a key.
     pub(super) fn invalidated(&mut self, key: u32) {
-        let Some(guard) = &self.guard else { return };
-        if let Some(object) = guard.get(&key_index(key)).copied() {
+        let Some(by_index) = &self.by_index else { return };
+        if let Some(object) = by_index.get(&key_index(key)).copied() {
             self.set_live(object, false);
         }
     }
@@ -143,7 +197,7 @@ impl<W, B> Objects<W, B> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Objects, has_uneven_lists};
+    use super::{Guard, Limits, MkeyKind, Objects, has_uneven_lists};
     use crate::provider::{
         Access, BaseId, Chain, ElementRange, Operation, RegistrationFields, RegistrationId, ScatterElement, Token,
         TokenKind, WorkRequest,
@@ -159,15 +213,21 @@ mod tests {
         ScatterElement { address: 1100, length: 50, lkey: 9 },
         ScatterElement { address: 5000, length: 50, lkey: 9 },
     ];
-    const MAX_ELEMENTS: u32 = 2;
+    const LIMITS: Limits = Limits { elements: 2, entries: 3 };
 
     fn objects(guards: bool) -> Objects<(), ()> {
-        let mut objects = Objects::new(guards);
+        with(if guards { Guard::SecondInvalidation } else { Guard::Nothing }, None)
+    }
+
+    fn with(guard: Guard, lists: Option<MkeyKind>) -> Objects<(), ()> {
+        let mut objects = Objects::new(guard);
         objects.add_base(BASE, Arc::new(()));
-        objects.add_window(WINDOW, Arc::new(()), KEY);
-        objects.add_window(RegistrationId(4), Arc::new(()), OTHER_KEY);
+        objects.add_window(WINDOW, Arc::new(()), KEY, lists);
+        objects.add_window(RegistrationId(4), Arc::new(()), OTHER_KEY, lists);
         objects
     }
+
+    const LISTS: MkeyKind = MkeyKind { entries: 4, rotates: true, remote_invalidation: true };
 
     fn work(operation: Operation) -> WorkRequest {
         WorkRequest { token: Token::new(TokenKind::Foreign, 0, 0), signalled: false, fence: false, operation }
@@ -199,7 +259,7 @@ mod tests {
     }
 
     fn admitted(objects: &mut Objects<(), ()>, requests: &[WorkRequest]) -> usize {
-        objects.admit(Chain { requests, elements: &ELEMENTS }, MAX_ELEMENTS)
+        objects.admit(Chain { requests, elements: &ELEMENTS }, LIMITS)
     }
 
     #[test]
@@ -220,6 +280,74 @@ mod tests {
         ] {
             assert_eq!(admitted(&mut objects(true), &[work(Operation::Register(bad))]), 0, "{what}");
         }
+    }
+
+    /// All three elements, with a gap.
+    fn list() -> RegistrationFields {
+        RegistrationFields { iova: 0, length: 200, elements: ElementRange { first: 0, count: 3 }, ..fields() }
+    }
+
+    fn list_is_admitted(kind: MkeyKind, entries: u32, fields: RegistrationFields, elements: &[ScatterElement]) -> bool {
+        let requests = [work(Operation::Register(fields))];
+        let mut objects = with(Guard::LiveRegistration, Some(kind));
+        objects.admit(Chain { requests: &requests, elements }, Limits { entries, ..LIMITS }) == 1
+    }
+
+    #[test]
+    fn a_list_fits_its_work_request_and_its_key() {
+        for (entries, of_key, good) in [(3, 4, true), (3, 3, true), (2, 4, false), (4, 2, false), (0, 4, false)] {
+            let kind = MkeyKind { entries: of_key, ..LISTS };
+            assert_eq!(list_is_admitted(kind, entries, list(), &ELEMENTS), good, "{entries} {of_key}");
+        }
+    }
+
+    #[test]
+    fn a_list_says_what_a_umr_can_say() {
+        let good = list();
+        for (what, bad) in [
+            ("object", RegistrationFields { object: RegistrationId(9), ..good }),
+            ("base", RegistrationFields { base: BaseId(0), ..good }),
+            ("address", RegistrationFields { iova: 1000, ..good }),
+            ("length", RegistrationFields { length: 199, ..good }),
+            ("nothing", RegistrationFields { length: 0, elements: ElementRange::default(), ..good }),
+            ("range", RegistrationFields { elements: ElementRange { first: 2, count: 9 }, ..good }),
+            ("index of the key", RegistrationFields { key: KEY + 0x100, ..good }),
+        ] {
+            assert!(!list_is_admitted(LISTS, 3, bad, &ELEMENTS), "{what}");
+        }
+        for length in [0, (1 << 31) + 1] {
+            let mut elements = ELEMENTS;
+            elements[1].length = length;
+            let fields = RegistrationFields { length: length + 150, ..good };
+            assert!(!list_is_admitted(LISTS, 3, fields, &elements), "an entry of {length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_key_that_does_not_rotate_stays() {
+        let fixed = MkeyKind { rotates: false, ..LISTS };
+        let with_key = |key| RegistrationFields { key, ..list() };
+        for (kind, key, good) in
+            [(LISTS, KEY, true), (LISTS, KEY + 1, true), (fixed, KEY, true), (fixed, KEY + 1, false)]
+        {
+            assert_eq!(list_is_admitted(kind, 3, with_key(key), &ELEMENTS), good, "{kind:?} {key:#x}");
+        }
+    }
+
+    #[test]
+    fn a_live_key_is_given_to_no_other_list() {
+        let register = || work(Operation::Register(list()));
+        let mut guarded = with(Guard::LiveRegistration, Some(LISTS));
+        assert_eq!(admitted(&mut guarded, &[register(), register()]), 1, "live");
+        assert_eq!(admitted(&mut guarded, &[invalidate(KEY + 1), register(), invalidate(KEY + 1)]), 3);
+        assert_eq!(admitted(&mut guarded, &[register()]), 1);
+        guarded.invalidated(KEY + 1);
+        assert_eq!(admitted(&mut guarded, &[register()]), 1, "the peer ended it");
+        guarded.forget(&[register()]);
+        assert_eq!(admitted(&mut guarded, &[register()]), 1, "the device did not take it");
+        assert_eq!(admitted(&mut guarded, &[invalidate(KEY + 1), invalidate(KEY + 1)]), 2, "the device sees to it");
+        let mut free = with(Guard::Nothing, None);
+        assert_eq!(admitted(&mut free, &[bind(), bind()]), 2, "the device refuses");
     }
 
     #[test]
@@ -294,7 +422,7 @@ mod tests {
         // A late completion of the peer's invalidation meets nobody.
         guarded.invalidated(KEY + 1);
         // The number with another key.
-        guarded.add_window(WINDOW, Arc::new(()), KEY + 0x500);
+        guarded.add_window(WINDOW, Arc::new(()), KEY + 0x500, None);
         assert_eq!(admitted(&mut guarded, &[invalidate(KEY + 0x500)]), 0);
     }
 }

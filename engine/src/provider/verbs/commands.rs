@@ -4,8 +4,9 @@ use super::{
     device::{Base, QueuePairRecord, Retiring, SharedReceiveQueueRecord, VerbsDevice, WindowRecord, command_error},
     publish::{PortCommand, Removed},
     sys::{
-        objects::{MemoryRegion, ProtectionDomain, Window},
+        objects::{MemoryRegion, ProtectionDomain},
         queue_pair::QueuePair,
+        registered::Registered,
         shared_receive_queue::SharedReceiveQueue,
     },
     system,
@@ -148,7 +149,7 @@ impl VerbsDevice {
         }
         let shared = shared_receives.map(|queue| self.shared_receive_queue(port, queue)).transpose()?;
         let [send, receive] = self.queues.get(usize::from(port.0)).ok_or(CommandError::Unknown)?;
-        let made = QueuePair::new(&domain, send, receive, sizes, shared, self.builds);
+        let made = QueuePair::new(&domain, send, receive, sizes, shared, self.posting());
         let queue_pair = made.and_then(|made| initialise(&made, self.options.port).map(|()| made));
         let queue_pair = Arc::new(queue_pair.map_err(|error| command_error(&error))?);
         let (id, sizes) = (queue_pair.id(), queue_pair.sizes());
@@ -278,7 +279,7 @@ impl VerbsDevice {
             return Err(CommandError::DeviceGone);
         }
         // A device that has none left says EINVAL (rxe) or ENOMEM.
-        let window = Arc::new(Window::new(&domain).map_err(|_| CommandError::Exhausted)?);
+        let window = Arc::new(Registered::new(&domain, self.lists).map_err(|_| CommandError::Exhausted)?);
         let key = window.key();
         let record = WindowRecord { port, queue_pair, window: Some(Arc::clone(&window)), leaving: false };
         let object = RegistrationId(self.windows.insert(record).ok_or(CommandError::Exhausted)?);
@@ -306,7 +307,7 @@ impl VerbsDevice {
         let WindowRecord { port, queue_pair, window, .. } =
             self.windows.remove(object.0).ok_or(CommandError::Unknown)?;
         let Some(window) = window else { return Ok(Answer::Done) };
-        let window = match Arc::try_unwrap(window).map(Window::destroy) {
+        let window = match Arc::try_unwrap(window).map(Registered::destroy) {
             Ok(Ok(())) => {
                 if let Some(record) = self.queue_pairs.get_mut(&queue_pair) {
                     record.windows.retain(|known| *known != object);

@@ -1,7 +1,9 @@
 //! The cold half: a device, its ports, and what lives on it.
 
 use super::{
+    admit::Guard,
     connection_manager::ConnectionManager,
+    lists::{self, NoLists},
     options::{OptionError, PostInterface, VerbsOptions},
     port::{Parts, VerbsPort},
     publish::{LANE_ENTRIES, PortCommand, PortHandle, Removed, Table},
@@ -11,8 +13,10 @@ use super::{
         connection::EventChannel,
         context::{Context, RawEvent},
         library::{Library, LibraryError},
-        objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window},
-        queue_pair::QueuePair,
+        mkey::MkeyKind,
+        objects::{CompletionQueue, MemoryRegion, ProtectionDomain},
+        queue_pair::{Posting, QueuePair},
+        registered::Registered,
         shared_receive_queue::SharedReceiveQueue,
         wait::wait_readable,
     },
@@ -74,6 +78,16 @@ pub enum OpenError {
         /// Its driver.
         driver: String,
     },
+    /// The device cannot register lists.
+    #[error("device {device} (driver {driver}) cannot register lists: {source}; windows may do instead")]
+    NoLists {
+        /// The device.
+        device: String,
+        /// Its driver.
+        driver: String,
+        /// Why.
+        source: NoLists,
+    },
     /// The device has no such port or GID.
     #[error("device {device}: there is no {what} {value}; there is {known}")]
     NoSuch {
@@ -128,12 +142,12 @@ pub(super) struct SharedReceiveQueueRecord {
     pub(super) leaving: bool,
 }
 
-/// A window, seen from the device.
+/// A window, or a key for lists, seen from the device.
 pub(super) struct WindowRecord {
     pub(super) port: PortId,
     pub(super) queue_pair: QueuePairId,
     /// `None` where it was destroyed with its queue pair while a command of its own was under way, which keeps its number.
-    pub(super) window: Option<Arc<Window>>,
+    pub(super) window: Option<Arc<Registered>>,
     pub(super) leaving: bool,
 }
 
@@ -166,6 +180,8 @@ pub struct VerbsDevice {
     pub(super) gids: Vec<system::Gid>,
     pub(super) known: &'static KnownDevice,
     pub(super) builds: bool,
+    /// What lists it registers; `None` where it registers windows.
+    pub(super) lists: Option<MkeyKind>,
     /// RDMA READs that a queue pair may have outstanding towards its peer.
     pub(super) max_initiator_depth: u32,
     capabilities: Capabilities,
@@ -187,21 +203,33 @@ impl VerbsDevice {
     /// [`OpenError`] names what is missing and the remedy.
     pub fn open(options: &VerbsOptions) -> Result<Self, OpenError> {
         options.check()?;
-        let library = Library::get()?;
+        Self::open_with(Library::get()?, options)
+    }
+
+    /// The same by given functions.
+    ///
+    /// # Errors
+    /// As [`VerbsDevice::open`].
+    pub fn open_with(library: &'static Library, options: &VerbsOptions) -> Result<Self, OpenError> {
+        options.check()?;
         let name = &options.device;
         let system = |step, remedy| move |source| OpenError::System { device: name.clone(), step, remedy, source };
         let context = Context::open(library, name).map_err(|source| not_opened(library, name, source))?;
         let context = Arc::new(context);
         let attributes = context.attributes().map_err(system("querying its attributes", "see dmesg"))?;
-        let driver = system::driver(name);
+        let driver = (library.system.driver)(name);
         let window_types = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-        if !context.has_windows() || attributes.device_cap_flags & window_types == 0 {
+        let has_windows = context.has_windows() && attributes.device_cap_flags & window_types != 0;
+        let lists = lists::choose(&context, options, has_windows);
+        let lists =
+            lists.map_err(|source| OpenError::NoLists { device: name.clone(), driver: driver.clone(), source })?;
+        if lists.is_none() && !has_windows {
             return Err(OpenError::NoWindows { device: name.clone(), driver });
         }
         if context.is_iwarp() {
             return Err(OpenError::Iwarp { device: name.clone(), driver });
         }
-        let gids = system::gids(name, options.port);
+        let gids = (library.system.gids)(name, options.port);
         check_numbers(options, attributes.phys_port_cnt, &gids)?;
         let known = known_device(&driver);
         let channel = EventChannel::new(library).map_err(system(
@@ -209,6 +237,7 @@ impl VerbsDevice {
             "load its module (modprobe rdma_ucm) and check the permissions of /dev/infiniband/rdma_cm",
         ))?;
         let wants_builder = match options.post {
+            _ if lists.is_some() => true,
             PostInterface::Automatic => known.prefers_builder,
             PostInterface::List => false,
             PostInterface::Builder => true,
@@ -232,9 +261,13 @@ impl VerbsDevice {
             gids,
             known,
             builds: wants_builder,
+            lists,
             quiet: false,
         };
-        if wants_builder && let Err(source) = device.probe_builder() {
+        if wants_builder
+            && lists.is_none()
+            && let Err(source) = device.probe_builder()
+        {
             if options.post == PostInterface::Builder {
                 let remedy = "use lists (the default); newer rdma-core may help";
                 return Err(system("making a queue pair for ibv_wr_*", remedy)(source));
@@ -242,19 +275,23 @@ impl VerbsDevice {
             device.builds = false;
         }
         device.capabilities.post_model = if device.builds { PostModel::AllOrNothing } else { PostModel::Prefix };
+        let mut findings = Findings::default();
+        if let Some(kind) = lists {
+            lists::apply(kind, number(attributes.max_mr), &mut device.capabilities);
+            lists::report(kind, known, &mut findings);
+        }
         if options.self_test {
-            let mut findings = Findings::default();
             let tested = self_test(&device, &mut findings).and_then(|()| findings.apply(&mut device.capabilities));
             if let Err(source) = tested {
                 findings.broke_off(&source);
                 return Err(OpenError::SelfTest { device: name.clone(), source, findings });
             }
-            device.findings = findings;
         }
+        device.findings = findings;
         Ok(device)
     }
 
-    /// What the self-test found; empty where it was switched off.
+    /// What the self-test found, behind what there is to know of lists.
     #[must_use]
     pub fn findings(&self) -> &Findings {
         &self.findings
@@ -277,8 +314,31 @@ impl VerbsDevice {
         let domain = Arc::new(ProtectionDomain::new(&self.context)?);
         let queue = Arc::new(CompletionQueue::new(&self.context, 2)?);
         let sizes = crate::provider::QueueSizes { send: 1, receive: 1, max_send_sge: 1 };
-        let probe = QueuePair::new(&domain, &queue, &queue, sizes, None, true)?;
+        let probe = QueuePair::new(&domain, &queue, &queue, sizes, None, Posting::Builder)?;
         if probe.has_builder() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
+    }
+
+    /// Whether lists are registered, and not windows.
+    #[must_use]
+    pub fn registers_lists(&self) -> bool {
+        self.lists.is_some()
+    }
+
+    /// How work requests get into its queue pairs.
+    pub(super) fn posting(&self) -> Posting {
+        match self.lists {
+            Some(kind) => Posting::Lists { entries: kind.entries },
+            None if self.builds => Posting::Builder,
+            None => Posting::PostSend,
+        }
+    }
+
+    fn guard(&self) -> Guard {
+        match self.lists {
+            Some(_) => Guard::LiveRegistration,
+            None if self.capabilities.quirks.crashes_on_double_invalidate => Guard::SecondInvalidation,
+            None => Guard::Nothing,
+        }
     }
 
     pub(super) fn answer(&mut self, ticket: Ticket, result: Result<crate::provider::Answer, CommandError>) {
@@ -347,7 +407,7 @@ impl VerbsDevice {
                 }
                 RawEvent::DeviceFatal => AsyncEvent::DeviceFatal,
                 RawEvent::AddressesChanged => {
-                    self.gids = system::gids(&self.options.device, self.options.port);
+                    self.gids = (self.context.system().gids)(&self.options.device, self.options.port);
                     continue;
                 }
                 RawEvent::Other => continue,
@@ -481,7 +541,7 @@ impl Device for VerbsDevice {
             send_queue,
             receive_queue,
             longest_chain: send_entries as usize,
-            guards: self.capabilities.quirks.crashes_on_double_invalidate,
+            guard: self.guard(),
             flag_misplaced: self.capabilities.quirks.invalidate_flag_misplaced,
             miscounts_lists: self.known.builder_miscounts_lists,
             commands: taken_commands,

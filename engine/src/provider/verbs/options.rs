@@ -23,6 +23,25 @@ pub enum PostInterface {
     Builder,
 }
 
+/// What memory is opened to peers by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Registration {
+    /// Lists where the device can and their keys rotate, else windows.
+    #[default]
+    Automatic,
+    /// Type 2 windows: one range for each, bound to its queue pair.
+    Windows,
+    /// Indirect keys of mlx5: a list of ranges for each; opening fails where there are none. **Never run on hardware.**
+    Lists,
+}
+
+/// Most entries that a list can be asked for: the bytes of a send queue entry end at about that many (verbs.md, section 6).
+pub const MAX_LIST_ENTRIES: u16 = 52;
+
+/// Entries that lists have unless told otherwise: 16 segments of a header then cover a request of 1 MiB in scattered pages.
+/// Every entry of the send queue is as large as the longest list makes it, 448 bytes with 20.
+const LIST_ENTRIES: u16 = 20;
+
 /// How to open a device.
 #[derive(Clone, Debug)]
 pub struct VerbsOptions {
@@ -45,12 +64,18 @@ pub struct VerbsOptions {
     /// Code of the shortest pause that we ask of a peer whose message met no receive, up to [`MAX_RNR_TIMER`]
     /// (ibv_modify_qp(3)); `None` for the connection manager's choice.
     pub min_rnr_timer: Option<u8>,
-    /// How chains are posted.
+    /// How chains are posted. Lists are posted by the builder, whatever is said here.
     pub post: PostInterface,
+    /// What memory is opened to peers by.
+    pub registration: Registration,
+    /// Entries of the longest list that is registered at once, 1 to [`MAX_LIST_ENTRIES`]; the device may offer less.
+    pub list_entries: u16,
     /// Retries of every connection in place of what connections ask for.
     pub parameters: Option<ConnectionParameters>,
     /// Tries bind, access, invalidation and refused access on a loop-back queue pair before the device is used.
     pub self_test: bool,
+    /// The self-test also asks an mlx5 device what source and manual pages leave open. Nothing follows from the answers.
+    pub unsettled: bool,
 }
 
 impl VerbsOptions {
@@ -66,8 +91,11 @@ impl VerbsOptions {
             ack_timeout: None,
             min_rnr_timer: None,
             post: PostInterface::Automatic,
+            registration: Registration::Automatic,
+            list_entries: LIST_ENTRIES,
             parameters: None,
             self_test: true,
+            unsettled: false,
         }
     }
 }
@@ -104,6 +132,9 @@ impl VerbsOptions {
         if let Some(timer) = self.min_rnr_timer.filter(|timer| *timer > MAX_RNR_TIMER) {
             return fail("min_rnr_timer", timer.into(), "0 to 31");
         }
+        if !(1..=MAX_LIST_ENTRIES).contains(&self.list_entries) {
+            return fail("list_entries", self.list_entries.into(), "1 to 52");
+        }
         Ok(())
     }
 }
@@ -130,6 +161,10 @@ mod tests {
             (VerbsOptions { ack_timeout: Some(32), ..good() }, Some(("ack_timeout", 32))),
             (VerbsOptions { min_rnr_timer: Some(31), ..good() }, None),
             (VerbsOptions { min_rnr_timer: Some(32), ..good() }, Some(("min_rnr_timer", 32))),
+            (VerbsOptions { list_entries: 1, ..good() }, None),
+            (VerbsOptions { list_entries: 52, ..good() }, None),
+            (VerbsOptions { list_entries: 0, ..good() }, Some(("list_entries", 0))),
+            (VerbsOptions { list_entries: 53, ..good() }, Some(("list_entries", 53))),
         ] {
             let shown = format!("{options:?}");
             assert_eq!(failure(options), expected, "{shown}");

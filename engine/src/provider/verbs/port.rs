@@ -1,12 +1,13 @@
 //! The hot half: posts chains, polls completions.
 
-use super::admit::{Objects, has_uneven_lists};
+use super::admit::{Guard, Limits, Objects, has_uneven_lists};
 use super::publish::{LANE_ENTRIES, PortCommand, Removed};
 use super::sys::{
     batch::{SendMemory, Sink},
     builder::Builder,
-    objects::{CompletionQueue, MemoryRegion, Window, no_completion},
+    objects::{CompletionQueue, MemoryRegion, no_completion},
     queue_pair::QueuePair,
+    registered::Registered,
     shared_receive_queue::SharedReceiveQueue,
 };
 use crate::provider::{
@@ -24,7 +25,7 @@ const COMMANDS_PER_POLL: usize = 64;
 pub struct VerbsPort {
     id: PortId,
     /// In front of the queue pairs: windows go first (verbs.md 5.6, trap 4).
-    objects: Objects<Window, MemoryRegion>,
+    objects: Objects<Registered, MemoryRegion>,
     /// Sorted by number. A port has few, and looks one up per post.
     queue_pairs: Vec<Arc<QueuePair>>,
     /// One as a rule; behind the queue pairs, which use them.
@@ -52,8 +53,8 @@ pub(super) struct Parts {
     pub(super) receive_queue: Arc<CompletionQueue>,
     /// Work requests of the longest chain: as many as the send completion queue holds.
     pub(super) longest_chain: usize,
-    /// The host does not survive a second invalidation.
-    pub(super) guards: bool,
+    /// What the device would not see.
+    pub(super) guard: Guard,
     /// Remote invalidation is flagged with the wrong bit.
     pub(super) flag_misplaced: bool,
     /// The builder gets the length of uneven lists wrong.
@@ -69,7 +70,7 @@ impl VerbsPort {
         let also = if parts.flag_misplaced { ibv_wc_flags::IBV_WC_IP_CSUM_OK.0 } else { 0 };
         Self {
             id: parts.id,
-            objects: Objects::new(parts.guards),
+            objects: Objects::new(parts.guard),
             queue_pairs: Vec::new(),
             shared_receive_queues: Vec::new(),
             invalidate_flags: right | also,
@@ -127,8 +128,8 @@ impl VerbsPort {
                 return Some(Removed::SharedReceiveQueue(id));
             }
             PortCommand::AddWindow(object, window) => {
-                let key = window.key();
-                self.objects.add_window(object, window, key);
+                let (key, lists) = (window.key(), window.lists());
+                self.objects.add_window(object, window, key, lists);
             }
             PortCommand::RemoveWindow(object) => {
                 self.objects.remove_window(object);
@@ -139,16 +140,18 @@ impl VerbsPort {
     }
 }
 
-impl Objects<Window, MemoryRegion> {
+impl Objects<Registered, MemoryRegion> {
     /// Hands a chain to the device's list or builder; everything that it names was found by `admit`.
     fn fill<'a>(&'a self, sink: &mut impl Sink<'a>, chain: Chain<'a>) {
         for request in chain.requests {
             match &request.operation {
-                Operation::Register(fields) => {
-                    if let Some((window, base)) = self.named_by(fields) {
-                        sink.bind(request, fields, window, base);
+                Operation::Register(fields) => match self.named_by(fields) {
+                    Some((Registered::Window(window), base)) => sink.bind(request, fields, window, base),
+                    Some((Registered::List(mkey), _)) => {
+                        sink.list(request, fields, mkey, chain.elements_of(fields.elements));
                     }
-                }
+                    None => {}
+                },
                 Operation::Invalidate { key, .. } => sink.invalidate(request, *key),
                 Operation::Send { local, invalidate } => sink.send(request, chain.elements_of(*local), *invalidate),
                 Operation::Read { local, remote } => sink.read(request, chain.elements_of(*local), *remote),
@@ -164,7 +167,7 @@ impl Objects<Window, MemoryRegion> {
         queue_pair: &QueuePair,
         chain: Chain<'_>,
     ) -> Result<(), PostError> {
-        let admitted = self.admit(chain, queue_pair.sizes().max_send_sge);
+        let admitted = self.admit(chain, limits(queue_pair));
         let mut accepted = 0;
         for part in chain.requests[..admitted].chunks(memory.entries()) {
             let mut batch = memory.batch();
@@ -187,7 +190,7 @@ impl Objects<Window, MemoryRegion> {
     /// `ibv_wr_*`: all or nothing.
     fn build(&mut self, queue_pair: &QueuePair, chain: Chain<'_>) -> Result<(), PostError> {
         let refused = |reason| PostError { accepted: 0, reason };
-        let admitted = self.admit(chain, queue_pair.sizes().max_send_sge);
+        let admitted = self.admit(chain, limits(queue_pair));
         if admitted < chain.requests.len() {
             self.forget(&chain.requests[..admitted]);
             return Err(refused(PostRefusal::Invalid));
@@ -203,6 +206,10 @@ impl Objects<Window, MemoryRegion> {
             refused(reason(&error))
         })
     }
+}
+
+fn limits(queue_pair: &QueuePair) -> Limits {
+    Limits { elements: queue_pair.sizes().max_send_sge, entries: queue_pair.max_entries() }
 }
 
 /// The place of a queue pair among a port's.

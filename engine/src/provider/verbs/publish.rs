@@ -2,9 +2,7 @@
 //! waits for the other. What is destroyed is first taken back from every port that has it.
 
 use super::sys::{
-    objects::{MemoryRegion, Window},
-    queue_pair::QueuePair,
-    shared_receive_queue::SharedReceiveQueue,
+    objects::MemoryRegion, queue_pair::QueuePair, registered::Registered, shared_receive_queue::SharedReceiveQueue,
 };
 use crate::provider::{BaseId, PortId, QueuePairId, RegistrationId, SharedReceiveQueueId};
 use frwr_mempool::lane::{Receiver, Sender};
@@ -23,7 +21,7 @@ pub(super) enum PortCommand {
     RemoveQueuePair(QueuePairId, Vec<RegistrationId>),
     AddSharedReceiveQueue(SharedReceiveQueueId, Arc<SharedReceiveQueue>),
     RemoveSharedReceiveQueue(SharedReceiveQueueId),
-    AddWindow(RegistrationId, Arc<Window>),
+    AddWindow(RegistrationId, Arc<Registered>),
     RemoveWindow(RegistrationId),
 }
 

@@ -36,6 +36,22 @@ impl Gid {
     }
 }
 
+/// Who is asked of devices: the kernel, or whoever stands for it.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemView {
+    /// The driver of a device, see [`driver`].
+    pub driver: fn(&str) -> String,
+    /// The GID table of a port, see [`gids`].
+    pub gids: fn(&str, u8) -> Vec<Gid>,
+    /// The address of a port on an InfiniBand fabric; 0 on Ethernet.
+    pub local_identifier: fn(&str, u8) -> u16,
+}
+
+impl SystemView {
+    /// sysfs.
+    pub const LINUX: Self = Self { driver, gids, local_identifier };
+}
+
 fn text(path: &Path) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
 }
@@ -95,8 +111,7 @@ fn limit_of(limits: &str, status: &str) -> Option<u64> {
 }
 
 /// The address of a port on an InfiniBand fabric; 0 on Ethernet.
-#[must_use]
-pub(super) fn local_identifier(name: &str, port: u8) -> u16 {
+fn local_identifier(name: &str, port: u8) -> u16 {
     let path = device(name).join("ports").join(port.to_string()).join("lid");
     text(&path).and_then(|lid| u16::from_str_radix(lid.strip_prefix("0x")?, 16).ok()).unwrap_or(0)
 }

@@ -8,15 +8,16 @@ use crate::provider::{
         VerbsDevice,
         commands::initialise,
         connection_manager::mtu_code,
-        options::VerbsOptions,
         port::failure,
         sys::{
             batch::{Batch, SendMemory, Sink},
             builder::Builder,
+            mkey::Mkey,
             objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window, no_completion},
             queue_pair::QueuePair,
+            registered::Registered,
         },
-        system::{self, Gid},
+        system::Gid,
     },
 };
 use core::time::Duration;
@@ -71,7 +72,7 @@ struct End {
 
 /// The owner has a window, the peer uses it. Fields are dropped in order: the window goes before its queue pair.
 pub(super) struct LoopBack {
-    window: Window,
+    window: Registered,
     key: u32,
     owner: End,
     peer: End,
@@ -100,12 +101,32 @@ impl LoopBack {
         let make = || End::new(device, &domain).map_err(failed("creating a queue pair"));
         let (owner, peer) = (make()?, make()?);
         for (one, other) in [(&owner, &peer), (&peer, &owner)] {
-            one.connect(&device.options, other, gid).map_err(failed("connecting a queue pair to itself"))?;
+            one.connect(device, other, gid).map_err(failed("connecting a queue pair to itself"))?;
         }
         // After its queue pair (verbs.md 5.6, trap 4).
-        let window = Window::new(&domain).map_err(failed("allocating a window"))?;
+        let window = Registered::new(&domain, device.lists).map_err(failed("allocating a window"))?;
         let key = window.key();
         Ok(Self { window, key, owner, peer, region, memory, posting: SendMemory::new(DEPTH as usize), next_token: 0 })
+    }
+
+    /// Whether its key differs from use to use.
+    pub(super) fn rotates(&self) -> bool {
+        self.window.lists().is_none_or(|kind| kind.rotates)
+    }
+
+    /// Where the peer finds the first byte.
+    fn start(&self) -> u64 {
+        match self.window {
+            Registered::Window(_) => self.memory.address() + WINDOW_OFFSET,
+            Registered::List(_) => 0,
+        }
+    }
+
+    /// The window as a list of two pieces.
+    fn list(&self) -> [ScatterElement; 2] {
+        const FIRST: u32 = WINDOW_BYTES / 2;
+        let piece = |offset: u64, length| ScatterElement { length, ..self.element(WINDOW_OFFSET + offset) };
+        [piece(0, FIRST), piece(FIRST.into(), WINDOW_BYTES - FIRST)]
     }
 
     /// The window's key now.
@@ -131,24 +152,66 @@ impl LoopBack {
         step: &'static str,
         access: Access,
     ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        self.register(step, |fields, _| fields.access = access)
+    }
+
+    /// The same, far behind the memory that is registered.
+    pub(super) fn register_outside(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        self.register(step, |fields, list| {
+            // Of lists the addresses of their entries count, of windows their own.
+            if fields.iova != 0 {
+                fields.iova += 1 << 40;
+            }
+            list.iter_mut().for_each(|element| element.address += 1 << 40);
+        })
+    }
+
+    /// The same as a list whose second entry names memory of nobody.
+    pub(super) fn register_foreign_key(
+        &mut self,
+        step: &'static str,
+    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        self.register(step, |_, list| list[1].lkey ^= 0xff00)
+    }
+
+    /// The same as a window whose current key is said to be another.
+    pub(super) fn bind_with_stale_key(
+        &mut self,
+        step: &'static str,
+    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        self.register(step, |fields, _| fields.old_key ^= 1)
+    }
+
+    fn register(
+        &mut self,
+        step: &'static str,
+        change: impl FnOnce(&mut RegistrationFields, &mut [ScatterElement; 2]),
+    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
         self.peer.receive(self.element(MESSAGE_OFFSET)).map_err(system_error(step, ""))?;
         let (mut bind, send) = (self.request(), self.request());
         bind.signalled = false;
         let (old_key, element) = (self.key, self.element(MESSAGE_OFFSET + u64::from(BYTES)));
-        self.key = (old_key & !0xff) | (old_key.wrapping_add(1) & 0xff);
-        let fields = RegistrationFields {
+        if self.rotates() {
+            self.key = (old_key & !0xff) | (old_key.wrapping_add(1) & 0xff);
+        }
+        let mut fields = RegistrationFields {
             object: RegistrationId(0),
             base: BaseId(0),
             old_key,
             key: self.key,
-            access,
-            iova: self.memory.address() + WINDOW_OFFSET,
+            access: Access::RemoteReadWrite,
+            iova: self.start(),
             length: WINDOW_BYTES,
             elements: ElementRange::default(),
         };
+        let mut list = self.list();
+        change(&mut fields, &mut list);
         let Self { window, region, owner, posting, .. } = self;
         let sent = owner.run(step, posting, send.token, &[element], |batch, local| {
-            batch.bind(&bind, &fields, window, region);
+            match window {
+                Registered::Window(window) => batch.bind(&bind, &fields, window, region),
+                Registered::List(mkey) => batch.list(&bind, &fields, mkey, &list),
+            }
             batch.send(&send, local, None);
         })?;
         match sent {
@@ -163,7 +226,7 @@ impl LoopBack {
         step: &'static str,
         beyond: i64,
     ) -> Result<Result<(), FailureStatus>, SelfTestError> {
-        let address = (self.memory.address() + WINDOW_OFFSET).wrapping_add_signed(beyond);
+        let address = self.start().wrapping_add_signed(beyond);
         self.write_to(step, RemoteRange { address, key: self.key })
     }
 
@@ -173,7 +236,7 @@ impl LoopBack {
         step: &'static str,
     ) -> Result<Result<(), FailureStatus>, SelfTestError> {
         let key = (self.key & !0xff) | (self.key.wrapping_sub(1) & 0xff);
-        self.write_to(step, RemoteRange { address: self.memory.address() + WINDOW_OFFSET, key })
+        self.write_to(step, RemoteRange { address: self.start(), key })
     }
 
     fn write_to(
@@ -199,7 +262,7 @@ impl LoopBack {
 
     /// The peer reads through the window.
     pub(super) fn read(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
-        let remote = RemoteRange { address: self.memory.address() + WINDOW_OFFSET, key: self.key };
+        let remote = RemoteRange { address: self.start(), key: self.key };
         let (request, elements) = (self.request(), [self.element(PEER_OFFSET)]);
         let read = self.peer.run(step, &mut self.posting, request.token, &elements, |batch, local| {
             batch.read(&request, local, remote);
@@ -298,19 +361,33 @@ impl<'a> Sink<'a> for Posting<'a> {
             Self::Builder(builder) => builder.bind(request, fields, window, region),
         }
     }
+
+    fn list(
+        &mut self,
+        request: &WorkRequest,
+        fields: &RegistrationFields,
+        mkey: &'a Mkey,
+        elements: &'a [ScatterElement],
+    ) {
+        match self {
+            Self::List(batch) => batch.list(request, fields, mkey, elements),
+            Self::Builder(builder) => builder.list(request, fields, mkey, elements),
+        }
+    }
 }
 
 impl End {
     fn new(device: &VerbsDevice, domain: &Arc<ProtectionDomain>) -> io::Result<Self> {
         let completions = Arc::new(CompletionQueue::new(&device.context, 2 * DEPTH)?);
         let sizes = QueueSizes { send: DEPTH, receive: DEPTH, max_send_sge: 1 };
-        let queue_pair = QueuePair::new(domain, &completions, &completions, sizes, None, device.builds)?;
+        let queue_pair = QueuePair::new(domain, &completions, &completions, sizes, None, device.posting())?;
         initialise(&queue_pair, device.options.port)?;
         Ok(Self { queue_pair, completions })
     }
 
     /// From INIT to RTS, towards another queue pair of the same port.
-    fn connect(&self, options: &VerbsOptions, other: &Self, gid: Gid) -> io::Result<()> {
+    fn connect(&self, device: &VerbsDevice, other: &Self, gid: Gid) -> io::Result<()> {
+        let options = &device.options;
         let route = ibv_global_route {
             dgid: ibv_gid { raw: gid.bytes },
             flow_label: 0,
@@ -326,7 +403,7 @@ impl End {
             min_rnr_timer: RNR_TIMER,
             ah_attr: ibv_ah_attr {
                 grh: route,
-                dlid: system::local_identifier(&options.device, options.port),
+                dlid: (device.context.system().local_identifier)(&options.device, options.port),
                 is_global: 1,
                 port_num: options.port,
                 ..ibv_ah_attr::default()

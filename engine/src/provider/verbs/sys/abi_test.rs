@@ -1,19 +1,26 @@
-//! What this module declares by hand, against the headers that are installed: a C program prints sizes, offsets and values.
+//! What this module declares by hand, against the headers that are installed, and for libmlx5 those that ibverbs-sys carries,
+//! which are newer: a C program prints sizes, offsets and values.
 
 use super::{
     cm_abi::{
         ConnectionParameters, DatagramParameters, Event, EventChannel, EventParameters, Identifier, RDMA_PS_TCP, event,
     },
+    mlx5_abi::{
+        DISABLE_SCATTER_TO_COMPLETION, DynamicallyConnected, MASK_CREATE_FLAGS, MASK_SEND_OPERATIONS, MKEY_INDIRECT,
+        MKEY_REMOTE_INVALIDATE, MKEY_UPDATE_TAG, Mkey, MkeyAttributes, QueuePairAttributes, QueuePairEx, WITH_LIST,
+    },
     verbs_abi::ContextHead,
 };
 use core::mem::offset_of;
 use ibverbs_sys::ibv_context;
-use std::{fmt::Write as _, path::Path, process::Command};
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The C compiler of every Debian and of the linker that Rust needs.
 const COMPILER: &str = "cc";
-const HEADERS: [&str; 2] = ["/usr/include/rdma/rdma_cma.h", "/usr/include/infiniband/verbs.h"];
-
 /// Name, C expression, and our value.
 type Row = (&'static str, usize);
 
@@ -40,7 +47,7 @@ fn rows() -> Vec<Row> {
         offset!("rdma_event_channel", "fd", EventChannel, fd),
         offset!("rdma_cm_id", "verbs", Identifier, verbs),
         offset!("rdma_cm_id", "route.addr.dst_addr", Identifier, destination),
-        ("sizeof(((struct rdma_cm_id *)0)->route.addr.dst_addr)", size_of::<libc::sockaddr_storage>()),
+        ("sizeof(((struct rdma_cm_id *)0)->route.addr.dst_storage)", size_of::<libc::sockaddr_storage>()),
         ("sizeof(struct rdma_conn_param)", size_of::<ConnectionParameters>()),
         offset!("rdma_conn_param", "private_data", ConnectionParameters, private_data),
         offset!("rdma_conn_param", "private_data_len", ConnectionParameters, private_data_len),
@@ -82,11 +89,53 @@ fn rows() -> Vec<Row> {
     ]
 }
 
+fn mlx5_rows() -> Vec<Row> {
+    let flag = |value: u32| value as usize;
+    let mask = |value: u64| usize::try_from(value).expect("64 bits");
+    vec![
+        ("sizeof(struct mlx5dv_mkey_init_attr)", size_of::<MkeyAttributes>()),
+        offset!("mlx5dv_mkey_init_attr", "pd", MkeyAttributes, pd),
+        offset!("mlx5dv_mkey_init_attr", "create_flags", MkeyAttributes, create_flags),
+        offset!("mlx5dv_mkey_init_attr", "max_entries", MkeyAttributes, max_entries),
+        ("sizeof(struct mlx5dv_mkey)", size_of::<Mkey>()),
+        offset!("mlx5dv_mkey", "lkey", Mkey, lkey),
+        offset!("mlx5dv_mkey", "rkey", Mkey, rkey),
+        ("sizeof(struct mlx5dv_dc_init_attr)", size_of::<DynamicallyConnected>()),
+        offset!("mlx5dv_dc_init_attr", "dct_access_key", DynamicallyConnected, dct_access_key),
+        ("sizeof(struct mlx5dv_qp_init_attr)", size_of::<QueuePairAttributes>()),
+        offset!("mlx5dv_qp_init_attr", "comp_mask", QueuePairAttributes, comp_mask),
+        offset!("mlx5dv_qp_init_attr", "create_flags", QueuePairAttributes, create_flags),
+        offset!("mlx5dv_qp_init_attr", "dc_init_attr", QueuePairAttributes, dc_init_attr),
+        offset!("mlx5dv_qp_init_attr", "send_ops_flags", QueuePairAttributes, send_ops_flags),
+        offset!("mlx5dv_qp_ex", "comp_mask", QueuePairEx, comp_mask),
+        offset!("mlx5dv_qp_ex", "wr_set_dc_addr", QueuePairEx, wr_set_dc_addr),
+        offset!("mlx5dv_qp_ex", "wr_mr_interleaved", QueuePairEx, wr_mr_interleaved),
+        offset!("mlx5dv_qp_ex", "wr_mr_list", QueuePairEx, wr_mr_list),
+        // The end of what is declared.
+        ("offsetof(struct mlx5dv_qp_ex, wr_mkey_configure)", size_of::<QueuePairEx>()),
+        ("MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT", flag(MKEY_INDIRECT)),
+        ("MLX5DV_MKEY_INIT_ATTR_FLAGS_UPDATE_TAG", flag(MKEY_UPDATE_TAG)),
+        ("MLX5DV_MKEY_INIT_ATTR_FLAGS_REMOTE_INVALIDATE", flag(MKEY_REMOTE_INVALIDATE)),
+        ("MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS", mask(MASK_CREATE_FLAGS)),
+        ("MLX5DV_QP_INIT_ATTR_MASK_SEND_OPS_FLAGS", mask(MASK_SEND_OPERATIONS)),
+        ("MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE", flag(DISABLE_SCATTER_TO_COMPLETION)),
+        ("MLX5DV_QP_EX_WITH_MR_LIST", mask(WITH_LIST)),
+        // The type of the one member that is called, in words of C: a compiler error where it has another.
+        (
+            "__builtin_types_compatible_p(__typeof__(((struct mlx5dv_qp_ex *)0)->wr_mr_list), \
+             void (*)(struct mlx5dv_qp_ex *, struct mlx5dv_mkey *, uint32_t, uint16_t, struct ibv_sge *))",
+            1,
+        ),
+    ]
+}
+
 /// A C program that prints one number per line.
-fn program(rows: &[Row]) -> String {
-    let mut text = String::from(
-        "#include <stddef.h>\n#include <stdio.h>\n#include <rdma/rdma_cma.h>\n#include <infiniband/verbs.h>\nint main(void) {\n",
-    );
+fn program(headers: &[&str], rows: &[Row]) -> String {
+    let mut text = String::from("#include <stddef.h>\n#include <stdio.h>\n");
+    for header in headers {
+        let _ = writeln!(text, "#include <{header}>");
+    }
+    text.push_str("int main(void) {\n");
     for (expression, _) in rows {
         let _ = writeln!(text, "printf(\"%zu\\n\", (size_t)({expression}));");
     }
@@ -94,22 +143,17 @@ fn program(rows: &[Row]) -> String {
     text
 }
 
-#[test]
-fn layouts_are_those_of_the_installed_headers() {
-    if let Some(missing) = HEADERS.iter().find(|header| !Path::new(header).exists()) {
-        println!("SKIPPED: {missing} is missing; on Debian: apt-get install libibverbs-dev librdmacm-dev");
-        return;
-    }
-    if Command::new(COMPILER).arg("--version").output().is_err() {
-        println!("SKIPPED: there is no {COMPILER}; on Debian: apt-get install gcc");
-        return;
-    }
-    let rows = rows();
-    let place = std::env::temp_dir().join(format!("frwr-abi-{}", std::process::id()));
+/// Compares rows with what a compiler says; `directories` are searched first.
+fn compare(name: &str, directories: &[PathBuf], headers: &[&str], rows: &[Row]) {
+    let place = std::env::temp_dir().join(format!("frwr-abi-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&place).expect("a directory for the program");
     let (source, binary) = (place.join("layout.c"), place.join("layout"));
-    std::fs::write(&source, program(&rows)).expect("the program is written");
-    let built = Command::new(COMPILER).arg("-o").arg(&binary).arg(&source).output().expect("the compiler runs");
+    std::fs::write(&source, program(headers, rows)).expect("the program is written");
+    let mut compiler = Command::new(COMPILER);
+    for directory in directories {
+        compiler.arg("-I").arg(directory);
+    }
+    let built = compiler.arg("-o").arg(&binary).arg(&source).output().expect("the compiler runs");
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let ran = Command::new(&binary).output().expect("the program runs");
     let _ = std::fs::remove_dir_all(&place);
@@ -117,6 +161,52 @@ fn layouts_are_those_of_the_installed_headers() {
         String::from_utf8_lossy(&ran.stdout).lines().filter_map(|line| line.parse().ok()).collect();
     assert_eq!(theirs.len(), rows.len());
     for ((expression, ours), theirs) in rows.iter().zip(theirs) {
-        assert_eq!(*ours, theirs, "{expression}");
+        assert_eq!(*ours, theirs, "{name}: {expression}");
+    }
+}
+
+/// Whether there is a compiler and a header; says what to install where there is not.
+fn can_compile(headers: &[&str]) -> bool {
+    let missing = headers.iter().find(|header| !Path::new("/usr/include").join(header).exists());
+    if let Some(missing) = missing {
+        println!("SKIPPED: {missing} is missing; on Debian: apt-get install libibverbs-dev librdmacm-dev");
+    } else if Command::new(COMPILER).arg("--version").output().is_err() {
+        println!("SKIPPED: there is no {COMPILER}; on Debian: apt-get install gcc");
+    } else {
+        return true;
+    }
+    false
+}
+
+#[test]
+fn layouts_are_those_of_the_installed_headers() {
+    const HEADERS: [&str; 2] = ["rdma/rdma_cma.h", "infiniband/verbs.h"];
+    if can_compile(&HEADERS) {
+        compare("installed", &[], &HEADERS, &rows());
+    }
+}
+
+const MLX5_HEADER: &str = "infiniband/mlx5dv.h";
+
+#[test]
+fn layouts_of_libmlx5_are_those_of_the_installed_header() {
+    if can_compile(&[MLX5_HEADER]) {
+        compare("mlx5-installed", &[], &[MLX5_HEADER], &mlx5_rows());
+    }
+}
+
+/// The headers that ibverbs-sys built its binding from lie in its part of the build directory, beside this test.
+#[test]
+fn layouts_of_libmlx5_are_those_of_the_bundled_header() {
+    let test = std::env::current_exe().expect("this test has a path");
+    let built = test.ancestors().nth(2).map(|profile| profile.join("build"));
+    let found = built.and_then(|built| std::fs::read_dir(built).ok()).into_iter().flatten().flatten();
+    let directories = found.map(|entry| entry.path().join("out/build/include"));
+    let Some(directory) = directories.into_iter().find(|directory| directory.join(MLX5_HEADER).exists()) else {
+        println!("SKIPPED: ibverbs-sys was built without a copy of {MLX5_HEADER}");
+        return;
+    };
+    if can_compile(&[]) {
+        compare("mlx5-bundled", &[directory], &[MLX5_HEADER], &mlx5_rows());
     }
 }

@@ -1,10 +1,11 @@
 //! A chain as `ibv_post_send` wants it: a linked list of work requests in memory that is made once.
 
 use super::{
+    mkey::Mkey,
     objects::{MemoryRegion, Window},
     queue_pair::{QueuePair, place_of},
 };
-use crate::provider::{RegistrationFields, RemoteRange, ScatterElement, WorkRequest};
+use crate::provider::{Access, RegistrationFields, RemoteRange, ScatterElement, WorkRequest};
 use core::{marker::PhantomData, ptr::null_mut};
 use ibverbs_sys::{ibv_access_flags, ibv_mw, ibv_mw_bind_info, ibv_send_flags, ibv_send_wr, ibv_wr_opcode};
 use std::io;
@@ -29,6 +30,14 @@ pub(in super::super) trait Sink<'a> {
         window: &'a Window,
         region: &'a MemoryRegion,
     );
+    /// A UMR of a list, in order, whose first byte the peer finds at address 0.
+    fn list(
+        &mut self,
+        request: &WorkRequest,
+        fields: &RegistrationFields,
+        mkey: &'a Mkey,
+        elements: &'a [ScatterElement],
+    );
 }
 
 /// `send_flags` of a work request.
@@ -38,16 +47,22 @@ pub(super) fn flags(request: &WorkRequest) -> u32 {
     signalled | fence
 }
 
+/// The remote rights of a registration.
+pub(super) fn remote_rights(access: Access) -> u32 {
+    let mut rights = 0;
+    if access.permits_read() {
+        rights |= ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
+    }
+    if access.permits_write() {
+        rights |= ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+    }
+    rights
+}
+
 /// What a bind work request says of memory and rights.
 pub(super) fn bind_info(fields: &RegistrationFields, region: &MemoryRegion) -> ibv_mw_bind_info {
-    let mut access = 0;
-    if fields.access.permits_read() {
-        access |= ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
-    }
-    if fields.access.permits_write() {
-        access |= ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
-    }
-    ibv_mw_bind_info { mr: region.raw(), addr: fields.iova, length: fields.length.into(), mw_access_flags: access }
+    let mw_access_flags = remote_rights(fields.access);
+    ibv_mw_bind_info { mr: region.raw(), addr: fields.iova, length: fields.length.into(), mw_access_flags }
 }
 
 /// Memory for the longest list that is posted at once. Owned by a port; nothing in it is read between two posts.
@@ -76,7 +91,7 @@ impl SendMemory {
 
     /// Begins a list.
     pub(in super::super) fn batch<'a>(&'a mut self) -> Batch<'a> {
-        Batch { memory: self, length: 0, chain: PhantomData }
+        Batch { memory: self, length: 0, unsayable: false, chain: PhantomData }
     }
 }
 
@@ -84,6 +99,8 @@ impl SendMemory {
 pub(in super::super) struct Batch<'a> {
     memory: &'a mut SendMemory,
     length: usize,
+    /// Something was pushed that `ibv_post_send` has no work request for.
+    unsayable: bool,
     /// What the list points to.
     chain: PhantomData<&'a ScatterElement>,
 }
@@ -91,6 +108,9 @@ pub(in super::super) struct Batch<'a> {
 impl Batch<'_> {
     /// Posts the list; an error says how many work requests were taken in front of the one that was refused.
     pub(in super::super) fn post(self, queue_pair: &QueuePair) -> Result<(), (usize, io::Error)> {
+        if self.unsayable {
+            return Err((0, io::ErrorKind::Unsupported.into()));
+        }
         let Some(list) = self.memory.requests.get_mut(..self.length).filter(|list| !list.is_empty()) else {
             return Ok(());
         };
@@ -182,5 +202,9 @@ impl<'a> Sink<'a> for Batch<'a> {
             rkey: fields.key,
             bind_info: bind_info(fields, region),
         };
+    }
+
+    fn list(&mut self, _: &WorkRequest, _: &RegistrationFields, _: &'a Mkey, _: &'a [ScatterElement]) {
+        self.unsayable = true;
     }
 }

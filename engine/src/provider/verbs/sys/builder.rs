@@ -1,14 +1,16 @@
 //! A chain built in place by `ibv_wr_*`: all or nothing.
 
 use super::{
-    batch::{Sink, bind_info, flags},
+    batch::{Sink, bind_info, flags, remote_rights},
     check,
+    mkey::Mkey,
+    mlx5_abi::{ListBuilder, QueuePairEx},
     objects::{MemoryRegion, Window},
     queue_pair::QueuePair,
 };
 use crate::provider::{RegistrationFields, RemoteRange, ScatterElement, WorkRequest};
-use core::marker::PhantomData;
-use ibverbs_sys::{ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
+use core::{marker::PhantomData, ptr::NonNull};
+use ibverbs_sys::{ibv_access_flags, ibv_mw_bind_info, ibv_qp_ex, ibv_send_flags, ibv_sge};
 use std::io;
 
 type Start = unsafe extern "C" fn(*mut ibv_qp_ex);
@@ -27,7 +29,8 @@ pub(super) struct Functions {
     read: Remote,
     write: Remote,
     invalidate: WithKey,
-    bind: Bind,
+    /// Of queue pairs that were made for windows.
+    bind: Option<Bind>,
     set_list: SetList,
     complete: Complete,
     abort: Start,
@@ -49,7 +52,7 @@ impl Functions {
                 read: (*builder).wr_rdma_read?,
                 write: (*builder).wr_rdma_write?,
                 invalidate: (*builder).wr_local_inv?,
-                bind: (*builder).wr_bind_mw?,
+                bind: (*builder).wr_bind_mw,
                 set_list: (*builder).wr_set_sge_list?,
                 complete: (*builder).wr_complete?,
                 abort: (*builder).wr_abort?,
@@ -58,11 +61,41 @@ impl Functions {
     }
 }
 
+impl Functions {
+    /// Whether it binds windows.
+    pub(super) fn binds(&self) -> bool {
+        self.bind.is_some()
+    }
+}
+
+/// The list builder of one queue pair.
+#[derive(Clone, Copy)]
+pub(super) struct Lists {
+    raw: NonNull<QueuePairEx>,
+    build: ListBuilder,
+}
+
+impl Lists {
+    /// `None` where the queue pair has none.
+    ///
+    /// # Safety
+    /// Null, or of a queue pair that is alive for as long as the value.
+    pub(super) unsafe fn of(raw: *mut QueuePairEx) -> Option<Self> {
+        let raw = NonNull::new(raw)?;
+        // SAFETY: the caller's promise; the member does not change.
+        let build = unsafe { (*raw.as_ptr()).wr_mr_list }?;
+        Some(Self { raw, build })
+    }
+}
+
 /// A post under way: holds the send queue's lock until it is completed or dropped, which drops the whole batch.
 pub(in super::super) struct Builder<'a> {
     raw: *mut ibv_qp_ex,
     functions: Functions,
+    lists: Option<Lists>,
     open: bool,
+    /// Something was asked for that the queue pair was not made for.
+    unsayable: bool,
     /// Alive until the post ends.
     queue_pair: PhantomData<&'a QueuePair>,
 }
@@ -75,11 +108,15 @@ impl<'a> Builder<'a> {
         let functions = unsafe { Functions::of(raw) }?;
         // SAFETY: as above; `complete` or `drop` ends what this begins.
         unsafe { (functions.start)(raw) };
-        Some(Self { raw, functions, open: true, queue_pair: PhantomData })
+        let lists = queue_pair.lists();
+        Some(Self { raw, functions, lists, open: true, unsayable: false, queue_pair: PhantomData })
     }
 
     /// Posts everything; an error says that nothing was posted.
     pub(in super::super) fn complete(mut self) -> io::Result<()> {
+        if self.unsayable {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         self.open = false;
         // SAFETY: begun, and ended here.
         check(unsafe { (self.functions.complete)(self.raw) })
@@ -147,10 +184,41 @@ impl<'a> Sink<'a> for Builder<'a> {
         window: &'a Window,
         region: &'a MemoryRegion,
     ) {
+        let Some(bind) = self.functions.bind else {
+            self.unsayable = true;
+            return;
+        };
         self.prepare(request);
         let info = bind_info(fields, region);
         let mut shadow = window.with_key(fields.old_key);
         // SAFETY: begun; window and memory description are read at once, the region lives as long as the builder.
-        unsafe { (self.functions.bind)(self.raw, &raw mut shadow, fields.key, &raw const info) };
+        unsafe { bind(self.raw, &raw mut shadow, fields.key, &raw const info) };
+    }
+
+    fn list(
+        &mut self,
+        request: &WorkRequest,
+        fields: &RegistrationFields,
+        mkey: &'a Mkey,
+        elements: &'a [ScatterElement],
+    ) {
+        let (Some(Lists { raw, build }), Ok(count)) = (self.lists, u16::try_from(elements.len())) else {
+            self.unsayable = true;
+            return;
+        };
+        self.prepare(request);
+        let mut access = remote_rights(fields.access);
+        if fields.access.permits_write() {
+            // As for every memory region that a peer may write to (ibv_reg_mr(3)).
+            access |= ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
+        }
+        // SAFETY: begun; the key and the elements live as long as the builder, and are copied into the work request at once.
+        // The key's structure is ours: only its port posts it. The list itself is what has to be inline
+        // (mlx5dv_wr_mr_list(3)); every other work request sets its flags anew.
+        unsafe {
+            (*self.raw).wr_flags |= ibv_send_flags::IBV_SEND_INLINE.0;
+            ((*mkey.raw()).lkey, (*mkey.raw()).rkey) = (fields.key, fields.key);
+            build(raw.as_ptr(), mkey.raw(), access, count, elements.as_ptr().cast_mut().cast());
+        }
     }
 }

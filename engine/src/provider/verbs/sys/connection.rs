@@ -3,7 +3,7 @@
 use super::{
     check,
     cm_abi::{self, ConnectionParameters as RawParameters, RDMA_PS_TCP, event},
-    library::{ConnectionManager, Library, text},
+    library::{ConnectionManagerFunctions, Library, text},
     queue_pair::QueuePair,
     wait::set_nonblocking,
 };
@@ -286,7 +286,7 @@ impl Identifier {
         check(unsafe { (self.manager().rdma_disconnect)(self.raw.as_ptr()) })
     }
 
-    fn manager(&self) -> &'static ConnectionManager {
+    fn manager(&self) -> &'static ConnectionManagerFunctions {
         &self.channel.library.connection_manager
     }
 }

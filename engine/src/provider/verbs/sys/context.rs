@@ -1,8 +1,9 @@
 //! An open device: its attributes, its asynchronous events, and the functions behind verbs.h's inlines.
 
 use super::{
+    super::system::SystemView,
     check,
-    library::{Library, LibraryError, text},
+    library::{Library, LibraryError, NoMlx5, text},
     wait::set_nonblocking,
 };
 use core::{mem::MaybeUninit, ptr::NonNull};
@@ -65,6 +66,11 @@ impl Context {
         unsafe { &(*self.raw.as_ptr()).ops }
     }
 
+    /// Who is asked what libibverbs does not tell.
+    pub(in super::super) fn system(&self) -> &SystemView {
+        &self.library.system
+    }
+
     /// Readable when an asynchronous event waits.
     pub(in super::super) fn async_fd(&self) -> RawFd {
         // SAFETY: the context is open, and the member does not change.
@@ -75,6 +81,17 @@ impl Context {
     pub(in super::super) fn is_iwarp(&self) -> bool {
         // SAFETY: an open context keeps its device, whose kind does not change.
         unsafe { (*(*self.raw.as_ptr()).device).transport_type == IBV_TRANSPORT_IWARP }
+    }
+
+    /// Whether libmlx5 knows the device (mlx5dv_is_supported(3)).
+    pub(in super::super) fn is_mlx5(&self) -> bool {
+        // SAFETY: an open context keeps its device.
+        self.library.mlx5().is_some_and(|mlx5| unsafe { (mlx5.mlx5dv_is_supported)((*self.raw.as_ptr()).device) })
+    }
+
+    /// Whether there is a libmlx5.
+    pub(in super::super) fn has_mlx5(&self) -> Result<(), NoMlx5> {
+        self.library.has_mlx5()
     }
 
     /// Whether the device's library has memory windows at all (siw, efa, hns and others have none).

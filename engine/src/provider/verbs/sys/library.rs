@@ -1,10 +1,12 @@
-//! The functions of libibverbs and librdmacm, looked up in the shared libraries of the machine.
+//! The functions of libibverbs, librdmacm and libmlx5: looked up in the shared libraries of the machine, or given.
 
+use super::super::system::SystemView;
 use super::cm_abi::{ConnectionParameters, Event, EventChannel, Identifier};
+use super::mlx5_abi::{Mkey, MkeyAttributes, QueuePairAttributes, QueuePairEx};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use ibverbs_sys::{
     ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp,
-    ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_srq, ibv_srq_init_attr,
+    ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr,
 };
 use std::sync::OnceLock;
 
@@ -40,8 +42,12 @@ macro_rules! functions {
     };
     ($(#[$meta:meta])* $table:ident; $($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         $(#[$meta])*
-        pub(super) struct $table {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $table {
+            $(
+                #[doc = concat!("`", stringify!($name), "`, as its manual page says.")]
+                pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,
+            )*
         }
 
         impl $table {
@@ -49,7 +55,7 @@ macro_rules! functions {
                 Ok(Self {
                     $($name: {
                         // SAFETY: the symbol of this name has this type: for libibverbs see the comparison below, for
-                        // librdmacm rdma_cma.h.
+                        // librdmacm rdma_cma.h, for libmlx5 mlx5dv.h.
                         let found = unsafe {
                             library.get::<unsafe extern "C" fn($($argument),*) $(-> $result)?>(
                                 concat!(stringify!($name), "\0").as_bytes(),
@@ -70,7 +76,7 @@ macro_rules! functions {
 
 functions! {
     /// What is used of libibverbs.
-    bound Verbs;
+    bound VerbsFunctions;
     ibv_get_device_list: fn(*mut c_int) -> *mut *mut ibv_device;
     ibv_free_device_list: fn(*mut *mut ibv_device);
     ibv_get_device_name: fn(*mut ibv_device) -> *const c_char;
@@ -95,7 +101,7 @@ functions! {
 
 functions! {
     /// What is used of librdmacm (rdma_cma.h).
-    ConnectionManager;
+    ConnectionManagerFunctions;
     rdma_create_event_channel: fn() -> *mut EventChannel;
     rdma_destroy_event_channel: fn(*mut EventChannel);
     rdma_create_id: fn(*mut EventChannel, *mut *mut Identifier, *mut c_void, c_int) -> c_int;
@@ -114,10 +120,50 @@ functions! {
     rdma_ack_cm_event: fn(*mut Event) -> c_int;
 }
 
-/// Both libraries, loaded once and kept for the life of the process.
-pub(in super::super) struct Library {
-    pub(super) verbs: Verbs,
-    pub(super) connection_manager: ConnectionManager,
+functions! {
+    /// What is used of libmlx5 (mlx5dv.h).
+    Mlx5Functions;
+    mlx5dv_is_supported: fn(*mut ibv_device) -> bool;
+    mlx5dv_create_qp: fn(*mut ibv_context, *mut ibv_qp_init_attr_ex, *mut QueuePairAttributes) -> *mut ibv_qp;
+    mlx5dv_qp_ex_from_ibv_qp_ex: fn(*mut ibv_qp_ex) -> *mut QueuePairEx;
+    mlx5dv_create_mkey: fn(*mut MkeyAttributes) -> *mut Mkey;
+    mlx5dv_destroy_mkey: fn(*mut Mkey) -> c_int;
+}
+
+/// What a device is reached through: functions, and what the system says of devices.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionTables {
+    /// Of libibverbs.
+    pub verbs: VerbsFunctions,
+    /// Of librdmacm.
+    pub connection_manager: ConnectionManagerFunctions,
+    /// Of libmlx5, where there is one.
+    pub mlx5: Option<Mlx5Functions>,
+    /// Of the kernel.
+    pub system: SystemView,
+}
+
+/// The libraries that devices are opened with; kept for the life of the process.
+#[derive(Debug)]
+pub struct Library {
+    pub(super) verbs: VerbsFunctions,
+    pub(super) connection_manager: ConnectionManagerFunctions,
+    mlx5: Result<Mlx5Functions, NoMlx5>,
+    pub(in super::super) system: SystemView,
+}
+
+/// Why lists cannot be registered, whatever the device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoMlx5 {
+    /// libmlx5 cannot be used.
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    /// It is not looked for.
+    #[error("this program was built without the feature mlx5; build it with --features mlx5")]
+    NotBuilt,
+    /// The tables that were given have none.
+    #[error("no functions of libmlx5 were given")]
+    NotGiven,
 }
 
 impl Library {
@@ -125,18 +171,50 @@ impl Library {
     ///
     /// # Errors
     /// [`LibraryError`], the same at every call.
-    pub(in super::super) fn get() -> Result<&'static Self, LibraryError> {
+    pub fn get() -> Result<&'static Self, LibraryError> {
         static LIBRARY: OnceLock<Result<Library, LibraryError>> = OnceLock::new();
         LIBRARY.get_or_init(Self::load).as_ref().map_err(Clone::clone)
+    }
+
+    /// Functions that stand for the libraries: tests hand in devices of their own.
+    ///
+    /// # Safety
+    /// Every function does what the manual page of its name says of memory: it reads and writes only what its arguments
+    /// point to, and what it returns lives as long as there. Any thread may call it.
+    #[must_use]
+    pub unsafe fn given(tables: &FunctionTables) -> Self {
+        let FunctionTables { verbs, connection_manager, mlx5, system } = *tables;
+        Self { verbs, connection_manager, mlx5: mlx5.ok_or(NoMlx5::NotGiven), system }
+    }
+
+    pub(super) fn mlx5(&self) -> Option<&Mlx5Functions> {
+        self.mlx5.as_ref().ok()
+    }
+
+    /// Whether there is a libmlx5.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn has_mlx5(&self) -> Result<(), NoMlx5> {
+        self.mlx5.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
     fn load() -> Result<Self, LibraryError> {
         const VERBS: &str = "libibverbs.so.1";
         const CONNECTION_MANAGER: &str = "librdmacm.so.1";
-        let verbs = Verbs::load(open(VERBS, "libibverbs1 ibverbs-providers")?, VERBS)?;
-        let connection_manager = ConnectionManager::load(open(CONNECTION_MANAGER, "librdmacm1")?, CONNECTION_MANAGER)?;
-        Ok(Self { verbs, connection_manager })
+        let verbs = VerbsFunctions::load(open(VERBS, "libibverbs1 ibverbs-providers")?, VERBS)?;
+        let connection_manager =
+            ConnectionManagerFunctions::load(open(CONNECTION_MANAGER, "librdmacm1")?, CONNECTION_MANAGER)?;
+        Ok(Self { verbs, connection_manager, mlx5: load_mlx5(), system: SystemView::LINUX })
     }
+}
+
+fn load_mlx5() -> Result<Mlx5Functions, NoMlx5> {
+    const MLX5: &str = "libmlx5.so.1";
+    if !cfg!(feature = "mlx5") {
+        return Err(NoMlx5::NotBuilt);
+    }
+    Ok(Mlx5Functions::load(open(MLX5, "ibverbs-providers")?, MLX5)?)
 }
 
 /// Loads a library for ever: its functions are handed out as plain pointers.

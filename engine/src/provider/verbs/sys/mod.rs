@@ -1,8 +1,8 @@
-//! All C of the provider: libibverbs and librdmacm behind safe types. The only unsafe code of the engine crate.
+//! All C of the provider: libibverbs, librdmacm and libmlx5 behind safe types. The only unsafe code of the engine crate.
 //!
-//! Both libraries are loaded at run time, so that one binary runs on hosts with and without them; ibverbs-sys gives the
-//! types, and every function's type is compared with its binding at compile time. What ibverbs-sys lacks, librdmacm and
-//! the head of `struct verbs_context`, is declared here with assertions of its layout.
+//! The libraries are loaded at run time, so that one binary runs on hosts with and without them; ibverbs-sys gives the
+//! types, and every function's type is compared with its binding at compile time. What ibverbs-sys lacks, librdmacm, libmlx5
+//! and the head of `struct verbs_context`, is declared here with assertions of its layout.
 //!
 //! Objects own their C counterparts and keep alive what those depend on, so that C's order of destruction holds by
 //! construction. All of them may be used by any thread: libibverbs' functions are thread-safe (ibv_post_send(3) and
@@ -14,15 +14,18 @@
 mod abi_test;
 pub(super) mod batch;
 pub(super) mod builder;
-mod cm_abi;
+pub mod cm_abi;
 pub(super) mod connection;
 pub(super) mod context;
 pub(super) mod library;
+pub(super) mod mkey;
+pub mod mlx5_abi;
 pub(super) mod objects;
 pub(super) mod queue_pair;
 mod receive_list;
+pub(super) mod registered;
 pub(super) mod shared_receive_queue;
-mod verbs_abi;
+pub(super) mod verbs_abi;
 pub(super) mod wait;
 
 use std::io;

@@ -1,8 +1,11 @@
 //! Reliable connected queue pairs.
 
 use super::{
-    builder::Functions,
+    builder::{Functions, Lists},
     check,
+    mlx5_abi::{
+        DISABLE_SCATTER_TO_COMPLETION, MASK_CREATE_FLAGS, MASK_SEND_OPERATIONS, QueuePairAttributes, WITH_LIST,
+    },
     objects::{CompletionQueue, ProtectionDomain},
     receive_list::ReceiveList,
     shared_receive_queue::SharedReceiveQueue,
@@ -18,13 +21,28 @@ use ibverbs_sys::{
 };
 use std::{io, sync::Arc};
 
-/// What the work request builder is asked to be able to do.
+/// What every work request builder is asked to be able to do.
 const BUILDER_OPERATIONS: u64 = (IBV_QP_EX_WITH_SEND
     | IBV_QP_EX_WITH_SEND_WITH_INV
     | IBV_QP_EX_WITH_RDMA_READ
     | IBV_QP_EX_WITH_RDMA_WRITE
-    | IBV_QP_EX_WITH_LOCAL_INV
-    | IBV_QP_EX_WITH_BIND_MW) as u64;
+    | IBV_QP_EX_WITH_LOCAL_INV) as u64;
+
+/// Bytes of one entry of a list that is inline in its work request, and what of the first entry is no inline data: a queue
+/// pair with N bytes of inline data takes (N + 4) / 16 entries (verbs.md, section 6).
+const ENTRY_BYTES: u32 = 16;
+const FIRST_ENTRY_BYTES: u32 = 4;
+
+/// How work requests get into a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Posting {
+    /// As lists of work requests: `ibv_post_send`.
+    PostSend,
+    /// In place: `ibv_wr_*`.
+    Builder,
+    /// In place, and UMRs of lists with this many entries besides: `mlx5dv_wr_mr_list`.
+    Lists { entries: u16 },
+}
 
 /// Receives that one call of ibv_post_recv(3) gets: they are put together on the stack.
 const RECEIVES_PER_CALL: usize = 32;
@@ -47,6 +65,8 @@ pub(in super::super) struct QueuePair {
     sizes: QueueSizes,
     /// Where work requests are built by `ibv_wr_*`.
     builder: Option<NonNull<ibv_qp_ex>>,
+    lists: Option<Lists>,
+    max_entries: u32,
     post_send: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32,
     post_recv: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32,
     domain: Arc<ProtectionDomain>,
@@ -61,14 +81,14 @@ unsafe impl Send for QueuePair {}
 unsafe impl Sync for QueuePair {}
 
 impl QueuePair {
-    /// A queue pair in the RESET state; `builder` asks for one whose work requests are built by `ibv_wr_*`.
+    /// A queue pair in the RESET state.
     pub(in super::super) fn new(
         domain: &Arc<ProtectionDomain>,
         send_queue: &Arc<CompletionQueue>,
         receive_queue: &Arc<CompletionQueue>,
         sizes: QueueSizes,
         shared: Option<Arc<SharedReceiveQueue>>,
-        builder: bool,
+        posting: Posting,
     ) -> io::Result<Self> {
         let context = &domain.context;
         let operations = context.operations();
@@ -83,17 +103,31 @@ impl QueuePair {
             max_recv_wr: if shared.is_some() { 0 } else { sizes.receive },
             max_send_sge: sizes.max_send_sge,
             max_recv_sge: u32::from(shared.is_none()),
-            max_inline_data: 0,
+            max_inline_data: match posting {
+                Posting::Lists { entries } => u32::from(entries) * ENTRY_BYTES - FIRST_ENTRY_BYTES,
+                Posting::PostSend | Posting::Builder => 0,
+            },
         };
         let queues = [Arc::clone(send_queue), Arc::clone(receive_queue)];
         let source = shared.as_ref().map_or_else(null_mut, |shared| shared.raw.as_ptr());
-        let make = if builder { create_for_builder } else { create };
+        let make = match posting {
+            Posting::PostSend => create,
+            Posting::Builder => create_for_builder,
+            Posting::Lists { .. } => create_for_lists,
+        };
         let raw = make(domain, &queues, source, &mut cap);
         let raw = NonNull::new(raw?).ok_or_else(io::Error::last_os_error)?;
         // SAFETY: just made; its number does not change.
         let number = unsafe { raw.as_ref() }.qp_num;
         // SAFETY: the queue pair is alive; the result is null where its library has no builder for it.
         let extended = unsafe { (context.library.verbs.ibv_qp_to_qp_ex)(raw.as_ptr()) };
+        let lists = match (posting, context.library.mlx5(), NonNull::new(extended)) {
+            // SAFETY: the same queue pair, which is alive as long as the value.
+            (Posting::Lists { .. }, Some(mlx5), Some(extended)) => unsafe {
+                Lists::of((mlx5.mlx5dv_qp_ex_from_ibv_qp_ex)(extended.as_ptr()))
+            },
+            _ => None,
+        };
         Ok(Self {
             raw,
             created: true,
@@ -101,8 +135,15 @@ impl QueuePair {
             sizes: QueueSizes { send: cap.max_send_wr, receive: cap.max_recv_wr, max_send_sge: cap.max_send_sge },
             builder: NonNull::new(extended).filter(|extended| {
                 // SAFETY: the same queue pair, which is alive.
-                builder && unsafe { Functions::of(extended.as_ptr()) }.is_some()
+                let functions = unsafe { Functions::of(extended.as_ptr()) };
+                functions.is_some_and(|functions| match posting {
+                    Posting::PostSend => false,
+                    Posting::Builder => functions.binds(),
+                    Posting::Lists { .. } => lists.is_some(),
+                })
             }),
+            lists,
+            max_entries: (cap.max_inline_data + FIRST_ENTRY_BYTES) / ENTRY_BYTES,
             post_send,
             post_recv,
             domain: Arc::clone(domain),
@@ -133,6 +174,16 @@ impl QueuePair {
     /// Where its work requests are built by `ibv_wr_*`.
     pub(super) fn builder(&self) -> Option<NonNull<ibv_qp_ex>> {
         self.builder
+    }
+
+    /// How UMRs of lists are built.
+    pub(super) fn lists(&self) -> Option<Lists> {
+        self.lists
+    }
+
+    /// Entries of the longest list that fits one of its work requests; 0 where it was not made for lists.
+    pub(in super::super) fn max_entries(&self) -> u32 {
+        if self.lists.is_some() { self.max_entries } else { 0 }
     }
 
     /// Whether its work requests are built by `ibv_wr_*`.
@@ -227,26 +278,61 @@ fn create(
     Ok(raw)
 }
 
-fn create_for_builder(
+/// What a queue pair for a builder of `operations` is asked for.
+fn extended_attributes(
     domain: &ProtectionDomain,
     [send, receive]: &[Arc<CompletionQueue>; 2],
+    shared: *mut ibv_srq,
+    cap: ibv_qp_cap,
+    operations: u64,
+) -> ibv_qp_init_attr_ex {
+    ibv_qp_init_attr_ex {
+        send_cq: send.raw.as_ptr(),
+        recv_cq: receive.raw.as_ptr(),
+        srq: shared,
+        cap,
+        qp_type: ibv_qp_type::IBV_QPT_RC,
+        comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+        pd: domain.raw.as_ptr(),
+        send_ops_flags: operations,
+        ..ibv_qp_init_attr_ex::default()
+    }
+}
+
+/// UMRs beside the usual, and no payload in completions, which is wrong for keys whose addresses begin at 0
+/// (mlx5dv_create_mkey(3)).
+fn create_for_lists(
+    domain: &ProtectionDomain,
+    queues: &[Arc<CompletionQueue>; 2],
+    shared: *mut ibv_srq,
+    cap: &mut ibv_qp_cap,
+) -> io::Result<*mut ibv_qp> {
+    let mlx5 = domain.context.library.mlx5().ok_or(io::ErrorKind::Unsupported)?;
+    let mut wanted = extended_attributes(domain, queues, shared, *cap, BUILDER_OPERATIONS);
+    let mut more = QueuePairAttributes {
+        comp_mask: MASK_CREATE_FLAGS | MASK_SEND_OPERATIONS,
+        create_flags: DISABLE_SCATTER_TO_COMPLETION,
+        send_ops_flags: WITH_LIST,
+        ..QueuePairAttributes::default()
+    };
+    let context = domain.context.raw.as_ptr();
+    // SAFETY: domain and queues are alive and of this context; members outside of the masks are zero.
+    let raw = unsafe { (mlx5.mlx5dv_create_qp)(context, &raw mut wanted, &raw mut more) };
+    *cap = wanted.cap;
+    Ok(raw)
+}
+
+fn create_for_builder(
+    domain: &ProtectionDomain,
+    queues: &[Arc<CompletionQueue>; 2],
     shared: *mut ibv_srq,
     cap: &mut ibv_qp_cap,
 ) -> io::Result<*mut ibv_qp> {
     let context = domain.context.raw.as_ptr();
     // SAFETY: the context is open.
     let create = unsafe { verbs_abi::create_qp_ex(context) }.ok_or(io::ErrorKind::Unsupported)?;
-    let mut wanted = ibv_qp_init_attr_ex {
-        send_cq: send.raw.as_ptr(),
-        recv_cq: receive.raw.as_ptr(),
-        srq: shared,
-        cap: *cap,
-        qp_type: ibv_qp_type::IBV_QPT_RC,
-        comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-        pd: domain.raw.as_ptr(),
-        send_ops_flags: BUILDER_OPERATIONS,
-        ..ibv_qp_init_attr_ex::default()
-    };
+    let operations = BUILDER_OPERATIONS | u64::from(IBV_QP_EX_WITH_BIND_MW);
+    let mut wanted = extended_attributes(domain, queues, shared, *cap, operations);
     // SAFETY: domain and queues are alive and of this context; members outside of comp_mask are zero.
     let raw = unsafe { create(context, &raw mut wanted) };
     *cap = wanted.cap;

@@ -1,30 +1,34 @@
 //! What the inline functions of verbs.h reach and ibverbs-sys does not bind: the head of `struct verbs_context`, which lies
 //! in front of the `struct ibv_context` that applications hold.
 
+#![allow(missing_docs, reason = "members are those of the header, by their names")]
+
 use core::ffi::c_void;
 use ibverbs_sys::{ibv_context, ibv_qp, ibv_qp_init_attr_ex};
 
-pub(super) type CreateQueuePairEx = unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp;
+/// `ibv_create_qp_ex`.
+pub type CreateQueuePairEx = unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp;
 
 /// The members right in front of the `ibv_context`, in their order (verbs.md, section 7, way a).
 #[repr(C)]
-pub(super) struct ContextHead {
-    pub(super) create_cq_ex: *mut c_void,
-    private: *mut c_void,
-    pub(super) query_device_ex: *mut c_void,
-    destroy_flow: *mut c_void,
-    reserved_second: *mut c_void,
-    create_flow: *mut c_void,
-    reserved_first: *mut c_void,
-    open_qp: *mut c_void,
-    pub(super) create_qp_ex: Option<CreateQueuePairEx>,
-    get_srq_num: *mut c_void,
-    create_srq_ex: *mut c_void,
-    open_xrcd: *mut c_void,
-    close_xrcd: *mut c_void,
-    reserved_third: u64,
+#[derive(Clone, Copy)]
+pub struct ContextHead {
+    pub create_cq_ex: *mut c_void,
+    pub private: *mut c_void,
+    pub query_device_ex: *mut c_void,
+    pub destroy_flow: *mut c_void,
+    pub reserved_second: *mut c_void,
+    pub create_flow: *mut c_void,
+    pub reserved_first: *mut c_void,
+    pub open_qp: *mut c_void,
+    pub create_qp_ex: Option<CreateQueuePairEx>,
+    pub get_srq_num: *mut c_void,
+    pub create_srq_ex: *mut c_void,
+    pub open_xrcd: *mut c_void,
+    pub close_xrcd: *mut c_void,
+    pub reserved_third: u64,
     /// Bytes of the whole `struct verbs_context`, the `ibv_context` included.
-    pub(super) bytes: usize,
+    pub bytes: usize,
 }
 
 const _: () = {

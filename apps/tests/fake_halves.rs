@@ -1,0 +1,97 @@
+//! `serve` and `load` against each other through the verbs provider, over a device that is not there: windows, and lists as on
+//! ConnectX.
+#![cfg(feature = "verbs")]
+
+use clap::Parser as _;
+use frwr_apps::runner::{CommandLine, LoadConfig, ServeConfig, Task, load, serve};
+use frwr_engine::provider::verbs::{Registration, VerbsDevice, VerbsOptions};
+use frwr_fake::{FakeDevice, FakeLists, FakeOptions};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
+    thread,
+};
+
+/// No multiple of any block size.
+const FILE_BYTES: usize = 100_001;
+
+fn task(half: &str, arguments: &[&str]) -> Task {
+    let fixed = ["frwr-reactor", half, "--device", "test", "--cores", "unpinned", "--pages", "plain"];
+    let line = CommandLine::try_parse_from([&fixed[..], arguments].concat());
+    line.unwrap_or_else(|error| panic!("{error}")).task.unwrap()
+}
+
+fn open(fake: &FakeDevice, registration: Registration) -> VerbsDevice {
+    let options = VerbsOptions { registration, ..VerbsOptions::new(fake.name()) };
+    VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A file that is deleted at the end.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("frwr-fake-{}-{name}", std::process::id()));
+        fs::write(&path, (0..FILE_BYTES).map(|at| (at * at / 7) as u8).collect::<Vec<_>>()).unwrap();
+        Self(path)
+    }
+
+    fn text(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Writes a file, reads it back, and loads for a second.
+fn a_file_goes_there_and_back(name: &str, options: FakeOptions, registration: Registration) {
+    let fake = FakeDevice::new(options);
+    let file = Temporary::new(name);
+    let address = format!("{}:4420", fake.address());
+    let Task::Serve(arguments) = task("serve", &["--listen", &address, "--namespace", file.text()]) else { panic!() };
+    let served = ServeConfig::new(arguments).unwrap();
+    let moved = ["--connect", &address, "--file", file.text(), "--runtime", "1"];
+    let Task::Load(arguments) = task("load", &moved) else { panic!() };
+    let loaded = LoadConfig::new(arguments).unwrap();
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let (sender, lines) = mpsc::channel();
+    let target = thread::spawn({
+        let (device, stop) = (open(&fake, registration), Arc::clone(&stop));
+        move || {
+            serve(device, &served, &stop, &mut |line| {
+                let _ = sender.send(line.to_owned());
+            })
+        }
+    });
+    assert!(lines.iter().any(|line| line.starts_with("listening on")));
+    let report = load(open(&fake, registration), &loaded, &AtomicBool::new(false), &mut |_| {});
+    let report = report.unwrap_or_else(|error| panic!("{error}"));
+    assert!(report.passed() && report.verified, "{}", report.table());
+    stop.store(true, Relaxed);
+    let report = target.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
+    assert!(report.passed(), "{}", report.table());
+    assert_eq!((fake.remote_bytes(), fake.violations()), (0, Vec::new()));
+}
+
+#[test]
+fn a_file_goes_through_windows() {
+    a_file_goes_there_and_back("windows", FakeOptions::windows("mlx5"), Registration::Windows);
+}
+
+#[test]
+fn a_file_goes_through_lists() {
+    for (name, updates_tags, remote_invalidation) in [("lists", true, true), ("oldest", false, false)] {
+        let lists = FakeLists { updates_tags, remote_invalidation, entries: 20 };
+        a_file_goes_there_and_back(name, FakeOptions::lists(lists), Registration::Lists);
+    }
+}

@@ -1,0 +1,112 @@
+//! The start-up self-test of the verbs provider, on devices that are not there.
+#![cfg(feature = "verbs")]
+
+use frwr_engine::provider::verbs::{OpenError, Outcome, PostInterface, Registration, VerbsDevice, VerbsOptions};
+use frwr_engine::provider::{Contiguity, Device};
+use frwr_fake::{FakeDevice, FakeLists, FakeOptions};
+
+fn options(device: &FakeDevice, post: PostInterface) -> VerbsOptions {
+    VerbsOptions { post, ..VerbsOptions::new(device.name()) }
+}
+
+#[test]
+fn u13_a_strict_device_is_as_specified_in_everything() {
+    for post in [PostInterface::Automatic, PostInterface::List, PostInterface::Builder] {
+        let fake = FakeDevice::new(FakeOptions::windows("mlx5"));
+        let device = VerbsDevice::open_with(frwr_fake::library(), &options(&fake, post));
+        let device = device.unwrap_or_else(|error| panic!("{error}"));
+        let rows = device.findings().rows();
+        assert!(rows.len() >= 12, "{} findings", rows.len());
+        assert!(rows.iter().all(|row| row.outcome == Outcome::AsSpecified), "{rows:?}");
+        assert_eq!(device.uses_builder(), post != PostInterface::List);
+        drop(device);
+        assert_eq!(fake.violations(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_named_with_those_that_are() {
+    let fake = FakeDevice::new(FakeOptions::windows("mlx5"));
+    let error = VerbsDevice::open_with(frwr_fake::library(), &VerbsOptions::new("mlx5_7")).unwrap_err();
+    let OpenError::NoDevice { device, known } = error else { panic!("{error}") };
+    assert_eq!(device, "mlx5_7");
+    assert!(known.split(", ").any(|name| name == fake.name()), "{known}");
+}
+
+fn open(fake: &FakeDevice, registration: Registration) -> Result<VerbsDevice, OpenError> {
+    let options = VerbsOptions { registration, ..VerbsOptions::new(fake.name()) };
+    VerbsDevice::open_with(frwr_fake::library(), &options)
+}
+
+/// Names of what a device does otherwise than specified.
+fn deviations(device: &VerbsDevice) -> Vec<&'static str> {
+    let rows = device.findings().rows().iter();
+    rows.filter(|row| row.outcome != Outcome::AsSpecified).map(|row| row.name).collect()
+}
+
+#[test]
+fn u10_u13_lists_are_tried_and_what_their_keys_lack_is_told() {
+    const FIXED: &str = "keys of lists change from use to use";
+    const HERE: &str = "peers may invalidate keys of lists";
+    for (updates_tags, remote_invalidation, expected) in [
+        (true, true, &[][..]),
+        (false, true, &[FIXED]),
+        (true, false, &[HERE, "SEND_WITH_INV"]),
+        (false, false, &[FIXED, HERE, "SEND_WITH_INV"]),
+    ] {
+        let lists = FakeLists { updates_tags, remote_invalidation, entries: 8 };
+        let fake = FakeDevice::new(FakeOptions::lists(lists));
+        let device = open(&fake, Registration::Lists).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(deviations(&device), expected);
+        let capabilities = device.capabilities();
+        assert_eq!(
+            capabilities.attributes.max_fast_reg_page_list_len, 8,
+            "what its queue pairs take, not what was asked"
+        );
+        assert_eq!(capabilities.contiguity, Contiguity::Gaps { page_size: 0 });
+        assert_eq!(capabilities.rotating_key_bits, if updates_tags { 8 } else { 0 });
+        assert_eq!(capabilities.remote_invalidation, remote_invalidation);
+        drop(device);
+        assert_eq!(fake.violations(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn u13_lists_are_chosen_where_their_keys_rotate_and_windows_where_there_are_any() {
+    let lists = |updates_tags| {
+        FakeDevice::new(FakeOptions::lists(FakeLists { updates_tags, remote_invalidation: true, entries: 8 }))
+    };
+    // A device without windows registers lists, whatever its keys.
+    for fake in [lists(true), lists(false)] {
+        assert!(open(&fake, Registration::Automatic).is_ok_and(|device| device.registers_lists()));
+        let error = open(&fake, Registration::Windows).unwrap_err();
+        assert!(matches!(error, OpenError::NoWindows { .. }), "{error}");
+    }
+    let windows = FakeDevice::new(FakeOptions::windows("rxe"));
+    assert!(open(&windows, Registration::Automatic).is_ok_and(|device| !device.registers_lists()));
+    let error = open(&windows, Registration::Lists).unwrap_err();
+    assert!(error.to_string().contains("only mlx5 devices"), "{error}");
+}
+
+/// What stands for a device answers as strictly as it can, which is not what is expected of hardware in every point.
+#[test]
+fn what_nobody_has_run_on_hardware_is_asked_and_answered() {
+    const STALE: &str = "bind with another low byte in the old key";
+    const FOREIGN: &str = "list with a local key of nobody";
+    let lists = FakeLists { updates_tags: true, remote_invalidation: true, entries: 8 };
+    for (options, otherwise) in [(FakeOptions::windows("mlx5"), STALE), (FakeOptions::lists(lists), FOREIGN)] {
+        let fake = FakeDevice::new(options);
+        let options = VerbsOptions { unsettled: true, ..VerbsOptions::new(fake.name()) };
+        let device = VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(deviations(&device), [otherwise]);
+        let rows = device.findings().rows().iter().filter(|row| row.text.contains("expected from source"));
+        assert_eq!(rows.count(), 4);
+        drop(device);
+        assert_eq!(fake.violations(), Vec::<String>::new());
+    }
+    // The host of others may not survive the questions.
+    let fake = FakeDevice::new(FakeOptions::windows("rxe"));
+    let options = VerbsOptions { unsettled: true, ..VerbsOptions::new(fake.name()) };
+    let device = VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
+    assert!(device.findings().rows().iter().all(|row| !row.text.contains("expected from source")));
+}

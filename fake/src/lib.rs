@@ -1,0 +1,202 @@
+//! Devices that are not there: functions with the C interface of libibverbs, librdmacm and libmlx5 over the software NIC, to hand to
+//! the engine's provider in place of the libraries. They refuse what the manual pages refuse, and note as a violation what
+//! no program may do.
+//!
+//! For tests. Everything of a process lies under one lock; devices move on whenever a completion queue of theirs is polled.
+#![cfg(feature = "verbs")]
+#![allow(unsafe_code, reason = "it is called by pointer, as C is; docs/design.md, section 2")]
+
+mod builder;
+mod connection_manager;
+mod manager_functions;
+mod mlx5;
+mod nic;
+mod posting;
+mod queue_pair;
+mod queue_pairs;
+mod raw;
+mod shared_receives;
+mod verbs;
+mod work;
+mod world;
+
+use frwr_engine::provider::{
+    soft::{SoftOptions, SoftProfile},
+    verbs::{
+        FunctionTables, Library, MAX_LIST_ENTRIES,
+        system::{Gid, SystemView},
+    },
+};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::LazyLock,
+};
+use world::{FakeRecord, with};
+
+/// What a device is.
+#[derive(Clone, Copy, Debug)]
+pub struct FakeOptions {
+    /// What executes the work requests.
+    pub profile: SoftProfile,
+    /// The driver that the system names.
+    pub driver: &'static str,
+    /// What libmlx5 has for it; `None` for devices of others, and for those whose keys it cannot make.
+    pub lists: Option<FakeLists>,
+}
+
+/// Library, kernel and device as far as they concern lists.
+#[derive(Clone, Copy, Debug)]
+pub struct FakeLists {
+    /// Keys can be made whose low byte whoever posts may change (UPDATE_TAG).
+    pub updates_tags: bool,
+    /// Keys can be made that the peer may invalidate.
+    pub remote_invalidation: bool,
+    /// Entries of the longest list of any queue pair.
+    pub entries: u16,
+}
+
+impl FakeOptions {
+    /// Type 2 windows on a device of this driver.
+    #[must_use]
+    pub const fn windows(driver: &'static str) -> Self {
+        Self { profile: SoftProfile::Window, driver, lists: None }
+    }
+
+    /// A ConnectX that registers lists, and has no windows.
+    #[must_use]
+    pub const fn lists(lists: FakeLists) -> Self {
+        let rotating_key_bits = if lists.updates_tags { 8 } else { 0 };
+        Self { profile: SoftProfile::Umr { rotating_key_bits }, driver: "mlx5", lists: Some(lists) }
+    }
+
+    fn soft(&self) -> SoftOptions {
+        let mut options = SoftOptions::new(self.profile);
+        // No manual page promises otherwise.
+        options.capabilities.quirks.flushed_registration_may_be_live = true;
+        if self.lists.is_some() {
+            // As many as any key is made for; the library refuses what is too long for its queue pair.
+            options.capabilities.attributes.max_fast_reg_page_list_len =
+                u32::from(MAX_LIST_ENTRIES.next_multiple_of(4));
+        }
+        options
+    }
+
+    fn has_windows(&self) -> bool {
+        matches!(self.profile, SoftProfile::Window | SoftProfile::Rxe)
+    }
+}
+
+/// A device that programs of this process find by its name until the value is dropped.
+#[derive(Debug)]
+pub struct FakeDevice {
+    name: String,
+}
+
+impl FakeDevice {
+    /// A device with a name and an address that no other has.
+    #[must_use]
+    pub fn new(options: FakeOptions) -> Self {
+        with(|world| {
+            let number = world.number();
+            let name = format!("fake{number}");
+            let raw = verbs::make_device(&name);
+            let record = FakeRecord {
+                options,
+                raw: raw.expose_provenance(),
+                manager_context: verbs::make_manager_context(raw).expose_provenance(),
+                // 10.0.0.0/8 has more addresses than a process makes devices.
+                address: Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 0, 0)) | number),
+                opened: Vec::new(),
+                violations: Vec::new(),
+            };
+            world.devices.insert(name.clone(), record);
+            Self { name }
+        })
+    }
+
+    /// Its name in the list of devices.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where connections to it go.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        with(|world| world.devices[&self.name].address.into())
+    }
+
+    /// What was done that no program may do, so far.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        with(|world| world.devices[&self.name].violations.clone())
+    }
+
+    /// Bytes that peers reach now, over all contexts that are open.
+    #[must_use]
+    pub fn remote_bytes(&self) -> u64 {
+        with(|world| {
+            let contexts = world.devices[&self.name].opened.iter().filter_map(|at| world.contexts.get(at));
+            contexts.map(|context| context.nic.remote_bytes()).sum()
+        })
+    }
+
+    /// A view on what the context that was opened last keeps open.
+    #[must_use]
+    pub fn newest_context(&self) -> Option<FakeContext> {
+        with(|world| world.devices[&self.name].opened.last().copied()).map(FakeContext)
+    }
+}
+
+/// One opening of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct FakeContext(usize);
+
+impl FakeContext {
+    /// Bytes that peers reach now.
+    #[must_use]
+    pub fn remote_bytes(self) -> u64 {
+        with(|world| world.contexts.get(&self.0).map_or(0, |context| context.nic.remote_bytes()))
+    }
+}
+
+impl Drop for FakeDevice {
+    fn drop(&mut self) {
+        // Its structures stay: whoever still has a context of it may look at them. There are few, and a test is short.
+        with(|world| world.devices.remove(&self.name));
+    }
+}
+
+/// The functions, as the provider takes them.
+#[must_use]
+pub fn library() -> &'static Library {
+    static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+        let tables = FunctionTables {
+            verbs: verbs::FUNCTIONS,
+            connection_manager: manager_functions::FUNCTIONS,
+            mlx5: Some(mlx5::FUNCTIONS),
+            system: SystemView { driver, gids, local_identifier: |_, _| 0 },
+        };
+        // SAFETY: they take and give the structures of the manual pages, each alive until it is destroyed, under a lock.
+        unsafe { Library::given(&tables) }
+    });
+    &LIBRARY
+}
+
+fn driver(name: &str) -> String {
+    with(|world| world.devices.get(name).map_or_else(String::new, |record| record.options.driver.to_owned()))
+}
+
+/// The GID that connections use.
+pub(crate) const GID: u8 = 1;
+
+fn gid_bytes(address: Ipv4Addr) -> [u8; 16] {
+    address.to_ipv6_mapped().octets()
+}
+
+/// Both versions of RoCE of one address.
+fn gids(name: &str, port: u8) -> Vec<Gid> {
+    let address = with(|world| world.devices.get(name).map(|record| record.address));
+    let Some(bytes) = address.filter(|_| port == 1).map(gid_bytes) else { return Vec::new() };
+    vec![Gid { index: 0, bytes, is_roce_v2: false }, Gid { index: GID, bytes, is_roce_v2: true }]
+}
