@@ -227,10 +227,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     #[cold]
     pub(super) fn note_fault(&mut self, connection: ConnectionId, fault: Fault) {
         let Some(queue) = self.queue_mut(connection) else { return };
-        let (peer, queue_id, association) = (queue.peer, Some(queue.asked.queue_id), queue.association);
-        let controller = association.and_then(|association| self.controllers.get(association.controller)?.as_ref());
-        let host = controller.map(|controller| controller.host);
-        self.note_incident(Incident { peer, host, queue_id, fault });
+        let incident = Incident { peer: queue.peer, host: queue.host, queue_id: Some(queue.asked.queue_id), fault };
+        self.note_incident(incident);
     }
 
     /// The host broke the protocol: the queue cannot go on.

@@ -4,7 +4,7 @@ use super::Target;
 use super::command::{Phase, Slot};
 use super::incident::Fault;
 use crate::nvmf::{
-    ADMIN_QUEUE, AcceptPrivateData, Connect, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData,
+    ADMIN_QUEUE, AcceptPrivateData, Connect, Nqn, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData,
 };
 use crate::storage::Storage;
 use core::time::Duration;
@@ -28,6 +28,8 @@ pub(super) struct Queue {
     pub(super) connection: ConnectionId,
     /// Where its host is, if the device knows.
     pub(super) peer: Option<SocketAddr>,
+    /// The name that its host connected with: it outlives the controller, which may end first.
+    pub(super) host: Option<Nqn>,
     /// What the connect request asked for.
     pub(super) asked: QueueRequest,
     pub(super) association: Option<Association>,
@@ -115,6 +117,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let queue = Queue {
             connection,
             peer,
+            host: None,
             asked,
             association: None,
             ended_with: None,
@@ -150,8 +153,10 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn seat(&mut self, connection: ConnectionId, controller: usize, connect: &Connect) {
         // 0-based, and below the entries that the connect request asked for.
         let entries = connect.queue_size.saturating_add(1);
+        let host = self.controllers.get(controller).and_then(Option::as_ref).map(|controller| controller.host);
         if let Some(queue) = self.queue_mut(connection) {
             queue.association = Some(Association { controller, entries });
+            queue.host = host;
             queue.connect_by = None;
             // The Connect itself was the first entry of the queue.
             queue.head = 1 % entries;
