@@ -251,6 +251,34 @@ fn a_follower_s_command_without_an_answer_is_aborted_over_the_admin_queue() {
 }
 
 #[test]
+fn each_of_a_follower_s_commands_without_an_answer_is_aborted() {
+    let mut options = options(8);
+    (options.command_timeout, options.step_timeout) = (Duration::from_secs(2), Duration::from_secs(1));
+    options.keep_alive = Duration::ZERO;
+    let mut spread = Spread::ready("reg_mr", 2, options, target_options());
+    for index in 1..=2 {
+        let member = &mut spread.members[index];
+        (0..3).for_each(|at| member.host.read(at, &[member.segment(at, 1)], at).unwrap());
+    }
+    // The target is silent until all were asked to be aborted, and not until an Abort takes too long.
+    let begin = spread.now;
+    spread.tick = Duration::from_millis(50);
+    while spread.now - begin < Duration::from_millis(2500) {
+        spread.step_hosts();
+    }
+    assert_eq!(spread.members[0].host.statistics().aborts, 1, "one at a time");
+    spread.tick = Duration::from_micros(1);
+    spread.until("aborted", |spread| spread.members[0].host.statistics().aborts == 6);
+    for index in 1..=2 {
+        let ended = spread.completed(index, 3);
+        // The target finds some of them in time.
+        assert!(ended.iter().all(|ended| matches!(ended.result, Ok(()) | Err(IoError::TimedOut))), "{ended:?}");
+    }
+    assert_eq!(sessions(&spread), [1, 1, 1]);
+    spread.finish();
+}
+
+#[test]
 fn a_follower_s_queue_that_never_comes_up_counts_as_failed_attempts() {
     let mut options = options(8);
     options.max_attempts = 3;

@@ -3,6 +3,7 @@
 mod nvmf_harness;
 
 use frwr_apps::host::{HostError, HostOptions, IoError};
+use frwr_apps::nvmf::{DISCOVERY_SUBSYSTEM, Nqn};
 use frwr_apps::storage::MemoryStorage;
 use frwr_apps::target::{Subsystem, TargetOptions};
 use frwr_engine::gather::Segment;
@@ -222,6 +223,13 @@ fn a_number_of_keys_that_cannot_be_is_refused() {
         assert_eq!(error, HostError::DataBlocks(data_blocks));
         assert!(error.to_string().contains("1 to 8"), "{error}");
     }
+}
+
+#[test]
+fn a_discovery_controller_has_nobody_to_follow() {
+    let subsystem = Nqn::new(DISCOVERY_SUBSYSTEM).unwrap();
+    let options = HostOptions { subsystem, followers: 1, ..host_options() };
+    assert_eq!(Pair::host_error("reg_mr", options), HostError::DiscoveryFollowers(1));
 }
 
 #[test]

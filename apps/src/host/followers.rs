@@ -9,6 +9,7 @@ use super::options::Admin;
 use super::{Host, Opened, State};
 use crate::nvmf::{Abort, Command};
 use frwr_engine::provider::Port;
+use std::collections::VecDeque;
 
 /// How a follower stands to the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,60 +30,81 @@ struct Place {
     standing: Standing,
     /// An order is to be taken by the caller.
     ordered: bool,
-    /// A command to be aborted: queue and command identifier.
-    abort: Option<(u16, u16)>,
+}
+
+/// A follower's command that is to be aborted.
+#[derive(Clone, Copy, Debug)]
+struct Abortion {
+    follower: u16,
+    queue_id: u16,
+    command_id: u16,
 }
 
 /// The followers of a host.
 #[derive(Debug)]
-pub(super) struct Followers(Vec<Place>);
+pub(super) struct Followers {
+    places: Vec<Place>,
+    /// In the order in which they were asked for: the admin queue has one Abort at a time. Bounded: a follower asks once for
+    /// each of its commands.
+    aborts: VecDeque<Abortion>,
+}
 
 impl Followers {
-    pub(super) fn new(count: u16) -> Self {
-        Self(vec![Place::default(); count.into()])
+    /// `commands`: of I/O, of each follower.
+    pub(super) fn new(count: u16, commands: u16) -> Self {
+        let aborts = usize::from(count) * usize::from(commands);
+        Self { places: vec![Place::default(); count.into()], aborts: VecDeque::with_capacity(aborts) }
     }
 
     pub(super) fn count(&self) -> u16 {
         // Made from as many.
-        self.0.len() as u16
+        self.places.len() as u16
     }
 
     /// No follower has anything left of the session.
     pub(super) fn all_detached(&self) -> bool {
-        self.0.iter().all(|place| place.standing == Standing::Detached)
+        self.places.iter().all(|place| place.standing == Standing::Detached)
     }
 
     /// Every follower that takes part in the session is up.
     fn is_settled(&self) -> bool {
-        self.0.iter().all(|place| matches!(place.standing, Standing::Detached | Standing::Attached))
+        self.places.iter().all(|place| matches!(place.standing, Standing::Detached | Standing::Attached))
     }
 
     /// A session is ready.
     pub(super) fn begin(&mut self) {
-        self.0.fill(Place { standing: Standing::Offered, ordered: true, abort: None });
+        self.places.fill(Place { standing: Standing::Offered, ordered: true });
+        self.aborts.clear();
     }
 
     /// What an attachment says has changed.
     pub(super) fn update(&mut self) {
-        for place in self.0.iter_mut().filter(|place| place.standing != Standing::Detached) {
+        for place in self.places.iter_mut().filter(|place| place.standing != Standing::Detached) {
             place.ordered = true;
         }
     }
 
     /// The session ends: who was told of it is told.
     pub(super) fn end(&mut self) {
-        for place in &mut self.0 {
+        for place in &mut self.places {
             if place.standing == Standing::Offered {
                 place.standing = Standing::Detached;
             }
             place.ordered = place.standing != Standing::Detached;
-            place.abort = None;
         }
+        self.aborts.clear();
     }
 
     /// There will be no other session.
     pub(super) fn give_up(&mut self) {
-        self.0.iter_mut().for_each(|place| place.ordered = true);
+        self.places.iter_mut().for_each(|place| place.ordered = true);
+    }
+
+    fn abort(&mut self, abortion: Abortion) {
+        // There is room for every command; deadlines end the session where somebody asks for more.
+        if self.aborts.len() < self.aborts.capacity() {
+            self.aborts.push_back(abortion);
+        }
     }
 }
 
@@ -97,8 +119,8 @@ impl<P: Port> Host<P> {
     /// The next order for a follower, and for which, counted from 0. To be asked for after every poll where there are
     /// followers; each order has to reach its follower's [`Host::follow`].
     pub fn next_order(&mut self) -> Option<(u16, FollowerOrder)> {
-        let index = self.followers.0.iter().position(|place| place.ordered)?;
-        let place = self.followers.0.get_mut(index)?;
+        let index = self.followers.places.iter().position(|place| place.ordered)?;
+        let place = self.followers.places.get_mut(index)?;
         place.ordered = false;
         if place.standing == Standing::Offered {
             place.standing = Standing::Attaching;
@@ -123,7 +145,7 @@ impl<P: Port> Host<P> {
     /// Takes a follower's report.
     pub fn heard(&mut self, follower: u16, report: FollowerReport) {
         let (current, ready) = (self.session(), matches!(self.state, State::Ready { .. }));
-        let Some(place) = self.followers.0.get_mut(usize::from(follower)) else { return };
+        let Some(place) = self.followers.places.get_mut(usize::from(follower)) else { return };
         match report {
             FollowerReport::Attached { session } if session == current && ready => {
                 place.standing = Standing::Attached;
@@ -131,6 +153,7 @@ impl<P: Port> Host<P> {
             }
             FollowerReport::Detached { session } if session == current => {
                 *place = Place::default();
+                self.followers.aborts.retain(|abortion| abortion.follower != follower);
                 if ready {
                     self.settle();
                 }
@@ -142,7 +165,7 @@ impl<P: Port> Host<P> {
                 self.followers.update();
             }
             FollowerReport::Abort { session, queue_id, command_id } if session == current && ready => {
-                place.abort = Some((queue_id, command_id));
+                self.followers.abort(Abortion { follower, queue_id, command_id });
                 self.step_follower_aborts();
             }
             // Of a session that ends or has ended.
@@ -179,16 +202,12 @@ impl<P: Port> Host<P> {
         })
     }
 
-    /// Sends aborts of followers; where there is no room, the next poll tries again.
+    /// Sends the next Abort of a follower; where there is no room, the next poll tries again.
     pub(super) fn step_follower_aborts(&mut self) {
-        for index in 0..self.followers.0.len() {
-            let abort = self.followers.0.get(index).and_then(|place| place.abort);
-            if let Some((queue_id, command_id)) = abort
-                && self.send_abort_of(queue_id, command_id)
-                && let Some(place) = self.followers.0.get_mut(index)
-            {
-                place.abort = None;
-            }
+        if let Some(&Abortion { queue_id, command_id, .. }) = self.followers.aborts.front()
+            && self.send_abort_of(queue_id, command_id)
+        {
+            self.followers.aborts.pop_front();
         }
     }
 

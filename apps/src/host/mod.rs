@@ -76,6 +76,9 @@ pub enum HostError {
     /// The number of followers.
     #[error("{0} followers: a host has at most {MAX_FOLLOWERS}; use fewer cores")]
     Followers(u16),
+    /// The discovery service has no I/O queues to be shared (Base 3.1.2.3).
+    #[error("{0} followers of a discovery controller, which has no I/O queues: must be 0; use one core")]
+    DiscoveryFollowers(u16),
     /// The memory for admin data is too small.
     #[error("{0} bytes for admin data: {ADMIN_DATA_BYTES} are needed; give a larger block")]
     AdminData(usize),
@@ -217,6 +220,9 @@ impl<P: Port> Host<P> {
         if options.followers > MAX_FOLLOWERS {
             return Err(HostError::Followers(options.followers));
         }
+        if options.followers > 0 && options.is_discovery() {
+            return Err(HostError::DiscoveryFollowers(options.followers));
+        }
         if depth == 0 || depth > MAX_QUEUE_DEPTH / options.queues {
             return Err(HostError::QueueDepth(depth));
         }
@@ -235,7 +241,7 @@ impl<P: Port> Host<P> {
             connections: Connections { admin: None, io: vec![None; options.queues.into()] },
             controller: Controller::default(),
             granted: 0,
-            followers: Followers::new(options.followers),
+            followers: Followers::new(options.followers, options.io_commands()),
             following: None,
             geometry: None,
             commands: Commands::new(options.commands()),
