@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     storage::{AnyStorage, Geometry, MemoryStorage, Storage, StorageStatistics},
-    target::{Incident, Subsystem, Target, TargetMessage, TargetOptions, TargetStatistics},
+    target::{HOME_CORE, Incident, Subsystem, Target, TargetMessage, TargetOptions, TargetStatistics},
 };
 use core::time::Duration;
 use frwr_engine::{
@@ -67,6 +67,8 @@ pub(super) struct TargetSide<P: Port> {
     target: Target<P, AnyStorage>,
     progress: Progress,
     alone: bool,
+    /// It has the admin queues, over which hosts are told of a shutdown.
+    home: bool,
     killed: bool,
     ending: Ending,
     /// Hosts are told of the end, until then at most; their connections end behind it.
@@ -93,6 +95,7 @@ impl<P: Port> TargetSide<P> {
         let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;
         let engine = Engine::new(port, link, &mut region, engine_options, &plan.capabilities)?;
+        let home = plan.options.core == HOME_CORE;
         let alignment = plan.namespaces().map(buffer_alignment).max().unwrap_or(PAGE);
         let buffers = region.carve(buffer_bytes, alignment)?.into_device_memory();
         let depth = usize::from(plan.options.queue_entries);
@@ -109,6 +112,7 @@ impl<P: Port> TargetSide<P> {
             target,
             progress,
             alone: plan.alone,
+            home,
             killed: false,
             ending: Ending::No,
             announcing: None,
@@ -154,7 +158,8 @@ impl<P: Port> TargetSide<P> {
         let work = self.target.poll(now);
         self.pass_incidents();
         if let Some(until) = self.announcing {
-            if now >= until || !self.target.is_answering() {
+            // Members cannot see how far the news is.
+            if now >= until || (self.home && !self.target.is_answering()) {
                 self.announcing = None;
                 self.target.shut_down();
             }
