@@ -5,14 +5,15 @@ mod nvmf_harness;
 use core::cell::Cell;
 use core::time::Duration;
 use frwr_apps::nvmf::{
-    self, BlockRange, Command, CompletionQueueEntry, ControllerStatus, DataPointer, Identify, IdentifyController,
-    IdentifyNamespace, InvalidParameter, Nqn, Property, PropertyGet, PropertySet, PropertySize, RejectStatus,
-    RequestPrivateData, SetFeatures, ShutdownStatus, Status, SubmissionQueueEntry, cns, feature, opcode,
+    self, BlockRange, Command, CompletionQueueEntry, ControllerStatus, DataPointer, GetLogPage, Identify,
+    IdentifyController, IdentifyNamespace, InvalidParameter, Nqn, Property, PropertyGet, PropertySet, PropertySize,
+    RejectStatus, RequestPrivateData, SetFeatures, ShutdownStatus, Status, SubmissionQueueEntry, cns, feature,
+    log_page, opcode,
 };
 use frwr_apps::storage::{
     CompletionBatch, Cookie, Geometry, MemoryStorage, Operation, QueueFull, Storage, StorageError,
 };
-use frwr_apps::target::TargetOptions;
+use frwr_apps::target::{Breach, Fault, Incident, TargetOptions};
 use frwr_engine::ReceiveQueues;
 use frwr_engine::provider::Access;
 use frwr_mempool::DeviceMemory;
@@ -461,6 +462,30 @@ fn a_host_that_overruns_its_queue_loses_it() {
     go.set(true);
     raw.target.shut_down();
     raw.until("drained", |raw| raw.target.is_drained());
+}
+
+#[test]
+fn an_incident_is_one_line_whatever_its_host_calls_itself() {
+    let host = Some(Nqn::new("nqn.host\r\n2026 all is well\u{1b}[2J\u{85}").unwrap());
+    let line = Incident { peer: None, host, queue_id: Some(1), fault: Fault::Transfer }.to_string();
+    assert!(!line.contains(char::is_control), "{line:?}");
+    assert!(line.contains("nqn.host\\r\\n2026"), "{line}");
+}
+
+#[test]
+fn what_is_said_of_a_refused_command_is_about_that_command() {
+    let mut raw = Raw::new();
+    let (admin, _) = raw.controller();
+    // Its opcode is that of a Read in an I/O queue, and its data is in no capsule.
+    let (page, data) = (log_page::SUPPORTED, keyed(100));
+    let (specific, retain_event, offset_is_index) = (0, false, false);
+    let get = GetLogPage { page, specific, retain_event, length: 512, offset: 0, offset_is_index, namespace: 1, data };
+    let response = raw.command(admin, Command::GetLogPage(get), Some((Access::RemoteWrite, 100)));
+    assert_eq!(code(&response), Status::DATA_SGL_LENGTH_INVALID.code());
+    let Some(Incident { fault: Fault::Refused { opcode, breach, .. }, .. }) = raw.target.next_incident() else {
+        panic!("no incident")
+    };
+    assert_eq!((opcode, breach), (opcode::GET_LOG_PAGE, Breach::Unknown { what: "bytes of data", value: 100 }));
 }
 
 /// Connections of a target that share their receives are granted what their queue can have outstanding; who would exceed

@@ -188,7 +188,8 @@ impl fmt::Display for Incident {
             None => f.write_str("a peer")?,
         }
         if let Some(host) = &self.host {
-            write!(f, ", host {}", host.as_str())?;
+            // The peer chose it: no line break or escape sequence of its is for whoever reads a log.
+            write!(f, ", host {}", host.as_str().escape_debug())?;
         }
         if let Some(queue_id) = self.queue_id {
             write!(f, ", queue {queue_id}")?;
@@ -306,6 +307,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     ) -> Option<Breach> {
         let queue = self.queue_mut(connection)?;
         let (is_queue, association) = (queue.association.is_some(), queue.association);
+        let kind = if queue.asked.queue_id == nvmf::ADMIN_QUEUE { QueueKind::Admin } else { QueueKind::Io };
         let descriptor = Descriptor::of(entry);
         let behind = u64::from(length).saturating_sub(nvmf::COMMAND_CAPSULE_BYTES as u64);
         let is = |other: Status| status.code() == other.code();
@@ -323,7 +325,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if is(Status::INVALID_NUMBER_OF_SGL_DESCRIPTORS) || is(Status::INVALID_SGL_SEGMENT_DESCRIPTOR) {
             return most("SGL descriptors", descriptors, self.options.data_blocks.into());
         }
-        let range = match nvmf::decode(entry, QueueKind::Io) {
+        let range = match nvmf::decode(entry, kind) {
             Ok(Command::Read(range) | Command::Write(range) | Command::Compare(range)) => Some(range),
             _ => None,
         };
@@ -333,11 +335,12 @@ impl<P: Port, S: Storage> Target<P, S> {
             .map(|(range, (_, storage))| u64::from(range.blocks) * u64::from(storage.geometry().block_bytes()));
         if is(Status::DATA_SGL_LENGTH_INVALID) {
             let value = u64::from(descriptor.length);
-            let (least, most) = match bytes {
-                Some(bytes) if bytes != value => (bytes, bytes),
-                _ => (0, behind),
-            };
-            return Some(Breach::Range { what: "bytes of data", value, least, most });
+            let what = "bytes of data";
+            return Some(match bytes {
+                Some(bytes) if bytes != value => Breach::Range { what, value, least: bytes, most: bytes },
+                _ if descriptor.in_capsule && value > behind => Breach::Range { what, value, least: 0, most: behind },
+                _ => Breach::Unknown { what, value },
+            });
         }
         let limit = u64::from(self.options.buffer_bytes);
         bytes
@@ -378,6 +381,8 @@ impl<P: Port, S: Storage> Target<P, S> {
 /// What a command's data pointer says, whatever it is.
 struct Descriptor {
     identifier: u8,
+    /// It points into the capsule, at data or at a list of data blocks.
+    in_capsule: bool,
     offset: u64,
     length: u32,
 }
@@ -386,12 +391,14 @@ impl Descriptor {
     fn of(entry: &SubmissionQueueEntry) -> Self {
         let identifier = entry.data[15];
         if let Some((offset, length)) = nvmf::last_segment(entry.data) {
-            return Self { identifier, offset, length };
+            return Self { identifier, in_capsule: true, offset, length };
         }
         match DataPointer::decode(entry.data) {
-            Ok(DataPointer::Keyed(KeyedDataBlock { length, .. })) => Self { identifier, offset: 0, length },
-            Ok(DataPointer::InCapsule { offset, length }) => Self { identifier, offset, length },
-            Err(_) => Self { identifier, offset: 0, length: 0 },
+            Ok(DataPointer::Keyed(KeyedDataBlock { length, .. })) => {
+                Self { identifier, in_capsule: false, offset: 0, length }
+            }
+            Ok(DataPointer::InCapsule { offset, length }) => Self { identifier, in_capsule: true, offset, length },
+            Err(_) => Self { identifier, in_capsule: false, offset: 0, length: 0 },
         }
     }
 }
