@@ -162,6 +162,28 @@ fn abort(raw: &mut Raw<Gated>, admin: ConnectionId) -> bool {
 }
 
 #[test]
+fn a_host_that_aborts_a_lot_at_a_time_is_served_in_part() {
+    let (storage, switch) = Gated::new(8, BLOCK as u32, 8);
+    let mut raw = Raw::with(target_options(), vec![storage]);
+    let (admin, io) = raw.io_queue();
+    switch.gate.set(Gate::Full);
+    let [(write, data), ..] = changes(1);
+    (900..908).for_each(|id| raw.send(io, write.encode(id).unwrap(), data));
+    raw.until("waiting", |raw| raw.target.statistics().commands_in_flight == 8);
+    raw.steps(50);
+    raw.responses.clear();
+    for id in 900..908 {
+        let entry = Command::Abort(Abort { queue_id: 1, command_id: id }).encode(id + 100).unwrap();
+        raw.send(admin, entry, None);
+    }
+    switch.gate.set(Gate::Open);
+    raw.until("answered", |raw| raw.responses.len() == 16);
+    assert_eq!(raw.target.statistics().aborted_commands, 4, "one iteration looks for so many");
+    let aborted = raw.responses.iter().filter(|response| code(response) == Status::COMMAND_ABORT_REQUESTED.code());
+    assert_eq!(aborted.count(), 4);
+}
+
+#[test]
 fn what_no_medium_was_given_is_aborted_and_never_executed() {
     for (gate, aborted) in [(Gate::Full, true), (Gate::Unstarted, true), (Gate::Running, false)] {
         let (storage, switch) = Gated::new(8, BLOCK as u32, 8);

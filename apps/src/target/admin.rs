@@ -95,13 +95,17 @@ impl<P: Port, S: Storage> Target<P, S> {
         Err(if aborted { Reply::result(0) } else { not_aborted() })
     }
 
-    /// Aborts a command of a queue on this core. False where there is none, or it is too late for that.
+    /// Aborts a command of a queue on this core. False where there is none, it is too late for that, or this iteration has
+    /// looked for enough of them.
     pub(super) fn withdraw(&mut self, controller: usize, queue_id: u16, command_id: u16) -> bool {
         let named = self.queues.iter().flatten().find(|queue| {
             queue.asked.queue_id == queue_id
                 && queue.association.is_some_and(|association| association.controller == controller)
         });
-        let slot = named.and_then(|queue| self.slots.find(queue.connection, command_id));
+        let Some(queue) = named else { return false };
+        let Some(searches) = self.abort_searches.checked_sub(1) else { return false };
+        self.abort_searches = searches;
+        let slot = self.slots.find(queue.connection, command_id);
         let aborted = slot.is_some_and(|index| self.abort_command(index));
         self.statistics.aborted_commands += u64::from(aborted);
         aborted

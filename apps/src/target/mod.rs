@@ -60,6 +60,10 @@ pub const MAX_SUBSYSTEMS: usize = 63;
 /// Events handled by one poll: each costs at most one more transfer, so that an iteration stays bounded.
 const MAX_EVENTS_PER_POLL: usize = 256;
 
+/// Aborts that may look for their command in one iteration, since each looks at every slot of the core. As many as one
+/// controller's Abort Command Limit: correct hosts time out now and then. Others are told that nothing was aborted.
+const MAX_ABORT_SEARCHES: u8 = spread::MAX_ABORTS;
+
 /// Why a target cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
@@ -142,9 +146,12 @@ pub struct Target<P: Port, S: Storage> {
     spread: Spread,
     /// Commands that wait for a data buffer, in order of arrival.
     waiting: VecDeque<u32>,
-    /// Commands that found no transfer slot or no place in the storage; tried again by every poll, in order.
+    /// Commands that found no transfer slot or no place in the storage, or wait for what other cores are told; tried again
+    /// by every poll, in order.
     stalled: VecDeque<u32>,
     reads_until_corruption: u64,
+    /// Aborts that may still look for their command until the next poll.
+    abort_searches: u8,
     /// When a connection has to have become a queue.
     next_connect_check: Option<Duration>,
     /// Commands of ended connections that the storage still has.
@@ -206,6 +213,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             waiting: VecDeque::with_capacity(slots as usize),
             stalled: VecDeque::with_capacity(slots as usize),
             reads_until_corruption: options.corrupt_reads.map_or(0, core::num::NonZeroU64::get),
+            abort_searches: MAX_ABORT_SEARCHES,
             orphans: 0,
             next_connect_check: None,
             statistics: TargetStatistics::default(),
@@ -225,6 +233,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// One iteration: completions, commands, storage. Returns the work done; 0 for an empty poll. `now` must not go back.
     pub fn poll(&mut self, now: Duration) -> u32 {
         self.now = now.max(self.now);
+        self.abort_searches = MAX_ABORT_SEARCHES;
         let mut work = self.engine.poll(self.now, &mut Commands);
         for _ in 0..MAX_EVENTS_PER_POLL {
             let Some(event) = self.engine.next_event() else { break };
