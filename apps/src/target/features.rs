@@ -102,9 +102,10 @@ impl<P: Port, S: Storage> Target<P, S> {
             feature::ERROR_RECOVERY if set.value & 1 << 16 == 0 => features.error_recovery = set.value,
             feature::VOLATILE_WRITE_CACHE => {
                 let wanted = set.value & 1 != 0;
-                if core::mem::replace(&mut features.write_cache, wanted) != wanted
-                    && let Some(work) = self.settings_changed(controller)
-                {
+                if core::mem::replace(&mut features.write_cache, wanted) != wanted {
+                    self.settings_changed(controller);
+                }
+                if let Some(work) = self.spread_settings(controller) {
                     return Ok((work, DataPointer::NONE));
                 }
             }

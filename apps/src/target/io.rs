@@ -25,7 +25,7 @@ pub(super) enum Step {
     Pending(Phase),
     /// No buffer is free.
     WaitForBuffer,
-    /// A transfer slot or a place in the storage is missing.
+    /// A transfer slot or a place in the storage is missing, or another core is not as far.
     Stall,
     /// The connection is gone, or ends.
     Drop,

@@ -49,6 +49,18 @@ struct Place {
     aborts: u8,
 }
 
+impl Place {
+    /// Commands of the controller may be executed there by settings older than this version.
+    fn is_behind(&self, version: u32) -> bool {
+        self.admitted && is_older(self.applied, version)
+    }
+}
+
+/// Versions wrap around.
+fn is_older(version: u32, than: u32) -> bool {
+    version.wrapping_sub(than) > u32::MAX / 2
+}
+
 impl Peer {
     /// `member`: the options of that core.
     pub(super) fn new(member: &TargetOptions) -> Self {
@@ -160,10 +172,12 @@ impl<P: Port, S: Storage> Target<P, S> {
                 }
             }
             ToHome::SettingsApplied { place, version } => {
-                if let Some(known) = self.place_mut(member, place.into()) {
+                // It may be about queues that were reset since: then those that there are now began with a newer version.
+                if let Some(known) = self.place_mut(member, place.into())
+                    && is_older(known.applied, version)
+                {
                     known.applied = version;
                 }
-                self.settle_settings();
             }
             ToHome::QueuesEnded { place, count } => {
                 if let Some(known) = self.place_mut(member, place.into()) {
@@ -205,8 +219,10 @@ impl<P: Port, S: Storage> Target<P, S> {
         let (id, version, write_cache) = (controller.id, controller.settings_version, controller.features.write_cache);
         *self.guest_mut(member, seat)? = Some(guest);
         let known = self.place_mut(member, guest.place)?;
-        // What is on its way to it is older than what it is told now.
-        (known.admitted, known.told, known.applied) = (true, version, version);
+        // Queues that it has already go by what they were told, until its answer to that comes.
+        if !known.admitted {
+            (known.admitted, known.told, known.applied) = (true, version, version);
+        }
         // There are at most 4096 controllers.
         let name = ControllerName { place: guest.place as u16, id };
         Some(ToMember::Admitted { seat, name, settings: Settings { write_cache, version } })
@@ -225,7 +241,6 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
             peer.outbox.push_back(ToMember::EndQueues { name });
         }
-        self.settle_settings();
     }
 
     /// No member has queues, or the storage of one commands, of a connection whose controller has ended.
@@ -233,35 +248,31 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.spread.peers().iter().all(Peer::is_all_quiet)
     }
 
-    /// Features of a controller have changed; `None` where no member has to know.
-    pub(in super::super) fn settings_changed(&mut self, place: usize) -> Option<Work> {
-        let controller = self.controllers.get_mut(place)?.as_mut()?;
-        controller.settings_version = controller.settings_version.wrapping_add(1);
-        let version = controller.settings_version;
-        let concerns = |peer: &Peer| peer.places.get(place).is_some_and(|known| known.admitted);
-        if !self.spread.peers().iter().any(concerns) {
-            return None;
+    /// Features of a controller have changed.
+    pub(in super::super) fn settings_changed(&mut self, place: usize) {
+        if let Some(Some(controller)) = self.controllers.get_mut(place) {
+            controller.settings_version = controller.settings_version.wrapping_add(1);
+            self.tell_members();
         }
-        self.tell_members();
-        Some(Work::SettingsEverywhere { controller: place, version })
     }
 
-    /// A host may rely on a feature once all cores go by it.
+    /// What remains to be done before a host may rely on the features that it set; `None` where all cores go by them, which
+    /// need not be so where it set what was set before.
+    pub(in super::super) fn spread_settings(&self, place: usize) -> Option<Work> {
+        let version = self.controllers.get(place)?.as_ref()?.settings_version;
+        self.is_any_behind(place, version).then_some(Work::SettingsEverywhere { controller: place, version })
+    }
+
+    /// A host may rely on a feature once all cores go by it. Every poll looks again, so that no answer of a member leads to a
+    /// search for the commands that wait for it.
     pub(in super::super) fn step_settings(&self, place: usize, version: u32) -> Step {
-        let behind = |known: &Place| known.admitted && known.applied.wrapping_sub(version) > u32::MAX / 2;
-        let waits = self.spread.peers().iter().filter_map(|peer| peer.places.get(place)).any(behind);
-        if waits { Step::Pending(Phase::Elsewhere) } else { Step::Go(Phase::Reply(Reply::result(0))) }
+        let waits = self.is_any_behind(place, version);
+        if waits { Step::Stall } else { Step::Go(Phase::Reply(Reply::result(0))) }
     }
 
-    /// A member follows, or has no queues any more: commands that waited for it go on.
-    fn settle_settings(&mut self) {
-        for index in 0..self.slots.count() {
-            let Some(slot) = self.slots.get_mut(index) else { continue };
-            if matches!((slot.phase, slot.work), (Phase::Elsewhere, Work::SettingsEverywhere { .. })) {
-                slot.phase = Phase::Execute;
-                self.advance(index);
-            }
-        }
+    fn is_any_behind(&self, place: usize, version: u32) -> bool {
+        let mut known = self.spread.peers().iter().filter_map(|peer| peer.places.get(place));
+        known.any(|known| known.is_behind(version))
     }
 
     /// The member that has a queue of a controller.
