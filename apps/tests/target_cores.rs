@@ -11,7 +11,7 @@ use frwr_apps::nvmf::{
 use frwr_apps::storage::{
     AttachError, CompletionBatch, Cookie, Geometry, MemoryStorage, Operation, QueueFull, Storage,
 };
-use frwr_apps::target::{Subsystem, TargetOptions};
+use frwr_apps::target::{AllowedHosts, Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
 use frwr_mempool::DeviceMemory;
@@ -292,7 +292,7 @@ fn begin_session(raw: &mut Cores) -> ConnectionId {
 }
 
 #[test]
-fn a_session_that_waits_too_long_for_the_last_one_is_given_up() {
+fn a_session_waits_for_the_last_one_as_long_as_its_host_does() {
     let (mut raw, shared) = spread(options(2, 2));
     let (admin, io) = raw.io_queue();
     shared.go.set(false);
@@ -302,9 +302,14 @@ fn a_session_that_waits_too_long_for_the_last_one_is_given_up() {
     raw.until("orphaned", |raw| raw.members[0].statistics().orphans == 1 && raw.disconnected.len() == 2);
     let next = begin_session(&mut raw);
     raw.steps(10);
-    raw.now += Duration::from_secs(6);
+    for _ in 0..3 {
+        raw.now += Duration::from_secs(6);
+        raw.steps(100);
+    }
+    assert_eq!((raw.target.statistics().connect_timeouts, raw.target.next_incident()), (0, None));
+    assert_eq!((raw.responses.len(), raw.disconnected.len()), (0, 2), "it waits");
+    raw.engine.disconnect(next);
     raw.until("given up", |raw| raw.disconnected.last() == Some(&next) && raw.target.is_drained());
-    assert_eq!(raw.target.statistics().connect_timeouts, 1);
     shared.go.set(true);
     raw.until("done", |raw| raw.members[0].statistics().orphans == 0);
     raw.io_queue();
@@ -371,6 +376,67 @@ fn without_a_write_cache_members_flush_behind_writes_before_the_host_relies_on_i
     assert!(raw.command(admin, Command::SetFeatures(on), None).status().is_success());
     write(&mut raw, io, 0, 3);
     assert_eq!(shared.flushes.get(), 1);
+    finish(raw);
+}
+
+#[test]
+fn a_host_relies_on_its_write_cache_only_when_all_queues_do_whichever_comes_meanwhile() {
+    let (mut raw, shared) = spread(options(2, 3));
+    let (admin, controller) = raw.controller();
+    let io = raw.another_queue(controller, 1);
+    raw.another_queue(controller, 2);
+    assert_eq!(queues(&raw), [2, 1]);
+    raw.carried = false;
+    raw.responses.clear();
+    let on = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, value: 1 };
+    let off = SetFeatures { value: 0, ..on };
+    raw.send(admin, Command::SetFeatures(on).encode(700).unwrap(), None);
+    raw.until("set already", |raw| raw.responses.len() == 1);
+    raw.send(admin, Command::SetFeatures(off).encode(701).unwrap(), None);
+    raw.steps(100);
+    let (_, kept) = raw.target.next_message().expect("the member is told");
+    raw.send(admin, Command::SetFeatures(on).encode(702).unwrap(), None);
+    raw.send(admin, Command::SetFeatures(off).encode(703).unwrap(), None);
+    raw.send(admin, Command::SetFeatures(off).encode(704).unwrap(), None);
+    raw.steps(100);
+    // The member asks for another queue of it before it has the first news.
+    let third = raw.open_queue(3, 33);
+    raw.data.write(0, &connect_data(controller).to_bytes()).unwrap();
+    raw.send(third, Command::Connect(connect(3, 32)).encode(1).unwrap(), Some((Access::RemoteRead, 1024)));
+    raw.steps(100);
+    while let Some((_, question)) = raw.members[0].next_message() {
+        raw.target.deliver(1, question);
+    }
+    raw.steps(100);
+    assert_eq!(raw.responses.len(), 1, "the member still goes by what it knew: {:?}", raw.responses);
+    raw.members[0].deliver(0, kept);
+    raw.carried = true;
+    raw.until("answered", |raw| raw.responses.len() == 6);
+    assert!(raw.responses.iter().all(|response| response.status().is_success()));
+    for (count, queue) in [(1, io), (2, third)] {
+        write(&mut raw, queue, 0, 1);
+        assert_eq!((shared.flushes.get(), raw.members[0].statistics().writes), (count, count.into()));
+    }
+    finish(raw);
+}
+
+#[test]
+fn a_host_that_is_barred_while_its_connect_is_judged_is_told() {
+    let (mut raw, _) = spread(options(2, 2));
+    let (_, controller) = raw.controller();
+    raw.carried = false;
+    let io = raw.open_queue(1, 33);
+    raw.data.write(0, &connect_data(controller).to_bytes()).unwrap();
+    raw.responses.clear();
+    raw.send(io, Command::Connect(connect(1, 32)).encode(900).unwrap(), Some((Access::RemoteRead, 1024)));
+    raw.steps(100);
+    raw.members[0].set_allowed_hosts(&subsystem(), AllowedHosts::Listed(Vec::new())).unwrap();
+    raw.carried = true;
+    raw.until("answered", |raw| raw.responses.len() == 1);
+    assert_eq!(code(&raw.responses[0]), Status::CONNECT_INVALID_HOST.code());
+    raw.members[0].set_allowed_hosts(&subsystem(), AllowedHosts::Any).unwrap();
+    let response = raw.connect(io, connect(1, 32), &connect_data(controller));
+    assert!(response.status().is_success(), "{}", response.status());
     finish(raw);
 }
 

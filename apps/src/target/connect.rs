@@ -4,6 +4,7 @@ use super::Target;
 use super::command::{Phase, Reply, Work};
 use super::controller::{Controller, Purpose};
 use super::io::Step;
+use super::session::Connecting;
 use super::spread::Claim;
 use crate::nvmf::{
     self, ADMIN_QUEUE, CONNECT_DATA_BYTES, Connect, ConnectData, DISCOVERY_SUBSYSTEM, DYNAMIC_CONTROLLER, DataPointer,
@@ -43,7 +44,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if length as usize != CONNECT_DATA_BYTES {
             return Err(Reply::of(Status::DATA_SGL_LENGTH_INVALID.do_not_retry()));
         }
-        if core::mem::replace(&mut queue.connecting, true) {
+        if core::mem::replace(&mut queue.connecting, Connecting::Arriving) != Connecting::No {
             return Err(Reply::of(Status::COMMAND_SEQUENCE_ERROR.do_not_retry()));
         }
         Ok((Work::Connect(connect), connect.data))
@@ -52,9 +53,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// The data has arrived.
     pub(super) fn step_connect(&mut self, index: u32, connect: &Connect) -> Step {
         let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) else { return Step::Drop };
-        if self.queue_mut(connection).is_none() {
-            return Step::Drop;
-        }
+        let Some(queue) = self.queue_mut(connection) else { return Step::Drop };
+        queue.connecting = Connecting::Held;
         if connect.queue_id == ADMIN_QUEUE && self.has_late_commands() {
             return Step::Stall;
         }
@@ -65,7 +65,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             return self.ask_home(index, connect, data);
         }
         let Some(queue) = self.queue_mut(connection) else { return Step::Drop };
-        queue.connecting = false;
+        queue.connecting = Connecting::No;
         let reply = data.and_then(|data| self.associate(connection, connect, &data));
         Step::Go(Phase::Reply(self.connect_reply(connection, reply.unwrap_or_else(|refused| refused))))
     }

@@ -64,6 +64,7 @@ pub struct TargetOptions {
     /// queue has entries, and hosts for whom none are left are told "no resources".
     pub receive_queues: ReceiveQueues,
     /// How long a connection may take until Connect has made it a queue; it is ended then, so that silent peers keep no place.
+    /// It begins anew while the target itself holds a Connect back.
     pub connect_timeout: Duration,
     /// Spoils one byte of every n-th read's data, to prove that verification catches it (`--inject corrupt-data`).
     pub corrupt_reads: Option<NonZeroU64>,

@@ -22,6 +22,17 @@ pub(super) struct Association {
     pub(super) entries: u16,
 }
 
+/// How far a connection's Connect command is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Connecting {
+    /// There is none, or it was answered.
+    No,
+    /// Its data is fetched from the host.
+    Arriving,
+    /// Its data is here: what it still waits for is not the host's to do.
+    Held,
+}
+
 /// A connection, and the queue that it carries once Connect has succeeded.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -35,8 +46,7 @@ pub(super) struct Queue {
     pub(super) association: Option<Association>,
     /// The place of the controller that ended it, or was reset; it is no queue any more.
     pub(super) ended_with: Option<usize>,
-    /// A Connect command is being executed.
-    pub(super) connecting: bool,
+    pub(super) connecting: Connecting,
     /// SQHD of the next response.
     pub(super) head: u16,
     /// Commands that were not answered yet.
@@ -121,7 +131,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             asked,
             association: None,
             ended_with: None,
-            connecting: false,
+            connecting: Connecting::No,
             head: 0,
             outstanding: 0,
             doomed: false,
@@ -229,7 +239,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// Ends connections that never became a queue: their host may be gone without a word, and they keep a place.
+    /// Ends connections that never became a queue: their host may be gone without a word, and they keep a place. Those whose
+    /// Connect is held back here have another time-out from now.
     pub(super) fn expire_connections(&mut self) {
         if self.next_connect_check.is_none_or(|at| self.now < at) {
             return;
@@ -237,6 +248,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.next_connect_check = None;
         for index in 0..self.queues.len() {
             let Some(Some(queue)) = self.queues.get_mut(index) else { continue };
+            if queue.connecting == Connecting::Held && queue.connect_by.is_some() {
+                queue.connect_by = Some(self.now.saturating_add(self.options.connect_timeout));
+            }
             match queue.connect_by {
                 Some(at) if at <= self.now => {
                     let connection = queue.connection;

@@ -6,6 +6,7 @@ use super::super::connect::no_io_queues;
 use super::super::controller::{Controller, ERROR_LOG_ENTRIES, FailedCommand, Purpose};
 use super::super::io::Step;
 use super::super::options::TargetOptions;
+use super::super::session::Connecting;
 use super::home::MAX_ABORTS;
 use super::{Claim, ControllerName, Counters, Settings, ToHome, ToMember};
 use crate::nvmf::{Connect, ConnectData, Status};
@@ -169,7 +170,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             Ok(subsystem) => subsystem,
             Err(reply) => {
                 if let Some(queue) = self.queue_mut(connection) {
-                    queue.connecting = false;
+                    queue.connecting = Connecting::No;
                 }
                 return Step::Go(Phase::Reply(self.connect_reply(connection, reply)));
             }
@@ -215,7 +216,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let place = member.seats.get_mut(usize::from(seat))?;
         let Seat::Asked { connection, cookie } = core::mem::replace(place, Seat::Free) else { return None };
         let index = self.slots.index_of(cookie)?;
-        self.queue_mut(connection)?.connecting = false;
+        self.queue_mut(connection)?.connecting = Connecting::No;
         Some((connection, index))
     }
 
@@ -229,6 +230,10 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some((connection, index, connect)) = copied else {
             if let Some(member) = self.spread.member_mut() {
                 member.outbox.push_back(ToHome::QueueEnded { seat });
+            }
+            // Who may connect was changed here while the home core was asked.
+            if let Some((connection, index)) = asked {
+                self.refuse(connection, index, Reply::of(Status::CONNECT_INVALID_HOST.do_not_retry()));
             }
             return;
         };
@@ -261,10 +266,14 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn refused_by_home(&mut self, seat: u16, status: Status, result: u64) {
         if let Some((connection, index)) = self.asked(seat) {
-            let reply = self.connect_reply(connection, Reply { result, ..Reply::of(status) });
-            self.set_phase(index, Phase::Reply(reply));
-            self.advance(index);
+            self.refuse(connection, index, Reply { result, ..Reply::of(status) });
         }
+    }
+
+    fn refuse(&mut self, connection: ConnectionId, index: u32, reply: Reply) {
+        let reply = self.connect_reply(connection, reply);
+        self.set_phase(index, Phase::Reply(reply));
+        self.advance(index);
     }
 
     fn end_queues(&mut self, name: ControllerName) {
