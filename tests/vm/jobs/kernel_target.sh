@@ -50,7 +50,7 @@ load_json() { load_it --json "$@" > /tmp/load.json; code=$?; cat /tmp/load.json;
 mixed_load() { # nsid arguments...
     local nsid=$1
     shift
-    load_json --nsid "$nsid" --file /tmp/file --runtime 2 "$@"
+    load_json --nsid "$nsid" --file /tmp/file --runtime 1 "$@"
 }
 
 every_key_killed_by_the_peer() {
@@ -101,9 +101,15 @@ four_queues() {
 
 in_load() { grep -qs 'mixed load' /tmp/load.err; }
 
-# A second in which no request ended.
-is_still() { grep -q 'mixed load *0 IOPS' /tmp/load.err; }
-stands_still() { wait_for 60 is_still || { cat /tmp/load.err; return 1; }; }
+# Seconds in which no request ended.
+still_seconds() { grep -c 'mixed load *0 IOPS' /tmp/load.err; }
+more_still_seconds() { [ "$(still_seconds)" -gt "$1" ]; }
+# Does something to the target, and waits until the load stands still.
+stands_still_after() { # command...
+    local before
+    before=$(still_seconds)
+    "$@" && wait_for 60 more_still_seconds "$before" || { cat /tmp/load.err; return 1; }
+}
 
 # A load in the background; then whatever is done to the target; then it has to end well.
 begin_load() { # arguments...
@@ -124,7 +130,7 @@ end_load() {
 # The load goes on after its runtime is over until what was outstanding has ended: it reconnects in any case.
 the_target_goes_away_and_comes_back() {
     begin_load --runtime 5 --reconnects 100 || return 1
-    close_port && stands_still && open_port 16384 || return 1
+    stands_still_after close_port && open_port 16384 || return 1
     end_load && [ "$(figure reconnects)" -ge 1 ] && [ "$(figure requests)" -gt 1000 ]
 }
 
@@ -132,7 +138,7 @@ ana() { echo "$1" > $NVMET/ports/1/ana_groups/1/ana_state; }
 
 the_path_is_closed_and_opened_again() {
     begin_load --runtime 5 || return 1
-    ana inaccessible && stands_still && ana optimized || return 1
+    stands_still_after ana inaccessible && ana optimized || return 1
     end_load && [ "$(figure ana_events)" -ge 2 ] && [ "$(figure reconnects)" -eq 0 ]
 }
 
@@ -167,9 +173,8 @@ counted_by_the_kernel() {
         [ "$(figure registrations)" -eq "$kernel" ]
 }
 
-head -c 8388108 /dev/urandom > /tmp/file
+head -c 4193804 /dev/urandom > /tmp/file
 head -c 2096652 /dev/urandom > /tmp/small
-head -c 1048076 /dev/urandom > /tmp/tiny
 
 run_test modules modules
 run_test subsystem subsystem
