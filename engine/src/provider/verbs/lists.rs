@@ -1,6 +1,7 @@
 //! Registration of lists: whether a device can, by what kind of key, and what follows for the engine.
 
 use super::{
+    admit::MAX_LIST_BYTES,
     options::{MAX_LIST_ENTRIES, Registration, VerbsOptions},
     quirks::KnownDevice,
     self_test::Findings,
@@ -99,6 +100,7 @@ pub(super) fn apply(kind: MkeyKind, max_keys: u32, capabilities: &mut Capabiliti
     let blocks = u64::from(capabilities.attributes.max_qp_wr);
     let most = blocks * u64::from(BLOCK_BYTES) / u64::from(entry_bytes(kind.entries));
     capabilities.attributes.max_qp_wr = u32::try_from(most).unwrap_or(u32::MAX);
+    capabilities.max_registration_bytes = capabilities.max_registration_bytes.min(MAX_LIST_BYTES.into());
     // Entries have no pages.
     capabilities.contiguity = Contiguity::Gaps { page_size: 0 };
     capabilities.base_address = BaseAddress::Zero;
