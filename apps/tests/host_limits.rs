@@ -251,3 +251,36 @@ fn zeroes_are_written_by_commands_that_the_controller_takes() {
     assert!(bytes.iter().all(|byte| *byte == 0));
     pair.finish();
 }
+
+#[test]
+fn lost_commands_that_need_more_bounce_buffers_than_there_are_all_end_with_their_own_bytes() {
+    const REQUESTS: u64 = 6;
+    // More requests than buffers, of a block each.
+    let options = HostOptions { bounce_buffers: 4, ..host_options() };
+    let mut pair = pair("window", options, listing(8));
+    let longer = |segment: Segment| Segment { length: BLOCK * 3 / 2, ..segment };
+    for request in 0..REQUESTS {
+        let from = request * 8;
+        for block in from..from + 6 {
+            pair.fill(block, block as u8 + 1);
+        }
+        // Four blocks in three ranges; the second and the third lie in two each.
+        let list = [longer(pair.segment(from, 1)), pair.segment(from + 2, 1), longer(pair.segment(from + 4, 1))];
+        pair.host.write(request * 4, &list, request).unwrap();
+    }
+    pair.step_host();
+    assert_eq!(pair.host.statistics().multi_key_commands, REQUESTS);
+    pair.replace_target(target_options());
+    let ended = pair.completed(REQUESTS as usize);
+    assert!(ended.iter().all(|ended| ended.result == Ok(())), "{ended:?}");
+    assert_eq!(pair.host.statistics().bounced_commands, 2 * REQUESTS);
+    pair.host.read(0, &[pair.segment(100, 4 * REQUESTS as u32)], 99).unwrap();
+    pair.completed(1);
+    for request in 0..REQUESTS {
+        let half = |block: u64| vec![(request * 8 + block) as u8 + 1; BLOCK as usize / 2];
+        let expected = [0, 0, 1, 2, 2, 4, 4, 5].map(half).concat();
+        let written: Vec<u8> = (0..4).flat_map(|block| pair.block(100 + request * 4 + block)).collect();
+        assert!(written == expected, "request {request}");
+    }
+    pair.finish();
+}

@@ -91,8 +91,10 @@ pub(crate) struct Connection {
     pub(crate) granted_receives: u32,
     /// The queue pair takes no more shared receives: known since the receive completion queue was found empty so often.
     pub(crate) last_receive_at: Option<u64>,
-    /// It was connected, so that its queue pair may have received.
-    pub(crate) was_established: bool,
+    /// It answers a connect request: its queue pair receives from the accept on.
+    pub(crate) accepts: bool,
+    /// It was accepted or established, so that its queue pair may have received.
+    pub(crate) may_have_received: bool,
     /// The queue pair was given up before that was known.
     pub(crate) gave_up_receives: bool,
     /// A signalled message is in flight: its completion will free the slots that those before it hold.
@@ -147,7 +149,8 @@ impl Connection {
             receives_posted: 0,
             granted_receives: 0,
             last_receive_at: None,
-            was_established: false,
+            accepts: false,
+            may_have_received: false,
             gave_up_receives: false,
             relief_coming: false,
             awaiting_reply: 0,

@@ -63,6 +63,12 @@ pub enum EngineError {
     /// The device has no shared receive queues.
     #[error("the device has no shared receive queues; use ReceiveQueues::PerConnection")]
     NoSharedReceives,
+    /// The device looks shared receives up in the domain of each queue pair.
+    #[error(
+        "the device takes shared receives of the connection's own domain only; use DomainPolicy::Shared or \
+         ReceiveQueues::PerConnection"
+    )]
+    SharedReceivesDomain,
     /// The device's shared receive queues are too small.
     #[error(
         "{need} shared receives are asked for, a queue of the device holds {limit}; lower ReceiveQueues::Shared, \
@@ -199,6 +205,9 @@ impl Plan {
             largest_cost: cost.register.max(cost.invalidate).max(cost.message).max(1),
             unsignalled_messages: options.queue_depth.max(1),
         };
+        if plan.shares_receives && plan.own_domain && capabilities.quirks.shared_receives_need_one_domain {
+            return Err(EngineError::SharedReceivesDomain);
+        }
         plan.check_tables()?;
         Ok(plan)
     }

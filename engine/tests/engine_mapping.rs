@@ -61,6 +61,33 @@ fn s28_f18_the_window_is_the_list_of_the_device() {
     finish(&mut pair, name, None);
 }
 
+/// Requests whose MRs lie side by side, each of more segments than its MR has elements: they continue one another.
+#[test]
+fn s28_f18_segments_that_share_an_entry_leave_the_neighbours_alone() {
+    for (profile, depth, length) in [("window", 1, 4096), ("rxe", 1, 4096), ("reg_mr", 2, 1000)] {
+        let mut pair = Setup::new(profile)
+            .device(|soft| soft.capabilities.attributes.max_fast_reg_page_list_len = depth)
+            .host(|host| (host.wishes.payload_bytes, host.queue_depth) = (2 * 4096, 8))
+            .watched();
+        pair.clear();
+        // All in one chain, so that each still needs its elements when the next one is mapped.
+        for request in 0..4 {
+            let at = |part: u64| pair.pair.host.segment(request * 16384 + part * u64::from(length), length);
+            let segments: Vec<_> = (0..4).map(at).collect();
+            pair.pair.host.submit(request, Access::RemoteWrite, &segments, false).unwrap();
+        }
+        for request in 0..4 {
+            let (name, grants) = decoded(&mut pair);
+            let sum: u32 = grants.iter().map(|grant| grant.length).sum();
+            assert_eq!(sum, 4 * length, "{profile}");
+            let ended = pair.pair.host.ended.len();
+            pair.pair.target.answer(name, &grants, None);
+            pair.until("ended", |pair| pair.host.ended.len() > ended);
+            assert_eq!(pair.pair.host.ended[request].1, "replied", "{profile}");
+        }
+    }
+}
+
 #[test]
 fn s28_f14_f18_a_long_segment_is_cut_by_pages_not_by_elements() {
     // The hint of the device's RDMA READ elements lies above its list; the list decides.

@@ -4,11 +4,12 @@ mod engine_harness;
 
 use engine_harness::{Setup, address, scripted::Scripted};
 use frwr_engine::{
-    ConnectionId, DisconnectCause, EngineError, OpenError, ReceiveBuffers, ReceiveQueues, Received,
+    ConnectionId, DisconnectCause, DomainPolicy, Engine, EngineError, EngineOptions, OpenError, ReceiveBuffers,
+    ReceiveQueues, Received,
     provider::{
-        Access, CommandError, CompletionQueue, FailureStatus, PostRefusal, SharedReceiveQueueId,
+        Access, Capabilities, CommandError, CompletionQueue, FailureStatus, PostRefusal, SharedReceiveQueueId,
         fault::{CommandKind, CompletionFault, CompletionFilter},
-        soft::SoftProfile,
+        soft::{SoftPort, SoftProfile},
     },
 };
 use std::collections::HashMap;
@@ -355,10 +356,8 @@ fn devices_that_cannot_are_refused_when_the_engine_is_made() {
         let mut capabilities = SoftProfile::Window.capabilities();
         (capabilities.attributes.max_srq, capabilities.attributes.max_srq_wr) = (max_srq, max_srq_wr);
         let receive_queues = ReceiveQueues::Shared { entries };
-        let options =
-            frwr_engine::EngineOptions { connections: 4, receive_depth: 10, receive_queues, ..Default::default() };
-        frwr_engine::Engine::<frwr_engine::provider::soft::SoftPort>::completion_entries(&options, &capabilities)
-            .map(|(_, receives)| receives)
+        let options = EngineOptions { connections: 4, receive_depth: 10, receive_queues, ..Default::default() };
+        Engine::<SoftPort>::completion_entries(&options, &capabilities).map(|(_, receives)| receives)
     };
     assert_eq!((sized(1, 40, 0), sized(1, 40, 25)), (Ok(40), Ok(25)));
     assert_eq!(
@@ -367,4 +366,18 @@ fn devices_that_cannot_are_refused_when_the_engine_is_made() {
     );
     assert_eq!(sized(1, 39, 0), Err(EngineError::SharedReceives { need: 40, limit: 39 }));
     assert!(matches!(sized(1, 40, 9), Err(EngineError::Option { value: 9, .. })), "not one connection fits");
+}
+
+#[test]
+fn a_device_that_looks_at_the_connections_domain_shares_within_one_domain_only() {
+    fn made(capabilities: &Capabilities, domain: DomainPolicy) -> Result<(u32, u32), EngineError> {
+        let receive_queues = ReceiveQueues::Shared { entries: 0 };
+        let options = EngineOptions { domain, receive_queues, ..Default::default() };
+        Engine::<SoftPort>::completion_entries(&options, capabilities)
+    }
+    let mut capabilities = SoftProfile::Rxe.capabilities();
+    assert!(made(&capabilities, DomainPolicy::PerConnection).is_ok());
+    capabilities.quirks.shared_receives_need_one_domain = true;
+    assert!(made(&capabilities, DomainPolicy::Shared).is_ok());
+    assert_eq!(made(&capabilities, DomainPolicy::PerConnection), Err(EngineError::SharedReceivesDomain));
 }

@@ -24,10 +24,24 @@ pub(super) enum Cut {
     Blocks { blocks: u32, keys: u8 },
     /// Through a bounce buffer, which has one key.
     Bounced { blocks: u32, buffer: u16 },
+    /// When a bounce buffer is free.
+    NoBuffer,
     /// Later.
     NoRoom,
     /// Never.
     Impossible(IoError),
+}
+
+/// What came of fitting a command to a session.
+pub(super) enum Fit {
+    /// It can be submitted.
+    Fits,
+    /// It waits for a bounce buffer, which a command behind it may hold.
+    NoBuffer,
+    /// It waits for the session.
+    NoRoom,
+    /// It ended.
+    Ended,
 }
 
 impl<P: Port> Host<P> {
@@ -129,22 +143,24 @@ impl<P: Port> Host<P> {
         }
         match self.bounce.take((blocks * block) as usize) {
             Some(buffer) => Cut::Bounced { blocks, buffer },
-            // One comes back with the commands that use them.
-            None => Cut::NoRoom,
+            None => Cut::NoBuffer,
         }
     }
 
     /// Fits a command to this session, whose limits may be below those that it was cut by: what is too much for one
-    /// command follows when that has ended. `None` where it cannot be submitted now, or has ended.
-    pub(super) fn fit_again(&mut self, slot: u16) -> Option<()> {
-        let Some(&Some(mut part)) = self.parts.get(usize::from(slot)) else { return Some(()) };
+    /// command follows when that has ended.
+    pub(super) fn fit_again(&mut self, slot: u16) -> Fit {
+        let Some(&Some(mut part)) = self.parts.get(usize::from(slot)) else { return Fit::Fits };
         if part.cut_in == self.statistics.sessions {
-            return Some(());
+            return Fit::Fits;
         }
-        let (_, connection) = self.roomiest_queue()?;
+        let (Some((_, connection)), Some(geometry)) = (self.roomiest_queue(), self.geometry) else {
+            return Fit::NoRoom;
+        };
         let all = part.blocks + part.rest;
         if part.bounce.is_some() {
-            let most = self.transfer_limit() / self.geometry?.block_bytes();
+            // Its buffer may have been taken for fewer; buffers are far smaller than 4 GiB.
+            let most = self.transfer_limit().min(self.bounce.bytes() as u32) / geometry.block_bytes();
             part.blocks = all.min(most.max(1));
         } else {
             match self.cut(part.request, part.first, all, connection) {
@@ -153,11 +169,12 @@ impl<P: Port> Host<P> {
                     (part.blocks, part.keys, part.bounce) = (blocks, 1, Some(buffer));
                     self.statistics.bounced_commands += 1;
                 }
-                Cut::NoRoom => return None,
+                Cut::NoBuffer => return Fit::NoBuffer,
+                Cut::NoRoom => return Fit::NoRoom,
                 Cut::Impossible(error) => {
                     self.resend.retain(|&waiting| waiting != slot);
                     self.command_ended(slot, Err(error));
-                    return None;
+                    return Fit::Ended;
                 }
             }
         }
@@ -166,7 +183,7 @@ impl<P: Port> Host<P> {
             *place = Some(part);
         }
         self.copy_bounced(slot, true);
-        Some(())
+        Fit::Fits
     }
 }
 

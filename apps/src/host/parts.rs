@@ -1,7 +1,7 @@
 //! From requests to commands: cut (`cut`), submitted to the queue with the least in flight, and put together again.
 
 use super::commands::Capsule;
-use super::cut::{Cut, Location, slice};
+use super::cut::{Cut, Fit, Location, slice};
 use super::request::{IoError, Kind};
 use super::timeouts::Abortion;
 use super::{Host, State};
@@ -39,9 +39,15 @@ pub(super) struct Part {
 /// What became of an attempt to submit.
 enum Attempt {
     Done,
+    /// When a bounce buffer is free, which a command or request behind it may hold.
+    NoBuffer,
     /// Later.
     NoRoom,
 }
+
+/// Commands, and requests, that one poll passes over because they lack a bounce buffer: the holder of one may stand behind
+/// them, and is found in as many polls as it takes.
+const MAX_PASSED_OVER: usize = 16;
 
 impl<P: Port> Host<P> {
     /// Hands commands to the engine while there is a session and room.
@@ -49,18 +55,29 @@ impl<P: Port> Host<P> {
         if !matches!(self.state, State::Ready { .. }) || !self.ana.is_accessible() {
             return;
         }
+        let mut passed_over = 0;
         while let Some(&slot) = self.resend.front() {
-            if self.fit_again(slot).is_none() {
-                if self.resend.front() == Some(&slot) {
-                    return;
+            match self.fit_again(slot) {
+                Fit::Fits => {}
+                Fit::Ended => continue,
+                Fit::NoBuffer if passed_over < MAX_PASSED_OVER.min(self.resend.len()) => {
+                    passed_over += 1;
+                    self.resend.rotate_left(1);
+                    continue;
                 }
-                continue;
+                Fit::NoBuffer | Fit::NoRoom => return,
             }
             if matches!(self.submit_command(slot), Attempt::NoRoom) {
                 return;
             }
             self.resend.pop_front();
         }
+        self.submit_new();
+    }
+
+    /// Cuts requests that were not sent yet.
+    fn submit_new(&mut self) {
+        let mut passed_over = 0;
         while let Some(&index) = self.queued.front() {
             let attempt = self.cut_next(index);
             // A command that was refused may have ended its request.
@@ -68,8 +85,13 @@ impl<P: Port> Host<P> {
                 self.queued.pop_front();
                 self.finish_if_ended(index);
             }
-            if matches!(attempt, Attempt::NoRoom) {
-                return;
+            match attempt {
+                Attempt::Done => {}
+                Attempt::NoBuffer if passed_over < MAX_PASSED_OVER.min(self.queued.len()) => {
+                    passed_over += 1;
+                    self.queued.rotate_left(1);
+                }
+                Attempt::NoBuffer | Attempt::NoRoom => return,
             }
         }
     }
@@ -98,6 +120,7 @@ impl<P: Port> Host<P> {
         let (blocks, keys, bounce) = match self.cut(index, first, rest, connection) {
             Cut::Blocks { blocks, keys } => (blocks, keys, None),
             Cut::Bounced { blocks, buffer } => (blocks, 1, Some(buffer)),
+            Cut::NoBuffer => return Attempt::NoBuffer,
             Cut::NoRoom => return Attempt::NoRoom,
             Cut::Impossible(error) => {
                 if let Some(Some(request)) = self.requests.get_mut(usize::from(index)) {
@@ -268,8 +291,13 @@ impl<P: Port> Host<P> {
             return false;
         }
         request.commands += 1;
+        // The rest may need another one, or none.
+        let bounce = part.bounce.take();
         (part.first, part.blocks, part.rest) = (part.first + part.blocks, part.rest, 0);
         (part.cut_in, part.lost) = (0, false);
+        if let Some(buffer) = bounce {
+            self.bounce.give_back(buffer);
+        }
         self.resend.push_back(slot);
         true
     }

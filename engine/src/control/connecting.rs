@@ -182,9 +182,12 @@ impl<D: Device> Control<D> {
 
     fn not_connected(&mut self, queue_pair: QueuePairId, reason: OpenFailure, private_data: PrivateData) {
         let Some(at) = self.find_queue_pair(queue_pair) else { return };
-        if self.links[at].as_ref().is_some_and(|link| link.stage == Stage::Connecting) {
-            self.abort(at, reason, private_data);
+        let Some(link) = self.links[at].as_ref().filter(|link| link.stage == Stage::Connecting) else { return };
+        if link.options.shared_receives.is_some() && matches!(link.target, OpenTarget::Incoming(_)) {
+            // It was accepted, so its peer may have sent already: its core drains it, or shared receives would go with it.
+            return self.queue_pair_ended(queue_pair, false);
         }
+        self.abort(at, reason, private_data);
     }
 
     /// Gives a queue pair up before it ever worked.

@@ -165,9 +165,6 @@ impl<D: Device> Control<D> {
     /// The core that a connect request goes to, and what it weighs there. A listener has a member as long as it listens.
     fn place(&mut self, at: usize, private_data: &[u8]) -> (usize, u32) {
         let Listener { address, members, .. } = &self.listeners[at];
-        if let [core] = members[..] {
-            return (core, 0);
-        }
         let members: Vec<_> = members.iter().map(|core| self.listening_core(*core)).collect();
         let request = ConnectRequest { address: *address, private_data, members: &members };
         let placed = match &mut self.placement {

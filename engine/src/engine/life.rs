@@ -177,11 +177,12 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// The queue pair is destroyed with what it may have taken of the shared receives. One that was never connected has
-    /// taken none.
+    /// The queue pair is destroyed with what it may have taken of the shared receives. One that was never accepted or
+    /// connected has taken none.
     fn give_up_receives(&mut self, index: usize) {
         let entry = &mut self.connections[index];
-        entry.gave_up_receives = self.shared.is_some() && entry.last_receive_at.is_none() && entry.was_established;
+        let are_back = entry.last_receive_at.is_some_and(|at| self.empty_receive_polls > at);
+        entry.gave_up_receives = self.shared.is_some() && !are_back && entry.may_have_received;
     }
 
     fn abandon_posted(&mut self, index: usize) {

@@ -118,6 +118,7 @@ impl<P: Port> Engine<P> {
             own_domain: self.plan.own_domain,
             shared_receives: self.plan.shares_receives.then_some(self.plan.receive_buffers),
         };
+        let accepts = matches!(target, OpenTarget::Incoming(_));
         let message = ToControl::Open { connection, target, options: open, private_data };
         self.link.to_control.push(message).map_err(|_| OpenError::WouldBlock)?;
         let entry = &mut self.connections[index];
@@ -129,7 +130,8 @@ impl<P: Port> Engine<P> {
         entry.receives_posted = 0;
         entry.granted_receives = granted;
         entry.last_receive_at = None;
-        entry.was_established = false;
+        entry.accepts = accepts;
+        entry.may_have_received = false;
         entry.gave_up_receives = false;
         entry.repairing = 0;
         entry.orphans = 0;
@@ -215,6 +217,7 @@ impl<P: Port> Engine<P> {
             return false;
         }
         let told = self.link.to_control.push(ToControl::ReceivesPosted { connection: entry.key }).is_ok();
+        entry.may_have_received = told && entry.accepts;
         entry.phase = Phase::Opening(Opening::Handshake { told });
         told
     }
@@ -225,7 +228,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         self.connections[index].phase = Phase::Opening(Opening::Filling { private_data });
-        self.connections[index].was_established = true;
+        self.connections[index].may_have_received = true;
         self.refill(index, self.plan.first_fill);
         self.filled(index);
     }

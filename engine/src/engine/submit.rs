@@ -332,13 +332,14 @@ impl<P: Port> Engine<P> {
                 let Some(descriptor) = self.pool.pop(&mut connection.idle) else { return false };
                 request.mrs.push(descriptor);
                 let table = self.pool.first_element(descriptor) as usize;
-                copy_elements(&mut self.elements[table..], &rest[..piece.consumed]);
+                let room = table..table + self.pool.depth() as usize;
+                let elements = copy_elements(&mut self.elements[room], &rest[..piece.consumed]);
                 let address = rest[0].element.address;
                 let mapping = Mapping {
                     bytes: piece.bytes,
                     address,
                     base: rest[0].base,
-                    elements: piece.consumed as u32,
+                    elements,
                     access: chunk.access,
                     iova: mr::iova(self.options.iova, rule, address, request.iova_cookie),
                     rotating_key_bits: bits,
@@ -456,16 +457,39 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// Notes what a registration covers. Most cover one element.
+/// Notes what a registration covers, and in how many elements; most cover one. Depth counts entries of the device's list, and
+/// several segments may share one where they continue one another, in a range or in a page: where there are more segments than
+/// elements, those become one.
 #[inline]
-fn copy_elements(table: &mut [ScatterElement], covered: &[Resolved]) {
+fn copy_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
     if let ([place, ..], [only]) = (&mut *table, covered) {
         *place = only.element;
-        return;
+        return 1;
     }
-    for (place, resolved) in table.iter_mut().zip(covered) {
-        *place = resolved.element;
+    if covered.len() <= table.len() {
+        for (place, resolved) in table.iter_mut().zip(covered) {
+            *place = resolved.element;
+        }
+        return covered.len() as u32;
     }
+    join_elements(table, covered)
+}
+
+#[cold]
+fn join_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
+    let (mut count, mut end) = (0, None);
+    for Resolved { element, .. } in covered {
+        match table.get_mut(..count).and_then(<[_]>::last_mut) {
+            Some(last) if end == Some(element.address) && last.lkey == element.lkey => last.length += element.length,
+            // What does not continue anything takes an entry of its own, so that there is a place for it.
+            _ => {
+                table[count] = *element;
+                count += 1;
+            }
+        }
+        end = element.address.checked_add(element.length.into());
+    }
+    count as u32
 }
 
 /// Fills `resolved` with the addresses of segments, cut where one registration ends. Part of its callers: most requests

@@ -72,6 +72,8 @@ pub struct Quirks {
     /// A queue pair in the error state that receives from a shared queue does not say when it took its last receive
     /// (no IBV_EVENT_QP_LAST_WQE_REACHED).
     pub silent_about_last_receive: bool,
+    /// The receives of a shared queue are looked up in the domain of the queue pair that takes them, not in their queue's.
+    pub shared_receives_need_one_domain: bool,
 }
 
 /// The attributes that the sizing function reads, named as in `ibv_device_attr` and the kernel's `ib_device_attr`.

@@ -316,7 +316,7 @@ pub enum AsyncEvent {
     /// IBV_EVENT_QP_LAST_WQE_REACHED: a queue pair in the error state takes no more receives from its shared queue; what it
     /// took has completed, in the completion queue if not taken from there yet (ibv_get_async_event(3)).
     LastReceiveReached(QueuePairId),
-    /// IBV_EVENT_CQ_ERR: completions were lost, and all queue pairs of the port fail.
+    /// IBV_EVENT_CQ_ERR or IBV_EVENT_SRQ_ERR: completions or receives were lost, and all queue pairs of the port fail.
     CompletionQueueOverrun(PortId),
     /// IBV_EVENT_DEVICE_FATAL, or the device was removed.
     DeviceFatal,

@@ -77,6 +77,7 @@ impl FakeOptions {
             // As many as any key is made for; the library refuses what is too long for its queue pair.
             options.capabilities.attributes.max_fast_reg_page_list_len =
                 u32::from(MAX_LIST_ENTRIES.next_multiple_of(4));
+            options.capabilities.attributes.max_qp_wr = mlx5::SEND_BLOCKS;
         }
         options
     }

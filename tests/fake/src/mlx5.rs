@@ -39,6 +39,12 @@ const ENTRY_STEP: u16 = 4;
 const ENTRY_BYTES: u32 = 16;
 const FIRST_ENTRY_BYTES: u32 = 4;
 
+/// Blocks of the longest send queue, as ConnectX has them, and their bytes.
+pub(crate) const SEND_BLOCKS: u32 = 1 << 15;
+const BLOCK_BYTES: u32 = 64;
+/// Bytes around the list in a work request (verbs.md, section 6).
+const AROUND_LIST: u32 = 192;
+
 unsafe extern "C" fn is_supported(device: *mut ibv_device) -> bool {
     with(|world| world.devices.values().any(|record| record.raw == device.addr() && record.options.lists.is_some()))
 }
@@ -79,6 +85,10 @@ impl World {
         let wanted = (asked.cap.max_inline_data + FIRST_ENTRY_BYTES).div_ceil(ENTRY_BYTES);
         let entries = u16::try_from(wanted).unwrap_or(u16::MAX).next_multiple_of(ENTRY_STEP).max(ENTRY_STEP);
         asked.cap.max_inline_data = u32::from(entries.min(lists.entries)) * ENTRY_BYTES - FIRST_ENTRY_BYTES;
+        let entry = (AROUND_LIST + FIRST_ENTRY_BYTES + asked.cap.max_inline_data).next_multiple_of(BLOCK_BYTES);
+        if asked.cap.max_send_wr.saturating_mul(entry) > SEND_BLOCKS * BLOCK_BYTES {
+            return Err(libc::EINVAL);
+        }
         let wanted = Wanted {
             domain: asked.pd,
             send_queue: asked.send_cq.addr(),

@@ -175,6 +175,8 @@ impl Ledger {
         match result {
             Ok(()) => {}
             Err(IoError::Status(_)) if disk_may_fail => {}
+            // The host asked for that, and the target had not given the command to its disk yet.
+            Err(IoError::TimedOut) => {}
             Err(error) => return Err(format!("request {cookie} {pending:?} failed: {error}")),
         }
         if pending.kind != Kind::Read {

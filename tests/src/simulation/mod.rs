@@ -9,10 +9,13 @@
 mod disk;
 mod faults;
 mod ledger;
+mod nic;
 mod party;
 mod random;
 mod scenario;
 mod world;
+
+pub use nic::Devices;
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +37,15 @@ pub struct Outcome {
 /// # Errors
 /// What was wrong, and the scenario.
 pub fn run(seed: u64) -> Result<Outcome, String> {
-    let mut world = world::World::new(seed).map_err(|error| format!("not set up: {error}"))?;
+    run_on(Devices::Soft, seed)
+}
+
+/// Runs one seed on devices of a kind. Only software NICs do the same in every run.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_on(devices: Devices, seed: u64) -> Result<Outcome, String> {
+    let mut world = world::World::new(seed, devices).map_err(|error| format!("not set up: {error}"))?;
     let result = world.storm().map_err(|error| format!("in the storm: {error}"));
     let result = result.and_then(|()| world.calm().map_err(|error| format!("in the calm: {error}")));
     match result {

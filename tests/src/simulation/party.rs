@@ -1,6 +1,9 @@
 //! One side of a simulation: its device with script and recorder, its Control, its engine.
 
-use super::random::{Random, TraceHash};
+use super::{
+    nic::{Network, Nic, NicPort},
+    random::{Random, TraceHash},
+};
 use core::fmt::Write as _;
 use frwr_engine::{
     Engine, EngineOptions,
@@ -9,15 +12,15 @@ use frwr_engine::{
         Device, Port, PortId, PostRefusal, QueuePairId, SharedReceiveQueueId,
         fault::{FaultHandle, Faulty, FaultyPort},
         record::{Record, Recorded, RecordedOperation, RecordedPort, Tap},
-        soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions, SoftPort},
+        soft::{SoftMonitor, SoftOptions},
     },
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
 
 /// The recorder stands behind the faults: it sees what reaches the device and what the device itself says.
-pub(super) type SimulatedDevice = Faulty<Recorded<SoftDevice>>;
+pub(super) type SimulatedDevice = Faulty<Recorded<Nic>>;
 /// Its ports.
-pub(super) type SimulatedPort = FaultyPort<RecordedPort<SoftPort>>;
+pub(super) type SimulatedPort = FaultyPort<RecordedPort<NicPort>>;
 
 /// Records kept between two steps.
 const RECORDS: usize = 1 << 12;
@@ -44,7 +47,8 @@ pub(super) struct Watch {
     pub(super) faults: FaultHandle,
     /// Its port.
     pub(super) port: PortId,
-    monitor: SoftMonitor,
+    /// Of a software NIC.
+    monitor: Option<SoftMonitor>,
     tap: Tap,
     /// Queue pairs that posted last.
     recent: Vec<QueuePairId>,
@@ -83,13 +87,17 @@ impl Watch {
                 _ => {}
             }
         }
-        if self.monitor.crashed() { Err("the device's host crashed".to_owned()) } else { Ok(()) }
+        if self.monitor.as_ref().is_some_and(SoftMonitor::crashed) {
+            Err("the device's host crashed".to_owned())
+        } else {
+            Ok(())
+        }
     }
 
     /// Queue pairs destroyed with a live registration where the imitated device stalls.
     #[must_use]
     pub(super) fn stalled_destroys(&self) -> u64 {
-        self.monitor.stalled_destroys()
+        self.monitor.as_ref().map_or(0, SoftMonitor::stalled_destroys)
     }
 
     /// Faults end; what was kept back comes.
@@ -104,11 +112,11 @@ impl Watch {
 /// # Errors
 /// Why these options cannot be.
 pub(super) fn party(
-    fabric: &SoftFabric,
+    network: &Network,
     device: SoftOptions,
     options: &EngineOptions,
 ) -> Result<(Control<SimulatedDevice>, Engine<SimulatedPort>, Watch), String> {
-    let device = fabric.device(device);
+    let device = network.device(device)?;
     let monitor = device.monitor();
     let (device, taps) = Recorded::new(device, RECORDS);
     let (device, faults) = Faulty::new(device);

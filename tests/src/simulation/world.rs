@@ -5,6 +5,7 @@ use super::{
     disk::{Behaviour, Disk},
     faults::{Fault, strike},
     ledger::{Kind, Ledger, Pending},
+    nic::{Devices, Network},
     party::{SimulatedDevice, SimulatedPort, Watch, memory, party},
     random::{Random, TraceHash},
     scenario::Scenario,
@@ -18,7 +19,7 @@ use frwr_engine::{
     Engine, ReceiveQueues,
     control::Control,
     gather::{MemoryId, Segment},
-    provider::{Contiguity, Port, soft::SoftFabric},
+    provider::{Contiguity, Port},
 };
 use std::{cell::RefCell, rc::Rc};
 
@@ -77,7 +78,7 @@ pub(super) struct World {
     trace: TraceHash,
     /// Faults that no script counts.
     struck: u64,
-    _fabric: SoftFabric,
+    network: Network,
 }
 
 impl World {
@@ -85,18 +86,22 @@ impl World {
     ///
     /// # Errors
     /// What cannot be made.
-    pub(super) fn new(seed: u64) -> Result<Self, String> {
+    pub(super) fn new(seed: u64, devices: Devices) -> Result<Self, String> {
         let mut random = Random::new(seed);
-        let scenario = Scenario::new(&mut random)?;
-        let fabric = SoftFabric::new();
-        let (host_control, mut engine, host_watch) = party(&fabric, scenario.host_device, &scenario.host_engine)?;
+        let mut scenario = Scenario::new(&mut random)?;
+        let network = Network::new(devices, &scenario.host_device);
+        if let Some(address) = network.address() {
+            scenario.host.address.set_ip(address);
+            scenario.target.address.set_ip(address);
+        }
+        let (host_control, mut engine, host_watch) = party(&network, scenario.host_device, &scenario.host_engine)?;
         let slots = usize::from(scenario.host.queue_depth) * 2;
         let bytes = scenario.request_bytes as usize;
         let data = memory(slots * bytes)?;
         let id = engine.add_memory(data.clone()).map_err(|error| error.to_string())?;
         let admin = memory(ADMIN_DATA_BYTES)?;
         let host = Host::new(engine, admin, scenario.host.clone()).map_err(|error| error.to_string())?;
-        let (target_control, engine, target_watch) = party(&fabric, scenario.target_device, &scenario.target_engine)?;
+        let (target_control, engine, target_watch) = party(&network, scenario.target_device, &scenario.target_engine)?;
         let (target, disk) = target(engine, &scenario, Random::new(random.bits()))?;
         let blocks = scenario.geometry.blocks();
         let ledger = Ledger::new(data, scenario.geometry.block_bytes() as usize, bytes, blocks);
@@ -117,7 +122,7 @@ impl World {
             descriptors: Vec::new(),
             trace: TraceHash::new(),
             struck: 0,
-            _fabric: fabric,
+            network,
         };
         world.target.listen().map_err(|error| error.to_string())?;
         world.rounds("listening", ROUNDS_TO_LISTEN, |world| Ok(world.target.statistics().listening == Some(true)))?;
@@ -264,6 +269,10 @@ impl World {
         let statistics = self.target.statistics();
         if (statistics.commands_in_flight, statistics.slots_used, self.disk.borrow().pending) != (0, 0, 0) {
             return Err(format!("the target is not empty: {statistics:?}"));
+        }
+        let violations = self.network.violations();
+        if !violations.is_empty() {
+            return Err(format!("what no program may do: {violations:?}"));
         }
         let stalled = self.host_watch.stalled_destroys() + self.target_watch.stalled_destroys();
         if stalled > 0 {

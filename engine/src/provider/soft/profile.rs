@@ -72,6 +72,7 @@ impl SoftProfile {
                 free_before_queue_pair: false,
                 flushed_registration_may_be_live: false,
                 silent_about_last_receive: false,
+                shared_receives_need_one_domain: false,
             },
         };
         match self {
@@ -105,6 +106,8 @@ impl SoftProfile {
                     free_before_queue_pair: true,
                     flushed_registration_may_be_live: true,
                     silent_about_last_receive: true,
+                    // Of the device only: here the queue's domain is looked at under every profile.
+                    shared_receives_need_one_domain: false,
                 },
                 ..window
             },

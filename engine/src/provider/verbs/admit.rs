@@ -65,8 +65,9 @@ const fn key_index(key: u32) -> u32 {
 /// The part of a key that rotates.
 const ROTATING_BITS: u32 = 0xff;
 
-/// Bytes of one entry of a list at most (verbs.md, section 6).
-const MAX_ENTRY_BYTES: u32 = 1 << 31;
+/// Bytes of one list at most. An entry could have one more (verbs.md, section 6), but libmlx5 adds entries up in 31 bits, and a
+/// sum beyond these would make a key without an end.
+pub(super) const MAX_LIST_BYTES: u32 = i32::MAX as u32;
 
 /// A window covers one range of one base registration, at its own address: the device would not see a breach of these, but
 /// do something else than was asked for.
@@ -84,9 +85,10 @@ fn is_range(fields: &RegistrationFields, elements: &[ScatterElement]) -> bool {
 /// the longest one.
 fn is_list(fields: &RegistrationFields, elements: &[ScatterElement], entries: u32) -> bool {
     let fits = (1..=entries as usize).contains(&elements.len());
-    let good = |element: &ScatterElement| (1..=MAX_ENTRY_BYTES).contains(&element.length);
+    let good = |element: &ScatterElement| element.length > 0;
     let sum: u64 = elements.iter().map(|element| u64::from(element.length)).sum();
-    fits && elements.iter().all(good) && fields.iova == 0 && sum == u64::from(fields.length)
+    let described = fields.iova == 0 && fields.length <= MAX_LIST_BYTES && sum == u64::from(fields.length);
+    fits && elements.iter().all(good) && described
 }
 
 impl<W, B> Objects<W, B> {
@@ -197,7 +199,7 @@ impl<W, B> Objects<W, B> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Guard, Limits, MkeyKind, Objects, has_uneven_lists};
+    use super::{Guard, Limits, MAX_LIST_BYTES, MkeyKind, Objects, has_uneven_lists};
     use crate::provider::{
         Access, BaseId, Chain, ElementRange, Operation, RegistrationFields, RegistrationId, ScatterElement, Token,
         TokenKind, WorkRequest,
@@ -315,7 +317,7 @@ mod tests {
         ] {
             assert!(!list_is_admitted(LISTS, 3, bad, &ELEMENTS), "{what}");
         }
-        for length in [0, (1 << 31) + 1] {
+        for length in [0, MAX_LIST_BYTES - 149] {
             let mut elements = ELEMENTS;
             elements[1].length = length;
             let fields = RegistrationFields { length: length + 150, ..good };

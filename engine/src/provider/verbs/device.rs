@@ -405,6 +405,12 @@ impl VerbsDevice {
                     let Some(port) = self.ports.iter().find(|port| port.queues.contains(&queue)) else { continue };
                     AsyncEvent::CompletionQueueOverrun(port.id)
                 }
+                RawEvent::SharedReceiveQueueError(queue) => {
+                    let mut records = self.shared_receive_queues.iter();
+                    let found = records.find(|(_, record)| record.queue.address() == queue);
+                    let Some((_, record)) = found else { continue };
+                    AsyncEvent::CompletionQueueOverrun(record.port)
+                }
                 RawEvent::DeviceFatal => AsyncEvent::DeviceFatal,
                 RawEvent::AddressesChanged => {
                     self.gids = (self.context.system().gids)(&self.options.device, self.options.port);

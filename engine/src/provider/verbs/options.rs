@@ -39,7 +39,7 @@ pub enum Registration {
 pub const MAX_LIST_ENTRIES: u16 = 52;
 
 /// Entries that lists have unless told otherwise: 16 segments of a header then cover a request of 1 MiB in scattered pages.
-/// Every entry of the send queue is as large as the longest list makes it, 448 bytes with 20.
+/// Every entry of the send queue is as large as the longest list makes it, 512 bytes with 20, so that fewer fit the longest send queue.
 const LIST_ENTRIES: u16 = 20;
 
 /// How to open a device.

@@ -53,6 +53,7 @@ const UNKNOWN: KnownDevice = KnownDevice {
         flushed_registration_may_be_live: true,
         // The standard asks for the event (ibv_get_async_event(3)).
         silent_about_last_receive: false,
+        shared_receives_need_one_domain: false,
     },
     allocate_after_queue_pair: true,
     enforces_bounds: true,
@@ -70,7 +71,13 @@ pub static KNOWN_DEVICES: [KnownDevice; 4] = [
     KnownDevice {
         driver: "rxe",
         // No IBV_EVENT_QP_LAST_WQE_REACHED (spdk issue 1697).
-        quirks: Quirks { invalidate_flag_misplaced: true, silent_about_last_receive: true, ..UNKNOWN.quirks },
+        quirks: Quirks {
+            invalidate_flag_misplaced: true,
+            silent_about_last_receive: true,
+            // Found by the conformance suite (kernel 6.1).
+            shared_receives_need_one_domain: true,
+            ..UNKNOWN.quirks
+        },
         enforces_bounds: false,
         // 7 retries for ever (verbs.md 5.6, trap 6).
         max_retry_count: 6,

@@ -9,8 +9,8 @@ use super::{
 use core::{mem::MaybeUninit, ptr::NonNull};
 use ibverbs_sys::{
     IBV_EVENT_CQ_ERR, IBV_EVENT_DEVICE_FATAL, IBV_EVENT_GID_CHANGE, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_FATAL,
-    IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_REQ_ERR, IBV_TRANSPORT_IWARP, ibv_async_event, ibv_context, ibv_cq,
-    ibv_device_attr,
+    IBV_EVENT_QP_LAST_WQE_REACHED, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_SRQ_ERR, IBV_TRANSPORT_IWARP, ibv_async_event,
+    ibv_context, ibv_cq, ibv_device_attr,
 };
 use std::{io, os::fd::RawFd};
 
@@ -23,6 +23,8 @@ pub(in super::super) enum RawEvent {
     LastReceiveReached(u32),
     /// Compared with [`super::objects::CompletionQueue::address`].
     CompletionQueueError(usize),
+    /// Compared with [`super::shared_receive_queue::SharedReceiveQueue::address`].
+    SharedReceiveQueueError(usize),
     DeviceFatal,
     /// The GID table of a port is another one now.
     AddressesChanged,
@@ -126,6 +128,7 @@ impl Context {
                 }
                 IBV_EVENT_QP_LAST_WQE_REACHED => RawEvent::LastReceiveReached((*event.element.qp).qp_num),
                 IBV_EVENT_CQ_ERR => RawEvent::CompletionQueueError(address_of(event.element.cq)),
+                IBV_EVENT_SRQ_ERR => RawEvent::SharedReceiveQueueError(event.element.srq.addr()),
                 IBV_EVENT_DEVICE_FATAL => RawEvent::DeviceFatal,
                 IBV_EVENT_GID_CHANGE => RawEvent::AddressesChanged,
                 _ => RawEvent::Other,

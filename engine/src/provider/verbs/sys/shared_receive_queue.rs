@@ -35,6 +35,11 @@ impl SharedReceiveQueue {
         Ok(Self { raw, created: true, entries: wanted.attr.max_wr, post, domain: Arc::clone(domain) })
     }
 
+    /// Its name in events.
+    pub(in super::super) fn address(&self) -> usize {
+        self.raw.as_ptr().addr()
+    }
+
     /// Receives that it holds.
     pub(in super::super) fn entries(&self) -> u32 {
         self.entries
