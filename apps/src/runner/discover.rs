@@ -149,7 +149,10 @@ pub fn discovered_json(found: &[Discovered]) -> Value {
 pub fn discovered_table(found: &[Discovered]) -> String {
     let line = |entry: &Discovered| {
         let (transport, kind) = (transport(entry.transport), kind(entry.subsystem_type));
-        format!("{transport:<5} {:<39} {:<6} {kind:<9} {}\n", entry.address, entry.service, entry.subsystem.as_str())
+        // They are the target's: what is no text must not reach the terminal.
+        let [address, service, name] = [entry.address.as_str(), entry.service.as_str(), entry.subsystem.as_str()]
+            .map(|text| text.escape_debug().to_string());
+        format!("{transport:<5} {address:<39} {service:<6} {kind:<9} {name}\n")
     };
     found.iter().map(line).collect()
 }
@@ -178,4 +181,28 @@ fn kind(number: u8) -> &'static str {
 #[allow(clippy::disallowed_methods, reason = "a thread that is no reactor")]
 fn pause() {
     std::thread::sleep(PAUSE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::discovered_table;
+    use crate::{host::Discovered, nvmf::Nqn};
+    use arrayvec::ArrayString;
+
+    #[test]
+    fn what_a_target_sends_is_one_line_of_text() {
+        let hostile = Discovered {
+            transport: 1,
+            address_family: 1,
+            subsystem_type: 2,
+            port: 1,
+            controller_id: 0xffff,
+            subsystem: Nqn::new("nqn.a\n\u{1b}[2Jrdma").unwrap(),
+            address: ArrayString::from("10.0.0.1\n").unwrap(),
+            service: ArrayString::from("4420\u{7}").unwrap(),
+        };
+        let table = discovered_table(&[hostile]);
+        assert!(!table.trim_end_matches('\n').chars().any(char::is_control), "{table:?}");
+        assert!(table.starts_with("rdma  10.0.0.1\\n"), "{table:?}");
+    }
 }

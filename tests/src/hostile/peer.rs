@@ -303,7 +303,7 @@ impl<D: Device, W: World> Peer<D, W> {
         self.port.post(queue_pair, chain).map_err(|error| error.to_string())
     }
 
-    /// Sends messages, at most [`MESSAGES`], in one post.
+    /// Sends messages, at most `MESSAGES`, in one post.
     ///
     /// # Errors
     /// The device refuses them.
