@@ -25,11 +25,14 @@ kernel_arguments() {
     echo "console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check mitigations=off nokaslr log_buf_len=4M hugepages=$GUEST_HUGEPAGES"
 }
 
+# Two shares: what the guest only reads, which it may keep in its page cache, and what it writes, which must be here whatever
+# becomes of it.
 # Never KVM: the rig has to run where there is none, and must not behave differently where there is.
 qemu_command() { # share serial
     command=(qemu-system-x86_64 -M q35 -accel "tcg,thread=multi" -cpu max -smp "$GUEST_CPUS" -m "$GUEST_MEMORY"
         -nodefaults -no-user-config -no-reboot -display none -serial "$2"
-        -fsdev "local,id=share,path=${1//,/,,},security_model=none" -device "virtio-9p-pci,fsdev=share,mount_tag=share"
+        -fsdev "local,id=share,path=${1//,/,,},security_model=none,readonly=on" -device "virtio-9p-pci,fsdev=share,mount_tag=share"
+        -fsdev "local,id=out,path=${1//,/,,}/out,security_model=none" -device "virtio-9p-pci,fsdev=out,mount_tag=out"
         -device "isa-debug-exit,iobase=0xf4,iosize=4"
         -kernel "$CACHE/kernel/vmlinux" -initrd "$CACHE/kernel/initramfs.cpio" -append "$(kernel_arguments)")
 }

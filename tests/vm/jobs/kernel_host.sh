@@ -151,7 +151,7 @@ the_disk_answers() { dd if="$(disk)" of=/dev/null bs=64k count=16 iflag=direct; 
 # blocks are not compared across the restart.
 target_restarted_under_load() {
     before=$(reconnects)
-    start_load fio_on_disk --name=restart --iodepth=32 --rw=randread --bs=4k --size=32m --time_based --runtime=12 \
+    start_load fio_on_disk --name=restart --iodepth=32 --rw=randread --bs=4k --size=32m --time_based --runtime=8 \
         --output-format=terse --terse-version=3 || return 1
     end_serve || return 1
     start_serve restarted || return 1

@@ -60,7 +60,7 @@ every_key_killed_by_the_peer() {
     [ "$(figure local_invalidations)" -lt 10 ]
 }
 
-block_sizes() { # nsid least
+block_sizes() { # nsid least factor
     local size=$2
     while [ "$size" -le 1048576 ]; do
         depth=$((size > 65536 ? 4 : 16))
@@ -69,7 +69,7 @@ block_sizes() { # nsid least
             return 1
         }
         echo "$size: $(figure requests) requests"
-        size=$((size * 2))
+        size=$((size * $3))
     done
 }
 
@@ -192,6 +192,6 @@ run_test four_queues four_queues
 run_test the_path_is_closed_and_opened_again the_path_is_closed_and_opened_again
 run_test a_path_that_stays_closed_is_told a_path_that_stays_closed_is_told
 run_test the_target_goes_away_and_comes_back the_target_goes_away_and_comes_back
-run_test block_sizes_on_a_ram_disk block_sizes 1 512
-run_test block_sizes_on_null_blk block_sizes 2 4096
+run_test block_sizes_on_a_ram_disk block_sizes 1 512 2
+run_test block_sizes_on_null_blk block_sizes 2 4096 16
 run_test port_closes close_port
