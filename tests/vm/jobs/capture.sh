@@ -1,10 +1,13 @@
 # shellcheck shell=dash
 # Keys on the wire: serve and load on two devices whose frames really cross, captured and decoded by a program that asks
-# neither of them. Needs the programs frwr-reactor and roce-keys.
+# neither of them; then load on the Linux kernel's target. Needs the programs frwr-reactor and roce-keys.
 # tools: tcpdump:tcpdump
 # limit: 200
 HOST=10.9.1.1
-ADDRESS=10.9.1.2:4420
+TARGET=10.9.1.2
+ADDRESS=$TARGET:4420
+NQN=nqn.2014-08.org.nvmexpress:captured
+NVMET=/sys/kernel/config/nvmet
 head -c 4194304 /dev/urandom > /tmp/captured
 
 serve_is_up() { grep -q '^listening on' "$LOGS/serve.stderr"; }
@@ -40,9 +43,29 @@ start_serve() { # arguments...
     wait_for 30 serve_is_up
 }
 
+# The kernel's target, with a RAM disk, on the other end of the cable.
+kernel_target() {
+    local subsystem=$NVMET/subsystems/$NQN port=$NVMET/ports/1
+    load crct10dif_common crc64 crct10dif_generic crc-t10dif crc64-rocksoft t10-pi nvmet nvmet-rdma &&
+        insmod /h/modules/brd.ko rd_nr=1 rd_size=16384 || return 1
+    grep -q ' /sys/kernel/config ' /proc/mounts || mount -t configfs none /sys/kernel/config
+    mkdir -p $subsystem/namespaces/1 $port && echo 1 > $subsystem/attr_allow_any_host &&
+        echo -n /dev/ram0 > $subsystem/namespaces/1/device_path && echo 1 > $subsystem/namespaces/1/enable &&
+        echo rdma > $port/addr_trtype && echo ipv4 > $port/addr_adrfam && echo $TARGET > $port/addr_traddr &&
+        echo 4420 > $port/addr_trsvcid && ln -s $subsystem $port/subsystems/$NQN
+}
+end_kernel_target() {
+    rm $NVMET/ports/1/subsystems/$NQN && rmdir $NVMET/ports/1 && echo 0 > $NVMET/subsystems/$NQN/namespaces/1/enable &&
+        rmdir $NVMET/subsystems/$NQN/namespaces/1 $NVMET/subsystems/$NQN
+}
+
 run_test add_veth_pair add_veth_pair
 run_test serve_listens start_serve
 run_test keys_killed_by_the_target keys_of remote --file /tmp/captured --runtime 1
 run_test keys_killed_by_the_host keys_of local --no-remote-invalidate --runtime 1
 kill -TERM $serve && wait $serve
+run_test kernel_target kernel_target
+run_test keys_killed_by_the_kernel keys_of kernel --subsystem $NQN --file /tmp/captured --runtime 1 --no-in-capsule
+run_test keys_killed_by_the_host_on_the_kernel keys_of kernel_local --subsystem $NQN --no-remote-invalidate --bytes 4194304 --runtime 1
+run_test kernel_target_ends end_kernel_target
 run_test remove_veth_pair remove_veth_pair
