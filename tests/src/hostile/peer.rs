@@ -82,6 +82,8 @@ pub struct Peer<D: Device, W> {
     dialed: HashMap<QueuePairId, Dialed>,
     /// Connections that do not work any more: ended by the target, or failed.
     ended: HashMap<QueuePairId, Option<FailureStatus>>,
+    /// Those that the target has ended.
+    left: HashSet<QueuePairId>,
     open: HashSet<QueuePairId>,
     /// Responses that nobody has looked at.
     responses: HashMap<QueuePairId, Vec<CompletionQueueEntry>>,
@@ -113,6 +115,7 @@ impl<D: Device, W: World> Peer<D, W> {
             answers: HashMap::new(),
             dialed: HashMap::new(),
             ended: HashMap::new(),
+            left: HashSet::new(),
             open: HashSet::new(),
             responses: HashMap::new(),
             registered: HashSet::new(),
@@ -178,6 +181,7 @@ impl<D: Device, W: World> Peer<D, W> {
             ConnectionEvent::Unreachable { queue_pair } => drop(self.dialed.insert(queue_pair, Dialed::Unreachable)),
             ConnectionEvent::Disconnected { queue_pair } => {
                 self.ended.entry(queue_pair).or_insert(None);
+                self.left.insert(queue_pair);
             }
             ConnectionEvent::Request { .. } => {}
         }
@@ -363,12 +367,13 @@ impl<D: Device, W: World> Peer<D, W> {
         self.until("delivered", |peer| peer.delivered.get(&queue_pair).is_some_and(|count| *count >= messages))
     }
 
-    /// Waits until the target has ended the connection, or it failed.
+    /// Waits until the target has ended the connection. That it failed on this side is not enough: who hangs up at once may be
+    /// heard before the target has seen the failure, and has then just ended its connection.
     ///
     /// # Errors
     /// It did not.
     pub fn until_ended(&mut self, queue_pair: QueuePairId) -> Result<(), String> {
-        self.until("ended by the target", |peer| peer.ended.contains_key(&queue_pair))?;
+        self.until("ended by the target", |peer| peer.left.contains(&queue_pair))?;
         self.hang_up(queue_pair)
     }
 

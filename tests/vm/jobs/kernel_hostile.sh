@@ -65,6 +65,8 @@ one_line_for_each() {
         found=$(lines "$(echo "$said" | escaped)")
         # Whoever vanishes when all its commands were answered already did nothing wrong.
         [ "$name" != vanishes ] || [ "$found" -ne 0 ] || continue
+        # On a busy machine connections of the flood, which are silent too, may wait as long.
+        [ "$name" != silent ] || [ "$found" -lt 2 ] || continue
         [ "$found" -eq 1 ] || { echo "$name: $found lines with: $said"; wrong=1; }
     done < /tmp/attacks
     incidents
