@@ -389,8 +389,11 @@ impl<C: Context> Reactor<C> {
             if slot.busy {
                 self.running = index;
                 let found = slot.poller.poll(&mut self.context, now);
-                slot.count(found);
-                work = work.saturating_add(found);
+                slot.count_poll();
+                if found > 0 {
+                    slot.count_work(found);
+                    work = work.saturating_add(found);
+                }
             }
         }
         work
@@ -416,7 +419,10 @@ impl<C: Context> Reactor<C> {
         if let Some(before) = before {
             slot.charge(self.clock.now().saturating_sub(before), before);
         }
-        slot.count(work);
+        slot.count_poll();
+        if work > 0 {
+            slot.count_work(work);
+        }
         work
     }
 
