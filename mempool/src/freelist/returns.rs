@@ -189,12 +189,14 @@ impl Shared {
     #[inline]
     pub(super) fn unmark(&self, indices: &[u32]) {
         let marks = &*self.marks;
-        count_while(indices, |index| {
-            marks.get(*index as usize).is_some_and(|mark| {
+        let clear = |index: &u32| {
+            if let Some(mark) = marks.get(*index as usize) {
                 mark.store(AWAY, Ordering::Relaxed);
-                true
-            })
-        });
+            }
+        };
+        let (unrolled, rest) = indices.as_chunks::<UNROLLED>();
+        unrolled.iter().for_each(|indices| indices.iter().for_each(clear));
+        rest.iter().for_each(clear);
     }
 
     /// The first of `count` positions that are the caller's alone, by one compare-and-swap if nobody interferes.
