@@ -231,7 +231,7 @@ fn slices_arrive_in_order_and_a_quiet_lane_is_empty() {
                 thread::yield_now();
             }
         });
-        let mut received = Vec::new();
+        let mut received: Vec<u32> = Vec::new();
         while received.len() < 3 {
             if receiver.is_quiet() {
                 thread::yield_now();
@@ -245,7 +245,7 @@ fn slices_arrive_in_order_and_a_quiet_lane_is_empty() {
             }
         }
         producer.join().unwrap();
-        assert_eq!(received, [0, 1, 2]);
+        assert_eq!(received, [0_u32, 1, 2]);
     });
 }
 
