@@ -2,3 +2,4 @@
 
 pub mod freelist;
 pub mod null_device;
+pub mod requester;
