@@ -2,4 +2,6 @@
 
 pub mod freelist;
 pub mod null_device;
+pub mod per_request;
 pub mod requester;
+pub mod storm;
