@@ -294,8 +294,9 @@ impl<P: Port> Engine<P> {
             request.message_position = chain.stage.push(Posted::new(token, slot, cost.message));
             let first = self.plan.request_element(slot);
             let local = ElementRange { first, count: 1 + u32::from(request.inline_segments) };
-            let operation = Operation::Send { local, invalidate: None };
-            chain.push(WorkRequest { token, signalled, fence: registrations > 0 && fence, operation });
+            let fence = registrations > 0 && fence;
+            let Some(place) = chain.next() else { continue };
+            *place = WorkRequest { token, signalled, fence, operation: Operation::Send { local, invalidate: None } };
         }
         let (filled, position) = (chain.filled, chain.stage.position);
         connection.send_queue.staged_to(position);
@@ -405,13 +406,13 @@ struct Building<'a> {
 }
 
 impl Building<'_> {
+    /// Where the next work request goes: it is written there and nowhere before.
     #[inline(always)]
-    fn push(&mut self, request: WorkRequest) {
+    fn next(&mut self) -> Option<&mut WorkRequest> {
         debug_assert!(self.filled < self.places.len(), "credits bound the chain");
-        if let Some(place) = self.places.get_mut(self.filled) {
-            *place = request;
-            self.filled += 1;
-        }
+        let place = self.places.get_mut(self.filled)?;
+        self.filled += 1;
+        Some(place)
     }
 
     /// The registration of a mapped MR. One that is not mapped is none of ours, and is left out.
@@ -427,8 +428,9 @@ impl Building<'_> {
         if alone {
             self.signaller.signalled();
         }
-        let operation = Operation::Register(*fields);
-        self.push(WorkRequest { token, signalled: alone || wanted, fence: false, operation });
+        let signalled = alone || wanted;
+        let Some(place) = self.next() else { return };
+        *place = WorkRequest { token, signalled, fence: false, operation: Operation::Register(*fields) };
     }
 }
 
