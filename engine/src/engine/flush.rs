@@ -119,7 +119,7 @@ impl<P: Port> Engine<P> {
         if self.options.invalidate_order == InvalidateOrder::AfterMessages {
             self.chain_invalidations(index);
         }
-        if self.scratch.chain.len() == 0 {
+        if self.scratch.chain.is_empty() {
             return 0;
         }
         self.statistics.queue_pairs_flushed += 1;
