@@ -3,34 +3,35 @@
 //! Every SEND is answered by one message of the peer, as soon as it is polled. With `remote_invalidation` the answer
 //! invalidates the key of the last registration in front of that SEND.
 
-use arrayvec::ArrayVec;
 use frwr_engine::provider::{
     Answer, BaseId, Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue,
     ConnectionEvent, Device, DeviceEvent, DomainId, Operation, Port, PortId, PostError, PostRefusal, PrivateData,
     QueuePairId, QueueSizes, ReceiveRequest, RegistrationId, SharedReceiveQueueId, Success, Ticket, Token,
-    soft::SoftProfile,
 };
 use std::collections::VecDeque;
 
-/// Completions and receives that can wait: above every queue depth that is measured.
+/// Completions and receives that can wait: above every queue depth that is measured; a power of two, so that a masked
+/// position needs no check.
 const RING: usize = 4096;
+const _: () = assert!(RING.is_power_of_two());
 
 /// The one queue pair.
 const QUEUE_PAIR: QueuePairId = QueuePairId(1);
 
-/// The cold half.
-pub struct NullDevice {
+/// The cold half, of any port that is made beforehand.
+pub struct NullDevice<P> {
     capabilities: Capabilities,
-    remote_invalidation: bool,
+    port: Option<P>,
     events: VecDeque<DeviceEvent>,
     objects: u32,
+    queue_pairs: u32,
 }
 
-impl NullDevice {
-    /// A device with the capabilities of a software NIC's profile.
+impl<P: Port + Send> NullDevice<P> {
+    /// A device that says this of itself, with one port.
     #[must_use]
-    pub fn new(profile: SoftProfile, remote_invalidation: bool) -> Self {
-        Self { capabilities: profile.capabilities(), remote_invalidation, events: VecDeque::new(), objects: 0 }
+    pub fn new(capabilities: Capabilities, port: P) -> Self {
+        Self { capabilities, port: Some(port), events: VecDeque::new(), objects: 0, queue_pairs: 0 }
     }
 
     fn next(&mut self) -> u32 {
@@ -39,23 +40,19 @@ impl NullDevice {
     }
 }
 
-impl Device for NullDevice {
-    type Port = NullPort;
+impl<P: Port + Send> Device for NullDevice<P> {
+    type Port = P;
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    fn open_port(&mut self, _: u32, _: u32) -> Result<NullPort, CommandError> {
-        Ok(NullPort {
-            remote_invalidation: self.remote_invalidation,
-            receives: VecDeque::with_capacity(RING),
-            sent: VecDeque::with_capacity(RING),
-            received: VecDeque::with_capacity(RING),
-        })
+    fn open_port(&mut self, _: u32, _: u32) -> Result<P, CommandError> {
+        self.port.take().ok_or(CommandError::Exhausted)
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
+        let connects = if let Command::Connect { queue_pair, .. } = command { Some(queue_pair) } else { None };
         let answer = match command {
             Command::AllocateDomain => Answer::Domain(DomainId(self.next())),
             Command::RegisterMemory { .. } => {
@@ -63,7 +60,10 @@ impl Device for NullDevice {
                 Answer::Base { base: BaseId(base), lkey: base }
             }
             Command::CreateQueuePair { sizes: QueueSizes { send, receive, max_send_sge }, .. } => {
-                Answer::QueuePair { queue_pair: QUEUE_PAIR, sizes: QueueSizes { send, receive, max_send_sge } }
+                // The first one is QUEUE_PAIR.
+                self.queue_pairs += 1;
+                let queue_pair = QueuePairId(self.queue_pairs);
+                Answer::QueuePair { queue_pair, sizes: QueueSizes { send, receive, max_send_sge } }
             }
             Command::AllocateRegistration { .. } => {
                 let object = self.next();
@@ -71,10 +71,9 @@ impl Device for NullDevice {
             }
             _ => Answer::Done,
         };
-        let established = matches!(command, Command::Connect { .. });
         self.events.push_back(DeviceEvent::Answered { ticket, result: Ok(answer) });
-        if established {
-            let event = ConnectionEvent::Established { queue_pair: QUEUE_PAIR, private_data: PrivateData::new() };
+        if let Some(queue_pair) = connects {
+            let event = ConnectionEvent::Established { queue_pair, private_data: PrivateData::new() };
             self.events.push_back(DeviceEvent::Connection(event));
         }
         Ok(())
@@ -85,12 +84,42 @@ impl Device for NullDevice {
     }
 }
 
-/// The hot half: two rings.
+/// The hot half: positions in three rings. It does no more than a port must, and is part of its caller.
 pub struct NullPort {
     remote_invalidation: bool,
-    receives: VecDeque<Token>,
-    sent: VecDeque<Token>,
-    received: VecDeque<(Token, Option<u32>)>,
+    /// Tokens of posted receives, in order; the SEND at a position is answered into the receive at that position.
+    receives: Ring<Token>,
+    /// The key in front of each SEND.
+    keys: Ring<u32>,
+    /// Tokens of work requests that asked for a completion.
+    signalled: Ring<Token>,
+}
+
+/// What was written at positions that only grow, and up to where it was read.
+struct Ring<T> {
+    entries: Box<[T; RING]>,
+    written: usize,
+    read: usize,
+}
+
+impl<T: Copy> Ring<T> {
+    fn new(empty: T) -> Self {
+        Self { entries: Box::new([empty; RING]), written: 0, read: 0 }
+    }
+
+    #[inline(always)]
+    fn write(&mut self, entry: T) {
+        self.entries[self.written & (RING - 1)] = entry;
+        self.written += 1;
+    }
+}
+
+impl NullPort {
+    /// A port of one queue pair. With `remote_invalidation` each answer invalidates the last key in front of its SEND.
+    #[must_use]
+    pub fn new(remote_invalidation: bool) -> Self {
+        Self { remote_invalidation, receives: Ring::new(Token(0)), keys: Ring::new(0), signalled: Ring::new(Token(0)) }
+    }
 }
 
 impl Port for NullPort {
@@ -98,27 +127,27 @@ impl Port for NullPort {
         PortId(0)
     }
 
+    #[inline(always)]
     fn post(&mut self, _: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
-        let mut key = None;
+        let mut key = 0;
         for request in chain.requests {
             match request.operation {
-                Operation::Register(fields) => key = Some(fields.key),
-                Operation::Send { .. } => {
-                    if let Some(receive) = self.receives.pop_front() {
-                        self.received.push_back((receive, key.take().filter(|_| self.remote_invalidation)));
-                    }
-                }
+                Operation::Register(fields) => key = fields.key,
+                Operation::Send { .. } => self.keys.write(key),
                 _ => {}
             }
             if request.signalled {
-                self.sent.push_back(request.token);
+                self.signalled.write(request.token);
             }
         }
         Ok(())
     }
 
+    #[inline(always)]
     fn post_receives(&mut self, _: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
-        self.receives.extend(receives.iter().map(|receive| receive.token));
+        for receive in receives {
+            self.receives.write(receive.token);
+        }
         Ok(())
     }
 
@@ -126,25 +155,34 @@ impl Port for NullPort {
         Err(PostError { accepted: 0, reason: PostRefusal::NotReady })
     }
 
+    #[inline(always)]
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize {
-        let before = batch.len();
         match queue {
-            CompletionQueue::Send => fill(batch, &mut self.sent, |token| (token, Success::default())),
+            CompletionQueue::Send => {
+                let count = (self.signalled.written - self.signalled.read).min(batch.remaining_capacity());
+                for at in self.signalled.read..self.signalled.read + count {
+                    let token = self.signalled.entries[at & (RING - 1)];
+                    put(batch, token, Success::default());
+                }
+                self.signalled.read += count;
+                count
+            }
             CompletionQueue::Receive => {
-                fill(batch, &mut self.received, |(token, invalidated)| (token, Success { bytes: 16, invalidated }))
+                let count = (self.keys.written - self.keys.read).min(batch.remaining_capacity());
+                for at in self.keys.read..self.keys.read + count {
+                    let key = self.keys.entries[at & (RING - 1)];
+                    let invalidated = (self.remote_invalidation && key != 0).then_some(key);
+                    put(batch, self.receives.entries[at & (RING - 1)], Success { bytes: 16, invalidated });
+                }
+                self.keys.read += count;
+                count
             }
         }
-        batch.len() - before
     }
 }
 
-fn fill<T>(
-    batch: &mut ArrayVec<Completion, { frwr_engine::provider::MAX_COMPLETIONS_PER_POLL }>,
-    from: &mut VecDeque<T>,
-    what: impl Fn(T) -> (Token, Success),
-) {
-    while !batch.is_full() {
-        let Some((token, success)) = from.pop_front().map(&what) else { return };
-        batch.push(Completion { token, queue_pair: QUEUE_PAIR, result: Ok(success) });
-    }
+#[inline(always)]
+fn put(batch: &mut CompletionBatch, token: Token, success: Success) {
+    // The caller has counted the room.
+    let _ = batch.try_push(Completion { token, queue_pair: QUEUE_PAIR, result: Ok(success) });
 }

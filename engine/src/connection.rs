@@ -3,14 +3,15 @@
 use crate::{
     chain::SendQueue,
     event::{DisconnectCause, Received},
+    fixed_list::FixedList,
     gather::MemoryId,
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
-    provider::{PrivateData, QueuePairId, Success},
+    provider::{BaseId, PrivateData, QueuePairId, Success},
     signal::Signaller,
 };
 use core::time::Duration;
-use frwr_mempool::freelist::List;
+use frwr_mempool::{DeviceMemory, freelist::List};
 use std::collections::VecDeque;
 
 /// How far opening has come.
@@ -46,6 +47,29 @@ pub(crate) enum Phase {
     Ending { step: Ending, cause: DisconnectCause, deadline: Duration },
 }
 
+/// A declared memory as segments of one connection find it: bounds and keys in one place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    /// Address of the first byte.
+    pub(crate) start: u64,
+    /// Bytes; 0 where the memory has no base registration in the connection's domain, so that no segment lies in it.
+    pub(crate) bytes: u64,
+    pub(crate) base: BaseId,
+    pub(crate) lkey: u32,
+}
+
+impl Reach {
+    /// Of a memory that cannot be used.
+    pub(crate) const NONE: Self = Self { start: 0, bytes: 0, base: BaseId(0), lkey: 0 };
+
+    pub(crate) fn of(memory: &DeviceMemory, key: BaseKey) -> Self {
+        let Some(base) = key.base else { return Self::NONE };
+        let (start, bytes) = (memory.address(), memory.len() as u64);
+        // No mapping wraps around; said so here, so that no segment can.
+        Self { start, bytes: bytes.min(u64::MAX - start), base, lkey: key.lkey }
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -55,6 +79,8 @@ pub(crate) struct Connection {
     pub(crate) send_queue: SendQueue,
     pub(crate) signaller: Signaller,
     pub(crate) bases: [BaseKey; MAX_MEMORIES],
+    /// The same, with where each memory lies.
+    pub(crate) reach: [Reach; MAX_MEMORIES],
     /// MRs that may be taken.
     pub(crate) idle: List,
     /// MR descriptors without a device object.
@@ -79,10 +105,10 @@ pub(crate) struct Connection {
     pub(crate) waiting_requests: VecDeque<u32>,
     pub(crate) waiting_transfers: VecDeque<u32>,
     /// What the next flush posts.
-    pub(crate) invalidations: VecDeque<u32>,
-    pub(crate) messages: Vec<u32>,
+    pub(crate) invalidations: FixedList<u32>,
+    pub(crate) messages: FixedList<u32>,
     pub(crate) transfers: VecDeque<u32>,
-    pub(crate) receives: Vec<u32>,
+    pub(crate) receives: FixedList<u32>,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
     pub(crate) early: VecDeque<(Received, Success)>,
     /// Receives posted to the device; of shared ones those that this connection's peer may use.
@@ -129,6 +155,7 @@ impl Connection {
             send_queue: SendQueue::new(limits.send_entries),
             signaller,
             bases: [BaseKey::default(); MAX_MEMORIES],
+            reach: [Reach::NONE; MAX_MEMORIES],
             idle,
             absent,
             allocating: 0,
@@ -141,10 +168,10 @@ impl Connection {
             pad: None,
             waiting_requests: queue(limits.requests),
             waiting_transfers: queue(limits.transfers),
-            invalidations: queue(limits.registrations),
-            messages: Vec::with_capacity(limits.requests as usize),
+            invalidations: FixedList::new(limits.registrations as usize, 0),
+            messages: FixedList::new(limits.requests as usize, 0),
             transfers: queue(limits.transfers),
-            receives: Vec::with_capacity(limits.receives as usize),
+            receives: FixedList::new(limits.receives as usize, 0),
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
             granted_receives: 0,
@@ -160,6 +187,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready)
     }
@@ -185,7 +213,22 @@ impl Connection {
 
     /// The base registration of a memory in this connection's domain; `None` where it was declared too late.
     pub(crate) fn base(&self, memory: MemoryId) -> Option<BaseKey> {
-        self.bases.get(usize::from(memory.0)).copied().filter(|key| key.base.is_some())
+        self.bases.get(memory.0 as usize).copied().filter(|key| key.base.is_some())
+    }
+
+    /// A request may be sent: the peer has a receive for it, and we have one for its reply.
+    #[inline]
+    pub(crate) fn may_send(&self) -> bool {
+        let own_receives = self.receives_posted + self.receives.len() as u32;
+        self.peer_receives > 0 && own_receives > self.awaiting_reply
+    }
+
+    /// Something of it waits for room, and is looked at by every poll until it found some.
+    pub(crate) fn needs_attention(&self) -> bool {
+        !(self.to_free.is_empty()
+            && self.early.is_empty()
+            && self.waiting_transfers.is_empty()
+            && self.waiting_requests.is_empty())
     }
 
     /// Forgets all work that was not posted: its requests are reported from their slots.

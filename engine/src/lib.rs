@@ -16,6 +16,8 @@ mod connection;
 pub mod control;
 mod engine;
 mod event;
+mod events;
+mod fixed_list;
 pub mod gather;
 mod link;
 pub mod mr;

@@ -132,7 +132,7 @@ impl<P: Port> Engine<P> {
         let Some(transfer) = self.transfers.get(handle) else { return Err(TransferError::NoSlot) };
         let connection = &self.connections[usize::from(transfer.connection)];
         for segment in local {
-            let memory = self.memories.get(usize::from(segment.memory.0)).ok_or(GatherError::OutOfBounds)?;
+            let memory = self.memories.get(segment.memory.0 as usize).ok_or(GatherError::OutOfBounds)?;
             let key = connection.base(segment.memory).ok_or(GatherError::OutOfBounds)?;
             segment.resolve(memory.address(), memory.len() as u64, crate::provider::BaseId(0), key.lkey)?;
         }
@@ -150,7 +150,7 @@ impl<P: Port> Engine<P> {
                     return false;
                 };
                 let (from, to) = (&local[at_local], &remote[at_remote]);
-                let memory = usize::from(from.memory.0);
+                let memory = from.memory.0 as usize;
                 elements[operations] = ScatterElement {
                     address: memories[memory].address() + from.offset + u64::from(local_offset),
                     length,
@@ -175,6 +175,7 @@ impl<P: Port> Engine<P> {
         let Some(index) = self.transfers.get(handle).map(|transfer| usize::from(transfer.connection)) else { return };
         if !self.connections[index].waiting_transfers.is_empty() || !self.admit_transfer(handle) {
             self.connections[index].waiting_transfers.push_back(handle.index());
+            self.attention = true;
         }
     }
 

@@ -1,19 +1,22 @@
 //! A request from the caller's segments to mapped MRs.
 
-use super::{Engine, MAX_ADMITTED_PER_POLL};
+use super::{
+    Engine, MAX_ADMITTED_PER_POLL,
+    run::{Run, gather_run},
+};
 use crate::{
-    connection::Connection,
-    event::{ConnectionId, Event, RequestStatus},
+    connection::{Connection, Reach},
+    event::ConnectionId,
     gather::{GatherError, Limits, Resolved, Segment},
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
     provider::{Access, Port, ScatterElement},
-    request::{Phase, Request, RequestHandle, WaitingChunk, Wanted},
+    request::{Outcome, Phase, Request, RequestHandle, WaitingChunk, Wanted},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
-use frwr_mempool::{DeviceMemory, slab::Handle};
+use frwr_mempool::{DeviceMemory, device_memory::LINE, slab::Handle};
 
 /// Grants of one request.
 type Grants = ArrayVec<Grant, MAX_MRS_PER_REQUEST>;
@@ -55,6 +58,13 @@ pub struct Coverage {
     pub bytes: u32,
     /// Keys that they take.
     pub keys: u32,
+}
+
+/// What the one registration of a request covers.
+#[derive(Clone, Copy, Debug)]
+enum Covered<'a> {
+    Segment(&'a Segment),
+    List(&'a [Segment]),
 }
 
 /// Why a request was not taken. The caller keeps everything; the first three are worth another try after a poll.
@@ -101,17 +111,166 @@ impl<P: Port> Engine<P> {
         submission: &Submission<'_>,
         protocol: &mut impl Protocol,
     ) -> Result<RequestHandle, SubmitError> {
-        let index = self.index_of(connection).ok_or(SubmitError::NotConnected)?;
-        if !self.connections[index].is_ready() {
+        let index = usize::from(connection.index);
+        let Some(found) = self.connections.get(index).filter(|found| found.key == connection && found.is_ready())
+        else {
             return Err(SubmitError::NotConnected);
-        }
+        };
         if submission.message.is_empty() || submission.message.len() > self.plan.message_bytes as usize {
             return Err(SubmitError::MessageLength);
+        }
+        // Whoever traces sees every step, and pays for it.
+        if submission.inline.is_empty() && found.waiting_requests.is_empty() && self.trace.is_none() {
+            let done = match submission.chunks {
+                [] => self.submit_at_once(index, submission, None, protocol),
+                [Chunk { access, segments: [segment] }] => {
+                    let piece = Some((*access, Covered::Segment(segment)));
+                    self.submit_at_once(index, submission, piece, protocol)
+                }
+                [Chunk { access, segments }] if segments.len() <= self.options.max_segments as usize => {
+                    self.submit_list(index, submission, *access, segments, protocol)
+                }
+                _ => None,
+            };
+            if let Some(done) = done {
+                return done;
+            }
         }
         let handle = self.stage(connection.index, submission)?;
         self.scratch.message[..submission.message.len()].copy_from_slice(submission.message);
         self.admit_or_park(index, handle, submission.chunks, protocol)?;
         Ok(RequestHandle(handle))
+    }
+
+    /// [`Engine::submit_at_once`] for the usual list of segments.
+    #[inline(never)]
+    fn submit_list(
+        &mut self,
+        index: usize,
+        submission: &Submission<'_>,
+        access: Access,
+        segments: &[Segment],
+        protocol: &mut impl Protocol,
+    ) -> Option<Result<RequestHandle, SubmitError>> {
+        self.submit_at_once(index, submission, Some((access, Covered::List(segments))), protocol)
+    }
+
+    /// A request of at most one registration that need not wait: what `stage`, `reserve`, `map_chunks` and `announce` do, with
+    /// one look-up of each thing. `None`: it takes the long way.
+    #[inline(always)]
+    fn submit_at_once(
+        &mut self,
+        index: usize,
+        submission: &Submission<'_>,
+        piece: Option<(Access, Covered<'_>)>,
+        protocol: &mut impl Protocol,
+    ) -> Option<Result<RequestHandle, SubmitError>> {
+        let connection = &mut self.connections[index];
+        let cost = self.capabilities.send_queue_cost;
+        let mut entries = cost.message;
+        if piece.is_some() {
+            entries += cost.register + cost.invalidate;
+        }
+        if !connection.may_send() || !connection.send_queue.can_reserve(entries) {
+            return None;
+        }
+        let mut opened = None;
+        if let Some((access, covered)) = piece {
+            let mut located = None;
+            if let Covered::Segment(segment) = covered {
+                let resolved = match locate(connection, segment) {
+                    Ok(resolved) => resolved,
+                    Err(error) => return Some(Err(error)),
+                };
+                if !self.gather.covers(&resolved.element) {
+                    return None;
+                }
+                located = Some(resolved);
+            }
+            let descriptor = self.pool.pop(&mut connection.idle)?;
+            let first = self.pool.first_element(descriptor);
+            let run = match (covered, located) {
+                (Covered::List(segments), _) => {
+                    let room = self.elements.get_mut(first as usize..).unwrap_or_default();
+                    let depth = (self.plan.mr_depth as usize).min(room.len());
+                    let Some(run) = gather_run(connection, &self.gather, segments, &mut room[..depth]) else {
+                        self.pool.put(&mut connection.idle, descriptor);
+                        return None;
+                    };
+                    run
+                }
+                (_, Some(Resolved { element, base })) => {
+                    if let Some(place) = self.elements.get_mut(first as usize) {
+                        *place = element;
+                    }
+                    Run { address: element.address, bytes: element.length, base, elements: 1 }
+                }
+                _ => return None,
+            };
+            opened = Some((access, descriptor, first, run));
+        }
+        let wanted = wanted(index as u16, submission, u8::from(opened.is_some()));
+        let Some((handle, request)) = self.requests.insert_new(|| Request::new(wanted)) else {
+            if let Some((_, descriptor, ..)) = opened {
+                self.pool.put(&mut connection.idle, descriptor);
+            }
+            return Some(Err(SubmitError::NoSlot));
+        };
+        connection.send_queue.reserve(entries);
+        let offset = self.plan.request_offset(handle.index());
+        let mut written = true;
+        if let Some((access, descriptor, first, run)) = opened {
+            request.mrs.push(descriptor);
+            request.invalidate_entries = cost.invalidate;
+            let mapping = Mapping {
+                bytes: run.bytes,
+                address: run.address,
+                base: run.base,
+                elements: run.elements,
+                access,
+                iova: self.iova.apply(run.address, submission.iova_cookie),
+                rotating_key_bits: self.capabilities.rotating_key_bits,
+            };
+            let mr = self.pool.get_mut(descriptor);
+            let grant = mr.and_then(|mr| mr.open(handle.index(), connection.key, &mapping, first).ok());
+            let scratch = &mut self.scratch.message;
+            written = grant
+                .is_some_and(|grant| announce(&self.messages, offset, submission.message, scratch, &grant, protocol));
+        } else {
+            // The slot's message buffer has message_bytes bytes.
+            written &= write_message(&self.messages, offset, submission.message);
+        }
+        if !written {
+            return Some(Err(self.undo(handle)));
+        }
+        request.phase = Phase::Queued;
+        self.statistics.requests += 1;
+        let address = self.messages.address() + offset as u64;
+        let element = self.plan.request_element(handle.index());
+        // At most message_bytes, which is 32 bit.
+        let length = submission.message.len() as u32;
+        if queue(connection, &mut self.elements, element, address, length, handle.index()) {
+            self.dirty.push(index as u16);
+        }
+        Some(Ok(RequestHandle(handle)))
+    }
+
+    /// A request whose message could not be completed.
+    #[cold]
+    fn undo(&mut self, handle: Handle) -> SubmitError {
+        self.reset(handle);
+        self.requests.remove(handle);
+        SubmitError::Unannounced
+    }
+
+    /// Has the next flush post a message that stands in its slot's buffer.
+    fn queue_message(&mut self, index: usize, slot: u32, length: u32) {
+        let address = self.messages.address() + self.plan.request_offset(slot) as u64;
+        let element = self.plan.request_element(slot);
+        let connection = &mut self.connections[index];
+        if queue(connection, &mut self.elements, element, address, length, slot) {
+            self.dirty.push(index as u16);
+        }
     }
 
     /// How much of the front of `segments` at most `most` keys of one request cover on this connection: what protocols need
@@ -132,7 +291,7 @@ impl<P: Port> Engine<P> {
         }
         self.scratch.clear();
         let connection = &self.connections[index];
-        match resolve(&self.memories, connection, &self.gather, segments, &mut self.scratch.resolved) {
+        match resolve(connection, &self.gather, segments, &mut self.scratch.resolved) {
             // What found no room stands behind all that one request can open.
             Ok(()) | Err(SubmitError::TooManyRegistrations) => {}
             Err(error) => return Err(error),
@@ -162,18 +321,8 @@ impl<P: Port> Engine<P> {
         if pieces > self.plan.max_mrs as usize {
             return Err(SubmitError::TooManyRegistrations);
         }
-        let wanted = Wanted {
-            cookie: submission.cookie,
-            iova_cookie: submission.iova_cookie,
-            // At most message_bytes, which is 32 bit.
-            message_length: submission.message.len() as u32,
-            connection,
-            invited: submission.invite_invalidation,
-            standalone: submission.message.is_empty(),
-            // At most MAX_MRS_PER_REQUEST, and the elements of one SEND.
-            pieces: pieces as u8,
-            inline_segments: submission.inline.len() as u8,
-        };
+        // At most MAX_MRS_PER_REQUEST.
+        let wanted = wanted(connection, submission, pieces as u8);
         let handle = self.requests.insert_with(|| Request::new(wanted)).ok_or(SubmitError::NoSlot)?;
         if !submission.inline.is_empty() {
             let element = self.plan.request_element(handle.index()) as usize + 1;
@@ -201,6 +350,7 @@ impl<P: Port> Engine<P> {
         }
         self.park(handle, chunks);
         self.connections[index].waiting_requests.push_back(handle.index());
+        self.attention = true;
         self.statistics.requests_waited += 1;
         Ok(())
     }
@@ -234,7 +384,7 @@ impl<P: Port> Engine<P> {
             let segments = &self.waiting_segments[first..first + usize::from(chunk.segments)];
             first += segments.len();
             // They were resolved once, on this very connection.
-            let resolved = resolve(&self.memories, connection, &self.gather, segments, &mut self.scratch.resolved);
+            let resolved = resolve(connection, &self.gather, segments, &mut self.scratch.resolved);
             debug_assert!(resolved.is_ok(), "{resolved:?}");
             self.scratch.end_chunk(chunk.access);
         }
@@ -245,7 +395,7 @@ impl<P: Port> Engine<P> {
         let connection = &self.connections[usize::from(connection)];
         self.scratch.clear();
         self.scratch.inline.clear();
-        resolve(&self.memories, connection, &self.gather, inline, &mut self.scratch.resolved)?;
+        resolve(connection, &self.gather, inline, &mut self.scratch.resolved)?;
         for resolved in &self.scratch.resolved {
             // A cut segment takes elements that the slot may not have.
             self.scratch.inline.try_push(resolved.element).map_err(|_| SubmitError::TooManySegments)?;
@@ -264,7 +414,7 @@ impl<P: Port> Engine<P> {
                 return Err(SubmitError::TooManySegments);
             }
             let first = self.scratch.resolved.len();
-            resolve(&self.memories, connection, &self.gather, chunk.segments, &mut self.scratch.resolved)?;
+            resolve(connection, &self.gather, chunk.segments, &mut self.scratch.resolved)?;
             pieces += match &self.scratch.resolved[first..] {
                 // Cut to what one registration covers.
                 [_] => 1,
@@ -287,9 +437,7 @@ impl<P: Port> Engine<P> {
             self.lack_mrs(index, pieces);
             return false;
         }
-        let own_receives = connection.receives_posted + connection.receives.len() as u32;
-        let receives = standalone || (connection.peer_receives > 0 && own_receives > connection.awaiting_reply);
-        receives && connection.send_queue.reserve(entries)
+        (standalone || connection.may_send()) && connection.send_queue.reserve(entries)
     }
 
     #[cold]
@@ -323,7 +471,7 @@ impl<P: Port> Engine<P> {
     fn map_chunks(&mut self, handle: Handle, grants: &mut Grants) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return false };
         let connection = &mut self.connections[usize::from(request.connection)];
-        let (rule, bits) = (self.capabilities.base_address, self.capabilities.rotating_key_bits);
+        let bits = self.capabilities.rotating_key_bits;
         let mut at = 0;
         for chunk in &self.scratch.chunks {
             while at < chunk.end {
@@ -341,12 +489,11 @@ impl<P: Port> Engine<P> {
                     base: rest[0].base,
                     elements,
                     access: chunk.access,
-                    iova: mr::iova(self.options.iova, rule, address, request.iova_cookie),
+                    iova: self.iova.apply(address, request.iova_cookie),
                     rotating_key_bits: bits,
                 };
                 let Some(mr) = self.pool.get_mut(descriptor) else { return false };
-                let taken = mr.take(handle.index(), connection.key).and_then(|()| mr.map(&mapping));
-                let Ok(grant) = taken else { return false };
+                let Ok(grant) = mr.open(handle.index(), connection.key, &mapping, table as u32) else { return false };
                 grants.push(grant);
                 at += piece.consumed;
             }
@@ -370,7 +517,7 @@ impl<P: Port> Engine<P> {
 
     /// The base address that the peer is told (D13, U11).
     pub(super) fn base_address(&self, address: u64, cookie: u32) -> u64 {
-        mr::iova(self.options.iova, self.capabilities.base_address, address, cookie)
+        self.iova.apply(address, cookie)
     }
 
     /// Completes the message in the scratch buffer, puts it where the device reads it, and has the next flush post it.
@@ -385,18 +532,16 @@ impl<P: Port> Engine<P> {
             if !named || self.messages.write(offset, message).is_err() {
                 return false;
             }
-            self.elements[self.plan.request_element(handle.index()) as usize] = ScatterElement {
-                address: self.messages.address() + offset as u64,
-                length: request.message_length,
-                lkey: connection.bases[0].lkey,
-            };
-            connection.peer_receives -= 1;
-            connection.awaiting_reply += 1;
         }
         request.phase = Phase::Queued;
         request.invalidate_entries = u32::from(request.pieces) * self.capabilities.send_queue_cost.invalidate;
-        connection.messages.push(handle.index());
-        self.mark_dirty(index);
+        if request.standalone {
+            connection.messages.push(handle.index());
+            self.mark_dirty(index);
+        } else {
+            let length = request.message_length;
+            self.queue_message(usize::from(index), handle.index(), length);
+        }
         true
     }
 
@@ -444,17 +589,80 @@ impl<P: Port> Engine<P> {
     }
 
     fn end_unannounced(&mut self, handle: Handle) {
-        let Some(request) = self.requests.get_mut(handle) else { return };
-        request.phase = Phase::Ended;
-        request.hold.event = true;
-        let cookie = request.cookie;
-        self.statistics.requests_ended += 1;
-        self.events.push_back(Event::Completed {
-            request: RequestHandle(handle),
-            cookie,
-            status: RequestStatus::Unannounced,
-        });
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.outcome = Outcome::Unannounced;
+        }
+        self.end_request(handle);
     }
+}
+
+/// Has the next flush post the message of `slot` at `address`. True where its connection had no work before.
+#[inline(always)]
+fn queue(
+    connection: &mut Connection,
+    elements: &mut [ScatterElement],
+    element: u32,
+    address: u64,
+    length: u32,
+    slot: u32,
+) -> bool {
+    if let Some(place) = elements.get_mut(element as usize) {
+        *place = ScatterElement { address, length, lkey: connection.bases[0].lkey };
+    }
+    connection.peer_receives -= 1;
+    connection.awaiting_reply += 1;
+    connection.messages.push(slot);
+    !core::mem::replace(&mut connection.dirty, true)
+}
+
+/// What a submission's slot is made with.
+#[inline(always)]
+fn wanted(connection: u16, submission: &Submission<'_>, pieces: u8) -> Wanted {
+    Wanted {
+        cookie: submission.cookie,
+        iova_cookie: submission.iova_cookie,
+        // At most message_bytes, which is 32 bit.
+        message_length: submission.message.len() as u32,
+        connection,
+        invited: submission.invite_invalidation,
+        standalone: submission.message.is_empty(),
+        pieces,
+        // At most the elements of one SEND.
+        inline_segments: submission.inline.len() as u8,
+    }
+}
+
+/// Puts a message where the device reads it. False where it has no room.
+#[inline]
+fn write_message(messages: &DeviceMemory, offset: usize, message: &[u8]) -> bool {
+    match message.first_chunk::<LINE>() {
+        // The usual size, known to the compiler.
+        Some(line) if message.len() == LINE => messages.write_line(offset, line),
+        _ => messages.write(offset, message).is_ok(),
+    }
+}
+
+/// Completes a message with its grant, in memory that no peer reaches, and puts it where the device reads it.
+#[inline(always)]
+fn announce(
+    messages: &DeviceMemory,
+    offset: usize,
+    message: &[u8],
+    scratch: &mut [u8],
+    grant: &Grant,
+    protocol: &mut impl Protocol,
+) -> bool {
+    if let Some(line) = message.first_chunk::<LINE>()
+        && message.len() == LINE
+    {
+        let mut line = *line;
+        return protocol.announce(&mut line, core::slice::from_ref(grant)).is_ok()
+            && messages.write_line(offset, &line);
+    }
+    // As long as the longest message.
+    let Some(scratch) = scratch.get_mut(..message.len()) else { return false };
+    scratch.copy_from_slice(message);
+    protocol.announce(scratch, core::slice::from_ref(grant)).is_ok() && messages.write(offset, scratch).is_ok()
 }
 
 /// Notes what a registration covers, and in how many elements; most cover one. Depth counts entries of the device's list, and
@@ -492,21 +700,16 @@ fn join_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
     count as u32
 }
 
-/// Fills `resolved` with the addresses of segments, cut where one registration ends. Part of its callers: most requests
-/// have one segment, for which a call costs a quarter of the work.
-#[inline(always)]
+/// Fills `resolved` with the addresses of segments, cut where one registration ends.
+#[inline]
 fn resolve(
-    memories: &[DeviceMemory],
     connection: &Connection,
     gather: &Limits,
     segments: &[Segment],
     resolved: &mut Vec<Resolved>,
 ) -> Result<(), SubmitError> {
     for segment in segments {
-        let memory = memories.get(usize::from(segment.memory.0)).ok_or(SubmitError::UnknownMemory)?;
-        let key = connection.base(segment.memory).ok_or(SubmitError::UnknownMemory)?;
-        let base = key.base.ok_or(SubmitError::UnknownMemory)?;
-        let whole = segment.resolve(memory.address(), memory.len() as u64, base, key.lkey)?;
+        let whole = locate(connection, segment)?;
         if gather.covers(&whole.element) && resolved.len() < resolved.capacity() {
             resolved.push(whole);
         } else {
@@ -514,6 +717,34 @@ fn resolve(
         }
     }
     Ok(())
+}
+
+/// The address of a segment that lies in a memory of this connection (I18).
+#[inline(always)]
+fn locate(connection: &Connection, segment: &Segment) -> Result<Resolved, SubmitError> {
+    let Some(reach) = connection.reach.get(segment.memory.0 as usize) else {
+        return Err(SubmitError::UnknownMemory);
+    };
+    let length = u64::from(segment.length);
+    // Where the difference would be negative no offset is small enough.
+    if length == 0 || length > reach.bytes || segment.offset > reach.bytes - length {
+        return Err(misplaced(connection, segment, reach));
+    }
+    // The reach of a memory does not wrap around.
+    let address = reach.start.wrapping_add(segment.offset);
+    let element = ScatterElement { address, length: segment.length, lkey: reach.lkey };
+    Ok(Resolved { element, base: reach.base })
+}
+
+#[cold]
+fn misplaced(connection: &Connection, segment: &Segment, reach: &Reach) -> SubmitError {
+    match connection.base(segment.memory) {
+        None => SubmitError::UnknownMemory,
+        Some(key) => match segment.resolve(reach.start, reach.bytes, reach.base, key.lkey) {
+            Err(error) => SubmitError::Segment(error),
+            Ok(_) => SubmitError::Segment(GatherError::OutOfBounds),
+        },
+    }
 }
 
 /// The slow way: a segment that takes more than one registration.
