@@ -45,6 +45,11 @@ pub(super) fn printed(stdout: &str, name: &str) -> Option<f64> {
     words.windows(2).rev().find(|pair| pair[0] == name).and_then(|pair| pair[1].parse().ok())
 }
 
+/// The number in front of some words in what a program prints: "375 send completions". The last one counts.
+pub(super) fn counted(stdout: &str, words: &str) -> Option<f64> {
+    stdout.rmatch_indices(words).find_map(|(at, _)| stdout[..at].split_whitespace().next_back()?.parse().ok())
+}
+
 /// What one object costs: set-up is in both runs and cancels.
 pub(super) fn per_object(few: Run, many: Run, objects: f64) -> Result<f64, String> {
     if many.iterations <= few.iterations {
@@ -94,6 +99,20 @@ mod tests {
             ("ns\n", None),
         ] {
             assert_eq!(printed(text, "ns"), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_found_in_front_of_their_words() {
+        let text = "12000 iterations of 1 request, 375 doorbells, 24000 work requests, 376 send completions\n";
+        for (words, expected) in [
+            ("doorbells", Some(375.0)),
+            ("work requests", Some(24_000.0)),
+            ("send completions", Some(376.0)),
+            ("iterations", Some(12_000.0)),
+            ("receives", None),
+        ] {
+            assert_eq!(counted(text, words), expected, "{words}");
         }
     }
 

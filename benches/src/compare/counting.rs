@@ -1,6 +1,6 @@
 //! Exact numbers: instructions and allocations by valgrind, and what counting programs print.
 
-use super::callgrind::{Run, allocations, instructions, objects, per_object, printed};
+use super::callgrind::{self, Run, allocations, instructions, objects, per_object, printed};
 use super::figure::{Figure, Measured};
 use super::programs::{Places, run};
 use super::quantity::{Program, Quantity};
@@ -8,11 +8,6 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
-
-/// Iterations of both runs of a counting program: enough that what happens once in a while is in the average, and few enough
-/// for valgrind, under which a program takes some fifty times as long.
-const FEW: u64 = 2_000;
-const MANY: u64 = 12_000;
 
 /// Which of valgrind's tools counts, and how its total is read.
 struct Counter {
@@ -53,26 +48,33 @@ fn one(places: &Places, quantity: &Quantity) -> Measured {
     match quantity {
         Quantity::Instructions(program) => counted(places, program, &INSTRUCTIONS),
         Quantity::Allocations(program) => counted(places, program, &ALLOCATIONS),
-        Quantity::Printed(program, name) => {
-            let path = places.program(program.source)?;
-            let output = run(&[], &path, program, Some(MANY))?;
-            let stdout = String::from_utf8_lossy(&output.stdout);
-            let value = printed(&stdout, name);
-            value.map(Figure::exact).ok_or_else(|| format!("{} prints no \"{name}\"", program.text()))
+        Quantity::Printed(program, name) => said(places, program, name, |stdout| printed(stdout, name)),
+        Quantity::PerIteration(program, words) => {
+            let each =
+                |stdout: &str| Some(callgrind::counted(stdout, words)? / callgrind::counted(stdout, "iterations")?);
+            said(places, program, words, each)
         }
         other => Err(format!("{} is not counted here", other.text())),
     }
 }
 
+/// A number that a program prints in one run without valgrind.
+fn said(places: &Places, program: &Program, name: &str, number: impl Fn(&str) -> Option<f64>) -> Measured {
+    let path = places.program(program.source)?;
+    let output = run(&[], &path, program, program.iterations.1)?;
+    let value = number(&String::from_utf8_lossy(&output.stdout)).filter(|value| value.is_finite());
+    value.map(Figure::exact).ok_or_else(|| format!("{} prints no \"{name}\"", program.text()))
+}
+
 fn counted(places: &Places, program: &Program, counter: &Counter) -> Measured {
     let path = places.program(program.source)?;
-    let (few, _) = under_valgrind(&path, program, counter, FEW)?;
-    let (many, stdout) = under_valgrind(&path, program, counter, MANY)?;
+    let (few, _) = under_valgrind(&path, program, counter, program.iterations.0)?;
+    let (many, stdout) = under_valgrind(&path, program, counter, program.iterations.1)?;
     per_object(few, many, objects(&stdout)).map(Figure::exact)
 }
 
 fn under_valgrind(path: &Path, program: &Program, counter: &Counter, iterations: u64) -> Result<(Run, String), String> {
-    let output = run(&counter.wrapper, path, program, Some(iterations))?;
+    let output = run(&counter.wrapper, path, program, iterations)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     remove_profile(&stderr);
     let total = (counter.total)(&stderr).map_err(|error| format!("{}: {error}", program.text()))?;

@@ -74,9 +74,10 @@ fn ours() -> Vec<Quantity> {
     let mut leaves = Vec::new();
     rows::all().iter().flat_map(|row| row.cases).for_each(|case| case.ours.leaves(&mut leaves));
     leaves.retain(|leaf| match leaf {
-        Quantity::Instructions(program) | Quantity::Allocations(program) | Quantity::Printed(program, _) => {
-            is_ours(program)
-        }
+        Quantity::Instructions(program)
+        | Quantity::Allocations(program)
+        | Quantity::Printed(program, _)
+        | Quantity::PerIteration(program, _) => is_ours(program),
         Quantity::Timed(..) | Quantity::Guest(..) | Quantity::Stated(_) | Quantity::Sum(_) => false,
     });
     leaves

@@ -82,10 +82,10 @@ fn package_flags(packages: &[&str]) -> Result<Vec<String>, String> {
 }
 
 /// Runs a program below `timeout`, behind the words of a wrapper, and returns what it printed.
-pub(super) fn run(wrapper: &[&str], path: &Path, program: &Program, last: Option<u64>) -> Result<Output, String> {
+pub(super) fn run(wrapper: &[&str], path: &Path, program: &Program, iterations: u64) -> Result<Output, String> {
     let mut command = Command::new("timeout");
     command.args(["-k", "5", PROGRAM_LIMIT]).args(wrapper).arg(path).args(program.arguments);
-    command.args(last.map(|iterations| iterations.to_string()));
+    command.arg(iterations.to_string());
     let output = command.output().map_err(|error| format!("timeout: {error}"))?;
     if output.status.success() {
         return Ok(output);

@@ -20,16 +20,27 @@ impl Source {
     }
 }
 
-/// A program and what it is told. A counting program takes the number of iterations as one more argument.
+/// A program and what it is told; the number of iterations is one more argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     /// Which.
     pub(super) source: Source,
-    /// Its arguments.
+    /// Its arguments, without the number of iterations.
     pub(super) arguments: &'static [&'static str],
+    /// Iterations of the shorter and the longer run of a counting program; a timing program has the longer one only.
+    pub(super) iterations: (u64, u64),
 }
 
+/// Iterations where nothing else is said: enough that what happens once in a while is in the average, and few enough for
+/// valgrind, under which a program takes some fifty times as long.
+pub(super) const ITERATIONS: (u64, u64) = (2_000, 12_000);
+
 impl Program {
+    /// The same with other numbers of iterations.
+    pub(super) const fn iterations(self, few: u64, many: u64) -> Self {
+        Self { iterations: (few, many), ..self }
+    }
+
     /// As a person would type it.
     pub(super) fn text(&self) -> String {
         let mut words = vec![self.source.name()];
@@ -47,6 +58,8 @@ pub(super) enum Quantity {
     Allocations(Program),
     /// A number that a counting program prints behind this name, at the larger number of iterations.
     Printed(Program, &'static str),
+    /// A number that a counting program prints in front of these words, per iteration, at the larger number of iterations.
+    PerIteration(Program, &'static str),
     /// The best of several runs of a timing program.
     Timed(Program, Best),
     /// A figure of the jobs in the virtual machine.
@@ -86,7 +99,11 @@ impl Quantity {
             Self::Timed(..) => Group::Cores,
             Self::Guest(..) => Group::Guest,
             Self::Sum(parts) => parts.first().map_or(Group::Count, |(_, part)| part.group()),
-            Self::Instructions(_) | Self::Allocations(_) | Self::Printed(..) | Self::Stated(_) => Group::Count,
+            Self::Instructions(_)
+            | Self::Allocations(_)
+            | Self::Printed(..)
+            | Self::PerIteration(..)
+            | Self::Stated(_) => Group::Count,
         }
     }
 
@@ -114,7 +131,7 @@ impl Quantity {
         match self {
             Self::Instructions(program) => format!("instructions of {}", program.text()),
             Self::Allocations(program) => format!("allocations of {}", program.text()),
-            Self::Printed(program, name) => format!("{name} of {}", program.text()),
+            Self::Printed(program, name) | Self::PerIteration(program, name) => format!("{name} of {}", program.text()),
             Self::Timed(program, _) => format!("time of {}", program.text()),
             Self::Guest(key, _) => format!("{key} in the guest"),
             Self::Stated(_) => "stated".to_owned(),
@@ -131,7 +148,8 @@ mod tests {
     use super::super::figure::Figure;
     use super::*;
 
-    const PROGRAM: Program = Program { source: Source::Ours("request-cost"), arguments: &["remote", "32"] };
+    const PROGRAM: Program =
+        Program { source: Source::Ours("request-cost"), arguments: &["remote", "32"], iterations: ITERATIONS };
     const PRICE: Quantity = Quantity::Sum(&[
         (1.0, Quantity::Instructions(PROGRAM)),
         (-1.0, Quantity::Stated(5.0)),

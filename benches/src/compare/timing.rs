@@ -34,7 +34,7 @@ fn best(quantity: &Quantity, samples: Result<Vec<f64>, String>) -> Measured {
 fn sample(places: &Places, quantity: &Quantity) -> Result<f64, String> {
     let Quantity::Timed(program, best) = quantity else { return Err(format!("{} is no time", quantity.text())) };
     let path = places.program(program.source)?;
-    let output = run(&[], &path, program, None)?;
+    let output = run(&[], &path, program, program.iterations.1)?;
     number(program, *best, &String::from_utf8_lossy(&output.stdout))
 }
 
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_timing_program_prints_one_number() {
-        let program = Program { source: Source::Ours("ping-pong"), arguments: &["raw"] };
+        let program = Program { source: Source::Ours("ping-pong"), arguments: &["raw"], iterations: (1, 2) };
         assert_eq!(number(&program, Best::Least, "ns 492.5\n"), Ok(492.5));
         assert_eq!(number(&program, Best::Most, "per_second 9\n"), Ok(9.0));
         for (best, text) in [(Best::Least, ""), (Best::Most, "ns 5"), (Best::Least, "ns NaN"), (Best::Least, "ns 0")] {

@@ -2,7 +2,7 @@
 //! The keys are those of the jobs in benches/guest.
 
 use super::super::figure::Best;
-use super::super::goal::Goal::{AtMost, Equal, RatioAtLeast, RatioAtMost};
+use super::super::goal::Goal::{self, AtMost, Equal, RatioAtLeast, RatioAtMost};
 use super::super::quantity::Quantity;
 use super::{Case, NONE, Row, least, ours};
 
@@ -15,7 +15,7 @@ const fn request(
     other: &'static str,
     peer_name: &'static str,
     floor: f64,
-    goals: &'static [super::super::goal::Goal],
+    goals: &'static [Goal],
     stretch: Option<f64>,
 ) -> Case {
     Case {
@@ -36,7 +36,7 @@ const fn keys(
     windows: &'static str,
     peer: &'static str,
     floor: f64,
-    goals: &'static [super::super::goal::Goal],
+    goals: &'static [Goal],
     stretch: Option<f64>,
 ) -> Case {
     Case {
@@ -51,92 +51,64 @@ const fn keys(
     }
 }
 
+/// Counted on the null port, beside what the kernel's host does by its source.
+const fn counted(
+    name: &'static str,
+    words: &'static str,
+    arguments: &'static [&'static str],
+    kernel: f64,
+    floor: f64,
+    goals: &'static [Goal],
+) -> Case {
+    let ours = Quantity::PerIteration(ours("request-cost", arguments), words);
+    Case {
+        name,
+        unit: "count",
+        ours,
+        peer: Some(Quantity::Stated(kernel)),
+        peer_name: KERNEL,
+        floor: Some(floor),
+        goals,
+        ..NONE
+    }
+}
+
+/// The same on soft RoCE.
+const fn in_guest(name: &'static str, key: &'static str, kernel: f64, floor: f64, goals: &'static [Goal]) -> Case {
+    let peer = Some(Quantity::Stated(kernel));
+    Case { name, unit: "count", ours: least(key), peer, peer_name: KERNEL, floor: Some(floor), goals, ..NONE }
+}
+
 /// See the parent.
 pub(super) const ROWS: &[Row] = &[
     Row {
         id: "A10",
         what: "doorbells per request",
         cases: &[
-            Case {
-                name: "depth 32",
-                unit: "count",
-                ours: Quantity::Printed(ours("request-counts", &["32", "remote"]), "doorbells"),
-                peer: Some(Quantity::Stated(1.0)),
-                peer_name: KERNEL,
-                floor: Some(1.0 / 32.0),
-                goals: &[AtMost(2.0 / 32.0)],
-                stretch: Some(1.0 / 32.0),
-            },
-            Case {
-                name: "depth 32, guest",
-                unit: "count",
-                ours: least("requests/doorbells_32"),
-                peer: Some(Quantity::Stated(1.0)),
-                peer_name: KERNEL,
-                ..NONE
-            },
-            Case {
-                name: "depth 1, guest",
-                unit: "count",
-                ours: least("requests/doorbells_1"),
-                peer: Some(Quantity::Stated(1.0)),
-                peer_name: KERNEL,
-                floor: Some(1.0),
-                goals: &[AtMost(1.0)],
-                ..NONE
-            },
+            counted("depth 32", "doorbells", &["remote", "32"], 1.0, 1.0 / 32.0, &[AtMost(2.0 / 32.0)]),
+            counted("depth 32, LOCAL_INV", "doorbells", &["local", "32"], 2.0, 1.0 / 32.0, &[AtMost(2.0 / 32.0)]),
+            counted("depth 1", "doorbells", &["remote", "1"], 1.0, 1.0, &[Equal(1.0)]),
+            counted("depth 1, LOCAL_INV", "doorbells", &["local", "1"], 2.0, 2.0, &[Equal(2.0)]),
+            in_guest("depth 32, guest", "requests/doorbells_32", 1.0, 1.0 / 32.0, &[]),
+            in_guest("depth 1, guest", "requests/doorbells_1", 1.0, 1.0, &[AtMost(1.0)]),
         ],
     },
     Row {
         id: "A11",
         what: "work requests per request with one key",
         cases: &[
-            Case {
-                name: "peer invalidates",
-                unit: "count",
-                ours: Quantity::Printed(ours("request-counts", &["32", "remote"]), "work_requests"),
-                peer: Some(Quantity::Stated(2.0)),
-                peer_name: KERNEL,
-                floor: Some(2.0),
-                goals: &[Equal(2.0)],
-                ..NONE
-            },
-            Case {
-                name: "peer invalidates, guest",
-                unit: "count",
-                ours: least("requests/work_requests_32"),
-                peer: Some(Quantity::Stated(2.0)),
-                peer_name: KERNEL,
-                floor: Some(2.0),
-                goals: &[Equal(2.0)],
-                ..NONE
-            },
+            counted("peer invalidates", "work requests", &["remote", "32"], 2.0, 2.0, &[Equal(2.0)]),
+            counted("LOCAL_INV", "work requests", &["local", "32"], 3.0, 3.0, &[Equal(3.0)]),
+            in_guest("peer invalidates, guest", "requests/work_requests_32", 2.0, 2.0, &[Equal(2.0)]),
         ],
     },
     Row {
         id: "A12",
         what: "send completions per request, depth 32",
         cases: &[
-            Case {
-                name: "counted",
-                unit: "count",
-                ours: Quantity::Printed(ours("request-counts", &["32", "remote"]), "completions"),
-                peer: Some(Quantity::Stated(1.0)),
-                peer_name: KERNEL,
-                goals: &[AtMost(2.0 / 32.0)],
-                stretch: Some(1.0 / 32.0),
-                ..NONE
-            },
-            Case {
-                name: "guest",
-                unit: "count",
-                ours: least("requests/completions_32"),
-                peer: Some(Quantity::Stated(1.0)),
-                peer_name: KERNEL,
-                goals: &[AtMost(2.0 / 32.0)],
-                stretch: Some(1.0 / 32.0),
-                ..NONE
-            },
+            counted("peer invalidates", "send completions", &["remote", "32"], 1.0, 1.0 / 32.0, &[AtMost(2.0 / 32.0)]),
+            counted("LOCAL_INV", "send completions", &["local", "32"], 2.0, 1.0 / 32.0, &[AtMost(2.0 / 32.0)]),
+            in_guest("guest", "requests/completions_32", 1.0, 1.0 / 32.0, &[AtMost(2.0 / 32.0)]),
         ],
     },
     Row {
@@ -164,7 +136,7 @@ pub(super) const ROWS: &[Row] = &[
             Case {
                 name: "allocations",
                 unit: "per request",
-                ours: Quantity::Allocations(ours("request-cost", &["32", "remote"])),
+                ours: Quantity::Allocations(ours("request-cost", &["remote", "32"])),
                 floor: Some(0.0),
                 goals: &[Equal(0.0)],
                 ..NONE

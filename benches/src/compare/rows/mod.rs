@@ -8,7 +8,7 @@ mod memory;
 
 use super::figure::Best;
 use super::goal::Goal;
-use super::quantity::{Group, Program, Quantity, Source};
+use super::quantity::{Group, ITERATIONS, Program, Quantity, Source};
 
 /// One line of the table: a figure of ours, and the peer's.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,11 +68,11 @@ const NONE: Case = Case {
 };
 
 const fn ours(name: &'static str, arguments: &'static [&'static str]) -> Program {
-    Program { source: Source::Ours(name), arguments }
+    Program { source: Source::Ours(name), arguments, iterations: ITERATIONS }
 }
 
 const fn dpdk(name: &'static str, arguments: &'static [&'static str]) -> Program {
-    Program { source: Source::Peer(name, &["libdpdk"]), arguments }
+    Program { source: Source::Peer(name, &["libdpdk"]), arguments, iterations: ITERATIONS }
 }
 
 const fn instructions(program: Program) -> Quantity {
