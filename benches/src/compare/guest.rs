@@ -19,7 +19,7 @@ const PEERS: &[(&str, &[&str])] = &[
     ("ucx_put", &["ucx"]),
 ];
 /// Modules of UCX that it loads by itself, with the folder that they must lie in.
-const UCX_MODULES: &[&str] = &["libuct_ib.so.0"];
+const UCX_MODULES: &[&str] = &["libuct_ib.so.0", "libuct_rdmacm.so.0"];
 const UCX_FOLDER: &str = "/usr/lib/x86_64-linux-gnu/ucx";
 /// The peer that needs them.
 const UCX_PEER: &str = "ucx_put";
