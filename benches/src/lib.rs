@@ -3,3 +3,4 @@
 pub mod compare;
 pub mod freelist;
 pub mod null_device;
+pub mod requester;

@@ -3,7 +3,6 @@
 //! Every SEND is answered by one message of the peer, as soon as it is polled. With `remote_invalidation` the answer
 //! invalidates the key of the last registration in front of that SEND.
 
-use arrayvec::ArrayVec;
 use frwr_engine::provider::{
     Answer, BaseId, Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue,
     ConnectionEvent, Device, DeviceEvent, DomainId, Operation, Port, PortId, PostError, PostRefusal, PrivateData,
@@ -12,8 +11,10 @@ use frwr_engine::provider::{
 };
 use std::collections::VecDeque;
 
-/// Completions and receives that can wait: above every queue depth that is measured.
+/// Completions and receives that can wait: above every queue depth that is measured; a power of two, so that a masked
+/// position needs no check.
 const RING: usize = 4096;
+const _: () = assert!(RING.is_power_of_two());
 
 /// The one queue pair.
 const QUEUE_PAIR: QueuePairId = QueuePairId(1);
@@ -47,12 +48,7 @@ impl Device for NullDevice {
     }
 
     fn open_port(&mut self, _: u32, _: u32) -> Result<NullPort, CommandError> {
-        Ok(NullPort {
-            remote_invalidation: self.remote_invalidation,
-            receives: VecDeque::with_capacity(RING),
-            sent: VecDeque::with_capacity(RING),
-            received: VecDeque::with_capacity(RING),
-        })
+        Ok(NullPort::new(self.remote_invalidation))
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
@@ -85,12 +81,42 @@ impl Device for NullDevice {
     }
 }
 
-/// The hot half: two rings.
+/// The hot half: positions in three rings. It does no more than a port must, and is part of its caller.
 pub struct NullPort {
     remote_invalidation: bool,
-    receives: VecDeque<Token>,
-    sent: VecDeque<Token>,
-    received: VecDeque<(Token, Option<u32>)>,
+    /// Tokens of posted receives, in order; the SEND at a position is answered into the receive at that position.
+    receives: Ring<Token>,
+    /// The key in front of each SEND.
+    keys: Ring<u32>,
+    /// Tokens of work requests that asked for a completion.
+    signalled: Ring<Token>,
+}
+
+/// What was written at positions that only grow, and up to where it was read.
+struct Ring<T> {
+    entries: Box<[T; RING]>,
+    written: usize,
+    read: usize,
+}
+
+impl<T: Copy> Ring<T> {
+    fn new(empty: T) -> Self {
+        Self { entries: Box::new([empty; RING]), written: 0, read: 0 }
+    }
+
+    #[inline(always)]
+    fn write(&mut self, entry: T) {
+        self.entries[self.written & (RING - 1)] = entry;
+        self.written += 1;
+    }
+}
+
+impl NullPort {
+    /// A port by itself, for measuring what it costs.
+    #[must_use]
+    pub fn new(remote_invalidation: bool) -> Self {
+        Self { remote_invalidation, receives: Ring::new(Token(0)), keys: Ring::new(0), signalled: Ring::new(Token(0)) }
+    }
 }
 
 impl Port for NullPort {
@@ -98,27 +124,27 @@ impl Port for NullPort {
         PortId(0)
     }
 
+    #[inline(always)]
     fn post(&mut self, _: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
-        let mut key = None;
+        let mut key = 0;
         for request in chain.requests {
             match request.operation {
-                Operation::Register(fields) => key = Some(fields.key),
-                Operation::Send { .. } => {
-                    if let Some(receive) = self.receives.pop_front() {
-                        self.received.push_back((receive, key.take().filter(|_| self.remote_invalidation)));
-                    }
-                }
+                Operation::Register(fields) => key = fields.key,
+                Operation::Send { .. } => self.keys.write(key),
                 _ => {}
             }
             if request.signalled {
-                self.sent.push_back(request.token);
+                self.signalled.write(request.token);
             }
         }
         Ok(())
     }
 
+    #[inline(always)]
     fn post_receives(&mut self, _: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
-        self.receives.extend(receives.iter().map(|receive| receive.token));
+        for receive in receives {
+            self.receives.write(receive.token);
+        }
         Ok(())
     }
 
@@ -126,25 +152,34 @@ impl Port for NullPort {
         Err(PostError { accepted: 0, reason: PostRefusal::NotReady })
     }
 
+    #[inline(always)]
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize {
-        let before = batch.len();
         match queue {
-            CompletionQueue::Send => fill(batch, &mut self.sent, |token| (token, Success::default())),
+            CompletionQueue::Send => {
+                let count = (self.signalled.written - self.signalled.read).min(batch.remaining_capacity());
+                for at in self.signalled.read..self.signalled.read + count {
+                    let token = self.signalled.entries[at & (RING - 1)];
+                    put(batch, token, Success::default());
+                }
+                self.signalled.read += count;
+                count
+            }
             CompletionQueue::Receive => {
-                fill(batch, &mut self.received, |(token, invalidated)| (token, Success { bytes: 16, invalidated }))
+                let count = (self.keys.written - self.keys.read).min(batch.remaining_capacity());
+                for at in self.keys.read..self.keys.read + count {
+                    let key = self.keys.entries[at & (RING - 1)];
+                    let invalidated = (self.remote_invalidation && key != 0).then_some(key);
+                    put(batch, self.receives.entries[at & (RING - 1)], Success { bytes: 16, invalidated });
+                }
+                self.keys.read += count;
+                count
             }
         }
-        batch.len() - before
     }
 }
 
-fn fill<T>(
-    batch: &mut ArrayVec<Completion, { frwr_engine::provider::MAX_COMPLETIONS_PER_POLL }>,
-    from: &mut VecDeque<T>,
-    what: impl Fn(T) -> (Token, Success),
-) {
-    while !batch.is_full() {
-        let Some((token, success)) = from.pop_front().map(&what) else { return };
-        batch.push(Completion { token, queue_pair: QUEUE_PAIR, result: Ok(success) });
-    }
+#[inline(always)]
+fn put(batch: &mut CompletionBatch, token: Token, success: Success) {
+    // The caller has counted the room.
+    let _ = batch.try_push(Completion { token, queue_pair: QUEUE_PAIR, result: Ok(success) });
 }

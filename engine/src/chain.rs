@@ -6,14 +6,40 @@ use crate::provider::{Token, TokenKind, WorkRequest};
 /// Entries kept free of requests: one for the marker that ends a drain (the "+1" of S7), one for the write pad (S92).
 pub(crate) const RESERVED_ENTRIES: u32 = 2;
 
+/// The owner of work requests that belong to no request slot.
+pub(crate) const NO_OWNER: u32 = Token::MAX_INDEX;
+
+/// Marks the owner of a registration without a message.
+const STANDALONE: u32 = 1 << 31;
+const _: () = assert!(NO_OWNER & STANDALONE == 0, "slots leave room for the mark");
+
 /// A posted work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Posted {
     pub(crate) token: Token,
     /// The request slot that a registration or invalidation belongs to; the MR may have a new owner by now (D2).
-    pub(crate) owner: u32,
+    owner: u32,
     /// Send queue entries that it takes.
     pub(crate) cost: u32,
+}
+
+impl Posted {
+    pub(crate) const fn new(token: Token, owner: u32, cost: u32) -> Self {
+        Self { token, owner, cost }
+    }
+
+    /// The same, for a registration that nothing but its own completion vouches for.
+    pub(crate) const fn standalone(self) -> Self {
+        Self { owner: self.owner | STANDALONE, ..self }
+    }
+
+    pub(crate) const fn is_standalone(self) -> bool {
+        self.owner & STANDALONE != 0
+    }
+
+    pub(crate) const fn owner(self) -> u32 {
+        self.owner & !STANDALONE
+    }
 }
 
 /// Credits, and the ring of what is posted. Entries are reserved when a request is admitted, so that its message and
@@ -25,6 +51,10 @@ pub(crate) struct SendQueue {
     head: u32,
     /// Position of the oldest entry posted; `head - tail` are posted.
     tail: u32,
+    /// Position of the first entry of the chain that was staged last.
+    chain: u32,
+    /// Entries of it.
+    staged: u32,
     /// Entries that nothing is reserved for.
     free: u32,
     depth: u32,
@@ -33,11 +63,13 @@ pub(crate) struct SendQueue {
 impl SendQueue {
     /// A queue that can track `entries` entries; [`SendQueue::open`] sets how many a queue pair really has.
     pub(crate) fn new(entries: u32) -> Self {
-        let vacant = Posted { token: Token(0), owner: 0, cost: 0 };
+        let vacant = Posted::new(Token(0), NO_OWNER, 0);
         Self {
             ring: vec![vacant; entries.max(1).next_power_of_two() as usize].into(),
             head: 0,
             tail: 0,
+            chain: 0,
+            staged: 0,
             free: 0,
             depth: 0,
         }
@@ -47,11 +79,20 @@ impl SendQueue {
     pub(crate) fn open(&mut self, entries: u32) {
         self.head = 0;
         self.tail = 0;
+        self.chain = 0;
+        self.staged = 0;
         self.depth = entries.min(self.ring.len() as u32);
         self.free = self.depth.saturating_sub(RESERVED_ENTRIES);
     }
 
+    /// Whether so many entries are free.
+    #[inline]
+    pub(crate) fn can_reserve(&self, entries: u32) -> bool {
+        entries <= self.free
+    }
+
     /// Takes entries out of the free ones, or says that there are too few.
+    #[inline]
     pub(crate) fn reserve(&mut self, entries: u32) -> bool {
         match self.free.checked_sub(entries) {
             Some(rest) => {
@@ -63,6 +104,7 @@ impl SendQueue {
     }
 
     /// Gives reserved entries back that will not be posted.
+    #[inline]
     pub(crate) fn release(&mut self, entries: u32) {
         self.free += entries;
         debug_assert!(self.free <= self.depth, "more send queue entries released than the queue has");
@@ -73,16 +115,65 @@ impl SendQueue {
         self.head.wrapping_sub(self.tail)
     }
 
-    /// Notes an accepted work request.
+    /// A chain begins: what is staged from here on is posted together.
     #[inline]
-    pub(crate) fn push(&mut self, posted: Posted) {
-        debug_assert!((self.posted() as usize) < self.ring.len(), "the reservation bounds what is posted");
-        let at = self.slot(self.head);
+    pub(crate) fn begin(&mut self) {
+        self.chain = self.head;
+        self.staged = 0;
+    }
+
+    /// Notes a work request of the chain in its place, which counts once the device took it. Returns its position.
+    #[inline]
+    pub(crate) fn stage(&mut self, posted: Posted) -> u32 {
+        let position = self.chain.wrapping_add(self.staged);
+        debug_assert!(
+            position.wrapping_sub(self.tail) < self.ring.len() as u32,
+            "the reservation bounds what is posted"
+        );
+        let at = self.slot(position);
         // The mask keeps it inside; said so for the compiler.
         if let Some(place) = self.ring.get_mut(at) {
             *place = posted;
         }
-        self.head = self.head.wrapping_add(1);
+        self.staged += 1;
+        position
+    }
+
+    /// A work request of the chain that was staged last.
+    pub(crate) fn staged_at(&self, at: usize) -> Posted {
+        self.ring[self.slot(self.chain.wrapping_add(at as u32))]
+    }
+
+    /// The device took the first `accepted` of the chain.
+    #[inline]
+    pub(crate) fn accept(&mut self, accepted: usize) {
+        self.head = self.chain.wrapping_add(accepted as u32);
+    }
+
+    /// Notes an accepted work request that was posted alone.
+    pub(crate) fn push(&mut self, posted: Posted) {
+        self.begin();
+        self.stage(posted);
+        self.accept(1);
+    }
+
+    /// Like [`SendQueue::ahead_of`], for a work request that was posted at this position.
+    #[inline]
+    pub(crate) fn ahead_at(&self, position: u32, token: Token) -> Option<u32> {
+        let ahead = position.wrapping_sub(self.tail);
+        let posted = self.ring.get(self.slot(position))?;
+        (posted.token == token && ahead < self.posted()).then_some(ahead)
+    }
+
+    /// Whether this is the oldest one, and no other has its token.
+    #[inline]
+    pub(crate) fn is_oldest(&self, token: Token) -> bool {
+        let token_at = |ahead: u32| self.ring.get(self.slot(self.tail.wrapping_add(ahead))).map(|posted| posted.token);
+        match self.posted() {
+            0 => false,
+            1 => token_at(0) == Some(token),
+            _ => token_at(0) == Some(token) && token_at(1) != Some(token),
+        }
     }
 
     /// How many posted work requests stand before the one with this token, the last one if several have it: the RDMA
@@ -105,16 +196,18 @@ impl SendQueue {
     }
 
     /// Takes the oldest posted work request out; its entries are free again.
+    #[inline]
     pub(crate) fn retire(&mut self) -> Option<Posted> {
         if self.posted() == 0 {
             return None;
         }
-        let posted = self.ring[self.slot(self.tail)];
+        let posted = *self.ring.get(self.slot(self.tail))?;
         self.tail = self.tail.wrapping_add(1);
         self.release(posted.cost);
         Some(posted)
     }
 
+    #[inline]
     fn slot(&self, position: u32) -> usize {
         position as usize & (self.ring.len() - 1)
     }
@@ -124,30 +217,23 @@ impl SendQueue {
 #[derive(Debug)]
 pub(crate) struct ChainBuffer {
     pub(crate) requests: Vec<WorkRequest>,
-    /// What the send queue remembers of each.
-    pub(crate) posted: Vec<Posted>,
 }
 
 impl ChainBuffer {
     /// Room for a whole send queue: credits bound what one flush can post, so a chain is never split.
     pub(crate) fn new(entries: u32) -> Self {
-        Self { requests: Vec::with_capacity(entries as usize), posted: Vec::with_capacity(entries as usize) }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.requests.clear();
-        self.posted.clear();
+        Self { requests: Vec::with_capacity(entries as usize) }
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, request: WorkRequest, owner: u32, cost: u32) {
-        debug_assert!(self.requests.len() < self.requests.capacity(), "credits bound the chain");
-        self.posted.push(Posted { token: request.token, owner, cost });
-        self.requests.push(request);
+    pub(crate) fn clear(&mut self) {
+        self.requests.clear();
     }
 
-    pub(crate) fn posted(&self, index: usize) -> Posted {
-        self.posted[index]
+    #[inline]
+    pub(crate) fn push(&mut self, request: WorkRequest) {
+        debug_assert!(self.requests.len() < self.requests.capacity(), "credits bound the chain");
+        self.requests.push(request);
     }
 }
 
@@ -164,7 +250,7 @@ mod tests {
         for retired in 0..8 {
             let mut queue = SendQueue::new(8);
             queue.open(8);
-            let post = |queue: &mut SendQueue, token| queue.push(Posted { token, owner: 0, cost: 0 });
+            let post = |queue: &mut SendQueue, token| queue.push(Posted::new(token, 0, 0));
             for _ in 0..retired {
                 post(&mut queue, token(TokenKind::Message, 9));
                 assert!(queue.retire().is_some());

@@ -6,11 +6,11 @@ use crate::{
     gather::MemoryId,
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
-    provider::{PrivateData, QueuePairId, Success},
+    provider::{BaseId, PrivateData, QueuePairId, Success},
     signal::Signaller,
 };
 use core::time::Duration;
-use frwr_mempool::freelist::List;
+use frwr_mempool::{DeviceMemory, freelist::List};
 use std::collections::VecDeque;
 
 /// How far opening has come.
@@ -46,6 +46,29 @@ pub(crate) enum Phase {
     Ending { step: Ending, cause: DisconnectCause, deadline: Duration },
 }
 
+/// A declared memory as segments of one connection find it: bounds and keys in one place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    /// Address of the first byte.
+    pub(crate) start: u64,
+    /// Bytes; 0 where the memory has no base registration in the connection's domain, so that no segment lies in it.
+    pub(crate) bytes: u64,
+    pub(crate) base: BaseId,
+    pub(crate) lkey: u32,
+}
+
+impl Reach {
+    /// Of a memory that cannot be used.
+    pub(crate) const NONE: Self = Self { start: 0, bytes: 0, base: BaseId(0), lkey: 0 };
+
+    pub(crate) fn of(memory: &DeviceMemory, key: BaseKey) -> Self {
+        let Some(base) = key.base else { return Self::NONE };
+        let (start, bytes) = (memory.address(), memory.len() as u64);
+        // No mapping wraps around; said so here, so that no segment can.
+        Self { start, bytes: bytes.min(u64::MAX - start), base, lkey: key.lkey }
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -55,6 +78,8 @@ pub(crate) struct Connection {
     pub(crate) send_queue: SendQueue,
     pub(crate) signaller: Signaller,
     pub(crate) bases: [BaseKey; MAX_MEMORIES],
+    /// The same, with where each memory lies.
+    pub(crate) reach: [Reach; MAX_MEMORIES],
     /// MRs that may be taken.
     pub(crate) idle: List,
     /// MR descriptors without a device object.
@@ -79,7 +104,7 @@ pub(crate) struct Connection {
     pub(crate) waiting_requests: VecDeque<u32>,
     pub(crate) waiting_transfers: VecDeque<u32>,
     /// What the next flush posts.
-    pub(crate) invalidations: VecDeque<u32>,
+    pub(crate) invalidations: Vec<u32>,
     pub(crate) messages: Vec<u32>,
     pub(crate) transfers: VecDeque<u32>,
     pub(crate) receives: Vec<u32>,
@@ -129,6 +154,7 @@ impl Connection {
             send_queue: SendQueue::new(limits.send_entries),
             signaller,
             bases: [BaseKey::default(); MAX_MEMORIES],
+            reach: [Reach::NONE; MAX_MEMORIES],
             idle,
             absent,
             allocating: 0,
@@ -141,7 +167,7 @@ impl Connection {
             pad: None,
             waiting_requests: queue(limits.requests),
             waiting_transfers: queue(limits.transfers),
-            invalidations: queue(limits.registrations),
+            invalidations: Vec::with_capacity(limits.registrations as usize),
             messages: Vec::with_capacity(limits.requests as usize),
             transfers: queue(limits.transfers),
             receives: Vec::with_capacity(limits.receives as usize),
@@ -160,6 +186,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready)
     }
@@ -186,6 +213,21 @@ impl Connection {
     /// The base registration of a memory in this connection's domain; `None` where it was declared too late.
     pub(crate) fn base(&self, memory: MemoryId) -> Option<BaseKey> {
         self.bases.get(usize::from(memory.0)).copied().filter(|key| key.base.is_some())
+    }
+
+    /// A request may be sent: the peer has a receive for it, and we have one for its reply.
+    #[inline]
+    pub(crate) fn may_send(&self) -> bool {
+        let own_receives = self.receives_posted + self.receives.len() as u32;
+        self.peer_receives > 0 && own_receives > self.awaiting_reply
+    }
+
+    /// Something of it waits for room, and is looked at by every poll until it found some.
+    pub(crate) fn needs_attention(&self) -> bool {
+        !(self.to_free.is_empty()
+            && self.early.is_empty()
+            && self.waiting_transfers.is_empty()
+            && self.waiting_requests.is_empty())
     }
 
     /// Forgets all work that was not posted: its requests are reported from their slots.

@@ -16,6 +16,7 @@ mod connection;
 pub mod control;
 mod engine;
 mod event;
+mod events;
 pub mod gather;
 mod link;
 pub mod mr;

@@ -121,6 +121,8 @@ pub(crate) struct Plan {
     pub(crate) own_domain: bool,
     /// MRs of one request: more would never be free, or never fit into the send queue.
     pub(crate) max_mrs: u32,
+    /// Index of the first request's first element: behind those of all MRs.
+    first_request_element: u32,
     /// Send queue entries that unsignalled work must leave: for the largest request or transfer, which would wait for
     /// ever otherwise, and for as many requests of one MR as may be in flight.
     room: u32,
@@ -178,14 +180,17 @@ impl Plan {
         if need > capabilities.attributes.max_cqe {
             return Err(EngineError::CompletionQueue { connections, need, limit: capabilities.attributes.max_cqe });
         }
+        let all_registrations = registrations + u32::from(options.write_pad);
         let plan = Self {
+            // Whether it all fits 32 bit is checked below.
+            first_request_element: connections.wrapping_mul(all_registrations).wrapping_mul(sizing.mr_depth.max(1)),
             connections,
             request_slots: options.queue_depth.max(1) * SLOTS_PER_REQUEST * connections,
             transfer_slots: options.transfer_depth * SLOTS_PER_REQUEST * connections,
             receive_depth,
             receive_buffers,
             shares_receives: options.receive_queues != ReceiveQueues::PerConnection,
-            registrations: registrations + u32::from(options.write_pad),
+            registrations: all_registrations,
             first_fill: if options.first_fill == 0 { registrations } else { options.first_fill.min(registrations) }
                 + u32::from(options.write_pad),
             refill: sizing.max_rdma_segments.max(1),
@@ -248,6 +253,7 @@ impl Plan {
     }
 
     /// Offset of a request's message.
+    #[inline]
     pub(crate) fn request_offset(&self, slot: u32) -> usize {
         slot as usize * self.message_bytes as usize
     }
@@ -268,8 +274,9 @@ impl Plan {
     }
 
     /// Index of a request's first element in the table: its message, then what it carries inline.
+    #[inline]
     pub(crate) fn request_element(&self, slot: u32) -> u32 {
-        self.connections * self.registrations * self.mr_depth + slot * self.message_elements
+        self.first_request_element + slot * self.message_elements
     }
 
     /// Index of a transfer's first element: its data, then its reply.

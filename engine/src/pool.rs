@@ -10,12 +10,12 @@ use frwr_mempool::{
     Region,
     freelist::{Freelist, List, Order, Returner},
     region::CarveError,
-    slab::Slab,
+    slab::Table,
 };
 
 /// All MR descriptors of one core.
 pub(crate) struct Pool {
-    mrs: Slab<Mr>,
+    mrs: Table<Mr>,
     free: Freelist,
     returned: List,
     per_connection: u32,
@@ -40,9 +40,8 @@ impl Pool {
         depth: u32,
     ) -> Result<Self, CarveError> {
         let capacity = connections * per_connection;
-        let mut mrs = Slab::new_in(region, capacity)?;
+        let mrs = Table::new_in(region, capacity, Mr::absent)?;
         let free = Freelist::new(capacity);
-        while mrs.insert(Mr::absent()).is_ok() {}
         let returned = free.list(Order::FirstInFirstOut);
         let key_times = KeyTimes { round_began_ns: vec![0; capacity as usize].into(), shortest_ns: u64::MAX };
         Ok(Self { mrs, free, returned, per_connection, depth, key_times })
@@ -83,24 +82,29 @@ impl Pool {
     }
 
     /// Index of a descriptor's first element in the engine's element table.
+    #[inline]
     pub(crate) fn first_element(&self, descriptor: u32) -> u32 {
         descriptor * self.depth
     }
 
+    #[inline]
     pub(crate) fn get(&self, descriptor: u32) -> Option<&Mr> {
-        self.mrs.at(descriptor).map(|(_, mr)| mr)
+        self.mrs.get(descriptor as usize)
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, descriptor: u32) -> Option<&mut Mr> {
-        self.mrs.at_mut(descriptor).map(|(_, mr)| mr)
+        self.mrs.get_mut(descriptor as usize)
     }
 
     /// Takes a descriptor from a list.
+    #[inline]
     pub(crate) fn pop(&mut self, list: &mut List) -> Option<u32> {
         self.free.pop(list)
     }
 
     /// Puts a descriptor on a list. A second put of the same one is refused by the freelist, and a defect of ours.
+    #[inline]
     pub(crate) fn put(&mut self, list: &mut List, descriptor: u32) {
         let put = self.free.push(list, descriptor);
         debug_assert!(put.is_ok(), "descriptor {descriptor} is on two lists: {put:?}");
@@ -114,14 +118,17 @@ impl Pool {
         self.free.pop(&mut self.returned)
     }
 
-    /// Notes that a descriptor is registered under `key` at `now_ns`.
-    pub(crate) fn note_registration(&mut self, descriptor: u32, key: u32, rotating_bits: u8, now_ns: u64) {
-        // Keys of one object advance by one, so a full key comes back when the low bits come back to where the round
-        // began: at zero, and with every registration where they do not rotate.
-        let mask = (1u32 << rotating_bits.min(8)) - 1;
-        if key & mask != 0 {
-            return;
-        }
+    /// Whether a registration under `key` begins a round of its descriptor's keys. Keys of one object advance by one, so a
+    /// full key comes back when the low bits come back to where the round began: at zero, and with every registration where
+    /// they do not rotate.
+    #[inline]
+    pub(crate) fn begins_round(key: u32, rotating_bits: u8) -> bool {
+        key & ((1u32 << rotating_bits.min(8)) - 1) == 0
+    }
+
+    /// Notes that a descriptor's keys begin a round at `now_ns`.
+    #[cold]
+    pub(crate) fn note_round(&mut self, descriptor: u32, now_ns: u64) {
         let times = &mut self.key_times;
         let began = core::mem::replace(&mut times.round_began_ns[descriptor as usize], now_ns.max(1));
         if began != 0 {

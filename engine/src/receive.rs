@@ -15,6 +15,8 @@ enum State {
 struct Buffer {
     state: State,
     generation: u32,
+    /// Whose it is where they are not shared.
+    connection: u16,
 }
 
 /// All receive buffers of one core. A connection owns the run of `depth` buffers at `connection * depth`, unless all
@@ -31,8 +33,9 @@ pub(crate) struct Receives {
 
 impl Receives {
     pub(crate) fn new(memory: DeviceMemory, offset: usize, stride: u32, depth: u32, buffers: u32) -> Self {
-        let idle = Buffer { state: State::Idle, generation: 0 };
-        Self { buffers: vec![idle; buffers as usize].into(), memory, offset, stride, depth }
+        // One core has at most u16::MAX connections; of shared buffers nobody asks whose they are.
+        let idle = |buffer| Buffer { state: State::Idle, generation: 0, connection: (buffer / depth.max(1)) as u16 };
+        Self { buffers: (0..buffers).map(idle).collect(), memory, offset, stride, depth }
     }
 
     /// The buffers of a connection.
@@ -42,8 +45,9 @@ impl Receives {
     }
 
     /// The connection that owns a buffer, if there is such a buffer.
+    #[inline]
     pub(crate) fn owner(&self, buffer: u32) -> Option<u16> {
-        ((buffer as usize) < self.buffers.len()).then(|| u16::try_from(buffer / self.depth).ok()).flatten()
+        self.buffers.get(buffer as usize).map(|entry| entry.connection)
     }
 
     /// Offset of a buffer in the engine's memory.
@@ -57,6 +61,7 @@ impl Receives {
     }
 
     /// Marks a buffer as posted and returns its new generation.
+    #[inline]
     pub(crate) fn post(&mut self, buffer: u32) -> u32 {
         let entry = &mut self.buffers[buffer as usize];
         debug_assert_eq!(entry.state, State::Idle, "a buffer is posted once");
@@ -71,11 +76,13 @@ impl Receives {
     }
 
     /// Hands a filled buffer to the caller. `None` for a late, duplicated or foreign completion.
+    #[inline]
     pub(crate) fn fill(&mut self, buffer: u32, generation: u32, length: u32) -> Option<Received> {
         let length = length.min(self.stride);
         self.leave(buffer, generation, State::Held { length }).then_some(Received { buffer, generation, length })
     }
 
+    #[inline]
     fn leave(&mut self, buffer: u32, generation: u32, to: State) -> bool {
         match self.buffers.get_mut(buffer as usize) {
             Some(entry) if entry.state == State::Posted && entry.generation == generation => {
@@ -86,14 +93,15 @@ impl Receives {
         }
     }
 
-    /// Takes a buffer back from the caller. False for one that the caller does not hold.
-    pub(crate) fn release(&mut self, buffer: u32, generation: u32) -> bool {
+    /// Takes a buffer back from the caller, and says whose it is. `None` for one that the caller does not hold.
+    #[inline]
+    pub(crate) fn release(&mut self, buffer: u32, generation: u32) -> Option<u16> {
         match self.buffers.get_mut(buffer as usize) {
             Some(entry) if matches!(entry.state, State::Held { .. }) && entry.generation == generation => {
                 entry.state = State::Idle;
-                true
+                Some(entry.connection)
             }
-            _ => false,
+            _ => None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The requester's slot: a message, the MRs that it opened, and the bits that free it.
 
+use crate::event::{Received, RequestStatus};
 use crate::options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST};
 use crate::provider::Access;
 use arrayvec::ArrayVec;
@@ -57,6 +58,24 @@ pub(crate) enum Outcome {
     Replied { buffer: u32, generation: u32, length: u32 },
     Cancelled,
     PostRefused,
+    Lost,
+    Unannounced,
+}
+
+impl Outcome {
+    /// What the caller is told.
+    #[inline]
+    pub(crate) fn status(self) -> RequestStatus {
+        match self {
+            Self::Replied { buffer, generation, length } => {
+                RequestStatus::Replied(Received { buffer, generation, length })
+            }
+            Self::Cancelled | Self::Unknown => RequestStatus::Cancelled,
+            Self::PostRefused => RequestStatus::PostRefused,
+            Self::Lost => RequestStatus::Lost,
+            Self::Unannounced => RequestStatus::Unannounced,
+        }
+    }
 }
 
 /// A reason for the slot to live on after its end was reported.
@@ -97,6 +116,8 @@ pub(crate) struct Request {
     pub(crate) inline_segments: u8,
     /// Send queue entries reserved for local invalidations.
     pub(crate) invalidate_entries: u32,
+    /// Where its message stands in the send queue's ring, once it is posted.
+    pub(crate) message_position: u32,
     /// MRs whose keys are not known to be dead.
     pub(crate) mrs: ArrayVec<u32, MAX_MRS_PER_REQUEST>,
     /// What to map once a request that had to wait is admitted.
@@ -132,6 +153,7 @@ impl Request {
             pieces: wanted.pieces,
             inline_segments: wanted.inline_segments,
             invalidate_entries: 0,
+            message_position: 0,
             mrs: ArrayVec::new(),
             chunks: ArrayVec::new(),
         }

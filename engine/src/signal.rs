@@ -93,6 +93,7 @@ impl Signaller {
     ///
     /// Under [`SignalPolicy::GlobalCounter`] each registration was counted by [`Signaller::registration`] before, and only
     /// the message is counted here.
+    #[inline]
     pub fn message(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
         let must_signal = must_signal || self.messages >= self.message_limit;
         let signal = self.reply(work_requests, must_signal, held_slots_pressure);
@@ -101,6 +102,7 @@ impl Signaller {
     }
 
     /// The same for a message that holds no request slot: a responder's reply, with the RDMA WRITEs in front of it.
+    #[inline]
     pub fn reply(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
         let counted = match self.policy {
             SignalPolicy::GlobalCounter { .. } => 1,
@@ -117,6 +119,7 @@ impl Signaller {
 
     /// One registration of a request. Returns whether it is to be signalled, which only [`SignalPolicy::GlobalCounter`]
     /// asks for; the others count registrations with their message (S46, S47).
+    #[inline]
     pub fn registration(&mut self) -> bool {
         let SignalPolicy::GlobalCounter { max_send_wr } = self.policy else { return false };
         let wanted = self.global_counter(max_send_wr, false);
@@ -156,6 +159,7 @@ impl Signaller {
     }
 
     /// Applies the bound, which stands above every policy, and keeps the count.
+    #[inline]
     const fn count(&mut self, entries: u32, wanted: bool) -> bool {
         let total = self.unsignalled.saturating_add(entries);
         let signal = wanted || total >= self.limit;

@@ -147,12 +147,20 @@ impl<T> Slab<T> {
     /// moved there. `None` when all slots are taken; nothing is made then.
     #[inline]
     pub fn insert_with(&mut self, make: impl FnOnce() -> T) -> Option<Handle> {
+        self.insert_new(make).map(|(handle, _)| handle)
+    }
+
+    /// As [`Slab::insert_with`], with the value for who goes on filling it.
+    #[inline]
+    pub fn insert_new(&mut self, make: impl FnOnce() -> T) -> Option<(Handle, &mut T)> {
         let index = self.free;
         if index < self.capacity {
             // SAFETY: as in `insert`. The slot counts as free until the value is there, should `make` panic.
             unsafe { self.values.add(index as usize).write(MaybeUninit::new(make())) };
         }
-        self.occupy_free()
+        let handle = self.occupy_free()?;
+        // SAFETY: the slot is occupied.
+        Some((handle, unsafe { self.value_mut(index) }))
     }
 
     /// Marks the slot that was freed last as occupied. The caller fills it.
@@ -198,6 +206,19 @@ impl<T> Slab<T> {
         self.len -= 1;
         // SAFETY: the slot was occupied and is free now, so that the value is moved out once.
         Some(unsafe { self.values.add(handle.index as usize).read().assume_init() })
+    }
+
+    /// Drops the value in a slot where it is, if there is one. Returns whether there was.
+    #[inline]
+    pub fn discard_at(&mut self, index: u32) -> bool {
+        let next = self.free;
+        let Some(meta) = self.meta_mut(index).filter(|meta| meta.next == OCCUPIED) else { return false };
+        meta.next = next;
+        self.free = index;
+        self.len -= 1;
+        // SAFETY: the slot was occupied and is free now, so that the value is dropped once.
+        unsafe { self.values.add(index as usize).as_mut().assume_init_drop() };
+        true
     }
 
     /// The handle of the value in a slot, if there is one.
@@ -275,6 +296,69 @@ impl<T> Drop for Slab<T> {
                 drop(self.remove(handle));
             }
         }
+    }
+}
+
+/// A table of values that are all there from the start and stay, in a block that nobody else can reach. It is used as a slice.
+pub struct Table<T> {
+    /// `len` values, all initialised.
+    values: NonNull<T>,
+    len: usize,
+    /// Owns their bytes.
+    _block: Block,
+    _values: PhantomData<T>,
+}
+
+// SAFETY: the table owns its values and its block, both may move to another thread.
+unsafe impl<T: Send> Send for Table<T> {}
+
+impl<T> Table<T> {
+    /// Carves a table of `len` values, each made by `make`, out of a region. The first one starts a cache line.
+    ///
+    /// # Errors
+    /// [`CarveError`] when the region has too few bytes left; it is unchanged then.
+    pub fn new_in(region: &mut Region, len: u32, mut make: impl FnMut() -> T) -> Result<Self, CarveError> {
+        let too_many = CarveError::Overflow { count: len, size: size_of::<T>() };
+        let len = len as usize;
+        let bytes = size_of::<T>().checked_mul(len).ok_or(too_many)?;
+        let block = region.carve(bytes.max(1), align_of::<T>().max(BLOCK_GRANULE))?;
+        let values: NonNull<T> = block.pointer().cast();
+        for index in 0..len {
+            // SAFETY: the block has room for `len` values, and is aligned for them.
+            unsafe { values.add(index).write(make()) };
+        }
+        Ok(Self { values, len, _block: block, _values: PhantomData })
+    }
+}
+
+impl<T> core::ops::Deref for Table<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: all values are initialised; the slice borrows the table, which owns them.
+        unsafe { core::slice::from_raw_parts(self.values.as_ptr(), self.len) }
+    }
+}
+
+impl<T> core::ops::DerefMut for Table<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`, and the table is borrowed for one at a time.
+        unsafe { core::slice::from_raw_parts_mut(self.values.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for Table<T> {
+    fn drop(&mut self) {
+        // SAFETY: all values are initialised, and nobody reaches them again.
+        unsafe { core::ptr::drop_in_place(&raw mut **self) };
+    }
+}
+
+impl<T> fmt::Debug for Table<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Table").field("len", &self.len).finish_non_exhaustive()
     }
 }
 

@@ -1,64 +1,60 @@
 //! Instructions of one registered request on the engine's own code: map, chain, post, complete, fence, free.
 //!
-//! `request-cost REQUESTS BATCH remote|local|none` runs that many requests, `BATCH` per iteration, on a device that completes
-//! at once; `none` opens no memory. Count it with callgrind at two numbers of requests and divide the difference.
+//! `request-cost MODE BATCH REQUESTS` runs that many requests, `BATCH` per iteration, on a device that completes at once.
+//! Count it with callgrind at two numbers of requests and divide the difference. Modes:
+//!
+//! * `remote`: the peer invalidates the key (goal A7). `local`: the engine does.
+//! * `static`: one key for the whole run, made by `register_now` and named in every message (goal A8: `remote` less `static`).
+//! * `none`: a request that opens no memory.
+//! * `bare`: the null port and this program's loop without an engine: what is part of all others and not the engine's.
 #![allow(clippy::print_stdout, reason = "a program that prints what it did")]
 
+use core::hint::black_box;
 use core::time::Duration;
-use frwr_benches::null_device::NullDevice;
+use frwr_benches::{
+    null_device::NullPort,
+    requester::{MESSAGE_BYTES, Requester, write_grant},
+};
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
-    RequestHandle, RequestStatus, Submission, control::Control, gather::Segment, mr::Grant, provider::Access,
-    provider::Device, provider::soft::SoftProfile,
+    Chunk, EngineOptions, Event, Message, Protocol, RequestStatus, Submission,
+    mr::{ConnectionKey, Grant},
+    provider::{
+        Access, BaseId, Chain, CompletionBatch, CompletionQueue, ElementRange, Operation, Port, QueuePairId,
+        ReceiveRequest, RegistrationFields, RegistrationId, ScatterElement, Token, TokenKind, WorkRequest,
+        soft::SoftProfile,
+    },
 };
-use frwr_mempool::{
-    Region,
-    region::{PagePolicy, RegionOptions},
-};
-use std::{collections::VecDeque, error::Error};
-
-/// Replies come in order: the oldest request is meant.
-struct InOrder(VecDeque<RequestHandle>);
-
-impl Protocol for InOrder {
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
-        let grant = grants.first().ok_or(AnnounceError)?;
-        let place = message.get_mut(24..36).ok_or(AnnounceError)?;
-        place[..8].copy_from_slice(&grant.address.to_le_bytes());
-        place[8..].copy_from_slice(&grant.key.to_le_bytes());
-        Ok(())
-    }
-
-    fn classify(&mut self, _: ConnectionId, _: &[u8], _: u32) -> Message {
-        self.0.pop_front().map_or(Message::Malformed, Message::Reply)
-    }
-}
+use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, requests, batch, mode] = &arguments[..] else { return Err("REQUESTS BATCH remote|local|none".into()) };
+    let [_, mode, batch, requests] = &arguments[..] else {
+        return Err("usage: request-cost remote|local|static|none|bare BATCH REQUESTS".into());
+    };
     let (requests, batch): (u64, u64) = (requests.parse()?, batch.parse()?);
-    let mut control = Control::new(NullDevice::new(SoftProfile::RegMr, mode == "remote"));
-    let capabilities = *control.device().capabilities();
-    let options = EngineOptions { connections: 1, queue_depth: 32, ..EngineOptions::default() };
-    let bytes = Engine::<<NullDevice as Device>::Port>::region_bytes(&options, &capabilities)? + (1 << 20);
-    let mut region = Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Ladder { allow_plain: true }))?;
-    let (port, link) = control.open_core(0, 0)?;
-    let mut engine = Engine::new(port, link, &mut region, options, &capabilities)?;
-    let memory = engine.add_memory(region.carve(1 << 18, 4096)?.into_device_memory())?;
-    let connect = ConnectionOptions { peer_receives: 32, ..ConnectionOptions::default() };
-    let connection = engine.connect("127.0.0.1:1".parse()?, b"", &connect)?;
-    let mut protocol = InOrder(VecDeque::with_capacity(64));
-    while !engine.is_ready(connection) {
-        control.poll();
-        engine.poll(Duration::ZERO, &mut protocol);
-        while engine.next_event().is_some() {}
-        engine.flush();
+    match mode.as_str() {
+        "bare" => bare(requests, batch),
+        "remote" | "local" | "static" | "none" => engine(requests, batch, mode)?,
+        other => return Err(format!("the mode is {other}, but must be remote, local, static, none or bare").into()),
     }
-    let segments: Vec<_> = (0..32).map(|at| [Segment { memory, offset: at * 4096, length: 4096 }]).collect();
-    let (message, mut done, mut submitted) = ([0u8; 64], 0, 0);
+    Ok(())
+}
+
+fn engine(requests: u64, batch: u64, mode: &str) -> Result<(), Box<dyn Error>> {
+    // The key for the whole run takes one slot and one MR more.
+    let options = EngineOptions { queue_depth: 32 + u32::from(mode == "static"), ..Requester::usual_options() };
+    let mut requester = Requester::open(SoftProfile::RegMr, mode == "remote", &options)?;
+    let segments = requester.pages(32);
+    let mut message = [0u8; MESSAGE_BYTES];
+    if mode == "static" {
+        write_grant(&mut message, &requester.register(&segments[..1])?);
+    }
+    let registers = matches!(mode, "remote" | "local");
+    let (connection, engine, protocol) = (requester.connection, &mut requester.engine, &mut requester.protocol);
+    let before = engine.statistics();
+    let (mut done, mut submitted) = (0, 0);
     while done < requests {
-        engine.poll(Duration::from_nanos(done), &mut protocol);
+        engine.poll(Duration::from_nanos(done), protocol);
         while let Some(event) = engine.next_event() {
             if let Event::Completed { status: RequestStatus::Replied(received), .. } = event {
                 engine.release(received);
@@ -66,21 +62,86 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         while submitted < requests && submitted - done < batch {
-            let chunk = [Chunk { access: Access::RemoteWrite, segments: &segments[submitted as usize % 32] }];
+            let at = submitted as usize % 32;
+            let chunk = [Chunk { access: Access::RemoteWrite, segments: &segments[at..=at] }];
             let submission = Submission {
                 message: &message,
                 inline: &[],
-                chunks: if mode == "none" { &[] } else { &chunk },
+                chunks: if registers { &chunk } else { &[] },
                 invite_invalidation: mode == "remote",
                 iova_cookie: 0,
                 cookie: submitted,
             };
-            let handle = engine.submit(connection, &submission, &mut protocol)?;
-            protocol.0.push_back(handle);
+            let handle = engine.submit(connection, &submission, protocol)?;
+            protocol.sent(handle);
             submitted += 1;
         }
         engine.flush();
     }
-    println!("{done} requests, {} doorbells", engine.statistics().doorbells);
+    let after = engine.statistics();
+    println!(
+        "{done} iterations of 1 request, {} doorbells, {} work requests, {} send completions",
+        after.doorbells - before.doorbells,
+        after.work_requests - before.work_requests,
+        after.send_completions - before.send_completions
+    );
     Ok(())
+}
+
+/// The same loop, with what the engine would post prepared in advance.
+fn bare(requests: u64, batch: u64) {
+    let mut port = NullPort::new(true);
+    let mut protocol = frwr_benches::requester::InOrder::default();
+    let handle = frwr_engine::RequestHandle::from_parts(1, 1);
+    let key = ConnectionKey::default();
+    let work: Vec<WorkRequest> = (0..batch as u32).flat_map(prepared).collect();
+    let receives: Vec<_> = (0..batch as u32)
+        .map(|at| ReceiveRequest { token: Token::new(TokenKind::Receive, at, 1), element: ScatterElement::default() })
+        .collect();
+    let mut message = [0u8; MESSAGE_BYTES];
+    let (mut done, mut submitted) = (0, 0);
+    while done < requests {
+        for queue in [CompletionQueue::Receive, CompletionQueue::Send] {
+            let mut completions = CompletionBatch::new();
+            port.poll(queue, &mut completions);
+            for completion in black_box(&completions) {
+                if completion.token.kind() == TokenKind::Receive
+                    && matches!(protocol.classify(key, &message, 16), Message::Reply(_))
+                {
+                    done += 1;
+                }
+            }
+        }
+        let first = submitted;
+        while submitted < requests && submitted - done < batch {
+            let grant = Grant { key: submitted as u32, address: submitted, length: 4096 };
+            write_grant(black_box(&mut message), &grant);
+            protocol.sent(handle);
+            submitted += 1;
+        }
+        let count = (submitted - first) as usize;
+        if count > 0 {
+            let _ = port.post_receives(QueuePairId(1), black_box(&receives[..count]));
+            let _ = port.post(QueuePairId(1), Chain { requests: black_box(&work[..2 * count]), elements: &[] });
+        }
+    }
+    println!("{done} iterations of 1 request without an engine");
+}
+
+/// A registration and its message; one message in a chain asks for a completion.
+fn prepared(at: u32) -> [WorkRequest; 2] {
+    let fields = RegistrationFields {
+        object: RegistrationId(at),
+        base: BaseId(1),
+        old_key: 1,
+        key: at + 1,
+        access: Access::RemoteWrite,
+        iova: 0,
+        length: 4096,
+        elements: ElementRange { first: at, count: 1 },
+    };
+    let send = Operation::Send { local: ElementRange { first: at, count: 1 }, invalidate: None };
+    let request =
+        |kind, signalled, operation| WorkRequest { token: Token::new(kind, at, 1), signalled, fence: false, operation };
+    [request(TokenKind::Register, false, Operation::Register(fields)), request(TokenKind::Message, at == 31, send)]
 }

@@ -3,10 +3,10 @@
 use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied, life::keys_at_stake};
 use crate::{
     chain::Posted,
-    connection::{Opening, Phase as Connected},
+    connection::{Connection, Opening, Phase as Connected},
     event::{DisconnectCause, Event, Received, TransferStatus},
     protocol::{CLASSIFY_BYTES, Message, Protocol},
-    provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, Success, TokenKind},
+    provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, Success, Token, TokenKind},
     request::Phase,
     trace::TracePoint,
     transfer::Kind,
@@ -21,7 +21,7 @@ impl<P: Port> Engine<P> {
         self.port.begin_iteration(self.statistics.polls);
         let mut work = 0;
         // A caller that takes no events gets no more completions and messages: nothing is lost, and nothing grows.
-        if self.events.len() <= self.events.capacity() / 2 {
+        if !self.events.is_half_full() {
             work += self.poll_receives(protocol);
             work += self.poll_sends();
             work += self.poll_control();
@@ -30,7 +30,9 @@ impl<P: Port> Engine<P> {
         if self.unsettled > 0 {
             work += self.settle();
         }
-        work += self.admit_all(protocol);
+        if self.attention {
+            work += self.admit_all(protocol);
+        }
         self.statistics.polls += 1;
         self.statistics.empty_polls += u64::from(work == 0);
         work
@@ -45,10 +47,11 @@ impl<P: Port> Engine<P> {
         if self.connections.iter().any(|connection| !connection.to_free.is_empty()) {
             return Some(self.now);
         }
-        let waiting = |connection: &&crate::connection::Connection| !connection.waiting_requests.is_empty();
+        let waiting = |connection: &&Connection| !connection.waiting_requests.is_empty();
         self.connections.iter().filter(waiting).map(|connection| connection.refill_after.max(self.now)).min()
     }
 
+    #[inline]
     fn poll_receives(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut batch = CompletionBatch::new();
         self.port.poll(CompletionQueue::Receive, &mut batch);
@@ -64,6 +67,7 @@ impl<P: Port> Engine<P> {
         taken
     }
 
+    #[inline]
     fn receive_completion(&mut self, completion: Completion, protocol: &mut impl Protocol) {
         let token = completion.token;
         if token.kind() == TokenKind::Foreign {
@@ -74,30 +78,33 @@ impl<P: Port> Engine<P> {
             self.shared_receive_completion(completion, protocol);
             return;
         }
-        let buffer = token.index();
+        let (buffer, generation) = (token.index(), token.generation());
         let owner = if token.kind() == TokenKind::Receive { self.receives.owner(buffer) } else { None };
         let Some(index) = owner.map(usize::from).filter(|&index| self.is_current(index, &completion)) else {
             self.statistics.stale_completions += 1;
             return;
         };
-        match completion.result {
-            Ok(success) => {
-                let Some(received) = self.receives.fill(buffer, token.generation(), success.bytes) else {
-                    self.statistics.stale_completions += 1;
-                    return;
-                };
-                self.receive_returned(index);
-                self.received(index, received, success, protocol);
-            }
-            Err(status) => {
-                if !self.receives.unpost(buffer, token.generation()) {
-                    self.statistics.stale_completions += 1;
-                    return;
-                }
-                self.receive_returned(index);
-                self.fail(index, DisconnectCause::WorkRequest(status));
-            }
+        let Ok(success) = completion.result else {
+            self.receive_failed(index, completion);
+            return;
+        };
+        let Some(received) = self.receives.fill(buffer, generation, success.bytes) else {
+            self.statistics.stale_completions += 1;
+            return;
+        };
+        self.receive_returned(index);
+        self.received(index, received, success, protocol);
+    }
+
+    #[cold]
+    fn receive_failed(&mut self, index: usize, completion: Completion) {
+        let (token, Err(status)) = (completion.token, completion.result) else { return };
+        if !self.receives.unpost(token.index(), token.generation()) {
+            self.statistics.stale_completions += 1;
+            return;
         }
+        self.receive_returned(index);
+        self.fail(index, DisconnectCause::WorkRequest(status));
     }
 
     /// A completion of a shared receive: the queue pair that it names tells the connection.
@@ -146,6 +153,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
+    #[inline]
     fn receive_returned(&mut self, index: usize) {
         // After a drain that timed out the count is zero already, and the completions may still come.
         let posted = &mut self.connections[index].receives_posted;
@@ -153,22 +161,26 @@ impl<P: Port> Engine<P> {
     }
 
     /// The completion names a queue pair that the connection has now.
+    #[inline]
     fn is_current(&self, index: usize, completion: &Completion) -> bool {
         self.connections.get(index).is_some_and(|found| found.queue_pair == completion.queue_pair && !found.is_vacant())
     }
 
+    #[inline]
     fn received(&mut self, index: usize, received: Received, success: Success, protocol: &mut impl Protocol) {
-        let mut prefix = [0u8; CLASSIFY_BYTES];
-        let prefix = &mut prefix[..CLASSIFY_BYTES.min(received.length as usize)];
         let connection = &mut self.connections[index];
         if matches!(connection.phase, Connected::Opening(_)) {
             connection.early.push_back((received, success));
+            self.attention = true;
             return;
         }
         connection.peer_receives += 1;
         let key = connection.key;
-        // The buffer is ours until it is released, and as long as any message.
-        let _ = self.messages.read(self.receives.offset_of(received.buffer), prefix);
+        // A buffer has CLASSIFY_BYTES bytes or more, and is ours until it is released. What stands behind a shorter message
+        // is not shown to anybody.
+        let mut prefix = [0u8; CLASSIFY_BYTES];
+        let _ = self.messages.read(self.receives.offset_of(received.buffer), &mut prefix);
+        let prefix = &prefix[..CLASSIFY_BYTES.min(received.length as usize)];
         let replied = match protocol.classify(key, prefix, received.length) {
             Message::Reply(request) => self.reply(index, request.0, success.invalidated, &received),
             Message::Command if success.invalidated.is_none() => {
@@ -206,22 +218,23 @@ impl<P: Port> Engine<P> {
     }
 
     /// A buffer goes back to its queue pair with the next flush.
-    pub(super) fn repost(&mut self, buffer: u32) {
+    #[inline]
+    pub(super) fn repost(&mut self, buffer: u32, owner: u16) {
         if let Some(shared) = &mut self.shared {
             shared.released.push(buffer);
             return;
         }
-        let Some(index) = self.receives.owner(buffer) else { return };
-        let connection = &mut self.connections[usize::from(index)];
+        let connection = &mut self.connections[usize::from(owner)];
         if matches!(
             connection.phase,
             Connected::Ready | Connected::Opening(Opening::Handshake { .. } | Opening::Filling { .. })
         ) {
             connection.receives.push(buffer);
-            self.mark_dirty(index);
+            self.mark_dirty(owner);
         }
     }
 
+    #[inline]
     fn poll_sends(&mut self) -> u32 {
         let mut batch = CompletionBatch::new();
         self.port.poll(CompletionQueue::Send, &mut batch);
@@ -243,37 +256,56 @@ impl<P: Port> Engine<P> {
             return;
         }
         let index = self.connection_of(token).filter(|&index| self.is_current(index, &completion));
-        let ahead = index.and_then(|index| self.connections[index].send_queue.ahead_of(token));
+        let ahead = index.and_then(|index| self.ahead_of(index, token));
         let (Some(index), Some(ahead)) = (index, ahead) else {
             self.statistics.stale_completions += 1;
             return;
         };
         self.connections[index].relief_coming = false;
+        match completion.result {
+            Ok(_) => {
+                for _ in 0..=ahead {
+                    if let Some(posted) = self.connections[index].send_queue.retire() {
+                        self.retired(index, posted, Ok(()));
+                    }
+                }
+            }
+            Err(status) => self.retire_to_failure(index, ahead, status),
+        }
+    }
+
+    #[cold]
+    fn retire_to_failure(&mut self, index: usize, ahead: u32, status: FailureStatus) {
         for _ in 0..ahead {
             if let Some(posted) = self.connections[index].send_queue.retire() {
-                let proven = completion.result.is_ok() || !self.is_awaited(posted);
-                self.retired(index, posted, if proven { Ok(()) } else { Err(FailureStatus::Flushed) });
+                let awaited = posted.token.kind() == TokenKind::Invalidate || posted.is_standalone();
+                self.retired(index, posted, if awaited { Err(FailureStatus::Flushed) } else { Ok(()) });
             }
         }
         if let Some(posted) = self.connections[index].send_queue.retire() {
-            self.retired(index, posted, completion.result.map(|_| ()));
+            self.retired(index, posted, Err(status));
         }
-        if let Err(status) = completion.result {
-            self.fail(index, DisconnectCause::WorkRequest(status));
-        }
+        self.fail(index, DisconnectCause::WorkRequest(status));
     }
 
-    /// An end or a grant depends on this work request.
-    fn is_awaited(&self, posted: Posted) -> bool {
-        match posted.token.kind() {
-            TokenKind::Invalidate => true,
-            TokenKind::Register => self.requests.at(posted.owner).is_some_and(|(_, request)| request.standalone),
-            _ => false,
+    /// How many posted work requests stand in front of the completed one. Usually its slot or the ring's start tells.
+    #[inline]
+    fn ahead_of(&self, index: usize, token: Token) -> Option<u32> {
+        let queue = &self.connections[index].send_queue;
+        if queue.is_oldest(token) {
+            return Some(0);
         }
+        if token.kind() == TokenKind::Message {
+            // A message that is posted keeps its slot.
+            let (_, request) = self.requests.at(token.index())?;
+            return queue.ahead_at(request.message_position, token);
+        }
+        queue.ahead_of(token)
     }
 
     /// The connection that a token of the send queue belongs to, from the token alone (S113).
-    fn connection_of(&self, token: crate::provider::Token) -> Option<usize> {
+    #[inline]
+    fn connection_of(&self, token: Token) -> Option<usize> {
         let index = match token.kind() {
             TokenKind::Register | TokenKind::Invalidate => {
                 self.pool.get(token.index()).map(|_| self.pool.connection_of(token.index()))
@@ -302,6 +334,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
+    #[inline]
     fn register_retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
         let (descriptor, generation) = (posted.token.index(), posted.token.generation());
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
@@ -309,7 +342,9 @@ impl<P: Port> Engine<P> {
             Ok(()) => {
                 // The peer may have invalidated it, and another request may have it by now.
                 let _ = mr.registered(generation);
-                self.registered_now(posted.owner);
+                if posted.is_standalone() {
+                    self.registered_now(posted.owner());
+                }
             }
             Err(status) => self.registration_failed(index, descriptor, generation, status),
         }
@@ -324,20 +359,21 @@ impl<P: Port> Engine<P> {
         self.record(TracePoint::RegisterFailed(status), index as u16, Some(descriptor), 0);
     }
 
+    #[inline]
     fn invalidate_retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
         let (descriptor, generation) = (posted.token.index(), posted.token.generation());
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         match result {
             Ok(()) => {
                 // Without the early return the MR was this request's until now; with it, it is free or taken again.
-                let held = matches!(mr.state(), crate::mr::State::Invalidating { .. });
+                let held = mr.is_invalidating();
                 let news = mr.invalidated(generation);
                 self.statistics.local_invalidations += 1;
                 self.record(TracePoint::LocalInvalidateDone, index as u16, Some(descriptor), 0);
                 if held && news.is_ok() {
                     self.pool.put(&mut self.connections[index].idle, descriptor);
                 }
-                self.fenced(posted.owner, descriptor);
+                self.fenced(posted.owner(), descriptor);
             }
             Err(status) => self.invalidation_failed(index, descriptor, generation, status),
         }
@@ -363,19 +399,20 @@ impl<P: Port> Engine<P> {
     }
 
     /// The device is done with a request's message: Hold ends.
-    fn message_retired(&mut self, token: crate::provider::Token) {
+    #[inline]
+    fn message_retired(&mut self, token: Token) {
         let Some((handle, request)) = self.requests.at_mut(token.index()) else { return };
         let held = request.is_held_only();
         request.hold.message = false;
         self.held -= u32::from(held);
         if request.is_recyclable() {
-            self.requests.remove(handle);
+            self.requests.discard_at(handle.index());
         } else if request.awaits_message && request.phase == (Phase::Fencing { fences: 0 }) {
             self.end_if_fenced(handle);
         }
     }
 
-    fn fetch_retired(&mut self, token: crate::provider::Token, result: Result<(), FailureStatus>) {
+    fn fetch_retired(&mut self, token: Token, result: Result<(), FailureStatus>) {
         let Some((_, transfer)) = self.transfers.at_mut(token.index()) else { return };
         // RDMA WRITEs of a response end with its reply.
         if transfer.kind != Kind::Fetch || result.is_err() {
@@ -387,7 +424,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    fn reply_retired(&mut self, token: crate::provider::Token, result: Result<(), FailureStatus>) {
+    fn reply_retired(&mut self, token: Token, result: Result<(), FailureStatus>) {
         // A flushed reply may have arrived or not; it is reported with the connection's end.
         if result.is_ok() {
             self.end_transfer(token.index(), TransferStatus::Done);
@@ -415,6 +452,7 @@ impl<P: Port> Engine<P> {
         work
     }
 
+    /// For connections where something waits.
     fn admit_all(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {
@@ -435,6 +473,7 @@ impl<P: Port> Engine<P> {
                 work += self.admit_waiting(index, protocol);
             }
         }
+        self.attention = self.connections.iter().any(Connection::needs_attention);
         work
     }
 }

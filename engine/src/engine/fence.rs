@@ -3,11 +3,12 @@
 use super::Engine;
 use crate::{
     connection::{Ending, Phase as Connected},
-    event::{DisconnectCause, Event, Received, RequestStatus},
-    mr::State,
+    event::{DisconnectCause, Received},
+    mr::{ConnectionKey, State},
     options::{MAX_MRS_PER_REQUEST, StalePolicy},
+    pool::Pool,
     provider::{Port, TokenKind},
-    request::{Outcome, Phase, RequestHandle},
+    request::{Outcome, Phase, Request},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -27,6 +28,7 @@ pub(super) enum Replied {
 impl<P: Port> Engine<P> {
     /// A reply arrived on a connection for one of its requests: match the key that the peer invalidated (S58), fence the
     /// others.
+    #[inline]
     pub(super) fn reply(
         &mut self,
         index: usize,
@@ -34,54 +36,54 @@ impl<P: Port> Engine<P> {
         invalidated: Option<u32>,
         received: &Received,
     ) -> Replied {
-        let Some(request) = self.requests.get(handle) else { return Replied::Unknown };
+        let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
         if usize::from(request.connection) != index || request.phase != Phase::Posted || request.standalone {
             return Replied::Unknown;
         }
-        // A reply that kills a foreign key is no reply: the request stays as it is and ends with its connection.
-        if let Some(key) = invalidated
-            && !self.invalidated_by_peer(handle, key)
-        {
-            return Replied::Foreign;
+        let connection = &mut self.connections[index];
+        if let Some(key) = invalidated {
+            // A reply that kills a foreign key is no reply: the request stays as it is and ends with its connection.
+            let Some(descriptor) = take_invalidated(&mut self.pool, request, handle.index(), connection.key, key)
+            else {
+                return Replied::Foreign;
+            };
+            let cost = self.capabilities.send_queue_cost.invalidate;
+            request.invalidate_entries -= cost;
+            connection.send_queue.release(cost);
+            self.pool.put(&mut connection.idle, descriptor);
+            self.statistics.uninvited_invalidations += u64::from(!request.invited);
+            self.statistics.remote_invalidations += 1;
         }
-        let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
         let Received { buffer, generation, length } = *received;
         request.outcome = Outcome::Replied { buffer, generation, length };
-        self.connections[index].awaiting_reply -= 1;
-        let awaits_message = request.awaits_message && request.hold.message;
-        self.statistics.reply_waits_for_send += u64::from(awaits_message);
-        if request.mrs.is_empty() && !awaits_message {
+        connection.awaiting_reply -= 1;
+        if request.mrs.is_empty() && !(request.awaits_message && request.hold.message) {
             // Nothing is left to fence: the usual reply of a peer that invalidates.
-            self.end_request(handle, RequestStatus::Replied(Received { buffer, generation, length }));
+            request.phase = Phase::Ended;
+            request.hold.event = true;
+            self.statistics.requests_ended += 1;
+            self.events.push_ended(handle.index());
         } else {
+            self.statistics.reply_waits_for_send += u64::from(request.awaits_message && request.hold.message);
             self.fence(handle);
+        }
+        if self.trace.is_some()
+            && let Some(key) = invalidated
+        {
+            self.record_invalidated(index, key);
         }
         Replied::Taken
     }
 
-    /// Takes the MR that the peer invalidated off the request. False when the request has no such valid key.
-    fn invalidated_by_peer(&mut self, handle: Handle, key: u32) -> bool {
-        let Some(request) = self.requests.get_mut(handle) else { return false };
-        let index = usize::from(request.connection);
-        let connection = self.connections[index].key;
-        let found = request.mrs.iter().position(|&descriptor| {
-            self.pool
-                .get_mut(descriptor)
-                .is_some_and(|mr| mr.remotely_invalidated(handle.index(), connection, key).is_ok())
-        });
-        let Some(at) = found else { return false };
-        let descriptor = request.mrs.remove(at);
-        let cost = self.capabilities.send_queue_cost.invalidate;
-        request.invalidate_entries -= cost;
-        self.statistics.uninvited_invalidations += u64::from(!request.invited);
-        self.statistics.remote_invalidations += 1;
-        self.connections[index].send_queue.release(cost);
-        self.record(TracePoint::MrRemoteInvalidate, index as u16, Some(descriptor), 0);
-        self.pool.put(&mut self.connections[index].idle, descriptor);
-        true
+    #[cold]
+    fn record_invalidated(&mut self, index: usize, key: u32) {
+        let dead =
+            self.pool.of(index as u16).find(|&descriptor| self.pool.get(descriptor).is_some_and(|mr| mr.key() == key));
+        self.record(TracePoint::MrRemoteInvalidate, index as u16, dead, 0);
     }
 
     /// Puts every MR that a posted request still has on the invalidation chain; ends the request at once if it has none.
+    #[inline]
     pub(super) fn fence(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
         // At most MAX_MRS_PER_REQUEST.
@@ -92,49 +94,51 @@ impl<P: Port> Engine<P> {
             return;
         }
         let connection = &mut self.connections[usize::from(index)];
-        connection.invalidations.extend(request.mrs.iter().copied());
+        for &descriptor in &request.mrs {
+            connection.invalidations.push(descriptor);
+        }
         self.mark_dirty(index);
     }
 
     /// One key of a request is dead.
+    #[inline]
     pub(super) fn fenced(&mut self, slot: u32, descriptor: u32) {
-        let Some(handle) = self.requests.handle_at(slot) else { return };
-        let Some(request) = self.requests.get_mut(handle) else { return };
-        request.mrs.retain(|held| *held != descriptor);
+        let Some((handle, request)) = self.requests.at_mut(slot) else { return };
+        if request.mrs.as_slice() == [descriptor] {
+            request.mrs.clear();
+        } else {
+            request.mrs.retain(|held| *held != descriptor);
+        }
         if let Phase::Fencing { fences } = request.phase {
-            request.phase = Phase::Fencing { fences: fences.saturating_sub(1) };
+            let fences = fences.saturating_sub(1);
+            request.phase = Phase::Fencing { fences };
             request.invalidate_entries =
                 request.invalidate_entries.saturating_sub(self.capabilities.send_queue_cost.invalidate);
-            self.end_if_fenced(handle);
+            if fences == 0 {
+                self.end_if_fenced(handle);
+            }
         }
     }
 
     /// Reports the end of a request whose keys are all dead, and whose message the device has read where the caller's
     /// memory is in it (S51).
+    #[inline]
     pub(super) fn end_if_fenced(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
         if request.phase != (Phase::Fencing { fences: 0 }) || (request.awaits_message && request.hold.message) {
             return;
         }
-        let status = match request.outcome {
-            Outcome::Replied { buffer, generation, length } => {
-                RequestStatus::Replied(Received { buffer, generation, length })
-            }
-            Outcome::PostRefused => RequestStatus::PostRefused,
-            Outcome::Cancelled | Outcome::Unknown => RequestStatus::Cancelled,
-        };
-        self.end_request(handle, status);
+        self.end_request(handle);
     }
 
-    /// Reports the end of a request.
+    /// Reports the end of a request, by its outcome.
     #[inline]
-    pub(super) fn end_request(&mut self, handle: Handle, status: RequestStatus) {
+    pub(super) fn end_request(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
         request.phase = Phase::Ended;
         request.hold.event = true;
-        let cookie = request.cookie;
         self.statistics.requests_ended += 1;
-        self.events.push_back(Event::Completed { request: RequestHandle(handle), cookie, status });
+        self.events.push_ended(handle.index());
     }
 
     /// After a refused post on a connection that goes on: where the invalidation was refused, destroying the MR is the
@@ -142,7 +146,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn fence_refused(&mut self, index: usize, accepted: usize) {
         for at in accepted..self.scratch.chain.requests.len() {
             let token = self.scratch.chain.requests[at].token;
-            let owner = self.scratch.chain.posted(at).owner;
+            let owner = self.connections[index].send_queue.staged_at(at).owner();
             match token.kind() {
                 TokenKind::Invalidate if self.registration_may_run(index, token.index(), owner) => {
                     self.fail(index, DisconnectCause::PostRefused);
@@ -268,4 +272,26 @@ impl<P: Port> Engine<P> {
             .find(|(_, request)| matches!(request.phase, Phase::Fencing { .. }) && request.mrs.contains(&descriptor))
             .map(|(handle, _)| handle.index())
     }
+}
+
+/// Takes the MR whose key the peer invalidated off its request. `None` when the request has no such valid key.
+#[inline]
+fn take_invalidated(
+    pool: &mut Pool,
+    request: &mut Request,
+    slot: u32,
+    connection: ConnectionKey,
+    key: u32,
+) -> Option<u32> {
+    let mut dies =
+        |descriptor| pool.get_mut(descriptor).is_some_and(|mr| mr.remotely_invalidated(slot, connection, key).is_ok());
+    if let &[only] = request.mrs.as_slice() {
+        if !dies(only) {
+            return None;
+        }
+        request.mrs.clear();
+        return Some(only);
+    }
+    let at = request.mrs.iter().position(|&descriptor| dies(descriptor))?;
+    Some(request.mrs.remove(at))
 }

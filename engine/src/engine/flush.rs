@@ -2,12 +2,14 @@
 
 use super::Engine;
 use crate::{
+    chain::{NO_OWNER, Posted},
     event::DisconnectCause,
     mr::{self, ReturnPolicy},
     options::{InvalidateOrder, InvalidateSignalling, MAX_TRANSFER_OPERATIONS, OnPostError},
     pool::Pool,
     provider::{
-        Chain, ElementRange, Operation, Port, PostError, ReceiveRequest, ScatterElement, Token, TokenKind, WorkRequest,
+        Chain, ElementRange, Operation, Port, PostError, ReceiveRequest, RegistrationFields, ScatterElement, Token,
+        TokenKind, WorkRequest,
     },
     request::Phase,
     shared_receives::Taker,
@@ -117,11 +119,15 @@ impl<P: Port> Engine<P> {
 
     fn post_chain(&mut self, index: usize) -> u32 {
         self.scratch.chain.clear();
+        self.connections[index].send_queue.begin();
+        let mut registered = Registered::default();
         if self.options.invalidate_order == InvalidateOrder::BeforeMessages {
             self.chain_invalidations(index);
         }
-        self.chain_messages(index);
-        self.chain_transfers(index);
+        self.chain_messages(index, &mut registered);
+        if !self.connections[index].transfers.is_empty() {
+            self.chain_transfers(index);
+        }
         if self.options.invalidate_order == InvalidateOrder::AfterMessages {
             self.chain_invalidations(index);
         }
@@ -129,49 +135,62 @@ impl<P: Port> Engine<P> {
             return 0;
         }
         self.statistics.queue_pairs_flushed += 1;
-        self.post(index);
+        self.post(index, registered);
         1
     }
 
     /// Posts the chain buffer and accounts for what the device took.
-    fn post(&mut self, index: usize) {
+    #[inline]
+    fn post(&mut self, index: usize, registered: Registered) {
         let connection = &mut self.connections[index];
         let chain = Chain { requests: &self.scratch.chain.requests, elements: &self.elements };
         let all = chain.requests.len();
         let result = self.port.post(connection.queue_pair, chain);
-        let accepted = result.map_or_else(|error| error.accepted.min(all), |()| all);
         self.statistics.doorbells += 1;
-        self.statistics.work_requests += accepted as u64;
-        for &posted in &self.scratch.chain.posted[..accepted] {
-            connection.send_queue.push(posted);
-        }
-        self.count_accepted(index, accepted);
-        self.record(TracePoint::PostSend, index as u16, None, all as u32);
-        if let Err(error) = result {
-            self.post_refused(index, accepted, error);
+        match result {
+            Ok(()) => {
+                connection.send_queue.accept(all);
+                self.count_accepted(index, all, registered);
+                self.record(TracePoint::PostSend, index as u16, None, all as u32);
+            }
+            Err(error) => {
+                let accepted = error.accepted.min(all);
+                connection.send_queue.accept(accepted);
+                self.count_accepted(index, accepted, Registered::of(&self.scratch.chain.requests[..accepted]));
+                self.record(TracePoint::PostSend, index as u16, None, all as u32);
+                self.post_refused(index, accepted, error);
+            }
         }
     }
 
     /// Accounts for the work requests that the device took.
-    fn count_accepted(&mut self, index: usize, accepted: usize) {
-        let (bits, now_ns, traced) = (self.capabilities.rotating_key_bits, self.now_ns(), self.trace.is_some());
-        let (mut registrations, mut read, mut written) = (0, 0, 0);
-        for request in &self.scratch.chain.requests[..accepted] {
-            let Operation::Register(fields) = &request.operation else { continue };
-            registrations += 1;
-            let bytes = u64::from(fields.length);
-            read += if fields.access.permits_read() { bytes } else { 0 };
-            written += if fields.access.permits_write() { bytes } else { 0 };
-            self.pool.note_registration(request.token.index(), fields.key, bits, now_ns);
+    #[inline]
+    fn count_accepted(&mut self, index: usize, accepted: usize, registered: Registered) {
+        self.statistics.work_requests += accepted as u64;
+        self.statistics.registrations += registered.registrations;
+        self.statistics.bytes_registered_read += registered.bytes_read;
+        self.statistics.bytes_registered_write += registered.bytes_written;
+        if registered.first_keys {
+            self.note_rounds(accepted);
         }
-        self.statistics.registrations += registrations;
-        self.statistics.bytes_registered_read += read;
-        self.statistics.bytes_registered_write += written;
-        if traced {
+        if self.trace.is_some() {
             self.record_accepted(index, accepted);
         }
         if self.options.return_policy == ReturnPolicy::OnInvalidatePosted {
             self.return_early(index, accepted);
+        }
+    }
+
+    /// Notes when descriptors began another round of their keys.
+    #[cold]
+    fn note_rounds(&mut self, accepted: usize) {
+        let (bits, now_ns) = (self.capabilities.rotating_key_bits, self.now_ns());
+        for request in &self.scratch.chain.requests[..accepted] {
+            if let Operation::Register(fields) = &request.operation
+                && Pool::begins_round(fields.key, bits)
+            {
+                self.pool.note_round(request.token.index(), now_ns);
+            }
         }
     }
 
@@ -204,46 +223,58 @@ impl<P: Port> Engine<P> {
     }
 
     /// LOCAL_INV for every key that is to die (S65); the last one asks for the completion that fences them all (S67).
+    #[inline]
     fn chain_invalidations(&mut self, index: usize) {
-        let first = self.scratch.chain.requests.len();
+        let connection = &mut self.connections[index];
+        if connection.invalidations.is_empty() {
+            return;
+        }
+        let chain = &mut self.scratch.chain;
+        let first = chain.requests.len();
         // Where a refused post does not end the connection a chain may be cut anywhere, so no invalidation may count on
         // a later one's completion (F5, F6).
         let every = self.options.invalidate_signalling == InvalidateSignalling::Every
             || self.options.on_post_error == OnPostError::DeregisterAndContinue;
         let cost = self.capabilities.send_queue_cost.invalidate;
-        while let Some(descriptor) = self.connections[index].invalidations.pop_front() {
+        for &descriptor in &connection.invalidations {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
-            let owner = mr.owner().unwrap_or(u32::MAX);
+            let owner = mr.owner().unwrap_or(NO_OWNER);
             let token = mr.token_invalidate(descriptor);
             let Ok(operation) = mr.invalidate_posted(mr.key(), self.options.return_policy) else { continue };
-            self.statistics.local_inv_needed += 1;
-            self.scratch.chain.push(WorkRequest { token, signalled: every, fence: false, operation }, owner, cost);
+            connection.send_queue.stage(Posted::new(token, owner, cost));
+            chain.push(WorkRequest { token, signalled: every, fence: false, operation });
         }
-        let count = self.scratch.chain.requests.len() - first;
+        connection.invalidations.clear();
+        let count = chain.requests.len() - first;
         if count > 0 {
-            if let Some(last) = self.scratch.chain.requests.last_mut() {
+            if let Some(last) = chain.requests.last_mut() {
                 last.signalled = true;
             }
+            self.statistics.local_inv_needed += count as u64;
             self.statistics.local_inv_chains += 1;
-            self.connections[index].signaller.invalidations(count as u32, true);
+            connection.signaller.invalidations(count as u32, true);
         }
     }
 
     /// For each new request its registrations, unsignalled, then its message (S45, S46).
-    fn chain_messages(&mut self, index: usize) {
-        let cost = self.capabilities.send_queue_cost;
+    #[inline]
+    fn chain_messages(&mut self, index: usize, registered: &mut Registered) {
+        let (cost, bits) = (self.capabilities.send_queue_cost, self.capabilities.rotating_key_bits);
         let connection = &mut self.connections[index];
         let slots_short = signal::held_slots_pressure(self.held, self.plan.request_slots);
-        for slot in connection.messages.drain(..) {
+        let fence = self.capabilities.fence_after_registration;
+        let chain = &mut self.scratch.chain;
+        for &slot in &connection.messages {
             let Some((handle, request)) = self.requests.at_mut(slot) else { continue };
-            let chain = &mut self.scratch.chain;
             for &descriptor in &request.mrs {
                 // A standalone registration has no message behind it whose completion could vouch for it.
                 let registration =
                     chain_registration(&mut self.pool, &mut connection.signaller, descriptor, request.standalone);
-                if let Some(registration) = registration {
-                    chain.push(registration, slot, cost.register);
-                }
+                let Some((registration, fields)) = registration else { continue };
+                registered.add(&fields, bits);
+                let posted = Posted::new(registration.token, slot, cost.register);
+                connection.send_queue.stage(if request.standalone { posted.standalone() } else { posted });
+                chain.push(registration);
             }
             request.phase = Phase::Posted;
             request.hold.message = !request.standalone;
@@ -256,14 +287,12 @@ impl<P: Port> Engine<P> {
             connection.relief_coming |= signalled;
             let first = self.plan.request_element(slot);
             let local = ElementRange { first, count: 1 + u32::from(request.inline_segments) };
-            let message = WorkRequest {
-                token: Token::new(TokenKind::Message, slot, handle.generation()),
-                signalled,
-                fence: registrations > 0 && self.capabilities.fence_after_registration,
-                operation: Operation::Send { local, invalidate: None },
-            };
-            chain.push(message, slot, cost.message);
+            let token = Token::new(TokenKind::Message, slot, handle.generation());
+            request.message_position = connection.send_queue.stage(Posted::new(token, slot, cost.message));
+            let operation = Operation::Send { local, invalidate: None };
+            chain.push(WorkRequest { token, signalled, fence: registrations > 0 && fence, operation });
         }
+        connection.messages.clear();
     }
 
     fn chain_transfers(&mut self, index: usize) {
@@ -310,7 +339,8 @@ impl<P: Port> Engine<P> {
         }
         let token = Token::new(kind, handle.index(), handle.generation());
         let cost = self.capabilities.send_queue_cost.message;
-        self.scratch.chain.push(WorkRequest { token, signalled, fence: false, operation }, handle.index(), cost);
+        self.connections[index].send_queue.stage(Posted::new(token, handle.index(), cost));
+        self.scratch.chain.push(WorkRequest { token, signalled, fence: false, operation });
     }
 
     /// The device took only the first `accepted` of the chain.
@@ -320,7 +350,8 @@ impl<P: Port> Engine<P> {
         self.statistics.posts_refused += 1;
         self.record(TracePoint::PostSendRefused, index as u16, None, accepted as u32);
         for at in accepted..self.scratch.chain.requests.len() {
-            let (request, posted) = (self.scratch.chain.requests[at], self.scratch.chain.posted(at));
+            let request = self.scratch.chain.requests[at];
+            let posted = self.connections[index].send_queue.staged_at(at);
             let token = request.token;
             match token.kind() {
                 TokenKind::Register => {
@@ -360,7 +391,7 @@ pub(super) fn chain_registration(
     signaller: &mut Signaller,
     descriptor: u32,
     must_signal: bool,
-) -> Option<WorkRequest> {
+) -> Option<(WorkRequest, RegistrationFields)> {
     let first = pool.first_element(descriptor);
     let mr = pool.get_mut(descriptor)?;
     let mut fields = mr.register_posted().ok()?;
@@ -371,5 +402,37 @@ pub(super) fn chain_registration(
         signaller.signalled();
     }
     let signalled = must_signal || wanted;
-    Some(WorkRequest { token, signalled, fence: false, operation: Operation::Register(fields) })
+    Some((WorkRequest { token, signalled, fence: false, operation: Operation::Register(fields) }, fields))
+}
+
+/// Registrations of a chain, for the statistics.
+#[derive(Clone, Copy, Debug, Default)]
+struct Registered {
+    registrations: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    /// Some descriptor's keys begin another round.
+    first_keys: bool,
+}
+
+impl Registered {
+    #[inline]
+    fn add(&mut self, fields: &RegistrationFields, rotating_bits: u8) {
+        let bytes = u64::from(fields.length);
+        self.registrations += 1;
+        self.bytes_read += if fields.access.permits_read() { bytes } else { 0 };
+        self.bytes_written += if fields.access.permits_write() { bytes } else { 0 };
+        self.first_keys |= Pool::begins_round(fields.key, rotating_bits);
+    }
+
+    /// What the device took of a chain that it refused in part; its keys' rounds are looked for in any case.
+    fn of(requests: &[WorkRequest]) -> Self {
+        let mut registered = Self { first_keys: true, ..Self::default() };
+        for request in requests {
+            if let Operation::Register(fields) = &request.operation {
+                registered.add(fields, 0);
+            }
+        }
+        registered
+    }
 }

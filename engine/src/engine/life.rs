@@ -2,9 +2,9 @@
 
 use super::Engine;
 use crate::{
-    chain::Posted,
+    chain::{NO_OWNER, Posted},
     connection::{Ending, Opening, Phase},
-    event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus, TransferStatus},
+    event::{ConnectionId, DisconnectCause, Event, Received, TransferStatus},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
     provider::{Chain, ElementRange, FailureStatus, Operation, Port, Token, TokenKind, WorkRequest},
@@ -147,7 +147,7 @@ impl<P: Port> Engine<P> {
         let chain = Chain { requests: &[request], elements: &self.elements };
         if self.port.post(queue_pair, chain).is_ok() {
             self.statistics.drain_markers += 1;
-            self.connections[index].send_queue.push(Posted { token: request.token, owner: 0, cost: 0 });
+            self.connections[index].send_queue.push(Posted::new(request.token, NO_OWNER, 0));
         } else {
             // A queue pair that takes nothing gives nothing back either: its destruction is what ends its work.
             self.statistics.posts_refused += 1;
@@ -204,6 +204,7 @@ impl<P: Port> Engine<P> {
         let entry = &mut self.connections[index];
         entry.freeing += entry.not_freed.len() as u32;
         entry.to_free.extend(entry.not_freed.drain(..));
+        self.attention = true;
         for descriptor in self.pool.of(connection.index) {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
             // What has no object, or is being destroyed already, needs nothing.
@@ -222,6 +223,7 @@ impl<P: Port> Engine<P> {
         let _ = mr.connection_lost(entry.key);
         let _ = mr.begin_recovery();
         entry.to_free.push_back(descriptor);
+        self.attention = true;
         entry.freeing += 1;
         self.send_frees(index);
     }
@@ -263,7 +265,7 @@ impl<P: Port> Engine<P> {
             self.receives.reset(index as u16);
         }
         while let Some((Received { buffer, generation, .. }, _)) = self.connections[index].early.pop_front() {
-            if self.receives.release(buffer, generation)
+            if self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
             {
                 shared.released.push(buffer);
@@ -288,13 +290,15 @@ impl<P: Port> Engine<P> {
             request.mrs.clear();
             request.hold.message = false;
             if let Outcome::Replied { buffer, generation, .. } = request.outcome
-                && self.receives.release(buffer, generation)
+                && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
             {
                 shared.released.push(buffer);
             }
-            let cancelled = request.outcome == Outcome::Cancelled;
-            self.end_request(handle, if cancelled { RequestStatus::Cancelled } else { RequestStatus::Lost });
+            if request.outcome != Outcome::Cancelled {
+                request.outcome = Outcome::Lost;
+            }
+            self.end_request(handle);
         }
         for slot in 0..self.plan.transfer_slots {
             if self.transfers.at(slot).is_some_and(|(_, transfer)| usize::from(transfer.connection) == index) {

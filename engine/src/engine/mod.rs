@@ -22,6 +22,7 @@ use crate::{
     chain::ChainBuffer,
     connection::{Connection, ConnectionLimits},
     event::{ConnectionId, Event, Received},
+    events::{Events, Next},
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
     link::{CoreLink, MAX_INCOMING, MAX_MEMORIES, ToControl},
     options::{EngineOptions, MAX_CHUNKS},
@@ -29,7 +30,7 @@ use crate::{
     pool::Pool,
     provider::{Access, Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
-    request::Request,
+    request::{Request, RequestHandle},
     shared_receives::SharedReceives,
     statistics::Statistics,
     trace::{TracePoint, TraceRecord},
@@ -43,7 +44,6 @@ use frwr_mempool::{
     lane,
     slab::{Handle, Slab},
 };
-use std::collections::VecDeque;
 use submit::MAX_INLINE_SEGMENTS;
 
 /// Control messages taken in one poll iteration: enough to open a connection at once, little beside a batch of
@@ -98,7 +98,9 @@ pub struct Engine<P: Port> {
     /// Peers' ranges of transfers, one per operation.
     remote_segments: Box<[RemoteSegment]>,
     elements: Box<[ScatterElement]>,
-    events: VecDeque<Event>,
+    events: Events,
+    /// Some connection may need attention (`Connection::needs_attention`).
+    attention: bool,
     statistics: Statistics,
     /// Slots kept only by Hold.
     held: u32,
@@ -217,7 +219,8 @@ impl<P: Port> Engine<P> {
             remote_segments: vec![no_remote; plan.transfer_slots as usize * crate::options::MAX_TRANSFER_OPERATIONS]
                 .into(),
             elements: vec![ScatterElement::default(); plan.elements()].into(),
-            events: VecDeque::with_capacity(2 * events),
+            events: Events::new(2 * events),
+            attention: false,
             statistics: Statistics { shortest_key_reuse_ns: u64::MAX, ..Statistics::default() },
             held: 0,
             scratch: Scratch {
@@ -266,12 +269,27 @@ impl<P: Port> Engine<P> {
     }
 
     /// The next event, oldest first.
+    #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front()?;
-        if let Event::Completed { request, .. } = &event {
-            self.request_event_taken(request.0);
+        match self.events.pop_front()? {
+            Next::Ended(slot) => self.take_end(slot),
+            Next::Whole(event) => Some(event),
         }
-        Some(event)
+    }
+
+    /// The event of a request's end; nothing but Hold keeps its slot from here on.
+    #[inline]
+    fn take_end(&mut self, slot: u32) -> Option<Event> {
+        // A slot is kept until its event is taken.
+        let (handle, request) = self.requests.at_mut(slot)?;
+        let (cookie, status) = (request.cookie, request.outcome.status());
+        request.hold.event = false;
+        if request.is_recyclable() {
+            self.requests.discard_at(slot);
+        } else if request.is_held_only() {
+            self.held += 1;
+        }
+        Some(Event::Completed { request: RequestHandle(handle), cookie, status })
     }
 
     /// Copies a received message, from its byte `from` on. Returns how many bytes were copied; none when its connection
@@ -281,10 +299,11 @@ impl<P: Port> Engine<P> {
     }
 
     /// Gives a receive buffer back; the next flush posts it again.
+    #[inline]
     pub fn release(&mut self, received: Received) {
         let Received { buffer, generation, .. } = received;
-        if self.receives.release(buffer, generation) {
-            self.repost(buffer);
+        if let Some(owner) = self.receives.release(buffer, generation) {
+            self.repost(buffer, owner);
         }
     }
 
@@ -411,23 +430,14 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    fn request_event_taken(&mut self, handle: Handle) {
-        let Some(request) = self.requests.get_mut(handle) else { return };
-        request.hold.event = false;
-        if request.is_recyclable() {
-            self.requests.remove(handle);
-        } else if request.is_held_only() {
-            self.held += 1;
-        }
-    }
-
     /// Frees a request's slot if nothing keeps it.
     fn recycle_request(&mut self, handle: Handle) {
         if self.requests.get(handle).is_some_and(Request::is_recyclable) {
-            self.requests.remove(handle);
+            self.requests.discard_at(handle.index());
         }
     }
 
+    #[inline]
     fn record(&mut self, point: TracePoint, connection: u16, mr: Option<u32>, length: u32) {
         if self.trace.is_none() {
             return;

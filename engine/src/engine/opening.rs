@@ -2,7 +2,7 @@
 
 use super::{Engine, flush::chain_registration};
 use crate::{
-    connection::{Opening, Phase},
+    connection::{Opening, Phase, Reach},
     event::{ConnectionId, DisconnectCause, Event, OpenFailure},
     link::{BaseKey, DESCRIPTORS_PER_MESSAGE, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
     mr,
@@ -191,6 +191,9 @@ impl<P: Port> Engine<P> {
         let entry = &mut self.connections[index];
         entry.queue_pair = queue_pair;
         entry.bases = bases;
+        for ((reach, memory), key) in entry.reach.iter_mut().zip(&self.memories).zip(bases) {
+            *reach = Reach::of(memory, key);
+        }
         // The device may grant more than was asked for; the completion queues were sized for what was asked.
         let entries = sizes.send.min(self.plan.sizes.send);
         entry.send_queue.open(entries);
@@ -348,8 +351,8 @@ impl<P: Port> Engine<P> {
         self.scratch.chain.clear();
         // Its entry is one of those that no request can reserve.
         let signaller = &mut self.connections[index].signaller;
-        let Some(registration) = chain_registration(&mut self.pool, signaller, descriptor, false) else { return };
-        self.scratch.chain.push(registration, u32::MAX, self.capabilities.send_queue_cost.register);
+        let Some((registration, _)) = chain_registration(&mut self.pool, signaller, descriptor, false) else { return };
+        self.scratch.chain.push(registration);
         if self.post_pad(index) {
             self.connections[index].pad = Some(descriptor);
         } else {

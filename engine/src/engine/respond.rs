@@ -175,6 +175,7 @@ impl<P: Port> Engine<P> {
         let Some(index) = self.transfers.get(handle).map(|transfer| usize::from(transfer.connection)) else { return };
         if !self.connections[index].waiting_transfers.is_empty() || !self.admit_transfer(handle) {
             self.connections[index].waiting_transfers.push_back(handle.index());
+            self.attention = true;
         }
     }
 

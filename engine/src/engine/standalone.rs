@@ -2,7 +2,7 @@
 
 use super::{Chunk, Engine, Submission, SubmitError};
 use crate::{
-    chain::Posted,
+    chain::{NO_OWNER, Posted},
     connection::Phase as ConnectionPhase,
     event::{ConnectionId, Event},
     protocol::Protocol,
@@ -188,11 +188,11 @@ impl<P: Port> Engine<P> {
             self.statistics.posts_refused += 1;
             return false;
         }
-        let posted = self.scratch.chain.posted(0);
+        let token = self.scratch.chain.requests[0].token;
         self.statistics.registrations += 1;
         self.statistics.work_requests += 1;
         // Its entry is one of the two that requests cannot reserve, so retiring it must not give one to them.
-        self.connections[index].send_queue.push(Posted { cost: 0, ..posted });
+        self.connections[index].send_queue.push(Posted::new(token, NO_OWNER, 0));
         true
     }
 }

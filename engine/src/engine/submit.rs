@@ -2,18 +2,21 @@
 
 use super::{Engine, MAX_ADMITTED_PER_POLL};
 use crate::{
-    connection::Connection,
-    event::{ConnectionId, Event, RequestStatus},
+    connection::{Connection, Reach},
+    event::ConnectionId,
     gather::{GatherError, Limits, Resolved, Segment},
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
     provider::{Access, Port, ScatterElement},
-    request::{Phase, Request, RequestHandle, WaitingChunk, Wanted},
+    request::{Outcome, Phase, Request, RequestHandle, WaitingChunk, Wanted},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
 use frwr_mempool::{DeviceMemory, slab::Handle};
+
+/// Bytes of the usual message: a command of NVMe, or a small header of RPC-over-RDMA.
+const LINE: usize = 64;
 
 /// Grants of one request.
 type Grants = ArrayVec<Grant, MAX_MRS_PER_REQUEST>;
@@ -101,17 +104,134 @@ impl<P: Port> Engine<P> {
         submission: &Submission<'_>,
         protocol: &mut impl Protocol,
     ) -> Result<RequestHandle, SubmitError> {
-        let index = self.index_of(connection).ok_or(SubmitError::NotConnected)?;
-        if !self.connections[index].is_ready() {
+        let index = usize::from(connection.index);
+        let Some(found) = self.connections.get(index).filter(|found| found.key == connection && found.is_ready())
+        else {
             return Err(SubmitError::NotConnected);
-        }
+        };
         if submission.message.is_empty() || submission.message.len() > self.plan.message_bytes as usize {
             return Err(SubmitError::MessageLength);
+        }
+        // Whoever traces sees every step, and pays for it.
+        if submission.inline.is_empty() && found.waiting_requests.is_empty() && self.trace.is_none() {
+            match submission.chunks {
+                [] => {
+                    if let Some(done) = self.submit_at_once(index, submission, None, protocol) {
+                        return done;
+                    }
+                }
+                [Chunk { access, segments: [segment] }] => {
+                    if let Some(done) = self.submit_at_once(index, submission, Some((*access, segment)), protocol) {
+                        return done;
+                    }
+                }
+                _ => {}
+            }
         }
         let handle = self.stage(connection.index, submission)?;
         self.scratch.message[..submission.message.len()].copy_from_slice(submission.message);
         self.admit_or_park(index, handle, submission.chunks, protocol)?;
         Ok(RequestHandle(handle))
+    }
+
+    /// A request of at most one segment that need not wait: what `stage`, `reserve`, `map_chunks` and `announce` do, with one
+    /// look-up of each thing. `None`: it takes the long way.
+    #[inline(always)]
+    fn submit_at_once(
+        &mut self,
+        index: usize,
+        submission: &Submission<'_>,
+        piece: Option<(Access, &Segment)>,
+        protocol: &mut impl Protocol,
+    ) -> Option<Result<RequestHandle, SubmitError>> {
+        let connection = &mut self.connections[index];
+        let cost = self.capabilities.send_queue_cost;
+        let mut entries = cost.message;
+        let mut located = None;
+        if let Some((access, segment)) = piece {
+            let resolved = match locate(connection, segment) {
+                Ok(resolved) => resolved,
+                Err(error) => return Some(Err(error)),
+            };
+            if !self.gather.covers(&resolved.element) || connection.idle.is_empty() {
+                return None;
+            }
+            entries += cost.register + cost.invalidate;
+            located = Some((access, resolved));
+        }
+        if !connection.may_send() || !connection.send_queue.can_reserve(entries) {
+            return None;
+        }
+        let wanted = wanted(index as u16, submission, u8::from(located.is_some()));
+        let Some((handle, request)) = self.requests.insert_new(|| Request::new(wanted)) else {
+            return Some(Err(SubmitError::NoSlot));
+        };
+        connection.send_queue.reserve(entries);
+        let mut grant = None;
+        if let Some((access, resolved)) = located
+            && let Some(descriptor) = self.pool.pop(&mut connection.idle)
+            && let Some(mr) = self.pool.get_mut(descriptor)
+        {
+            request.mrs.push(descriptor);
+            let ScatterElement { address, length, .. } = resolved.element;
+            let iova = mr::iova(self.options.iova, self.capabilities.base_address, address, submission.iova_cookie);
+            let mapping = Mapping {
+                bytes: length,
+                address,
+                base: resolved.base,
+                elements: 1,
+                access,
+                iova,
+                rotating_key_bits: self.capabilities.rotating_key_bits,
+            };
+            grant = mr.open(handle.index(), connection.key, &mapping).ok();
+            if let Some(place) = self.elements.get_mut(self.pool.first_element(descriptor) as usize) {
+                *place = resolved.element;
+            }
+        }
+        let offset = self.plan.request_offset(handle.index());
+        let written = match (located, grant) {
+            // The slot's message buffer has message_bytes bytes.
+            (None, _) => write_message(&self.messages, offset, submission.message),
+            (Some(_), Some(grant)) => {
+                let scratch = &mut self.scratch.message;
+                announce(&self.messages, offset, submission.message, scratch, &grant, protocol)
+            }
+            (Some(_), None) => false,
+        };
+        if !written {
+            return Some(Err(self.undo(handle)));
+        }
+        request.phase = Phase::Queued;
+        request.invalidate_entries = u32::from(located.is_some()) * cost.invalidate;
+        self.statistics.requests += 1;
+        self.queue_message(index, handle.index(), submission.message.len() as u32);
+        Some(Ok(RequestHandle(handle)))
+    }
+
+    /// A request whose message could not be completed.
+    #[cold]
+    fn undo(&mut self, handle: Handle) -> SubmitError {
+        self.reset(handle);
+        self.requests.remove(handle);
+        SubmitError::Unannounced
+    }
+
+    /// Has the next flush post a message that stands in its slot's buffer.
+    #[inline]
+    fn queue_message(&mut self, index: usize, slot: u32, length: u32) {
+        let connection = &mut self.connections[index];
+        let address = self.messages.address() + self.plan.request_offset(slot) as u64;
+        if let Some(place) = self.elements.get_mut(self.plan.request_element(slot) as usize) {
+            *place = ScatterElement { address, length, lkey: connection.bases[0].lkey };
+        }
+        connection.peer_receives -= 1;
+        connection.awaiting_reply += 1;
+        connection.messages.push(slot);
+        if !connection.dirty {
+            connection.dirty = true;
+            self.dirty.push(index as u16);
+        }
     }
 
     /// How much of the front of `segments` at most `most` keys of one request cover on this connection: what protocols need
@@ -132,7 +252,7 @@ impl<P: Port> Engine<P> {
         }
         self.scratch.clear();
         let connection = &self.connections[index];
-        match resolve(&self.memories, connection, &self.gather, segments, &mut self.scratch.resolved) {
+        match resolve(connection, &self.gather, segments, &mut self.scratch.resolved) {
             // What found no room stands behind all that one request can open.
             Ok(()) | Err(SubmitError::TooManyRegistrations) => {}
             Err(error) => return Err(error),
@@ -162,18 +282,8 @@ impl<P: Port> Engine<P> {
         if pieces > self.plan.max_mrs as usize {
             return Err(SubmitError::TooManyRegistrations);
         }
-        let wanted = Wanted {
-            cookie: submission.cookie,
-            iova_cookie: submission.iova_cookie,
-            // At most message_bytes, which is 32 bit.
-            message_length: submission.message.len() as u32,
-            connection,
-            invited: submission.invite_invalidation,
-            standalone: submission.message.is_empty(),
-            // At most MAX_MRS_PER_REQUEST, and the elements of one SEND.
-            pieces: pieces as u8,
-            inline_segments: submission.inline.len() as u8,
-        };
+        // At most MAX_MRS_PER_REQUEST.
+        let wanted = wanted(connection, submission, pieces as u8);
         let handle = self.requests.insert_with(|| Request::new(wanted)).ok_or(SubmitError::NoSlot)?;
         if !submission.inline.is_empty() {
             let element = self.plan.request_element(handle.index()) as usize + 1;
@@ -201,6 +311,7 @@ impl<P: Port> Engine<P> {
         }
         self.park(handle, chunks);
         self.connections[index].waiting_requests.push_back(handle.index());
+        self.attention = true;
         self.statistics.requests_waited += 1;
         Ok(())
     }
@@ -234,7 +345,7 @@ impl<P: Port> Engine<P> {
             let segments = &self.waiting_segments[first..first + usize::from(chunk.segments)];
             first += segments.len();
             // They were resolved once, on this very connection.
-            let resolved = resolve(&self.memories, connection, &self.gather, segments, &mut self.scratch.resolved);
+            let resolved = resolve(connection, &self.gather, segments, &mut self.scratch.resolved);
             debug_assert!(resolved.is_ok(), "{resolved:?}");
             self.scratch.end_chunk(chunk.access);
         }
@@ -245,7 +356,7 @@ impl<P: Port> Engine<P> {
         let connection = &self.connections[usize::from(connection)];
         self.scratch.clear();
         self.scratch.inline.clear();
-        resolve(&self.memories, connection, &self.gather, inline, &mut self.scratch.resolved)?;
+        resolve(connection, &self.gather, inline, &mut self.scratch.resolved)?;
         for resolved in &self.scratch.resolved {
             // A cut segment takes elements that the slot may not have.
             self.scratch.inline.try_push(resolved.element).map_err(|_| SubmitError::TooManySegments)?;
@@ -264,7 +375,7 @@ impl<P: Port> Engine<P> {
                 return Err(SubmitError::TooManySegments);
             }
             let first = self.scratch.resolved.len();
-            resolve(&self.memories, connection, &self.gather, chunk.segments, &mut self.scratch.resolved)?;
+            resolve(connection, &self.gather, chunk.segments, &mut self.scratch.resolved)?;
             pieces += match &self.scratch.resolved[first..] {
                 // Cut to what one registration covers.
                 [_] => 1,
@@ -287,9 +398,7 @@ impl<P: Port> Engine<P> {
             self.lack_mrs(index, pieces);
             return false;
         }
-        let own_receives = connection.receives_posted + connection.receives.len() as u32;
-        let receives = standalone || (connection.peer_receives > 0 && own_receives > connection.awaiting_reply);
-        receives && connection.send_queue.reserve(entries)
+        (standalone || connection.may_send()) && connection.send_queue.reserve(entries)
     }
 
     #[cold]
@@ -345,8 +454,7 @@ impl<P: Port> Engine<P> {
                     rotating_key_bits: bits,
                 };
                 let Some(mr) = self.pool.get_mut(descriptor) else { return false };
-                let taken = mr.take(handle.index(), connection.key).and_then(|()| mr.map(&mapping));
-                let Ok(grant) = taken else { return false };
+                let Ok(grant) = mr.open(handle.index(), connection.key, &mapping) else { return false };
                 grants.push(grant);
                 at += piece.consumed;
             }
@@ -385,18 +493,16 @@ impl<P: Port> Engine<P> {
             if !named || self.messages.write(offset, message).is_err() {
                 return false;
             }
-            self.elements[self.plan.request_element(handle.index()) as usize] = ScatterElement {
-                address: self.messages.address() + offset as u64,
-                length: request.message_length,
-                lkey: connection.bases[0].lkey,
-            };
-            connection.peer_receives -= 1;
-            connection.awaiting_reply += 1;
         }
         request.phase = Phase::Queued;
         request.invalidate_entries = u32::from(request.pieces) * self.capabilities.send_queue_cost.invalidate;
-        connection.messages.push(handle.index());
-        self.mark_dirty(index);
+        if request.standalone {
+            connection.messages.push(handle.index());
+            self.mark_dirty(index);
+        } else {
+            let length = request.message_length;
+            self.queue_message(usize::from(index), handle.index(), length);
+        }
         true
     }
 
@@ -444,17 +550,61 @@ impl<P: Port> Engine<P> {
     }
 
     fn end_unannounced(&mut self, handle: Handle) {
-        let Some(request) = self.requests.get_mut(handle) else { return };
-        request.phase = Phase::Ended;
-        request.hold.event = true;
-        let cookie = request.cookie;
-        self.statistics.requests_ended += 1;
-        self.events.push_back(Event::Completed {
-            request: RequestHandle(handle),
-            cookie,
-            status: RequestStatus::Unannounced,
-        });
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.outcome = Outcome::Unannounced;
+        }
+        self.end_request(handle);
     }
+}
+
+/// What a submission's slot is made with.
+#[inline]
+fn wanted(connection: u16, submission: &Submission<'_>, pieces: u8) -> Wanted {
+    Wanted {
+        cookie: submission.cookie,
+        iova_cookie: submission.iova_cookie,
+        // At most message_bytes, which is 32 bit.
+        message_length: submission.message.len() as u32,
+        connection,
+        invited: submission.invite_invalidation,
+        standalone: submission.message.is_empty(),
+        pieces,
+        // At most the elements of one SEND.
+        inline_segments: submission.inline.len() as u8,
+    }
+}
+
+/// Puts a message where the device reads it. False where it has no room.
+#[inline]
+fn write_message(messages: &DeviceMemory, offset: usize, message: &[u8]) -> bool {
+    match message.first_chunk::<LINE>() {
+        // The usual size, known to the compiler.
+        Some(line) if message.len() == LINE => messages.write(offset, line).is_ok(),
+        _ => messages.write(offset, message).is_ok(),
+    }
+}
+
+/// Completes a message with its grant, in memory that no peer reaches, and puts it where the device reads it.
+#[inline]
+fn announce(
+    messages: &DeviceMemory,
+    offset: usize,
+    message: &[u8],
+    scratch: &mut [u8],
+    grant: &Grant,
+    protocol: &mut impl Protocol,
+) -> bool {
+    if let Some(line) = message.first_chunk::<LINE>()
+        && message.len() == LINE
+    {
+        let mut line = *line;
+        return protocol.announce(&mut line, core::slice::from_ref(grant)).is_ok()
+            && messages.write(offset, &line).is_ok();
+    }
+    // As long as the longest message.
+    let Some(scratch) = scratch.get_mut(..message.len()) else { return false };
+    scratch.copy_from_slice(message);
+    protocol.announce(scratch, core::slice::from_ref(grant)).is_ok() && messages.write(offset, scratch).is_ok()
 }
 
 /// Notes what a registration covers, and in how many elements; most cover one. Depth counts entries of the device's list, and
@@ -492,21 +642,16 @@ fn join_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
     count as u32
 }
 
-/// Fills `resolved` with the addresses of segments, cut where one registration ends. Part of its callers: most requests
-/// have one segment, for which a call costs a quarter of the work.
-#[inline(always)]
+/// Fills `resolved` with the addresses of segments, cut where one registration ends.
+#[inline]
 fn resolve(
-    memories: &[DeviceMemory],
     connection: &Connection,
     gather: &Limits,
     segments: &[Segment],
     resolved: &mut Vec<Resolved>,
 ) -> Result<(), SubmitError> {
     for segment in segments {
-        let memory = memories.get(usize::from(segment.memory.0)).ok_or(SubmitError::UnknownMemory)?;
-        let key = connection.base(segment.memory).ok_or(SubmitError::UnknownMemory)?;
-        let base = key.base.ok_or(SubmitError::UnknownMemory)?;
-        let whole = segment.resolve(memory.address(), memory.len() as u64, base, key.lkey)?;
+        let whole = locate(connection, segment)?;
         if gather.covers(&whole.element) && resolved.len() < resolved.capacity() {
             resolved.push(whole);
         } else {
@@ -514,6 +659,34 @@ fn resolve(
         }
     }
     Ok(())
+}
+
+/// The address of a segment that lies in a memory of this connection (I18).
+#[inline]
+fn locate(connection: &Connection, segment: &Segment) -> Result<Resolved, SubmitError> {
+    let Some(reach) = connection.reach.get(usize::from(segment.memory.0)) else {
+        return Err(SubmitError::UnknownMemory);
+    };
+    let length = u64::from(segment.length);
+    // Where the difference would be negative no offset is small enough.
+    if length == 0 || length > reach.bytes || segment.offset > reach.bytes - length {
+        return Err(misplaced(connection, segment, reach));
+    }
+    // The reach of a memory does not wrap around.
+    let address = reach.start.wrapping_add(segment.offset);
+    let element = ScatterElement { address, length: segment.length, lkey: reach.lkey };
+    Ok(Resolved { element, base: reach.base })
+}
+
+#[cold]
+fn misplaced(connection: &Connection, segment: &Segment, reach: &Reach) -> SubmitError {
+    match connection.base(segment.memory) {
+        None => SubmitError::UnknownMemory,
+        Some(key) => match segment.resolve(reach.start, reach.bytes, reach.base, key.lkey) {
+            Err(error) => SubmitError::Segment(error),
+            Ok(_) => SubmitError::Segment(GatherError::OutOfBounds),
+        },
+    }
 }
 
 /// The slow way: a segment that takes more than one registration.

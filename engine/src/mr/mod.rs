@@ -14,7 +14,8 @@ pub use error::MrError;
 pub use key::{IovaPolicy, KEY_TAG_BITS, check_next_key, iova, next_key};
 pub use state::{Cause, ConnectionKey, Grant, Mapping, Registration, ReturnPolicy, State};
 
-use crate::provider::{ElementRange, RegistrationFields, RegistrationId, Token, TokenKind};
+use crate::provider::{Access, BaseId, ElementRange, RegistrationFields, RegistrationId, Token, TokenKind};
+use core::num::NonZeroU32;
 
 /// Bytes of one descriptor: one cache line, so that a step touches one.
 pub const MR_BYTES: usize = 64;
@@ -31,15 +32,40 @@ enum Role {
     Pad,
 }
 
+/// Where an MR is in its life, without what it holds there: a transition that keeps the rest writes one byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Absent,
+    Idle,
+    /// Idle, and the current key was valid once.
+    Spent,
+    IdlePending,
+    Owned,
+    Mapped,
+    Registering,
+    Valid,
+    Invalidating,
+    Stale,
+    Recovering,
+}
+
 /// One MR descriptor.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Mr {
-    state: State,
+    /// What is mapped; from Mapped to Invalidating.
+    registration: Registration,
+    /// The request slot; from Owned to Invalidating.
+    owner: u32,
+    /// Generation of an earlier invalidation in flight; from IdlePending to Registering, `None` elsewhere.
+    pending: Option<NonZeroU32>,
     object: RegistrationId,
     key: u32,
     generation: u32,
     connection: ConnectionKey,
+    step: Step,
+    /// Why it is Stale.
+    cause: Cause,
     role: Role,
     /// Low byte of the last key whose registration was posted: what the device has. A burnt key never reached it (S86).
     device_tag: u8,
@@ -57,12 +83,18 @@ impl Mr {
     /// A descriptor without a device object.
     #[must_use]
     pub const fn absent() -> Self {
+        let nothing =
+            Registration { iova: 0, length: 0, elements: 0, base: BaseId(0), access: Access::RemoteRead, old_tag: 0 };
         Self {
-            state: State::Absent,
+            registration: nothing,
+            owner: 0,
+            pending: None,
             object: NO_OBJECT,
             key: 0,
             generation: 0,
             connection: ConnectionKey { index: 0, epoch: 0 },
+            step: Step::Absent,
+            cause: Cause::UnusedAtDisconnect,
             role: Role::Request,
             device_tag: 0,
         }
@@ -74,7 +106,7 @@ impl Mr {
     /// # Errors
     /// [`MrError::InvalidState`] when it has one.
     pub fn install(&mut self, object: RegistrationId, key: u32, connection: ConnectionKey) -> Result<(), MrError> {
-        if !matches!(self.state, State::Absent | State::Recovering) {
+        if !matches!(self.step, Step::Absent | Step::Recovering) {
             return Err(MrError::InvalidState);
         }
         self.object = object;
@@ -82,7 +114,8 @@ impl Mr {
         self.device_tag = key as u8;
         self.connection = connection;
         self.role = Role::Request;
-        self.state = State::Idle { spent: false };
+        self.pending = None;
+        self.step = Step::Idle;
         Ok(())
     }
 
@@ -92,14 +125,22 @@ impl Mr {
     /// [`MrError::InvalidState`] when it is not free; [`MrError::StaleConnection`] and [`MrError::WrongQueue`] when it
     /// belongs elsewhere (I23, I24).
     pub fn take(&mut self, owner: u32, connection: ConnectionKey) -> Result<(), MrError> {
-        let pending = match self.state {
-            State::Idle { .. } => None,
-            State::IdlePending { pending } => Some(pending),
-            _ => return Err(MrError::InvalidState),
-        };
-        self.check_connection(connection)?;
-        self.state = State::Owned { owner, pending };
+        self.check_free(connection)?;
+        self.owner = owner;
+        self.step = Step::Owned;
         Ok(())
+    }
+
+    /// [`Mr::take`] and [`Mr::map`] in one: Idle or IdlePending to Mapped. What is refused changes nothing.
+    ///
+    /// # Errors
+    /// As those two.
+    #[inline]
+    pub fn open(&mut self, owner: u32, connection: ConnectionKey, mapping: &Mapping) -> Result<Grant, MrError> {
+        self.check_free(connection)?;
+        let grant = self.prepare(mapping)?;
+        self.owner = owner;
+        Ok(grant)
     }
 
     /// Takes a free MR as the connection's pad (S90). From here on it can only be mapped, registered and destroyed.
@@ -119,7 +160,14 @@ impl Mr {
     /// [`MrError::InvalidState`] unless Owned (I1, I21); [`MrError::InvalidArgument`] for an empty mapping or one that
     /// wraps around (I18); [`MrError::InvalidKey`] for more rotating bits than a key has (I20).
     pub fn map(&mut self, mapping: &Mapping) -> Result<Grant, MrError> {
-        let State::Owned { owner, pending } = self.state else { return Err(MrError::InvalidState) };
+        if self.step != Step::Owned {
+            return Err(MrError::InvalidState);
+        }
+        self.prepare(mapping)
+    }
+
+    #[inline]
+    fn prepare(&mut self, mapping: &Mapping) -> Result<Grant, MrError> {
         if mapping.bytes == 0 || mapping.elements == 0 || mapping.elements > mapping.bytes {
             return Err(MrError::InvalidArgument);
         }
@@ -132,7 +180,7 @@ impl Mr {
         }
         self.key = next_key(self.key, mapping.rotating_key_bits);
         self.generation = following(self.generation);
-        let registration = Registration {
+        self.registration = Registration {
             iova: mapping.iova,
             length: mapping.bytes,
             elements: mapping.elements,
@@ -140,8 +188,8 @@ impl Mr {
             access: mapping.access,
             old_tag: self.device_tag,
         };
-        self.state = State::Mapped { owner, pending, registration };
-        Ok(self.grant_of(&registration))
+        self.step = Step::Mapped;
+        Ok(self.current_grant())
     }
 
     /// Gives an MR back unused, also after a failed marshal: Owned or Mapped to Idle (S85, S86).
@@ -151,12 +199,10 @@ impl Mr {
     /// [`MrError::InvalidState`] otherwise (I13).
     pub fn give_back(&mut self) -> Result<(), MrError> {
         self.check_request_role()?;
-        self.state = match self.state {
-            State::Owned { pending: None, .. } | State::Mapped { pending: None, .. } => State::Idle { spent: false },
-            State::Owned { pending: Some(pending), .. } | State::Mapped { pending: Some(pending), .. } => {
-                State::IdlePending { pending }
-            }
-            State::Registering { .. } | State::Valid { .. } | State::Invalidating { .. } => return Err(MrError::Busy),
+        self.step = match (self.step, self.pending) {
+            (Step::Owned | Step::Mapped, None) => Step::Idle,
+            (Step::Owned | Step::Mapped, Some(_)) => Step::IdlePending,
+            (Step::Registering | Step::Valid | Step::Invalidating, _) => return Err(MrError::Busy),
             _ => return Err(MrError::InvalidState),
         };
         Ok(())
@@ -167,9 +213,13 @@ impl Mr {
     ///
     /// # Errors
     /// [`MrError::InvalidState`] unless Mapped (I2, I3).
+    #[inline]
     pub fn register_posted(&mut self) -> Result<RegistrationFields, MrError> {
-        let State::Mapped { owner, pending, registration } = self.state else { return Err(MrError::InvalidState) };
-        self.state = State::Registering { owner, pending, registration };
+        if self.step != Step::Mapped {
+            return Err(MrError::InvalidState);
+        }
+        let registration = self.registration;
+        self.step = Step::Registering;
         self.device_tag = self.key as u8;
         Ok(RegistrationFields {
             object: self.object,
@@ -188,11 +238,11 @@ impl Mr {
     /// # Errors
     /// [`MrError::InvalidState`] unless Registering.
     pub fn register_refused(&mut self) -> Result<(), MrError> {
-        let State::Registering { owner, pending, registration } = self.state else {
+        if self.step != Step::Registering {
             return Err(MrError::InvalidState);
-        };
-        self.state = State::Mapped { owner, pending, registration };
-        self.device_tag = registration.old_tag;
+        }
+        self.step = Step::Mapped;
+        self.device_tag = self.registration.old_tag;
         Ok(())
     }
 
@@ -201,26 +251,18 @@ impl Mr {
     ///
     /// # Errors
     /// [`MrError::StaleCompletion`] when it belongs to another use (I16).
+    #[inline]
     pub fn registered(&mut self, generation: u32) -> Result<(), MrError> {
-        match self.state {
-            State::Registering { owner, registration, .. } if generation == self.generation => {
+        match self.step {
+            Step::Registering if generation == self.generation => {
                 // A pending invalidation stood in front of it in the same queue: it is done as well.
-                self.state = State::Valid { owner, registration };
+                self.step = Step::Valid;
+                self.pending = None;
                 Ok(())
             }
             // The peer's reply or an invalidation may overtake this news.
-            State::Valid { .. } | State::Invalidating { .. } | State::Idle { spent: true }
-                if generation == self.generation =>
-            {
-                Ok(())
-            }
-            State::IdlePending { pending }
-            | State::Owned { pending: Some(pending), .. }
-            | State::Mapped { pending: Some(pending), .. }
-                if generation == pending.get() =>
-            {
-                Ok(())
-            }
+            Step::Valid | Step::Invalidating | Step::Spent if generation == self.generation => Ok(()),
+            Step::IdlePending | Step::Owned | Step::Mapped if self.is_pending(generation) => Ok(()),
             _ => Err(MrError::StaleCompletion),
         }
     }
@@ -231,10 +273,10 @@ impl Mr {
     /// [`MrError::NotOrdered`] when the registration is not in that queue pair's send queue yet (I22);
     /// [`MrError::StaleConnection`] and [`MrError::WrongQueue`] when the MR belongs elsewhere.
     pub fn announce(&self, connection: ConnectionKey) -> Result<Grant, MrError> {
-        match self.state {
-            State::Registering { registration, .. } | State::Valid { registration, .. } => {
+        match self.step {
+            Step::Registering | Step::Valid => {
                 self.check_connection(connection)?;
-                Ok(self.grant_of(&registration))
+                Ok(self.current_grant())
             }
             _ => Err(MrError::NotOrdered),
         }
@@ -243,45 +285,41 @@ impl Mr {
     /// What the peer is or will be told; `None` where nothing is mapped.
     #[must_use]
     pub const fn grant(&self) -> Option<Grant> {
-        match &self.state {
-            State::Mapped { registration, .. }
-            | State::Registering { registration, .. }
-            | State::Valid { registration, .. }
-            | State::Invalidating { registration, .. } => Some(self.grant_of(registration)),
-            _ => None,
-        }
+        if self.is_mapped() { Some(self.current_grant()) } else { None }
     }
 
     /// The remote right of what is mapped.
     #[must_use]
-    pub const fn access(&self) -> Option<crate::provider::Access> {
-        match &self.state {
-            State::Mapped { registration, .. }
-            | State::Registering { registration, .. }
-            | State::Valid { registration, .. }
-            | State::Invalidating { registration, .. } => Some(registration.access),
-            _ => None,
-        }
+    pub const fn access(&self) -> Option<Access> {
+        if self.is_mapped() { Some(self.registration.access) } else { None }
     }
 
     /// The state with its data.
     #[must_use]
     pub const fn state(&self) -> State {
-        self.state
+        let (owner, pending, registration) = (self.owner, self.pending, self.registration);
+        match (self.step, pending) {
+            (Step::Absent, _) => State::Absent,
+            (Step::IdlePending, Some(pending)) => State::IdlePending { pending },
+            (Step::Idle | Step::IdlePending, _) => State::Idle { spent: false },
+            (Step::Spent, _) => State::Idle { spent: true },
+            (Step::Owned, _) => State::Owned { owner, pending },
+            (Step::Mapped, _) => State::Mapped { owner, pending, registration },
+            (Step::Registering, _) => State::Registering { owner, pending, registration },
+            (Step::Valid, _) => State::Valid { owner, registration },
+            (Step::Invalidating, _) => State::Invalidating { owner, registration },
+            (Step::Stale, _) => State::Stale(self.cause),
+            (Step::Recovering, _) => State::Recovering,
+        }
     }
 
     /// The request slot that holds the MR; `None` for a free one and for the pad.
     #[must_use]
+    #[inline]
     pub const fn owner(&self) -> Option<u32> {
-        match (self.role, self.state) {
-            (
-                Role::Request,
-                State::Owned { owner, .. }
-                | State::Mapped { owner, .. }
-                | State::Registering { owner, .. }
-                | State::Valid { owner, .. }
-                | State::Invalidating { owner, .. },
-            ) => Some(owner),
+        match (self.role, self.step) {
+            (Role::Request, Step::Owned) => Some(self.owner),
+            (Role::Request, _) if self.is_mapped() => Some(self.owner),
             _ => None,
         }
     }
@@ -295,10 +333,10 @@ impl Mr {
     /// Whether a peer may be able to use the key: from the post of the registration to the proof that it is dead.
     #[must_use]
     pub const fn is_live(&self) -> bool {
-        match self.state {
-            State::Absent | State::Idle { .. } => false,
-            State::Owned { pending, .. } | State::Mapped { pending, .. } => pending.is_some(),
-            State::Stale(cause) => !matches!(cause, Cause::UnusedAtDisconnect),
+        match self.step {
+            Step::Absent | Step::Idle | Step::Spent => false,
+            Step::Owned | Step::Mapped => self.pending.is_some(),
+            Step::Stale => !matches!(self.cause, Cause::UnusedAtDisconnect),
             _ => true,
         }
     }
@@ -306,7 +344,13 @@ impl Mr {
     /// Whether `key` is the current key and its registration was posted, so that a peer may invalidate it.
     #[must_use]
     pub const fn holds_key(&self, key: u32) -> bool {
-        self.key == key && matches!(self.state, State::Registering { .. } | State::Valid { .. })
+        self.key == key && matches!(self.step, Step::Registering | Step::Valid)
+    }
+
+    /// Whether an invalidation is in the send queue for whoever has the MR now.
+    #[must_use]
+    pub(crate) const fn is_invalidating(&self) -> bool {
+        matches!(self.step, Step::Invalidating)
     }
 
     /// The device object.
@@ -346,10 +390,27 @@ impl Mr {
         Token::new(TokenKind::Invalidate, index, self.generation)
     }
 
-    const fn grant_of(&self, registration: &Registration) -> Grant {
-        Grant { key: self.key, address: registration.iova, length: registration.length }
+    const fn current_grant(&self) -> Grant {
+        Grant { key: self.key, address: self.registration.iova, length: self.registration.length }
     }
 
+    const fn is_mapped(&self) -> bool {
+        matches!(self.step, Step::Mapped | Step::Registering | Step::Valid | Step::Invalidating)
+    }
+
+    const fn is_pending(&self, generation: u32) -> bool {
+        matches!(self.pending, Some(pending) if pending.get() == generation)
+    }
+
+    #[inline]
+    const fn check_free(&self, connection: ConnectionKey) -> Result<(), MrError> {
+        match self.step {
+            Step::Idle | Step::Spent | Step::IdlePending => self.check_connection(connection),
+            _ => Err(MrError::InvalidState),
+        }
+    }
+
+    #[inline]
     const fn check_connection(&self, connection: ConnectionKey) -> Result<(), MrError> {
         if self.connection.index != connection.index {
             Err(MrError::WrongQueue)

@@ -1,6 +1,6 @@
 //! The second half of an MR's life: invalidation, failure, recovery, the end.
 
-use super::{Cause, ConnectionKey, Mr, MrError, NO_OBJECT, ReturnPolicy, Role, State};
+use super::{Cause, ConnectionKey, Mr, MrError, NO_OBJECT, ReturnPolicy, Role, Step};
 use crate::provider::Operation;
 use core::num::NonZeroU32;
 
@@ -11,23 +11,20 @@ impl Mr {
     /// # Errors
     /// [`MrError::Denied`] for the pad (I26); [`MrError::AlreadyInvalid`] (I5); [`MrError::InvalidState`] where no key
     /// can be valid, and for a Stale MR, which an invalidation never repairs (I4); [`MrError::StaleKey`] (I6).
+    #[inline]
     pub fn invalidate_posted(&mut self, key: u32, policy: ReturnPolicy) -> Result<Operation, MrError> {
         self.check_request_role()?;
-        let (owner, registration) = match self.state {
-            State::Registering { owner, registration, .. } | State::Valid { owner, registration } => {
-                (owner, registration)
-            }
-            State::Invalidating { .. } | State::IdlePending { .. } | State::Idle { spent: true } => {
-                return Err(MrError::AlreadyInvalid);
-            }
+        match self.step {
+            Step::Registering | Step::Valid => {}
+            Step::Invalidating | Step::IdlePending | Step::Spent => return Err(MrError::AlreadyInvalid),
             _ => return Err(MrError::InvalidState),
-        };
+        }
         if key != self.key {
             return Err(MrError::StaleKey);
         }
-        self.state = match (policy, NonZeroU32::new(self.generation)) {
-            (ReturnPolicy::OnInvalidatePosted, Some(pending)) => State::IdlePending { pending },
-            _ => State::Invalidating { owner, registration },
+        (self.step, self.pending) = match (policy, NonZeroU32::new(self.generation)) {
+            (ReturnPolicy::OnInvalidatePosted, Some(pending)) => (Step::IdlePending, Some(pending)),
+            _ => (Step::Invalidating, None),
         };
         Ok(Operation::Invalidate { object: self.object, key })
     }
@@ -38,21 +35,15 @@ impl Mr {
     /// # Errors
     /// [`MrError::StaleCompletion`] when no such invalidation is in flight, among others because a later one of the same
     /// MR has replaced it (I16).
+    #[inline]
     pub fn invalidated(&mut self, generation: u32) -> Result<(), MrError> {
-        match &mut self.state {
-            State::Invalidating { .. } if generation == self.generation => {
-                self.state = State::Idle { spent: true };
-            }
-            State::IdlePending { pending } if pending.get() == generation => {
-                self.state = State::Idle { spent: true };
-            }
-            State::Owned { pending, .. } | State::Mapped { pending, .. } | State::Registering { pending, .. }
-                if is(*pending, generation) =>
-            {
-                *pending = None;
-            }
+        match self.step {
+            Step::Invalidating if generation == self.generation => self.step = Step::Spent,
+            Step::IdlePending if self.is_pending(generation) => self.step = Step::Spent,
+            Step::Owned | Step::Mapped | Step::Registering if self.is_pending(generation) => {}
             _ => return Err(MrError::StaleCompletion),
         }
+        self.pending = None;
         Ok(())
     }
 
@@ -61,17 +52,19 @@ impl Mr {
     /// # Errors
     /// [`MrError::Denied`] for the pad (I26); [`MrError::ProtocolError`] when that request does not hold that key on that
     /// connection, or the key is not valid (I25).
+    #[inline]
     pub fn remotely_invalidated(&mut self, owner: u32, connection: ConnectionKey, key: u32) -> Result<(), MrError> {
         self.check_request_role()?;
-        match self.state {
-            State::Registering { owner: holder, .. } | State::Valid { owner: holder, .. }
-                if holder == owner && key == self.key && connection == self.connection =>
-            {
-                self.state = State::Idle { spent: true };
-                Ok(())
-            }
-            _ => Err(MrError::ProtocolError),
+        if matches!(self.step, Step::Registering | Step::Valid)
+            && self.owner == owner
+            && key == self.key
+            && connection == self.connection
+        {
+            self.step = Step::Spent;
+            self.pending = None;
+            return Ok(());
         }
+        Err(MrError::ProtocolError)
     }
 
     /// The registration of `generation` failed or was flushed; it may have taken effect all the same (verbs.md 0.6).
@@ -80,11 +73,11 @@ impl Mr {
     /// # Errors
     /// [`MrError::StaleCompletion`] when it belongs to another use (I16).
     pub fn register_failed(&mut self, generation: u32) -> Result<(), MrError> {
-        let concerned = match self.state {
-            State::Registering { pending, .. } => generation == self.generation || is(pending, generation),
-            State::Invalidating { .. } | State::Stale(_) => generation == self.generation,
-            State::IdlePending { pending } => pending.get() == generation,
-            State::Owned { pending, .. } | State::Mapped { pending, .. } => is(pending, generation),
+        let current = generation == self.generation;
+        let concerned = match self.step {
+            Step::Registering => current || self.is_pending(generation),
+            Step::Invalidating | Step::Stale => current,
+            Step::IdlePending | Step::Owned | Step::Mapped => self.is_pending(generation),
             _ => false,
         };
         self.become_stale_if(concerned, Cause::FlushedRegister)
@@ -116,18 +109,16 @@ impl Mr {
     /// [`MrError::InvalidState`] without a device object; [`MrError::StaleConnection`] and [`MrError::WrongQueue`] for
     /// another connection.
     pub fn connection_lost(&mut self, connection: ConnectionKey) -> Result<(), MrError> {
-        let cause = match self.state {
-            State::Absent | State::Recovering => return Err(MrError::InvalidState),
-            State::Stale(first) => first,
-            State::Registering { .. } | State::Valid { .. } => Cause::ValidAtDisconnect,
-            State::Invalidating { .. }
-            | State::IdlePending { .. }
-            | State::Owned { pending: Some(_), .. }
-            | State::Mapped { pending: Some(_), .. } => Cause::FlushedInvalidate,
-            State::Idle { .. } | State::Owned { .. } | State::Mapped { .. } => Cause::UnusedAtDisconnect,
+        let cause = match self.step {
+            Step::Absent | Step::Recovering => return Err(MrError::InvalidState),
+            Step::Stale => self.cause,
+            Step::Registering | Step::Valid => Cause::ValidAtDisconnect,
+            Step::Invalidating | Step::IdlePending => Cause::FlushedInvalidate,
+            Step::Owned | Step::Mapped if self.pending.is_some() => Cause::FlushedInvalidate,
+            Step::Idle | Step::Spent | Step::Owned | Step::Mapped => Cause::UnusedAtDisconnect,
         };
         self.check_connection(connection)?;
-        self.state = State::Stale(cause);
+        self.become_stale(cause);
         Ok(())
     }
 
@@ -136,10 +127,10 @@ impl Mr {
     /// # Errors
     /// [`MrError::InvalidState`] unless Stale (I30).
     pub fn begin_recovery(&mut self) -> Result<(), MrError> {
-        if !matches!(self.state, State::Stale(_)) {
+        if self.step != Step::Stale {
             return Err(MrError::InvalidState);
         }
-        self.state = State::Recovering;
+        self.step = Step::Recovering;
         Ok(())
     }
 
@@ -153,7 +144,7 @@ impl Mr {
         key: u32,
         connection: ConnectionKey,
     ) -> Result<(), MrError> {
-        if !matches!(self.state, State::Recovering) {
+        if self.step != Step::Recovering {
             return Err(MrError::InvalidState);
         }
         self.install(object, key, connection)
@@ -165,12 +156,12 @@ impl Mr {
     /// [`MrError::Busy`] while a request holds it or the device may be working on it (I11); [`MrError::InvalidState`]
     /// without a device object (I13).
     pub fn destroyed(&mut self) -> Result<(), MrError> {
-        match self.state {
-            State::Idle { .. } | State::Stale(_) | State::Recovering => {}
-            State::Absent => return Err(MrError::InvalidState),
+        match self.step {
+            Step::Idle | Step::Spent | Step::Stale | Step::Recovering => {}
+            Step::Absent => return Err(MrError::InvalidState),
             _ => return Err(MrError::Busy),
         }
-        self.state = State::Absent;
+        self.step = Step::Absent;
         self.object = NO_OBJECT;
         self.role = Role::Request;
         Ok(())
@@ -185,31 +176,30 @@ impl Mr {
     }
 
     const fn invalidation_in_flight(&self, generation: u32) -> bool {
-        match self.state {
-            State::Invalidating { .. } => generation == self.generation,
-            State::IdlePending { pending } => pending.get() == generation,
-            State::Owned { pending, .. } | State::Mapped { pending, .. } | State::Registering { pending, .. } => {
-                is(pending, generation)
-            }
+        match self.step {
+            Step::Invalidating => generation == self.generation,
+            Step::IdlePending | Step::Owned | Step::Mapped | Step::Registering => self.is_pending(generation),
             _ => false,
         }
     }
 
     const fn is_stale_of(&self, generation: u32) -> bool {
-        matches!(self.state, State::Stale(_)) && generation == self.generation
+        matches!(self.step, Step::Stale) && generation == self.generation
     }
 
     const fn become_stale_if(&mut self, concerned: bool, cause: Cause) -> Result<(), MrError> {
         if !concerned {
             return Err(MrError::StaleCompletion);
         }
-        if !matches!(self.state, State::Stale(_)) {
-            self.state = State::Stale(cause);
+        if !matches!(self.step, Step::Stale) {
+            self.become_stale(cause);
         }
         Ok(())
     }
-}
 
-const fn is(pending: Option<NonZeroU32>, generation: u32) -> bool {
-    matches!(pending, Some(pending) if pending.get() == generation)
+    const fn become_stale(&mut self, cause: Cause) {
+        self.step = Step::Stale;
+        self.cause = cause;
+        self.pending = None;
+    }
 }

@@ -1,0 +1,155 @@
+//! A ready requester on the null device, for the programs that count instructions.
+
+use crate::null_device::NullDevice;
+use core::time::Duration;
+use frwr_engine::{
+    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
+    RequestHandle,
+    control::Control,
+    gather::Segment,
+    mr::Grant,
+    provider::{Access, Device, soft::SoftProfile},
+};
+use frwr_mempool::{
+    Region,
+    region::{PagePolicy, RegionOptions},
+};
+use std::error::Error;
+
+/// Bytes of a message: an NVMe command.
+pub const MESSAGE_BYTES: usize = 64;
+
+/// Bytes of a segment.
+pub const PAGE: u32 = 4096;
+
+/// Bytes of the caller's memory.
+const MEMORY_BYTES: usize = 8 << 20;
+
+/// Requests that may wait for their reply; a power of two.
+const OUTSTANDING: usize = 256;
+
+/// Replies come in order: the oldest request is meant.
+pub struct InOrder {
+    handles: Box<[RequestHandle; OUTSTANDING]>,
+    sent: usize,
+    replied: usize,
+}
+
+impl Default for InOrder {
+    fn default() -> Self {
+        Self { handles: Box::new([RequestHandle::from_parts(0, 0); OUTSTANDING]), sent: 0, replied: 0 }
+    }
+}
+
+impl InOrder {
+    /// The next reply but those of earlier requests is this one's.
+    #[inline(always)]
+    pub fn sent(&mut self, handle: RequestHandle) {
+        self.handles[self.sent % OUTSTANDING] = handle;
+        self.sent += 1;
+    }
+}
+
+impl Protocol for InOrder {
+    #[inline(always)]
+    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+        let grant = grants.first().ok_or(AnnounceError)?;
+        write_grant(message.first_chunk_mut().ok_or(AnnounceError)?, grant);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn classify(&mut self, _: ConnectionId, _: &[u8], _: u32) -> Message {
+        if self.replied == self.sent {
+            return Message::Malformed;
+        }
+        let handle = self.handles[self.replied % OUTSTANDING];
+        self.replied += 1;
+        Message::Reply(handle)
+    }
+}
+
+/// Names memory in a message, where an NVMe command does.
+#[inline(always)]
+pub fn write_grant(message: &mut [u8; MESSAGE_BYTES], grant: &Grant) {
+    message[24..32].copy_from_slice(&grant.address.to_le_bytes());
+    message[32..36].copy_from_slice(&grant.key.to_le_bytes());
+}
+
+/// One engine with one connection, and memory of the caller.
+pub struct Requester {
+    /// The engine.
+    pub engine: Engine<<NullDevice as Device>::Port>,
+    /// Its connection, ready.
+    pub connection: ConnectionId,
+    /// The upper layer.
+    pub protocol: InOrder,
+    memory: frwr_engine::gather::MemoryId,
+    control: Control<NullDevice>,
+    // Mapped as long as the engine lives.
+    _region: Region,
+}
+
+impl Requester {
+    /// One connection, 32 requests at a time.
+    #[must_use]
+    pub fn usual_options() -> EngineOptions {
+        EngineOptions { connections: 1, queue_depth: 32, ..EngineOptions::default() }
+    }
+
+    /// Opens it. With `remote_invalidation` the peer's answers invalidate the last key in front of their message.
+    ///
+    /// # Errors
+    /// What the engine or the system refuses.
+    pub fn open(
+        profile: SoftProfile,
+        remote_invalidation: bool,
+        options: &EngineOptions,
+    ) -> Result<Self, Box<dyn Error>> {
+        let mut control = Control::new(NullDevice::new(profile, remote_invalidation));
+        let capabilities = *control.device().capabilities();
+        let bytes = Engine::<<NullDevice as Device>::Port>::region_bytes(options, &capabilities)? + 2 * MEMORY_BYTES;
+        let mut region = Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Ladder { allow_plain: true }))?;
+        let (port, link) = control.open_core(0, 0)?;
+        let mut engine = Engine::new(port, link, &mut region, options.clone(), &capabilities)?;
+        let memory = engine.add_memory(region.carve(MEMORY_BYTES, PAGE as usize)?.into_device_memory())?;
+        let connect = ConnectionOptions { peer_receives: options.queue_depth, ..ConnectionOptions::default() };
+        let connection = engine.connect("127.0.0.1:1".parse()?, b"", &connect)?;
+        let mut requester = Self { engine, connection, protocol: InOrder::default(), memory, control, _region: region };
+        while !requester.engine.is_ready(connection) {
+            requester.step();
+            while requester.engine.next_event().is_some() {}
+        }
+        Ok(requester)
+    }
+
+    /// One iteration with Control's.
+    pub fn step(&mut self) {
+        self.control.poll();
+        self.engine.poll(Duration::ZERO, &mut self.protocol);
+        self.engine.flush();
+    }
+
+    /// The first `count` pages of the memory.
+    #[must_use]
+    pub fn pages(&self, count: u64) -> Vec<Segment> {
+        (0..count).map(|at| Segment { memory: self.memory, offset: at * u64::from(PAGE), length: PAGE }).collect()
+    }
+
+    /// Registers memory once, for any number of requests.
+    ///
+    /// # Errors
+    /// What the engine refuses.
+    pub fn register(&mut self, segments: &[Segment]) -> Result<Grant, Box<dyn Error>> {
+        let chunk = Chunk { access: Access::RemoteWrite, segments };
+        self.engine.register_now(self.connection, &chunk, 0, &mut self.protocol)?;
+        loop {
+            self.step();
+            while let Some(event) = self.engine.next_event() {
+                if let Event::Registered { grant, .. } = event {
+                    return Ok(grant);
+                }
+            }
+        }
+    }
+}
