@@ -12,7 +12,7 @@ take() { # key depth
 counts() { # depth
     sample "doorbells_$1" "$(reported doorbells_per_request)"
     sample "work_requests_$1" "$(reported work_requests_per_request)"
-    sample "completions_$1" "$(reported completions_per_request)"
+    sample "completions_$1" "$(reported send_completions_per_request)"
 }
 
 turns() { # depth
