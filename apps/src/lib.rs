@@ -6,6 +6,7 @@
 pub mod check;
 pub mod host;
 pub mod job;
+pub mod latency;
 pub mod nvmf;
 pub mod output;
 pub mod runner;

@@ -46,7 +46,7 @@ pub enum RequestStatus {
 /// How a transfer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferStatus {
-    /// RDMA READs: the data has arrived. Replies: the device is done with message and data.
+    /// RDMA READs: the data has arrived. RDMA WRITEs without a reply: the peer's device has it. Replies: the device is done with message and data.
     Done,
     /// The connection ended first.
     Lost,
@@ -193,6 +193,13 @@ pub enum Event {
     },
     /// The RDMA READs of `Engine::fetch` ended.
     Fetched {
+        /// As given.
+        cookie: u64,
+        /// How.
+        status: TransferStatus,
+    },
+    /// The RDMA WRITEs of `Engine::write` ended.
+    Written {
         /// As given.
         cookie: u64,
         /// How.

@@ -7,6 +7,8 @@ use crate::provider::RemoteRange;
 pub(crate) enum Kind {
     /// RDMA READs; ends when the last has completed.
     Fetch,
+    /// RDMA WRITEs that nobody is told of; ends when the last has completed.
+    Write,
     /// RDMA WRITEs, then a reply; ends when the device is done with the reply.
     Respond {
         /// Bytes of the reply.

@@ -2,7 +2,7 @@
 //! containers hide parts of both.
 
 use super::rdma::{RdmaDevice, RdmaSystem, read_devices, read_system};
-use frwr_reactor::Topology;
+use frwr_reactor::{CpuSet, Topology};
 use std::fs;
 use std::path::Path;
 
@@ -26,6 +26,8 @@ pub struct Clock {
     pub invariant_tsc: Option<bool>,
     /// Frequency governors in use, each once.
     pub governors: Vec<String>,
+    /// Whether cores may run faster than their nominal frequency; `None` where nobody says.
+    pub turbo: Option<bool>,
 }
 
 /// What a machine offers.
@@ -45,6 +47,10 @@ pub struct Machine {
     pub rdma: RdmaSystem,
     /// Its clock.
     pub clock: Clock,
+    /// CPUs without the scheduler's tick while one thread runs there (`nohz_full`).
+    pub nohz_full: CpuSet,
+    /// A hypervisor is below; false where nobody says.
+    pub virtual_machine: bool,
 }
 
 impl Machine {
@@ -65,6 +71,11 @@ impl Machine {
             locked_memory: locked_memory_limit(root),
             rdma_devices: read_devices(root),
             rdma: read_system(root),
+            nohz_full: text(&sys.join("devices/system/cpu/nohz_full"))
+                .and_then(|list| CpuSet::parse_kernel_list(&list))
+                .unwrap_or_default(),
+            virtual_machine: text(&root.join("proc/cpuinfo"))
+                .is_some_and(|info| has_flag(&info, "hypervisor") == Some(true)),
             clock,
             topology,
         }
@@ -140,12 +151,23 @@ fn read_clock(root: &Path, topology: &Topology) -> Clock {
         source: text(&system.join("clocksource/clocksource0/current_clocksource")),
         invariant_tsc: text(&root.join("proc/cpuinfo")).and_then(|info| invariant_tsc(&info)),
         governors,
+        turbo: read_turbo(&system.join("cpu")),
     }
 }
 
-/// From the first `flags` line of x86; other architectures have none.
-fn invariant_tsc(info: &str) -> Option<bool> {
+/// Intel's driver says whether there is none, others whether there is some.
+fn read_turbo(cpus: &Path) -> Option<bool> {
+    let none = number(&cpus.join("intel_pstate/no_turbo")).map(|none| none == 0);
+    none.or_else(|| number(&cpus.join("cpufreq/boost")).map(|boost| boost != 0))
+}
+
+/// Whether the first `flags` line of x86 has a flag; other architectures have no such line.
+fn has_flag(info: &str, flag: &str) -> Option<bool> {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags"))?;
-    let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
+    Some(flags.split_whitespace().any(|word| word == flag))
+}
+
+fn invariant_tsc(info: &str) -> Option<bool> {
+    let has = |flag| has_flag(info, flag) == Some(true);
     has("tsc").then(|| has("constant_tsc") && has("nonstop_tsc"))
 }

@@ -3,6 +3,7 @@
 mod advice;
 mod command_line;
 mod machine;
+mod neighbours;
 mod rdma;
 mod rdma_advice;
 mod rdma_report;
@@ -15,6 +16,7 @@ pub use advice::{Shortcoming, shortcomings};
 pub use command_line::run;
 pub(crate) use machine::locked_memory_limit;
 pub use machine::{Clock, HugePages, Machine};
+pub use neighbours::{BusyTimes, pinned_reactors};
 pub use rdma::{
     DeviceFile, FileAccess, Finding, FindingOutcome, Gid, Mlx5Lists, ProviderLibrary, RdmaDevice, RdmaPort, RdmaSystem,
     SelfTest,

@@ -30,6 +30,7 @@ impl<P: Port> Host<P> {
             | Event::Incoming { .. }
             | Event::Registered { .. }
             | Event::Fetched { .. }
+            | Event::Written { .. }
             | Event::Responded { .. }
             | Event::Foreign(_) => {}
         }

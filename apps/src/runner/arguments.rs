@@ -109,6 +109,6 @@ impl JobArguments {
     }
 }
 
-pub(super) fn range(flag: &'static str, value: u64, least: u64, most: u64) -> Result<(), RunError> {
+pub(crate) fn range(flag: &'static str, value: u64, least: u64, most: u64) -> Result<(), RunError> {
     if (least..=most).contains(&value) { Ok(()) } else { Err(RunError::Range { flag, value, least, most }) }
 }

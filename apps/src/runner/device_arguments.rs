@@ -83,7 +83,7 @@ pub struct RdmaDeviceConfig {
 
 impl DeviceArguments {
     /// The device.
-    pub(super) fn device(&self) -> Result<RdmaDeviceConfig, RunError> {
+    pub(crate) fn device(&self) -> Result<RdmaDeviceConfig, RunError> {
         // Required by `load`, and by `serve` without --config.
         let device = self.device.clone().unwrap_or_default();
         if device.is_empty() || device == "soft" || device.starts_with("soft:") {
@@ -99,7 +99,7 @@ impl DeviceArguments {
     }
 
     /// What its connections negotiate.
-    pub(super) fn parameters(&self) -> Result<ConnectionParameters, RunError> {
+    pub(crate) fn parameters(&self) -> Result<ConnectionParameters, RunError> {
         range("--retry-count", self.retry_count.into(), 0, MAX_RETRIES.into())?;
         range("--rnr-retry-count", self.rnr_retry_count.into(), 0, MAX_RETRIES.into())?;
         let (retry_count, rnr_retry_count) = (self.retry_count, self.rnr_retry_count);
@@ -107,7 +107,7 @@ impl DeviceArguments {
     }
 
     /// Where the reactors go, `most` at most; `None` lets the machine decide.
-    pub(super) fn placement(&self, most: usize) -> Result<Option<Placement>, RunError> {
+    pub(crate) fn placement(&self, most: usize) -> Result<Option<Placement>, RunError> {
         let Some(list) = self.cores.as_deref() else { return Ok(None) };
         let (placement, value) = match unpinned(list) {
             Some(reactors) => (Placement::Unpinned { reactors }, reactors),

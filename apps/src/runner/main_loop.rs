@@ -41,7 +41,7 @@ const BROKEN_STORAGE: &str = "a namespace is out of order: the kernel refuses it
 pub(super) type Threads<T, H> = Running<Message, Core<T, H>>;
 
 /// A Control, whatever its device is.
-pub(super) trait Served {
+pub(crate) trait Served {
     /// As [`Control::poll`].
     fn poll(&mut self) -> u32;
     /// As [`Device::can_wait`].
@@ -187,20 +187,20 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
 
 /// How long nothing has had to be done.
 #[derive(Clone, Copy, Debug)]
-struct Idle {
+pub(crate) struct Idle {
     wait: Duration,
     /// The device said that there is something, and there was nothing for Control.
     in_vain: bool,
 }
 
 impl Idle {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { wait: FIRST_WAIT, in_vain: false }
     }
 
     /// Waits for the one device, twice as long each time in a row; pauses where there are several, or it cannot be waited
     /// for. What is traced must not wait for long: its ring is bounded.
-    fn pause(&mut self, controls: &mut [&mut dyn Served], traced: bool) {
+    pub(crate) fn pause(&mut self, controls: &mut [&mut dyn Served], traced: bool) {
         let at_most = if traced { FIRST_WAIT } else { self.wait };
         match controls {
             [control] if control.can_wait() => {

@@ -36,9 +36,9 @@ pub fn discover_on_rdma(config: &DiscoverConfig, stop: &AtomicBool) -> Result<Ve
 }
 
 #[cfg(feature = "verbs")]
-use with_verbs::open;
+pub(crate) use with_verbs::open;
 #[cfg(not(feature = "verbs"))]
-use without_verbs::open;
+pub(crate) use without_verbs::open;
 
 #[cfg(feature = "verbs")]
 mod with_verbs {
@@ -48,7 +48,7 @@ mod with_verbs {
     };
     use frwr_engine::provider::verbs::{Registration, VerbsDevice, VerbsOptions};
 
-    pub(super) fn open(config: &RdmaDeviceConfig) -> Result<VerbsDevice, RunError> {
+    pub(crate) fn open(config: &RdmaDeviceConfig) -> Result<VerbsDevice, RunError> {
         let mut options = VerbsOptions::new(config.device.as_str());
         options.port = config.port;
         options.gid_index = config.gid_index;
@@ -71,7 +71,7 @@ mod without_verbs {
     use frwr_engine::provider::soft::SoftDevice;
 
     /// The type is whatever device there is; none is ever opened.
-    pub(super) fn open(_: &RdmaDeviceConfig) -> Result<SoftDevice, RunError> {
+    pub(crate) fn open(_: &RdmaDeviceConfig) -> Result<SoftDevice, RunError> {
         Err(RunError::NoRdma)
     }
 }

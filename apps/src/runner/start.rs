@@ -30,7 +30,7 @@ pub(super) struct Sides<T, H> {
 }
 
 /// Opens one side's port, with completion queues as large as its engine needs them.
-pub(super) fn open<D: Device>(
+pub(crate) fn open<D: Device>(
     control: &mut Control<D>,
     options: &EngineOptions,
     capabilities: &Capabilities,
@@ -79,7 +79,7 @@ fn numbered<P, Plan>(
 }
 
 /// How many reactors a placement has.
-pub(super) fn reactors(placement: &Placement) -> usize {
+pub(crate) fn reactors(placement: &Placement) -> usize {
     match placement {
         Placement::Cores(cores) => cores.len(),
         Placement::Spread { reactors } | Placement::Unpinned { reactors } => *reactors,
@@ -87,7 +87,7 @@ pub(super) fn reactors(placement: &Placement) -> usize {
 }
 
 /// Two physical cores if there are, else one; not pinned where not even that may be chosen.
-pub(super) fn for_both(topology: &Topology) -> Placement {
+pub(crate) fn for_both(topology: &Topology) -> Placement {
     [2, 1]
         .map(|reactors| Placement::Spread { reactors })
         .into_iter()
@@ -96,13 +96,13 @@ pub(super) fn for_both(topology: &Topology) -> Placement {
 }
 
 /// Where a target alone goes: where the loop puts it.
-pub(super) fn for_target(topology: &Topology) -> Placement {
+pub(crate) fn for_target(topology: &Topology) -> Placement {
     let one = Placement::Spread { reactors: 1 };
     if one.resolve(topology, false).is_ok() { one } else { Placement::Unpinned { reactors: 1 } }
 }
 
 /// Where a host alone goes: where the loop puts it, so that a target and a host on one machine do not share a core.
-pub(super) fn for_host(topology: &Topology) -> Placement {
+pub(crate) fn for_host(topology: &Topology) -> Placement {
     let both = Placement::Spread { reactors: 2 }.resolve(topology, false);
     match both.ok().and_then(|seats| seats.cores().get(1).copied().flatten()) {
         Some(core) => Placement::Cores(vec![core]),

@@ -275,7 +275,7 @@ pub(super) fn shared(
 }
 
 /// A region on the core's node, of the wanted kind.
-pub(super) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<Region, SetupError> {
+pub(crate) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<Region, SetupError> {
     let options = RegionOptions::new(bytes).pages(pages);
     Ok(Region::map(&match node {
         Some(node) => options.node(node),

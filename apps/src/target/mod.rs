@@ -324,7 +324,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             Event::Fetched { cookie, status } => self.fetched(cookie, status == TransferStatus::Done),
             Event::Responded { cookie, .. } => self.responded(cookie),
             // It submits no requests, and shares its completion queues with nobody.
-            Event::Completed { .. } | Event::Registered { .. } | Event::Foreign(_) => {}
+            Event::Completed { .. } | Event::Registered { .. } | Event::Written { .. } | Event::Foreign(_) => {}
         }
     }
 }

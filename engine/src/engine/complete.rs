@@ -415,7 +415,7 @@ impl<P: Port> Engine<P> {
     fn fetch_retired(&mut self, token: Token, result: Result<(), FailureStatus>) {
         let Some((_, transfer)) = self.transfers.at_mut(token.index()) else { return };
         // RDMA WRITEs of a response end with its reply.
-        if transfer.kind != Kind::Fetch || result.is_err() {
+        if matches!(transfer.kind, Kind::Respond { .. }) || result.is_err() {
             return;
         }
         transfer.operations = transfer.operations.saturating_sub(1);

@@ -305,10 +305,12 @@ impl<P: Port> Engine<P> {
             for at in 0..operations {
                 let remote = self.remote_segments[slot as usize * MAX_TRANSFER_OPERATIONS + at as usize].remote;
                 let local = ElementRange { first: first + at, count: 1 };
-                let fetch = kind == Kind::Fetch;
-                let last = fetch && at + 1 == operations;
-                let operation =
-                    if fetch { Operation::Read { local, remote } } else { Operation::Write { local, remote } };
+                // Of a response the reply asks, if anything does.
+                let last = !matches!(kind, Kind::Respond { .. }) && at + 1 == operations;
+                let operation = match kind {
+                    Kind::Fetch => Operation::Read { local, remote },
+                    Kind::Write | Kind::Respond { .. } => Operation::Write { local, remote },
+                };
                 self.chain_transfer(index, handle, TokenKind::Transfer, last, operation);
             }
             if let Kind::Respond { invalidate, .. } = kind {

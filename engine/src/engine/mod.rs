@@ -14,7 +14,7 @@ mod standalone;
 mod submit;
 
 pub use opening::OpenError;
-pub use respond::{FetchRequest, ResponseRequest, TransferError};
+pub use respond::{FetchRequest, ResponseRequest, TransferError, WriteRequest};
 pub use standalone::{CancelError, CancelNowError};
 pub use submit::{Chunk, Coverage, Submission, SubmitError};
 

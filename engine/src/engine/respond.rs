@@ -21,6 +21,17 @@ pub struct FetchRequest<'a> {
     pub cookie: u64,
 }
 
+/// RDMA WRITEs out of our memory, of which the peer is not told.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteRequest<'a> {
+    /// Where the data comes from.
+    pub local: &'a [Segment],
+    /// Where it goes; as many bytes.
+    pub remote: &'a [RemoteSegment],
+    /// Comes back with [`Event::Written`].
+    pub cookie: u64,
+}
+
 /// RDMA WRITEs out of our memory, and the reply that tells the peer of them.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseRequest<'a> {
@@ -69,6 +80,20 @@ impl<P: Port> Engine<P> {
             return Err(TransferError::LengthMismatch);
         }
         let handle = self.stage_transfer(connection, request.cookie, Kind::Fetch, request.local, request.remote)?;
+        self.take_transfer(handle);
+        Ok(())
+    }
+
+    /// Writes data to a peer without telling it; ends with [`Event::Written`]: the peer's device has acknowledged all of it.
+    /// Posted by the next flush with room.
+    ///
+    /// # Errors
+    /// [`TransferError`]; nothing is left behind.
+    pub fn write(&mut self, connection: ConnectionId, request: &WriteRequest<'_>) -> Result<(), TransferError> {
+        if request.local.is_empty() {
+            return Err(TransferError::LengthMismatch);
+        }
+        let handle = self.stage_transfer(connection, request.cookie, Kind::Write, request.local, request.remote)?;
         self.take_transfer(handle);
         Ok(())
     }
@@ -227,6 +252,7 @@ impl<P: Port> Engine<P> {
         let Some(Transfer { cookie, kind, .. }) = self.transfers.remove(handle) else { return };
         self.events.push_back(match kind {
             Kind::Fetch => Event::Fetched { cookie, status },
+            Kind::Write => Event::Written { cookie, status },
             Kind::Respond { .. } => Event::Responded { cookie, status },
         });
     }

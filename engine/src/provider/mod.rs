@@ -27,6 +27,7 @@ pub use work::{
 };
 
 use core::time::Duration;
+use frwr_mempool::DeviceMemory;
 
 /// A queue pair's number, unique on its device for as long as the queue pair lives (the QPN of verbs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +48,15 @@ pub struct BaseId(pub u32);
 /// A protection domain of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DomainId(pub u32);
+
+/// A registration of [`Port::register_memory`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteMemory {
+    /// Its place among those of its port.
+    pub index: u32,
+    /// The key that the peer may be told; its addresses are those of the memory.
+    pub key: u32,
+}
 
 /// One core's port of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,5 +138,30 @@ pub trait Port {
     /// device cannot be asked (goal Z1).
     fn remote_bytes_open(&self) -> Option<u64> {
         None
+    }
+
+    /// Registers memory with a remote right by a system call (ibv_reg_mr(3)), in the protection domain of a queue pair: what
+    /// programs do per request that do not register by work request. Blocks for as long as the kernel takes; the engine
+    /// never calls it, measurements that compare do. Its key is the caller's to let die, and dies with the port.
+    ///
+    /// # Errors
+    /// [`CommandError`]; [`CommandError::Invalid`] on devices that have no such call, as the software NIC.
+    fn register_memory(
+        &mut self,
+        queue_pair: QueuePairId,
+        memory: &DeviceMemory,
+        access: Access,
+    ) -> Result<RemoteMemory, CommandError> {
+        let _ = (queue_pair, memory, access);
+        Err(CommandError::Invalid)
+    }
+
+    /// Takes such a registration back by a system call (ibv_dereg_mr(3)): its key is dead when this returns.
+    ///
+    /// # Errors
+    /// [`CommandError::Unknown`]; [`CommandError::Busy`] where the device refuses, and the key then stays until the port goes.
+    fn deregister_memory(&mut self, memory: RemoteMemory) -> Result<(), CommandError> {
+        let _ = memory;
+        Err(CommandError::Unknown)
     }
 }

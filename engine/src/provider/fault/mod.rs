@@ -9,10 +9,12 @@ mod script;
 pub use script::{CommandKind, CompletionFault, CompletionFilter, FaultHandle};
 
 use super::{
-    Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue, Device, DeviceEvent,
-    Port, PortId, PostError, PostModel, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Ticket,
+    Access, Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue, Device,
+    DeviceEvent, Port, PortId, PostError, PostModel, QueuePairId, ReceiveRequest, RemoteMemory, SharedReceiveQueueId,
+    Ticket,
 };
 use core::time::Duration;
+use frwr_mempool::DeviceMemory;
 use script::{PostRule, PostTarget};
 use std::collections::VecDeque;
 
@@ -209,5 +211,18 @@ impl<P: Port> Port for FaultyPort<P> {
 
     fn remote_bytes_open(&self) -> Option<u64> {
         self.port.remote_bytes_open()
+    }
+
+    fn register_memory(
+        &mut self,
+        queue_pair: QueuePairId,
+        memory: &DeviceMemory,
+        access: Access,
+    ) -> Result<RemoteMemory, CommandError> {
+        self.port.register_memory(queue_pair, memory, access)
+    }
+
+    fn deregister_memory(&mut self, memory: RemoteMemory) -> Result<(), CommandError> {
+        self.port.deregister_memory(memory)
     }
 }

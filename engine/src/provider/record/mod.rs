@@ -8,10 +8,12 @@ mod event;
 pub use event::{Record, RecordedOperation};
 
 use super::{
-    Capabilities, Chain, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Operation, Port,
-    PortId, PostError, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Ticket, WorkRequest,
+    Access, Capabilities, Chain, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent,
+    Operation, Port, PortId, PostError, QueuePairId, ReceiveRequest, RemoteMemory, SharedReceiveQueueId, Ticket,
+    WorkRequest,
 };
 use core::time::Duration;
+use frwr_mempool::DeviceMemory;
 use frwr_mempool::lane::{self, Receiver, Sender};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -360,5 +362,18 @@ impl<P: Port> Port for RecordedPort<P> {
 
     fn remote_bytes_open(&self) -> Option<u64> {
         self.port.remote_bytes_open()
+    }
+
+    fn register_memory(
+        &mut self,
+        queue_pair: QueuePairId,
+        memory: &DeviceMemory,
+        access: Access,
+    ) -> Result<RemoteMemory, CommandError> {
+        self.port.register_memory(queue_pair, memory, access)
+    }
+
+    fn deregister_memory(&mut self, memory: RemoteMemory) -> Result<(), CommandError> {
+        self.port.deregister_memory(memory)
     }
 }

@@ -1,6 +1,7 @@
 //! The hot half: posts chains, polls completions.
 
 use super::admit::{Guard, Limits, Objects, has_uneven_lists};
+use super::device::command_error;
 use super::publish::{LANE_ENTRIES, PortCommand, Removed};
 use super::sys::{
     batch::{SendMemory, Sink},
@@ -11,9 +12,11 @@ use super::sys::{
     shared_receive_queue::SharedReceiveQueue,
 };
 use crate::provider::{
-    Chain, Completion, CompletionBatch, CompletionQueue as Which, FailureStatus, MAX_COMPLETIONS_PER_POLL, Operation,
-    Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Success, Token,
+    Access, Chain, CommandError, Completion, CompletionBatch, CompletionQueue as Which, FailureStatus,
+    MAX_COMPLETIONS_PER_POLL, Operation, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest,
+    RemoteMemory, SharedReceiveQueueId, Success, Token,
 };
+use frwr_mempool::DeviceMemory;
 use frwr_mempool::lane::{Receiver, Sender};
 use ibverbs_sys::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
 use std::{io, sync::Arc};
@@ -38,6 +41,8 @@ pub struct VerbsPort {
     completions: Box<[ibv_wc; MAX_COMPLETIONS_PER_POLL]>,
     commands: Receiver<PortCommand>,
     reports: Sender<Removed>,
+    /// What was registered by a system call on this core, by its index.
+    remote_memories: Vec<Option<MemoryRegion>>,
 }
 
 impl core::fmt::Debug for VerbsPort {
@@ -81,6 +86,7 @@ impl VerbsPort {
             completions: Box::new([no_completion(); MAX_COMPLETIONS_PER_POLL]),
             commands: parts.commands,
             reports: parts.reports,
+            remote_memories: Vec::new(),
         }
     }
 
@@ -314,6 +320,40 @@ impl Port for VerbsPort {
             batch.push(completion);
         }
         taken.len()
+    }
+
+    fn register_memory(
+        &mut self,
+        queue_pair: QueuePairId,
+        memory: &DeviceMemory,
+        access: Access,
+    ) -> Result<RemoteMemory, CommandError> {
+        if memory.is_empty() {
+            return Err(CommandError::Invalid);
+        }
+        self.catch_up();
+        let found = self.queue_pairs.binary_search_by_key(&queue_pair, |known| known.id());
+        let queue_pair = found.ok().and_then(|at| self.queue_pairs.get(at)).ok_or(CommandError::Unknown)?;
+        let region = MemoryRegion::remote(queue_pair.domain(), memory.clone(), access);
+        let region = region.map_err(|error| command_error(&error))?;
+        let key = region.rkey();
+        let vacant = self.remote_memories.iter().position(Option::is_none);
+        let place = vacant.unwrap_or_else(|| {
+            self.remote_memories.push(None);
+            self.remote_memories.len() - 1
+        });
+        let index = u32::try_from(place).map_err(|_| CommandError::Exhausted)?;
+        self.remote_memories[place] = Some(region);
+        Ok(RemoteMemory { index, key })
+    }
+
+    fn deregister_memory(&mut self, memory: RemoteMemory) -> Result<(), CommandError> {
+        let place = self.remote_memories.get_mut(memory.index as usize).ok_or(CommandError::Unknown)?;
+        let region = place.take_if(|region| region.rkey() == memory.key).ok_or(CommandError::Unknown)?;
+        region.destroy().map_err(|(region, _)| {
+            *place = Some(region);
+            CommandError::Busy
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use super::{
     check,
     context::{Context, address_of},
 };
+use crate::provider::Access;
 use core::{mem::MaybeUninit, ptr::NonNull};
 use frwr_mempool::DeviceMemory;
 use ibverbs_sys::{IBV_MW_TYPE_2, ibv_access_flags, ibv_cq, ibv_mr, ibv_mw, ibv_pd, ibv_wc};
@@ -41,6 +42,7 @@ pub(in super::super) struct MemoryRegion {
     raw: NonNull<ibv_mr>,
     registered: bool,
     lkey: u32,
+    rkey: u32,
     /// Mapped for as long as the device may reach it.
     memory: Option<DeviceMemory>,
     domain: Arc<ProtectionDomain>,
@@ -61,6 +63,26 @@ impl MemoryRegion {
         if local_write {
             access |= ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
         }
+        Self::with_access(domain, memory, access)
+    }
+
+    /// With a remote right of its own, and no windows.
+    pub(in super::super) fn remote(
+        domain: &Arc<ProtectionDomain>,
+        memory: DeviceMemory,
+        right: Access,
+    ) -> io::Result<Self> {
+        let mut access = 0;
+        if right.permits_read() {
+            access |= ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
+        }
+        if right.permits_write() {
+            access |= ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0 | ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
+        }
+        Self::with_access(domain, memory, access)
+    }
+
+    fn with_access(domain: &Arc<ProtectionDomain>, memory: DeviceMemory, access: u32) -> io::Result<Self> {
         let verbs = &domain.context.library.verbs;
         let start = core::ptr::without_provenance_mut(memory.address() as usize);
         // SAFETY: the range is mapped for as long as `memory` lives, which is kept until it is deregistered; the library
@@ -68,12 +90,17 @@ impl MemoryRegion {
         let raw = unsafe { (verbs.ibv_reg_mr)(domain.raw.as_ptr(), start, memory.len(), access as i32) };
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
         // SAFETY: a registered region's members do not change.
-        let lkey = unsafe { raw.as_ref() }.lkey;
-        Ok(Self { raw, registered: true, lkey, memory: Some(memory), domain: Arc::clone(domain) })
+        let (lkey, rkey) = unsafe { (raw.as_ref().lkey, raw.as_ref().rkey) };
+        Ok(Self { raw, registered: true, lkey, rkey, memory: Some(memory), domain: Arc::clone(domain) })
     }
 
     pub(in super::super) fn lkey(&self) -> u32 {
         self.lkey
+    }
+
+    /// What a peer may use, where it has a remote right.
+    pub(in super::super) fn rkey(&self) -> u32 {
+        self.rkey
     }
 
     /// For bind work requests.

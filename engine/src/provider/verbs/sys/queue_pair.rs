@@ -157,6 +157,11 @@ impl QueuePair {
     }
 
     /// Whether it receives from a shared queue.
+    /// Its protection domain.
+    pub(in super::super) fn domain(&self) -> &Arc<ProtectionDomain> {
+        &self.domain
+    }
+
     pub(in super::super) fn shares_receives(&self) -> bool {
         self.shared.is_some()
     }

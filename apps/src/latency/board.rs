@@ -1,0 +1,80 @@
+//! What the cores of one run and its main thread tell each other. Steps are words that one side writes and the others read;
+//! what is rare is behind a lock that no measured request takes.
+
+use super::error::Failure;
+use crossbeam_utils::CachePadded;
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
+};
+
+/// How far a client's core is; 0 is before the first of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Step {
+    /// All its connections are ready: it waits for the other cores.
+    Ready = 1,
+    /// Its requests are all ended, and counted.
+    Measured = 2,
+    /// Its connections are gone.
+    Finished = 3,
+}
+
+#[derive(Debug)]
+struct Shared {
+    steps: Box<[CachePadded<AtomicU8>]>,
+    stop: AtomicBool,
+    /// The first that went wrong.
+    failure: Mutex<Option<Failure>>,
+    failed: AtomicBool,
+}
+
+/// The board; clones are the same one.
+#[derive(Clone, Debug)]
+pub(super) struct Board(Arc<Shared>);
+
+impl Board {
+    pub(super) fn new(cores: usize) -> Self {
+        Self(Arc::new(Shared {
+            steps: (0..cores).map(|_| CachePadded::default()).collect(),
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            failed: AtomicBool::new(false),
+        }))
+    }
+
+    /// A core: how far it is.
+    pub(super) fn reach(&self, core: usize, step: Step) {
+        if let Some(place) = self.0.steps.get(core) {
+            place.store(step as u8, Relaxed);
+        }
+    }
+
+    /// Whether all cores are as far.
+    pub(super) fn all_reached(&self, step: Step) -> bool {
+        self.0.steps.iter().all(|place| place.load(Relaxed) >= step as u8)
+    }
+
+    /// A core: it cannot go on. The first one counts.
+    pub(super) fn fail(&self, failure: Failure) {
+        self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+        self.0.failed.store(true, Relaxed);
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.0.failed.load(Relaxed)
+    }
+
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.0.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The main thread: end early.
+    pub(super) fn stop(&self) {
+        self.0.stop.store(true, Relaxed);
+    }
+
+    pub(super) fn wants_stop(&self) -> bool {
+        self.0.stop.load(Relaxed)
+    }
+}

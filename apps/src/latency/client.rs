@@ -1,0 +1,415 @@
+//! A client's core: it connects, warms up, measures, and leaves. Its room `client_open` is about connections, `client_requests`
+//! about requests.
+
+use super::{
+    board::{Board, Step},
+    client_open::Link,
+    counters::Counters,
+    error::Failure,
+    layout::{Layout, PAGE},
+    parameters::{KeyKind, Operation, Parameters},
+    plan,
+    schedule::Schedule,
+    slots::Slots,
+};
+use crate::{
+    job::latency_histogram,
+    runner::{MemoryReport, SetupError, map},
+};
+use core::time::Duration;
+use frwr_engine::{
+    CoreLink, Engine, Event, RequestHandle,
+    gather::MemoryId,
+    provider::{Capabilities, ConnectionParameters, Port, RemoteMemory},
+};
+use frwr_mempool::{DeviceMemory, region::PagePolicy};
+use frwr_reactor::Clock;
+use hdrhistogram::Histogram;
+use std::{collections::VecDeque, net::SocketAddr};
+
+/// Bytes beside what is computed: the alignment of what is carved.
+const SLACK: usize = 64 << 10;
+
+/// When a measurement ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// After this time.
+    Time(Duration),
+    /// After so many requests of this core.
+    Requests(u64),
+}
+
+/// What a client's core needs to begin.
+#[derive(Clone)]
+pub(super) struct ClientPlan {
+    pub(super) parameters: Parameters,
+    /// Connections of this core.
+    pub(super) connections: u16,
+    /// This core's number among the client's, and how many there are.
+    pub(super) core: usize,
+    pub(super) cores: usize,
+    pub(super) address: SocketAddr,
+    pub(super) private_data: Vec<u8>,
+    pub(super) negotiated: ConnectionParameters,
+    pub(super) extent: Extent,
+    pub(super) warm_up: Duration,
+    /// Requests per second of all cores.
+    pub(super) rate: Option<u64>,
+    /// The server may begin to listen later than this connects.
+    pub(super) patient: bool,
+    pub(super) pages: PagePolicy,
+    pub(super) capabilities: Capabilities,
+}
+
+/// How far a core is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Connections are opened, until then at most.
+    Opening { deadline: Duration },
+    /// Other cores open theirs.
+    Waiting,
+    /// Requests are not counted yet.
+    WarmUp { until: Duration },
+    /// Those of the warm-up end.
+    Settling,
+    /// Requests are counted.
+    Measuring,
+    /// No more begin.
+    Draining,
+    /// What was written is read back.
+    Checking,
+    /// Other cores still measure.
+    Measured,
+    /// Keys die, the server is told, connections end.
+    Leaving,
+    /// Nothing is left to do, or something went wrong.
+    Done,
+}
+
+/// The client's half of a core.
+pub(super) struct ClientSide<P: Port> {
+    pub(super) engine: Engine<P>,
+    pub(super) slots: Slots,
+    pub(super) links: Vec<Link>,
+    pub(super) plan: ClientPlan,
+    pub(super) layout: Layout,
+    pub(super) memory: MemoryId,
+    pub(super) data: DeviceMemory,
+    pub(super) phase: Phase,
+    /// The time that requests begin and end at: see docs/latency.md.
+    pub(super) time: Duration,
+    clock: Clock,
+    /// The clock is read for each request.
+    precise: bool,
+    /// Slots without a request, the one that was free longest first.
+    pub(super) free: VecDeque<u32>,
+    /// Slots with one.
+    pub(super) outstanding: u32,
+    /// Keys of the batches of each slot.
+    pub(super) keys: Box<[Option<RequestHandle>]>,
+    /// Keys of a batch that system calls make.
+    pub(super) memories: Vec<RemoteMemory>,
+    /// Slots whose memory is to be read back.
+    pub(super) unchecked: VecDeque<u32>,
+    pub(super) message: Box<[u8]>,
+    /// Requests begun so far; the low bits name them.
+    pub(super) sequence: u64,
+    /// Requests ended so far, those of the warm-up included.
+    pub(super) ended: u64,
+    recording: bool,
+    histogram: Histogram<u64>,
+    schedule: Option<Schedule>,
+    /// Requests that are left to begin.
+    left: u64,
+    before: Counters,
+    counters: Counters,
+    began: Duration,
+    last: Duration,
+    missed: u64,
+    interrupted: bool,
+    board: Board,
+    memory_report: MemoryReport,
+}
+
+/// What a core measured.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    pub(super) histogram: Histogram<u64>,
+    pub(super) counters: Counters,
+    /// From the beginning of the measurement to the end of its last request.
+    pub(super) began: Duration,
+    pub(super) last: Duration,
+    /// Requests that were meant to begin, and did not.
+    pub(super) missed: u64,
+    pub(super) interrupted: bool,
+    pub(super) memory: MemoryReport,
+}
+
+impl<P: Port> ClientSide<P> {
+    /// Makes everything on the calling core.
+    pub(super) fn new(
+        port: P,
+        link: CoreLink,
+        plan: ClientPlan,
+        node: Option<u32>,
+        clock: Clock,
+        board: Board,
+    ) -> Result<Self, SetupError> {
+        let Parameters { depth, batch, operation, key, .. } = plan.parameters;
+        let options = plan::client(&plan.parameters, plan.connections, &plan.capabilities);
+        let data_bytes = plan::data_bytes(&plan.parameters, plan.connections);
+        let bytes = Engine::<P>::region_bytes(&options, &plan.capabilities)? + data_bytes + SLACK;
+        let mut region = map(bytes, plan.pages, node)?;
+        let message = vec![0; options.message_bytes as usize].into();
+        let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
+        let data = region.carve(data_bytes, PAGE)?.into_device_memory();
+        let memory = engine.add_memory(data.clone()).map_err(|error| SetupError::Namespace(error.to_string()))?;
+        let slots = Slots::new(plan.connections, depth);
+        let histogram = latency_histogram().map_err(|error| SetupError::Histogram(format!("{error:?}")))?;
+        let keys = if operation == Operation::Register { slots.len() as usize * usize::from(batch) } else { 0 };
+        let time = clock.now();
+        Ok(Self {
+            engine,
+            links: (0..plan.connections).map(|_| Link::new(time)).collect(),
+            layout: Layout::new(&plan.parameters),
+            memory,
+            data,
+            phase: Phase::Opening { deadline: time + super::client_open::OPENING_TIMEOUT },
+            time,
+            clock,
+            // System calls take far longer than reading the clock.
+            precise: depth == 1 || key == KeyKind::Memory,
+            free: slots.in_turn().collect(),
+            outstanding: 0,
+            keys: vec![None; keys].into(),
+            memories: Vec::with_capacity(usize::from(batch)),
+            unchecked: VecDeque::new(),
+            message,
+            sequence: 0,
+            ended: 0,
+            recording: false,
+            histogram,
+            schedule: None,
+            left: 0,
+            before: Counters::default(),
+            counters: Counters::default(),
+            began: time,
+            last: time,
+            missed: 0,
+            interrupted: false,
+            board,
+            memory_report: MemoryReport::of(&region),
+            slots,
+            plan,
+        })
+    }
+
+    /// What it measured.
+    pub(super) fn measured(self) -> Measured {
+        Measured {
+            histogram: self.histogram,
+            counters: self.counters,
+            began: self.began,
+            last: self.last,
+            missed: self.missed,
+            interrupted: self.interrupted,
+            memory: self.memory_report,
+        }
+    }
+
+    pub(super) fn poll(&mut self, now: Duration) -> u32 {
+        self.time = now;
+        let mut work = self.engine.poll(now, &mut self.slots);
+        while let Some(event) = self.engine.next_event() {
+            work += 1;
+            let taken = self.event(event);
+            self.unless_failed(taken);
+        }
+        let stepped = self.step(now);
+        work + self.unless_failed(stepped)
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.engine.flush();
+    }
+
+    /// Connections end, whatever they do.
+    pub(super) fn shut_down(&mut self) {
+        self.phase = Phase::Done;
+        let connections: Vec<_> = self.engine.connections().collect();
+        connections.into_iter().for_each(|connection| self.engine.disconnect(connection));
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        self.engine.is_disconnected()
+    }
+
+    fn unless_failed<T: Default>(&mut self, result: Result<T, Failure>) -> T {
+        result.unwrap_or_else(|failure| {
+            if self.phase != Phase::Done {
+                self.phase = Phase::Done;
+                self.board.fail(failure);
+            }
+            T::default()
+        })
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::Connected { connection, .. } => self.connected(connection),
+            Event::OpenFailed { connection, reason, private_data } => {
+                self.open_failed(connection, reason, &private_data)
+            }
+            Event::Received { connection, received } => self.greeted(connection, received),
+            Event::Registered { request, cookie, grant } => self.registered(request, cookie, grant),
+            Event::Completed { cookie, status, .. } => self.completed(cookie, status),
+            Event::Fetched { cookie, status } | Event::Written { cookie, status } => self.transferred(cookie, status),
+            Event::Responded { cookie, .. } => {
+                self.told(cookie);
+                Ok(())
+            }
+            Event::Disconnected { connection, cause, .. } => self.disconnected(connection, cause),
+            // It does not listen, and shares its completion queues with nobody.
+            Event::Listening { .. } | Event::Incoming { .. } | Event::Foreign(_) => Ok(()),
+        }
+    }
+
+    /// Takes the time at which something ended, or begins behind it.
+    pub(super) fn read_clock(&mut self) {
+        if self.precise {
+            self.time = self.clock.now();
+        }
+    }
+
+    /// A request ended now: it is counted if the measurement has begun.
+    pub(super) fn count(&mut self, start: Duration, requests: u64) {
+        self.ended += requests;
+        self.last = self.time;
+        if self.recording {
+            let nanoseconds = self.time.saturating_sub(start).as_nanos();
+            // More than the histogram tells apart counts as its largest; 0 is less than the clock tells apart.
+            let nanoseconds = u64::try_from(nanoseconds).unwrap_or(u64::MAX).max(1);
+            self.histogram.saturating_record_n(nanoseconds, requests);
+        }
+    }
+
+    fn step(&mut self, now: Duration) -> Result<u32, Failure> {
+        match self.phase {
+            Phase::Opening { deadline } => self.open_links(now, deadline)?,
+            Phase::Waiting if self.board.all_reached(Step::Ready) => {
+                self.schedule(now);
+                self.phase = Phase::WarmUp { until: now.saturating_add(self.plan.warm_up) };
+            }
+            Phase::WarmUp { until } if now >= until || self.board.wants_stop() => self.phase = Phase::Settling,
+            Phase::WarmUp { .. } => {
+                self.left = u64::MAX;
+                return self.begin_requests(now, Duration::MAX);
+            }
+            Phase::Settling if self.outstanding == 0 => self.begin_measurement(),
+            Phase::Measuring => return self.measure(now),
+            Phase::Draining if self.outstanding == 0 => self.end_measurement(),
+            Phase::Checking => return self.read_back(),
+            Phase::Measured if self.board.all_reached(Step::Measured) => {
+                self.phase = Phase::Leaving;
+                self.leave()?;
+            }
+            Phase::Waiting | Phase::Settling | Phase::Draining | Phase::Measured | Phase::Leaving | Phase::Done => {}
+        }
+        Ok(0)
+    }
+
+    /// All connections are open.
+    pub(super) fn opened(&mut self) {
+        self.phase = Phase::Waiting;
+        self.board.reach(self.plan.core, Step::Ready);
+    }
+
+    /// All connections are gone.
+    pub(super) fn left_all(&mut self) {
+        self.phase = Phase::Done;
+        self.board.reach(self.plan.core, Step::Finished);
+    }
+
+    fn schedule(&mut self, start: Duration) {
+        let (core, cores) = (self.plan.core as u64, self.plan.cores as u64);
+        self.schedule = self.plan.rate.map(|rate| Schedule::new(start, rate, core, cores));
+    }
+
+    fn begin_measurement(&mut self) {
+        self.phase = Phase::Measuring;
+        self.recording = true;
+        self.before = Counters::from(self.engine.statistics());
+        self.time = self.clock.now();
+        (self.began, self.last) = (self.time, self.time);
+        self.schedule(self.time);
+        self.left = match self.plan.extent {
+            Extent::Requests(requests) => requests,
+            Extent::Time(_) => u64::MAX,
+        };
+    }
+
+    fn measure(&mut self, now: Duration) -> Result<u32, Failure> {
+        let end = match self.plan.extent {
+            Extent::Time(runtime) => self.began.saturating_add(runtime),
+            Extent::Requests(_) => Duration::MAX,
+        };
+        let stopped = self.board.wants_stop();
+        if self.left > 0 && self.time < end && !stopped {
+            return self.begin_requests(now, end);
+        }
+        self.interrupted = stopped;
+        if let (Some(schedule), Extent::Time(_)) = (&self.schedule, self.plan.extent) {
+            self.missed = schedule.missed(end.min(self.time));
+        }
+        self.phase = Phase::Draining;
+        Ok(0)
+    }
+
+    /// Begins what is due, as far as there are slots. Returns how many.
+    fn begin_requests(&mut self, now: Duration, end: Duration) -> Result<u32, Failure> {
+        let mut begun = 0;
+        while let Some(&slot) = self.free.front()
+            && self.left > 0
+        {
+            let start = match &self.schedule {
+                None => self.time,
+                Some(schedule) => match schedule.next() {
+                    due if due <= now && due < end => due,
+                    _ => break,
+                },
+            };
+            let requests = self.begin(slot, start, self.left)?;
+            if requests == 0 {
+                break;
+            }
+            if let Some(schedule) = &mut self.schedule {
+                schedule.take(now);
+            }
+            self.left = self.left.saturating_sub(requests);
+            begun += 1;
+            if self.plan.parameters.key == KeyKind::Memory && self.plan.parameters.operation == Operation::Register {
+                // It is over already: others have their turn.
+                break;
+            }
+        }
+        Ok(begun)
+    }
+
+    fn end_measurement(&mut self) {
+        self.recording = false;
+        self.counters = Counters::from(self.engine.statistics()) - self.before;
+        if self.plan.parameters.operation == Operation::Write {
+            let used = self.slots.in_turn().filter(|&slot| self.slots.get(slot).is_some_and(|slot| slot.sequence > 0));
+            self.unchecked = used.collect();
+            self.phase = Phase::Checking;
+        } else {
+            self.checked();
+        }
+    }
+
+    /// Nothing of it is left to be looked at.
+    pub(super) fn checked(&mut self) {
+        self.phase = Phase::Measured;
+        self.board.reach(self.plan.core, Step::Measured);
+    }
+}

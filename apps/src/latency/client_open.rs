@@ -1,0 +1,269 @@
+//! A client's connections: how they are opened, and how they end.
+
+use super::{
+    client::{ClientSide, Phase},
+    error::Failure,
+    message::{HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, ranges},
+    parameters::{KeyKind, Operation, PeerDoes, Refusal},
+    plan,
+};
+use core::time::Duration;
+use frwr_engine::{
+    Chunk, ConnectionId, DisconnectCause, OpenError, OpenFailure, Received, RemoteSegment, RequestHandle,
+    ResponseRequest, SubmitError,
+    mr::Grant,
+    provider::{Access, Port},
+};
+
+/// How long all connections may take to open: some seconds of the connection manager, and a server that makes room.
+pub(super) const OPENING_TIMEOUT: Duration = Duration::from_secs(15);
+/// Before another attempt where the server said that it makes room.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Cookies of a connection's own key and last message, beside those of slots.
+const LINK_COOKIE: u64 = 1 << 63;
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It is to be opened, not before then.
+    Closed { not_before: Duration },
+    /// The connection manager is at work.
+    Connecting,
+    /// The server's first message is awaited.
+    Connected,
+    /// The key for the whole run is made.
+    Keying,
+    /// Requests may begin.
+    Open,
+    /// It ends.
+    Leaving,
+    /// It has ended.
+    Left,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) id: Option<ConnectionId>,
+    state: State,
+    /// What the server opened to us.
+    pub(super) remote: Option<RemoteSegment>,
+    /// What is open to the server for the whole run.
+    pub(super) grant: Option<Grant>,
+    key: Option<RequestHandle>,
+}
+
+impl Link {
+    pub(super) fn new(not_before: Duration) -> Self {
+        Self { id: None, state: State::Closed { not_before }, remote: None, grant: None, key: None }
+    }
+}
+
+impl<P: Port> ClientSide<P> {
+    /// The right that keys of this run give.
+    pub(super) fn access(&self) -> Access {
+        match self.plan.parameters.peer_does {
+            PeerDoes::Write => Access::RemoteWrite,
+            PeerDoes::Read => Access::RemoteRead,
+        }
+    }
+
+    /// A key of the client's own is open for the whole run.
+    fn has_key(&self) -> bool {
+        let parameters = &self.plan.parameters;
+        parameters.operation == Operation::Request && parameters.key == KeyKind::Static
+    }
+
+    pub(super) fn open_links(&mut self, now: Duration, deadline: Duration) -> Result<(), Failure> {
+        let options = plan::connection(&self.plan.parameters, self.plan.negotiated);
+        for at in 0..self.links.len() {
+            let due = matches!(self.links[at].state, State::Closed { not_before } if now >= not_before);
+            if !due {
+                continue;
+            }
+            match self.engine.connect(self.plan.address, &self.plan.private_data, &options) {
+                Ok(id) => {
+                    // Bounded by MAX_CONNECTIONS.
+                    self.slots.connected(id, at as u16);
+                    (self.links[at].id, self.links[at].state) = (Some(id), State::Connecting);
+                }
+                Err(OpenError::WouldBlock | OpenError::NoConnection) => break,
+                Err(OpenError::PrivateData(_) | OpenError::Receives { .. }) => {
+                    return Err(Failure::Unreachable(OpenFailure::Exhausted));
+                }
+            }
+        }
+        if self.links.iter().all(|link| link.state == State::Open) {
+            self.opened();
+        } else if now >= deadline {
+            return Err(Failure::Timeout { seconds: OPENING_TIMEOUT.as_secs(), step: self.opening_step() });
+        }
+        Ok(())
+    }
+
+    fn opening_step(&self) -> &'static str {
+        let any = |wanted: fn(&State) -> bool| self.links.iter().any(|link| wanted(&link.state));
+        if any(|state| matches!(state, State::Closed { .. } | State::Connecting)) {
+            "connecting"
+        } else if any(|state| *state == State::Connected) {
+            "the server's word that it is ready"
+        } else {
+            "the key for the run"
+        }
+    }
+
+    fn link_at(&mut self, connection: ConnectionId) -> Option<(u16, &mut Link)> {
+        let at = self.slots.link_of(connection)?;
+        self.links.get_mut(usize::from(at)).filter(|link| link.id == Some(connection)).map(|link| (at, link))
+    }
+
+    pub(super) fn connected(&mut self, connection: ConnectionId) -> Result<(), Failure> {
+        if let Some((_, link)) = self.link_at(connection) {
+            link.state = State::Connected;
+        }
+        Ok(())
+    }
+
+    pub(super) fn open_failed(
+        &mut self,
+        connection: ConnectionId,
+        reason: OpenFailure,
+        private_data: &[u8],
+    ) -> Result<(), Failure> {
+        let (now, patient) = (self.time, self.plan.patient);
+        let Some((_, link)) = self.link_at(connection) else { return Ok(()) };
+        let again = match reason {
+            OpenFailure::Rejected => match Refusal::decode(private_data) {
+                Ok(Refusal::Again) => true,
+                Ok(refusal) => return Err(Failure::Refused(refusal)),
+                Err(error) => return Err(Failure::Foreign(error)),
+            },
+            OpenFailure::Stale => true,
+            // One that makes room does not listen for a moment.
+            OpenFailure::Unreachable => patient,
+            _ => false,
+        };
+        if !again {
+            return Err(Failure::Unreachable(reason));
+        }
+        (link.id, link.state) = (None, State::Closed { not_before: now + RETRY_PAUSE });
+        self.plan.patient = true;
+        Ok(())
+    }
+
+    /// The server's first message.
+    pub(super) fn greeted(&mut self, connection: ConnectionId, received: Received) -> Result<(), Failure> {
+        let mut message = [0; MAX_COMMAND_BYTES];
+        let length = self.engine.message(&received, 0, &mut message).min(received.length() as usize);
+        self.engine.release(received);
+        let message = &message[..length.min(MAX_COMMAND_BYTES)];
+        let takes_remote = matches!(self.plan.parameters.operation, Operation::Write | Operation::Read);
+        // Bounded by MAX_BUFFER_BYTES.
+        let (bytes, has_key) = (self.layout.connection_bytes() as u32, self.has_key());
+        let Some((at, link)) = self.link_at(connection) else { return Ok(()) };
+        let header =
+            Header::decode(message).filter(|_| link.state == State::Connected && message.len() >= HEADER_BYTES);
+        match header {
+            Some(Header { kind: Kind::TooLarge, .. }) => return Err(Failure::ServerKey),
+            Some(header) if header.kind == Kind::Ready => {
+                if takes_remote {
+                    let Some(mut ranges) = ranges(message, header.count, bytes).filter(|ranges| ranges.len() == 1)
+                    else {
+                        self.engine.disconnect(connection);
+                        return Ok(());
+                    };
+                    link.remote = ranges.pop();
+                }
+                link.state = if has_key { State::Keying } else { State::Open };
+            }
+            // It breaks the protocol; the connection's end says so.
+            _ => {
+                self.engine.disconnect(connection);
+                return Ok(());
+            }
+        }
+        if has_key { self.make_key(at, connection) } else { Ok(()) }
+    }
+
+    /// Opens all memory of a connection for the whole run.
+    fn make_key(&mut self, at: u16, connection: ConnectionId) -> Result<(), Failure> {
+        let span = self.layout.connection_span(self.memory, usize::from(at));
+        let chunk = Chunk { access: self.access(), segments: &[span] };
+        let made = self.engine.register_now(connection, &chunk, LINK_COOKIE | u64::from(at), &mut self.slots);
+        match made {
+            Ok(handle) => {
+                self.links[usize::from(at)].key = Some(handle);
+                Ok(())
+            }
+            Err(SubmitError::TooManyRegistrations) => {
+                Err(Failure::Key { bytes: span.length.into(), remedy: "--depth or --size" })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The key for the whole run is valid.
+    pub(super) fn key_made(&mut self, cookie: u64, grant: Grant) {
+        // The cookie is ours.
+        if let Some(link) = self.links.get_mut((cookie & !LINK_COOKIE) as usize) {
+            (link.grant, link.state) = (Some(grant), State::Open);
+        }
+    }
+
+    /// Whether a cookie is a connection's own.
+    pub(super) fn is_of_link(cookie: u64) -> bool {
+        cookie & LINK_COOKIE != 0
+    }
+
+    /// Kills keys and takes leave.
+    pub(super) fn leave(&mut self) -> Result<(), Failure> {
+        for at in 0..self.links.len() {
+            self.links[at].state = State::Leaving;
+            match self.links[at].key.take() {
+                Some(key) => self.engine.cancel(key).map_err(|_| Failure::Ended("a key that was dead already"))?,
+                None => self.say_goodbye(at),
+            }
+        }
+        Ok(())
+    }
+
+    /// The key for the whole run is dead.
+    pub(super) fn key_died(&mut self, cookie: u64) {
+        self.say_goodbye((cookie & !LINK_COOKIE) as usize);
+    }
+
+    fn say_goodbye(&mut self, at: usize) {
+        let Some(connection) = self.links.get(at).and_then(|link| link.id) else { return };
+        let mut message = [0; HEADER_BYTES];
+        Header::new(Kind::Bye, 0, 0).encode(&mut message);
+        let cookie = LINK_COOKIE | at as u64;
+        let bye = ResponseRequest { local: &[], remote: &[], message: &message, invalidate: None, cookie };
+        if self.engine.respond(connection, &bye).is_err() {
+            self.engine.disconnect(connection);
+        }
+    }
+
+    /// The last message has arrived, or never will.
+    pub(super) fn told(&mut self, cookie: u64) {
+        let link = self.links.get((cookie & !LINK_COOKIE) as usize);
+        if let Some(connection) = link.and_then(|link| link.id) {
+            self.engine.disconnect(connection);
+        }
+    }
+
+    pub(super) fn disconnected(&mut self, connection: ConnectionId, cause: DisconnectCause) -> Result<(), Failure> {
+        let (requests, phase) = (self.ended, self.phase);
+        let Some((_, link)) = self.link_at(connection) else { return Ok(()) };
+        (link.id, link.state) = (None, State::Left);
+        match phase {
+            Phase::Leaving => {
+                if self.links.iter().all(|link| link.state == State::Left) {
+                    self.left_all();
+                }
+                Ok(())
+            }
+            Phase::Done => Ok(()),
+            _ => Err(Failure::Gone { requests, cause }),
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! A client's requests: how each kind begins, what ends it, and whether it moved what it should.
+
+use super::{
+    client::ClientSide,
+    error::Failure,
+    message::{HEADER_BYTES, Header, Kind, REPLY_BYTES, command_bytes, name_ranges, word},
+    parameters::{Invalidation, KeyKind, MAX_SEGMENTS, Operation, PeerDoes},
+    slots::{Slot, stamp},
+};
+use arrayvec::ArrayVec;
+use core::time::Duration;
+use frwr_engine::{
+    Chunk, ConnectionId, FetchRequest, Received, RemoteSegment, RequestHandle, RequestStatus, Submission, SubmitError,
+    TransferError, TransferStatus, WriteRequest,
+    gather::Segment,
+    mr::Grant,
+    provider::{Port, RemoteRange},
+};
+
+/// Bytes of what is checked at both ends of a request's memory.
+const WORD: usize = size_of::<u64>();
+/// Cookies of RDMA READs that read back what was written.
+const CHECK_COOKIE: u64 = 1 << 62;
+
+/// The pieces of one request.
+type Pieces = ArrayVec<Segment, { MAX_SEGMENTS as usize }>;
+
+/// Where a request is.
+struct Place {
+    connection: ConnectionId,
+    link: usize,
+    number: u16,
+    sequence: u32,
+    /// Of its slot's memory.
+    offset: usize,
+}
+
+impl<P: Port> ClientSide<P> {
+    /// Begins what belongs into a slot, `most` requests at most. Returns how many; 0 where there is no room now.
+    pub(super) fn begin(&mut self, slot: u32, start: Duration, most: u64) -> Result<u64, Failure> {
+        let Some(place) = self.take_slot(slot, start) else { return Ok(0) };
+        let begun = match self.plan.parameters.operation {
+            Operation::Register if self.plan.parameters.key == KeyKind::Memory => {
+                return self.register_memories(&place, slot, start, most);
+            }
+            Operation::Register => self.begin_batch(&place, slot, most)?,
+            Operation::Request => self.begin_request(&place, slot)?,
+            Operation::Send => self.begin_send(&place, slot)?,
+            Operation::Write | Operation::Read => self.begin_transfer(&place, slot)?,
+        };
+        if begun > 0 {
+            self.free.pop_front();
+            self.outstanding += 1;
+        }
+        Ok(begun)
+    }
+
+    fn take_slot(&mut self, slot: u32, start: Duration) -> Option<Place> {
+        let found = self.slots.get_mut(slot)?;
+        let link = usize::from(found.link);
+        let connection = self.links.get(link)?.id?;
+        self.sequence += 1;
+        // The low bits name it.
+        found.sequence = self.sequence as u32;
+        found.start = start;
+        let (number, sequence) = (found.number, found.sequence);
+        // All batches share their bytes, and messages have none.
+        let at = u32::from(number).min(self.layout.slots - 1);
+        Some(Place { connection, link, number, sequence, offset: self.layout.slot_offset(link, at) })
+    }
+
+    /// A request of this slot has ended.
+    fn free_slot(&mut self, slot: u32) {
+        self.free.push_back(slot);
+        self.outstanding = self.outstanding.saturating_sub(1);
+    }
+
+    fn pieces(&self, place: &Place) -> Pieces {
+        self.layout.pieces(self.memory, place.offset).collect()
+    }
+
+    /// Writes both ends of a slot's memory.
+    fn mark(&self, offset: usize, value: u64) {
+        for at in [offset, self.layout.last_word(offset)] {
+            // Slots lie in the memory.
+            let _ = self.data.write(at, &value.to_le_bytes());
+        }
+    }
+
+    /// Both ends of a slot's memory, against what they should be.
+    fn expect(&self, offset: usize, wanted: u64) -> Result<(), Failure> {
+        for at in [offset, self.layout.last_word(offset)] {
+            let mut bytes = [0; WORD];
+            let _ = self.data.read(at, &mut bytes);
+            self.same(u64::from_le_bytes(bytes), wanted)?;
+        }
+        Ok(())
+    }
+
+    fn same(&self, found: u64, wanted: u64) -> Result<(), Failure> {
+        if found == wanted { Ok(()) } else { Err(Failure::NotMoved { request: self.ended, found, wanted }) }
+    }
+
+    fn begin_request(&mut self, place: &Place, slot: u32) -> Result<u64, Failure> {
+        let parameters = self.plan.parameters;
+        let mark = stamp(place.number, place.sequence);
+        self.mark(place.offset, if parameters.peer_does == PeerDoes::Write { !mark } else { mark });
+        let length = command_bytes(usize::from(parameters.segments));
+        Header::new(Kind::Request, place.number, place.sequence).encode(&mut self.message);
+        let pieces = self.pieces(place);
+        let opened = [Chunk { access: self.access(), segments: &pieces }];
+        let chunks: &[Chunk<'_>] = match parameters.key {
+            KeyKind::Request => &opened,
+            KeyKind::Static => {
+                let grant = self.links[place.link].grant.map(|grant| (grant.address, grant.key));
+                let (address, key) = grant.ok_or(Failure::Ended("without a key"))?;
+                let first = self.layout.slot_offset(place.link, 0) as u64;
+                self.name_pieces(&pieces, length, address, first, key)?;
+                &[]
+            }
+            KeyKind::Memory => {
+                let key = self.register_memory(place, slot)?;
+                self.name_pieces(&pieces, length, self.data.address(), 0, key)?;
+                &[]
+            }
+        };
+        let submission = Submission {
+            message: &self.message[..length],
+            inline: &[],
+            chunks,
+            invite_invalidation: parameters.key == KeyKind::Request && parameters.invalidation == Invalidation::Remote,
+            iova_cookie: slot,
+            cookie: slot.into(),
+        };
+        let submitted = self.engine.submit(place.connection, &submission, &mut self.slots);
+        let begun = self.submitted(slot, submitted)?;
+        if begun == 0 {
+            self.deregister_memory(slot)?;
+        }
+        Ok(begun)
+    }
+
+    /// Names a request's pieces under one key, whose address is that of the byte `first` of the memory.
+    fn name_pieces(
+        &mut self,
+        pieces: &Pieces,
+        length: usize,
+        address: u64,
+        first: u64,
+        key: u32,
+    ) -> Result<(), Failure> {
+        let ranges = pieces.iter().map(|piece| (address.wrapping_add(piece.offset - first), key, piece.length));
+        name_ranges(&mut self.message[..length], ranges).ok_or(Failure::Ended("without room for its keys"))
+    }
+
+    fn submitted(&mut self, slot: u32, submitted: Result<RequestHandle, SubmitError>) -> Result<u64, Failure> {
+        match submitted {
+            Ok(handle) => {
+                if let Some(slot) = self.slots.get_mut(slot) {
+                    slot.handle = Some(handle);
+                }
+                Ok(1)
+            }
+            // Slots that only wait for a completion come back; a connection that ends says so by itself.
+            Err(SubmitError::NoSlot | SubmitError::NotConnected) => Ok(0),
+            Err(SubmitError::TooManyRegistrations) => {
+                Err(Failure::Key { bytes: self.plan.parameters.size.into(), remedy: "--size or --segments" })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn begin_send(&mut self, place: &Place, slot: u32) -> Result<u64, Failure> {
+        let size = self.plan.parameters.size as usize;
+        Header::new(Kind::Echo, place.number, place.sequence).encode(&mut self.message);
+        if size >= HEADER_BYTES + WORD {
+            self.message[size - WORD..size].copy_from_slice(&stamp(place.number, place.sequence).to_le_bytes());
+        }
+        let submission = Submission {
+            message: &self.message[..size],
+            inline: &[],
+            chunks: &[],
+            invite_invalidation: false,
+            iova_cookie: 0,
+            cookie: slot.into(),
+        };
+        let submitted = self.engine.submit(place.connection, &submission, &mut self.slots);
+        self.submitted(slot, submitted)
+    }
+
+    fn begin_transfer(&mut self, place: &Place, slot: u32) -> Result<u64, Failure> {
+        let writes = self.plan.parameters.operation == Operation::Write;
+        // The server's memory never changes: ours does, so that what did not arrive is seen.
+        self.mark(place.offset, if writes { stamp(place.number, place.sequence) } else { 0 });
+        self.transfer(place, slot.into(), writes)
+    }
+
+    /// Posts a transfer between a slot and its place at the server. Returns 1, or 0 where there is no room now.
+    fn transfer(&mut self, place: &Place, cookie: u64, writes: bool) -> Result<u64, Failure> {
+        let pieces = self.pieces(place);
+        let remote = self.links[place.link].remote.ok_or(Failure::Ended("without a key of the server's"))?.remote;
+        let own = (place.offset - self.layout.slot_offset(place.link, 0)) as u64;
+        let range = RemoteRange { address: remote.address.wrapping_add(own), key: remote.key };
+        let remote = [RemoteSegment { remote: range, length: self.plan.parameters.size }];
+        let (local, connection) = (pieces.as_slice(), place.connection);
+        let taken = if writes {
+            self.engine.write(connection, &WriteRequest { local, remote: &remote, cookie })
+        } else {
+            self.engine.fetch(connection, &FetchRequest { local, remote: &remote, cookie })
+        };
+        match taken {
+            Ok(()) => Ok(1),
+            Err(TransferError::NoSlot | TransferError::NotConnected) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn transferred(&mut self, cookie: u64, status: TransferStatus) -> Result<(), Failure> {
+        if status == TransferStatus::Lost {
+            // The connection's end follows, and says why.
+            return Ok(());
+        }
+        self.read_clock();
+        // Cookies are ours: a slot, and whether it was only looked at.
+        let slot = (cookie & !CHECK_COOKIE) as u32;
+        let Some(found) = self.slots.get(slot).copied() else { return Ok(()) };
+        let offset = self.layout.slot_offset(found.link.into(), found.number.into());
+        if cookie & CHECK_COOKIE != 0 {
+            self.outstanding = self.outstanding.saturating_sub(1);
+            return self.expect(offset, stamp(found.number, found.sequence));
+        }
+        if self.plan.parameters.operation == Operation::Read {
+            self.expect(offset, stamp(found.number, 0))?;
+        }
+        self.count(found.start, 1);
+        self.free_slot(slot);
+        Ok(())
+    }
+
+    /// Reads back what was written last into each slot's place, and looks at it.
+    pub(super) fn read_back(&mut self) -> Result<u32, Failure> {
+        let mut begun = 0;
+        while let Some(&slot) = self.unchecked.front() {
+            let Some(found) = self.slots.get(slot).copied() else { break };
+            let link = usize::from(found.link);
+            let Some(connection) = self.links[link].id else { break };
+            let offset = self.layout.slot_offset(link, found.number.into());
+            let Slot { number, sequence, .. } = found;
+            let place = Place { connection, link, number, sequence, offset };
+            self.mark(offset, 0);
+            if self.transfer(&place, CHECK_COOKIE | u64::from(slot), false)? == 0 {
+                break;
+            }
+            self.outstanding += 1;
+            self.unchecked.pop_front();
+            begun += 1;
+        }
+        if self.unchecked.is_empty() && self.outstanding == 0 {
+            self.checked();
+        }
+        Ok(begun)
+    }
+
+    pub(super) fn completed(&mut self, cookie: u64, status: RequestStatus) -> Result<(), Failure> {
+        if Self::is_of_link(cookie) {
+            self.key_died(cookie);
+            return Ok(());
+        }
+        // The cookie is ours: a slot.
+        let slot = cookie as u32;
+        match status {
+            RequestStatus::Replied(received) => self.replied(slot, received),
+            RequestStatus::Cancelled => {
+                self.key_of_batch_died(slot);
+                Ok(())
+            }
+            // The connection's end follows, and says why.
+            RequestStatus::Lost => Ok(()),
+            RequestStatus::PostRefused => Err(Failure::Ended("refused by the device")),
+            RequestStatus::Unannounced => Err(Failure::Ended("without room for its keys")),
+        }
+    }
+
+    fn replied(&mut self, slot: u32, received: Received) -> Result<(), Failure> {
+        self.deregister_memory(slot)?;
+        self.read_clock();
+        let Some(found) = self.slots.get_mut(slot) else { return Ok(()) };
+        found.handle = None;
+        let found = *found;
+        let looked = self.look_at(&found, &received);
+        self.engine.release(received);
+        looked?;
+        self.count(found.start, 1);
+        self.free_slot(slot);
+        Ok(())
+    }
+
+    /// Whether a request moved what it should.
+    fn look_at(&mut self, slot: &Slot, received: &Received) -> Result<(), Failure> {
+        let parameters = self.plan.parameters;
+        let mark = stamp(slot.number, slot.sequence);
+        if parameters.operation == Operation::Send {
+            let size = parameters.size;
+            let mut last = mark.to_le_bytes();
+            self.same(received.length().into(), size.into())?;
+            if size as usize >= HEADER_BYTES + WORD {
+                self.engine.message(received, size - WORD as u32, &mut last);
+            }
+            return self.same(u64::from_le_bytes(last), mark);
+        }
+        if parameters.peer_does == PeerDoes::Write {
+            return self.expect(self.layout.slot_offset(slot.link.into(), slot.number.into()), mark);
+        }
+        let mut reply = [0; REPLY_BYTES];
+        let length = self.engine.message(received, 0, &mut reply);
+        for at in [HEADER_BYTES, HEADER_BYTES + WORD] {
+            self.same(word(&reply[..length.min(REPLY_BYTES)], at).unwrap_or(0), mark)?;
+        }
+        Ok(())
+    }
+
+    /// Opens a slot's memory by a system call; returns the key.
+    fn register_memory(&mut self, place: &Place, slot: u32) -> Result<u32, Failure> {
+        let access = self.access();
+        let queue_pair = self.engine.queue_pair(place.connection).ok_or(SubmitError::NotConnected)?;
+        let span = self.layout.span(self.memory, place.offset);
+        // Slots lie in the memory.
+        let bytes = self.data.slice(place.offset, span.length as usize);
+        let bytes = bytes.map_err(|_| Failure::Ended("outside of its memory"))?;
+        let memory = self.engine.port_mut().register_memory(queue_pair, &bytes, access).map_err(Failure::Memory)?;
+        if let Some(slot) = self.slots.get_mut(slot) {
+            slot.memory = Some(memory);
+        }
+        Ok(memory.key)
+    }
+
+    fn deregister_memory(&mut self, slot: u32) -> Result<(), Failure> {
+        match self.slots.get_mut(slot).and_then(|slot| slot.memory.take()) {
+            Some(memory) => self.engine.port_mut().deregister_memory(memory).map_err(Failure::Memory),
+            None => Ok(()),
+        }
+    }
+
+    /// Keys of a batch made and killed by system calls, all of them now.
+    fn register_memories(&mut self, place: &Place, slot: u32, start: Duration, most: u64) -> Result<u64, Failure> {
+        let keys = u64::from(self.plan.parameters.batch).min(most);
+        for _ in 0..keys {
+            self.register_memory(place, slot)?;
+            self.memories.extend(self.slots.get_mut(slot).and_then(|slot| slot.memory.take()));
+        }
+        while let Some(memory) = self.memories.pop() {
+            self.engine.port_mut().deregister_memory(memory).map_err(Failure::Memory)?;
+        }
+        self.read_clock();
+        self.count(start, keys);
+        self.free.rotate_left(1);
+        Ok(keys)
+    }
+
+    fn begin_batch(&mut self, place: &Place, slot: u32, most: u64) -> Result<u64, Failure> {
+        let (batch, access, pieces) = (self.plan.parameters.batch, self.access(), self.pieces(place));
+        let chunk = Chunk { access, segments: &pieces };
+        let first = slot as usize * usize::from(batch);
+        let mut keys = 0;
+        for place_of_key in &mut self.keys[first..first + usize::from(batch)] {
+            if u64::from(keys) == most {
+                break;
+            }
+            match self.engine.register_now(place.connection, &chunk, slot.into(), &mut self.slots) {
+                Ok(handle) => *place_of_key = Some(handle),
+                Err(SubmitError::NoSlot | SubmitError::NotConnected) => break,
+                Err(SubmitError::TooManyRegistrations) => {
+                    let bytes = self.plan.parameters.size.into();
+                    return Err(Failure::Key { bytes, remedy: "--size or --segments" });
+                }
+                Err(error) => return Err(error.into()),
+            }
+            keys += 1;
+        }
+        if let Some(slot) = self.slots.get_mut(slot) {
+            (slot.keys, slot.left) = (keys, keys);
+        }
+        Ok(keys.into())
+    }
+
+    pub(super) fn registered(&mut self, _: RequestHandle, cookie: u64, grant: Grant) -> Result<(), Failure> {
+        if Self::is_of_link(cookie) {
+            self.key_made(cookie, grant);
+            return Ok(());
+        }
+        let slot = cookie as u32;
+        let Some(found) = self.slots.get_mut(slot) else { return Ok(()) };
+        found.left = found.left.saturating_sub(1);
+        if found.left > 0 {
+            return Ok(());
+        }
+        // All are valid: all are killed, by one chain.
+        found.left = found.keys;
+        let first = slot as usize * usize::from(self.plan.parameters.batch);
+        let keys = usize::from(found.keys);
+        for key in self.keys[first..first + keys].iter_mut().filter_map(Option::take) {
+            self.engine.cancel(key).map_err(|_| Failure::Ended("a key that was dead already"))?;
+        }
+        Ok(())
+    }
+
+    fn key_of_batch_died(&mut self, slot: u32) {
+        self.read_clock();
+        let Some(found) = self.slots.get_mut(slot) else { return };
+        found.left = found.left.saturating_sub(1);
+        let (left, start) = (found.left, found.start);
+        self.count(start, 1);
+        if left == 0 {
+            self.free_slot(slot);
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What a person can ask of `frwr-latency`.
+
+use super::{
+    client::Extent,
+    error::LatencyError,
+    parameters::{Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_CONNECTIONS, Operation, Parameters, PeerDoes},
+};
+use crate::runner::{DeviceArguments, MAX_RUNTIME_SECONDS, Pages, RdmaDeviceConfig, RegistrationKind, range};
+use clap::Parser;
+use core::{num::NonZeroU64, str::FromStr, time::Duration};
+use frwr_engine::provider::{ConnectionParameters, soft::SoftProfile};
+use frwr_mempool::region::PagePolicy;
+use frwr_reactor::{MAX_REACTORS, Placement};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+};
+
+/// Where servers listen and clients connect, unless it is said. In the range for private use (RFC 6335).
+pub const DEFAULT_PORT: u16 = 49_200;
+/// Highest rate: far above what a core does, far below what the arithmetic of the schedule holds.
+const MAX_RATE: u64 = 1_000_000_000;
+
+/// Measures how fast memory is opened to a peer, used, and closed again.
+///
+/// What perftest is for verbs, for registered requests: how fast keys can be made and killed, and what a request costs that
+/// has one. With `--device soft`, the default, server and client are in this process, over the software NIC. On an RDMA device
+/// `frwr-latency --device NAME` is the server, `frwr-latency HOST --device NAME` the client: the client says what is measured,
+/// the server adapts. docs/latency.md says what each figure means.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "frwr-latency",
+    version,
+    mut_arg("device", |device| device.help("soft, soft:PROFILE (reg_mr, window, umr, umr:fixed-key, rxe), or an RDMA device such \
+        as rxe0 or mlx5_0; `frwr-check` lists them").default_value("soft")),
+    mut_arg("cores", |cores| cores.help("Cores of the reactors, such as 1 or 0,2-3, `unpinned`, or `unpinned:N`. In one process \
+        the first half carries the server, the second the client, and one core both. Default: two physical cores in one process \
+        if there are, else one; the first for a server, the second for a client")),
+    mut_arg("mtu", |mtu| mtu.help("Path MTU in bytes: 256, 512, 1024, 2048 or 4096, the same on both sides. Default: the port's"))
+)]
+pub struct Arguments {
+    /// The server: a name or an IP address. Without it an RDMA device is the server.
+    #[arg(value_name = "HOST[:PORT]")]
+    pub host: Option<String>,
+    /// The device.
+    #[command(flatten)]
+    pub device: DeviceArguments,
+    /// What is measured.
+    #[arg(long, value_name = "OPERATION", value_enum, default_value_t = Operation::Request)]
+    pub op: Operation,
+    /// Whose key opens the memory, and for how long. Default: request, for `--op request` and `register`.
+    #[arg(long, value_name = "KEY", value_enum)]
+    pub key: Option<KeyKind>,
+    /// Who kills the keys of `--op request`. Default: remote where the device can.
+    #[arg(long, value_name = "WHO", value_enum)]
+    pub invalidate: Option<Invalidation>,
+    /// What the server does with the memory of `--op request`.
+    #[arg(long, value_name = "RDMA", value_enum, default_value_t = PeerDoes::Write)]
+    pub peer: PeerDoes,
+    /// Bytes of one request: a multiple of 8 for each segment.
+    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    pub size: u32,
+    /// Requests in flight of each connection; for `--op register`, batches.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub depth: u32,
+    /// Pieces that the memory of one request is in, with gaps between them.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub segments: u8,
+    /// Keys made, and then killed, behind one doorbell (`--op register`).
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub batch: u16,
+    /// Connections of each core of the client.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub connections: u16,
+    /// Seconds to measure.
+    #[arg(long, value_name = "SECONDS", default_value = "2")]
+    pub runtime: Seconds,
+    /// Requests to measure instead, over all cores.
+    #[arg(long, value_name = "N", conflicts_with = "runtime")]
+    pub iterations: Option<NonZeroU64>,
+    /// Seconds of requests that are not counted.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5")]
+    pub warm_up: Seconds,
+    /// Requests per second over all cores, measured from when each was meant to begin. Default: the next one begins as soon as
+    /// one has ended.
+    #[arg(long, value_name = "N")]
+    pub rate: Option<u64>,
+    /// Server and client in this process, on an RDMA device too.
+    #[arg(long)]
+    pub one_process: bool,
+    /// Where to listen: an address of the device's network interface, and a port. Default: the device's first IPv4 address.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub listen: Option<Address>,
+    /// One object as JSON on standard output instead of tables.
+    #[arg(long)]
+    pub json: bool,
+    /// Writes a table of the figures to FILE, with a row for all cores and one for each.
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Writes the percentiles to FILE, as HdrHistogram's tools read them.
+    #[arg(long, value_name = "FILE")]
+    pub hgrm: Option<PathBuf>,
+    /// Draws the percentiles to FILE.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Pages of the memory: auto tries 2M, the system's hugepages, transparent ones, then plain ones.
+    #[arg(long, value_name = "PAGES", value_enum, default_value_t = Pages::Auto)]
+    pub pages: Pages,
+}
+
+/// A time as people write it: seconds, with a fraction if need be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seconds(pub Duration);
+
+impl FromStr for Seconds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let most = MAX_RUNTIME_SECONDS;
+        let wrong = || format!("must be 0 to {most} seconds, such as 2 or 0.5");
+        let seconds: f64 = text.parse().map_err(|_| wrong())?;
+        if !(0.0..=most as f64).contains(&seconds) {
+            return Err(wrong());
+        }
+        Ok(Self(Duration::from_secs_f64(seconds)))
+    }
+}
+
+/// An IP address, with a port or without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub SocketAddr);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let alone = || text.parse::<IpAddr>().map(|address| SocketAddr::new(address, DEFAULT_PORT));
+        let address = text.parse().or_else(|_| alone());
+        address.map(Self).map_err(|_| "must be an IP address, with :PORT behind it or without".to_owned())
+    }
+}
+
+/// Which device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The software NIC.
+    Soft(SoftProfile),
+    /// A device of the machine.
+    Rdma(RdmaDeviceConfig),
+}
+
+/// What this process is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Both sides.
+    Both,
+    /// It waits for clients.
+    Server,
+    /// It measures against the server of this name.
+    Client(String),
+}
+
+/// The arguments, checked.
+#[derive(Clone, Debug)]
+pub struct LatencyConfig {
+    /// What this process is.
+    pub role: Role,
+    /// The device.
+    pub device: DeviceChoice,
+    /// What is measured; its connections are those of one core, and its invalidation holds where [`Self::chosen`] says so.
+    pub parameters: Parameters,
+    /// Somebody asked for the way of invalidation; else the device decides.
+    pub chosen: bool,
+    /// When it ends, over all cores.
+    pub(super) extent: Extent,
+    /// What is not counted in front.
+    pub warm_up: Duration,
+    /// Requests per second.
+    pub rate: Option<u64>,
+    /// Where to listen.
+    pub listen: Option<SocketAddr>,
+    /// Where the reactors go; `None` lets the machine decide.
+    pub placement: Option<Placement>,
+    /// What connections negotiate.
+    pub negotiated: ConnectionParameters,
+    /// Kind of memory.
+    pub pages: PagePolicy,
+    /// Machine-readable output.
+    pub json: bool,
+    /// Where the table of figures goes.
+    pub csv: Option<PathBuf>,
+    /// Where the percentiles go.
+    pub hgrm: Option<PathBuf>,
+    /// Where the curve goes.
+    pub svg: Option<PathBuf>,
+}
+
+impl LatencyConfig {
+    /// Checks arguments.
+    ///
+    /// # Errors
+    /// [`LatencyError`] names limit, value and remedy.
+    pub fn new(arguments: Arguments) -> Result<Self, LatencyError> {
+        check_key(&arguments)?;
+        let device = device(&arguments.device)?;
+        let role = role(&arguments, &device)?;
+        let Arguments { op, key, invalidate, peer, size, depth, segments, batch, connections, .. } = arguments;
+        range("--connections", connections.into(), 1, MAX_CONNECTIONS.into())?;
+        range("--rate", arguments.rate.unwrap_or(1), 1, MAX_RATE)?;
+        let Address(listen) = arguments.listen.unwrap_or(Address(SocketAddr::from(([0, 0, 0, 0], 1))));
+        range("the port of --listen", listen.port().into(), 1, u16::MAX.into())?;
+        let parameters = Parameters {
+            operation: op,
+            key: key.unwrap_or(default_key(op)),
+            invalidation: invalidate.unwrap_or(Invalidation::Local),
+            peer_does: peer,
+            size,
+            segments,
+            depth,
+            batch,
+            connections,
+        };
+        parameters.check().map_err(LatencyError::Excess)?;
+        let extent = match arguments.iterations {
+            Some(iterations) => Extent::Requests(iterations.get()),
+            None if arguments.runtime.0.is_zero() => {
+                return Err(combination(
+                    "--runtime",
+                    "is 0: nothing would be measured; choose more, or --iterations N",
+                ));
+            }
+            None => Extent::Time(arguments.runtime.0),
+        };
+        Ok(Self {
+            placement: placement(&arguments.device, &role)?,
+            role,
+            device,
+            parameters,
+            chosen: invalidate.is_some(),
+            extent,
+            warm_up: arguments.warm_up.0,
+            rate: arguments.rate,
+            listen: arguments.listen.map(|Address(address)| address),
+            negotiated: arguments.device.parameters()?,
+            pages: arguments.pages.policy(),
+            json: arguments.json,
+            csv: arguments.csv,
+            hgrm: arguments.hgrm,
+            svg: arguments.svg,
+        })
+    }
+
+    /// What is measured, for so many cores.
+    pub(super) fn for_cores(&self, cores: usize, remote_invalidation: bool) -> Result<Parameters, LatencyError> {
+        // Both are bounded far below 2^16.
+        let connections = (self.parameters.connections).saturating_mul(cores as u16);
+        let invalidation = match (self.chosen, remote_invalidation) {
+            (true, _) => self.parameters.invalidation,
+            (false, true) => Invalidation::Remote,
+            (false, false) => Invalidation::Local,
+        };
+        let parameters = Parameters { connections, invalidation, ..self.parameters };
+        range("connections of all cores", connections.into(), 1, MAX_ALL_CONNECTIONS.into())?;
+        parameters.check().map_err(LatencyError::Excess)?;
+        Ok(parameters)
+    }
+}
+
+fn combination(flag: &'static str, why: impl Into<String>) -> LatencyError {
+    LatencyError::Combination { flag, why: why.into() }
+}
+
+/// The key where nobody chose one.
+fn default_key(operation: Operation) -> KeyKind {
+    match operation {
+        Operation::Request | Operation::Register => KeyKind::Request,
+        // The server's.
+        Operation::Write | Operation::Read | Operation::Send => KeyKind::Static,
+    }
+}
+
+/// What keys an operation may have, and who may kill them.
+fn check_key(arguments: &Arguments) -> Result<(), LatencyError> {
+    let Arguments { op, key, invalidate, batch, .. } = arguments;
+    let is_request = *op == Operation::Request;
+    match (op, key) {
+        (Operation::Request, _)
+        | (_, None)
+        | (Operation::Register, Some(KeyKind::Request | KeyKind::Memory))
+        | (Operation::Write | Operation::Read, Some(KeyKind::Static)) => {}
+        (Operation::Register, Some(KeyKind::Static)) => {
+            return Err(combination(
+                "--key static",
+                "makes no key again and again; --op register takes request or memory",
+            ));
+        }
+        (_, Some(key)) => {
+            let why = format!("does not go with --op {}: no key of its requests; leave --key out", op.name());
+            let flag = match key {
+                KeyKind::Request => "--key request",
+                KeyKind::Static => "--key static",
+                KeyKind::Memory => "--key memory",
+            };
+            return Err(combination(flag, why));
+        }
+    }
+    let per_request = is_request && key.is_none_or(|key| key == KeyKind::Request);
+    if *invalidate == Some(Invalidation::Remote) && !per_request {
+        let why = "needs a reply to a request that has a key: --op request --key request";
+        return Err(combination("--invalidate remote", why));
+    }
+    if *batch > 1 && *op != Operation::Register {
+        return Err(combination("--batch", "goes with --op register only; --depth is for requests in flight"));
+    }
+    if *key == Some(KeyKind::Memory) && is_soft(&arguments.device) {
+        let why = "registers by a system call (ibv_reg_mr), and the software NIC has none; name an RDMA device";
+        return Err(combination("--key memory", why));
+    }
+    Ok(())
+}
+
+fn is_soft(device: &DeviceArguments) -> bool {
+    device.device.as_deref().is_none_or(|name| name == "soft" || name.starts_with("soft:"))
+}
+
+fn device(arguments: &DeviceArguments) -> Result<DeviceChoice, LatencyError> {
+    if !is_soft(arguments) {
+        return Ok(DeviceChoice::Rdma(arguments.device()?));
+    }
+    let name = arguments.device.as_deref().unwrap_or("soft");
+    let profile = match name.split_once(':') {
+        None => match arguments.registration {
+            RegistrationKind::Auto => SoftProfile::RegMr,
+            RegistrationKind::Windows => SoftProfile::Window,
+            RegistrationKind::Lists => SoftProfile::Umr { rotating_key_bits: 8 },
+        },
+        Some((_, profile)) if arguments.registration == RegistrationKind::Auto => profile.parse().map_err(|_| {
+            combination("--device", format!("is {name:?}: PROFILE must be reg_mr, window, umr, umr:fixed-key or rxe"))
+        })?,
+        Some(_) => return Err(combination("--registration", "is what a soft:PROFILE says; leave one of both out")),
+    };
+    Ok(DeviceChoice::Soft(profile))
+}
+
+fn role(arguments: &Arguments, device: &DeviceChoice) -> Result<Role, LatencyError> {
+    match (&arguments.host, device) {
+        (Some(_), DeviceChoice::Soft(_)) => {
+            let why = "is soft: the software NIC lives inside one process; leave HOST out, or name an RDMA device";
+            Err(combination("--device", why))
+        }
+        (Some(_), _) if arguments.one_process => {
+            Err(combination("--one-process", "is both sides; leave HOST out, or leave this out"))
+        }
+        (Some(host), _) => Ok(Role::Client(host.clone())),
+        (None, DeviceChoice::Soft(_)) => Ok(Role::Both),
+        (None, DeviceChoice::Rdma(_)) if arguments.one_process => Ok(Role::Both),
+        (None, DeviceChoice::Rdma(_)) => Ok(Role::Server),
+    }
+}
+
+fn placement(device: &DeviceArguments, role: &Role) -> Result<Option<Placement>, LatencyError> {
+    let placement = device.placement(MAX_REACTORS)?;
+    let cores = placement.as_ref().map_or(1, crate::runner::reactors);
+    if *role == Role::Both && cores > 1 && !cores.is_multiple_of(2) {
+        let why = format!(
+            "names {cores} cores: one half carries the server, the other the client; name one, or an even number"
+        );
+        return Err(combination("--cores", why));
+    }
+    Ok(placement)
+}

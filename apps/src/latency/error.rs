@@ -1,0 +1,207 @@
+//! Why a measurement could not begin or go on. Every message names the limit, the value and the remedy, in one line.
+
+use super::parameters::{DecodeError, Excess, PROTOCOL_VERSION, Quantity, Refusal, SIZE_GRAIN};
+use crate::runner::RunError;
+use frwr_engine::{DisconnectCause, OpenFailure, SubmitError, TransferError, provider::CommandError};
+use std::net::SocketAddr;
+
+/// Exit code of a run that failed.
+const FAILED: u8 = 1;
+/// Exit code of wrong arguments.
+const USAGE: u8 = 2;
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LatencyError {
+    /// Devices, cores, memory: as for frwr-reactor.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A number out of its limits.
+    #[error("{}", excess(.0))]
+    Excess(Excess),
+    /// Arguments that do not go together.
+    #[error("{flag} {why}")]
+    Combination {
+        /// Which option.
+        flag: &'static str,
+        /// What it does not go with, and the remedy.
+        why: String,
+    },
+    /// No address of that name.
+    #[error(
+        "{host}: no such host ({reason}); name an IP address, or a host that resolves to one, as HOST or HOST:PORT"
+    )]
+    Host {
+        /// What was given.
+        host: String,
+        /// Why.
+        reason: String,
+    },
+    /// The device's own address is not known.
+    #[error(
+        "device {device} has no IPv4 address to listen at; set one on its network interface, or give --listen ADDRESS"
+    )]
+    NoAddress {
+        /// Which.
+        device: String,
+    },
+    /// A file of results cannot be written.
+    #[error("{flag}: {path} cannot be written ({source}); name a file in a writable folder")]
+    File {
+        /// Which option.
+        flag: &'static str,
+        /// Where.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The curve cannot be drawn: a defect of this program.
+    #[error("--svg: the curve cannot be drawn: {0}")]
+    Plot(String),
+    /// The measurement ended.
+    #[error("{peer}: {failure}")]
+    Failed {
+        /// The peer's address.
+        peer: SocketAddr,
+        /// Why.
+        failure: Failure,
+    },
+}
+
+/// Why a client's core could not go on.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Failure {
+    /// Nobody is there.
+    #[error("no connection: {0}; start `frwr-latency` without a host name there, and compare addresses and ports")]
+    Unreachable(OpenFailure),
+    /// It took too long.
+    #[error("not ready after {seconds} s ({step}); see what the server says, and whether it is busy")]
+    Timeout {
+        /// How long.
+        seconds: u64,
+        /// What was waited for.
+        step: &'static str,
+    },
+    /// The server said no.
+    #[error("{}", refused(.0))]
+    Refused(Refusal),
+    /// Somebody else listens there.
+    #[error("who listens there is no frwr-latency; start `frwr-latency` there, and compare ports")]
+    Foreign(DecodeError),
+    /// One key of the server does not cover what is asked for.
+    #[error("the server's device cannot open all of it with one key; lower --depth or --size")]
+    ServerKey,
+    /// One key does not cover what is asked for.
+    #[error("this device cannot open {bytes} bytes with one key; lower {remedy}")]
+    Key {
+        /// Bytes.
+        bytes: u64,
+        /// Which options.
+        remedy: &'static str,
+    },
+    /// The peer is gone.
+    #[error("the peer is gone after {requests} requests: {cause}")]
+    Gone {
+        /// Requests ended.
+        requests: u64,
+        /// How the first connection ended.
+        cause: DisconnectCause,
+    },
+    /// What should have been moved was not.
+    #[error(
+        "request {request} moved nothing, or the wrong bytes: {found:#x} where {wanted:#x} should be; device or path is \
+         broken, do not use these figures"
+    )]
+    NotMoved {
+        /// Its number.
+        request: u64,
+        /// What was found.
+        found: u64,
+        /// What should have been.
+        wanted: u64,
+    },
+    /// The engine took no request.
+    #[error("a request was refused: {0}")]
+    Submit(#[from] SubmitError),
+    /// The engine took no transfer.
+    #[error("a transfer was refused: {0}")]
+    Transfer(#[from] TransferError),
+    /// ibv_reg_mr or ibv_dereg_mr failed.
+    #[error("registering memory by a system call failed: {0}; `ulimit -l`, `rdma resource show mr`")]
+    Memory(CommandError),
+    /// A request ended in a way that it cannot: a defect.
+    #[error("a request ended as {0}")]
+    Ended(&'static str),
+}
+
+fn excess(excess: &Excess) -> String {
+    let Excess { what, value, least, most } = *excess;
+    let grain =
+        if what == Quantity::Size { format!(", a multiple of {SIZE_GRAIN} for each segment") } else { String::new() };
+    format!("{} is {value}: must be from {least} to {most}{grain}; choose a value inside", what.name())
+}
+
+fn refused(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Malformed => {
+            "the server cannot read what this program asks for; use the same build on both".to_owned()
+        }
+        Refusal::Version(theirs) => format!(
+            "the server speaks version {theirs} of the protocol, this program version {PROTOCOL_VERSION}; use the same build \
+             on both"
+        ),
+        Refusal::Excess(beyond) => format!("the server refuses: {}", excess(beyond)),
+        Refusal::Busy => "the server is busy with another client; try again when that has ended".to_owned(),
+        Refusal::Again => "the server did not make room in time; try again".to_owned(),
+        Refusal::RemoteInvalidation => {
+            "the server's device cannot invalidate keys of peers; choose --invalidate local".to_owned()
+        }
+    }
+}
+
+impl LatencyError {
+    /// Stable name for JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Run(error) => error.name(),
+            Self::Excess(_) => "out_of_range",
+            Self::Combination { .. } => "combination",
+            Self::Host { .. } => "host",
+            Self::NoAddress { .. } => "address",
+            Self::File { .. } => "file",
+            Self::Plot(_) => "plot",
+            Self::Failed { failure, .. } => failure.name(),
+        }
+    }
+
+    /// 2 for what another command line would cure, 1 for the rest.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Run(error) => error.exit_code(),
+            Self::Excess(_) | Self::Combination { .. } => USAGE,
+            _ => FAILED,
+        }
+    }
+}
+
+impl Failure {
+    /// Stable name for JSON.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Unreachable(_) => "unreachable",
+            Self::Timeout { .. } => "timeout",
+            Self::Refused(Refusal::Version(_)) => "version",
+            Self::Refused(Refusal::Busy) => "busy",
+            Self::Refused(_) => "refused",
+            Self::Foreign(_) => "foreign_peer",
+            Self::ServerKey | Self::Key { .. } => "key",
+            Self::Gone { .. } => "peer_gone",
+            Self::NotMoved { .. } => "not_moved",
+            Self::Submit(_) | Self::Transfer(_) | Self::Ended(_) => "request",
+            Self::Memory(_) => "register_memory",
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Results in files: the percentile file of HdrHistogram, and the table.
+
+use super::{command_line::LatencyConfig, error::LatencyError, plot, report::LatencyReport, summary::Scale};
+use core::fmt::Write as _;
+use hdrhistogram::Histogram;
+use std::{
+    fs::{File, OpenOptions},
+    io::Write as _,
+    path::Path,
+};
+
+/// Rows for each halving of the distance to 100 %: what HdrHistogram's own tools write.
+const TICKS_PER_HALF: u32 = 5;
+
+/// Files of results: opened before the run, so that a wrong path costs none.
+pub struct ResultFiles<'a> {
+    files: Vec<(&'static str, &'a Path, File)>,
+}
+
+impl<'a> ResultFiles<'a> {
+    /// Opens what was asked for; what is there stays until there is something to write.
+    ///
+    /// # Errors
+    /// [`LatencyError::File`].
+    pub fn open(config: &'a LatencyConfig) -> Result<Self, LatencyError> {
+        let wanted = [("--csv", &config.csv), ("--hgrm", &config.hgrm), ("--svg", &config.svg)];
+        let mut files = Vec::new();
+        for (flag, path) in wanted {
+            let Some(path) = path else { continue };
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+            files.push((flag, path.as_path(), file.map_err(|source| wrong(flag, path, source))?));
+        }
+        Ok(Self { files })
+    }
+
+    /// Writes the results.
+    ///
+    /// # Errors
+    /// [`LatencyError::File`], [`LatencyError::Plot`].
+    pub fn write(self, report: &LatencyReport) -> Result<(), LatencyError> {
+        for (flag, path, mut file) in self.files {
+            let text = match flag {
+                "--csv" => report.csv(),
+                "--hgrm" => percentile_file(&report.histogram, report.scale()),
+                _ => plot::percentile_curve(report)?,
+            };
+            // Devices and pipes have no length to set.
+            let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
+            let cut = if regular { file.set_len(0) } else { Ok(()) };
+            let written = cut.and_then(|()| file.write_all(text.as_bytes()));
+            written.map_err(|source| wrong(flag, path, source))?;
+        }
+        Ok(())
+    }
+}
+
+fn wrong(flag: &'static str, path: &Path, source: std::io::Error) -> LatencyError {
+    LatencyError::File { flag, path: path.display().to_string(), source }
+}
+
+/// The percentile distribution in microseconds, as HdrHistogram's `outputPercentileDistribution` writes it.
+pub(super) fn percentile_file(histogram: &Histogram<u64>, scale: Scale) -> String {
+    let mut text = format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    let mut counted = 0;
+    for step in histogram.iter_quantiles(TICKS_PER_HALF) {
+        counted += step.count_since_last_iteration();
+        let (value, quantile) = (scale.microseconds(step.value_iterated_to() as f64), step.quantile_iterated_to());
+        let _ = if quantile < 1.0 {
+            writeln!(text, "{value:>12.3} {quantile:>14.12} {counted:>10} {:>14.2}", 1.0 / (1.0 - quantile))
+        } else {
+            writeln!(text, "{value:>12.3} {quantile:>14.12} {counted:>10}")
+        };
+    }
+    let us = |nanoseconds| scale.microseconds(nanoseconds);
+    let _ = write!(
+        text,
+        "#[Mean    = {:>12.3}, StdDeviation   = {:>12.3}]\n#[Max     = {:>12.3}, Total count    = {:>12}]\n\
+         #[Buckets = {:>12}, SubBuckets     = {:>12}]\n",
+        us(histogram.mean()),
+        us(histogram.stdev()),
+        us(histogram.max() as f64),
+        histogram.len(),
+        histogram.buckets(),
+        // Of three significant digits.
+        2048
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percentile_file;
+    use crate::{job::latency_histogram, latency::summary::Scale};
+
+    #[test]
+    fn percentiles_rise_to_all_of_the_requests() {
+        let mut histogram = latency_histogram().unwrap();
+        (1..=10_000_u64).for_each(|value| histogram.record(value).unwrap());
+        let text = percentile_file(&histogram, Scale::RoundTrip);
+        let rows: Vec<Vec<f64>> = text
+            .lines()
+            .skip(2)
+            .take_while(|line| !line.starts_with('#'))
+            .map(|line| line.split_whitespace().map(|field| field.parse().unwrap()).collect())
+            .collect();
+        assert!(rows.len() > 20);
+        assert!(rows.is_sorted_by(|a, b| a[0] <= b[0] && a[1] <= b[1] && a[2] <= b[2]));
+        assert_eq!(rows.last().unwrap()[1..], [1.0, 10_000.0]);
+        assert!(text.contains("Total count    =        10000]"), "{text}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Where the memory of requests lies: the same arithmetic on both sides.
+
+use super::parameters::{Operation, Parameters};
+use frwr_engine::gather::{MemoryId, Segment};
+
+/// Requests begin at pages, as the buffers of storage do, and gaps between pieces are a page.
+pub(super) const PAGE: usize = 4096;
+
+/// The memory of one connection: a slot per request in flight, each with its pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Bytes of a request.
+    pub(super) size: u32,
+    /// Pieces of a slot.
+    pub(super) segments: u8,
+    /// Slots.
+    pub(super) slots: u32,
+}
+
+impl Layout {
+    /// Of numbers that need not have been checked.
+    pub(super) fn new(parameters: &Parameters) -> Self {
+        let Parameters { operation, size, segments, depth, .. } = *parameters;
+        // All keys of `register` cover the same bytes, and a SEND carries them in its message.
+        let slots = if matches!(operation, Operation::Register | Operation::Send) { 1 } else { depth };
+        Self { size, segments: segments.max(1), slots: slots.max(1) }
+    }
+
+    /// Bytes of one piece.
+    pub(super) fn piece_bytes(&self) -> u32 {
+        self.size / u32::from(self.segments)
+    }
+
+    /// From the beginning of one piece to that of the next: pieces do not touch.
+    fn piece_stride(&self) -> usize {
+        let gap = if self.segments > 1 { PAGE } else { 0 };
+        (self.piece_bytes() as usize).next_multiple_of(PAGE) + gap
+    }
+
+    /// Bytes of one slot, its gaps included.
+    pub(super) fn slot_bytes(&self) -> usize {
+        self.piece_stride() * usize::from(self.segments)
+    }
+
+    /// Bytes of the slots of one connection; cut at 64 bit where the numbers were not checked.
+    pub(super) fn connection_bytes(&self) -> usize {
+        self.slot_bytes().saturating_mul(self.slots as usize)
+    }
+
+    /// Offset of a slot of a connection, each counted from 0.
+    pub(super) fn slot_offset(&self, connection: usize, slot: u32) -> usize {
+        connection * self.connection_bytes() + slot as usize * self.slot_bytes()
+    }
+
+    /// The pieces of a slot at `offset`.
+    pub(super) fn pieces(&self, memory: MemoryId, offset: usize) -> impl Iterator<Item = Segment> + use<> {
+        let (stride, length) = (self.piece_stride(), self.piece_bytes());
+        (0..usize::from(self.segments)).map(move |piece| Segment {
+            memory,
+            offset: (offset + piece * stride) as u64,
+            length,
+        })
+    }
+
+    /// All of a slot as one piece, gaps included: what a long-lived key covers.
+    pub(super) fn span(&self, memory: MemoryId, offset: usize) -> Segment {
+        Segment { memory, offset: offset as u64, length: u32::try_from(self.slot_bytes()).unwrap_or(u32::MAX) }
+    }
+
+    /// All of a connection as one piece.
+    pub(super) fn connection_span(&self, memory: MemoryId, connection: usize) -> Segment {
+        let length = u32::try_from(self.connection_bytes()).unwrap_or(u32::MAX);
+        Segment { memory, offset: self.slot_offset(connection, 0) as u64, length }
+    }
+
+    /// Offset of the last word of a slot at `offset`.
+    pub(super) fn last_word(&self, offset: usize) -> usize {
+        let last = offset + (usize::from(self.segments) - 1) * self.piece_stride();
+        last + self.piece_bytes() as usize - size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Layout, PAGE};
+    use frwr_engine::gather::MemoryId;
+
+    #[test]
+    fn pieces_never_touch_and_stay_in_their_slot() {
+        for (size, segments, slots) in [(8, 1, 1), (4096, 1, 3), (4096, 4, 2), (65536, 16, 2), (24576, 3, 5)] {
+            let layout = Layout { size, segments, slots };
+            let mut end = None;
+            for connection in 0..2 {
+                for slot in 0..slots {
+                    let offset = layout.slot_offset(connection, slot);
+                    let pieces: Vec<_> = layout.pieces(MemoryId(1), offset).collect();
+                    assert_eq!(pieces.iter().map(|piece| piece.length).sum::<u32>(), size);
+                    for piece in &pieces {
+                        assert!(piece.offset.is_multiple_of(PAGE as u64));
+                        assert!(end.is_none_or(|end| piece.offset >= end), "{layout:?}");
+                        if segments > 1 {
+                            assert!(end.is_none_or(|end| piece.offset > end), "{layout:?}");
+                        }
+                        end = Some(piece.offset + u64::from(piece.length));
+                    }
+                    assert_eq!(layout.last_word(offset) as u64 + 8, end.unwrap());
+                    let span = layout.span(MemoryId(1), offset);
+                    assert!(span.offset == pieces[0].offset && span.offset + u64::from(span.length) >= end.unwrap());
+                }
+            }
+            assert!(end.unwrap() <= 2 * layout.connection_bytes() as u64);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the parameters mean for the engine of each side.
+
+use super::{
+    layout::Layout,
+    message::{MAX_COMMAND_BYTES, command_bytes},
+    parameters::{KeyKind, Operation, Parameters},
+};
+use core::time::Duration;
+use frwr_engine::{
+    ConnectionOptions, EngineOptions,
+    provider::{Capabilities, ConnectionParameters, Contiguity},
+    sizing::Wishes,
+};
+
+/// Messages beside replies that the client takes: the server's word that it is ready. And of the server: the client's last.
+const OTHER_MESSAGES: u32 = 4;
+/// How long a connection may drain whose peer is gone.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of the messages that are sent or received.
+fn message_bytes(parameters: &Parameters) -> u32 {
+    match parameters.operation {
+        Operation::Send => parameters.size.max(MAX_COMMAND_BYTES as u32),
+        // Bounded by MAX_COMMAND_BYTES.
+        _ => command_bytes(usize::from(parameters.segments)) as u32,
+    }
+}
+
+/// Receives that either side posts for a connection.
+fn receives(parameters: &Parameters) -> u32 {
+    let answered = matches!(parameters.operation, Operation::Send | Operation::Request);
+    if answered { parameters.depth + OTHER_MESSAGES } else { OTHER_MESSAGES }
+}
+
+/// What sizing is to count with: the bytes of the largest key.
+fn wishes(parameters: &Parameters) -> Wishes {
+    let layout = Layout::new(parameters);
+    let long_lived =
+        parameters.key == KeyKind::Static || matches!(parameters.operation, Operation::Write | Operation::Read);
+    let bytes = if long_lived { layout.connection_bytes() } else { layout.slot_bytes() };
+    Wishes { payload_bytes: u32::try_from(bytes).unwrap_or(u32::MAX), ..Wishes::default() }
+}
+
+/// The client's engine, with so many connections.
+pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &Capabilities) -> EngineOptions {
+    let Parameters { operation, key, depth, batch, segments, .. } = *parameters;
+    // A window covers one piece; of lists pages decide, and pieces are in pages of their own.
+    let keys_of_request =
+        if matches!(capabilities.contiguity, Contiguity::Gaps { .. }) { 1 } else { u32::from(segments) };
+    let (requests, registrations) = match (operation, key) {
+        (Operation::Register, KeyKind::Memory) => (1, 1),
+        (Operation::Register, _) => (depth * u32::from(batch), depth * u32::from(batch)),
+        (Operation::Request, KeyKind::Request) => (depth, depth * keys_of_request),
+        // One more request for the key itself.
+        (Operation::Request, _) => (depth + 1, 1),
+        (Operation::Send, _) => (depth, 1),
+        (Operation::Write | Operation::Read, _) => (1, 1),
+    };
+    EngineOptions {
+        connections,
+        queue_depth: requests,
+        transfer_depth: if matches!(operation, Operation::Write | Operation::Read) { depth } else { 1 },
+        receive_depth: receives(parameters),
+        message_bytes: message_bytes(parameters),
+        max_segments: u32::from(segments),
+        registrations,
+        wishes: wishes(parameters),
+        drain_timeout: DRAIN_TIMEOUT,
+        ..EngineOptions::default()
+    }
+}
+
+/// The server's engine, with so many connections.
+pub(super) fn server(parameters: &Parameters, connections: u16) -> EngineOptions {
+    EngineOptions {
+        connections,
+        // The key that it opens.
+        queue_depth: 1,
+        transfer_depth: if receives(parameters) > OTHER_MESSAGES { parameters.depth } else { 1 },
+        receive_depth: receives(parameters),
+        message_bytes: message_bytes(parameters),
+        max_segments: 1,
+        registrations: 1,
+        wishes: wishes(parameters),
+        drain_timeout: DRAIN_TIMEOUT,
+        ..EngineOptions::default()
+    }
+}
+
+/// Of either side: the other one has posted as many receives.
+pub(super) fn connection(parameters: &Parameters, negotiated: ConnectionParameters) -> ConnectionOptions {
+    ConnectionOptions { peer_receives: receives(parameters), parameters: negotiated, ..ConnectionOptions::default() }
+}
+
+/// Bytes of the memory that requests are about, on a core with so many connections.
+pub(super) fn data_bytes(parameters: &Parameters, connections: u16) -> usize {
+    Layout::new(parameters).connection_bytes() * usize::from(connections)
+}

@@ -1,0 +1,113 @@
+//! `frwr-latency` from its configuration to what it prints: all that knows how the device is opened.
+
+use super::{
+    command_line::{DEFAULT_PORT, DeviceChoice, LatencyConfig, Role},
+    error::LatencyError,
+    files::ResultFiles,
+    report::LatencyReport,
+    run::{measure, measure_both},
+    serve::{LatencyServerReport, serve},
+};
+use crate::{
+    check::Machine,
+    runner::{RdmaDeviceConfig, open_rdma},
+};
+use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
+use std::{
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
+    sync::atomic::AtomicBool,
+};
+
+/// What a process came to.
+#[derive(Clone, Debug)]
+pub enum LatencyOutcome {
+    /// A measurement.
+    Measured(Box<LatencyReport>),
+    /// A server that was stopped.
+    Served(LatencyServerReport),
+}
+
+/// Does what was asked for, on the device that was named.
+///
+/// # Errors
+/// [`LatencyError`].
+pub fn run(
+    config: &LatencyConfig,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<LatencyOutcome, LatencyError> {
+    let files = ResultFiles::open(config)?;
+    let machine = Machine::this();
+    let report = match (&config.role, &config.device) {
+        (Role::Server, DeviceChoice::Rdma(device)) => {
+            let address = own_address(config, device, &machine)?;
+            let mut open = || Ok(open_rdma(device)?);
+            return serve(&mut open, address, config, &machine, stop, say).map(LatencyOutcome::Served);
+        }
+        (Role::Client(host), DeviceChoice::Rdma(device)) => {
+            measure(open_rdma(device)?, resolve(host)?, config, &machine, stop)?
+        }
+        (_, DeviceChoice::Rdma(device)) => {
+            let address = own_address(config, device, &machine)?;
+            measure_both(open_rdma(device)?, open_rdma(device)?, address, config, &machine, stop)?
+        }
+        (_, DeviceChoice::Soft(profile)) => {
+            let (fabric, options) = (SoftFabric::new(), SoftOptions::new(*profile));
+            let address = config.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)));
+            measure_both(fabric.device(options), fabric.device(options), address, config, &machine, stop)?
+        }
+    };
+    files.write(&report)?;
+    Ok(LatencyOutcome::Measured(Box::new(report)))
+}
+
+/// Where to listen: what was said, or the first IPv4 address among the device's GIDs.
+fn own_address(
+    config: &LatencyConfig,
+    device: &RdmaDeviceConfig,
+    machine: &Machine,
+) -> Result<SocketAddr, LatencyError> {
+    if let Some(address) = config.listen {
+        return Ok(address);
+    }
+    let found = machine.rdma_devices.iter().find(|found| found.name == device.device);
+    let ports = found.map_or(&[][..], |found| &found.ports);
+    let gids = ports.iter().filter(|port| port.number == device.port).flat_map(|port| &port.gids);
+    let wanted = gids.filter(|gid| device.gid_index.is_none_or(|index| gid.index == index));
+    let address = wanted.filter_map(|gid| gid.address.to_ipv4_mapped()).next();
+    match address {
+        Some(address) => Ok(SocketAddr::new(IpAddr::V4(address), DEFAULT_PORT)),
+        // It may not exist at all: that is said first.
+        None => {
+            open_rdma(device)?;
+            Err(LatencyError::NoAddress { device: device.device.clone() })
+        }
+    }
+}
+
+/// An address of a host, with a port or the usual one.
+fn resolve(host: &str) -> Result<SocketAddr, LatencyError> {
+    let wrong = |reason: String| LatencyError::Host { host: host.to_owned(), reason };
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, DEFAULT_PORT));
+    }
+    let with_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0));
+    let found = if with_port { host.to_socket_addrs() } else { (host, DEFAULT_PORT).to_socket_addrs() };
+    let mut found = found.map_err(|error| wrong(error.to_string()))?;
+    found.next().ok_or_else(|| wrong("it has no address".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DEFAULT_PORT, resolve};
+
+    #[test]
+    fn hosts_have_a_port_or_the_usual_one() {
+        for (host, port) in [("10.9.0.1", DEFAULT_PORT), ("10.9.0.1:77", 77), ("::1", DEFAULT_PORT), ("[::1]:78", 78)] {
+            assert_eq!(resolve(host).unwrap().port(), port, "{host}");
+        }
+        for wrong in ["10.9.0.1:0", "10.9.0.1:99999", "no host", "nowhere.invalid", ""] {
+            assert!(resolve(wrong).unwrap_err().to_string().contains("name an IP address"), "{wrong}");
+        }
+    }
+}

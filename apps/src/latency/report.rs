@@ -1,0 +1,394 @@
+//! What a measurement prints: tables for people, one object for programs.
+
+use super::{
+    client::Measured,
+    counters::{Counters, ratio},
+    parameters::{Invalidation, KeyKind, Operation, Parameters, PeerDoes},
+    summary::{Scale, Summary},
+};
+use crate::check::Shortcoming;
+use core::{fmt::Write as _, time::Duration};
+use frwr_reactor::Statistics;
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+
+/// Drivers of devices that this was never run on, but for soft RoCE.
+const NEVER_RUN: &str = "never run on ConnectX";
+
+/// One core's part.
+#[derive(Clone, Debug)]
+pub struct LatencyCoreReport {
+    pub(super) measured: Measured,
+    /// The loop's figures, from its start to its end.
+    pub reactor: Statistics,
+}
+
+/// The whole measurement.
+#[derive(Clone, Debug)]
+pub struct LatencyReport {
+    /// The device.
+    pub device: String,
+    /// Its kernel driver, where there is one.
+    pub driver: Option<String>,
+    /// What its keys cover: page_lists, lists or windows.
+    pub registration: &'static str,
+    /// Where the server is.
+    pub address: SocketAddr,
+    /// What was measured; connections are those of all cores.
+    pub parameters: Parameters,
+    /// Connections of each core.
+    pub connections: u16,
+    /// What was not counted in front.
+    pub warm_up: Duration,
+    /// Requests per second that were meant to begin.
+    pub rate: Option<u64>,
+    /// Somebody ended it early.
+    pub interrupted: bool,
+    /// Latencies of all cores, in nanoseconds of the clock.
+    pub histogram: Histogram<u64>,
+    /// Per core of the client.
+    pub cores: Vec<LatencyCoreReport>,
+    /// What may have ruined it.
+    pub warnings: Vec<Shortcoming>,
+}
+
+impl LatencyCoreReport {
+    /// Requests counted.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.measured.histogram.len()
+    }
+
+    /// From the beginning of the measurement to the end of its last request, in seconds.
+    fn seconds(&self) -> f64 {
+        self.measured.last.saturating_sub(self.measured.began).as_secs_f64()
+    }
+
+    fn rate(&self) -> f64 {
+        per_second(self.requests(), self.seconds())
+    }
+}
+
+fn per_second(requests: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { requests as f64 / seconds } else { 0.0 }
+}
+
+impl LatencyReport {
+    /// Requests counted, on all cores.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.cores.iter().map(LatencyCoreReport::requests).sum()
+    }
+
+    /// Whether figures are the whole of a round trip.
+    #[must_use]
+    pub fn scale(&self) -> Scale {
+        Scale::of(self.parameters.operation)
+    }
+
+    /// From the first core's beginning to the last one's end.
+    fn seconds(&self) -> f64 {
+        let began = self.cores.iter().map(|core| core.measured.began).min().unwrap_or_default();
+        let last = self.cores.iter().map(|core| core.measured.last).max().unwrap_or_default();
+        last.saturating_sub(began).as_secs_f64()
+    }
+
+    fn counters(&self) -> Counters {
+        self.cores.iter().map(|core| core.measured.counters).fold(Counters::default(), |sum, counters| sum + counters)
+    }
+
+    fn missed(&self) -> u64 {
+        self.cores.iter().map(|core| core.measured.missed).sum()
+    }
+
+    /// What has to be known of the hardware; `None` for the software NIC and soft RoCE, which every test runs on.
+    #[must_use]
+    pub fn hardware(&self) -> Option<String> {
+        match self.driver.as_deref() {
+            Some("rdma_rxe") | None => None,
+            Some("mlx5_core" | "mlx4_core" | "mlx4_ib") => Some(NEVER_RUN.to_owned()),
+            Some(driver) => Some(format!("never run on hardware, neither of {driver} nor any other")),
+        }
+    }
+
+    /// Whose key it was: `none` where a request has none.
+    fn key(&self) -> &'static str {
+        if self.parameters.operation == Operation::Send { "none" } else { self.parameters.key.name() }
+    }
+
+    /// Who killed it: `none` where nobody did, request by request.
+    fn invalidation(&self) -> &'static str {
+        match (self.parameters.operation, self.parameters.key) {
+            (Operation::Request, KeyKind::Request) => self.parameters.invalidation.name(),
+            (Operation::Register, KeyKind::Request) => Invalidation::Local.name(),
+            _ => "none",
+        }
+    }
+
+    /// All warnings: those of the machine, and a rate that was not kept.
+    fn all_warnings(&self) -> Vec<Shortcoming> {
+        let missed = (self.missed() > 0).then(|| Shortcoming {
+            name: "rate_missed",
+            text: format!("{} requests were due in time and found no slot: the rate was not kept", self.missed()),
+            remedy: "lower --rate, or raise --depth or --connections".to_owned(),
+        });
+        self.warnings.iter().cloned().chain(missed).collect()
+    }
+
+    /// One object.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let (counters, requests, seconds) = (self.counters(), self.requests(), self.seconds());
+        let Parameters { operation, size, segments, depth, batch, peer_does, .. } = self.parameters;
+        let warnings: Vec<_> = self.all_warnings().iter().map(|warning| warning.text.clone()).collect();
+        json!({
+            "op": operation.name(),
+            "key": self.key(),
+            "invalidate": self.invalidation(),
+            "peer": (operation == Operation::Request).then_some(peer_does.name()),
+            "device": self.device,
+            "driver": self.driver,
+            "registration": self.registration,
+            "server": self.address.to_string(),
+            "size": size,
+            "depth": depth,
+            "segments": segments,
+            "batch": batch,
+            "connections": self.connections,
+            "cores": self.cores.len(),
+            "warm_up": self.warm_up.as_secs_f64(),
+            "rate": self.rate,
+            "rate_missed": self.missed(),
+            "interrupted": self.interrupted,
+            "requests": requests,
+            "seconds": seconds,
+            "requests_per_second": per_second(requests, seconds),
+            "mib_per_second": self.mebibytes(per_second(requests, seconds)),
+            "latency_is": self.scale().name(),
+            "latency_us": self.latency_json(&self.histogram),
+            "doorbells_per_request": ratio(counters.doorbells, requests),
+            "work_requests_per_request": ratio(counters.work_requests, requests),
+            "completions_per_request": ratio(counters.completions(), requests),
+            "send_completions_per_request": ratio(counters.send_completions, requests),
+            "receive_posts_per_request": ratio(counters.receive_doorbells, requests),
+            "work_requests_per_doorbell": counters.work_requests_per_doorbell(),
+            "completions_per_poll": counters.completions_per_poll(),
+            "empty_poll_share": counters.empty_poll_share(),
+            "registrations": counters.registrations,
+            "local_invalidations": counters.local_invalidations,
+            "remote_invalidations": counters.remote_invalidations,
+            "requests_waited": counters.requests_waited,
+            "per_core": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
+            "warnings": warnings,
+            "hardware": self.hardware(),
+        })
+    }
+
+    fn latency_json(&self, histogram: &Histogram<u64>) -> Value {
+        let summary = Summary::of(histogram, self.scale());
+        let named = summary.columns().map(|(name, value)| (name.to_owned(), json!(value)));
+        let also = [("p50", summary.typical)].map(|(name, value)| (name.to_owned(), json!(value)));
+        let stated = [("is".to_owned(), json!(self.scale().name()))];
+        named.into_iter().chain(also).chain(stated).collect()
+    }
+
+    fn core_json(&self, core: &LatencyCoreReport) -> Value {
+        let counters = &core.measured.counters;
+        json!({
+            "core": core.reactor.cpu.map(|cpu| cpu.get()),
+            "requests": core.requests(),
+            "requests_per_second": core.rate(),
+            "latency_us": self.latency_json(&core.measured.histogram),
+            "busy_share": core.reactor.busy_share(),
+            "longest_iteration_us": core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,
+            "completions_per_poll": counters.completions_per_poll(),
+            "work_requests_per_doorbell": counters.work_requests_per_doorbell(),
+            "empty_poll_share": counters.empty_poll_share(),
+            "memory": core.measured.memory.kind.to_string(),
+        })
+    }
+
+    fn mebibytes(&self, rate: f64) -> f64 {
+        let bytes = if self.parameters.operation == Operation::Register { 0 } else { self.parameters.size };
+        rate * f64::from(bytes) / f64::from(1 << 20)
+    }
+
+    /// The tables.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write_table(&mut text);
+        text
+    }
+
+    fn write_table(&self, out: &mut String) -> core::fmt::Result {
+        writeln!(out, "{}", self.title())?;
+        writeln!(out, "{}", self.settings())?;
+        if let Some(hardware) = self.hardware() {
+            writeln!(out, "{hardware}: check what it says against another tool, and tell us")?;
+        }
+        self.write_latency(out)?;
+        self.write_cores(out)?;
+        self.write_counts(out)?;
+        for warning in self.all_warnings() {
+            writeln!(out, "warning: {}; {}", warning.text, warning.remedy)?;
+        }
+        if self.interrupted {
+            writeln!(out, "interrupted: these are the requests until then")?;
+        }
+        Ok(())
+    }
+
+    fn title(&self) -> String {
+        let keys = match (self.parameters.operation, self.parameters.key) {
+            (Operation::Send, _) => "no key".to_owned(),
+            (Operation::Write | Operation::Read, _) => "one key of the server's for the run".to_owned(),
+            (_, KeyKind::Request) if self.invalidation() == "remote" => {
+                "a key per request, killed by the server's reply".to_owned()
+            }
+            (_, KeyKind::Request) => "a key per request, killed by LOCAL_INV".to_owned(),
+            (_, KeyKind::Static) => "one key for the run".to_owned(),
+            (_, KeyKind::Memory) => "ibv_reg_mr and ibv_dereg_mr per request".to_owned(),
+        };
+        let peer = match (self.parameters.operation, self.parameters.peer_does) {
+            (Operation::Request, PeerDoes::Write) => ", the server writes",
+            (Operation::Request, PeerDoes::Read) => ", the server reads",
+            _ => "",
+        };
+        let (operation, device) = (self.parameters.operation.name(), &self.device);
+        format!("frwr-latency {operation} on {device} ({}): {keys}{peer}", self.registration.replace('_', " "))
+    }
+
+    fn settings(&self) -> String {
+        let Parameters { operation, size, segments, depth, batch, .. } = self.parameters;
+        let pieces = if segments > 1 { format!(" in {segments} pieces") } else { String::new() };
+        let batches =
+            if operation == Operation::Register { format!(", {batch} keys behind a doorbell") } else { String::new() };
+        let rate = self.rate.map_or(String::new(), |rate| format!(", {rate} requests/s meant to begin"));
+        format!(
+            "{size} bytes{pieces}, depth {depth}{batches}, {} connection(s) on each of {} core(s){rate}; {} s after {} s of \
+             warm-up",
+            self.connections,
+            self.cores.len(),
+            (self.seconds() * 100.0).round() / 100.0,
+            self.warm_up.as_secs_f64(),
+        )
+    }
+
+    fn write_latency(&self, out: &mut String) -> core::fmt::Result {
+        let from_to = match self.parameters.operation {
+            Operation::Request => "round trip: from submission to the dead key",
+            Operation::Register => "round trip: from making the key to its death",
+            Operation::Send => "half of the round trip, as perftest shows it",
+            Operation::Write | Operation::Read => "round trip: from submission to completion",
+        };
+        let from_to = if self.rate.is_some() {
+            from_to.replace("submission", "when it was meant to begin")
+        } else {
+            from_to.to_owned()
+        };
+        let whose = if self.device.starts_with("soft:") { " (the software NIC's, not a network's)" } else { "" };
+        writeln!(out, "\nlatency in us, {from_to}{whose}")?;
+        let names = ["t_min", "t_typical", "t_avg", "t_stdev", "99%", "99.9%", "t_max"];
+        let heads: Vec<_> = names.iter().map(|name| format!("{name:>10}")).collect();
+        writeln!(out, "{:>9}{:>12}{}", "#bytes", "#requests", heads.join(""))?;
+        let values = Summary::of(&self.histogram, self.scale()).columns().map(|(_, value)| format!("{value:>10.2}"));
+        writeln!(out, "{:>9}{:>12}{}", self.parameters.size, self.requests(), values.join(""))
+    }
+
+    fn write_cores(&self, out: &mut String) -> core::fmt::Result {
+        writeln!(
+            out,
+            "\n core    requests/s       MiB/s      average        min        max   busy  empty polls  completions/poll  \
+             requests/doorbell"
+        )?;
+        for core in &self.cores {
+            let (summary, counters) = (Summary::of(&core.measured.histogram, self.scale()), core.measured.counters);
+            let name = core.reactor.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string());
+            self.write_row(out, &name, core.rate(), &summary, core.reactor.busy_share(), &counters)?;
+        }
+        if self.cores.len() > 1 {
+            let summary = Summary::of(&self.histogram, self.scale());
+            let busy: f64 = self.cores.iter().map(|core| core.reactor.busy_share()).sum();
+            let busy = busy / self.cores.len() as f64;
+            let rate = per_second(self.requests(), self.seconds());
+            self.write_row(out, "all", rate, &summary, busy, &self.counters())?;
+        }
+        Ok(())
+    }
+
+    fn write_row(
+        &self,
+        out: &mut String,
+        name: &str,
+        rate: f64,
+        summary: &Summary,
+        busy: f64,
+        counters: &Counters,
+    ) -> core::fmt::Result {
+        writeln!(
+            out,
+            "{name:>5}{rate:>14.0}{:>12.1}{:>13.2}{:>11.2}{:>11.2}{:>6.0}%{:>12.1}%{:>18.2}{:>19.2}",
+            self.mebibytes(rate),
+            summary.average,
+            summary.minimum,
+            summary.maximum,
+            100.0 * busy,
+            100.0 * counters.empty_poll_share(),
+            counters.completions_per_poll(),
+            counters.work_requests_per_doorbell(),
+        )
+    }
+
+    fn write_counts(&self, out: &mut String) -> core::fmt::Result {
+        let (counters, requests) = (self.counters(), self.requests());
+        let per_request = |count| ratio(count, requests);
+        writeln!(
+            out,
+            "\nper request: {:.3} work requests, {:.3} doorbells, {:.3} posts of receives, {:.3} send and {:.3} receive completions",
+            per_request(counters.work_requests),
+            per_request(counters.doorbells),
+            per_request(counters.receive_doorbells),
+            per_request(counters.send_completions),
+            per_request(counters.receive_completions),
+        )?;
+        writeln!(
+            out,
+            "keys: {} made, {} killed by the server, {} by LOCAL_INV\n",
+            counters.registrations, counters.remote_invalidations, counters.local_invalidations
+        )
+    }
+
+    /// The figures as a table: a head, a row for all cores, and one for each.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let head: Vec<_> = Summary::default().columns().iter().map(|(name, _)| format!("{name}_us")).collect();
+        let mut text = format!(
+            "op,key,invalidate,device,registration,size,depth,segments,batch,connections,core,requests,requests_per_second,{},\
+             latency_is\n",
+            head.join(",")
+        );
+        let Parameters { operation, size, segments, depth, batch, .. } = self.parameters;
+        let what = format!(
+            "{},{},{},{},{},{size},{depth},{segments},{batch},{}",
+            operation.name(),
+            self.key(),
+            self.invalidation(),
+            self.device,
+            self.registration,
+            self.connections
+        );
+        let mut row = |core: &str, requests: u64, rate: f64, histogram: &Histogram<u64>| {
+            let values = Summary::of(histogram, self.scale()).columns().map(|(_, value)| format!("{value:.3}"));
+            let _ = writeln!(text, "{what},{core},{requests},{rate:.1},{},{}", values.join(","), self.scale().name());
+        };
+        row("all", self.requests(), per_second(self.requests(), self.seconds()), &self.histogram);
+        for core in &self.cores {
+            let name = core.reactor.cpu.map_or_else(|| "unpinned".to_owned(), |cpu| cpu.to_string());
+            row(&name, core.requests(), core.rate(), &core.measured.histogram);
+        }
+        text
+    }
+}

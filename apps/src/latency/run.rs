@@ -1,0 +1,247 @@
+//! A measurement from its configuration to its report, on whatever device.
+
+use super::{
+    board::Board,
+    client::{ClientPlan, Extent},
+    command_line::{DeviceChoice, LatencyConfig},
+    cores::LatencyCore,
+    desk::Desk,
+    error::{Failure, LatencyError},
+    parameters::{ConnectData, Parameters},
+    report::{LatencyCoreReport, LatencyReport},
+    server::ServerPlan,
+    start::{Sides, Threads, drive, finished},
+    warnings::{Before, about_cores, about_memory},
+};
+use crate::{
+    check::{Machine, Shortcoming},
+    runner::{RunError, for_both, for_host, reactors},
+};
+use frwr_engine::{
+    control::Control,
+    provider::{Capabilities, Contiguity, Device},
+};
+use frwr_reactor::{Finished, Placement};
+use hdrhistogram::Histogram;
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    net::SocketAddr,
+    sync::atomic::AtomicBool,
+};
+
+/// Server and client in this process, each over a device of its own; the server listens at `address`.
+///
+/// # Errors
+/// [`LatencyError`].
+pub fn measure_both<D: Device>(
+    server: D,
+    client: D,
+    address: SocketAddr,
+    config: &LatencyConfig,
+    machine: &Machine,
+    stop: &AtomicBool,
+) -> Result<LatencyReport, LatencyError>
+where
+    D::Port: Send + 'static,
+{
+    let placement = config.placement.clone().unwrap_or_else(|| for_both(&machine.topology));
+    let cores = reactors(&placement);
+    let halves = if cores == 1 { 1 } else { cores / 2 };
+    let capabilities = *client.capabilities();
+    let parameters = config.for_cores(halves, capabilities.remote_invalidation)?;
+    let (mut sides, desk) = (Sides::new(), Desk::new(parameters));
+    let (mut server, mut client) = (Control::new(server), Control::new(client));
+    let plan = ServerPlan {
+        capacity: parameters,
+        // Bounded far below 2^16; one to spare for uneven placement.
+        connections: parameters.connections.div_ceil(halves as u16) + 1,
+        address,
+        negotiated: config.negotiated,
+        pages: config.pages,
+        capabilities: *server.device().capabilities(),
+    };
+    for _ in 0..halves {
+        sides.add_server(&mut server, plan.clone())?;
+    }
+    let run = Run { config, parameters, address, capabilities, machine, placement };
+    run.clients(&mut sides, &mut client, halves, true)?;
+    run.go(sides, &desk, |threads, board| {
+        drive(vec![&mut server, &mut client], threads, board, stop, || {
+            // Nobody will ever answer.
+            if desk.listening().is_none() {
+                board.fail(Failure::Unreachable(frwr_engine::OpenFailure::Unreachable));
+            }
+            finished(board)
+        })
+    })
+}
+
+/// The client's half, against a server at `address`.
+///
+/// # Errors
+/// [`LatencyError`].
+pub fn measure<D: Device>(
+    device: D,
+    address: SocketAddr,
+    config: &LatencyConfig,
+    machine: &Machine,
+    stop: &AtomicBool,
+) -> Result<LatencyReport, LatencyError>
+where
+    D::Port: Send + 'static,
+{
+    let placement = config.placement.clone().unwrap_or_else(|| for_host(&machine.topology));
+    let cores = reactors(&placement);
+    let capabilities = *device.capabilities();
+    let parameters = config.for_cores(cores, capabilities.remote_invalidation)?;
+    let (mut sides, desk) = (Sides::new(), Desk::new(parameters));
+    let mut control = Control::new(device);
+    let run = Run { config, parameters, address, capabilities, machine, placement };
+    run.clients(&mut sides, &mut control, cores, false)?;
+    run.go(sides, &desk, |threads, board| drive(vec![&mut control], threads, board, stop, || finished(board)))
+}
+
+/// What a measurement is made of.
+struct Run<'a> {
+    config: &'a LatencyConfig,
+    parameters: Parameters,
+    address: SocketAddr,
+    capabilities: Capabilities,
+    machine: &'a Machine,
+    placement: Placement,
+}
+
+impl Run<'_> {
+    fn clients<D: Device>(
+        &self,
+        sides: &mut Sides<D::Port>,
+        control: &mut Control<D>,
+        cores: usize,
+        patient: bool,
+    ) -> Result<(), LatencyError>
+    where
+        D::Port: Send + 'static,
+    {
+        let data = ConnectData { parameters: self.parameters, client: random() };
+        for core in 0..cores {
+            let plan = ClientPlan {
+                parameters: self.parameters,
+                connections: self.config.parameters.connections,
+                core,
+                cores,
+                address: self.address,
+                private_data: data.encode(),
+                negotiated: self.config.negotiated,
+                extent: share(self.config.extent, core as u64, cores as u64),
+                warm_up: self.config.warm_up,
+                rate: self.config.rate,
+                patient,
+                pages: self.config.pages,
+                capabilities: self.capabilities,
+            };
+            sides.add_client(control, plan)?;
+        }
+        Ok(())
+    }
+
+    fn go<P: frwr_engine::provider::Port + Send + 'static>(
+        self,
+        sides: Sides<P>,
+        desk: &Desk,
+        drive: impl FnOnce(&Threads<P>, &Board) -> Result<(), RunError>,
+    ) -> Result<LatencyReport, LatencyError> {
+        let board = Board::new(sides.clients());
+        let before = Before::look(self.machine);
+        let threads = sides.launch(self.machine.topology.clone(), self.placement.clone(), &board, desk)?;
+        let cpus: Vec<_> = threads.cpus().collect();
+        let mut warnings = about_cores(self.machine, &cpus, self.rdma_device());
+        drive(&threads, &board)?;
+        let mut cores = Vec::new();
+        for ended in threads.join() {
+            let Finished { context: LatencyCore { client, .. }, report, .. } = ended.map_err(RunError::from)?;
+            if let Some(client) = client {
+                cores.push(LatencyCoreReport { measured: client.measured(), reactor: report.statistics });
+            }
+        }
+        if let Some(failure) = board.failure() {
+            return Err(LatencyError::Failed { peer: self.address, failure });
+        }
+        warnings.extend(before.siblings(self.machine, &cpus));
+        warnings.extend(about_memory(cores.iter().map(|core| &core.measured.memory)));
+        self.report(cores, warnings)
+    }
+
+    fn rdma_device(&self) -> Option<&str> {
+        match &self.config.device {
+            DeviceChoice::Rdma(device) => Some(&device.device),
+            DeviceChoice::Soft(_) => None,
+        }
+    }
+
+    fn report(self, cores: Vec<LatencyCoreReport>, warnings: Vec<Shortcoming>) -> Result<LatencyReport, LatencyError> {
+        let histograms = cores.iter().map(|core| core.measured.histogram.clone());
+        let histogram = histograms.reduce(|mut sum, histogram| {
+            // All have the same bounds.
+            let _ = Histogram::add(&mut sum, histogram);
+            sum
+        });
+        let device = match &self.config.device {
+            DeviceChoice::Rdma(device) => device.device.clone(),
+            DeviceChoice::Soft(profile) => format!("soft:{profile}"),
+        };
+        let found = self.machine.rdma_devices.iter().find(|found| Some(found.name.as_str()) == self.rdma_device());
+        let interrupted = cores.iter().any(|core| core.measured.interrupted);
+        Ok(LatencyReport {
+            histogram: histogram.ok_or(RunError::Lost)?,
+            driver: found.and_then(|found| found.driver.clone()),
+            device,
+            registration: registration(&self.capabilities),
+            address: self.address,
+            parameters: self.parameters,
+            connections: self.config.parameters.connections,
+            warm_up: self.config.warm_up,
+            rate: self.config.rate,
+            interrupted,
+            cores,
+            warnings,
+        })
+    }
+}
+
+/// What keys cover on a device.
+pub(super) fn registration(capabilities: &Capabilities) -> &'static str {
+    match capabilities.contiguity {
+        Contiguity::PageList { .. } => "page_lists",
+        Contiguity::Gaps { .. } => "lists",
+        Contiguity::SingleRange => "windows",
+    }
+}
+
+/// One core's part of what all of them measure.
+fn share(extent: Extent, core: u64, cores: u64) -> Extent {
+    match extent {
+        Extent::Requests(all) => Extent::Requests(all / cores + u64::from(core < all % cores)),
+        time @ Extent::Time(_) => time,
+    }
+}
+
+/// A number that no other client has, never 0.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish() | 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extent, share};
+
+    #[test]
+    fn shares_add_up() {
+        for (all, cores) in [(10, 3), (2, 4), (7, 7), (1000, 1)] {
+            let shares = (0..cores).map(|core| match share(Extent::Requests(all), core, cores) {
+                Extent::Requests(requests) => requests,
+                Extent::Time(_) => panic!(),
+            });
+            assert_eq!(shares.sum::<u64>(), all);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The server's half, one client after the other.
+
+use super::{
+    board::Board,
+    command_line::LatencyConfig,
+    cores::LatencyCore,
+    desk::{Desk, News},
+    error::LatencyError,
+    parameters::{Invalidation, KeyKind, Operation, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal},
+    run::registration,
+    server::{ServerPlan, ServerSide},
+    start::{Sides, drive},
+    warnings::about_cores,
+};
+use crate::{
+    check::Machine,
+    runner::{RunError, for_target, reactors},
+};
+use frwr_engine::{control::Control, provider::Device};
+use frwr_reactor::Finished;
+use serde_json::{Value, json};
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// What there is room for before the first client says what it wants: what it asks for by default, and some more.
+const FIRST: Parameters = Parameters {
+    operation: Operation::Request,
+    key: KeyKind::Request,
+    invalidation: Invalidation::Remote,
+    peer_does: PeerDoes::Write,
+    size: 4096,
+    segments: 1,
+    depth: 32,
+    batch: 1,
+    connections: 8,
+};
+
+/// What a server did until it was stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LatencyServerReport {
+    /// Clients that were served.
+    pub clients: u64,
+    /// Commands that were answered.
+    pub commands: u64,
+    /// Cores that did not drain in time.
+    pub undrained: Vec<String>,
+}
+
+impl LatencyServerReport {
+    /// One object.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json!({ "clients": self.clients, "commands": self.commands, "undrained": self.undrained })
+    }
+
+    /// One line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("{} client(s) served, {} command(s) answered\n", self.clients, self.commands)
+    }
+}
+
+/// Serves clients at `address` until `stop` is set. `open` opens the device, once more for each client that needs more room
+/// than there is. `say` is told that it listens, and of each client.
+///
+/// # Errors
+/// [`LatencyError`].
+pub fn serve<D: Device>(
+    open: &mut dyn FnMut() -> Result<D, LatencyError>,
+    address: SocketAddr,
+    config: &LatencyConfig,
+    machine: &Machine,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<LatencyServerReport, LatencyError>
+where
+    D::Port: Send + 'static,
+{
+    let (mut report, mut capacity, mut first) = (LatencyServerReport::default(), FIRST, true);
+    loop {
+        let session = Session { address, config, machine, stop, capacity, first };
+        let wanted = session.run(open()?, &mut report, say)?;
+        match wanted.filter(|_| !stop.load(Relaxed)) {
+            Some(wanted) => (capacity, first) = (wanted, false),
+            None => return Ok(report),
+        }
+    }
+}
+
+/// A time with the same room.
+struct Session<'a> {
+    address: SocketAddr,
+    config: &'a LatencyConfig,
+    machine: &'a Machine,
+    stop: &'a AtomicBool,
+    capacity: Parameters,
+    /// Nobody has been told that it listens.
+    first: bool,
+}
+
+impl Session<'_> {
+    /// Returns what there is to be room for next.
+    fn run<D: Device>(
+        self,
+        device: D,
+        report: &mut LatencyServerReport,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Option<Parameters>, LatencyError>
+    where
+        D::Port: Send + 'static,
+    {
+        let Self { address, config, machine, stop, capacity, first } = self;
+        let placement = config.placement.clone().unwrap_or_else(|| for_target(&machine.topology));
+        let cores = reactors(&placement);
+        let capabilities = *device.capabilities();
+        let plan = ServerPlan {
+            capacity,
+            // Bounded far below 2^16; one to spare for uneven placement.
+            connections: capacity.connections.div_ceil(cores as u16) + 1,
+            address,
+            negotiated: config.negotiated,
+            pages: config.pages,
+            capabilities,
+        };
+        let (mut sides, desk, board) = (Sides::new(), Desk::new(capacity), Board::new(0));
+        let mut control = Control::new(device);
+        for _ in 0..cores {
+            sides.add_server(&mut control, plan.clone())?;
+        }
+        let threads = sides.launch(machine.topology.clone(), placement, &board, &desk)?;
+        let cpus: Vec<_> = threads.cpus().collect();
+        let mut told = !first;
+        let mut tell = |desk: &Desk| {
+            if !told && desk.listening() == Some(cores) {
+                told = true;
+                say(&format!("listening on {address} ({})", registration(&capabilities)));
+                about_cores(machine, &cpus, None)
+                    .iter()
+                    .for_each(|warning| say(&format!("warning: {}; {}", warning.text, warning.remedy)));
+            }
+            say_news(desk, say);
+        };
+        drive(vec![&mut control], &threads, &board, stop, || {
+            tell(&desk);
+            stop.load(Relaxed) || desk.wanted().is_some() || desk.listening().is_none()
+        })?;
+        tell(&desk);
+        for ended in threads.join() {
+            let Finished { core, context: LatencyCore { server, .. }, report: reactor } =
+                ended.map_err(RunError::from)?;
+            report.commands += server.as_ref().map_or(0, ServerSide::served);
+            report.undrained.extend(reactor.undrained.iter().map(|name| format!("reactor {core}: {name}")));
+        }
+        report.clients += desk.clients();
+        match desk.listening() {
+            None => Err(RunError::Listen { address }.into()),
+            Some(_) => Ok(desk.wanted()),
+        }
+    }
+}
+
+fn say_news(desk: &Desk, say: &mut dyn FnMut(&str)) {
+    let (news, unsaid) = desk.take_news();
+    news.iter().for_each(|news| say(&line(news)));
+    if unsaid > 0 {
+        say(&format!("{unsaid} more connect requests were refused"));
+    }
+}
+
+fn who(peer: Option<SocketAddr>) -> String {
+    peer.map_or_else(|| "client".to_owned(), |peer| format!("client {peer}"))
+}
+
+fn line(news: &News) -> String {
+    match news {
+        News::Came { peer, parameters } => {
+            let Parameters { operation, key, size, depth, connections, .. } = *parameters;
+            format!(
+                "{}: {}, key {}, {size} bytes, depth {depth}, {connections} connection(s)",
+                who(*peer),
+                operation.name(),
+                key.name()
+            )
+        }
+        News::Left { served } => format!("client has ended after {served} command(s)"),
+        News::Died { served, cause } => format!("client is gone after {served} command(s): {cause}"),
+        News::Refused { peer, refusal } => {
+            let why = match refusal {
+                Refusal::Version(_) => format!("it speaks another version of the protocol than {PROTOCOL_VERSION}"),
+                Refusal::Excess(excess) => {
+                    format!("{} is {}, at most {}", excess.what.name(), excess.value, excess.most)
+                }
+                Refusal::Busy => "another client is served".to_owned(),
+                Refusal::RemoteInvalidation => "this device cannot invalidate keys of peers".to_owned(),
+                Refusal::Malformed | Refusal::Again => "its private data cannot be read".to_owned(),
+            };
+            format!("{} refused: {why}", who(*peer))
+        }
+    }
+}

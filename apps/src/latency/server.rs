@@ -1,0 +1,499 @@
+//! A server's core: it opens memory to clients, answers their commands, and believes nothing that they say.
+
+use super::{
+    desk::{Desk, Ending},
+    layout::{Layout, PAGE},
+    message::{HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, REPLY_BYTES, Ranges, name_grants, ranges},
+    parameters::{
+        ConnectData, DecodeError, Invalidation, KeyKind, Operation, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal,
+    },
+    plan,
+    slots::stamp,
+};
+use crate::runner::{SetupError, map};
+use core::time::Duration;
+use frwr_engine::{
+    AnnounceError, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Message, OpenError,
+    Protocol, Received, ResponseRequest, SubmitError, TransferError, TransferStatus,
+    gather::{MemoryId, Segment},
+    mr::Grant,
+    provider::{Access, Capabilities, ConnectionParameters, IncomingId, Port},
+};
+use frwr_mempool::{DeviceMemory, region::PagePolicy};
+use std::{collections::VecDeque, net::SocketAddr};
+
+/// Bytes beside what is computed: the alignment of what is carved.
+const SLACK: usize = 64 << 10;
+
+/// What a server's core needs to begin.
+#[derive(Clone)]
+pub(super) struct ServerPlan {
+    /// What there is room for.
+    pub(super) capacity: Parameters,
+    /// Connections of this core.
+    pub(super) connections: u16,
+    pub(super) address: SocketAddr,
+    pub(super) negotiated: ConnectionParameters,
+    pub(super) pages: PagePolicy,
+    pub(super) capabilities: Capabilities,
+}
+
+/// A client's connection.
+struct Guest {
+    id: ConnectionId,
+    parameters: Parameters,
+    layout: Layout,
+    served: u64,
+    /// It has taken its leave.
+    bye: bool,
+    died: Option<Ending>,
+    /// By slot: the key that dies with its reply, until what it opens was fetched.
+    keys: Box<[Option<u32>]>,
+}
+
+/// What a server owes for a command.
+struct Owed {
+    connection: ConnectionId,
+    slot: u16,
+    sequence: u32,
+    what: Answer,
+}
+
+enum Answer {
+    /// RDMA to or from these ranges.
+    Transfer(Ranges),
+    /// The reply to what was fetched.
+    Fetched,
+    /// The same message back.
+    Echo(Received),
+}
+
+/// It takes every message for a command.
+struct Commands;
+
+impl Protocol for Commands {
+    fn announce(&mut self, _: &mut [u8], _: &[Grant]) -> Result<(), AnnounceError> {
+        // It sends no requests.
+        Err(AnnounceError)
+    }
+
+    fn classify(&mut self, _: ConnectionId, _: &[u8], _: u32) -> Message {
+        Message::Command
+    }
+}
+
+/// The server's half of a core.
+pub(super) struct ServerSide<P: Port> {
+    engine: Engine<P>,
+    plan: ServerPlan,
+    desk: Desk,
+    memory: MemoryId,
+    data: DeviceMemory,
+    /// By the engine's index.
+    guests: Vec<Option<Guest>>,
+    /// Connect requests that Control had no room for.
+    incoming: VecDeque<(IncomingId, Parameters)>,
+    /// Commands that found no transfer slot.
+    owed: VecDeque<Owed>,
+    message: Box<[u8]>,
+    told_to_stop: bool,
+    served: u64,
+}
+
+impl<P: Port> ServerSide<P> {
+    /// Makes everything on the calling core, and begins to listen.
+    pub(super) fn new(
+        port: P,
+        link: CoreLink,
+        plan: ServerPlan,
+        node: Option<u32>,
+        desk: Desk,
+    ) -> Result<Self, SetupError> {
+        let options = plan::server(&plan.capacity, plan.connections);
+        let data_bytes = plan::data_bytes(&plan.capacity, plan.connections);
+        let bytes = Engine::<P>::region_bytes(&options, &plan.capabilities)? + data_bytes + SLACK;
+        let mut region = map(bytes, plan.pages, node)?;
+        let message = vec![0; options.message_bytes as usize].into();
+        let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
+        let data = region.carve(data_bytes, PAGE)?.into_device_memory();
+        let memory = engine.add_memory(data.clone()).map_err(|error| SetupError::Namespace(error.to_string()))?;
+        // Control's lane is empty: it takes the first messages.
+        engine.listen(plan.address).map_err(|error| SetupError::Namespace(error.to_string()))?;
+        Ok(Self {
+            engine,
+            desk,
+            memory,
+            data,
+            guests: (0..plan.connections).map(|_| None).collect(),
+            incoming: VecDeque::new(),
+            owed: VecDeque::new(),
+            message,
+            told_to_stop: false,
+            served: 0,
+            plan,
+        })
+    }
+
+    /// Commands answered.
+    pub(super) fn served(&self) -> u64 {
+        self.served
+    }
+
+    pub(super) fn poll(&mut self, now: Duration) -> u32 {
+        let mut work = self.engine.poll(now, &mut Commands);
+        while let Some(event) = self.engine.next_event() {
+            self.event(event);
+            work += 1;
+        }
+        self.accept_waiting();
+        for _ in 0..self.owed.len() {
+            let Some(owed) = self.owed.pop_front() else { break };
+            if !self.pay(owed) {
+                break;
+            }
+        }
+        work
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.engine.flush();
+    }
+
+    /// No more connections; those there are end.
+    pub(super) fn shut_down(&mut self) {
+        self.told_to_stop = self.told_to_stop || self.engine.stop_listening(self.plan.address).is_ok();
+        let connections: Vec<_> = self.engine.connections().collect();
+        connections.into_iter().for_each(|connection| self.engine.disconnect(connection));
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        self.told_to_stop && self.engine.is_disconnected()
+    }
+
+    fn guest(&mut self, connection: ConnectionId) -> Option<&mut Guest> {
+        self.guests.get_mut(usize::from(connection.index))?.as_mut().filter(|guest| guest.id == connection)
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            // That it stops is told the same way.
+            Event::Listening { .. } if self.told_to_stop => {}
+            Event::Listening { ok, .. } => self.desk.listens(ok),
+            Event::Incoming { incoming, peer, private_data } => self.judge(incoming, peer, &private_data),
+            Event::Connected { connection, .. } => self.connected(connection),
+            Event::Received { connection, received } => self.received(connection, received),
+            Event::Registered { cookie, grant, .. } => self.key_made(cookie, grant),
+            Event::Fetched { cookie, status } => self.fetched(cookie, status),
+            Event::OpenFailed { connection, .. } => self.gone(connection, None),
+            Event::Disconnected { connection, cause, .. } => self.gone(connection, Some(cause)),
+            Event::Completed { .. } | Event::Written { .. } | Event::Responded { .. } | Event::Foreign(_) => {}
+        }
+    }
+
+    fn judge(&mut self, incoming: IncomingId, peer: Option<SocketAddr>, private_data: &[u8]) {
+        let refusal = match self.may_come(private_data, peer) {
+            Ok(parameters) => return self.incoming.push_back((incoming, parameters)),
+            Err(refusal) => refusal,
+        };
+        // One that is told to come again comes again.
+        if refusal != Refusal::Again {
+            self.desk.refused(peer, refusal);
+        }
+        self.reject(incoming, refusal);
+    }
+
+    fn reject(&mut self, incoming: IncomingId, refusal: Refusal) {
+        // Where Control is busy the client waits for its own time-out.
+        let _ = self.engine.reject(incoming, &refusal.encode());
+    }
+
+    fn may_come(&self, private_data: &[u8], peer: Option<SocketAddr>) -> Result<Parameters, Refusal> {
+        let data = ConnectData::decode(private_data).map_err(|error| match error {
+            DecodeError::Version(_) => Refusal::Version(PROTOCOL_VERSION),
+            DecodeError::Foreign | DecodeError::Malformed => Refusal::Malformed,
+        })?;
+        let parameters = data.parameters;
+        parameters.check().map_err(Refusal::Excess)?;
+        let remote = parameters.operation == Operation::Request
+            && parameters.key == KeyKind::Request
+            && parameters.invalidation == Invalidation::Remote;
+        if remote && !self.plan.capabilities.remote_invalidation {
+            return Err(Refusal::RemoteInvalidation);
+        }
+        self.desk.admit(&data, peer)?;
+        Ok(parameters)
+    }
+
+    fn accept_waiting(&mut self) {
+        while let Some(&(incoming, parameters)) = self.incoming.front() {
+            let options = plan::connection(&parameters, self.plan.negotiated);
+            match self.engine.accept(incoming, &[], &options) {
+                Ok(id) => {
+                    let layout = Layout::new(&parameters);
+                    let keys = vec![None; parameters.depth as usize].into();
+                    let guest = Guest { id, parameters, layout, served: 0, bye: false, died: None, keys };
+                    if let Some(place) = self.guests.get_mut(usize::from(id.index)) {
+                        *place = Some(guest);
+                    }
+                }
+                Err(OpenError::WouldBlock) => return,
+                Err(_) => {
+                    // Uneven placement, or a former connection that still ends.
+                    self.reject(incoming, Refusal::Busy);
+                    self.desk.left(0, Some(Ending::Protocol("a connection more than it had room for")));
+                }
+            }
+            self.incoming.pop_front();
+        }
+    }
+
+    /// A client's connection is up: memory is opened to it where it needs some, and it is told to begin.
+    fn connected(&mut self, connection: ConnectionId) {
+        let index = usize::from(connection.index);
+        let Some(guest) = self.guest(connection) else { return };
+        let (operation, layout) = (guest.parameters.operation, guest.layout);
+        let access = match operation {
+            // It reads back what it wrote.
+            Operation::Write => Access::RemoteReadWrite,
+            Operation::Read => Access::RemoteRead,
+            _ => return self.greet(connection, Kind::Ready, &[]),
+        };
+        let first = self.first_byte(index);
+        for slot in 0..layout.slots {
+            // Depths are bounded far below 2^16.
+            self.mark(first + layout.slot_offset(0, slot), layout.size, stamp(slot as u16, 0));
+        }
+        let span = Segment { offset: first as u64, ..layout.connection_span(self.memory, 0) };
+        let chunk = Chunk { access, segments: &[span] };
+        match self.engine.register_now(connection, &chunk, u64::from(connection.index) << 48, &mut Commands) {
+            Ok(_) => {}
+            Err(SubmitError::TooManyRegistrations) => self.greet(connection, Kind::TooLarge, &[]),
+            Err(_) => self.engine.disconnect(connection),
+        }
+    }
+
+    /// Where the memory of a connection begins: each has as much as the capacity says.
+    fn first_byte(&self, index: usize) -> usize {
+        Layout::new(&self.plan.capacity).slot_offset(index, 0)
+    }
+
+    /// Writes both ends of what is moved for a slot.
+    fn mark(&self, offset: usize, size: u32, value: u64) {
+        for at in ends(offset, size) {
+            // Slots lie in the memory.
+            let _ = self.data.write(at, &value.to_le_bytes());
+        }
+    }
+
+    fn key_made(&mut self, cookie: u64, grant: Grant) {
+        let (index, ..) = of_cookie(cookie);
+        if let Some(connection) = self.guests.get(index).and_then(Option::as_ref).map(|guest| guest.id) {
+            self.greet(connection, Kind::Ready, &[grant]);
+        }
+    }
+
+    fn greet(&mut self, connection: ConnectionId, kind: Kind, grants: &[Grant]) {
+        let mut message = [0; MAX_COMMAND_BYTES];
+        Header::new(kind, 0, 0).encode(&mut message);
+        let length = HEADER_BYTES + grants.len() * 16;
+        let named = name_grants(&mut message, grants).is_some();
+        let reply =
+            ResponseRequest { local: &[], remote: &[], message: &message[..length], invalidate: None, cookie: 0 };
+        if !named || self.engine.respond(connection, &reply).is_err() {
+            self.engine.disconnect(connection);
+        }
+    }
+
+    fn received(&mut self, connection: ConnectionId, received: Received) {
+        let mut message = [0; MAX_COMMAND_BYTES];
+        let length = self.engine.message(&received, 0, &mut message).min(MAX_COMMAND_BYTES);
+        let header = Header::decode(&message[..length]);
+        let Some(guest) = self.guest(connection) else { return self.engine.release(received) };
+        let asked = match header {
+            Some(Header { kind: Kind::Bye, .. }) => {
+                guest.bye = true;
+                return self.engine.release(received);
+            }
+            Some(header) => command(guest, header, &message[..length], received.length()).map(|what| (header, what)),
+            None => Err("a message that is none"),
+        };
+        match asked {
+            Ok((Header { slot, sequence, .. }, what)) => {
+                let what = match what {
+                    Some(ranges) => {
+                        self.engine.release(received);
+                        Answer::Transfer(ranges)
+                    }
+                    None => Answer::Echo(received),
+                };
+                self.owe(Owed { connection, slot, sequence, what });
+            }
+            Err(wrong) => {
+                guest.died = Some(Ending::Protocol(wrong));
+                self.engine.release(received);
+                self.engine.disconnect(connection);
+            }
+        }
+    }
+
+    fn owe(&mut self, owed: Owed) {
+        if self.owed.is_empty() {
+            self.pay(owed);
+        } else {
+            self.owed.push_back(owed);
+        }
+    }
+
+    /// Begins what is owed, or keeps it for later where there is no room. Returns whether there was.
+    fn pay(&mut self, owed: Owed) -> bool {
+        let index = usize::from(owed.connection.index);
+        let (parameters, layout) = match self.guest(owed.connection) {
+            Some(guest) => (guest.parameters, guest.layout),
+            None => return true,
+        };
+        let offset = self.first_byte(index) + layout.slot_offset(0, owed.slot.into());
+        let begun = match &owed.what {
+            Answer::Transfer(remote) => self.transfer(&owed, remote, &parameters, offset),
+            Answer::Fetched => self.reply_to_fetched(&owed, parameters.size, offset),
+            Answer::Echo(received) => self.echo(owed.connection, received, parameters.size as usize),
+        };
+        if begun == Err(TransferError::NoSlot) {
+            self.owed.push_front(owed);
+            return false;
+        }
+        if let Answer::Echo(received) = owed.what {
+            self.engine.release(received);
+        }
+        // One that is not connected says so by itself.
+        if begun.is_err_and(|error| error != TransferError::NotConnected) {
+            self.engine.disconnect(owed.connection);
+        }
+        true
+    }
+
+    fn transfer(
+        &mut self,
+        owed: &Owed,
+        remote: &Ranges,
+        parameters: &Parameters,
+        offset: usize,
+    ) -> Result<(), TransferError> {
+        let Owed { connection, slot, sequence, .. } = *owed;
+        let local = [Segment { memory: self.memory, offset: offset as u64, length: parameters.size }];
+        let invalidate = key_to_kill(parameters, remote);
+        if parameters.peer_does == PeerDoes::Read {
+            self.mark(offset, parameters.size, 0);
+            self.engine.fetch(connection, &FetchRequest { local: &local, remote, cookie: cookie(owed) })?;
+            if let Some(key) = self.guest(connection).and_then(|guest| guest.keys.get_mut(usize::from(slot))) {
+                *key = invalidate;
+            }
+            return Ok(());
+        }
+        self.mark(offset, parameters.size, stamp(slot, sequence));
+        let message = reply(slot, sequence, [0, 0]);
+        let answer = ResponseRequest { local: &local, remote, message: &message, invalidate, cookie: 0 };
+        self.engine.respond(connection, &answer)?;
+        self.count(connection);
+        Ok(())
+    }
+
+    fn fetched(&mut self, cookie: u64, status: TransferStatus) {
+        let (index, slot, sequence) = of_cookie(cookie);
+        let guest = self.guests.get(index).and_then(Option::as_ref);
+        if let (TransferStatus::Done, Some(guest)) = (status, guest) {
+            let connection = guest.id;
+            self.owe(Owed { connection, slot, sequence, what: Answer::Fetched });
+        }
+    }
+
+    fn reply_to_fetched(&mut self, owed: &Owed, size: u32, offset: usize) -> Result<(), TransferError> {
+        let Owed { connection, slot, sequence, .. } = *owed;
+        let message = reply(slot, sequence, ends(offset, size).map(|at| self.word(at)));
+        let key = self.guest(connection).and_then(|guest| guest.keys.get(usize::from(slot)).copied());
+        let invalidate = key.flatten();
+        let answer = ResponseRequest { local: &[], remote: &[], message: &message, invalidate, cookie: 0 };
+        self.engine.respond(connection, &answer)?;
+        self.count(connection);
+        Ok(())
+    }
+
+    /// Sends a message back. Its length was checked.
+    fn echo(&mut self, connection: ConnectionId, received: &Received, size: usize) -> Result<(), TransferError> {
+        let Some(message) = self.message.get_mut(..size) else { return Err(TransferError::MessageLength) };
+        self.engine.message(received, 0, message);
+        if let Some(header) = Header::decode(message) {
+            Header { kind: Kind::Reply, ..header }.encode(message);
+        }
+        let answer = ResponseRequest { local: &[], remote: &[], message, invalidate: None, cookie: 0 };
+        self.engine.respond(connection, &answer)?;
+        self.count(connection);
+        Ok(())
+    }
+
+    fn count(&mut self, connection: ConnectionId) {
+        self.served += 1;
+        if let Some(guest) = self.guest(connection) {
+            guest.served += 1;
+        }
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        let mut bytes = [0; size_of::<u64>()];
+        // Slots lie in the memory.
+        let _ = self.data.read(at, &mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    fn gone(&mut self, connection: ConnectionId, cause: Option<DisconnectCause>) {
+        let Some(place) = self.guests.get_mut(usize::from(connection.index)) else { return };
+        let Some(guest) = place.take_if(|guest| guest.id == connection) else { return };
+        let cause = cause.map_or(Ending::Protocol("it did not finish connecting"), Ending::Engine);
+        // One that this side ends, because it is to stop, has done nothing wrong.
+        let ours = self.told_to_stop && cause == Ending::Engine(DisconnectCause::Local);
+        let died = guest.died.or((!guest.bye && !ours).then_some(cause));
+        self.desk.left(guest.served, died);
+    }
+}
+
+/// What a command asks for: a transfer with these ranges, or its own bytes back.
+fn command(guest: &Guest, header: Header, message: &[u8], length: u32) -> Result<Option<Ranges>, &'static str> {
+    let Parameters { operation, size, depth, .. } = guest.parameters;
+    match (header.kind, operation) {
+        _ if u32::from(header.slot) >= depth => Err("a slot beyond the depth that it asked for"),
+        (Kind::Request, Operation::Request) => {
+            ranges(message, header.count, size).map(Some).ok_or("memory that is not what it asked for")
+        }
+        (Kind::Echo, Operation::Send) if length == size => Ok(None),
+        (Kind::Echo, Operation::Send) => Err("a message of another size than it asked for"),
+        _ => Err("a command that it did not ask for"),
+    }
+}
+
+/// The key that dies with the reply; the client kills the others.
+fn key_to_kill(parameters: &Parameters, ranges: &Ranges) -> Option<u32> {
+    let invited = parameters.key == KeyKind::Request && parameters.invalidation == Invalidation::Remote;
+    ranges.first().filter(|_| invited).map(|range| range.remote.key)
+}
+
+/// Offsets of both ends of what is moved.
+fn ends(offset: usize, size: u32) -> [usize; 2] {
+    [offset, offset + size as usize - size_of::<u64>()]
+}
+
+fn reply(slot: u16, sequence: u32, found: [u64; 2]) -> [u8; REPLY_BYTES] {
+    let mut message = [0; REPLY_BYTES];
+    Header::new(Kind::Reply, slot, sequence).encode(&mut message);
+    for (place, word) in message[HEADER_BYTES..].chunks_exact_mut(size_of::<u64>()).zip(found) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    message
+}
+
+/// Connection, slot and sequence in 64 bits.
+fn cookie(owed: &Owed) -> u64 {
+    u64::from(owed.connection.index) << 48 | u64::from(owed.slot) << 32 | u64::from(owed.sequence)
+}
+
+fn of_cookie(cookie: u64) -> (usize, u16, u32) {
+    ((cookie >> 48) as usize, (cookie >> 32) as u16, cookie as u32)
+}

@@ -1,0 +1,160 @@
+//! From plans to running reactors, and the main thread while they run.
+
+use super::{
+    board::{Board, Step},
+    client::{ClientPlan, ClientSide},
+    cores::{ClientPoller, LatencyCore, ServerPoller},
+    desk::Desk,
+    error::LatencyError,
+    plan,
+    server::{ServerPlan, ServerSide},
+};
+use crate::runner::{Idle, RunError, Served, SetupError, open};
+use core::{convert::Infallible, time::Duration};
+use frwr_engine::{
+    CoreLink,
+    control::Control,
+    provider::{Device, Port},
+};
+use frwr_reactor::{CoreIndex, Outbox, Placement, PollerError, Reactor, Reactors, Running, Schedule, Seat, Topology};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// How long the cores may drain at the end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The reactors' threads.
+pub(super) type Threads<P> = Running<Infallible, LatencyCore<P>>;
+
+/// One side's port, and what its core needs to begin with it.
+struct Beginning<P, Plan> {
+    port: P,
+    link: CoreLink,
+    plan: Plan,
+}
+
+/// What runs in this process: servers on the first cores, clients on the last; one core carries both.
+pub(super) struct Sides<P> {
+    servers: Vec<Beginning<P, ServerPlan>>,
+    clients: Vec<Beginning<P, ClientPlan>>,
+}
+
+impl<P: Port + Send + 'static> Sides<P> {
+    pub(super) fn new() -> Self {
+        Self { servers: Vec::new(), clients: Vec::new() }
+    }
+
+    /// How many clients there are.
+    pub(super) fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Opens a server's port.
+    pub(super) fn add_server<D: Device<Port = P>>(
+        &mut self,
+        control: &mut Control<D>,
+        plan: ServerPlan,
+    ) -> Result<(), RunError> {
+        let options = plan::server(&plan.capacity, plan.connections);
+        let (port, link) = open(control, &options, &plan.capabilities)?;
+        self.servers.push(Beginning { port, link, plan });
+        Ok(())
+    }
+
+    /// Opens a client's port.
+    pub(super) fn add_client<D: Device<Port = P>>(
+        &mut self,
+        control: &mut Control<D>,
+        plan: ClientPlan,
+    ) -> Result<(), RunError> {
+        let options = plan::client(&plan.parameters, plan.connections, &plan.capabilities);
+        let (port, link) = open(control, &options, &plan.capabilities)?;
+        self.clients.push(Beginning { port, link, plan });
+        Ok(())
+    }
+
+    /// Starts the reactors.
+    pub(super) fn launch(
+        self,
+        topology: Topology,
+        placement: Placement,
+        board: &Board,
+        desk: &Desk,
+    ) -> Result<Threads<P>, LatencyError> {
+        let cores = crate::runner::reactors(&placement);
+        let first_client = cores.saturating_sub(self.clients.len());
+        let (mut servers, mut clients) = (self.servers.into_iter(), self.clients.into_iter());
+        let (board, desk) = (board.clone(), desk.clone());
+        let reactors = Reactors::<Infallible>::new(placement).topology(topology).allow_siblings(true);
+        let threads = reactors.launch(move |core: CoreIndex| {
+            let server = servers.next();
+            let client = if core.index() < first_client { None } else { clients.next() };
+            let (board, desk) = (board.clone(), desk.clone());
+            move |seat: Seat<Infallible>, _: Outbox<Infallible>| build(seat, server, client, board, desk)
+        });
+        Ok(threads.map_err(RunError::from)?)
+    }
+}
+
+/// Builds one core, on that core.
+fn build<P: Port>(
+    seat: Seat<Infallible>,
+    server: Option<Beginning<P, ServerPlan>>,
+    client: Option<Beginning<P, ClientPlan>>,
+    board: Board,
+    desk: Desk,
+) -> Result<Reactor<LatencyCore<P>>, SetupError> {
+    let (node, clock) = (seat.node(), seat.clock().clone());
+    let server = server.map(|Beginning { port, link, plan }| ServerSide::new(port, link, plan, node, desk));
+    let client = client.map(|Beginning { port, link, plan }| ClientSide::new(port, link, plan, node, clock, board));
+    let (server, client) = (server.transpose()?, client.transpose()?);
+    let (has_server, has_client) = (server.is_some(), client.is_some());
+    let mut reactor = seat.reactor(LatencyCore { server, client });
+    let failed = |error: PollerError| SetupError::Poller(error.to_string());
+    if has_server {
+        reactor.add("server", Schedule::Busy, ServerPoller).map_err(failed)?;
+    }
+    if has_client {
+        reactor.add("client", Schedule::Busy, ClientPoller).map_err(failed)?;
+    }
+    Ok(reactor)
+}
+
+/// Serves Control until all reactors have ended; they are asked to when the board says so, `is_over`, or a device fails.
+/// `tick` is called between.
+///
+/// # Errors
+/// What a device could not go on with.
+pub(super) fn drive<P: Port + Send + 'static>(
+    mut controls: Vec<&mut dyn Served>,
+    threads: &Threads<P>,
+    board: &Board,
+    stop: &AtomicBool,
+    mut is_over: impl FnMut() -> bool,
+) -> Result<(), RunError> {
+    let (mut idle, mut asked, mut trouble) = (Idle::new(), false, None);
+    while !threads.is_finished() {
+        let work: u32 = controls.iter_mut().map(|control| control.poll()).sum();
+        if trouble.is_none() {
+            trouble = controls.iter().find_map(|control| control.trouble());
+        }
+        if stop.load(Relaxed) {
+            board.stop();
+        }
+        let over = is_over();
+        if !asked && (over || trouble.is_some() || board.has_failed()) {
+            asked = true;
+            threads.shutdown_handle().request(GRACE);
+        }
+        if work == 0 {
+            idle.pause(&mut controls, false);
+        } else {
+            idle = Idle::new();
+        }
+    }
+    trouble.map_or(Ok(()), Err)
+}
+
+/// Whether all clients are done.
+pub(super) fn finished(board: &Board) -> bool {
+    board.all_reached(Step::Finished)
+}
