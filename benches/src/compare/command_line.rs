@@ -35,6 +35,9 @@ struct Arguments {
     /// Instead of rows: compares what is counted of our own programs with benches/counts.toml; exit code 1 if it is worse.
     #[arg(long)]
     guard: bool,
+    /// Writes benches/counts.toml anew from what is counted now.
+    #[arg(long, conflicts_with = "guard")]
+    renew_counts: bool,
 }
 
 /// What a command line asks for.
@@ -64,6 +67,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     match Places::find() {
         Ok(places) if arguments.guard => guarded(&places),
+        Ok(places) if arguments.renew_counts => renewed(&places),
         Ok(places) => {
             compare(&places, &selection, &arguments);
             ExitCode::SUCCESS
@@ -86,6 +90,19 @@ fn guarded(places: &Places) -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(message) => {
             println!("FAILED: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn renewed(places: &Places) -> ExitCode {
+    match guard::renew(places) {
+        Ok(reasons) => {
+            reasons.iter().for_each(|reason| eprintln!("benches/run: not counted: {reason}"));
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("benches/run: {message}");
             ExitCode::FAILURE
         }
     }

@@ -55,7 +55,8 @@ pub(super) fn readable(value: f64) -> String {
         _ if size >= 100.0 => 0,
         _ if size >= 10.0 => 1,
         _ if size >= 1.0 => 2,
-        _ => 3,
+        _ if size >= 0.1 => 3,
+        _ => 4,
     };
     let text = format!("{value:.digits$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
@@ -94,6 +95,7 @@ mod tests {
             (22.04, "22"),
             (5.312, "5.31"),
             (0.4782, "0.478"),
+            (0.0625, "0.0625"),
             (1.0, "1"),
             (-3.5, "-3.5"),
         ] {

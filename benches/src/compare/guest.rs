@@ -111,7 +111,8 @@ fn run(places: &Places, jobs: &[&str]) -> Result<(), String> {
 fn build(places: &Places) -> Result<(), String> {
     eprintln!("guest: building {}", PROGRAMS.join(", "));
     let mut cargo = Command::new("cargo");
-    cargo.args(["build", "-q", "--release", "-p", "frwr-apps", "--features", "verbs", "--bins"]);
+    cargo.args(["build", "-q", "--release", "-p", "frwr-apps", "--features", "verbs"]);
+    cargo.args(PROGRAMS.iter().flat_map(|name| ["--bin", name]));
     cargo.current_dir(&places.root).env("CARGO_TARGET_DIR", places.target.join("guest"));
     let output = cargo.output().map_err(|error| format!("cargo: {error}"))?;
     if output.status.success() {
