@@ -7,7 +7,6 @@ use frwr_engine::provider::{
     Answer, BaseId, Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue,
     ConnectionEvent, Device, DeviceEvent, DomainId, Operation, Port, PortId, PostError, PostRefusal, PrivateData,
     QueuePairId, QueueSizes, ReceiveRequest, RegistrationId, SharedReceiveQueueId, Success, Ticket, Token,
-    soft::SoftProfile,
 };
 use std::collections::VecDeque;
 
@@ -28,10 +27,10 @@ pub struct NullDevice {
 }
 
 impl NullDevice {
-    /// A device with the capabilities of a software NIC's profile.
+    /// A device that says this of itself.
     #[must_use]
-    pub fn new(profile: SoftProfile, remote_invalidation: bool) -> Self {
-        Self { capabilities: profile.capabilities(), remote_invalidation, events: VecDeque::new(), objects: 0 }
+    pub fn new(capabilities: Capabilities, remote_invalidation: bool) -> Self {
+        Self { capabilities, remote_invalidation, events: VecDeque::new(), objects: 0 }
     }
 
     fn next(&mut self) -> u32 {

@@ -8,7 +8,7 @@ use frwr_engine::{
     control::Control,
     gather::Segment,
     mr::Grant,
-    provider::{Access, Device, soft::SoftProfile},
+    provider::{Access, Capabilities, Device},
 };
 use frwr_mempool::{
     Region,
@@ -102,12 +102,11 @@ impl Requester {
     /// # Errors
     /// What the engine or the system refuses.
     pub fn open(
-        profile: SoftProfile,
+        capabilities: Capabilities,
         remote_invalidation: bool,
         options: &EngineOptions,
     ) -> Result<Self, Box<dyn Error>> {
-        let mut control = Control::new(NullDevice::new(profile, remote_invalidation));
-        let capabilities = *control.device().capabilities();
+        let mut control = Control::new(NullDevice::new(capabilities, remote_invalidation));
         let bytes = Engine::<<NullDevice as Device>::Port>::region_bytes(options, &capabilities)? + 2 * MEMORY_BYTES;
         let mut region = Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Ladder { allow_plain: true }))?;
         let (port, link) = control.open_core(0, 0)?;
@@ -130,10 +129,12 @@ impl Requester {
         self.engine.flush();
     }
 
-    /// The first `count` pages of the memory.
+    /// `count` pages of the memory from its start on, `stride` pages apart.
     #[must_use]
-    pub fn pages(&self, count: u64) -> Vec<Segment> {
-        (0..count).map(|at| Segment { memory: self.memory, offset: at * u64::from(PAGE), length: PAGE }).collect()
+    pub fn pages(&self, count: u64, stride: u64) -> Vec<Segment> {
+        (0..count)
+            .map(|at| Segment { memory: self.memory, offset: at * stride * u64::from(PAGE), length: PAGE })
+            .collect()
     }
 
     /// Registers memory once, for any number of requests.

@@ -1,7 +1,8 @@
 //! One queue pair's send queue as the engine sees it: what may still be posted, what is posted, and the chain that the
 //! next flush posts.
 
-use crate::provider::{Token, TokenKind, WorkRequest};
+use crate::fixed_list::FixedList;
+use crate::provider::{ElementRange, Operation, Token, TokenKind, WorkRequest};
 
 /// Entries kept free of requests: one for the marker that ends a drain (the "+1" of S7), one for the write pad (S92).
 pub(crate) const RESERVED_ENTRIES: u32 = 2;
@@ -139,6 +140,24 @@ impl SendQueue {
         position
     }
 
+    /// For staging many in one go; [`SendQueue::staged_to`] ends it.
+    #[inline]
+    pub(crate) fn staging(&mut self) -> Staging<'_> {
+        let position = self.chain.wrapping_add(self.staged);
+        let mask = self.ring.len() - 1;
+        Staging { ring: &mut self.ring, mask, position }
+    }
+
+    /// The chain ends in front of this position, for now.
+    #[inline]
+    pub(crate) fn staged_to(&mut self, position: u32) {
+        self.staged = position.wrapping_sub(self.chain);
+        debug_assert!(
+            position.wrapping_sub(self.tail) <= self.ring.len() as u32,
+            "the reservation bounds what is posted"
+        );
+    }
+
     /// A work request of the chain that was staged last.
     pub(crate) fn staged_at(&self, at: usize) -> Posted {
         self.ring[self.slot(self.chain.wrapping_add(at as u32))]
@@ -195,6 +214,22 @@ impl SendQueue {
         posted.any(|token| token.kind() == kind && token.index() == index)
     }
 
+    /// The oldest posted work requests, in one run or the first of two.
+    #[inline]
+    pub(crate) fn oldest_run(&self, most: u32) -> &[Posted] {
+        let first = self.slot(self.tail);
+        let run = self.ring.get(first..).unwrap_or(&[]);
+        let most = most.min(self.posted()) as usize;
+        run.get(..most).unwrap_or(run)
+    }
+
+    /// Takes the oldest `count` out, which take `cost` entries together.
+    #[inline]
+    pub(crate) fn retire_run(&mut self, count: u32, cost: u32) {
+        self.tail = self.tail.wrapping_add(count);
+        self.release(cost);
+    }
+
     /// Takes the oldest posted work request out; its entries are free again.
     #[inline]
     pub(crate) fn retire(&mut self) -> Option<Posted> {
@@ -213,28 +248,35 @@ impl SendQueue {
     }
 }
 
-/// The work requests that one flush posts to one queue pair, in order. One per core, used again for every queue pair.
-#[derive(Debug)]
-pub(crate) struct ChainBuffer {
-    pub(crate) requests: Vec<WorkRequest>,
+/// Where the work requests of a chain are noted, one behind the other.
+pub(crate) struct Staging<'a> {
+    ring: &'a mut [Posted],
+    mask: usize,
+    /// Where the next one will be.
+    pub(crate) position: u32,
 }
 
-impl ChainBuffer {
-    /// Room for a whole send queue: credits bound what one flush can post, so a chain is never split.
-    pub(crate) fn new(entries: u32) -> Self {
-        Self { requests: Vec::with_capacity(entries as usize) }
+impl Staging<'_> {
+    /// As [`SendQueue::stage`].
+    #[inline(always)]
+    pub(crate) fn push(&mut self, posted: Posted) -> u32 {
+        let position = self.position;
+        // The mask keeps it inside; said so for the compiler.
+        if let Some(place) = self.ring.get_mut(position as usize & self.mask) {
+            *place = posted;
+        }
+        self.position = position.wrapping_add(1);
+        position
     }
+}
 
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        self.requests.clear();
-    }
+/// The work requests that one flush posts to one queue pair, in order. One per core, used again for every queue pair.
+pub(crate) type ChainBuffer = FixedList<WorkRequest>;
 
-    #[inline]
-    pub(crate) fn push(&mut self, request: WorkRequest) {
-        debug_assert!(self.requests.len() < self.requests.capacity(), "credits bound the chain");
-        self.requests.push(request);
-    }
+/// Room for a whole send queue: credits bound what one flush can post, so a chain is never split.
+pub(crate) fn chain_buffer(entries: u32) -> ChainBuffer {
+    let operation = Operation::Send { local: ElementRange { first: 0, count: 0 }, invalidate: None };
+    FixedList::new(entries as usize, WorkRequest { token: Token(0), signalled: false, fence: false, operation })
 }
 
 #[cfg(test)]

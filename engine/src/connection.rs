@@ -3,6 +3,7 @@
 use crate::{
     chain::SendQueue,
     event::{DisconnectCause, Received},
+    fixed_list::FixedList,
     gather::MemoryId,
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
@@ -104,10 +105,10 @@ pub(crate) struct Connection {
     pub(crate) waiting_requests: VecDeque<u32>,
     pub(crate) waiting_transfers: VecDeque<u32>,
     /// What the next flush posts.
-    pub(crate) invalidations: Vec<u32>,
-    pub(crate) messages: Vec<u32>,
+    pub(crate) invalidations: FixedList<u32>,
+    pub(crate) messages: FixedList<u32>,
     pub(crate) transfers: VecDeque<u32>,
-    pub(crate) receives: Vec<u32>,
+    pub(crate) receives: FixedList<u32>,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
     pub(crate) early: VecDeque<(Received, Success)>,
     /// Receives posted to the device; of shared ones those that this connection's peer may use.
@@ -167,10 +168,10 @@ impl Connection {
             pad: None,
             waiting_requests: queue(limits.requests),
             waiting_transfers: queue(limits.transfers),
-            invalidations: Vec::with_capacity(limits.registrations as usize),
-            messages: Vec::with_capacity(limits.requests as usize),
+            invalidations: FixedList::new(limits.registrations as usize, 0),
+            messages: FixedList::new(limits.requests as usize, 0),
             transfers: queue(limits.transfers),
-            receives: Vec::with_capacity(limits.receives as usize),
+            receives: FixedList::new(limits.receives as usize, 0),
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
             granted_receives: 0,
@@ -212,7 +213,7 @@ impl Connection {
 
     /// The base registration of a memory in this connection's domain; `None` where it was declared too late.
     pub(crate) fn base(&self, memory: MemoryId) -> Option<BaseKey> {
-        self.bases.get(usize::from(memory.0)).copied().filter(|key| key.base.is_some())
+        self.bases.get(memory.0 as usize).copied().filter(|key| key.base.is_some())
     }
 
     /// A request may be sent: the peer has a receive for it, and we have one for its reply.

@@ -9,14 +9,6 @@ use std::collections::VecDeque;
 /// Stands for the oldest of those that are kept as they are. No slot has this number (`Token::MAX_INDEX`).
 const WHOLE: u32 = u32::MAX;
 
-/// What comes next.
-pub(crate) enum Next {
-    /// The end of the request in this slot.
-    Ended(u32),
-    /// This.
-    Whole(Event),
-}
-
 /// The queue. It never grows beyond what it was made for: the engine takes nothing that could fill it while it is half full.
 pub(crate) struct Events {
     order: Box<[u32]>,
@@ -59,20 +51,34 @@ impl Events {
         self.push_ended(WHOLE);
     }
 
+    /// The slot of the request whose end comes next; `None` where nothing is left, or something else comes next.
     #[inline]
-    pub(crate) fn pop_front(&mut self) -> Option<Next> {
+    pub(crate) fn pop_ended(&mut self) -> Option<u32> {
         if self.len == 0 {
             return None;
         }
-        let slot = self.order.get(self.slot(self.oldest)).copied()?;
-        self.oldest = self.oldest.wrapping_add(1);
-        self.len -= 1;
-        if slot == WHOLE { self.pop_whole() } else { Some(Next::Ended(slot)) }
+        let slot = *self.order.get(self.slot(self.oldest))?;
+        if slot == WHOLE {
+            return None;
+        }
+        self.drop_front();
+        Some(slot)
     }
 
+    /// What comes next and is no request's end.
     #[cold]
-    fn pop_whole(&mut self) -> Option<Next> {
-        self.whole.pop_front().map(Next::Whole)
+    pub(crate) fn pop_whole(&mut self) -> Option<Event> {
+        if self.len == 0 {
+            return None;
+        }
+        self.drop_front();
+        self.whole.pop_front()
+    }
+
+    #[inline]
+    fn drop_front(&mut self) {
+        self.oldest = self.oldest.wrapping_add(1);
+        self.len -= 1;
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use crate::provider::{BaseId, Contiguity, ScatterElement};
 
 /// A memory declared to the engine: its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MemoryId(pub u16);
+pub struct MemoryId(pub u32);
 
 /// A part of a declared memory (D29).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,12 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Memory and length as one number, for comparing both at once.
+    #[inline(always)]
+    pub(crate) const fn kind(&self) -> u64 {
+        self.memory.0 as u64 | (self.length as u64) << 32
+    }
+
     /// The segment in terms of the device: `start` and `bytes` are the memory's, `base` and `lkey` its base registration's.
     ///
     /// # Errors
@@ -177,6 +183,15 @@ pub fn check_list(rules: GatherRules, elements: &[ScatterElement]) -> Result<u32
     if elements.is_empty() { Err(GatherError::NoSegments) } else { Ok(entries as u32) }
 }
 
+/// What a registration makes of segments of equal length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shape {
+    /// One range.
+    Range,
+    /// An entry for each: whole pages, or anything where `page_size` is 0.
+    Pieces { page_size: u32 },
+}
+
 /// Rules, checked once, in the form that the loops use.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
@@ -186,6 +201,8 @@ pub(crate) struct Limits {
     page_shift: u32,
     depth: u64,
     max_bytes: u64,
+    /// Bytes that one registration covers wherever they begin.
+    anywhere: u32,
 }
 
 impl Limits {
@@ -201,8 +218,9 @@ impl Limits {
         if !page_size.is_power_of_two() || rules.depth == 0 || rules.max_bytes == 0 {
             return Err(GatherError::InvalidRules);
         }
-        Ok(Self {
+        let mut limits = Self {
             contiguity: rules.contiguity,
+            anywhere: 0,
             page_mask: u64::from(page_size) - 1,
             page_shift: page_size.trailing_zeros(),
             depth: match rules.contiguity {
@@ -211,7 +229,10 @@ impl Limits {
                 _ => u64::from(rules.depth),
             },
             max_bytes: rules.max_bytes.min(u64::from(u32::MAX)),
-        })
+        };
+        // At most max_bytes, which is 32 bit.
+        limits.anywhere = limits.bytes_from(limits.page_mask) as u32;
+        Ok(limits)
     }
 
     /// [`next_piece`] by these limits.
@@ -240,10 +261,32 @@ impl Limits {
         Ok(pieces)
     }
 
+    /// The form of lists whose elements are equal.
+    #[inline]
+    pub(crate) fn shape(&self) -> Shape {
+        match self.contiguity {
+            Contiguity::SingleRange => Shape::Range,
+            Contiguity::PageList { page_size } | Contiguity::Gaps { page_size } => Shape::Pieces { page_size },
+        }
+    }
+
+    /// As the length of one registration, if it covers that many bytes.
+    #[inline]
+    pub(crate) fn bytes_of(&self, bytes: u64) -> Option<u32> {
+        // The limit is 32 bit.
+        (bytes <= self.max_bytes).then_some(bytes as u32)
+    }
+
+    /// Whether a list has room for so many whole pages, or segments where pages are not counted.
+    #[inline]
+    pub(crate) fn holds(&self, entries: usize) -> bool {
+        entries as u64 <= self.depth
+    }
+
     /// Whether one registration covers the element, so that there is nothing to cut.
     #[inline]
     pub(crate) fn covers(&self, element: &ScatterElement) -> bool {
-        u64::from(element.length) <= self.bytes_from(element.address)
+        element.length <= self.anywhere || u64::from(element.length) <= self.bytes_from(element.address)
     }
 
     /// [`cut`] by these limits.

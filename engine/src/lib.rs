@@ -17,6 +17,7 @@ pub mod control;
 mod engine;
 mod event;
 mod events;
+mod fixed_list;
 pub mod gather;
 mod link;
 pub mod mr;

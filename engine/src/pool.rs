@@ -118,12 +118,12 @@ impl Pool {
         self.free.pop(&mut self.returned)
     }
 
-    /// Whether a registration under `key` begins a round of its descriptor's keys. Keys of one object advance by one, so a
-    /// full key comes back when the low bits come back to where the round began: at zero, and with every registration where
-    /// they do not rotate.
+    /// The bits of a key that are all zero where a round of its descriptor's keys begins. Keys of one object advance by one,
+    /// so a full key comes back when the low bits come back to where the round began: at zero, and with every registration
+    /// where they do not rotate.
     #[inline]
-    pub(crate) fn begins_round(key: u32, rotating_bits: u8) -> bool {
-        key & ((1u32 << rotating_bits.min(8)) - 1) == 0
+    pub(crate) fn key_mask(rotating_bits: u8) -> u32 {
+        (1u32 << rotating_bits.min(8)) - 1
     }
 
     /// Notes that a descriptor's keys begin a round at `now_ns`.

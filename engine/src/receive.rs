@@ -1,6 +1,7 @@
 //! Receive buffers of one core: each is posted, in the caller's hands, or idle.
 
 use crate::event::Received;
+use crate::provider::{ReceiveRequest, ScatterElement, Token, TokenKind};
 use frwr_mempool::DeviceMemory;
 
 /// Where a buffer is.
@@ -12,11 +13,20 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Buffer {
+pub(crate) struct Buffer {
     state: State,
     generation: u32,
     /// Whose it is where they are not shared.
-    connection: u16,
+    pub(crate) connection: u16,
+}
+
+impl Buffer {
+    /// Hands a posted buffer to the caller.
+    #[inline(always)]
+    pub(crate) fn hold(&mut self, buffer: u32, length: u32) -> Received {
+        self.state = State::Held { length };
+        Received { buffer, generation: self.generation, length }
+    }
 }
 
 /// All receive buffers of one core. A connection owns the run of `depth` buffers at `connection * depth`, unless all
@@ -25,6 +35,8 @@ struct Buffer {
 pub(crate) struct Receives {
     buffers: Box<[Buffer]>,
     memory: DeviceMemory,
+    /// Its address.
+    address: u64,
     /// Offset of the first buffer in the memory.
     offset: usize,
     stride: u32,
@@ -35,7 +47,7 @@ impl Receives {
     pub(crate) fn new(memory: DeviceMemory, offset: usize, stride: u32, depth: u32, buffers: u32) -> Self {
         // One core has at most u16::MAX connections; of shared buffers nobody asks whose they are.
         let idle = |buffer| Buffer { state: State::Idle, generation: 0, connection: (buffer / depth.max(1)) as u16 };
-        Self { buffers: (0..buffers).map(idle).collect(), memory, offset, stride, depth }
+        Self { buffers: (0..buffers).map(idle).collect(), address: memory.address(), memory, offset, stride, depth }
     }
 
     /// The buffers of a connection.
@@ -51,23 +63,29 @@ impl Receives {
     }
 
     /// Offset of a buffer in the engine's memory.
+    #[inline]
     pub(crate) fn offset_of(&self, buffer: u32) -> usize {
         self.offset + buffer as usize * self.stride as usize
     }
 
     /// Bytes of a buffer.
+    #[inline]
     pub(crate) fn stride(&self) -> u32 {
         self.stride
     }
 
-    /// Marks a buffer as posted and returns its new generation.
+    /// Marks a buffer as posted, under a new generation, and returns the work request for it.
     #[inline]
-    pub(crate) fn post(&mut self, buffer: u32) -> u32 {
+    pub(crate) fn post(&mut self, buffer: u32, lkey: u32) -> ReceiveRequest {
+        let address = self.address + self.offset_of(buffer) as u64;
         let entry = &mut self.buffers[buffer as usize];
         debug_assert_eq!(entry.state, State::Idle, "a buffer is posted once");
         entry.state = State::Posted;
         entry.generation = entry.generation.wrapping_add(1);
-        entry.generation
+        ReceiveRequest {
+            token: Token::new(TokenKind::Receive, buffer, entry.generation),
+            element: ScatterElement { address, length: self.stride, lkey },
+        }
     }
 
     /// Takes a posted buffer back: flushed, or refused by the device. False for a completion that is none of ours.
@@ -80,6 +98,14 @@ impl Receives {
     pub(crate) fn fill(&mut self, buffer: u32, generation: u32, length: u32) -> Option<Received> {
         let length = length.min(self.stride);
         self.leave(buffer, generation, State::Held { length }).then_some(Received { buffer, generation, length })
+    }
+
+    /// A buffer that is posted under this generation.
+    #[inline(always)]
+    pub(crate) fn posted_mut(&mut self, buffer: u32, generation: u32) -> Option<&mut Buffer> {
+        self.buffers
+            .get_mut(buffer as usize)
+            .filter(|entry| entry.state == State::Posted && entry.generation == generation)
     }
 
     #[inline]

@@ -64,7 +64,7 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// What the caller is told.
-    #[inline]
+    #[cold]
     pub(crate) fn status(self) -> RequestStatus {
         match self {
             Self::Replied { buffer, generation, length } => {
@@ -138,6 +138,7 @@ pub(crate) struct Wanted {
 }
 
 impl Request {
+    #[inline(always)]
     pub(crate) fn new(wanted: Wanted) -> Self {
         Self {
             cookie: wanted.cookie,

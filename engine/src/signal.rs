@@ -96,6 +96,17 @@ impl Signaller {
     #[inline]
     pub fn message(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
         let must_signal = must_signal || self.messages >= self.message_limit;
+        if let SignalPolicy::Sparse = self.policy {
+            let total = self.unsignalled.saturating_add(work_requests);
+            if must_signal || held_slots_pressure || total >= self.limit {
+                self.signalled();
+                return true;
+            }
+            self.unsignalled = total;
+            // Below its limit, as was just seen.
+            self.messages += 1;
+            return false;
+        }
         let signal = self.reply(work_requests, must_signal, held_slots_pressure);
         self.messages = if signal { 0 } else { self.messages.saturating_add(1) };
         signal

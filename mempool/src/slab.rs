@@ -151,16 +151,21 @@ impl<T> Slab<T> {
     }
 
     /// As [`Slab::insert_with`], with the value for who goes on filling it.
-    #[inline]
+    #[inline(always)]
     pub fn insert_new(&mut self, make: impl FnOnce() -> T) -> Option<(Handle, &mut T)> {
         let index = self.free;
-        if index < self.capacity {
-            // SAFETY: as in `insert`. The slot counts as free until the value is there, should `make` panic.
-            unsafe { self.values.add(index as usize).write(MaybeUninit::new(make())) };
+        if index >= self.capacity {
+            return None;
         }
-        let handle = self.occupy_free()?;
+        // SAFETY: as in `insert`. The slot counts as free until the value is there, should `make` panic.
+        unsafe { self.values.add(index as usize).write(MaybeUninit::new(make())) };
+        // SAFETY: the index is below the capacity, and metas are initialised from the start.
+        let meta = unsafe { self.metas.add(index as usize).as_mut() };
+        let generation = meta.generation.wrapping_add(1).max(1);
+        self.free = core::mem::replace(meta, Meta { generation, next: OCCUPIED }).next;
+        self.len += 1;
         // SAFETY: the slot is occupied.
-        Some((handle, unsafe { self.value_mut(index) }))
+        Some((Handle { index, generation }, unsafe { self.value_mut(index) }))
     }
 
     /// Marks the slot that was freed last as occupied. The caller fills it.

@@ -43,23 +43,22 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn engine(requests: u64, batch: u64, mode: &str) -> Result<(), Box<dyn Error>> {
     // The key for the whole run takes one slot and one MR more.
     let options = EngineOptions { queue_depth: 32 + u32::from(mode == "static"), ..Requester::usual_options() };
-    let mut requester = Requester::open(SoftProfile::RegMr, mode == "remote", &options)?;
-    let segments = requester.pages(32);
+    let mut requester = Requester::open(SoftProfile::RegMr.capabilities(), mode == "remote", &options)?;
+    let segments = requester.pages(32, 1);
     let mut message = [0u8; MESSAGE_BYTES];
     if mode == "static" {
         write_grant(&mut message, &requester.register(&segments[..1])?);
     }
-    let registers = matches!(mode, "remote" | "local");
+    let (registers, invited) = (matches!(mode, "remote" | "local"), mode == "remote");
     let (connection, engine, protocol) = (requester.connection, &mut requester.engine, &mut requester.protocol);
     let before = engine.statistics();
     let (mut done, mut submitted) = (0, 0);
     while done < requests {
         engine.poll(Duration::from_nanos(done), protocol);
-        while let Some(event) = engine.next_event() {
-            if let Event::Completed { status: RequestStatus::Replied(received), .. } = event {
-                engine.release(received);
-                done += 1;
-            }
+        // Anything else than a reply ends the run: `done` would never get there.
+        while let Some(Event::Completed { status: RequestStatus::Replied(received), .. }) = engine.next_event() {
+            engine.release(received);
+            done += 1;
         }
         while submitted < requests && submitted - done < batch {
             let at = submitted as usize % 32;
@@ -68,7 +67,7 @@ fn engine(requests: u64, batch: u64, mode: &str) -> Result<(), Box<dyn Error>> {
                 message: &message,
                 inline: &[],
                 chunks: if registers { &chunk } else { &[] },
-                invite_invalidation: mode == "remote",
+                invite_invalidation: invited,
                 iova_cookie: 0,
                 cookie: submitted,
             };

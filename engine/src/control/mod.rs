@@ -264,7 +264,7 @@ impl<D: Device> Control<D> {
     fn core_message(&mut self, core: usize, message: ToControl) {
         match message {
             ToControl::AddMemory { memory, bytes } => {
-                debug_assert_eq!(usize::from(memory.0), self.cores[core].memories.len(), "memories come in order");
+                debug_assert_eq!(memory.0 as usize, self.cores[core].memories.len(), "memories come in order");
                 self.cores[core].memories.push(bytes);
             }
             ToControl::Listen { address } => self.listen(core, address),

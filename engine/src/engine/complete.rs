@@ -7,7 +7,7 @@ use crate::{
     event::{DisconnectCause, Event, Received, TransferStatus},
     protocol::{CLASSIFY_BYTES, Message, Protocol},
     provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, Success, Token, TokenKind},
-    request::Phase,
+    request::{Outcome, Phase, RequestHandle},
     trace::TracePoint,
     transfer::Kind,
 };
@@ -17,16 +17,34 @@ impl<P: Port> Engine<P> {
     /// One poll stage: completions of receives, then of sends, messages from Control, requests that wait. Returns the work
     /// done; 0 for an empty poll. `now` must not go back. Bounded: at most one batch of each kind.
     pub fn poll(&mut self, now: Duration, protocol: &mut impl Protocol) -> u32 {
-        self.now = now.max(self.now);
+        if now > self.now {
+            self.now = now;
+        }
         self.port.begin_iteration(self.statistics.polls);
         let mut work = 0;
         // A caller that takes no events gets no more completions and messages: nothing is lost, and nothing grows.
         if !self.events.is_half_full() {
-            work += self.poll_receives(protocol);
-            work += self.poll_sends();
-            work += self.poll_control();
+            let mut batch = CompletionBatch::new();
+            self.port.poll(CompletionQueue::Receive, &mut batch);
+            if !batch.is_empty() {
+                work += self.take_receives(&batch, protocol);
+            }
+            // Who ends waits for this; nobody else does.
+            if self.unsettled > 0 && !batch.is_full() {
+                self.empty_receive_polls += 1;
+            }
+            batch.clear();
+            self.port.poll(CompletionQueue::Send, &mut batch);
+            if !batch.is_empty() {
+                work += self.take_sends(&batch);
+            }
+            if !self.link.from_control.is_empty() {
+                work += self.poll_control();
+            }
         }
-        work += self.poll_returned();
+        if self.freeing > 0 {
+            work += self.poll_returned();
+        }
         if self.unsettled > 0 {
             work += self.settle();
         }
@@ -34,7 +52,9 @@ impl<P: Port> Engine<P> {
             work += self.admit_all(protocol);
         }
         self.statistics.polls += 1;
-        self.statistics.empty_polls += u64::from(work == 0);
+        if work == 0 {
+            self.statistics.empty_polls += 1;
+        }
         work
     }
 
@@ -51,36 +71,93 @@ impl<P: Port> Engine<P> {
         self.connections.iter().filter(waiting).map(|connection| connection.refill_after.max(self.now)).min()
     }
 
-    #[inline]
-    fn poll_receives(&mut self, protocol: &mut impl Protocol) -> u32 {
-        let mut batch = CompletionBatch::new();
-        self.port.poll(CompletionQueue::Receive, &mut batch);
+    #[inline(never)]
+    fn take_receives(&mut self, batch: &CompletionBatch, protocol: &mut impl Protocol) -> u32 {
+        if self.shared.is_none() && self.trace.is_none() {
+            for completion in batch {
+                self.receive_completion(completion, protocol);
+            }
+        } else {
+            for completion in batch {
+                self.other_receive_completion(completion, protocol);
+            }
+        }
         let taken = batch.len() as u32;
-        for &completion in &batch {
-            self.receive_completion(completion, protocol);
-        }
         self.statistics.receive_completions += u64::from(taken);
-        // Who ends waits for this; nobody else does.
-        if self.unsettled > 0 && !batch.is_full() {
-            self.empty_receive_polls += 1;
-        }
         taken
     }
 
-    #[inline]
-    fn receive_completion(&mut self, completion: Completion, protocol: &mut impl Protocol) {
+    /// The usual completion: a reply on a ready connection with a receive queue of its own, which ends its request. All that
+    /// [`Engine::own_receive_completion`], `received` and `reply` do, with one look-up of each thing; they do whatever differs.
+    #[inline(always)]
+    fn receive_completion(&mut self, completion: &Completion, protocol: &mut impl Protocol) {
         let token = completion.token;
-        if token.kind() == TokenKind::Foreign {
-            self.events.push_back(Event::Foreign(completion));
+        if !token.is(TokenKind::Receive) {
+            return self.other_receive_completion(completion, protocol);
+        }
+        let stride = self.receives.stride();
+        let Some(entry) = self.receives.posted_mut(token.index(), token.generation()) else {
+            return self.other_receive_completion(completion, protocol);
+        };
+        let index = entry.connection;
+        let (Some(connection), Ok(success)) = (self.connections.get_mut(usize::from(index)), completion.result) else {
+            return self.other_receive_completion(completion, protocol);
+        };
+        if connection.queue_pair != completion.queue_pair || !connection.is_ready() {
+            return self.other_receive_completion(completion, protocol);
+        }
+        let received = entry.hold(token.index(), success.bytes.min(stride));
+        connection.receives_posted = connection.receives_posted.saturating_sub(1);
+        connection.peer_receives += 1;
+        let mut prefix = [0u8; CLASSIFY_BYTES];
+        // A buffer has CLASSIFY_BYTES bytes or more, and is ours until it is released. What stands behind a shorter message
+        // is not shown to anybody.
+        let _ = self.messages.read(self.receives.offset_of(received.buffer), &mut prefix);
+        let prefix = &prefix[..CLASSIFY_BYTES.min(received.length as usize)];
+        let message = protocol.classify(connection.key, prefix, received.length);
+        let Message::Reply(RequestHandle(handle)) = message else {
+            return self.classified(usize::from(index), received, success, message);
+        };
+        if let Some(request) = self.requests.get_mut(handle)
+            && request.connection == index
+            && request.phase == Phase::Posted
+            && !request.standalone
+            && !request.awaits_message
+        {
+            match (request.mrs.as_slice(), success.invalidated) {
+                ([], None) => {}
+                (&[only], Some(key))
+                    if let Some(mr) = self.pool.get_mut(only)
+                        && mr.remotely_invalidated(handle.index(), connection.key, key).is_ok() =>
+                {
+                    request.mrs.clear();
+                    let cost = self.capabilities.send_queue_cost.invalidate;
+                    request.invalidate_entries -= cost;
+                    connection.send_queue.release(cost);
+                    self.pool.put(&mut connection.idle, only);
+                    self.statistics.uninvited_invalidations += u64::from(!request.invited);
+                    self.statistics.remote_invalidations += 1;
+                }
+                _ => return self.classified(usize::from(index), received, success, message),
+            }
+            connection.awaiting_reply -= 1;
+            let Received { buffer, generation, length } = received;
+            request.outcome = Outcome::Replied { buffer, generation, length };
+            request.phase = Phase::Ended;
+            request.hold.event = true;
+            self.statistics.requests_ended += 1;
+            self.events.push_ended(handle.index());
             return;
         }
-        if self.shared.is_some() {
-            self.shared_receive_completion(completion, protocol);
-            return;
-        }
-        let (buffer, generation) = (token.index(), token.generation());
-        let owner = if token.kind() == TokenKind::Receive { self.receives.owner(buffer) } else { None };
-        let Some(index) = owner.map(usize::from).filter(|&index| self.is_current(index, &completion)) else {
+        self.classified(usize::from(index), received, success, message);
+    }
+
+    /// A completion of a receive queue that one connection has for itself.
+    fn own_receive_completion(&mut self, completion: &Completion, protocol: &mut impl Protocol) {
+        let (buffer, generation) = (completion.token.index(), completion.token.generation());
+        let Some(index) =
+            self.receives.owner(buffer).map(usize::from).filter(|&index| self.is_current(index, completion))
+        else {
             self.statistics.stale_completions += 1;
             return;
         };
@@ -96,8 +173,19 @@ impl<P: Port> Engine<P> {
         self.received(index, received, success, protocol);
     }
 
+    /// Any completion of a receive queue.
+    #[inline(never)]
+    fn other_receive_completion(&mut self, completion: &Completion, protocol: &mut impl Protocol) {
+        match completion.token.kind() {
+            TokenKind::Foreign => self.events.push_back(Event::Foreign(*completion)),
+            _ if self.shared.is_some() => self.shared_receive_completion(*completion, protocol),
+            TokenKind::Receive => self.own_receive_completion(completion, protocol),
+            _ => self.statistics.stale_completions += 1,
+        }
+    }
+
     #[cold]
-    fn receive_failed(&mut self, index: usize, completion: Completion) {
+    fn receive_failed(&mut self, index: usize, completion: &Completion) {
         let (token, Err(status)) = (completion.token, completion.result) else { return };
         if !self.receives.unpost(token.index(), token.generation()) {
             self.statistics.stale_completions += 1;
@@ -166,7 +254,6 @@ impl<P: Port> Engine<P> {
         self.connections.get(index).is_some_and(|found| found.queue_pair == completion.queue_pair && !found.is_vacant())
     }
 
-    #[inline]
     fn received(&mut self, index: usize, received: Received, success: Success, protocol: &mut impl Protocol) {
         let connection = &mut self.connections[index];
         if matches!(connection.phase, Connected::Opening(_)) {
@@ -176,15 +263,21 @@ impl<P: Port> Engine<P> {
         }
         connection.peer_receives += 1;
         let key = connection.key;
-        // A buffer has CLASSIFY_BYTES bytes or more, and is ours until it is released. What stands behind a shorter message
-        // is not shown to anybody.
         let mut prefix = [0u8; CLASSIFY_BYTES];
         let _ = self.messages.read(self.receives.offset_of(received.buffer), &mut prefix);
         let prefix = &prefix[..CLASSIFY_BYTES.min(received.length as usize)];
-        let replied = match protocol.classify(key, prefix, received.length) {
+        let message = protocol.classify(key, prefix, received.length);
+        self.classified(index, received, success, message);
+    }
+
+    /// A message whose protocol has said what it is.
+    #[inline(never)]
+    fn classified(&mut self, index: usize, received: Received, success: Success, message: Message) {
+        let replied = match message {
             Message::Reply(request) => self.reply(index, request.0, success.invalidated, &received),
             Message::Command if success.invalidated.is_none() => {
-                self.events.push_back(Event::Received { connection: key, received });
+                let connection = self.connections[index].key;
+                self.events.push_back(Event::Received { connection, received });
                 return;
             }
             // A message that is no reply has no request whose key it could kill (I25).
@@ -234,14 +327,12 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    #[inline]
-    fn poll_sends(&mut self) -> u32 {
-        let mut batch = CompletionBatch::new();
-        self.port.poll(CompletionQueue::Send, &mut batch);
-        let taken = batch.len() as u32;
-        for &completion in &batch {
+    #[inline(never)]
+    fn take_sends(&mut self, batch: &CompletionBatch) -> u32 {
+        for &completion in batch {
             self.send_completion(completion);
         }
+        let taken = batch.len() as u32;
         self.statistics.send_completions += u64::from(taken);
         taken
     }
@@ -251,27 +342,67 @@ impl<P: Port> Engine<P> {
     /// completion that was lost in between would look the same (fault 13).
     fn send_completion(&mut self, completion: Completion) {
         let token = completion.token;
-        if token.kind() == TokenKind::Foreign {
-            self.events.push_back(Event::Foreign(completion));
-            return;
-        }
         let index = self.connection_of(token).filter(|&index| self.is_current(index, &completion));
         let ahead = index.and_then(|index| self.ahead_of(index, token));
         let (Some(index), Some(ahead)) = (index, ahead) else {
-            self.statistics.stale_completions += 1;
+            if token.kind() == TokenKind::Foreign {
+                self.events.push_back(Event::Foreign(completion));
+            } else {
+                self.statistics.stale_completions += 1;
+            }
             return;
         };
         self.connections[index].relief_coming = false;
         match completion.result {
-            Ok(_) => {
-                for _ in 0..=ahead {
-                    if let Some(posted) = self.connections[index].send_queue.retire() {
-                        self.retired(index, posted, Ok(()));
-                    }
-                }
-            }
+            Ok(_) => self.retire_successes(index, ahead + 1),
             Err(status) => self.retire_to_failure(index, ahead, status),
         }
+    }
+
+    /// Retires the oldest `count`, which all succeeded.
+    fn retire_successes(&mut self, index: usize, count: u32) {
+        let mut left = count;
+        while left > 0 {
+            left -= self.retire_usual(index, left);
+            if left > 0 {
+                left -= 1;
+                if let Some(posted) = self.connections[index].send_queue.retire() {
+                    self.retired(index, posted, Ok(()));
+                }
+            }
+        }
+    }
+
+    /// Retires registrations and messages of requests that nothing waits for, in one pass over the ring. Stops in front of
+    /// anything else, and returns how many it has retired, at most `most`.
+    #[inline(never)]
+    fn retire_usual(&mut self, index: usize, most: u32) -> u32 {
+        let queue = &mut self.connections[index].send_queue;
+        let (mut retired, mut cost) = (0, 0);
+        for posted in queue.oldest_run(most) {
+            let slot = posted.token.index();
+            if posted.token.is(TokenKind::Register) && !posted.is_standalone() {
+                if let Some(mr) = self.pool.get_mut(slot) {
+                    // The peer may have invalidated it, and another request may have it by now.
+                    let _ = mr.registered(posted.token.generation());
+                }
+            } else if posted.token.is(TokenKind::Message)
+                && let Some((_, request)) = self.requests.at_mut(slot)
+                && !request.awaits_message
+            {
+                request.hold.message = false;
+                if request.phase == Phase::Ended && !request.hold.event {
+                    self.held -= 1;
+                    self.requests.discard_at(slot);
+                }
+            } else {
+                break;
+            }
+            retired += 1;
+            cost += posted.cost;
+        }
+        queue.retire_run(retired, cost);
+        retired
     }
 
     #[cold]
@@ -321,7 +452,6 @@ impl<P: Port> Engine<P> {
     }
 
     /// The device is done with a work request.
-    #[inline]
     pub(super) fn retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
         let token = posted.token;
         match token.kind() {
@@ -431,6 +561,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
+    #[inline(never)]
     fn poll_control(&mut self) -> u32 {
         let mut work = 0;
         while work < MAX_CONTROL_MESSAGES_PER_POLL as u32 {
@@ -442,6 +573,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// Descriptors whose objects Control has destroyed.
+    #[inline(never)]
     fn poll_returned(&mut self) -> u32 {
         let mut work = 0;
         while work < MAX_CONTROL_MESSAGES_PER_POLL as u32 {
@@ -453,6 +585,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// For connections where something waits.
+    #[inline(never)]
     fn admit_all(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {

@@ -28,7 +28,6 @@ pub(super) enum Replied {
 impl<P: Port> Engine<P> {
     /// A reply arrived on a connection for one of its requests: match the key that the peer invalidated (S58), fence the
     /// others.
-    #[inline]
     pub(super) fn reply(
         &mut self,
         index: usize,
@@ -144,8 +143,8 @@ impl<P: Port> Engine<P> {
     /// After a refused post on a connection that goes on: where the invalidation was refused, destroying the MR is the
     /// fence (D7, S72, S84).
     pub(super) fn fence_refused(&mut self, index: usize, accepted: usize) {
-        for at in accepted..self.scratch.chain.requests.len() {
-            let token = self.scratch.chain.requests[at].token;
+        for at in accepted..self.scratch.chain.len() {
+            let token = self.scratch.chain.as_slice()[at].token;
             let owner = self.connections[index].send_queue.staged_at(at).owner();
             match token.kind() {
                 TokenKind::Invalidate if self.registration_may_run(index, token.index(), owner) => {
@@ -236,6 +235,7 @@ impl<P: Port> Engine<P> {
         self.pool.forget_keys(descriptor);
         let connection = &mut self.connections[index];
         connection.freeing = connection.freeing.saturating_sub(1);
+        self.freeing = self.freeing.saturating_sub(1);
         self.pool.put(&mut connection.absent, descriptor);
         if connection.is_ready() {
             if let Some(slot) = owner {
@@ -261,6 +261,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         connection.freeing = connection.freeing.saturating_sub(1);
+        self.freeing = self.freeing.saturating_sub(1);
         connection.not_freed.push(descriptor);
         self.fail(index, DisconnectCause::Device);
     }
@@ -275,7 +276,6 @@ impl<P: Port> Engine<P> {
 }
 
 /// Takes the MR whose key the peer invalidated off its request. `None` when the request has no such valid key.
-#[inline]
 fn take_invalidated(
     pool: &mut Pool,
     request: &mut Request,

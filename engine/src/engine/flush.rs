@@ -2,14 +2,13 @@
 
 use super::Engine;
 use crate::{
-    chain::{NO_OWNER, Posted},
+    chain::{NO_OWNER, Posted, Staging},
     event::DisconnectCause,
-    mr::{self, ReturnPolicy},
+    mr::{self, Mr, ReturnPolicy},
     options::{InvalidateOrder, InvalidateSignalling, MAX_TRANSFER_OPERATIONS, OnPostError},
     pool::Pool,
     provider::{
-        Chain, ElementRange, Operation, Port, PostError, ReceiveRequest, RegistrationFields, ScatterElement, Token,
-        TokenKind, WorkRequest,
+        Access, Chain, ElementRange, Operation, Port, PostError, RegistrationFields, Token, TokenKind, WorkRequest,
     },
     request::Phase,
     shared_receives::Taker,
@@ -24,7 +23,9 @@ impl<P: Port> Engine<P> {
     /// iteration, also when something in it failed; it never waits for company.
     pub fn flush(&mut self) -> u32 {
         // In front of all chains: a peer may answer any of them at once.
-        self.post_shared_receives();
+        if self.shared.is_some() {
+            self.post_shared_receives();
+        }
         let mut doorbells = 0;
         while let Some(index) = self.dirty.pop() {
             let connection = &mut self.connections[usize::from(index)];
@@ -46,17 +47,11 @@ impl<P: Port> Engine<P> {
         if connection.receives.is_empty() {
             return;
         }
-        let (base, lkey) = (self.messages.address(), connection.bases[0].lkey);
-        let stride = self.receives.stride();
+        let lkey = connection.bases[0].lkey;
+        let receives = &mut self.receives;
         self.scratch.receives.clear();
-        for buffer in connection.receives.drain(..) {
-            let generation = self.receives.post(buffer);
-            let address = base + self.receives.offset_of(buffer) as u64;
-            self.scratch.receives.push(ReceiveRequest {
-                token: Token::new(TokenKind::Receive, buffer, generation),
-                element: ScatterElement { address, length: stride, lkey },
-            });
-        }
+        self.scratch.receives.extend(connection.receives.as_slice().iter().map(|&buffer| receives.post(buffer, lkey)));
+        connection.receives.clear();
         let posts = self.scratch.receives.len();
         let accepted = match self.port.post_receives(connection.queue_pair, &self.scratch.receives) {
             Ok(()) => posts,
@@ -78,16 +73,9 @@ impl<P: Port> Engine<P> {
     pub(super) fn post_shared_receives(&mut self) {
         let Some(shared) = self.shared.as_mut().filter(|shared| !shared.released.is_empty()) else { return };
         let Some((queue, lkey)) = shared.queue() else { return };
-        let (base, stride) = (self.messages.address(), self.receives.stride());
+        let receives = &mut self.receives;
         self.scratch.receives.clear();
-        for &buffer in &shared.released {
-            let generation = self.receives.post(buffer);
-            let address = base + self.receives.offset_of(buffer) as u64;
-            self.scratch.receives.push(ReceiveRequest {
-                token: Token::new(TokenKind::Receive, buffer, generation),
-                element: ScatterElement { address, length: stride, lkey },
-            });
-        }
+        self.scratch.receives.extend(shared.released.iter().map(|&buffer| receives.post(buffer, lkey)));
         let posts = self.scratch.receives.len();
         let accepted = match self.port.post_shared_receives(queue, &self.scratch.receives) {
             Ok(()) => posts,
@@ -131,7 +119,7 @@ impl<P: Port> Engine<P> {
         if self.options.invalidate_order == InvalidateOrder::AfterMessages {
             self.chain_invalidations(index);
         }
-        if self.scratch.chain.requests.is_empty() {
+        if self.scratch.chain.len() == 0 {
             return 0;
         }
         self.statistics.queue_pairs_flushed += 1;
@@ -143,7 +131,7 @@ impl<P: Port> Engine<P> {
     #[inline]
     fn post(&mut self, index: usize, registered: Registered) {
         let connection = &mut self.connections[index];
-        let chain = Chain { requests: &self.scratch.chain.requests, elements: &self.elements };
+        let chain = Chain { requests: self.scratch.chain.as_slice(), elements: &self.elements };
         let all = chain.requests.len();
         let result = self.port.post(connection.queue_pair, chain);
         self.statistics.doorbells += 1;
@@ -156,7 +144,7 @@ impl<P: Port> Engine<P> {
             Err(error) => {
                 let accepted = error.accepted.min(all);
                 connection.send_queue.accept(accepted);
-                self.count_accepted(index, accepted, Registered::of(&self.scratch.chain.requests[..accepted]));
+                self.count_accepted(index, accepted, Registered::of(&self.scratch.chain.as_slice()[..accepted]));
                 self.record(TracePoint::PostSend, index as u16, None, all as u32);
                 self.post_refused(index, accepted, error);
             }
@@ -168,8 +156,11 @@ impl<P: Port> Engine<P> {
     fn count_accepted(&mut self, index: usize, accepted: usize, registered: Registered) {
         self.statistics.work_requests += accepted as u64;
         self.statistics.registrations += registered.registrations;
-        self.statistics.bytes_registered_read += registered.bytes_read;
-        self.statistics.bytes_registered_write += registered.bytes_written;
+        for access in [Access::RemoteRead, Access::RemoteWrite, Access::RemoteReadWrite] {
+            let bytes = registered.bytes[access as usize];
+            self.statistics.bytes_registered_read += if access.permits_read() { bytes } else { 0 };
+            self.statistics.bytes_registered_write += if access.permits_write() { bytes } else { 0 };
+        }
         if registered.first_keys {
             self.note_rounds(accepted);
         }
@@ -184,10 +175,10 @@ impl<P: Port> Engine<P> {
     /// Notes when descriptors began another round of their keys.
     #[cold]
     fn note_rounds(&mut self, accepted: usize) {
-        let (bits, now_ns) = (self.capabilities.rotating_key_bits, self.now_ns());
-        for request in &self.scratch.chain.requests[..accepted] {
+        let (mask, now_ns) = (Pool::key_mask(self.capabilities.rotating_key_bits), self.now_ns());
+        for request in &self.scratch.chain.as_slice()[..accepted] {
             if let Operation::Register(fields) = &request.operation
-                && Pool::begins_round(fields.key, bits)
+                && fields.key & mask == 0
             {
                 self.pool.note_round(request.token.index(), now_ns);
             }
@@ -197,7 +188,7 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn record_accepted(&mut self, index: usize, accepted: usize) {
         for at in 0..accepted {
-            let request = self.scratch.chain.requests[at];
+            let request = self.scratch.chain.as_slice()[at];
             let slot = request.token.index();
             match request.operation {
                 Operation::Register(fields) => {
@@ -211,7 +202,7 @@ impl<P: Port> Engine<P> {
 
     /// Where the policy says so, an MR may be taken again as soon as its invalidation is posted (D2).
     fn return_early(&mut self, index: usize, accepted: usize) {
-        for request in &self.scratch.chain.requests[..accepted] {
+        for request in &self.scratch.chain.as_slice()[..accepted] {
             let descriptor = request.token.index();
             let invalidates = matches!(request.operation, Operation::Invalidate { .. });
             let pending = invalidates
@@ -230,13 +221,13 @@ impl<P: Port> Engine<P> {
             return;
         }
         let chain = &mut self.scratch.chain;
-        let first = chain.requests.len();
+        let first = chain.len();
         // Where a refused post does not end the connection a chain may be cut anywhere, so no invalidation may count on
         // a later one's completion (F5, F6).
         let every = self.options.invalidate_signalling == InvalidateSignalling::Every
             || self.options.on_post_error == OnPostError::DeregisterAndContinue;
         let cost = self.capabilities.send_queue_cost.invalidate;
-        for &descriptor in &connection.invalidations {
+        for &descriptor in connection.invalidations.as_slice() {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
             let owner = mr.owner().unwrap_or(NO_OWNER);
             let token = mr.token_invalidate(descriptor);
@@ -245,9 +236,9 @@ impl<P: Port> Engine<P> {
             chain.push(WorkRequest { token, signalled: every, fence: false, operation });
         }
         connection.invalidations.clear();
-        let count = chain.requests.len() - first;
+        let count = chain.len() - first;
         if count > 0 {
-            if let Some(last) = chain.requests.last_mut() {
+            if let Some(last) = chain.last_mut() {
                 last.signalled = true;
             }
             self.statistics.local_inv_needed += count as u64;
@@ -257,42 +248,60 @@ impl<P: Port> Engine<P> {
     }
 
     /// For each new request its registrations, unsignalled, then its message (S45, S46).
-    #[inline]
+    #[inline(never)]
     fn chain_messages(&mut self, index: usize, registered: &mut Registered) {
-        let (cost, bits) = (self.capabilities.send_queue_cost, self.capabilities.rotating_key_bits);
+        let cost = self.capabilities.send_queue_cost;
         let connection = &mut self.connections[index];
-        let slots_short = signal::held_slots_pressure(self.held, self.plan.request_slots);
+        let mut slots_short =
+            signal::held_slots_pressure(self.held, self.plan.request_slots) && !connection.relief_coming;
+        let mut relief_coming = connection.relief_coming;
         let fence = self.capabilities.fence_after_registration;
-        let chain = &mut self.scratch.chain;
-        for &slot in &connection.messages {
+        let mut chain = Building {
+            stage: connection.send_queue.staging(),
+            places: self.scratch.chain.places(),
+            filled: 0,
+            signaller: &mut connection.signaller,
+            registered,
+            register_cost: cost.register,
+            key_mask: Pool::key_mask(self.capabilities.rotating_key_bits),
+        };
+        for &slot in connection.messages.as_slice() {
             let Some((handle, request)) = self.requests.at_mut(slot) else { continue };
-            for &descriptor in &request.mrs {
-                // A standalone registration has no message behind it whose completion could vouch for it.
-                let registration =
-                    chain_registration(&mut self.pool, &mut connection.signaller, descriptor, request.standalone);
-                let Some((registration, fields)) = registration else { continue };
-                registered.add(&fields, bits);
-                let posted = Posted::new(registration.token, slot, cost.register);
-                connection.send_queue.stage(if request.standalone { posted.standalone() } else { posted });
-                chain.push(registration);
-            }
-            request.phase = Phase::Posted;
-            request.hold.message = !request.standalone;
             if request.standalone {
+                // No message stands behind it whose completion could vouch for it.
+                request.phase = Phase::Posted;
+                for &descriptor in &request.mrs {
+                    chain.register(self.pool.get_mut(descriptor), descriptor, slot, true);
+                }
                 continue;
             }
             let registrations = request.mrs.len() as u32;
-            let pressure = slots_short && !connection.relief_coming;
-            let signalled = connection.signaller.message(registrations + 1, request.awaits_message, pressure);
-            connection.relief_coming |= signalled;
+            if let &[only] = request.mrs.as_slice() {
+                chain.register(self.pool.get_mut(only), only, slot, false);
+            } else {
+                for &descriptor in &request.mrs {
+                    chain.register(self.pool.get_mut(descriptor), descriptor, slot, false);
+                }
+            }
+            request.phase = Phase::Posted;
+            request.hold.message = true;
+            let signalled = chain.signaller.message(registrations + 1, request.awaits_message, slots_short);
+            if signalled {
+                relief_coming = true;
+                slots_short = false;
+            }
+            let token = Token::new(TokenKind::Message, slot, handle.generation());
+            request.message_position = chain.stage.push(Posted::new(token, slot, cost.message));
             let first = self.plan.request_element(slot);
             let local = ElementRange { first, count: 1 + u32::from(request.inline_segments) };
-            let token = Token::new(TokenKind::Message, slot, handle.generation());
-            request.message_position = connection.send_queue.stage(Posted::new(token, slot, cost.message));
             let operation = Operation::Send { local, invalidate: None };
             chain.push(WorkRequest { token, signalled, fence: registrations > 0 && fence, operation });
         }
+        let (filled, position) = (chain.filled, chain.stage.position);
+        connection.send_queue.staged_to(position);
+        connection.relief_coming = relief_coming;
         connection.messages.clear();
+        self.scratch.chain.grow(filled);
     }
 
     fn chain_transfers(&mut self, index: usize) {
@@ -351,8 +360,8 @@ impl<P: Port> Engine<P> {
         let _ = error;
         self.statistics.posts_refused += 1;
         self.record(TracePoint::PostSendRefused, index as u16, None, accepted as u32);
-        for at in accepted..self.scratch.chain.requests.len() {
-            let request = self.scratch.chain.requests[at];
+        for at in accepted..self.scratch.chain.len() {
+            let request = self.scratch.chain.as_slice()[at];
             let posted = self.connections[index].send_queue.staged_at(at);
             let token = request.token;
             match token.kind() {
@@ -374,7 +383,7 @@ impl<P: Port> Engine<P> {
         if self.options.on_post_error == OnPostError::Disconnect {
             self.fail(index, DisconnectCause::PostRefused);
         } else {
-            let refused = self.scratch.chain.requests.iter().skip(accepted);
+            let refused = self.scratch.chain.as_slice().iter().skip(accepted);
             let invalidations = refused.filter(|request| request.token.kind() == TokenKind::Invalidate).count();
             let signaller = &mut self.connections[index].signaller;
             if invalidations > 0 {
@@ -386,45 +395,63 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// The registration of a mapped MR, for the end of a chain. `None` for an MR that is not mapped: none of ours.
-#[inline]
-pub(super) fn chain_registration(
-    pool: &mut Pool,
-    signaller: &mut Signaller,
-    descriptor: u32,
-    must_signal: bool,
-) -> Option<(WorkRequest, RegistrationFields)> {
-    let first = pool.first_element(descriptor);
-    let mr = pool.get_mut(descriptor)?;
-    let mut fields = mr.register_posted().ok()?;
-    fields.elements.first = first;
-    let token = mr.token_register(descriptor);
-    let wanted = signaller.registration();
-    if must_signal {
-        signaller.signalled();
+/// What the loop over new requests writes to.
+struct Building<'a> {
+    stage: Staging<'a>,
+    places: &'a mut [WorkRequest],
+    filled: usize,
+    signaller: &'a mut Signaller,
+    registered: &'a mut Registered,
+    register_cost: u32,
+    key_mask: u32,
+}
+
+impl Building<'_> {
+    #[inline(always)]
+    fn push(&mut self, request: WorkRequest) {
+        debug_assert!(self.filled < self.places.len(), "credits bound the chain");
+        if let Some(place) = self.places.get_mut(self.filled) {
+            *place = request;
+            self.filled += 1;
+        }
     }
-    let signalled = must_signal || wanted;
-    Some((WorkRequest { token, signalled, fence: false, operation: Operation::Register(fields) }, fields))
+
+    /// The registration of a mapped MR. One that is not mapped is none of ours, and is left out.
+    #[inline(always)]
+    fn register(&mut self, mr: Option<&mut Mr>, descriptor: u32, slot: u32, alone: bool) {
+        let Some(mr) = mr else { return };
+        let token = mr.token_register(descriptor);
+        let Ok(fields) = mr.enter_chain() else { return };
+        self.registered.add(fields, self.key_mask);
+        let posted = Posted::new(token, slot, self.register_cost);
+        self.stage.push(if alone { posted.standalone() } else { posted });
+        let wanted = self.signaller.registration();
+        if alone {
+            self.signaller.signalled();
+        }
+        let operation = Operation::Register(*fields);
+        self.push(WorkRequest { token, signalled: alone || wanted, fence: false, operation });
+    }
 }
 
 /// Registrations of a chain, for the statistics.
 #[derive(Clone, Copy, Debug, Default)]
 struct Registered {
     registrations: u64,
-    bytes_read: u64,
-    bytes_written: u64,
+    /// By right.
+    bytes: [u64; 3],
     /// Some descriptor's keys begin another round.
     first_keys: bool,
 }
 
 impl Registered {
     #[inline]
-    fn add(&mut self, fields: &RegistrationFields, rotating_bits: u8) {
-        let bytes = u64::from(fields.length);
+    fn add(&mut self, fields: &RegistrationFields, key_mask: u32) {
         self.registrations += 1;
-        self.bytes_read += if fields.access.permits_read() { bytes } else { 0 };
-        self.bytes_written += if fields.access.permits_write() { bytes } else { 0 };
-        self.first_keys |= Pool::begins_round(fields.key, rotating_bits);
+        if let Some(bytes) = self.bytes.get_mut(fields.access as usize) {
+            *bytes += u64::from(fields.length);
+        }
+        self.first_keys |= fields.key & key_mask == 0;
     }
 
     /// What the device took of a chain that it refused in part; its keys' rounds are looked for in any case.

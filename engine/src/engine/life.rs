@@ -82,6 +82,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// Moves connections on that open or end. Called while there are any.
+    #[inline(never)]
     pub(super) fn settle(&mut self) -> u32 {
         let mut work = 0;
         for index in 0..self.connections.len() {
@@ -203,6 +204,7 @@ impl<P: Port> Engine<P> {
         while self.pool.pop(&mut self.connections[index].idle).is_some() {}
         let entry = &mut self.connections[index];
         entry.freeing += entry.not_freed.len() as u32;
+        self.freeing += entry.not_freed.len() as u32;
         entry.to_free.extend(entry.not_freed.drain(..));
         self.attention = true;
         for descriptor in self.pool.of(connection.index) {
@@ -225,6 +227,7 @@ impl<P: Port> Engine<P> {
         entry.to_free.push_back(descriptor);
         self.attention = true;
         entry.freeing += 1;
+        self.freeing += 1;
         self.send_frees(index);
     }
 

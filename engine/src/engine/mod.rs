@@ -10,6 +10,7 @@ mod flush;
 mod life;
 mod opening;
 mod respond;
+mod run;
 mod standalone;
 mod submit;
 
@@ -19,18 +20,20 @@ pub use standalone::{CancelError, CancelNowError};
 pub use submit::{Chunk, Coverage, Submission, SubmitError};
 
 use crate::{
-    chain::ChainBuffer,
+    chain::{ChainBuffer, chain_buffer},
     connection::{Connection, ConnectionLimits},
-    event::{ConnectionId, Event, Received},
-    events::{Events, Next},
+    event::{ConnectionId, Event, Received, RequestStatus},
+    events::Events,
+    fixed_list::FixedList,
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
     link::{CoreLink, MAX_INCOMING, MAX_MEMORIES, ToControl},
+    mr::IovaRule,
     options::{EngineOptions, MAX_CHUNKS},
     plan::{EngineError, Plan},
     pool::Pool,
     provider::{Access, Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
-    request::{Request, RequestHandle},
+    request::{Outcome, Request, RequestHandle},
     shared_receives::SharedReceives,
     statistics::Statistics,
     trace::{TracePoint, TraceRecord},
@@ -76,6 +79,7 @@ pub struct Engine<P: Port> {
     plan: Plan,
     capabilities: Capabilities,
     gather: Limits,
+    iova: IovaRule,
     now: Duration,
     memories: ArrayVec<DeviceMemory, MAX_MEMORIES>,
     /// The engine's own memory, the first of them.
@@ -90,7 +94,7 @@ pub struct Engine<P: Port> {
     empty_receive_polls: u64,
     connections: Vec<Connection>,
     /// Connections with work for the next flush, each at most once.
-    dirty: Vec<u16>,
+    dirty: FixedList<u16>,
     /// Connections that are neither vacant nor ready.
     unsettled: u32,
     /// Segments of waiting requests, `max_segments` per request slot.
@@ -99,6 +103,8 @@ pub struct Engine<P: Port> {
     remote_segments: Box<[RemoteSegment]>,
     elements: Box<[ScatterElement]>,
     events: Events,
+    /// Objects of all connections that are to be destroyed, or being destroyed.
+    freeing: u32,
     /// Some connection may need attention (`Connection::needs_attention`).
     attention: bool,
     statistics: Statistics,
@@ -200,6 +206,7 @@ impl<P: Port> Engine<P> {
         let no_remote = RemoteSegment { remote: crate::provider::RemoteRange { address: 0, key: 0 }, length: 0 };
         let mut engine = Self {
             gather,
+            iova: IovaRule::of(options.iova, capabilities.base_address),
             port,
             link,
             capabilities: *capabilities,
@@ -213,13 +220,14 @@ impl<P: Port> Engine<P> {
             shared,
             empty_receive_polls: 0,
             connections,
-            dirty: Vec::with_capacity(plan.connections as usize),
+            dirty: FixedList::new(plan.connections as usize, 0),
             unsettled: 0,
             waiting_segments: vec![no_segment; plan.request_slots as usize * options.max_segments as usize].into(),
             remote_segments: vec![no_remote; plan.transfer_slots as usize * crate::options::MAX_TRANSFER_OPERATIONS]
                 .into(),
             elements: vec![ScatterElement::default(); plan.elements()].into(),
             events: Events::new(2 * events),
+            freeing: 0,
             attention: false,
             statistics: Statistics { shortest_key_reuse_ns: u64::MAX, ..Statistics::default() },
             held: 0,
@@ -228,7 +236,7 @@ impl<P: Port> Engine<P> {
                 chunks: ArrayVec::new(),
                 inline: ArrayVec::new(),
                 message: vec![0; plan.message_bytes as usize].into(),
-                chain: ChainBuffer::new(plan.sizes.send.next_power_of_two()),
+                chain: chain_buffer(plan.sizes.send.next_power_of_two()),
                 receives: Vec::with_capacity(if plan.shares_receives {
                     plan.receive_buffers
                 } else {
@@ -254,8 +262,8 @@ impl<P: Port> Engine<P> {
         if self.memories.is_full() {
             return Err(AddMemoryError::TooMany);
         }
-        // MAX_MEMORIES is far below u16::MAX.
-        let id = MemoryId(self.memories.len() as u16);
+        // MAX_MEMORIES is far below u32::MAX.
+        let id = MemoryId(self.memories.len() as u32);
         let told = self.link.to_control.push(ToControl::AddMemory { memory: id, bytes: memory.clone() });
         told.map_err(|_| AddMemoryError::WouldBlock)?;
         self.memories.push(memory);
@@ -265,30 +273,27 @@ impl<P: Port> Engine<P> {
     /// A declared memory.
     #[must_use]
     pub fn memory(&self, memory: MemoryId) -> Option<&DeviceMemory> {
-        self.memories.get(usize::from(memory.0))
+        self.memories.get(memory.0 as usize)
     }
 
     /// The next event, oldest first.
-    #[inline]
+    #[inline(never)]
     pub fn next_event(&mut self) -> Option<Event> {
-        match self.events.pop_front()? {
-            Next::Ended(slot) => self.take_end(slot),
-            Next::Whole(event) => Some(event),
-        }
-    }
-
-    /// The event of a request's end; nothing but Hold keeps its slot from here on.
-    #[inline]
-    fn take_end(&mut self, slot: u32) -> Option<Event> {
-        // A slot is kept until its event is taken.
+        let Some(slot) = self.events.pop_ended() else { return self.events.pop_whole() };
+        // A slot is kept until its event is taken; nothing but Hold keeps it from here on.
         let (handle, request) = self.requests.at_mut(slot)?;
-        let (cookie, status) = (request.cookie, request.outcome.status());
         request.hold.event = false;
-        if request.is_recyclable() {
-            self.requests.discard_at(slot);
-        } else if request.is_held_only() {
+        let (cookie, outcome) = (request.cookie, request.outcome);
+        if request.hold.message {
             self.held += 1;
+        } else {
+            self.requests.discard_at(slot);
         }
+        let status = if let Outcome::Replied { buffer, generation, length } = outcome {
+            RequestStatus::Replied(Received { buffer, generation, length })
+        } else {
+            outcome.status()
+        };
         Some(Event::Completed { request: RequestHandle(handle), cookie, status })
     }
 
@@ -299,11 +304,19 @@ impl<P: Port> Engine<P> {
     }
 
     /// Gives a receive buffer back; the next flush posts it again.
-    #[inline]
+    #[inline(always)]
     pub fn release(&mut self, received: Received) {
         let Received { buffer, generation, .. } = received;
-        if let Some(owner) = self.receives.release(buffer, generation) {
+        let Some(owner) = self.receives.release(buffer, generation) else { return };
+        let Some(connection) = self.connections.get_mut(usize::from(owner)) else { return };
+        if self.shared.is_some() || !connection.is_ready() {
             self.repost(buffer, owner);
+            return;
+        }
+        connection.receives.push(buffer);
+        if !connection.dirty {
+            connection.dirty = true;
+            self.dirty.push(owner);
         }
     }
 

@@ -1,13 +1,16 @@
 //! Opening connections: from the caller's wish to a ready connection with its first MRs.
 
-use super::{Engine, flush::chain_registration};
+use super::Engine;
 use crate::{
     connection::{Opening, Phase, Reach},
     event::{ConnectionId, DisconnectCause, Event, OpenFailure},
     link::{BaseKey, DESCRIPTORS_PER_MESSAGE, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
     mr,
     options::{ConnectionOptions, OnPostError},
-    provider::{IncomingId, MAX_PRIVATE_DATA, Port, PrivateData, QueuePairId, QueueSizes, RegistrationId},
+    provider::{
+        IncomingId, MAX_PRIVATE_DATA, Operation, Port, PrivateData, QueuePairId, QueueSizes, RegistrationId,
+        WorkRequest,
+    },
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -350,9 +353,14 @@ impl<P: Port> Engine<P> {
         }
         self.scratch.chain.clear();
         // Its entry is one of those that no request can reserve.
-        let signaller = &mut self.connections[index].signaller;
-        let Some((registration, _)) = chain_registration(&mut self.pool, signaller, descriptor, false) else { return };
-        self.scratch.chain.push(registration);
+        let first = self.pool.first_element(descriptor);
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        let Ok(mut fields) = mr.register_posted() else { return };
+        fields.elements.first = first;
+        let token = mr.token_register(descriptor);
+        let signalled = self.connections[index].signaller.registration();
+        let operation = Operation::Register(fields);
+        self.scratch.chain.push(WorkRequest { token, signalled, fence: false, operation });
         if self.post_pad(index) {
             self.connections[index].pad = Some(descriptor);
         } else {

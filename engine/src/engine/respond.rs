@@ -157,7 +157,7 @@ impl<P: Port> Engine<P> {
         let Some(transfer) = self.transfers.get(handle) else { return Err(TransferError::NoSlot) };
         let connection = &self.connections[usize::from(transfer.connection)];
         for segment in local {
-            let memory = self.memories.get(usize::from(segment.memory.0)).ok_or(GatherError::OutOfBounds)?;
+            let memory = self.memories.get(segment.memory.0 as usize).ok_or(GatherError::OutOfBounds)?;
             let key = connection.base(segment.memory).ok_or(GatherError::OutOfBounds)?;
             segment.resolve(memory.address(), memory.len() as u64, crate::provider::BaseId(0), key.lkey)?;
         }
@@ -175,7 +175,7 @@ impl<P: Port> Engine<P> {
                     return false;
                 };
                 let (from, to) = (&local[at_local], &remote[at_remote]);
-                let memory = usize::from(from.memory.0);
+                let memory = from.memory.0 as usize;
                 elements[operations] = ScatterElement {
                     address: memories[memory].address() + from.offset + u64::from(local_offset),
                     length,

@@ -133,7 +133,7 @@ impl<P: Port> Engine<P> {
         let entries = u32::from(!standalone) * cost.message + mrs.len() as u32 * (cost.register + cost.invalidate);
         found.invalidate_entries = 0;
         let connection = &mut self.connections[index];
-        connection.messages.retain(|&slot| slot != handle.index());
+        connection.messages.retain(|slot| slot != handle.index());
         connection.send_queue.release(entries);
         if !standalone {
             connection.peer_receives += 1;
@@ -181,14 +181,14 @@ impl<P: Port> Engine<P> {
     /// Posts the write pad's registration, alone and unsignalled (S90). True if the device took it.
     pub(super) fn post_pad(&mut self, index: usize) -> bool {
         let queue_pair = self.connections[index].queue_pair;
-        let chain = Chain { requests: &self.scratch.chain.requests, elements: &self.elements };
+        let chain = Chain { requests: self.scratch.chain.as_slice(), elements: &self.elements };
         self.statistics.doorbells += 1;
         self.statistics.queue_pairs_flushed += 1;
         if self.port.post(queue_pair, chain).is_err() {
             self.statistics.posts_refused += 1;
             return false;
         }
-        let token = self.scratch.chain.requests[0].token;
+        let token = self.scratch.chain.as_slice()[0].token;
         self.statistics.registrations += 1;
         self.statistics.work_requests += 1;
         // Its entry is one of the two that requests cannot reserve, so retiring it must not give one to them.

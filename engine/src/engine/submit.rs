@@ -1,6 +1,9 @@
 //! A request from the caller's segments to mapped MRs.
 
-use super::{Engine, MAX_ADMITTED_PER_POLL};
+use super::{
+    Engine, MAX_ADMITTED_PER_POLL,
+    run::{Run, gather_run},
+};
 use crate::{
     connection::{Connection, Reach},
     event::ConnectionId,
@@ -60,6 +63,13 @@ pub struct Coverage {
     pub keys: u32,
 }
 
+/// What the one registration of a request covers.
+#[derive(Clone, Copy, Debug)]
+enum Covered<'a> {
+    Segment(&'a Segment),
+    List(&'a [Segment]),
+}
+
 /// Why a request was not taken. The caller keeps everything; the first three are worth another try after a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
@@ -114,18 +124,19 @@ impl<P: Port> Engine<P> {
         }
         // Whoever traces sees every step, and pays for it.
         if submission.inline.is_empty() && found.waiting_requests.is_empty() && self.trace.is_none() {
-            match submission.chunks {
-                [] => {
-                    if let Some(done) = self.submit_at_once(index, submission, None, protocol) {
-                        return done;
-                    }
-                }
+            let done = match submission.chunks {
+                [] => self.submit_at_once(index, submission, None, protocol),
                 [Chunk { access, segments: [segment] }] => {
-                    if let Some(done) = self.submit_at_once(index, submission, Some((*access, segment)), protocol) {
-                        return done;
-                    }
+                    let piece = Some((*access, Covered::Segment(segment)));
+                    self.submit_at_once(index, submission, piece, protocol)
                 }
-                _ => {}
+                [Chunk { access, segments }] if segments.len() <= self.options.max_segments as usize => {
+                    self.submit_list(index, submission, *access, segments, protocol)
+                }
+                _ => None,
+            };
+            if let Some(done) = done {
+                return done;
             }
         }
         let handle = self.stage(connection.index, submission)?;
@@ -134,76 +145,108 @@ impl<P: Port> Engine<P> {
         Ok(RequestHandle(handle))
     }
 
-    /// A request of at most one segment that need not wait: what `stage`, `reserve`, `map_chunks` and `announce` do, with one
-    /// look-up of each thing. `None`: it takes the long way.
+    /// [`Engine::submit_at_once`] for the usual list of segments.
+    #[inline(never)]
+    fn submit_list(
+        &mut self,
+        index: usize,
+        submission: &Submission<'_>,
+        access: Access,
+        segments: &[Segment],
+        protocol: &mut impl Protocol,
+    ) -> Option<Result<RequestHandle, SubmitError>> {
+        self.submit_at_once(index, submission, Some((access, Covered::List(segments))), protocol)
+    }
+
+    /// A request of at most one registration that need not wait: what `stage`, `reserve`, `map_chunks` and `announce` do, with
+    /// one look-up of each thing. `None`: it takes the long way.
     #[inline(always)]
     fn submit_at_once(
         &mut self,
         index: usize,
         submission: &Submission<'_>,
-        piece: Option<(Access, &Segment)>,
+        piece: Option<(Access, Covered<'_>)>,
         protocol: &mut impl Protocol,
     ) -> Option<Result<RequestHandle, SubmitError>> {
         let connection = &mut self.connections[index];
         let cost = self.capabilities.send_queue_cost;
         let mut entries = cost.message;
-        let mut located = None;
-        if let Some((access, segment)) = piece {
-            let resolved = match locate(connection, segment) {
-                Ok(resolved) => resolved,
-                Err(error) => return Some(Err(error)),
-            };
-            if !self.gather.covers(&resolved.element) || connection.idle.is_empty() {
-                return None;
-            }
+        if piece.is_some() {
             entries += cost.register + cost.invalidate;
-            located = Some((access, resolved));
         }
         if !connection.may_send() || !connection.send_queue.can_reserve(entries) {
             return None;
         }
-        let wanted = wanted(index as u16, submission, u8::from(located.is_some()));
+        let mut opened = None;
+        if let Some((access, covered)) = piece {
+            let mut located = None;
+            if let Covered::Segment(segment) = covered {
+                let resolved = match locate(connection, segment) {
+                    Ok(resolved) => resolved,
+                    Err(error) => return Some(Err(error)),
+                };
+                if !self.gather.covers(&resolved.element) {
+                    return None;
+                }
+                located = Some(resolved);
+            }
+            let descriptor = self.pool.pop(&mut connection.idle)?;
+            let first = self.pool.first_element(descriptor);
+            let run = match (covered, located) {
+                (Covered::List(segments), _) => {
+                    let room = self.elements.get_mut(first as usize..).unwrap_or_default();
+                    let depth = (self.plan.mr_depth as usize).min(room.len());
+                    let Some(run) = gather_run(connection, &self.gather, segments, &mut room[..depth]) else {
+                        self.pool.put(&mut connection.idle, descriptor);
+                        return None;
+                    };
+                    run
+                }
+                (_, Some(Resolved { element, base })) => {
+                    if let Some(place) = self.elements.get_mut(first as usize) {
+                        *place = element;
+                    }
+                    Run { address: element.address, bytes: element.length, base, elements: 1 }
+                }
+                _ => return None,
+            };
+            opened = Some((access, descriptor, first, run));
+        }
+        let wanted = wanted(index as u16, submission, u8::from(opened.is_some()));
         let Some((handle, request)) = self.requests.insert_new(|| Request::new(wanted)) else {
+            if let Some((_, descriptor, ..)) = opened {
+                self.pool.put(&mut connection.idle, descriptor);
+            }
             return Some(Err(SubmitError::NoSlot));
         };
         connection.send_queue.reserve(entries);
-        let mut grant = None;
-        if let Some((access, resolved)) = located
-            && let Some(descriptor) = self.pool.pop(&mut connection.idle)
-            && let Some(mr) = self.pool.get_mut(descriptor)
-        {
+        let offset = self.plan.request_offset(handle.index());
+        let mut written = true;
+        if let Some((access, descriptor, first, run)) = opened {
             request.mrs.push(descriptor);
-            let ScatterElement { address, length, .. } = resolved.element;
-            let iova = mr::iova(self.options.iova, self.capabilities.base_address, address, submission.iova_cookie);
+            request.invalidate_entries = cost.invalidate;
             let mapping = Mapping {
-                bytes: length,
-                address,
-                base: resolved.base,
-                elements: 1,
+                bytes: run.bytes,
+                address: run.address,
+                base: run.base,
+                elements: run.elements,
                 access,
-                iova,
+                iova: self.iova.apply(run.address, submission.iova_cookie),
                 rotating_key_bits: self.capabilities.rotating_key_bits,
             };
-            grant = mr.open(handle.index(), connection.key, &mapping).ok();
-            if let Some(place) = self.elements.get_mut(self.pool.first_element(descriptor) as usize) {
-                *place = resolved.element;
-            }
-        }
-        let offset = self.plan.request_offset(handle.index());
-        let written = match (located, grant) {
+            let mr = self.pool.get_mut(descriptor);
+            let grant = mr.and_then(|mr| mr.open(handle.index(), connection.key, &mapping, first).ok());
+            let scratch = &mut self.scratch.message;
+            written = grant
+                .is_some_and(|grant| announce(&self.messages, offset, submission.message, scratch, &grant, protocol));
+        } else {
             // The slot's message buffer has message_bytes bytes.
-            (None, _) => write_message(&self.messages, offset, submission.message),
-            (Some(_), Some(grant)) => {
-                let scratch = &mut self.scratch.message;
-                announce(&self.messages, offset, submission.message, scratch, &grant, protocol)
-            }
-            (Some(_), None) => false,
-        };
+            written &= write_message(&self.messages, offset, submission.message);
+        }
         if !written {
             return Some(Err(self.undo(handle)));
         }
         request.phase = Phase::Queued;
-        request.invalidate_entries = u32::from(located.is_some()) * cost.invalidate;
         self.statistics.requests += 1;
         self.queue_message(index, handle.index(), submission.message.len() as u32);
         Some(Ok(RequestHandle(handle)))
@@ -218,7 +261,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// Has the next flush post a message that stands in its slot's buffer.
-    #[inline]
+    #[inline(always)]
     fn queue_message(&mut self, index: usize, slot: u32, length: u32) {
         let connection = &mut self.connections[index];
         let address = self.messages.address() + self.plan.request_offset(slot) as u64;
@@ -432,7 +475,7 @@ impl<P: Port> Engine<P> {
     fn map_chunks(&mut self, handle: Handle, grants: &mut Grants) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return false };
         let connection = &mut self.connections[usize::from(request.connection)];
-        let (rule, bits) = (self.capabilities.base_address, self.capabilities.rotating_key_bits);
+        let bits = self.capabilities.rotating_key_bits;
         let mut at = 0;
         for chunk in &self.scratch.chunks {
             while at < chunk.end {
@@ -450,11 +493,11 @@ impl<P: Port> Engine<P> {
                     base: rest[0].base,
                     elements,
                     access: chunk.access,
-                    iova: mr::iova(self.options.iova, rule, address, request.iova_cookie),
+                    iova: self.iova.apply(address, request.iova_cookie),
                     rotating_key_bits: bits,
                 };
                 let Some(mr) = self.pool.get_mut(descriptor) else { return false };
-                let Ok(grant) = mr.open(handle.index(), connection.key, &mapping) else { return false };
+                let Ok(grant) = mr.open(handle.index(), connection.key, &mapping, table as u32) else { return false };
                 grants.push(grant);
                 at += piece.consumed;
             }
@@ -478,7 +521,7 @@ impl<P: Port> Engine<P> {
 
     /// The base address that the peer is told (D13, U11).
     pub(super) fn base_address(&self, address: u64, cookie: u32) -> u64 {
-        mr::iova(self.options.iova, self.capabilities.base_address, address, cookie)
+        self.iova.apply(address, cookie)
     }
 
     /// Completes the message in the scratch buffer, puts it where the device reads it, and has the next flush post it.
@@ -558,7 +601,7 @@ impl<P: Port> Engine<P> {
 }
 
 /// What a submission's slot is made with.
-#[inline]
+#[inline(always)]
 fn wanted(connection: u16, submission: &Submission<'_>, pieces: u8) -> Wanted {
     Wanted {
         cookie: submission.cookie,
@@ -585,7 +628,7 @@ fn write_message(messages: &DeviceMemory, offset: usize, message: &[u8]) -> bool
 }
 
 /// Completes a message with its grant, in memory that no peer reaches, and puts it where the device reads it.
-#[inline]
+#[inline(always)]
 fn announce(
     messages: &DeviceMemory,
     offset: usize,
@@ -662,9 +705,9 @@ fn resolve(
 }
 
 /// The address of a segment that lies in a memory of this connection (I18).
-#[inline]
+#[inline(always)]
 fn locate(connection: &Connection, segment: &Segment) -> Result<Resolved, SubmitError> {
-    let Some(reach) = connection.reach.get(usize::from(segment.memory.0)) else {
+    let Some(reach) = connection.reach.get(segment.memory.0 as usize) else {
         return Err(SubmitError::UnknownMemory);
     };
     let length = u64::from(segment.length);

@@ -55,13 +55,29 @@ pub enum IovaPolicy {
 /// of 64 bits; it is published as the one below.
 #[must_use]
 pub const fn iova(policy: IovaPolicy, rule: BaseAddress, address: u64, cookie: u32) -> u64 {
-    match (rule, policy) {
-        (BaseAddress::Zero, _) => 0,
-        (BaseAddress::Any, IovaPolicy::ZeroBased) => address & (LARGEST_PAGE_BYTES - 1),
-        (BaseAddress::Virtual, _) | (BaseAddress::Any, IovaPolicy::Raw) => address,
-        (BaseAddress::Any, IovaPolicy::Cookie) => {
-            let cookie = if cookie == u32::MAX { u32::MAX - 1 } else { cookie };
-            ((cookie as u64) << 32) | (address & 0xFFFF_FFFF)
+    IovaRule::of(policy, rule).apply(address, cookie)
+}
+
+/// Policy and rule together, decided once: which bits of a base address come from the first byte's, and which from the cookie.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IovaRule {
+    address: u64,
+    cookie: u64,
+}
+
+impl IovaRule {
+    pub(crate) const fn of(policy: IovaPolicy, rule: BaseAddress) -> Self {
+        match (rule, policy) {
+            (BaseAddress::Zero, _) => Self { address: 0, cookie: 0 },
+            (BaseAddress::Any, IovaPolicy::ZeroBased) => Self { address: LARGEST_PAGE_BYTES - 1, cookie: 0 },
+            (BaseAddress::Virtual, _) | (BaseAddress::Any, IovaPolicy::Raw) => Self { address: u64::MAX, cookie: 0 },
+            (BaseAddress::Any, IovaPolicy::Cookie) => Self { address: 0xFFFF_FFFF, cookie: !0xFFFF_FFFF },
         }
+    }
+
+    #[inline]
+    pub(crate) const fn apply(self, address: u64, cookie: u32) -> u64 {
+        let cookie = if cookie == u32::MAX { u32::MAX - 1 } else { cookie };
+        (address & self.address) | (((cookie as u64) << 32) & self.cookie)
     }
 }

@@ -11,6 +11,7 @@ mod release;
 mod state;
 
 pub use error::MrError;
+pub(crate) use key::IovaRule;
 pub use key::{IovaPolicy, KEY_TAG_BITS, check_next_key, iova, next_key};
 pub use state::{Cause, ConnectionKey, Grant, Mapping, Registration, ReturnPolicy, State};
 
@@ -53,14 +54,12 @@ enum Step {
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Mr {
-    /// What is mapped; from Mapped to Invalidating.
-    registration: Registration,
+    /// What is mapped, from Mapped to Invalidating, in the form that a chain takes. Object and key are kept throughout.
+    fields: RegistrationFields,
     /// The request slot; from Owned to Invalidating.
     owner: u32,
     /// Generation of an earlier invalidation in flight; from IdlePending to Registering, `None` elsewhere.
     pending: Option<NonZeroU32>,
-    object: RegistrationId,
-    key: u32,
     generation: u32,
     connection: ConnectionKey,
     step: Step,
@@ -83,14 +82,20 @@ impl Mr {
     /// A descriptor without a device object.
     #[must_use]
     pub const fn absent() -> Self {
-        let nothing =
-            Registration { iova: 0, length: 0, elements: 0, base: BaseId(0), access: Access::RemoteRead, old_tag: 0 };
+        let nothing = RegistrationFields {
+            object: NO_OBJECT,
+            base: BaseId(0),
+            old_key: 0,
+            key: 0,
+            access: Access::RemoteRead,
+            iova: 0,
+            length: 0,
+            elements: ElementRange { first: 0, count: 0 },
+        };
         Self {
-            registration: nothing,
+            fields: nothing,
             owner: 0,
             pending: None,
-            object: NO_OBJECT,
-            key: 0,
             generation: 0,
             connection: ConnectionKey { index: 0, epoch: 0 },
             step: Step::Absent,
@@ -109,8 +114,8 @@ impl Mr {
         if !matches!(self.step, Step::Absent | Step::Recovering) {
             return Err(MrError::InvalidState);
         }
-        self.object = object;
-        self.key = key;
+        self.fields.object = object;
+        self.fields.key = key;
         self.device_tag = key as u8;
         self.connection = connection;
         self.role = Role::Request;
@@ -131,14 +136,21 @@ impl Mr {
         Ok(())
     }
 
-    /// [`Mr::take`] and [`Mr::map`] in one: Idle or IdlePending to Mapped. What is refused changes nothing.
+    /// [`Mr::take`] and [`Mr::map`] in one: Idle or IdlePending to Mapped, with elements that stand at `first_element` of the
+    /// chain's table. What is refused changes nothing.
     ///
     /// # Errors
     /// As those two.
-    #[inline]
-    pub fn open(&mut self, owner: u32, connection: ConnectionKey, mapping: &Mapping) -> Result<Grant, MrError> {
+    #[inline(always)]
+    pub fn open(
+        &mut self,
+        owner: u32,
+        connection: ConnectionKey,
+        mapping: &Mapping,
+        first_element: u32,
+    ) -> Result<Grant, MrError> {
         self.check_free(connection)?;
-        let grant = self.prepare(mapping)?;
+        let grant = self.prepare(mapping, first_element)?;
         self.owner = owner;
         Ok(grant)
     }
@@ -163,11 +175,11 @@ impl Mr {
         if self.step != Step::Owned {
             return Err(MrError::InvalidState);
         }
-        self.prepare(mapping)
+        self.prepare(mapping, 0)
     }
 
-    #[inline]
-    fn prepare(&mut self, mapping: &Mapping) -> Result<Grant, MrError> {
+    #[inline(always)]
+    fn prepare(&mut self, mapping: &Mapping, first_element: u32) -> Result<Grant, MrError> {
         if mapping.bytes == 0 || mapping.elements == 0 || mapping.elements > mapping.bytes {
             return Err(MrError::InvalidArgument);
         }
@@ -178,15 +190,17 @@ impl Mr {
         if mapping.rotating_key_bits > KEY_TAG_BITS {
             return Err(MrError::InvalidKey);
         }
-        self.key = next_key(self.key, mapping.rotating_key_bits);
+        let key = next_key(self.fields.key, mapping.rotating_key_bits);
         self.generation = following(self.generation);
-        self.registration = Registration {
+        self.fields = RegistrationFields {
+            object: self.fields.object,
+            base: mapping.base,
+            old_key: (key & !0xFF) | u32::from(self.device_tag),
+            key,
+            access: mapping.access,
             iova: mapping.iova,
             length: mapping.bytes,
-            elements: mapping.elements,
-            base: mapping.base,
-            access: mapping.access,
-            old_tag: self.device_tag,
+            elements: ElementRange { first: first_element, count: mapping.elements },
         };
         self.step = Step::Mapped;
         Ok(self.current_grant())
@@ -208,29 +222,28 @@ impl Mr {
         Ok(())
     }
 
-    /// The registration enters a chain: Mapped to Registering (S45). Returns its fields; the caller sets
+    /// The registration enters a chain: Mapped to Registering (S45). Returns its fields; after [`Mr::map`] the caller sets
     /// `elements.first` to where the elements stand in the chain's table.
     ///
     /// # Errors
     /// [`MrError::InvalidState`] unless Mapped (I2, I3).
-    #[inline]
+    #[inline(always)]
     pub fn register_posted(&mut self) -> Result<RegistrationFields, MrError> {
+        self.enter_chain().copied()
+    }
+
+    /// [`Mr::register_posted`] for who copies the fields to their place.
+    ///
+    /// # Errors
+    /// As that.
+    #[inline(always)]
+    pub(crate) fn enter_chain(&mut self) -> Result<&RegistrationFields, MrError> {
         if self.step != Step::Mapped {
             return Err(MrError::InvalidState);
         }
-        let registration = self.registration;
         self.step = Step::Registering;
-        self.device_tag = self.key as u8;
-        Ok(RegistrationFields {
-            object: self.object,
-            base: registration.base,
-            old_key: (self.key & !0xFF) | u32::from(registration.old_tag),
-            key: self.key,
-            access: registration.access,
-            iova: registration.iova,
-            length: registration.length,
-            elements: ElementRange { first: 0, count: registration.elements },
-        })
+        self.device_tag = self.fields.key as u8;
+        Ok(&self.fields)
     }
 
     /// The post refused the registration: Registering back to Mapped. The key stays burnt (D14).
@@ -242,7 +255,7 @@ impl Mr {
             return Err(MrError::InvalidState);
         }
         self.step = Step::Mapped;
-        self.device_tag = self.registration.old_tag;
+        self.device_tag = self.fields.old_key as u8;
         Ok(())
     }
 
@@ -291,13 +304,13 @@ impl Mr {
     /// The remote right of what is mapped.
     #[must_use]
     pub const fn access(&self) -> Option<Access> {
-        if self.is_mapped() { Some(self.registration.access) } else { None }
+        if self.is_mapped() { Some(self.fields.access) } else { None }
     }
 
     /// The state with its data.
     #[must_use]
     pub const fn state(&self) -> State {
-        let (owner, pending, registration) = (self.owner, self.pending, self.registration);
+        let (owner, pending, registration) = (self.owner, self.pending, self.registration());
         match (self.step, pending) {
             (Step::Absent, _) => State::Absent,
             (Step::IdlePending, Some(pending)) => State::IdlePending { pending },
@@ -344,7 +357,7 @@ impl Mr {
     /// Whether `key` is the current key and its registration was posted, so that a peer may invalidate it.
     #[must_use]
     pub const fn holds_key(&self, key: u32) -> bool {
-        self.key == key && matches!(self.step, Step::Registering | Step::Valid)
+        self.fields.key == key && matches!(self.step, Step::Registering | Step::Valid)
     }
 
     /// Whether an invalidation is in the send queue for whoever has the MR now.
@@ -356,13 +369,13 @@ impl Mr {
     /// The device object.
     #[must_use]
     pub const fn object(&self) -> RegistrationId {
-        self.object
+        self.fields.object
     }
 
     /// The current key; of a mapped MR the one it is going to have.
     #[must_use]
     pub const fn key(&self) -> u32 {
-        self.key
+        self.fields.key
     }
 
     /// Counts successful maps, past 0; part of the tokens (I16).
@@ -391,7 +404,12 @@ impl Mr {
     }
 
     const fn current_grant(&self) -> Grant {
-        Grant { key: self.key, address: self.registration.iova, length: self.registration.length }
+        Grant { key: self.fields.key, address: self.fields.iova, length: self.fields.length }
+    }
+
+    const fn registration(&self) -> Registration {
+        let RegistrationFields { base, old_key, access, iova, length, elements, .. } = self.fields;
+        Registration { iova, length, elements: elements.count, base, access, old_tag: old_key as u8 }
     }
 
     const fn is_mapped(&self) -> bool {
@@ -412,12 +430,12 @@ impl Mr {
 
     #[inline]
     const fn check_connection(&self, connection: ConnectionKey) -> Result<(), MrError> {
-        if self.connection.index != connection.index {
-            Err(MrError::WrongQueue)
-        } else if self.connection.epoch != connection.epoch {
-            Err(MrError::StaleConnection)
-        } else {
+        if self.connection.bits() == connection.bits() {
             Ok(())
+        } else if self.connection.index != connection.index {
+            Err(MrError::WrongQueue)
+        } else {
+            Err(MrError::StaleConnection)
         }
     }
 

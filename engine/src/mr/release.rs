@@ -19,14 +19,14 @@ impl Mr {
             Step::Invalidating | Step::IdlePending | Step::Spent => return Err(MrError::AlreadyInvalid),
             _ => return Err(MrError::InvalidState),
         }
-        if key != self.key {
+        if key != self.fields.key {
             return Err(MrError::StaleKey);
         }
         (self.step, self.pending) = match (policy, NonZeroU32::new(self.generation)) {
             (ReturnPolicy::OnInvalidatePosted, Some(pending)) => (Step::IdlePending, Some(pending)),
             _ => (Step::Invalidating, None),
         };
-        Ok(Operation::Invalidate { object: self.object, key })
+        Ok(Operation::Invalidate { object: self.fields.object, key })
     }
 
     /// A completion shows that the invalidation of `generation` took effect, its own or a later one of the same queue:
@@ -52,12 +52,12 @@ impl Mr {
     /// # Errors
     /// [`MrError::Denied`] for the pad (I26); [`MrError::ProtocolError`] when that request does not hold that key on that
     /// connection, or the key is not valid (I25).
-    #[inline]
+    #[inline(always)]
     pub fn remotely_invalidated(&mut self, owner: u32, connection: ConnectionKey, key: u32) -> Result<(), MrError> {
         self.check_request_role()?;
         if matches!(self.step, Step::Registering | Step::Valid)
             && self.owner == owner
-            && key == self.key
+            && key == self.fields.key
             && connection == self.connection
         {
             self.step = Step::Spent;
@@ -162,7 +162,7 @@ impl Mr {
             _ => return Err(MrError::Busy),
         }
         self.step = Step::Absent;
-        self.object = NO_OBJECT;
+        self.fields.object = NO_OBJECT;
         self.role = Role::Request;
         Ok(())
     }

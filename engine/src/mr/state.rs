@@ -4,12 +4,33 @@ use crate::provider::{Access, BaseId};
 use core::num::NonZeroU32;
 
 /// A slot of the connection table and which of its connections is meant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, Eq)]
+#[repr(align(4))]
 pub struct ConnectionKey {
     /// Index of the slot.
     pub index: u16,
     /// Counts the connections that the slot has held.
     pub epoch: u16,
+}
+
+impl ConnectionKey {
+    pub(super) const fn bits(self) -> u32 {
+        self.index as u32 | (self.epoch as u32) << 16
+    }
+}
+
+// As one number: it is compared with every request.
+impl PartialEq for ConnectionKey {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.bits() == other.bits()
+    }
+}
+
+impl core::hash::Hash for ConnectionKey {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.bits().hash(state);
+    }
 }
 
 /// What [`super::Mr::map`] prepares: one piece of memory, as `gather` found it.

@@ -62,6 +62,13 @@ impl Token {
         }
     }
 
+    /// Whether it has this kind, which is not [`TokenKind::Foreign`].
+    #[must_use]
+    #[inline]
+    pub const fn is(self, kind: TokenKind) -> bool {
+        self.0 >> 60 == kind as u64
+    }
+
     /// The slot index.
     #[must_use]
     pub const fn index(self) -> u32 {

@@ -1,0 +1,85 @@
+//! A list that never grows beyond what it was made for.
+//!
+//! Where `Vec::push` prepares for growth, this one has nothing to prepare: functions of the hot path stay without calls.
+
+/// Values in the order in which they were pushed, at most as many as it was made for.
+#[derive(Debug)]
+pub(crate) struct FixedList<T> {
+    places: Box<[T]>,
+    len: usize,
+}
+
+impl<T: Copy> FixedList<T> {
+    /// Room for `capacity` values; `vacant` stands in places that nobody sees.
+    pub(crate) fn new(capacity: usize, vacant: T) -> Self {
+        Self { places: vec![vacant; capacity].into(), len: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Callers push no more than it was made for: what is too much is lost.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, value: T) {
+        debug_assert!(self.len < self.places.len(), "a list is made for all that it may hold");
+        if let Some(place) = self.places.get_mut(self.len) {
+            *place = value;
+            self.len += 1;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.len = self.len.checked_sub(1)?;
+        self.places.get(self.len).copied()
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[T] {
+        self.places.get(..self.len).unwrap_or(&[])
+    }
+
+    #[inline]
+    pub(crate) fn last_mut(&mut self) -> Option<&mut T> {
+        self.places.get_mut(self.len.wrapping_sub(1))
+    }
+
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// The places behind the values, for filling many in one go; [`FixedList::grow`] makes them part of it.
+    #[inline]
+    pub(crate) fn places(&mut self) -> &mut [T] {
+        self.places.get_mut(self.len..).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn grow(&mut self, count: usize) {
+        self.len = (self.len + count).min(self.places.len());
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(T) -> bool) {
+        let mut kept = 0;
+        for at in 0..self.len {
+            let value = self.places[at];
+            if keep(value) {
+                self.places[kept] = value;
+                kept += 1;
+            }
+        }
+        self.len = kept;
+    }
+
+    pub(crate) fn extend(&mut self, values: impl IntoIterator<Item = T>) {
+        values.into_iter().for_each(|value| self.push(value));
+    }
+}
