@@ -1,10 +1,11 @@
-//! The freelist's rows of the goals: taking and putting back on the owner's core, alone and in bulk, and giving back
-//! from another core.
+//! Rows A1 to A3: an index is taken and given back on the owner's core, alone and in bulk, and from another core.
 
 use core::hint::black_box;
 use core::str::FromStr;
 
-use frwr_mempool::freelist::{Freelist, Order};
+use frwr_mempool::freelist::{Batch, Freelist, Order};
+
+use crate::arguments::unknown;
 
 /// Indices per batch.
 const BATCH: usize = 32;
@@ -16,10 +17,14 @@ const CAPACITY: u32 = 2 * BATCH as u32;
 pub enum Operation {
     /// Pops one index and pushes it.
     One,
-    /// Pops a batch and pushes it.
+    /// Takes a batch and puts it back whole: who holds it is checked by its type.
     Bulk,
-    /// Pops a batch, gives it back as another core would, and drains it.
+    /// Pops indices into a slice and pushes them from there: each is checked.
+    Slice,
+    /// Takes a batch, gives it back whole as another core would, and drains it.
     Return,
+    /// Pops indices into a slice, gives them back as another core would, and drains them: each is checked.
+    ReturnSlice,
 }
 
 impl Operation {
@@ -28,7 +33,7 @@ impl Operation {
     pub fn indices(self) -> usize {
         match self {
             Self::One => 1,
-            Self::Bulk | Self::Return => BATCH,
+            Self::Bulk | Self::Slice | Self::Return | Self::ReturnSlice => BATCH,
         }
     }
 }
@@ -40,8 +45,10 @@ impl FromStr for Operation {
         match name {
             "one" => Ok(Self::One),
             "bulk" => Ok(Self::Bulk),
+            "slice" => Ok(Self::Slice),
             "return" => Ok(Self::Return),
-            _ => Err(format!("there is no operation \"{name}\"; operations: one, bulk, return")),
+            "return-slice" => Ok(Self::ReturnSlice),
+            _ => Err(unknown(name, "one, bulk, slice, return, return-slice")),
         }
     }
 }
@@ -54,7 +61,7 @@ pub fn parse_order(name: &str) -> Result<Order, String> {
     match name {
         "lifo" => Ok(Order::LastInFirstOut),
         "fifo" => Ok(Order::FirstInFirstOut),
-        _ => Err(format!("there is no order \"{name}\"; orders: lifo, fifo")),
+        _ => Err(unknown(name, "lifo, fifo")),
     }
 }
 
@@ -64,7 +71,8 @@ pub fn run(operation: Operation, order: Order, iterations: u64) -> u32 {
     let mut freelist = Freelist::new(CAPACITY);
     let mut list = freelist.list(order);
     let returner = freelist.returner();
-    let mut batch = [0; BATCH];
+    let mut batch = freelist.batch();
+    let mut indices = [0; BATCH];
     for index in 0..CAPACITY {
         let _ = freelist.push(&mut list, index);
     }
@@ -75,12 +83,21 @@ pub fn run(operation: Operation, order: Order, iterations: u64) -> u32 {
             }
         }),
         Operation::Bulk => (0..iterations).for_each(|_| {
-            let count = freelist.pop_bulk(&mut list, &mut batch);
-            let _ = freelist.push_bulk(&mut list, &black_box(&batch)[..count]);
+            freelist.pop_batch(&mut list, &mut batch, BATCH);
+            let _ = freelist.push_batch(&mut list, black_box::<&mut Batch>(&mut batch));
+        }),
+        Operation::Slice => (0..iterations).for_each(|_| {
+            let count = freelist.pop_bulk(&mut list, &mut indices);
+            let _ = freelist.push_bulk(&mut list, &black_box(&indices)[..count]);
         }),
         Operation::Return => (0..iterations).for_each(|_| {
-            let count = freelist.pop_bulk(&mut list, &mut batch);
-            let _ = returner.give_back(&black_box(&batch)[..count]);
+            freelist.pop_batch(&mut list, &mut batch, BATCH);
+            let _ = returner.give_back_batch(black_box::<&mut Batch>(&mut batch));
+            freelist.drain_returns(&mut list);
+        }),
+        Operation::ReturnSlice => (0..iterations).for_each(|_| {
+            let count = freelist.pop_bulk(&mut list, &mut indices);
+            let _ = returner.give_back(&black_box(&indices)[..count]);
             freelist.drain_returns(&mut list);
         }),
     }

@@ -14,6 +14,8 @@ const CALIBRATION: Duration = Duration::from_millis(20);
 const CALIBRATION_TRIES: usize = 16;
 /// The rate is a fixed-point number with this many fraction bits: nanoseconds = ticks * rate >> 32.
 const RATE_BITS: u32 = 32;
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
+const _: () = assert!(NANOSECONDS_PER_SECOND < 1 << RATE_BITS, "a second in fixed point fits 64 bits");
 /// Where the kernel names the counter it trusts.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
@@ -77,6 +79,67 @@ impl Clock {
 impl From<&VirtualClock> for Clock {
     fn from(clock: &VirtualClock) -> Self {
         Self(Kind::Virtual(clock.clone()))
+    }
+}
+
+/// One time, as a loop computes with it and as pollers are told it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// Nanoseconds since the clock's start.
+    pub(crate) nanoseconds: u64,
+    /// The same.
+    pub(crate) time: Duration,
+}
+
+/// Reads a clock in every iteration of one loop: within a second, a reading of the time stamp counter takes one
+/// multiplication of 64 bits and no division.
+#[derive(Debug)]
+pub(crate) struct Ticker {
+    clock: Clock,
+    /// Ticks at which the current second began.
+    second_began: u64,
+    /// Ticks of a second, rounded down; 0 where the clock does not count ticks, and before the first reading.
+    ticks_per_second: u64,
+    rate: u64,
+    /// The current second, and its nanoseconds.
+    second: u64,
+    nanoseconds: u64,
+}
+
+impl Ticker {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, second_began: 0, ticks_per_second: 0, rate: 0, second: 0, nanoseconds: 0 }
+    }
+
+    /// The time, or `before` if that is later.
+    #[inline]
+    pub(crate) fn now(&mut self, before: u64) -> Moment {
+        let ticks = cpu::ticks().wrapping_sub(self.second_began);
+        // Neither a counter that went back nor the next second passes. The product is below 10^9 * 2^32.
+        if ticks < self.ticks_per_second {
+            let within = (ticks * self.rate) >> RATE_BITS;
+            let nanoseconds = self.nanoseconds + within;
+            if nanoseconds >= before {
+                // Below 10^9.
+                return Moment { nanoseconds, time: Duration::new(self.second, within as u32) };
+            }
+        }
+        self.next_second(before)
+    }
+
+    /// The same by the clock itself, and the second that it is in.
+    #[cold]
+    fn next_second(&mut self, before: u64) -> Moment {
+        let nanoseconds = self.clock.nanoseconds().max(before);
+        let time = Duration::from_nanos(nanoseconds);
+        if let Kind::Ticks { start, rate } = self.clock.0 {
+            let began = nanoseconds - u64::from(time.subsec_nanos());
+            let ticks = (u128::from(began) << RATE_BITS).div_ceil(u128::from(rate.max(1)));
+            self.second_began = start.wrapping_add(u64::try_from(ticks).unwrap_or(u64::MAX));
+            self.ticks_per_second = (NANOSECONDS_PER_SECOND << RATE_BITS) / rate.max(1);
+            (self.rate, self.second, self.nanoseconds) = (rate, time.as_secs(), began);
+        }
+        Moment { nanoseconds, time }
     }
 }
 
@@ -165,6 +228,26 @@ mod tests {
         assert_eq!(scale(1_000_000_007, one_nanosecond), 1_000_000_007);
         assert_eq!(scale(3, one_nanosecond / 2), 1);
         assert_eq!(scale(u64::MAX, u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn ticker_tells_what_the_clock_does() {
+        for mut ticker in [Clock::calibrated(), Clock::system()].map(Ticker::new) {
+            let mut before = 0;
+            for _ in 0..100_000 {
+                let first = ticker.clock.nanoseconds();
+                let Moment { nanoseconds, time } = ticker.now(before);
+                let last = ticker.clock.nanoseconds();
+                assert_eq!(time, Duration::from_nanos(nanoseconds));
+                // Rounded down twice.
+                assert!(
+                    nanoseconds >= before && (first..=last + 2).contains(&(nanoseconds + 2)),
+                    "{first} {nanoseconds} {last}"
+                );
+                before = nanoseconds;
+            }
+            assert_eq!(ticker.now(u64::MAX).nanoseconds, u64::MAX, "held");
+        }
     }
 
     #[test]

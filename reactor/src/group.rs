@@ -1,8 +1,8 @@
 //! What the reactors of one process share: the wish to shut down, who is drained, and how to wake a sleeper.
 
 use core::time::Duration;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
 use crossbeam_utils::CachePadded;
@@ -14,9 +14,10 @@ const RUNNING: u64 = u64::MAX;
 
 /// Each field has a cache line of its own: they have different writers.
 #[derive(Debug, Default)]
-struct Member {
-    /// Written by whoever adds a poller, cleared by the reactor.
-    new_pollers: CachePadded<AtomicBool>,
+pub(crate) struct Member {
+    /// Something is to be looked at that rarely changes: pollers that were added, what their handles wish, the wish to shut
+    /// down. Written by whoever changes that, cleared by the reactor before it looks.
+    attention: CachePadded<AtomicBool>,
     /// Written by the reactor alone, before and after it sleeps.
     sleeping: CachePadded<AtomicBool>,
     /// Written by the reactor alone, while it shuts down.
@@ -27,19 +28,37 @@ struct Member {
     thread: OnceLock<Thread>,
 }
 
+impl Member {
+    /// Whether something is to be looked at. The reactor's own look in each iteration.
+    #[inline]
+    pub(crate) fn wants_attention(&self) -> bool {
+        self.attention.load(Ordering::Relaxed)
+    }
+
+    /// Asks for the reactor's attention, at its next iteration. Release: what was changed before is seen then.
+    pub(crate) fn ask_attention(&self) {
+        self.attention.store(true, Ordering::Release);
+    }
+
+    /// Clears the wish, to be called before the reactor looks: what is changed later asks again.
+    pub(crate) fn take_attention(&self) {
+        self.attention.swap(false, Ordering::Acquire);
+    }
+}
+
 /// Shared by the reactors of one wiring, their handles and outboxes.
 #[derive(Debug)]
 pub(crate) struct Group {
     /// Nanoseconds that draining may take; only ever lowered.
     grace: CachePadded<AtomicU64>,
-    members: Box<[Member]>,
+    members: Box<[Arc<Member>]>,
     /// Fixed at start: where no reactor ever sleeps, senders need no fence.
     may_sleep: bool,
 }
 
 impl Group {
     pub(crate) fn new(reactors: usize, may_sleep: bool) -> Self {
-        let members = (0..reactors).map(|_| Member::default()).collect();
+        let members = (0..reactors).map(|_| Arc::default()).collect();
         Self { grace: CachePadded::new(AtomicU64::new(RUNNING)), members, may_sleep }
     }
 
@@ -47,8 +66,13 @@ impl Group {
     pub(crate) fn request_shutdown(&self, grace: Duration) {
         self.grace.fetch_min(nanoseconds(grace).min(RUNNING - 1), Ordering::Relaxed);
         for core in 0..self.members.len() {
-            self.wake(core);
+            self.ask_attention(core);
         }
+    }
+
+    /// What a reactor shares with the others. `None` if there is no such reactor.
+    pub(crate) fn member(&self, core: usize) -> Option<&Arc<Member>> {
+        self.members.get(core)
     }
 
     /// How many nanoseconds draining may take, once shutdown was asked for.
@@ -69,19 +93,12 @@ impl Group {
         self.members.iter().all(|member| member.drained.load(Ordering::Acquire))
     }
 
-    pub(crate) fn announce_pollers(&self, core: usize) {
+    /// Asks for a reactor's attention, and wakes it for that.
+    pub(crate) fn ask_attention(&self, core: usize) {
         if let Some(member) = self.members.get(core) {
-            member.new_pollers.store(true, Ordering::Release);
+            member.ask_attention();
             self.wake(core);
         }
-    }
-
-    /// Whether pollers were announced since the last call. A plain load where none were.
-    #[inline]
-    pub(crate) fn take_announcement(&self, core: usize) -> bool {
-        self.members.get(core).is_some_and(|member| {
-            member.new_pollers.load(Ordering::Relaxed) && member.new_pollers.swap(false, Ordering::Acquire)
-        })
     }
 
     /// Single writer: a load and a store are enough.

@@ -174,6 +174,12 @@ impl<M> Inbox<M> {
         Self { lanes, first: 0 }
     }
 
+    /// Whether nothing came since all lanes were last found empty: one load for each lane.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.lanes.iter().all(|(_, lane)| lane.is_quiet())
+    }
+
     /// Takes at most `budget` messages and returns how many.
     #[inline]
     pub(crate) fn receive(&mut self, budget: usize, mut take: impl FnMut(Source, M)) -> usize {

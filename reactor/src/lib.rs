@@ -27,6 +27,7 @@ mod reactor;
 mod running;
 mod seat;
 mod shutdown;
+mod slot;
 mod statistics;
 mod topology;
 

@@ -34,6 +34,11 @@ pub trait Poller<C> {
         let _ = (context, now);
     }
 
+    /// Whether [`Poller::flush`] does anything. Asked once, when the poller is added.
+    fn flushes(&self) -> bool {
+        true
+    }
+
     /// Whether the reactor may sleep, as far as this poller knows. Asked of busy pollers only: a timed poller's period
     /// is its answer. A poller whose work arrives unannounced (a completion queue) has to answer [`Sleep::Busy`] while
     /// anything is outstanding.
@@ -64,6 +69,10 @@ pub fn poll_fn<C, F: FnMut(&mut C, Duration) -> u32>(poll: F) -> PollFn<F> {
 impl<C, F: FnMut(&mut C, Duration) -> u32> Poller<C> for PollFn<F> {
     fn poll(&mut self, context: &mut C, now: Duration) -> u32 {
         (self.0)(context, now)
+    }
+
+    fn flushes(&self) -> bool {
+        false
     }
 
     fn sleep_until(&self, _context: &C) -> Sleep {
@@ -106,7 +115,6 @@ pub(crate) enum Wish {
 pub(crate) struct WishCell(Arc<AtomicU8>);
 
 impl WishCell {
-    #[inline]
     pub(crate) fn get(&self) -> Wish {
         match self.0.load(Ordering::Relaxed) {
             ACTIVE => Wish::Active,
@@ -117,7 +125,7 @@ impl WishCell {
 }
 
 /// Pauses, resumes and removes one poller, from any thread and from pollers, the poller itself included. A change takes
-/// effect when the reactor next visits the poller. Dropping the handle changes nothing.
+/// effect at the reactor's next iteration. Dropping the handle changes nothing.
 #[derive(Clone, Debug)]
 pub struct PollerHandle {
     pub(crate) wish: WishCell,
@@ -139,13 +147,13 @@ impl PollerHandle {
     /// Drops the poller on its reactor's thread. Final.
     pub fn remove(&self) {
         self.wish.0.store(REMOVED, Ordering::Relaxed);
-        self.group.wake(self.core);
+        self.group.ask_attention(self.core);
     }
 
     fn change(&self, from: u8, to: u8) {
         // Fails where nothing is to do: the state is there already, or the poller was removed.
         let _ = self.wish.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
-        self.group.wake(self.core);
+        self.group.ask_attention(self.core);
     }
 }
 
@@ -218,7 +226,7 @@ impl<C> PollerAdder<C> {
         let handle = PollerHandle { wish: wish.clone(), group: Arc::clone(&self.group), core: self.core };
         let new = NewPoller { name, schedule, poller: Box::new(poller), wish };
         self.additions.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(new);
-        self.group.announce_pollers(self.core);
+        self.group.ask_attention(self.core);
         Ok(handle)
     }
 }

@@ -48,23 +48,19 @@ impl Published {
     }
 
     /// Copies the counters out. Called by the owner only; takes no lock and does not allocate.
-    pub(crate) fn write<'a>(&self, whole: &LoopCounters, pollers: impl Iterator<Item = &'a PollerStatistics>) {
+    pub(crate) fn write(&self, whole: &LoopCounters, pollers: impl Iterator<Item = PollerStatistics>) {
         let before = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(before.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         store(&self.whole, loop_words(whole));
         for (words, poller) in self.pollers.iter().zip(pollers) {
-            store(words, poller_words(poller));
+            store(words, poller_words(&poller));
         }
         self.sequence.store(before.wrapping_add(2), Ordering::Release);
     }
 
     /// The same, after the list of pollers changed.
-    pub(crate) fn write_list<'a>(
-        &self,
-        whole: &LoopCounters,
-        pollers: impl Iterator<Item = &'a PollerStatistics> + Clone,
-    ) {
+    pub(crate) fn write_list(&self, whole: &LoopCounters, pollers: impl Iterator<Item = PollerStatistics> + Clone) {
         let mut names = self.names();
         names.clear();
         names.extend(pollers.clone().map(|poller| poller.name).take(MAX_POLLERS));

@@ -2,30 +2,32 @@
 //!
 //! One iteration, all of it with one timestamp:
 //!
-//! 1. changes: pollers that were added, a wish to shut down;
+//! 1. changes: pollers that were added, what handles of pollers wish, a wish to shut down;
 //! 2. inbox: at most [`INBOX_BUDGET`] messages;
 //! 3. busy pollers, in the order of registration (a device's poller, registered first, takes its completions first);
 //! 4. timed pollers that are due, the earliest first, at most [`TIMED_BUDGET`];
 //! 5. flush, in reverse order of registration: whoever polls first flushes last, so that what others hand over in their
 //!    flush still leaves in this iteration.
 //!
-//! In steady state an iteration makes no system call, takes no lock and does not allocate.
+//! In steady state an iteration makes no system call, takes no lock and does not allocate. One that finds nothing costs a load
+//! for all changes together, one for each lane, and a call for each busy poller and each that flushes.
 
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::clock::{Clock, nanoseconds};
+use crate::clock::{Clock, Moment, Ticker, nanoseconds};
 use crate::core_set::CpuId;
-use crate::group::Group;
+use crate::group::{Group, Member};
 use crate::inbox::{CoreIndex, Inbox, Source};
 use crate::poller::{
-    Additions, MAX_POLLERS, NewPoller, Poller, PollerAdder, PollerError, PollerHandle, Schedule, Sleep, Wish, WishCell,
+    Additions, MAX_POLLERS, NewPoller, Poller, PollerAdder, PollerError, PollerHandle, Schedule, Sleep, WishCell,
 };
 use crate::publish::Published;
 use crate::running::Finished;
 use crate::seat::{Idle, Options, Seat};
 use crate::shutdown::{Life, Report, ShutdownHandle};
-use crate::statistics::{LoopCounters, PollerStatistics, Statistics};
+use crate::slot::Slot;
+use crate::statistics::{LoopCounters, Statistics};
 
 /// Messages taken per iteration: with some ten nanoseconds each, the pollers wait for less than a microsecond.
 pub const INBOX_BUDGET: usize = 64;
@@ -57,57 +59,39 @@ pub enum Step {
     Stopped,
 }
 
-/// A poller in its reactor.
-struct Slot<C> {
-    poller: Box<dyn Poller<C>>,
-    timer: Option<Timer>,
-    wish: WishCell,
-    /// It was polled in this iteration, so it is flushed at its end.
-    polled: bool,
-    /// It found work in this iteration.
-    worked: bool,
-    counters: PollerStatistics,
-}
-
-/// Times of the loop are nanoseconds: see [`Clock::nanoseconds`].
-#[derive(Clone, Copy)]
-struct Timer {
-    period: u64,
-    due: u64,
-}
-
-impl Timer {
-    /// A timed poller rests until it is due.
-    fn sleep(self) -> Sleep {
-        Sleep::Until(Duration::from_nanos(self.due))
-    }
-
-    /// The next time after `now`; what was missed is skipped.
-    fn rearm(&mut self, now: u64) {
-        let next = self.due.saturating_add(self.period);
-        self.due = if next > now { next } else { now.saturating_add(self.period) };
-    }
-}
+/// No poller runs.
+const NOBODY: usize = usize::MAX;
 
 /// The loop of one core with its context `C`. It lives on the thread that runs it; [`PollerHandle`], [`PollerAdder`] and
 /// [`ShutdownHandle`] reach it from elsewhere.
 pub struct Reactor<C: Context> {
-    context: C,
-    slots: Vec<Slot<C>>,
-    inbox: Inbox<C::Message>,
-    clock: Clock,
+    /// What others ask of the reactor beside messages.
+    member: Arc<Member>,
+    ticker: Ticker,
     /// Nanosecond of the current or last iteration; never goes back.
     now: u64,
-    /// The iteration that began at `now` is not accounted for yet: whether it found something.
-    open: Option<bool>,
-    /// Which poller runs, to name it if it panics.
-    running: Option<usize>,
-    life: Life,
+    /// When the next timed poller is due, or the next copy of the statistics.
+    alarm: u64,
+    inbox: Inbox<C::Message>,
+    slots: Vec<Slot<C>>,
+    /// A busy poller flushes.
+    flushes: bool,
+    /// The last iteration found something, and is not accounted for yet.
+    found: bool,
+    /// The first iteration has begun.
+    started: bool,
+    /// Which poller runs, to name it if it panics; or [`NOBODY`].
+    running: usize,
+    /// Since when all iterations found nothing.
+    idle_since: u64,
     counters: LoopCounters,
+    context: C,
+    options: Options,
+    life: Life,
     next_publication: u64,
+    clock: Clock,
     core: CoreIndex,
     cpu: Option<CpuId>,
-    options: Options,
     group: Arc<Group>,
     published: Arc<Published>,
     additions: Arc<Additions<C>>,
@@ -116,20 +100,30 @@ pub struct Reactor<C: Context> {
 impl<C: Context> Reactor<C> {
     pub(crate) fn new(seat: Seat<C::Message>, context: C) -> Self {
         let now = seat.clock.nanoseconds();
+        // Of a seat's group it is always a member.
+        let member = seat.group.member(seat.core.index()).map(Arc::clone).unwrap_or_default();
+        // The first iteration looks at everything.
+        member.ask_attention();
         Self {
-            context,
-            slots: Vec::with_capacity(MAX_POLLERS),
-            inbox: seat.inbox,
-            clock: seat.clock,
+            member,
+            ticker: Ticker::new(seat.clock.clone()),
             now,
-            open: None,
-            running: None,
-            life: Life::Running,
+            alarm: now,
+            inbox: seat.inbox,
+            slots: Vec::with_capacity(MAX_POLLERS),
+            flushes: false,
+            found: false,
+            started: false,
+            running: NOBODY,
+            idle_since: now,
             counters: LoopCounters::default(),
+            context,
+            options: seat.options,
+            life: Life::Running,
             next_publication: now,
+            clock: seat.clock,
             core: seat.core,
             cpu: seat.cpu,
-            options: seat.options,
             group: seat.group,
             published: seat.published,
             additions: Arc::new(Additions::new()),
@@ -185,38 +179,63 @@ impl<C: Context> Reactor<C> {
     /// The figures up to the last iteration that ended. Allocates.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let pollers = self.slots.iter().map(|slot| slot.counters.clone()).collect();
+        let pollers = self.slots.iter().map(Slot::figures).collect();
         self.final_counters().with(self.core, self.cpu, pollers)
     }
 
     /// One iteration. With a [`crate::VirtualClock`] it depends on nothing but its inputs. A panic of a poller passes
     /// through; the other pollers are not flushed then ([`Self::run`]'s thread does that).
+    #[inline]
     pub fn step(&mut self) -> Step {
+        if self.member.wants_attention() {
+            return self.step_with_changes();
+        }
+        let now = self.tick();
+        self.iterate(now)
+    }
+
+    /// The same, where something has changed that rarely does, and as long as the reactor drains.
+    #[cold]
+    #[inline(never)]
+    fn step_with_changes(&mut self) -> Step {
         if matches!(self.life, Life::Stopped { .. }) {
             return Step::Stopped;
         }
+        self.member.take_attention();
+        self.start();
         let now = self.tick();
-        self.counters.iterations += 1;
         self.take_additions();
-        let others_were_drained = self.watch_shutdown(now);
-        let time = Duration::from_nanos(now);
-        let messages = self.receive(time);
-        let (busy, first_due) = self.poll_busy(time);
-        let timed = if now >= first_due { self.poll_timed(now) } else { 0 };
-        let work = busy.saturating_add(timed);
-        self.flush(time);
-        let found = messages.saturating_add(work);
-        self.open = Some(found > 0);
-        self.counters.busy_iterations += u64::from(found > 0);
-        self.counters.work += u64::from(work);
-        self.counters.messages += u64::from(messages);
+        self.follow_wishes();
+        let others_were_drained = self.watch_shutdown(now.nanoseconds);
+        let messages = self.counters.messages;
+        let step = self.iterate(now);
         if matches!(self.life, Life::Draining { .. }) {
-            self.drain(now, messages == 0, others_were_drained);
+            self.drain(now.nanoseconds, self.counters.messages == messages, others_were_drained);
         }
-        if now >= self.next_publication {
-            self.publish();
+        if !matches!(self.life, Life::Running) {
+            self.member.ask_attention();
         }
-        if found > 0 { Step::Worked(found) } else { Step::Idle }
+        step
+    }
+
+    /// What every iteration does.
+    #[inline(always)]
+    fn iterate(&mut self, now: Moment) -> Step {
+        let messages = if self.inbox.is_quiet() { 0 } else { self.receive(now.time) };
+        let mut work = if self.options.time_pollers { self.time_busy(now.time) } else { self.poll_busy(now.time) };
+        if now.nanoseconds >= self.alarm {
+            work = work.saturating_add(self.follow_alarm(now));
+        } else if self.flushes {
+            self.flush(now.time);
+        }
+        self.running = NOBODY;
+        self.counters.iterations += 1;
+        let found = messages.saturating_add(work);
+        if found == 0 {
+            return Step::Idle;
+        }
+        self.account_found(messages, work);
+        Step::Worked(found)
     }
 
     /// Steps until the reactor has shut down. While there is nothing to do it spins or sleeps as [`Idle`] says; an
@@ -256,55 +275,89 @@ impl<C: Context> Reactor<C> {
         Finished { core: self.core, context: self.context, report: Report { undrained, messages_left, statistics } }
     }
 
+    /// Time counts from the first iteration on.
+    fn start(&mut self) {
+        if !self.started {
+            self.started = true;
+            self.now = self.ticker.now(self.now).nanoseconds;
+            self.idle_since = self.now;
+        }
+    }
+
     /// Begins an iteration: reads the clock, and accounts for the iteration before.
-    fn tick(&mut self) -> u64 {
-        let (began, now) = (self.now, self.clock.nanoseconds().max(self.now));
-        self.now = now;
-        if let Some(found) = self.open.take() {
-            self.account(began, now.saturating_sub(began), found);
+    #[inline(always)]
+    fn tick(&mut self) -> Moment {
+        let began = self.now;
+        let now = self.ticker.now(began);
+        self.now = now.nanoseconds;
+        let duration = now.nanoseconds - began;
+        if duration > self.counters.longest {
+            (self.counters.longest, self.counters.longest_at) = (duration, began);
+        }
+        if self.found {
+            self.account(began, duration);
         }
         now
     }
 
-    fn account(&mut self, began: u64, duration: u64, found: bool) {
-        self.counters.at = self.now;
-        if duration > self.counters.longest {
-            (self.counters.longest, self.counters.longest_at) = (duration, began);
-        }
-        if !found {
-            self.counters.idle = self.counters.idle.saturating_add(duration);
-            return;
-        }
+    /// Accounts for an iteration that found something and is over now.
+    fn account(&mut self, began: u64, duration: u64) {
+        (self.found, self.idle_since) = (false, self.now);
         self.counters.busy = self.counters.busy.saturating_add(duration);
         let (duration, began) = (Duration::from_nanos(duration), Duration::from_nanos(began));
-        for slot in self.slots.iter_mut().filter(|slot| slot.worked) {
-            slot.counters.longest_iteration.observe(duration, began);
-        }
+        self.slots.iter_mut().for_each(|slot| slot.end_iteration(duration, began));
+    }
+
+    /// Accounts for what the current iteration found, and for the idle ones before it.
+    fn account_found(&mut self, messages: u32, work: u32) {
+        self.end_idleness();
+        self.found = true;
+        self.counters.busy_iterations += 1;
+        self.counters.work += u64::from(work);
+        self.counters.messages += u64::from(messages);
+    }
+
+    /// Accounts for the iterations since one found something, but the current one.
+    fn end_idleness(&mut self) {
+        self.counters.idle = self.counters.idle.saturating_add(self.now.saturating_sub(self.idle_since));
+        self.idle_since = self.now;
     }
 
     fn take_additions(&mut self) {
-        if !self.group.take_announcement(self.core.index()) {
+        let additions = self.additions.take();
+        if additions.is_empty() {
             return;
         }
-        for NewPoller { name, schedule, poller, wish } in self.additions.take() {
+        for NewPoller { name, schedule, poller, wish } in additions {
             self.insert(name, schedule, poller, wish);
         }
         self.publish_list();
     }
 
     fn insert(&mut self, name: &'static str, schedule: Schedule, mut poller: Box<dyn Poller<C>>, wish: WishCell) {
-        let timer = match schedule {
-            Schedule::Busy | Schedule::Every(Duration::ZERO) => None,
-            Schedule::Every(period) => {
-                let period = nanoseconds(period);
-                Some(Timer { period, due: self.now.saturating_add(period) })
-            }
-        };
         if matches!(self.life, Life::Draining { .. }) {
             poller.begin_shutdown(&mut self.context, Duration::from_nanos(self.now));
         }
-        let counters = PollerStatistics { name, ..PollerStatistics::default() };
-        self.slots.push(Slot { poller, timer, wish, polled: false, worked: false, counters });
+        self.slots.push(Slot::new(name, schedule, poller, wish, self.now));
+        self.look_at_slots();
+    }
+
+    /// Does what handles of pollers wish.
+    fn follow_wishes(&mut self) {
+        let before = self.slots.len();
+        self.slots.retain_mut(Slot::follow);
+        if self.slots.len() < before {
+            self.additions.release(before - self.slots.len());
+            self.publish_list();
+        }
+        self.look_at_slots();
+    }
+
+    /// Works out what iterations need to know of all slots together.
+    fn look_at_slots(&mut self) {
+        self.flushes = self.slots.iter().any(|slot| slot.flushed);
+        let first_due = self.slots.iter().filter_map(Slot::due).min();
+        self.alarm = first_due.map_or(self.next_publication, |due| due.min(self.next_publication));
     }
 
     /// Notices a wish to shut down, and says whether all reactors of the wiring were drained when this iteration began.
@@ -328,89 +381,87 @@ impl<C: Context> Reactor<C> {
         u32::try_from(received).unwrap_or(u32::MAX)
     }
 
-    /// Visits every poller: applies what its handle wishes, and polls the busy ones. Returns their work units and when
-    /// the first timed poller is due.
-    fn poll_busy(&mut self, now: Duration) -> (u32, u64) {
-        let (mut work, mut first_due, mut any_removed): (u32, _, _) = (0, u64::MAX, false);
-        for index in 0..self.slots.len() {
-            let Some(slot) = self.slots.get_mut(index) else { break };
-            (slot.polled, slot.worked) = (false, false);
-            match (slot.wish.get(), slot.timer) {
-                (Wish::Active, None) => work = work.saturating_add(self.poll_one(index, now)),
-                (Wish::Active, Some(timer)) => first_due = first_due.min(timer.due),
-                (Wish::Paused, _) => {}
-                (Wish::Removed, _) => any_removed = true,
+    /// Polls the busy pollers. Returns their work units.
+    #[inline(always)]
+    fn poll_busy(&mut self, now: Duration) -> u32 {
+        let mut work: u32 = 0;
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if slot.busy {
+                self.running = index;
+                let found = slot.poller.poll(&mut self.context, now);
+                slot.count(found);
+                work = work.saturating_add(found);
             }
         }
-        if any_removed {
-            self.remove(now);
+        work
+    }
+
+    /// The same, and charges each with its time.
+    #[inline(never)]
+    fn time_busy(&mut self, now: Duration) -> u32 {
+        let mut work: u32 = 0;
+        for index in 0..self.slots.len() {
+            if self.slots.get(index).is_some_and(|slot| slot.busy) {
+                work = work.saturating_add(self.poll_one(index, now));
+            }
         }
-        (work, first_due)
+        work
+    }
+
+    fn poll_one(&mut self, index: usize, now: Duration) -> u32 {
+        let Some(slot) = self.slots.get_mut(index) else { return 0 };
+        self.running = index;
+        let before = self.options.time_pollers.then(|| self.clock.now());
+        let work = slot.poller.poll(&mut self.context, now);
+        if let Some(before) = before {
+            slot.charge(self.clock.now().saturating_sub(before), before);
+        }
+        slot.count(work);
+        work
+    }
+
+    /// Runs what is due, the flush that ends such an iteration included. Returns the work units of timed pollers.
+    #[cold]
+    #[inline(never)]
+    fn follow_alarm(&mut self, now: Moment) -> u32 {
+        if now.nanoseconds >= self.next_publication {
+            // Up to the last iteration.
+            self.publish();
+        }
+        let work = self.poll_timed(now);
+        self.flush(now.time);
+        self.slots.iter_mut().for_each(Slot::end_timed);
+        self.look_at_slots();
+        work
     }
 
     /// Runs timed pollers that are due, the earliest first.
-    fn poll_timed(&mut self, now: u64) -> u32 {
+    fn poll_timed(&mut self, now: Moment) -> u32 {
         let mut work: u32 = 0;
         for _ in 0..TIMED_BUDGET {
             let Some((index, due)) = self.earliest() else { break };
-            if due > now {
+            if due > now.nanoseconds {
                 break;
             }
-            if let Some(timer) = self.slots.get_mut(index).and_then(|slot| slot.timer.as_mut()) {
-                timer.rearm(now);
+            if let Some(slot) = self.slots.get_mut(index) {
+                slot.begin_timed(now.nanoseconds);
             }
-            work = work.saturating_add(self.poll_one(index, Duration::from_nanos(now)));
+            work = work.saturating_add(self.poll_one(index, now.time));
         }
         work
     }
 
     /// The active timed poller that is due first.
     fn earliest(&self) -> Option<(usize, u64)> {
-        let active = self.slots.iter().enumerate().filter(|(_, slot)| slot.wish.get() == Wish::Active);
-        active.filter_map(|(index, slot)| Some((index, slot.timer?.due))).min_by_key(|&(_, due)| due)
-    }
-
-    fn poll_one(&mut self, index: usize, now: Duration) -> u32 {
-        let Some(slot) = self.slots.get_mut(index) else { return 0 };
-        self.running = Some(index);
-        let before = self.options.time_pollers.then(|| self.clock.now());
-        let work = slot.poller.poll(&mut self.context, now);
-        if let Some(before) = before {
-            let time = self.clock.now().saturating_sub(before);
-            slot.counters.time = slot.counters.time.saturating_add(time);
-            slot.counters.longest_poll.observe(time, before);
-        }
-        self.running = None;
-        (slot.polled, slot.worked) = (true, work > 0);
-        slot.counters.polls += 1;
-        slot.counters.empty_polls += u64::from(work == 0);
-        slot.counters.work += u64::from(work);
-        work
-    }
-
-    /// Drops removed pollers. Those that were polled in this iteration before their removal are flushed first.
-    #[cold]
-    fn remove(&mut self, now: Duration) {
-        let Self { slots, context, .. } = self;
-        let before = slots.len();
-        slots.retain_mut(|slot| {
-            let keep = slot.wish.get() != Wish::Removed;
-            if !keep && slot.polled {
-                slot.poller.flush(context, now);
-            }
-            keep
-        });
-        self.additions.release(before - self.slots.len());
-        self.publish_list();
+        let timed = self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.due()?)));
+        timed.min_by_key(|&(_, due)| due)
     }
 
     fn flush(&mut self, now: Duration) {
-        for index in (0..self.slots.len()).rev() {
-            let Some(slot) = self.slots.get_mut(index) else { continue };
-            if slot.polled {
-                self.running = Some(index);
+        for (index, slot) in self.slots.iter_mut().enumerate().rev() {
+            if slot.flushed {
+                self.running = index;
                 slot.poller.flush(&mut self.context, now);
-                self.running = None;
             }
         }
     }
@@ -425,7 +476,7 @@ impl<C: Context> Reactor<C> {
         // All were drained before this iteration looked into the inbox, and it was empty: nobody owes anybody anything.
         let together = drained && others_were_drained;
         if together || now >= deadline {
-            let undrained = undrained.map(|slot| slot.counters.name).collect();
+            let undrained = undrained.map(Slot::name).collect();
             self.life = Life::Stopped { undrained };
             self.tick();
             self.publish();
@@ -435,18 +486,23 @@ impl<C: Context> Reactor<C> {
     }
 
     fn final_counters(&self) -> LoopCounters {
-        LoopCounters { would_blocks: self.group.would_blocks(self.core.index()), ..self.counters }
+        let mut counters = LoopCounters { at: self.now, ..self.counters };
+        counters.would_blocks = self.group.would_blocks(self.core.index());
+        if !self.found {
+            counters.idle = counters.idle.saturating_add(self.now.saturating_sub(self.idle_since));
+        }
+        counters
     }
 
     fn publish(&mut self) {
         self.next_publication = self.now.saturating_add(PUBLISH_PERIOD);
-        self.published.write(&self.final_counters(), self.slots.iter().map(|slot| &slot.counters));
+        self.published.write(&self.final_counters(), self.slots.iter().map(Slot::figures));
     }
 
     /// The same, after the list of pollers changed.
     #[cold]
     fn publish_list(&self) {
-        self.published.write_list(&self.final_counters(), self.slots.iter().map(|slot| &slot.counters));
+        self.published.write_list(&self.final_counters(), self.slots.iter().map(Slot::figures));
     }
 
     /// Until when all agree to sleep; `None` is not at all, `Some(u64::MAX)` until woken.
@@ -455,8 +511,8 @@ impl<C: Context> Reactor<C> {
             return None;
         }
         let mut limit = u64::MAX;
-        for slot in self.slots.iter().filter(|slot| slot.wish.get() == Wish::Active) {
-            let until = match slot.timer.map_or_else(|| slot.poller.sleep_until(&self.context), Timer::sleep) {
+        for slot in self.slots.iter().filter(|slot| slot.is_active()) {
+            let until = match slot.sleep_until(&self.context) {
                 Sleep::Busy => return None,
                 Sleep::Until(time) => nanoseconds(time),
                 Sleep::Forever => u64::MAX,
@@ -478,13 +534,14 @@ impl<C: Context> Reactor<C> {
             && let Some(limit) = self.sleep_limit()
         {
             self.publish();
-            self.tick();
-            let began = self.now;
+            let began = self.tick().nanoseconds;
+            self.end_idleness();
             match limit {
                 u64::MAX => std::thread::park(),
                 _ => std::thread::park_timeout(Duration::from_nanos(limit.saturating_sub(began))),
             }
-            self.tick();
+            self.now = self.ticker.now(began).nanoseconds;
+            self.idle_since = self.now;
             self.counters.asleep = self.counters.asleep.saturating_add(self.now.saturating_sub(began));
         }
         self.group.end_sleep(self.core.index());
@@ -493,14 +550,14 @@ impl<C: Context> Reactor<C> {
 
     /// The poller that was running when a panic passed through.
     pub(crate) fn running_poller(&self) -> Option<&'static str> {
-        self.slots.get(self.running?).map(|slot| slot.counters.name)
+        self.slots.get(self.running).map(Slot::name)
     }
 
     /// Flushes everybody but the poller that panicked, so that what they gathered is not lost.
     pub(crate) fn flush_after_panic(&mut self) {
-        let culprit = self.running.take();
+        let culprit = core::mem::replace(&mut self.running, NOBODY);
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            slot.polled = Some(index) != culprit && slot.wish.get() == Wish::Active;
+            slot.flush_anyhow(index != culprit);
         }
         self.flush(Duration::from_nanos(self.now));
     }

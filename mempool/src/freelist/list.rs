@@ -1,6 +1,6 @@
 //! Lists of indices, linked through one array that the freelist owns.
 
-use super::FreeError;
+use super::{Batch, FreeError, batch::BATCH_CAPACITY};
 
 /// The link of an index that is handed out, which is on no list.
 pub(super) const HANDED_OUT: u32 = u32::MAX;
@@ -28,22 +28,28 @@ pub struct List {
     head: u32,
     /// Last index; meaningless in an empty list.
     tail: u32,
-    len: u32,
+    /// Indices that are linked.
+    linked: u32,
     order: Order,
     freelist: u32,
+    /// Indices of batches that came back, not linked: the next batch is taken from the end of them, by a copy. Only where
+    /// the order is [`Order::LastInFirstOut`].
+    stash: [u32; BATCH_CAPACITY],
+    stashed: usize,
 }
 
 impl List {
     /// Indices on the list.
     #[must_use]
     pub fn len(&self) -> u32 {
-        self.len
+        // At most a batch of them is stashed.
+        self.linked + self.stashed as u32
     }
 
     /// Whether there is no index on the list.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Which index comes next.
@@ -54,7 +60,7 @@ impl List {
 
     /// An empty list of the freelist with this name.
     pub(super) fn new(order: Order, freelist: u32) -> Self {
-        Self { head: END, tail: END, len: 0, order, freelist }
+        Self { head: END, tail: END, linked: 0, order, freelist, stash: [0; BATCH_CAPACITY], stashed: 0 }
     }
 
     /// The name of the freelist that made the list.
@@ -84,7 +90,7 @@ impl List {
                 self.tail = index;
             }
         }
-        self.len += 1;
+        self.linked += 1;
         Ok(())
     }
 
@@ -97,7 +103,7 @@ impl List {
             Order::FirstInFirstOut => self.push_all_behind(links, indices),
         };
         // At most as many as the freelist has.
-        self.len += pushed as u32;
+        self.linked += pushed as u32;
         if pushed == indices.len() { Ok(()) } else { Err(pushed) }
     }
 
@@ -149,16 +155,94 @@ impl List {
     pub(super) fn pop(&mut self, links: &mut [u32]) -> Option<u32> {
         let index = self.head;
         // `END` is outside of the array.
-        let link = links.get_mut(index as usize)?;
+        let Some(link) = links.get_mut(index as usize) else { return self.pop_stashed(links) };
         self.head = core::mem::replace(link, HANDED_OUT);
-        self.len -= 1;
+        self.linked -= 1;
         Some(index)
+    }
+
+    /// Hands out an index of the stash, where no other is left.
+    #[cold]
+    fn pop_stashed(&mut self, links: &mut [u32]) -> Option<u32> {
+        let index = *self.stash.get(self.stashed.wrapping_sub(1))?;
+        self.stashed -= 1;
+        *links.get_mut(index as usize)? = HANDED_OUT;
+        Some(index)
+    }
+
+    /// Links what is stashed, in front.
+    #[cold]
+    fn unstash(&mut self, links: &mut [u32]) {
+        let (stash, stashed) = (self.stash, core::mem::take(&mut self.stashed));
+        self.link_kept(links, &stash[..stashed]);
+    }
+
+    /// Links indices that were kept by a batch or the stash.
+    pub(super) fn link_kept(&mut self, links: &mut [u32], indices: &[u32]) {
+        for index in indices {
+            if let Some(link) = links.get_mut(*index as usize) {
+                *link = HANDED_OUT;
+                // Cannot be refused now.
+                let _ = self.push(links, *index);
+            }
+        }
+    }
+
+    /// Moves up to `wanted` indices into a batch, as many as that has room for: stashed ones first. Returns how many.
+    #[inline]
+    pub(super) fn pop_batch(&mut self, links: &[u32], into: &mut Batch, wanted: usize) -> usize {
+        // The usual one: a whole batch, copied by its fixed length.
+        if self.stashed == BATCH_CAPACITY && wanted >= BATCH_CAPACITY && into.is_empty() {
+            into.fill(&self.stash);
+            self.stashed = 0;
+            return BATCH_CAPACITY;
+        }
+        let wanted = wanted.min(into.room());
+        let kept = self.stashed.saturating_sub(wanted);
+        let taken = self.stash.get(kept..self.stashed).map_or(0, |indices| into.extend(indices));
+        self.stashed = kept;
+        if taken == wanted { taken } else { taken + self.pop_linked(links, into, wanted - taken) }
+    }
+
+    /// The rest of it, from the links. These are left as they are: an index in a batch is not handed out.
+    fn pop_linked(&mut self, links: &[u32], into: &mut Batch, wanted: usize) -> usize {
+        let mut taken = 0;
+        while taken < wanted
+            && let Some(next) = links.get(self.head as usize)
+        {
+            into.extend(&[self.head]);
+            self.head = *next;
+            taken += 1;
+        }
+        // At most `self.linked`.
+        self.linked -= taken as u32;
+        taken
+    }
+
+    /// Moves all indices of a batch onto the list.
+    #[inline]
+    pub(super) fn push_batch(&mut self, links: &mut [u32], from: &mut Batch) {
+        if let Some(full) = from.full()
+            && self.order == Order::LastInFirstOut
+            && self.stashed == 0
+        {
+            (self.stash, self.stashed) = (*full, BATCH_CAPACITY);
+        } else if self.order == Order::LastInFirstOut && from.len() <= BATCH_CAPACITY - self.stashed.min(BATCH_CAPACITY)
+        {
+            append_copies(&mut self.stash, &mut self.stashed, from.indices());
+        } else {
+            self.link_kept(links, from.indices());
+        }
+        from.clear();
     }
 
     /// Hands out the next indices, until the list is empty or `into` is full. Returns how many.
     #[inline]
     pub(super) fn pop_all(&mut self, links: &mut [u32], into: &mut [u32]) -> usize {
-        let count = into.len().min(self.len as usize);
+        if into.len() > self.linked as usize && self.stashed != 0 {
+            self.unstash(links);
+        }
+        let count = into.len().min(self.linked as usize);
         let (into, _) = into.split_at_mut(count);
         let mut head = self.head;
         let mut take = |slot: &mut u32| {
@@ -170,19 +254,20 @@ impl List {
         let (unrolled, rest) = into.as_chunks_mut::<UNROLLED>();
         let _all = unrolled.iter_mut().all(|slots| slots.iter_mut().all(&mut take)) && rest.iter_mut().all(take);
         self.head = head;
-        // At most `self.len`.
-        self.len -= count as u32;
+        // At most `self.linked`.
+        self.linked -= count as u32;
         count
     }
 
     /// Moves all indices of `from` behind those of this list.
     pub(super) fn append(&mut self, links: &mut [u32], from: &mut Self) {
+        from.unstash(links);
         if from.head == END {
             return;
         }
         self.link_after_tail(links, from.head);
         self.tail = from.tail;
-        self.len += from.len;
+        self.linked += from.linked;
         *from = Self::new(from.order, from.freelist);
     }
 
@@ -195,6 +280,17 @@ impl List {
             *link = index;
         }
     }
+}
+
+/// Copies indices behind the first `len` ones of an array, as many as there is room for, and counts them there. Returns how
+/// many.
+#[inline]
+pub(super) fn append_copies(array: &mut [u32; BATCH_CAPACITY], len: &mut usize, indices: &[u32]) -> usize {
+    let Some(room) = array.get_mut(*len..) else { return 0 };
+    let count = indices.len().min(room.len());
+    room[..count].copy_from_slice(&indices[..count]);
+    *len += count;
+    count
 }
 
 /// How many items come before the first that `accept` does not accept.

@@ -7,25 +7,30 @@
 //! An index that is pushed while it is on a list is a double free; it is refused, whichever list it is on. The check is
 //! exact for as long as the index has not been handed out again; after that, the generation in a
 //! [`Handle`](crate::slab::Handle) is what tells the old holder from the new one.
+//!
+//! Indices that are taken and given back together are moved as a [`Batch`], whose type is the check: it costs a copy.
 
+mod batch;
 mod list;
 mod returns;
 
 use core::sync::atomic;
 
+pub use batch::{BATCH_CAPACITY, Batch};
 pub use list::{List, Order};
 pub use returns::Returner;
 
 use crate::primitive::Arc;
 use list::{END, HANDED_OUT};
-use returns::Shared;
+use returns::{Entry, Shared};
 
 /// Indices of the largest freelist; a larger wish is cut to it. 2^30 indices take 13 GiB: more is a mistake.
 pub const MAX_CAPACITY: u32 = 1 << 30;
 const _: () = assert!(MAX_CAPACITY < END);
 
-/// Indices taken from the return side at once, into a buffer on the stack: a usual batch.
-const DRAINED_AT_ONCE: usize = 32;
+/// Indices taken from the return side at once, into a buffer on the stack: an even number, since two share an entry.
+const DRAINED_AT_ONCE: usize = BATCH_CAPACITY;
+const _: () = assert!(DRAINED_AT_ONCE.is_multiple_of(2));
 
 /// Why an index was not taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +51,12 @@ pub enum FreeError {
     /// The list was made by another freelist.
     #[error("the list is of another freelist; use the one that made it")]
     ForeignList,
+    /// The batch was made by another freelist.
+    #[error("the batch is of another freelist; give it back to the one that made it")]
+    ForeignBatch,
+    /// The batch has no room for one more index.
+    #[error("the batch holds {BATCH_CAPACITY} indices already; give it back, or push the index to a list")]
+    BatchFull,
     /// More indices are on their way back than there are: some were returned twice.
     #[error("more than {limit} returns wait to be drained; some index was returned twice, or the owner does not drain")]
     ReturnsFull {
@@ -83,10 +94,11 @@ impl Freelist {
     pub fn new(capacity: u32) -> Self {
         static NAMES: atomic::AtomicU32 = atomic::AtomicU32::new(0);
         let capacity = capacity.min(MAX_CAPACITY);
+        let name = NAMES.fetch_add(1, atomic::Ordering::Relaxed);
         Self {
             links: vec![HANDED_OUT; capacity as usize].into_boxed_slice(),
-            name: NAMES.fetch_add(1, atomic::Ordering::Relaxed),
-            shared: Arc::new(Shared::new(capacity)),
+            name,
+            shared: Arc::new(Shared::new(capacity, name)),
             drained: 0,
             refused: RefusedReturns::default(),
         }
@@ -105,7 +117,13 @@ impl Freelist {
         List::new(order, self.name)
     }
 
-    /// Whether an index is handed out. False for one that the freelist does not have.
+    /// A new, empty batch. It costs nothing but itself.
+    #[must_use]
+    pub fn batch(&self) -> Batch {
+        Batch::new(self.name)
+    }
+
+    /// Whether an index is handed out. False for one in a batch, and for one that the freelist does not have.
     #[must_use]
     pub fn is_handed_out(&self, index: u32) -> bool {
         self.links.get(index as usize) == Some(&HANDED_OUT)
@@ -129,6 +147,60 @@ impl Freelist {
     pub fn push_bulk(&mut self, list: &mut List, indices: &[u32]) -> Result<(), FreeError> {
         self.check_list(list)?;
         list.push_all(&mut self.links, indices).map_err(|pushed| self.refusal(indices[pushed]))
+    }
+
+    /// Moves up to `wanted` indices of a list into a batch, as many as that has room for. Returns how many; 0 also where
+    /// either is of another freelist.
+    ///
+    /// Indices that came to the list by [`Freelist::push_batch`] go first, whatever was pushed alone since: batches and
+    /// single indices are two stacks. A list that is first in, first out keeps its order.
+    #[inline]
+    pub fn pop_batch(&mut self, list: &mut List, into: &mut Batch, wanted: usize) -> usize {
+        if list.freelist() != self.name || into.freelist() != self.name {
+            return 0;
+        }
+        list.pop_batch(&self.links, into, wanted)
+    }
+
+    /// Moves all indices of a batch onto a list, and returns how many. The batch is empty afterwards.
+    ///
+    /// # Errors
+    /// [`FreeError::ForeignList`] or [`FreeError::ForeignBatch`] if either is of another freelist. Nothing changes.
+    #[inline]
+    pub fn push_batch(&mut self, list: &mut List, from: &mut Batch) -> Result<usize, FreeError> {
+        self.check_list(list)?;
+        self.check_batch(from)?;
+        let count = from.len();
+        list.push_batch(&mut self.links, from);
+        Ok(count)
+    }
+
+    /// Hands out an index of a batch: from now on it is one like any other. `None` if the batch is empty, or of another
+    /// freelist.
+    #[inline]
+    pub fn pop_from_batch(&mut self, batch: &mut Batch) -> Option<u32> {
+        self.check_batch(batch).ok()?;
+        let index = batch.take()?;
+        *self.links.get_mut(index as usize)? = HANDED_OUT;
+        Some(index)
+    }
+
+    /// Puts a handed-out index into a batch.
+    ///
+    /// # Errors
+    /// As [`Freelist::push`], and [`FreeError::BatchFull`]. Nothing changes.
+    #[inline]
+    pub fn push_to_batch(&mut self, batch: &mut Batch, index: u32) -> Result<(), FreeError> {
+        self.check_batch(batch)?;
+        if batch.room() == 0 {
+            return Err(FreeError::BatchFull);
+        }
+        match self.links.get_mut(index as usize) {
+            Some(link) if *link == HANDED_OUT => *link = END,
+            _ => return Err(self.refusal(index)),
+        }
+        batch.extend(&[index]);
+        Ok(())
     }
 
     /// Hands out the next index of a list. `None` if it is empty, or of another freelist.
@@ -176,20 +248,47 @@ impl Freelist {
             return 0;
         }
         let (before, began) = (list.len(), self.drained);
-        let mut batch = [0; DRAINED_AT_ONCE];
         // Ends after one round at most: no entry is written again before it is published.
-        loop {
-            let taken = self.shared.take(self.drained, &mut batch);
-            if taken == 0 {
-                break;
+        while let Some(entry) = self.shared.entry(self.drained) {
+            self.drained = self.drained.wrapping_add(1);
+            match entry {
+                Entry::One { index, of_a_batch: false } => {
+                    self.shared.unmark(&[index]);
+                    self.put_returned(list, &[index]);
+                }
+                Entry::One { index, of_a_batch: true } => list.link_kept(&mut self.links, &[index]),
+                Entry::Several { count, of_a_batch: false } => self.drain_several(list, count),
+                Entry::Several { count, of_a_batch: true } => self.drain_batch(list, count),
             }
-            self.drained = self.drained.wrapping_add(taken);
-            self.put_returned(list, &batch[..taken]);
         }
         if self.drained != began {
             self.shared.publish(self.drained);
         }
         (list.len() - before) as usize
+    }
+
+    /// Puts indices on a list that were given back together.
+    #[inline]
+    fn drain_several(&mut self, list: &mut List, mut count: usize) {
+        let mut indices = [0; DRAINED_AT_ONCE];
+        while count > 0 {
+            let part = &mut indices[..count.min(DRAINED_AT_ONCE)];
+            self.drained = self.shared.read(self.drained, part);
+            self.shared.unmark(part);
+            count -= part.len();
+            self.put_returned(list, part);
+        }
+    }
+
+    /// Puts the indices of a batch on a list.
+    #[inline]
+    fn drain_batch(&mut self, list: &mut List, count: usize) {
+        let mut indices = [0; BATCH_CAPACITY];
+        let part = &mut indices[..count.min(BATCH_CAPACITY)];
+        self.drained = self.shared.read(self.drained, part);
+        let mut batch = self.batch();
+        batch.extend(part);
+        list.push_batch(&mut self.links, &mut batch);
     }
 
     /// Puts returned indices on a list, and counts those that were not handed out.
@@ -212,6 +311,11 @@ impl Freelist {
     #[cold]
     fn refusal(&self, index: u32) -> FreeError {
         if (index as usize) < self.links.len() { FreeError::DoubleFree { index } } else { FreeError::Foreign { index } }
+    }
+
+    #[inline]
+    fn check_batch(&self, batch: &Batch) -> Result<(), FreeError> {
+        if batch.freelist() == self.name { Ok(()) } else { Err(FreeError::ForeignBatch) }
     }
 
     #[inline]

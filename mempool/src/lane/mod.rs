@@ -2,7 +2,8 @@
 //!
 //! Two kinds: [`bounded`] moves values through; the slots of [`records`] stay initialised, so that large records are
 //! filled and read in place. Both never wait: a full lane says so and hands the value back, an empty one gives `None`.
-//! A batch costs one release store, and each end looks at the other's cache line only when it runs out of what it knows.
+//! A batch costs one release store, in the line of its first slot: a single message moves one cache line from core to core, as
+//! a bare flag would. The sender looks at the receiver's line only when it runs out of the room that it knows of.
 //!
 //! Either end may move to another thread; dropping one closes the lane. What is left in it is dropped once, when both are
 //! gone.

@@ -60,9 +60,10 @@ impl<T> RecordSender<T> {
         if self.0.room(1) == 0 {
             return false;
         }
+        let first = self.0.tail();
         // SAFETY: there is room; the slot is the producer's alone until it is published, and always initialised.
         unsafe { self.0.fill(|slot| fill(&mut (*slot).0)) };
-        self.0.publish();
+        self.0.publish(first);
         true
     }
 }
@@ -74,7 +75,7 @@ impl<T> RecordReceiver<T> {
         self.0.capacity()
     }
 
-    /// Full records: a hint, the sender may add some at any time.
+    /// Full records: a hint, the sender may add some at any time. One look for each push that was not seen yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -83,7 +84,7 @@ impl<T> RecordReceiver<T> {
     /// Whether no record is full, at this moment.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.0.is_empty()
     }
 
     /// Whether the sender is gone. Records may be left: the lane is finished when it is closed, and *then* empty.
@@ -106,7 +107,7 @@ impl<T> RecordReceiver<T> {
     /// Reads the oldest full record, which stays. `None` if there is none; `look` is not called then.
     #[inline]
     pub fn peek_with<R>(&mut self, look: impl FnOnce(&mut T) -> R) -> Option<R> {
-        if self.0.filled(1) == 0 {
+        if !self.0.has_one() {
             return None;
         }
         // SAFETY: the slot is full and ours until it is published, and always initialised.

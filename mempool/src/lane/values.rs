@@ -65,9 +65,10 @@ impl<T> Sender<T> {
         if self.0.room(1) == 0 {
             return Err(Full(value));
         }
+        let first = self.0.tail();
         // SAFETY: there is room, and the closure fills the slot, which holds nothing that a write could leak.
         unsafe { self.0.fill(|slot| slot.write(Value(MaybeUninit::new(value)))) };
-        self.0.publish();
+        self.0.publish(first);
         Ok(())
     }
 
@@ -78,24 +79,60 @@ impl<T> Sender<T> {
         let capacity = self.0.capacity();
         let room = self.0.room(values.size_hint().1.unwrap_or(capacity).clamp(1, capacity));
         // Publishes also if `values` panics: what was filled by then must not be lost.
-        let publisher = PublishFilled(&mut self.0);
+        let publisher = PublishFilled { first: self.0.tail(), producer: &mut self.0 };
         let mut pushed = 0;
         while pushed < room
             && let Some(value) = values.next()
         {
             // SAFETY: fewer than `room` slots are filled, and the closure fills this one.
-            unsafe { publisher.0.fill(|slot| slot.write(Value(MaybeUninit::new(value)))) };
+            unsafe { publisher.producer.fill(|slot| slot.write(Value(MaybeUninit::new(value)))) };
             pushed += 1;
         }
         pushed
     }
 }
 
-struct PublishFilled<'a, T>(&'a mut Producer<Value<T>>);
+impl<T: Copy> Sender<T> {
+    /// Puts in the first values of a slice, as many as there is room for, with one release store. Returns how many.
+    #[inline]
+    pub fn push_slice(&mut self, values: &[T]) -> usize {
+        // A slice that fits keeps its length, which the compiler may know.
+        if self.0.room(values.len()) < values.len() {
+            return self.push_some(values);
+        }
+        // SAFETY: there is room for as many.
+        unsafe { self.fill(values) };
+        values.len()
+    }
+
+    /// The same where there is not enough room.
+    #[cold]
+    fn push_some(&mut self, values: &[T]) -> usize {
+        let count = self.0.room(values.len()).min(values.len());
+        // SAFETY: there is room for as many.
+        unsafe { self.fill(&values[..count]) };
+        count
+    }
+
+    /// # Safety
+    /// There is room for as many values.
+    #[inline]
+    unsafe fn fill(&mut self, values: &[T]) {
+        let first = self.0.tail();
+        // SAFETY: the caller's promise; the closure fills the slot by a copy, which cannot unwind.
+        unsafe { self.0.fill_run(values, |slot, value| slot.write(Value(MaybeUninit::new(*value)))) };
+        self.0.publish(first);
+    }
+}
+
+struct PublishFilled<'a, T> {
+    producer: &'a mut Producer<Value<T>>,
+    first: usize,
+}
 
 impl<T> Drop for PublishFilled<'_, T> {
     fn drop(&mut self) {
-        self.0.publish();
+        self.producer.publish(self.first);
     }
 }
 
@@ -106,7 +143,7 @@ impl<T> Receiver<T> {
         self.0.capacity()
     }
 
-    /// Values in the lane: a hint, the sender may add some at any time.
+    /// Values in the lane: a hint, the sender may add some at any time. One look for each push that was not seen yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -115,7 +152,15 @@ impl<T> Receiver<T> {
     /// Whether the lane is empty, at this moment.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.0.is_empty()
+    }
+
+    /// Whether nothing came since the lane was last found empty by this end: one load of a word that only the sender writes. False
+    /// says nothing; there may be no value all the same.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.0.is_quiet()
     }
 
     /// Whether the sender is gone. Values may be left: the lane is finished when it is closed, and *then* pops `None`.
@@ -127,7 +172,7 @@ impl<T> Receiver<T> {
     /// Takes the oldest value.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        if self.0.filled(1) == 0 {
+        if !self.0.has_one() {
             return None;
         }
         // SAFETY: the slot is full, and is stepped over before anybody looks at it again.
@@ -142,6 +187,9 @@ impl<T> Receiver<T> {
     /// was given is gone and the rest stay in the lane.
     #[inline]
     pub fn pop_batch(&mut self, max: usize, mut take: impl FnMut(T)) -> usize {
+        if self.0.is_quiet() {
+            return 0;
+        }
         let count = self.0.filled(max.min(self.0.capacity())).min(max);
         if count == 0 {
             return 0;
@@ -156,6 +204,41 @@ impl<T> Receiver<T> {
             take(value);
         }
         count
+    }
+}
+
+impl<T: Copy> Receiver<T> {
+    /// Takes the oldest values into the beginning of a slice, until that is full or the lane is empty, with one release
+    /// store. Returns how many.
+    #[inline]
+    pub fn pop_slice(&mut self, into: &mut [T]) -> usize {
+        // As in `push_slice`.
+        if self.0.filled(into.len()) < into.len() {
+            return self.pop_some(into);
+        }
+        // SAFETY: as many slots are full.
+        unsafe { self.empty(into) };
+        into.len()
+    }
+
+    /// The same where there are fewer values.
+    #[cold]
+    fn pop_some(&mut self, into: &mut [T]) -> usize {
+        let count = self.0.filled(into.len()).min(into.len());
+        if count > 0 {
+            // SAFETY: as many slots are full.
+            unsafe { self.empty(&mut into[..count]) };
+        }
+        count
+    }
+
+    /// # Safety
+    /// As many slots are full.
+    #[inline]
+    unsafe fn empty(&mut self, into: &mut [T]) {
+        // SAFETY: the caller's promise; the closure copies the value out, which leaves nothing to drop.
+        unsafe { self.0.empty_run(into, |slot, value| *value = slot.read().0.assume_init()) };
+        self.0.publish();
     }
 }
 
