@@ -1,12 +1,12 @@
 //! Side-by-side measurements, and what they need.
 
-pub mod compare;
 pub mod arguments;
+pub mod compare;
 pub mod cores;
 pub mod freelist;
 pub mod idle;
 pub mod lane;
 pub mod null_device;
-pub mod requester;
 pub mod ping_pong;
+pub mod requester;
 pub mod scaling;

@@ -45,7 +45,7 @@ pub(super) fn printed(stdout: &str, name: &str) -> Option<f64> {
     words.windows(2).rev().find(|pair| pair[0] == name).and_then(|pair| pair[1].parse().ok())
 }
 
-/// The number in front of some words in what a program prints: "375 send completions". The last one counts.
+/// The number in front of some words in what a program prints: "0.0312 send completions". The last one counts.
 pub(super) fn counted(stdout: &str, words: &str) -> Option<f64> {
     stdout.rmatch_indices(words).find_map(|(at, _)| stdout[..at].split_whitespace().next_back()?.parse().ok())
 }
@@ -104,11 +104,12 @@ mod tests {
 
     #[test]
     fn numbers_are_found_in_front_of_their_words() {
-        let text = "12000 iterations of 1 request, 375 doorbells, 24000 work requests, 376 send completions\n";
+        let text =
+            "12000 iterations of 1 request: 0.0312 doorbells, 2.0000 work requests, 0.5 receive doorbells each\n";
         for (words, expected) in [
-            ("doorbells", Some(375.0)),
-            ("work requests", Some(24_000.0)),
-            ("send completions", Some(376.0)),
+            ("doorbells", Some(0.0312)),
+            ("work requests", Some(2.0)),
+            ("receive doorbells", Some(0.5)),
             ("iterations", Some(12_000.0)),
             ("receives", None),
         ] {

@@ -49,11 +49,7 @@ fn one(places: &Places, quantity: &Quantity) -> Measured {
         Quantity::Instructions(program) => counted(places, program, &INSTRUCTIONS),
         Quantity::Allocations(program) => counted(places, program, &ALLOCATIONS),
         Quantity::Printed(program, name) => said(places, program, name, |stdout| printed(stdout, name)),
-        Quantity::PerIteration(program, words) => {
-            let each =
-                |stdout: &str| Some(callgrind::counted(stdout, words)? / callgrind::counted(stdout, "iterations")?);
-            said(places, program, words, each)
-        }
+        Quantity::Told(program, words) => said(places, program, words, |stdout| callgrind::counted(stdout, words)),
         other => Err(format!("{} is not counted here", other.text())),
     }
 }

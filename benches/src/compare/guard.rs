@@ -139,7 +139,7 @@ fn ours() -> Vec<Quantity> {
         Quantity::Instructions(program)
         | Quantity::Allocations(program)
         | Quantity::Printed(program, _)
-        | Quantity::PerIteration(program, _) => is_ours(program),
+        | Quantity::Told(program, _) => is_ours(program),
         Quantity::Timed(..) | Quantity::Guest(..) | Quantity::Stated(_) | Quantity::Sum(_) => false,
     });
     leaves

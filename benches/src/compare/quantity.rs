@@ -58,8 +58,8 @@ pub(super) enum Quantity {
     Allocations(Program),
     /// A number that a counting program prints behind this name, at the larger number of iterations.
     Printed(Program, &'static str),
-    /// A number that a counting program prints in front of these words, per iteration, at the larger number of iterations.
-    PerIteration(Program, &'static str),
+    /// A number that it prints in front of these words.
+    Told(Program, &'static str),
     /// The best of several runs of a timing program.
     Timed(Program, Best),
     /// A figure of the jobs in the virtual machine.
@@ -99,11 +99,9 @@ impl Quantity {
             Self::Timed(..) => Group::Cores,
             Self::Guest(..) => Group::Guest,
             Self::Sum(parts) => parts.first().map_or(Group::Count, |(_, part)| part.group()),
-            Self::Instructions(_)
-            | Self::Allocations(_)
-            | Self::Printed(..)
-            | Self::PerIteration(..)
-            | Self::Stated(_) => Group::Count,
+            Self::Instructions(_) | Self::Allocations(_) | Self::Printed(..) | Self::Told(..) | Self::Stated(_) => {
+                Group::Count
+            }
         }
     }
 
@@ -131,7 +129,7 @@ impl Quantity {
         match self {
             Self::Instructions(program) => format!("instructions of {}", program.text()),
             Self::Allocations(program) => format!("allocations of {}", program.text()),
-            Self::Printed(program, name) | Self::PerIteration(program, name) => format!("{name} of {}", program.text()),
+            Self::Printed(program, name) | Self::Told(program, name) => format!("{name} of {}", program.text()),
             Self::Timed(program, _) => format!("time of {}", program.text()),
             Self::Guest(key, _) => format!("{key} in the guest"),
             Self::Stated(_) => "stated".to_owned(),

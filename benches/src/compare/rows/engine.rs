@@ -12,6 +12,37 @@ const BARE: Quantity = instructions(ours("request-cost", &["bare", "32"]));
 const RCACHE: Program =
     Program { source: Source::Peer("ucs_rcache", &["ucx-ucs"]), arguments: &[], iterations: ITERATIONS };
 
+/// Requests of one page, and of 256.
+const fn list(arguments: &'static [&'static str]) -> Quantity {
+    instructions(ours("segments-cost", arguments).iterations(640, 3200))
+}
+
+/// A case of A9.
+const PAGE: Case = Case { unit: "insn", floor: Some(3.0), goals: &[AtMost(8.0)], stretch: Some(5.0), ..NONE };
+
+/// A case of A22: what an iteration with the budget of 64 requests costs, per request, beside A7.
+const FULL: Case = Case {
+    unit: "insn",
+    peer: Some(REMOTE),
+    peer_name: "A7, same loop",
+    floor: Some(1.0),
+    goals: &[RatioAtMost(1.2)],
+    stretch: Some(1.05),
+    ..NONE
+};
+
+macro_rules! per_request {
+    ($mode:literal) => {
+        Quantity::Sum(&[(1.0 / 64.0, instructions(ours("storm-cost", &[$mode]).iterations(8, 56)))])
+    };
+}
+
+macro_rules! further_page {
+    ($many:expr, $one:expr) => {
+        Quantity::Sum(&[(1.0 / 255.0, list($many)), (-1.0 / 255.0, list($one))])
+    };
+}
+
 /// See the parent.
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -55,28 +86,19 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         id: "A9",
         what: "each further page of a scatter list",
-        cases: &[Case {
-            unit: "insn",
-            ours: Quantity::Sum(&[
-                (1.0 / 255.0, instructions(ours("request-cost", &["32", "remote", "256"]))),
-                (-1.0 / 255.0, instructions(ours("request-cost", &["32", "remote", "1"]))),
-            ]),
-            floor: Some(3.0),
-            goals: &[AtMost(8.0)],
-            stretch: Some(5.0),
-            ..NONE
-        }],
+        cases: &[
+            Case { name: "merged", ours: further_page!(&["adjacent", "256"], &["adjacent", "1"]), ..PAGE },
+            Case { name: "an element each", ours: further_page!(&["pages", "256"], &["pages", "1"]), ..PAGE },
+            Case { name: "with gaps", ours: further_page!(&["gaps", "256"], &["gaps", "1"]), ..PAGE },
+        ],
     },
     Row {
         id: "A22",
-        what: "worst iteration against what its budget allows",
-        cases: &[Case {
-            unit: "ratio",
-            ours: Quantity::Printed(ours("worst-iteration", &[]), "ratio"),
-            floor: Some(1.0),
-            goals: &[AtMost(1.2)],
-            stretch: Some(1.05),
-            ..NONE
-        }],
+        what: "an iteration that is full to its budget, per completion of a request",
+        cases: &[
+            Case { name: "good", ours: per_request!("good"), ..FULL },
+            Case { name: "all fails", ours: per_request!("failed"), ..FULL },
+            Case { name: "stale completions", ours: per_request!("stale"), ..FULL },
+        ],
     },
 ];
