@@ -4,7 +4,7 @@
 . /h/guest/figures.sh
 
 turns() { # bytes iterations_of_reg_mr
-    latency --op register --batch 32 --size "$1" --runtime 1 && sample "windows_$1" "$(us_per_request)" &&
+    latency --op register --batch 32 --size "$1" --runtime 0.5 --warm-up 0.2 && sample "windows_$1" "$(us_per_request)" &&
         peer_sample "reg_mr_$1" verbs_keys rxe0 reg_mr "$1" "$2" &&
         peer_sample "windows_loop_$1" verbs_keys rxe0 windows "$1" 200
 }

@@ -6,7 +6,7 @@
 
 # The requests of one kind at one depth.
 take() { # key depth
-    latency --op request --key "$1" --size 4096 --depth "$2" --runtime 1 && sample "$1_$2" "$(us_per_request)"
+    latency --op request --key "$1" --size 4096 --depth "$2" --runtime 0.5 --warm-up 0.2 && sample "$1_$2" "$(us_per_request)"
 }
 
 counts() { # depth
@@ -20,7 +20,7 @@ turns() { # depth
 }
 
 large() {
-    latency --op request --key request --size 1048576 --depth 1 --runtime 1 && sample request_1_1048576 "$(us_per_request)"
+    latency --op request --key request --size 1048576 --depth 1 --runtime 0.5 --warm-up 0.2 && sample request_1_1048576 "$(us_per_request)"
 }
 
 keys_of() { # depth

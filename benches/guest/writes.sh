@@ -5,7 +5,7 @@
 . /h/guest/figures.sh
 
 single() {
-    latency --op write --key static --size 4096 --depth 1 --runtime 1 && sample write_4096 "$(reported p50)" &&
+    latency --op write --key static --size 4096 --depth 1 --runtime 0.5 --warm-up 0.2 && sample write_4096 "$(reported p50)" &&
         peer_sample write_loop_4096 verbs_write rxe0 single 4096 8000
 }
 
@@ -26,7 +26,7 @@ perftest() {
 
 batches() {
     peer_sample each_loop_8 verbs_write rxe0 each 8 600 && peer_sample batched_loop_8 verbs_write rxe0 batched 8 600 &&
-        latency --op write --key static --size 8 --depth 32 --runtime 1 && sample write_32_8 "$(us_per_request)"
+        latency --op write --key static --size 8 --depth 32 --runtime 0.5 --warm-up 0.2 && sample write_32_8 "$(us_per_request)"
 }
 
 rounds single "write_4096 write_loop_4096" single

@@ -1,6 +1,7 @@
 //! Rows in the virtual machine: the jobs of benches/guest, run by tests/vm/run in one boot.
 //!
-//! A job writes lines "KEY VALUE" into a file `figures`, one for each sample, and "! KEY reason" where there will be none.
+//! A job writes lines "KEY VALUE" into a file `figures`, one for each sample, "= KEY" when it has taken all of them, and "! KEY
+//! reason" where it cannot.
 
 use super::figure::{Figure, Measured};
 use super::programs::{Places, last_line};
@@ -49,21 +50,25 @@ fn figure(quantity: &Quantity, texts: &[(&str, String)], outcome: &Result<(), St
     };
     let text = texts.iter().find(|(of, _)| *of == job).map_or("", |(_, text)| text);
     match samples(text, name) {
-        Ok(samples) if !samples.is_empty() => {
+        Ok((samples, true)) => {
             Figure::best_of(&samples, *best).ok_or_else(|| format!("job {job} has no sample of {name}"))
         }
-        Ok(_) => Err(outcome.as_ref().err().cloned().unwrap_or_else(|| format!("job {job} reported no {name}"))),
+        Ok((samples, false)) => {
+            let reason = outcome.as_ref().err().cloned().unwrap_or_else(|| format!("job {job} did not take them all"));
+            Err(format!("{} samples of {name} only: {reason}", samples.len()))
+        }
         Err(reason) => Err(reason),
     }
 }
 
-/// All samples of a figure, or why there are none.
-fn samples(text: &str, name: &str) -> Result<Vec<f64>, String> {
-    let mut samples = Vec::new();
+/// The samples of a figure and whether they are all, or why there are none.
+fn samples(text: &str, name: &str) -> Result<(Vec<f64>, bool), String> {
+    let (mut samples, mut all) = (Vec::new(), false);
     for line in text.lines() {
         let mut words = line.split_whitespace();
         match (words.next(), words.next()) {
             (Some("!"), Some(of)) if of == name => return Err(words.collect::<Vec<_>>().join(" ")),
+            (Some("="), Some(of)) if of == name => all = true,
             (Some(of), Some(value)) if of == name => {
                 let number = value.parse().ok().filter(|number: &f64| number.is_finite());
                 samples.push(number.ok_or_else(|| format!("{name}: \"{value}\" is no number"))?);
@@ -71,7 +76,7 @@ fn samples(text: &str, name: &str) -> Result<Vec<f64>, String> {
             _ => {}
         }
     }
-    Ok(samples)
+    Ok((samples, all))
 }
 
 fn results(places: &Places, job: &str) -> PathBuf {
@@ -155,17 +160,17 @@ mod tests {
     use super::super::figure::Best;
     use super::*;
 
-    const TEXT: &str = "a 5\nab 7\na 4.5\nb x\n! c frwr-latency: no such device\nd\n";
+    const TEXT: &str = "a 5\nab 7\na 4.5\n= a\nb x\n! c frwr-latency: no such device\nd\n";
 
     #[test]
     fn samples_are_read_by_name() {
         for (name, expected) in [
-            ("a", Ok(vec![5.0, 4.5])),
-            ("ab", Ok(vec![7.0])),
+            ("a", Ok((vec![5.0, 4.5], true))),
+            ("ab", Ok((vec![7.0], false))),
             ("b", Err("b: \"x\" is no number".to_owned())),
             ("c", Err("frwr-latency: no such device".to_owned())),
-            ("d", Ok(Vec::new())),
-            ("e", Ok(Vec::new())),
+            ("d", Ok((Vec::new(), false))),
+            ("e", Ok((Vec::new(), false))),
         ] {
             assert_eq!(samples(TEXT, name), expected, "{name}");
         }
@@ -177,8 +182,10 @@ mod tests {
         let of = |key, outcome: Result<(), String>| figure(&Quantity::Guest(key, Best::Least), &texts, &outcome);
         let broken = Err("the guest died".to_owned());
         assert_eq!(of("writes/a", broken.clone()), Ok(Figure { value: 4.5, spread: 5.0 / 4.5 - 1.0 }));
-        assert_eq!(of("writes/e", broken), Err("the guest died".to_owned()));
-        assert_eq!(of("writes/e", Ok(())), Err("job writes reported no e".to_owned()));
-        assert_eq!(of("requests/a", Ok(())), Err("job requests reported no a".to_owned()));
+        assert_eq!(of("writes/e", broken), Err("0 samples of e only: the guest died".to_owned()));
+        let few = Err("1 samples of ab only: job writes did not take them all".to_owned());
+        assert_eq!(of("writes/ab", Ok(())), few);
+        let none = Err("0 samples of a only: job requests did not take them all".to_owned());
+        assert_eq!(of("requests/a", Ok(())), none);
     }
 }

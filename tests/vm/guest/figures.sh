@@ -1,6 +1,6 @@
 # shellcheck shell=dash
 # For jobs that measure (benches/guest): `. /h/guest/figures.sh`. A figure has as many samples as there are rounds, one line
-# "KEY VALUE" each in the file `figures` of the job's results; "! KEY reason" where there are none.
+# "KEY VALUE" each in the file `figures` of the job's results, and "= KEY" when all were taken; "! KEY reason" where they cannot be.
 ROUNDS=${ROUNDS:-5}
 FIGURES=$LOGS/figures
 
@@ -15,7 +15,7 @@ no_figure() { # keys reason
 # Runs a command that takes one sample of each key, once for each round. The things that are compared belong into one
 # command, so that they take turns. What fails ends the keys, not the job.
 rounds() { # name keys command...
-    local name=$1 keys=$2 round=1
+    local name=$1 keys=$2 round=1 key
     shift 2
     begin "$name"
     while [ $round -le "$ROUNDS" ]; do
@@ -28,6 +28,7 @@ rounds() { # name keys command...
         cat /tmp/round >> "$LOGS/$name.log"
         round=$((round + 1))
     done
+    for key in $keys; do echo "= $key" >> "$FIGURES"; done
     report "$name" ok
 }
 

@@ -24,8 +24,8 @@ const TWO_CORES: Program = ours("scaling", &["engine", "2"]);
 const ONE_CORE_FLOOR: Program = ours("scaling", &["floor", "1"]);
 const TWO_CORES_FLOOR: Program = ours("scaling", &["floor", "2"]);
 
-const ONE_QUEUE: Quantity = idle(&["1"]);
-const EIGHT_QUEUES: Quantity = idle(&["8"]);
+const ONE_QUEUE: Quantity = idle(&["1", "1"]);
+const EIGHT_QUEUES: Quantity = idle(&["1", "8"]);
 
 const fn timed(program: Program, iterations: u64, best: Best) -> Quantity {
     Quantity::Timed(program.iterations(0, iterations), best)
@@ -193,6 +193,13 @@ pub(super) const ROWS: &[Row] = &[
                 stretch: Some(10.0),
                 ..NONE
             },
+            Case {
+                name: "each further inbox",
+                unit: "insn",
+                ours: Quantity::Sum(&[(1.0, idle(&["2", "1"])), (-1.0, ONE_QUEUE)]),
+                ..NONE
+            },
+            Case { name: "an idle engine", unit: "insn", ours: instructions(ours("idle-cost", &[])), ..NONE },
         ],
     },
     Row {
