@@ -7,6 +7,8 @@ pub mod freelist;
 pub mod idle;
 pub mod lane;
 pub mod null_device;
+pub mod per_request;
 pub mod ping_pong;
 pub mod requester;
 pub mod scaling;
+pub mod storm;

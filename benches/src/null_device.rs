@@ -18,19 +18,20 @@ const _: () = assert!(RING.is_power_of_two());
 /// The one queue pair.
 const QUEUE_PAIR: QueuePairId = QueuePairId(1);
 
-/// The cold half.
-pub struct NullDevice {
+/// The cold half, of any port that is made beforehand.
+pub struct NullDevice<P> {
     capabilities: Capabilities,
-    remote_invalidation: bool,
+    port: Option<P>,
     events: VecDeque<DeviceEvent>,
     objects: u32,
+    queue_pairs: u32,
 }
 
-impl NullDevice {
-    /// A device that says this of itself.
+impl<P: Port + Send> NullDevice<P> {
+    /// A device that says this of itself, with one port.
     #[must_use]
-    pub fn new(capabilities: Capabilities, remote_invalidation: bool) -> Self {
-        Self { capabilities, remote_invalidation, events: VecDeque::new(), objects: 0 }
+    pub fn new(capabilities: Capabilities, port: P) -> Self {
+        Self { capabilities, port: Some(port), events: VecDeque::new(), objects: 0, queue_pairs: 0 }
     }
 
     fn next(&mut self) -> u32 {
@@ -39,18 +40,19 @@ impl NullDevice {
     }
 }
 
-impl Device for NullDevice {
-    type Port = NullPort;
+impl<P: Port + Send> Device for NullDevice<P> {
+    type Port = P;
 
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    fn open_port(&mut self, _: u32, _: u32) -> Result<NullPort, CommandError> {
-        Ok(NullPort::new(self.remote_invalidation))
+    fn open_port(&mut self, _: u32, _: u32) -> Result<P, CommandError> {
+        self.port.take().ok_or(CommandError::Exhausted)
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
+        let connects = if let Command::Connect { queue_pair, .. } = command { Some(queue_pair) } else { None };
         let answer = match command {
             Command::AllocateDomain => Answer::Domain(DomainId(self.next())),
             Command::RegisterMemory { .. } => {
@@ -58,7 +60,10 @@ impl Device for NullDevice {
                 Answer::Base { base: BaseId(base), lkey: base }
             }
             Command::CreateQueuePair { sizes: QueueSizes { send, receive, max_send_sge }, .. } => {
-                Answer::QueuePair { queue_pair: QUEUE_PAIR, sizes: QueueSizes { send, receive, max_send_sge } }
+                // The first one is QUEUE_PAIR.
+                self.queue_pairs += 1;
+                let queue_pair = QueuePairId(self.queue_pairs);
+                Answer::QueuePair { queue_pair, sizes: QueueSizes { send, receive, max_send_sge } }
             }
             Command::AllocateRegistration { .. } => {
                 let object = self.next();
@@ -66,10 +71,9 @@ impl Device for NullDevice {
             }
             _ => Answer::Done,
         };
-        let established = matches!(command, Command::Connect { .. });
         self.events.push_back(DeviceEvent::Answered { ticket, result: Ok(answer) });
-        if established {
-            let event = ConnectionEvent::Established { queue_pair: QUEUE_PAIR, private_data: PrivateData::new() };
+        if let Some(queue_pair) = connects {
+            let event = ConnectionEvent::Established { queue_pair, private_data: PrivateData::new() };
             self.events.push_back(DeviceEvent::Connection(event));
         }
         Ok(())
@@ -111,7 +115,7 @@ impl<T: Copy> Ring<T> {
 }
 
 impl NullPort {
-    /// A port by itself, for measuring what it costs.
+    /// A port of one queue pair. With `remote_invalidation` each answer invalidates the last key in front of its SEND.
     #[must_use]
     pub fn new(remote_invalidation: bool) -> Self {
         Self { remote_invalidation, receives: Ring::new(Token(0)), keys: Ring::new(0), signalled: Ring::new(Token(0)) }

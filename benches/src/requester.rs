@@ -1,6 +1,5 @@
 //! A ready requester on the null device, for the programs that count instructions.
 
-use crate::null_device::NullDevice;
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
@@ -8,7 +7,7 @@ use frwr_engine::{
     control::Control,
     gather::Segment,
     mr::Grant,
-    provider::{Access, Capabilities, Device},
+    provider::{Access, Device, Port},
 };
 use frwr_mempool::{
     Region,
@@ -77,49 +76,60 @@ pub fn write_grant(message: &mut [u8; MESSAGE_BYTES], grant: &Grant) {
 }
 
 /// One engine with one connection, and memory of the caller.
-pub struct Requester {
+pub struct Requester<D: Device> {
     /// The engine.
-    pub engine: Engine<<NullDevice as Device>::Port>,
+    pub engine: Engine<D::Port>,
     /// Its connection, ready.
     pub connection: ConnectionId,
     /// The upper layer.
     pub protocol: InOrder,
     memory: frwr_engine::gather::MemoryId,
-    control: Control<NullDevice>,
+    control: Control<D>,
     // Mapped as long as the engine lives.
     _region: Region,
 }
 
-impl Requester {
-    /// One connection, 32 requests at a time.
-    #[must_use]
-    pub fn usual_options() -> EngineOptions {
-        EngineOptions { connections: 1, queue_depth: 32, ..EngineOptions::default() }
-    }
+/// One connection, 32 requests at a time.
+#[must_use]
+pub fn usual_options() -> EngineOptions {
+    EngineOptions { connections: 1, queue_depth: 32, ..EngineOptions::default() }
+}
 
-    /// Opens it. With `remote_invalidation` the peer's answers invalidate the last key in front of their message.
+impl<D: Device> Requester<D> {
+    /// Opens it over a device.
     ///
     /// # Errors
     /// What the engine or the system refuses.
-    pub fn open(
-        capabilities: Capabilities,
-        remote_invalidation: bool,
-        options: &EngineOptions,
-    ) -> Result<Self, Box<dyn Error>> {
-        let mut control = Control::new(NullDevice::new(capabilities, remote_invalidation));
-        let bytes = Engine::<<NullDevice as Device>::Port>::region_bytes(options, &capabilities)? + 2 * MEMORY_BYTES;
+    pub fn open(device: D, options: &EngineOptions) -> Result<Self, Box<dyn Error>> {
+        let mut control = Control::new(device);
+        let capabilities = *control.device().capabilities();
+        let bytes = Engine::<D::Port>::region_bytes(options, &capabilities)? + 2 * MEMORY_BYTES;
         let mut region = Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Ladder { allow_plain: true }))?;
         let (port, link) = control.open_core(0, 0)?;
         let mut engine = Engine::new(port, link, &mut region, options.clone(), &capabilities)?;
         let memory = engine.add_memory(region.carve(MEMORY_BYTES, PAGE as usize)?.into_device_memory())?;
-        let connect = ConnectionOptions { peer_receives: options.queue_depth, ..ConnectionOptions::default() };
-        let connection = engine.connect("127.0.0.1:1".parse()?, b"", &connect)?;
-        let mut requester = Self { engine, connection, protocol: InOrder::default(), memory, control, _region: region };
-        while !requester.engine.is_ready(connection) {
-            requester.step();
-            while requester.engine.next_event().is_some() {}
-        }
+        let connection = connect(&mut engine, options)?;
+        let protocol = InOrder::default();
+        let mut requester = Self { engine, connection, protocol, memory, control, _region: region };
+        requester.settle(connection);
         Ok(requester)
+    }
+
+    /// Opens a further connection.
+    ///
+    /// # Errors
+    /// What the engine refuses.
+    pub fn connect(&mut self, options: &EngineOptions) -> Result<ConnectionId, Box<dyn Error>> {
+        let connection = connect(&mut self.engine, options)?;
+        self.settle(connection);
+        Ok(connection)
+    }
+
+    fn settle(&mut self, connection: ConnectionId) {
+        while !self.engine.is_ready(connection) {
+            self.step();
+            while self.engine.next_event().is_some() {}
+        }
     }
 
     /// One iteration with Control's.
@@ -153,4 +163,9 @@ impl Requester {
             }
         }
     }
+}
+
+fn connect<P: Port>(engine: &mut Engine<P>, options: &EngineOptions) -> Result<ConnectionId, Box<dyn Error>> {
+    let connect = ConnectionOptions { peer_receives: options.queue_depth, ..ConnectionOptions::default() };
+    Ok(engine.connect("127.0.0.1:1".parse()?, b"", &connect)?)
 }

@@ -198,12 +198,15 @@ impl SendQueue {
     /// How many posted work requests stand before the one with this token, the last one if several have it: the RDMA
     /// operations of one transfer do, and only their last one asks for a completion. `None` for a token that is not posted.
     pub(crate) fn ahead_of(&self, token: Token) -> Option<u32> {
-        let (tail, posted) = (self.slot(self.tail), self.posted() as usize);
-        // The ring as two runs, up to its end and from its start on.
-        let (start, oldest) = self.ring.split_at(tail);
-        let mut posted = oldest.iter().chain(start).take(posted);
-        let first = posted.position(|posted| posted.token == token)?;
-        let more = posted.take_while(|posted| posted.token == token).count();
+        let posted = self.posted() as usize;
+        // The ring as two runs, up to its end and from its start on: a device that repeats completions makes us look often.
+        let (start, oldest) = self.ring.split_at(self.slot(self.tail));
+        let oldest = oldest.get(..posted).unwrap_or(oldest);
+        let start = start.get(..posted - oldest.len()).unwrap_or(start);
+        let find = |run: &[Posted]| run.iter().position(|posted| posted.token == token);
+        let first = find(oldest).or_else(|| find(start).map(|at| oldest.len() + at))?;
+        let behind = oldest.iter().chain(start).skip(first + 1);
+        let more = behind.take_while(|posted| posted.token == token).count();
         // At most what is posted.
         Some((first + more) as u32)
     }

@@ -15,6 +15,8 @@ pub(crate) struct Events {
     /// Position of the oldest; positions wrap freely, their slot is the low bits.
     oldest: u32,
     len: u32,
+    /// Half of what it was made for.
+    half: u32,
     whole: VecDeque<Event>,
 }
 
@@ -22,7 +24,8 @@ impl Events {
     /// Room for this many, rounded up to a power of two.
     pub(crate) fn new(entries: usize) -> Self {
         let order = vec![WHOLE; entries.max(1).next_power_of_two()].into();
-        Self { order, oldest: 0, len: 0, whole: VecDeque::with_capacity(entries) }
+        // Slots, transfers, receives and connections of one core: far below 32 bit.
+        Self { order, oldest: 0, len: 0, half: (entries / 2) as u32, whole: VecDeque::with_capacity(entries) }
     }
 
     #[inline]
@@ -32,7 +35,7 @@ impl Events {
 
     #[inline]
     pub(crate) fn is_half_full(&self) -> bool {
-        self.len as usize > self.order.len() / 2
+        self.len > self.half
     }
 
     /// A request ended; its slot stays until this is taken.

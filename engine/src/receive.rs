@@ -23,9 +23,8 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Hands a posted buffer to the caller.
     #[inline(always)]
-    pub(crate) fn hold(&mut self, buffer: u32, length: u32) -> Received {
+    pub(crate) fn hold(&mut self, length: u32) {
         self.state = State::Held { length };
-        Received { buffer, generation: self.generation, length }
     }
 }
 

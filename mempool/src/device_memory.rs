@@ -19,8 +19,8 @@ use crate::region::Mapping;
 pub(crate) const WORD: usize = size_of::<AtomicU64>();
 /// Words per step of the copy loops: a cache line. The compiler keeps atomic accesses in a rolled loop otherwise.
 const LINE_WORDS: usize = 8;
-/// Bytes per step of the copy loops.
-const LINE: usize = WORD * LINE_WORDS;
+/// Bytes per step of the copy loops: a cache line, and the usual message.
+pub const LINE: usize = WORD * LINE_WORDS;
 /// Bytes of the buffer that copies between differently aligned or overlapping ranges go through: small enough to stay in
 /// the first-level cache, large enough that its ends don't matter.
 const BOUNCE: usize = 512;
@@ -144,6 +144,42 @@ impl DeviceMemory {
             merge(word, |bytes| copy_small(bytes, tail));
         }
         Ok(())
+    }
+
+    /// The [`LINE`] bytes from `offset` on, which starts a word: [`DeviceMemory::read`] for the size that every message has, as part of
+    /// its caller. `None` outside of this memory, and where a word does not start.
+    #[inline(always)]
+    #[must_use]
+    pub fn read_line(&self, offset: usize) -> Option<[u8; LINE]> {
+        let words = self.line(offset)?;
+        let mut bytes = [[0; WORD]; LINE_WORDS];
+        for (bytes, word) in bytes.iter_mut().zip(words) {
+            *bytes = load(word);
+        }
+        bytes.as_flattened().try_into().ok()
+    }
+
+    /// Copies a line to the bytes from `offset` on, which starts a word. False outside of this memory, and where a word does not
+    /// start; nothing was copied then.
+    #[inline(always)]
+    #[must_use]
+    pub fn write_line(&self, offset: usize, from: &[u8; LINE]) -> bool {
+        let Some(words) = self.line(offset) else { return false };
+        let (from, _) = from.as_chunks::<WORD>();
+        for (word, from) in words.iter().zip(from) {
+            word.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn line(&self, offset: usize) -> Option<&[AtomicU64; LINE_WORDS]> {
+        let start = self.base.as_ptr().wrapping_add(offset);
+        if self.len < LINE || offset > self.len - LINE || !start.addr().is_multiple_of(WORD) {
+            return None;
+        }
+        // SAFETY: all bytes of these words are in the memory, which `new`'s caller vouches for.
+        unsafe { words_at(start, LINE_WORDS) }.first_chunk()
     }
 
     /// Copies `len` bytes from `offset` on to the bytes of `other` from `other_offset` on. The ranges may overlap: the

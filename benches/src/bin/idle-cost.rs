@@ -3,7 +3,10 @@
 #![allow(clippy::print_stdout, reason = "a program that prints what it did")]
 
 use core::{hint::black_box, time::Duration};
-use frwr_benches::requester::Requester;
+use frwr_benches::{
+    null_device::{NullDevice, NullPort},
+    requester::{Requester, usual_options},
+};
 use frwr_engine::provider::soft::SoftProfile;
 use std::error::Error;
 
@@ -11,7 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, iterations] = &arguments[..] else { return Err("usage: idle-cost ITERATIONS".into()) };
     let iterations: u64 = iterations.parse()?;
-    let mut requester = Requester::open(SoftProfile::RegMr.capabilities(), true, &Requester::usual_options())?;
+    let mut requester =
+        Requester::open(NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(true)), &usual_options())?;
     let (engine, protocol) = (&mut requester.engine, &mut requester.protocol);
     let mut work = 0;
     for at in 0..iterations {

@@ -12,8 +12,8 @@
 use core::hint::black_box;
 use core::time::Duration;
 use frwr_benches::{
-    null_device::NullPort,
-    requester::{MESSAGE_BYTES, Requester, write_grant},
+    null_device::{NullDevice, NullPort},
+    requester::{MESSAGE_BYTES, Requester, usual_options, write_grant},
 };
 use frwr_engine::{
     Chunk, EngineOptions, Event, Message, Protocol, RequestStatus, Submission,
@@ -42,8 +42,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn engine(requests: u64, batch: u64, mode: &str) -> Result<(), Box<dyn Error>> {
     // The key for the whole run takes one slot and one MR more.
-    let options = EngineOptions { queue_depth: 32 + u32::from(mode == "static"), ..Requester::usual_options() };
-    let mut requester = Requester::open(SoftProfile::RegMr.capabilities(), mode == "remote", &options)?;
+    let options = EngineOptions { queue_depth: 32 + u32::from(mode == "static"), ..usual_options() };
+    let mut requester =
+        Requester::open(NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(mode == "remote")), &options)?;
     let segments = requester.pages(32, 1);
     let mut message = [0u8; MESSAGE_BYTES];
     if mode == "static" {

@@ -10,7 +10,10 @@
 #![allow(clippy::print_stdout, reason = "a program that prints what it did")]
 
 use core::time::Duration;
-use frwr_benches::requester::{MESSAGE_BYTES, PAGE, Requester};
+use frwr_benches::{
+    null_device::{NullDevice, NullPort},
+    requester::{MESSAGE_BYTES, PAGE, Requester, usual_options},
+};
 use frwr_engine::{
     Chunk, EngineOptions, Event, RequestStatus, Submission,
     gather::Segment,
@@ -43,8 +46,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         capabilities.attributes.max_fast_reg_page_list_len = MOST;
     }
     let stride = if list == "adjacent" { 1 } else { 2 };
-    let options = EngineOptions { max_segments: MOST, ..Requester::usual_options() };
-    let requester = Requester::open(capabilities, true, &options)?;
+    let options = EngineOptions { max_segments: MOST, ..usual_options() };
+    let requester = Requester::open(NullDevice::new(capabilities, NullPort::new(true)), &options)?;
     let lists: Vec<Vec<Segment>> = (0..BATCH)
         .map(|first| {
             let mut pages = requester.pages(count.into(), stride);
@@ -55,7 +58,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     run(requester, &lists, requests)
 }
 
-fn run(mut requester: Requester, lists: &[Vec<Segment>], requests: u64) -> Result<(), Box<dyn Error>> {
+fn run(
+    mut requester: Requester<NullDevice<NullPort>>,
+    lists: &[Vec<Segment>],
+    requests: u64,
+) -> Result<(), Box<dyn Error>> {
     let (connection, engine, protocol) = (requester.connection, &mut requester.engine, &mut requester.protocol);
     let before = engine.statistics();
     let message = [0u8; MESSAGE_BYTES];

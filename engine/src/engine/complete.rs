@@ -106,17 +106,18 @@ impl<P: Port> Engine<P> {
         if connection.queue_pair != completion.queue_pair || !connection.is_ready() {
             return self.other_receive_completion(completion, protocol);
         }
-        let received = entry.hold(token.index(), success.bytes.min(stride));
+        let length = success.bytes.min(stride);
+        entry.hold(length);
         connection.receives_posted = connection.receives_posted.saturating_sub(1);
         connection.peer_receives += 1;
-        let mut prefix = [0u8; CLASSIFY_BYTES];
         // A buffer has CLASSIFY_BYTES bytes or more, and is ours until it is released. What stands behind a shorter message
         // is not shown to anybody.
-        let _ = self.messages.read(self.receives.offset_of(received.buffer), &mut prefix);
-        let prefix = &prefix[..CLASSIFY_BYTES.min(received.length as usize)];
-        let message = protocol.classify(connection.key, prefix, received.length);
+        let prefix: [u8; CLASSIFY_BYTES] =
+            self.messages.read_line(self.receives.offset_of(token.index())).unwrap_or([0; CLASSIFY_BYTES]);
+        let prefix = &prefix[..CLASSIFY_BYTES.min(length as usize)];
+        let message = protocol.classify(connection.key, prefix, length);
         let Message::Reply(RequestHandle(handle)) = message else {
-            return self.classified(usize::from(index), received, success, message);
+            return self.classified_late(usize::from(index), token, length, success, message);
         };
         if let Some(request) = self.requests.get_mut(handle)
             && request.connection == index
@@ -126,6 +127,20 @@ impl<P: Port> Engine<P> {
         {
             match (request.mrs.as_slice(), success.invalidated) {
                 ([], None) => {}
+                (mrs, None) => {
+                    // At most MAX_MRS_PER_REQUEST.
+                    request.phase = Phase::Fencing { fences: mrs.len() as u8 };
+                    for &descriptor in mrs {
+                        connection.invalidations.push(descriptor);
+                    }
+                    connection.awaiting_reply -= 1;
+                    let (buffer, generation) = (token.index(), token.generation());
+                    request.outcome = Outcome::Replied { buffer, generation, length };
+                    if !core::mem::replace(&mut connection.dirty, true) {
+                        self.dirty.push(index);
+                    }
+                    return;
+                }
                 (&[only], Some(key))
                     if let Some(mr) = self.pool.get_mut(only)
                         && mr.remotely_invalidated(handle.index(), connection.key, key).is_ok() =>
@@ -135,13 +150,15 @@ impl<P: Port> Engine<P> {
                     request.invalidate_entries -= cost;
                     connection.send_queue.release(cost);
                     self.pool.put(&mut connection.idle, only);
-                    self.statistics.uninvited_invalidations += u64::from(!request.invited);
+                    if !request.invited {
+                        self.statistics.uninvited_invalidations += 1;
+                    }
                     self.statistics.remote_invalidations += 1;
                 }
-                _ => return self.classified(usize::from(index), received, success, message),
+                _ => return self.classified_late(usize::from(index), token, length, success, message),
             }
             connection.awaiting_reply -= 1;
-            let Received { buffer, generation, length } = received;
+            let (buffer, generation) = (token.index(), token.generation());
             request.outcome = Outcome::Replied { buffer, generation, length };
             request.phase = Phase::Ended;
             request.hold.event = true;
@@ -149,7 +166,14 @@ impl<P: Port> Engine<P> {
             self.events.push_ended(handle.index());
             return;
         }
-        self.classified(usize::from(index), received, success, message);
+        self.classified_late(usize::from(index), token, length, success, message);
+    }
+
+    /// [`Engine::classified`] for a message of a receive that is in the caller's hands already.
+    #[inline(never)]
+    fn classified_late(&mut self, index: usize, token: Token, length: u32, success: Success, message: Message) {
+        let received = Received { buffer: token.index(), generation: token.generation(), length };
+        self.classified(index, received, success, message);
     }
 
     /// A completion of a receive queue that one connection has for itself.
@@ -373,13 +397,14 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Retires registrations and messages of requests that nothing waits for, in one pass over the ring. Stops in front of
-    /// anything else, and returns how many it has retired, at most `most`.
+    /// Retires, in one pass over the ring, registrations and messages of requests that nothing waits for, and invalidations that
+    /// end their request. Stops in front of anything else, and returns how many it has retired, at most `most`.
     #[inline(never)]
     fn retire_usual(&mut self, index: usize, most: u32) -> u32 {
-        let queue = &mut self.connections[index].send_queue;
+        let Connection { send_queue, idle, .. } = &mut self.connections[index];
+        let traced = self.trace.is_some();
         let (mut retired, mut cost) = (0, 0);
-        for posted in queue.oldest_run(most) {
+        for posted in send_queue.oldest_run(most) {
             let slot = posted.token.index();
             if posted.token.is(TokenKind::Register) && !posted.is_standalone() {
                 if let Some(mr) = self.pool.get_mut(slot) {
@@ -395,13 +420,31 @@ impl<P: Port> Engine<P> {
                     self.held -= 1;
                     self.requests.discard_at(slot);
                 }
+            } else if posted.token.is(TokenKind::Invalidate)
+                && !traced
+                && let Some((handle, request)) = self.requests.at_mut(posted.owner())
+                && request.phase == (Phase::Fencing { fences: 1 })
+                && request.mrs.as_slice() == [slot]
+                && !request.awaits_message
+                && let Some(mr) = self.pool.get_mut(slot)
+                && mr.is_invalidating()
+                && mr.invalidated(posted.token.generation()).is_ok()
+            {
+                self.statistics.local_invalidations += 1;
+                self.pool.put(idle, slot);
+                request.mrs.clear();
+                request.invalidate_entries = request.invalidate_entries.saturating_sub(posted.cost);
+                request.phase = Phase::Ended;
+                request.hold.event = true;
+                self.statistics.requests_ended += 1;
+                self.events.push_ended(handle.index());
             } else {
                 break;
             }
             retired += 1;
             cost += posted.cost;
         }
-        queue.retire_run(retired, cost);
+        send_queue.retire_run(retired, cost);
         retired
     }
 

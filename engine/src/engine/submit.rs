@@ -16,10 +16,7 @@ use crate::{
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
-use frwr_mempool::{DeviceMemory, slab::Handle};
-
-/// Bytes of the usual message: a command of NVMe, or a small header of RPC-over-RDMA.
-const LINE: usize = 64;
+use frwr_mempool::{DeviceMemory, device_memory::LINE, slab::Handle};
 
 /// Grants of one request.
 type Grants = ArrayVec<Grant, MAX_MRS_PER_REQUEST>;
@@ -248,7 +245,13 @@ impl<P: Port> Engine<P> {
         }
         request.phase = Phase::Queued;
         self.statistics.requests += 1;
-        self.queue_message(index, handle.index(), submission.message.len() as u32);
+        let address = self.messages.address() + offset as u64;
+        let element = self.plan.request_element(handle.index());
+        // At most message_bytes, which is 32 bit.
+        let length = submission.message.len() as u32;
+        if queue(connection, &mut self.elements, element, address, length, handle.index()) {
+            self.dirty.push(index as u16);
+        }
         Some(Ok(RequestHandle(handle)))
     }
 
@@ -261,18 +264,11 @@ impl<P: Port> Engine<P> {
     }
 
     /// Has the next flush post a message that stands in its slot's buffer.
-    #[inline(always)]
     fn queue_message(&mut self, index: usize, slot: u32, length: u32) {
-        let connection = &mut self.connections[index];
         let address = self.messages.address() + self.plan.request_offset(slot) as u64;
-        if let Some(place) = self.elements.get_mut(self.plan.request_element(slot) as usize) {
-            *place = ScatterElement { address, length, lkey: connection.bases[0].lkey };
-        }
-        connection.peer_receives -= 1;
-        connection.awaiting_reply += 1;
-        connection.messages.push(slot);
-        if !connection.dirty {
-            connection.dirty = true;
+        let element = self.plan.request_element(slot);
+        let connection = &mut self.connections[index];
+        if queue(connection, &mut self.elements, element, address, length, slot) {
             self.dirty.push(index as u16);
         }
     }
@@ -600,6 +596,25 @@ impl<P: Port> Engine<P> {
     }
 }
 
+/// Has the next flush post the message of `slot` at `address`. True where its connection had no work before.
+#[inline(always)]
+fn queue(
+    connection: &mut Connection,
+    elements: &mut [ScatterElement],
+    element: u32,
+    address: u64,
+    length: u32,
+    slot: u32,
+) -> bool {
+    if let Some(place) = elements.get_mut(element as usize) {
+        *place = ScatterElement { address, length, lkey: connection.bases[0].lkey };
+    }
+    connection.peer_receives -= 1;
+    connection.awaiting_reply += 1;
+    connection.messages.push(slot);
+    !core::mem::replace(&mut connection.dirty, true)
+}
+
 /// What a submission's slot is made with.
 #[inline(always)]
 fn wanted(connection: u16, submission: &Submission<'_>, pieces: u8) -> Wanted {
@@ -622,7 +637,7 @@ fn wanted(connection: u16, submission: &Submission<'_>, pieces: u8) -> Wanted {
 fn write_message(messages: &DeviceMemory, offset: usize, message: &[u8]) -> bool {
     match message.first_chunk::<LINE>() {
         // The usual size, known to the compiler.
-        Some(line) if message.len() == LINE => messages.write(offset, line).is_ok(),
+        Some(line) if message.len() == LINE => messages.write_line(offset, line),
         _ => messages.write(offset, message).is_ok(),
     }
 }
@@ -642,7 +657,7 @@ fn announce(
     {
         let mut line = *line;
         return protocol.announce(&mut line, core::slice::from_ref(grant)).is_ok()
-            && messages.write(offset, &line).is_ok();
+            && messages.write_line(offset, &line);
     }
     // As long as the longest message.
     let Some(scratch) = scratch.get_mut(..message.len()) else { return false };
