@@ -169,7 +169,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_lane_equals_a_queue(capacity in 1..20_usize, steps in prop::collection::vec((0..4_u8, 0..24_usize), 1..200)) {
+    fn a_lane_equals_a_queue(capacity in 1..70_usize, steps in prop::collection::vec((0..6_u8, 0..48_usize), 1..200)) {
         let (mut sender, mut receiver) = lane::bounded(capacity);
         let (mut record_sender, mut record_receiver) = lane::records::<u32>(capacity);
         let limit = sender.capacity();
@@ -186,8 +186,14 @@ proptest! {
                         next += 1;
                     }
                 }
-                1 => {
-                    let pushed = sender.push_batch(&mut (next..next + count as u32));
+                1 | 4 => {
+                    // By an iterator and from a slice: both stop where the room does.
+                    let mut values = next..next + count as u32;
+                    let pushed = if kind == 1 {
+                        sender.push_batch(&mut values)
+                    } else {
+                        sender.push_slice(&values.collect::<Vec<_>>())
+                    };
                     prop_assert_eq!(pushed, count.min(limit - model.len()));
                     for value in next..next + pushed as u32 {
                         prop_assert!(record_sender.push_with(|record| *record = value));
@@ -202,7 +208,13 @@ proptest! {
                 }
                 _ => {
                     let mut taken = Vec::new();
-                    receiver.pop_batch(count, |value| taken.push(value));
+                    if kind == 3 {
+                        receiver.pop_batch(count, |value| taken.push(value));
+                    } else {
+                        taken = vec![0; count];
+                        let popped = receiver.pop_slice(&mut taken);
+                        taken.truncate(popped);
+                    }
                     let expected: Vec<u32> = model.drain(..count.min(model.len())).collect();
                     for value in &expected {
                         prop_assert_eq!(record_receiver.pop_with(|record| *record), Some(*value));
@@ -210,6 +222,8 @@ proptest! {
                     prop_assert_eq!(taken, expected);
                 }
             }
+            prop_assert_eq!(receiver.is_empty(), model.is_empty());
+            prop_assert!(!receiver.is_quiet() || model.is_empty(), "a quiet lane is an empty one");
             prop_assert_eq!((sender.len(), receiver.len(), record_receiver.len()), (model.len(), model.len(), model.len()));
         }
     }

@@ -182,6 +182,74 @@ fn two_returners_and_the_owner_hand_indices_over() {
 }
 
 #[test]
+fn a_batch_and_a_single_index_are_handed_over() {
+    loom::model(|| {
+        let guarded = Guarded::new();
+        let mut freelist = Freelist::new(3);
+        let mut list = freelist.list(Order::LastInFirstOut);
+        (0..2).for_each(|index| freelist.push(&mut list, index).unwrap());
+        let mut batch = freelist.batch();
+        assert_eq!(freelist.pop_batch(&mut list, &mut batch, 2), 2);
+        let threads = [
+            {
+                let (guarded, returner) = (guarded.clone(), freelist.returner());
+                thread::spawn(move || {
+                    for index in batch.indices() {
+                        guarded.touch(*index);
+                    }
+                    returner.give_back_batch(&mut batch).unwrap();
+                })
+            },
+            {
+                let (guarded, returner) = (guarded.clone(), freelist.returner());
+                thread::spawn(move || {
+                    guarded.touch(2);
+                    returner.give_back(&[2]).unwrap();
+                })
+            },
+        ];
+        let mut indices = drain(&mut freelist, &mut list, &guarded);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        indices.extend(drain(&mut freelist, &mut list, &guarded));
+        indices.sort_unstable();
+        assert_eq!(indices, [0, 1, 2]);
+        assert_eq!(freelist.refused_returns().count, 0);
+    });
+}
+
+#[test]
+fn slices_arrive_in_order_and_a_quiet_lane_is_empty() {
+    loom::model(|| {
+        let (mut sender, mut receiver) = lane::bounded::<u32>(2);
+        let producer = thread::spawn(move || {
+            let mut sent = 0;
+            while sent < 3 {
+                let values: Vec<u32> = (sent..3).collect();
+                sent += sender.push_slice(&values) as u32;
+                thread::yield_now();
+            }
+        });
+        let mut received: Vec<u32> = Vec::new();
+        while received.len() < 3 {
+            if receiver.is_quiet() {
+                thread::yield_now();
+                continue;
+            }
+            let mut into = [0; 2];
+            let count = receiver.pop_slice(&mut into);
+            received.extend(&into[..count]);
+            if count == 0 {
+                thread::yield_now();
+            }
+        }
+        producer.join().unwrap();
+        assert_eq!(received, [0_u32, 1, 2]);
+    });
+}
+
+#[test]
 fn entries_are_used_again_after_a_full_round() {
     loom::model(|| {
         let guarded = Guarded::new();

@@ -222,12 +222,19 @@ impl<C: Context> Reactor<C> {
     #[inline(always)]
     fn iterate(&mut self, now: Moment) -> Step {
         let messages = if self.inbox.is_quiet() { 0 } else { self.receive(now.time) };
-        let mut work = if self.options.time_pollers { self.time_busy(now.time) } else { self.poll_busy(now.time) };
+        let work = if self.options.time_pollers { self.time_busy(now.time) } else { self.poll_busy(now.time) };
         if now.nanoseconds >= self.alarm {
-            work = work.saturating_add(self.follow_alarm(now));
-        } else if self.flushes {
+            return self.end_with_alarm(now, messages, work);
+        }
+        if self.flushes {
             self.flush(now.time);
         }
+        self.end(messages, work)
+    }
+
+    /// Ends an iteration.
+    #[inline(always)]
+    fn end(&mut self, messages: u32, work: u32) -> Step {
         self.running = NOBODY;
         self.counters.iterations += 1;
         let found = messages.saturating_add(work);
@@ -236,6 +243,21 @@ impl<C: Context> Reactor<C> {
         }
         self.account_found(messages, work);
         Step::Worked(found)
+    }
+
+    /// Ends an iteration in which more is due: timed pollers, or a copy of the statistics.
+    #[cold]
+    #[inline(never)]
+    fn end_with_alarm(&mut self, now: Moment, messages: u32, work: u32) -> Step {
+        let work = work.saturating_add(self.poll_timed(now));
+        self.flush(now.time);
+        self.slots.iter_mut().for_each(Slot::end_timed);
+        let step = self.end(messages, work);
+        if now.nanoseconds >= self.next_publication {
+            self.publish();
+        }
+        self.look_at_slots();
+        step
     }
 
     /// Steps until the reactor has shut down. While there is nothing to do it spins or sleeps as [`Idle`] says; an
@@ -389,8 +411,11 @@ impl<C: Context> Reactor<C> {
             if slot.busy {
                 self.running = index;
                 let found = slot.poller.poll(&mut self.context, now);
-                slot.count(found);
-                work = work.saturating_add(found);
+                slot.count_poll();
+                if found > 0 {
+                    slot.count_work(found);
+                    work = work.saturating_add(found);
+                }
             }
         }
         work
@@ -416,22 +441,10 @@ impl<C: Context> Reactor<C> {
         if let Some(before) = before {
             slot.charge(self.clock.now().saturating_sub(before), before);
         }
-        slot.count(work);
-        work
-    }
-
-    /// Runs what is due, the flush that ends such an iteration included. Returns the work units of timed pollers.
-    #[cold]
-    #[inline(never)]
-    fn follow_alarm(&mut self, now: Moment) -> u32 {
-        if now.nanoseconds >= self.next_publication {
-            // Up to the last iteration.
-            self.publish();
+        slot.count_poll();
+        if work > 0 {
+            slot.count_work(work);
         }
-        let work = self.poll_timed(now);
-        self.flush(now.time);
-        self.slots.iter_mut().for_each(Slot::end_timed);
-        self.look_at_slots();
         work
     }
 

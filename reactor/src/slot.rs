@@ -97,15 +97,17 @@ impl<C> Slot<C> {
             .map_or_else(|| self.poller.sleep_until(context), |timer| Sleep::Until(Duration::from_nanos(timer.due)))
     }
 
-    /// Counts a poll and what it found.
+    /// Counts a poll.
     #[inline]
-    pub(crate) fn count(&mut self, work: u32) {
+    pub(crate) fn count_poll(&mut self) {
         self.polls += 1;
-        if work > 0 {
-            self.found += 1;
-            self.counters.work += u64::from(work);
-            self.worked = true;
-        }
+    }
+
+    /// Counts what a poll found, which is not zero.
+    pub(crate) fn count_work(&mut self, work: u32) {
+        self.found += 1;
+        self.counters.work += u64::from(work);
+        self.worked = true;
     }
 
     /// A timed poller that is due is about to be polled.

@@ -178,6 +178,7 @@ pub(super) struct SubsystemPlan {
 
 /// A namespace that is ready to be served, on its way to the core that will own it.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one per namespace and core, made at start and taken apart at once")]
 pub(super) enum NamespacePlan {
     /// Memory that the core takes from its own region.
     Memory {

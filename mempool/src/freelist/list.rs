@@ -296,15 +296,16 @@ pub(super) fn append_copies(array: &mut [u32; BATCH_CAPACITY], len: &mut usize, 
 /// How many items come before the first that `accept` does not accept.
 #[inline]
 pub(super) fn count_while<T>(items: &[T], mut accept: impl FnMut(&T) -> bool) -> usize {
-    let mut count = 0;
-    let mut counted = |item| {
-        let accepted = accept(item);
-        count += usize::from(accepted);
-        accepted
-    };
     let (unrolled, rest) = items.as_chunks::<UNROLLED>();
-    let _all = unrolled.iter().all(|items| items.iter().all(&mut counted)) && rest.iter().all(counted);
-    count
+    for (before, items) in unrolled.iter().enumerate() {
+        for (at, item) in items.iter().enumerate() {
+            if !accept(item) {
+                return before * UNROLLED + at;
+            }
+        }
+    }
+    let before = items.len() - rest.len();
+    rest.iter().position(|item| !accept(item)).map_or(items.len(), |at| before + at)
 }
 
 /// The link of an index, if that is handed out.

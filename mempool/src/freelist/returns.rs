@@ -172,9 +172,13 @@ impl Shared {
     fn write(&self, position: usize, indices: &[u32]) {
         let (ahead, wrapped) = self.from(position);
         let (pairs, odd) = indices.as_chunks::<2>();
-        let (near, far) = pairs.split_at(pairs.len().min(ahead.len()));
-        write_pairs(ahead, near);
-        write_pairs(wrapped, far);
+        if pairs.len() <= ahead.len() {
+            write_pairs(ahead, pairs);
+        } else {
+            let (near, far) = pairs.split_at(ahead.len());
+            write_pairs(ahead, near);
+            write_pairs(wrapped, far);
+        }
         if let [index] = odd {
             self.at(position.wrapping_add(pairs.len())).store(packed(&[*index, 0]), Ordering::Relaxed);
         }
@@ -189,12 +193,14 @@ impl Shared {
     #[inline]
     pub(super) fn unmark(&self, indices: &[u32]) {
         let marks = &*self.marks;
-        count_while(indices, |index| {
-            marks.get(*index as usize).is_some_and(|mark| {
+        let clear = |index: &u32| {
+            if let Some(mark) = marks.get(*index as usize) {
                 mark.store(AWAY, Ordering::Relaxed);
-                true
-            })
-        });
+            }
+        };
+        let (unrolled, rest) = indices.as_chunks::<UNROLLED>();
+        unrolled.iter().for_each(|indices| indices.iter().for_each(clear));
+        rest.iter().for_each(clear);
     }
 
     /// The first of `count` positions that are the caller's alone, by one compare-and-swap if nobody interferes.
@@ -243,10 +249,13 @@ impl Shared {
         let (ahead, wrapped) = self.from(position);
         let (pairs, odd) = into.as_chunks_mut::<2>();
         let behind = position.wrapping_add(pairs.len());
-        let split = pairs.len().min(ahead.len());
-        let (near, far) = pairs.split_at_mut(split);
-        read_pairs(ahead, near);
-        read_pairs(wrapped, far);
+        if pairs.len() <= ahead.len() {
+            read_pairs(ahead, pairs);
+        } else {
+            let (near, far) = pairs.split_at_mut(ahead.len());
+            read_pairs(ahead, near);
+            read_pairs(wrapped, far);
+        }
         let [index] = odd else { return behind };
         *index = self.at(behind).load(Ordering::Relaxed) as u32;
         behind.wrapping_add(1)
