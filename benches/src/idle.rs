@@ -6,7 +6,7 @@ use core::time::Duration;
 use frwr_engine::provider::{CompletionBatch, CompletionQueue, Device, Port, soft::SoftProfile};
 use frwr_reactor::{Clock, Context, Options, Schedule, Source, Step, Wiring, poll_fn};
 
-use crate::null_device::NullDevice;
+use crate::null_device::{NullDevice, NullPort};
 
 /// A core without state.
 struct Nothing;
@@ -25,7 +25,7 @@ impl Context for Nothing {
 /// # Errors
 /// A text, where the device or the reactor refuses.
 pub fn run(reactors: usize, queues: usize, iterations: u64) -> Result<u64, String> {
-    let mut device = NullDevice::new(SoftProfile::RegMr, true);
+    let mut device = NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(true));
     let ports = (0..queues).map(|_| device.open_port(0, 0)).collect::<Result<Vec<_>, _>>();
     let mut ports = ports.map_err(|error| format!("the null device opens no port: {error:?}"))?;
     let wiring = Wiring::new(reactors, 0, &Clock::calibrated(), Options::default());

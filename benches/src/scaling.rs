@@ -17,7 +17,7 @@ use frwr_mempool::{
     region::{PagePolicy, RegionOptions},
 };
 
-use crate::{arguments::unknown, cores::on_each, null_device::NullDevice};
+use crate::{arguments::unknown, cores::on_each, null_device::{NullDevice, NullPort}};
 
 /// Requests per iteration of the engine.
 const BATCH: u64 = 32;
@@ -55,7 +55,7 @@ struct Core {
 
 impl Core {
     fn open() -> Result<Self, Box<dyn Error>> {
-        let mut control = Control::new(NullDevice::new(SoftProfile::RegMr, true));
+        let mut control = Control::new(NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(true)));
         let capabilities = *control.device().capabilities();
         let options = EngineOptions { connections: 1, queue_depth: 32, ..EngineOptions::default() };
         let bytes = Engine::<<NullDevice as Device>::Port>::region_bytes(&options, &capabilities)? + (1 << 20);

@@ -41,7 +41,7 @@ pub use link::{CoreLink, MAX_INCOMING, MAX_MEMORIES};
 pub use options::*;
 pub use plan::{EngineError, MAX_MESSAGE_BYTES, SLOTS_PER_REQUEST};
 pub use protocol::{AnnounceError, CLASSIFY_BYTES, Message, Protocol};
-pub use request::RequestHandle;
+pub use request::{REQUEST_SLOT_BYTES, RequestHandle};
 pub use statistics::Statistics;
 pub use trace::{TracePoint, TraceRecord};
 pub use transfer::RemoteSegment;

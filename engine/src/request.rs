@@ -94,6 +94,9 @@ pub(crate) struct WaitingChunk {
     pub(crate) segments: u16,
 }
 
+/// Bytes of one request's slot, hot while the request lives (goal A23); its message is elsewhere.
+pub const REQUEST_SLOT_BYTES: usize = size_of::<Request>();
+
 /// One slot. 256 bytes at most, asserted above.
 #[derive(Debug)]
 pub(crate) struct Request {

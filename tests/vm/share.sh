@@ -48,7 +48,7 @@ place() { # file destination
     ln -L "$1" "$2" 2> /dev/null || cp -L "$1" "$2"
 }
 
-# The list has lines "test NAME PATH" and "program NAME PATH".
+# The list has lines "test NAME PATH", "program NAME PATH" and "library NAME PATH"; a library's name may have a folder.
 place_programs() { # list share; appends the paths to the array files
     local kind name path
     [ -n "$1" ] || return 0
@@ -56,7 +56,8 @@ place_programs() { # list share; appends the paths to the array files
         case $kind in
             test) place "$path" "$2/tests/$name" || return 1 ;;
             program) place "$path" "$2/bin/$name" || return 1 ;;
-            *) echo "vm: $1: expected \"test\" or \"program\", found \"$kind\"" >&2; return 1 ;;
+            library) mkdir -p "$2/lib/$(dirname "$name")" && place "$path" "$2/lib/$name" || return 1 ;;
+            *) echo "vm: $1: expected \"test\", \"program\" or \"library\", found \"$kind\"" >&2; return 1 ;;
         esac
         files+=("$path")
     done < "$1"

@@ -1,0 +1,87 @@
+# shellcheck shell=dash
+# Row A13: system calls and page faults per request in steady state, of the threads that carry reactors. Two runs of different
+# length are counted, and the difference is per request: what begins and ends a run cancels. The peer is a process of its own.
+# On rxe a post of sends is write(2) with command 28 (IB_USER_VERBS_CMD_POST_SEND) to the device file; posts of receives and
+# polls are memory only. The main thread, which waits and tests the device at first, is not counted.
+# tools: strace:strace
+# limit: 150
+. /h/guest/figures.sh
+PORT=7471
+FEW=4000
+MANY=24000
+
+start_server() {
+    frwr-latency --device rxe0 --listen 10.9.0.1:$PORT > /tmp/server.out 2>&1 &
+    server=$!
+    wait_for 30 grep -qs '^listening on' /tmp/server.out || { cat /tmp/server.out; return 1; }
+}
+
+# Without a warm-up, so that requests are those that are reported.
+client() { # iterations
+    kill -0 $server 2> /dev/null || start_server || return 1
+    # shellcheck disable=SC2086  # words of a command
+    timeout -s KILL 100 $under /h/bin/frwr-latency 10.9.0.1:$PORT --device rxe0 --op request --key request --size 4096 \
+        --depth 32 --cores 1 --warm-up 0 --iterations "$1" --json > /tmp/latency.out 2> /tmp/latency.err
+    code=$?
+    keep_report
+    cat /tmp/latency.json
+    [ $code -eq 0 ] || { tail -n 1 /tmp/latency.err; return 1; }
+}
+
+# Posts, and other calls, of all threads but the first. A call that was interrupted by another thread's is shown in two
+# lines; its end does not count.
+calls_of() {
+    awk '
+        $2 ~ /^(<\.\.\.|---|\+\+\+)/ { next }
+        !main { main = $1 }
+        $1 == main { next }
+        $2 ~ /^write\(/ && $3 ~ /^"\\34\\0\\0\\0/ { posts++; next }
+        { others++ }
+        END { print posts + 0, others + 0 }' /tmp/calls
+}
+
+per_request() { # few many
+    awk -v few="$1" -v many="$2" -v requests=$((MANY - FEW)) 'BEGIN { printf "%.6f\n", (many - few) / requests }'
+}
+
+doorbells() { awk -v each="$(reported doorbells_per_request)" -v requests="$1" 'BEGIN { printf "%.0f\n", each * requests }'; }
+
+# Posts, other calls and doorbells of one run, in $posts, $others and $rung.
+count_calls() { # iterations
+    client "$1" || return 1
+    read -r posts others << END
+$(calls_of)
+END
+    rung=$(doorbells "$1")
+    echo "$1 requests: $posts posts, $others other calls, $rung doorbells"
+}
+
+system_calls() {
+    under="strace -f -o /tmp/calls"
+    count_calls $FEW || return 1
+    few_posts=$posts few_others=$others few_rung=$rung
+    count_calls $MANY || return 1
+    sample posts "$(per_request "$few_posts" "$posts")"
+    sample posts_expected "$(per_request "$few_rung" "$rung")"
+    sample calls_but_posts "$(per_request "$few_others" "$others")"
+}
+
+faults() { sed -n 's/.*Minor (reclaiming a frame) page faults: *//p' /tmp/latency.err; }
+
+page_faults() {
+    under="busybox time -v"
+    client $FEW || return 1
+    few=$(faults)
+    client $MANY || return 1
+    echo "page faults: $few of $FEW requests, $(faults) of $MANY"
+    sample page_faults "$(per_request "$few" "$(faults)")"
+}
+
+# Counts are exact, so that one round is enough.
+# shellcheck disable=SC2034  # figures.sh reads it
+ROUNDS=1
+start_server
+rounds system_calls "posts posts_expected calls_but_posts" system_calls
+rounds page_faults page_faults page_faults
+kill $server 2> /dev/null
+wait

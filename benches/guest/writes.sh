@@ -1,0 +1,34 @@
+# shellcheck shell=dash
+# Rows A17 and A18: unprotected WRITEs beside a bare loop of verbs and perftest.
+# tools: ib_write_lat:perftest
+# limit: 200
+. /h/guest/figures.sh
+
+single() {
+    latency --op write --key static --size 4096 --depth 1 --runtime 0.5 --warm-up 0.2 && sample write_4096 "$(reported p50)" &&
+        peer_sample write_loop_4096 verbs_write rxe0 single 4096 8000
+}
+
+# Its server ends with the client. "t_typical" is the fifth number of its one line; half a round trip of WRITEs that answer
+# each other.
+perftest() {
+    ib_write_lat -F -d rxe0 -x 1 -s 4096 -n 2000 > /tmp/perftest.server 2>&1 &
+    server=$!
+    wait_for 10 listening 18515 || { cat /tmp/perftest.server; return 1; }
+    timeout -s KILL 60 ib_write_lat -F -d rxe0 -x 1 -s 4096 -n 2000 10.9.0.1 > /tmp/perftest 2>&1
+    code=$?
+    cat /tmp/perftest
+    kill $server 2> /dev/null
+    wait $server
+    typical=$(awk '$1 == 4096 { print $5 }' /tmp/perftest)
+    [ $code -eq 0 ] && [ -n "$typical" ] && sample perftest_4096 "$typical"
+}
+
+batches() {
+    peer_sample each_loop_8 verbs_write rxe0 each 8 600 && peer_sample batched_loop_8 verbs_write rxe0 batched 8 600 &&
+        latency --op write --key static --size 8 --depth 32 --runtime 0.5 --warm-up 0.2 && sample write_32_8 "$(us_per_request)"
+}
+
+rounds single "write_4096 write_loop_4096" single
+rounds perftest perftest_4096 perftest
+rounds batches "each_loop_8 batched_loop_8 write_32_8" batches

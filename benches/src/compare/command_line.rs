@@ -1,0 +1,193 @@
+//! Arguments to output.
+
+use super::documents;
+use super::guard;
+use super::machine::Machine;
+use super::measuring::{self, needed};
+use super::programs::Places;
+use super::quantity::Group;
+use super::report::{Outcome, json, reasons, summary, table};
+use super::result_files;
+use super::rows::{self, Row};
+use clap::Parser;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Exit code of wrong usage; of a guard that fails it is 1, and of everything else 0.
+const USAGE: u8 = 2;
+
+/// Measures frwr beside what people would use instead, and prints a table.
+#[derive(Debug, Parser)]
+#[command(name = "benches/run", version)]
+struct Arguments {
+    /// Rows (A1 to A23) or groups (count, cores, guest); without one, all of them.
+    #[arg(value_name = "ROW|GROUP")]
+    wanted: Vec<String>,
+    /// The last line of standard output is one object with all rows.
+    #[arg(long)]
+    json: bool,
+    /// Renews the tables and the picture in README.md and docs/ from this run.
+    #[arg(long)]
+    write_docs: bool,
+    /// Runs nothing: prints the groups that these rows need.
+    #[arg(long, hide = true)]
+    needs: bool,
+    /// Instead of rows: compares what is counted of our own programs with benches/counts.toml; exit code 1 if it is worse.
+    #[arg(long)]
+    guard: bool,
+    /// Writes benches/counts.toml anew from what is counted now.
+    #[arg(long, conflicts_with = "guard")]
+    renew_counts: bool,
+}
+
+/// What a command line asks for.
+#[derive(Debug)]
+struct Selection {
+    rows: Vec<&'static Row>,
+    groups: Vec<Group>,
+}
+
+/// Runs `compare` with these arguments, the program's name included.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) if !error.use_stderr() => {
+            print!("{error}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => return usage(error.to_string().lines().next().unwrap_or_default()),
+    };
+    let selection = match select(&arguments.wanted) {
+        Ok(selection) => selection,
+        Err(message) => return usage(&message),
+    };
+    if arguments.needs {
+        println!("{}", groups_that_run(&selection).join(" "));
+        return ExitCode::SUCCESS;
+    }
+    match Places::find() {
+        Ok(places) if arguments.guard => guarded(&places),
+        Ok(places) if arguments.renew_counts => renewed(&places),
+        Ok(places) => {
+            compare(&places, &selection, &arguments);
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("benches/run: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage(message: &str) -> ExitCode {
+    eprintln!("benches/run: {}", message.trim_start_matches("error: "));
+    ExitCode::from(USAGE)
+}
+
+fn guarded(places: &Places) -> ExitCode {
+    match guard::check(places) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            println!("FAILED: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn renewed(places: &Places) -> ExitCode {
+    match guard::renew(places) {
+        Ok(reasons) => {
+            reasons.iter().for_each(|reason| eprintln!("benches/run: not counted: {reason}"));
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("benches/run: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Rows by name with all their groups; groups by name with all their rows.
+fn select(wanted: &[String]) -> Result<Selection, String> {
+    let all = rows::all();
+    let every_group = Group::ALL.map(|(_, group)| group).to_vec();
+    if wanted.is_empty() {
+        return Ok(Selection { rows: all, groups: every_group });
+    }
+    let group_of = |word: &String| Group::ALL.iter().find(|(name, _)| name == word).map(|(_, group)| *group);
+    let known = |word: &&String| group_of(word).is_some() || all.iter().any(|row| row.id == word.as_str());
+    if let Some(unknown) = wanted.iter().find(|word| !known(word)) {
+        let groups = Group::ALL.map(|(name, _)| name).join(", ");
+        return Err(format!("there is no row or group \"{unknown}\"; rows: A1 to A{}, groups: {groups}", all.len()));
+    }
+    let groups: Vec<_> = wanted.iter().filter_map(group_of).collect();
+    let named = |row: &&Row| wanted.iter().any(|word| word == row.id);
+    let rows =
+        all.iter().copied().filter(|row| named(row) || groups.iter().any(|group| row.belongs_to(*group))).collect();
+    // A row by name is measured wherever it has to be.
+    let any_row = all.iter().any(named);
+    Ok(Selection { rows, groups: if any_row { every_group } else { groups } })
+}
+
+/// Names of the groups in which something has to be measured.
+fn groups_that_run(selection: &Selection) -> Vec<&'static str> {
+    let runs = |group: &&Group| !needed(&selection.rows, **group).is_empty();
+    selection.groups.iter().filter(runs).map(|group| group.name()).collect()
+}
+
+fn compare(places: &Places, selection: &Selection, arguments: &Arguments) {
+    let results = measuring::measure(places, &selection.rows, &selection.groups);
+    let machine = Machine::ask(&places.root);
+    let outcomes: Vec<_> = selection.rows.iter().map(|row| Outcome::new(row, &results)).collect();
+    println!("{}\n\n{}", machine.line(), table(&outcomes).text());
+    println!("* a time of an emulated machine: only its ratio says something.");
+    reasons(&outcomes).iter().for_each(|line| println!("{line}"));
+    println!("{}", summary(&outcomes));
+    match result_files::write(&places.root, &outcomes, &machine) {
+        Ok(path) => println!("results: {}.json, .html, .svg", path.display()),
+        Err(message) => eprintln!("benches/run: {message}"),
+    }
+    if arguments.write_docs {
+        if let Err(message) = documents::write(&places.root, &outcomes, &machine) {
+            eprintln!("benches/run: {message}");
+        }
+    }
+    if arguments.json {
+        println!("{}", json(&outcomes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(wanted: &[&str]) -> Vec<String> {
+        wanted.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn rows_and_groups_are_selected() {
+        for (wanted, rows, groups) in [
+            (&[][..], 23, "count cores guest"),
+            (&["A1"], 1, "count"),
+            (&["A1", "A2", "A1"], 2, "count"),
+            (&["A10"], 1, "count guest"),
+            (&["cores"], 2, "cores"),
+        ] {
+            let selection = select(&words(wanted)).expect("they exist");
+            assert_eq!(selection.rows.len(), rows, "{wanted:?}");
+            assert_eq!(groups_that_run(&selection).join(" "), groups, "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_told() {
+        let error = select(&words(&["A1", "A24"])).expect_err("there is none");
+        assert_eq!(error, "there is no row or group \"A24\"; rows: A1 to A23, groups: count, cores, guest");
+        for arguments in [&["run", "A24"][..], &["run", "--jsonn"]] {
+            let code = run(arguments.iter().map(OsString::from));
+            assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::from(USAGE)), "{arguments:?}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Rows in the virtual machine: the jobs of benches/guest, run by tests/vm/run in one boot.
+//!
+//! A job writes lines "KEY VALUE" into a file `figures`, one for each sample, "= KEY" when it has taken all of them, and "! KEY
+//! reason" where it cannot.
+
+use super::figure::{Figure, Measured};
+use super::programs::{Places, last_line};
+use super::quantity::Quantity;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Programs of frwr-apps that the jobs start.
+const PROGRAMS: &[&str] = &["frwr-latency", "frwr-reactor"];
+/// Peers in C, and what pkg-config is asked for.
+const PEERS: &[(&str, &[&str])] = &[
+    ("verbs_write", &["libibverbs"]),
+    ("verbs_keys", &["libibverbs"]),
+    ("verbs_request", &["libibverbs"]),
+    ("ucx_put", &["ucx"]),
+];
+/// Modules of UCX that it loads by itself, with the folder that they must lie in.
+const UCX_MODULES: &[&str] = &["libuct_ib.so.0", "libuct_rdmacm.so.0"];
+const UCX_FOLDER: &str = "/usr/lib/x86_64-linux-gnu/ucx";
+/// The peer that needs them.
+const UCX_PEER: &str = "ucx_put";
+
+/// Runs the jobs that these figures come from.
+pub(super) fn measure(places: &Places, quantities: &[Quantity]) -> Vec<(Quantity, Measured)> {
+    if quantities.is_empty() {
+        return Vec::new();
+    }
+    let mut jobs: Vec<&str> = quantities.iter().filter_map(|quantity| Some(key(quantity)?.0)).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    let outcome = run(places, &jobs);
+    let texts: Vec<(&str, String)> = jobs.iter().map(|job| (*job, figures_text(places, job))).collect();
+    quantities.iter().map(|quantity| (*quantity, figure(quantity, &texts, &outcome))).collect()
+}
+
+/// Job and name of a guest's figure.
+fn key(quantity: &Quantity) -> Option<(&'static str, &'static str)> {
+    let Quantity::Guest(key, _) = quantity else { return None };
+    key.split_once('/')
+}
+
+fn figure(quantity: &Quantity, texts: &[(&str, String)], outcome: &Result<(), String>) -> Measured {
+    let (Some((job, name)), Quantity::Guest(_, best)) = (key(quantity), quantity) else {
+        return Err(format!("{} names no job of the guest", quantity.text()));
+    };
+    let text = texts.iter().find(|(of, _)| *of == job).map_or("", |(_, text)| text);
+    match samples(text, name) {
+        Ok((samples, true)) => {
+            Figure::best_of(&samples, *best).ok_or_else(|| format!("job {job} has no sample of {name}"))
+        }
+        Ok((samples, false)) => {
+            let reason = outcome.as_ref().err().cloned().unwrap_or_else(|| format!("job {job} did not take them all"));
+            Err(format!("{} samples of {name} only: {reason}", samples.len()))
+        }
+        Err(reason) => Err(reason),
+    }
+}
+
+/// The samples of a figure and whether they are all, or why there are none.
+fn samples(text: &str, name: &str) -> Result<(Vec<f64>, bool), String> {
+    let (mut samples, mut all) = (Vec::new(), false);
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some("!"), Some(of)) if of == name => return Err(words.collect::<Vec<_>>().join(" ")),
+            (Some("="), Some(of)) if of == name => all = true,
+            (Some(of), Some(value)) if of == name => {
+                let number = value.parse().ok().filter(|number: &f64| number.is_finite());
+                samples.push(number.ok_or_else(|| format!("{name}: \"{value}\" is no number"))?);
+            }
+            _ => {}
+        }
+    }
+    Ok((samples, all))
+}
+
+fn results(places: &Places, job: &str) -> PathBuf {
+    places.target.join("vm/results").join(job)
+}
+
+fn figures_text(places: &Places, job: &str) -> String {
+    fs::read_to_string(results(places, job).join("figures")).unwrap_or_default()
+}
+
+/// One boot with these jobs. An error is the reason for figures that are not there; others are as good as ever.
+fn run(places: &Places, jobs: &[&str]) -> Result<(), String> {
+    for job in jobs {
+        // A figure of an earlier run must not be taken for this one's.
+        let _ = fs::remove_dir_all(results(places, job));
+    }
+    build(places)?;
+    let list = places.target.join("vm/benches.list");
+    write_list(places, &list)?;
+    let scripts = jobs.iter().map(|job| places.root.join(format!("benches/guest/{job}.sh")));
+    eprintln!("guest: {}", jobs.join(", "));
+    let mut rig = Command::new(places.root.join("tests/vm/run"));
+    rig.env("CARGO_TARGET_DIR", &places.target).arg("--programs").arg(&list).args(scripts);
+    // Standard output is the table's.
+    let output = rig.stderr(Stdio::inherit()).output().map_err(|error| format!("tests/vm/run: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    eprint!("{text}");
+    let told = |word: &str| text.lines().find(|line| line.starts_with(word)).map(str::to_owned);
+    match told("SKIPPED: vm: ").or_else(|| told("FAILED: vm")) {
+        Some(reason) => Err(reason),
+        None if output.status.success() => Ok(()),
+        None => Err(format!("tests/vm/run: {}", output.status)),
+    }
+}
+
+/// In the same folder as the guest's tests, so that what they share is built once.
+fn build(places: &Places) -> Result<(), String> {
+    eprintln!("guest: building {}", PROGRAMS.join(", "));
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "-q", "--release", "-p", "frwr-apps", "--features", "verbs"]);
+    cargo.args(PROGRAMS.iter().flat_map(|name| ["--bin", name]));
+    cargo.current_dir(&places.root).env("CARGO_TARGET_DIR", places.target.join("guest"));
+    let output = cargo.output().map_err(|error| format!("cargo: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("the guest's programs did not build: {}", last_line(&output.stderr)))
+}
+
+/// A peer or module that is absent costs only its rows; the jobs say so when they miss it.
+fn write_list(places: &Places, list: &Path) -> Result<(), String> {
+    let mut lines = String::new();
+    for name in PROGRAMS {
+        let path = places.target.join("guest/release").join(name);
+        if path.is_file() {
+            lines += &format!("program {name} {}\n", path.display());
+        }
+    }
+    for (name, packages) in PEERS {
+        match places.guest_peer(name, packages) {
+            Ok(path) => lines += &format!("program {name} {}\n", path.display()),
+            Err(reason) => {
+                eprintln!("guest: {name}: {reason}");
+                continue;
+            }
+        }
+        if *name == UCX_PEER {
+            for module in UCX_MODULES {
+                lines += &format!("library ucx/{module} {UCX_FOLDER}/{module}\n");
+            }
+        }
+    }
+    if let Some(folder) = list.parent() {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    fs::write(list, lines).map_err(|error| format!("{}: {error}", list.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figure::Best;
+    use super::*;
+
+    const TEXT: &str = "a 5\nab 7\na 4.5\n= a\nb x\n! c frwr-latency: no such device\nd\n";
+
+    #[test]
+    fn samples_are_read_by_name() {
+        for (name, expected) in [
+            ("a", Ok((vec![5.0, 4.5], true))),
+            ("ab", Ok((vec![7.0], false))),
+            ("b", Err("b: \"x\" is no number".to_owned())),
+            ("c", Err("frwr-latency: no such device".to_owned())),
+            ("d", Ok((Vec::new(), false))),
+            ("e", Ok((Vec::new(), false))),
+        ] {
+            assert_eq!(samples(TEXT, name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_figure_that_is_not_there_has_the_runs_reason() {
+        let texts = [("writes", TEXT.to_owned())];
+        let of = |key, outcome: Result<(), String>| figure(&Quantity::Guest(key, Best::Least), &texts, &outcome);
+        let broken = Err("the guest died".to_owned());
+        assert_eq!(of("writes/a", broken.clone()), Ok(Figure { value: 4.5, spread: 5.0 / 4.5 - 1.0 }));
+        assert_eq!(of("writes/e", broken), Err("0 samples of e only: the guest died".to_owned()));
+        let few = Err("1 samples of ab only: job writes did not take them all".to_owned());
+        assert_eq!(of("writes/ab", Ok(())), few);
+        let none = Err("0 samples of a only: job requests did not take them all".to_owned());
+        assert_eq!(of("requests/a", Ok(())), none);
+    }
+}

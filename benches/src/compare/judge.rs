@@ -1,0 +1,179 @@
+//! Whether goals are met, and why not.
+
+use super::figure::{Measured, readable};
+use super::goal::Goal;
+use super::rows::Case;
+
+/// What a run says of one case.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Verdict {
+    /// Our figure, or why there is none.
+    pub(super) ours: Measured,
+    /// The peer's, where the case has one.
+    pub(super) peer: Option<Measured>,
+    /// Ours divided by the peer's.
+    pub(super) ratio: Option<f64>,
+    /// Nothing where it could not be found out.
+    pub(super) met: Option<bool>,
+    /// Why it is not met, or not known; what to know of it otherwise.
+    pub(super) why: String,
+}
+
+impl Verdict {
+    /// How much of what the first goal allows is used, where that is known: at most 1 where it is met.
+    pub(super) fn used(&self, case: &Case) -> Option<f64> {
+        let ours = self.ours.as_ref().ok()?.value;
+        case.goals.iter().filter_map(|goal| goal.used(ours, self.ratio)).reduce(f64::max)
+    }
+
+    /// The larger spread of both figures.
+    pub(super) fn spread(&self) -> Option<f64> {
+        let peer = self.peer.as_ref().and_then(|peer| peer.as_ref().ok());
+        let spreads = [self.ours.as_ref().ok(), peer].into_iter().flatten().map(|figure| figure.spread);
+        spreads.reduce(f64::max)
+    }
+}
+
+/// Judges one case. Where the peer is absent, goals that need no ratio decide alone.
+pub(super) fn judge(goals: &[Goal], ours: Measured, peer: Option<Measured>) -> Verdict {
+    let Ok(figure) = &ours else {
+        let why = ours.as_ref().err().cloned().unwrap_or_default();
+        return Verdict { ours, peer, ratio: None, met: None, why };
+    };
+    let value = figure.value;
+    let ratio = peer.as_ref().and_then(|peer| peer.as_ref().ok()).and_then(|peer| ratio(value, peer.value));
+    let no_peer = peer.as_ref().and_then(|peer| peer.as_ref().err()).map(|reason| format!("no peer: {reason}"));
+    let answers: Vec<_> = goals.iter().map(|goal| (*goal, goal.holds(value, ratio))).collect();
+    let missed: Vec<_> = answers.iter().filter(|(_, holds)| *holds == Some(false)).map(|(goal, _)| *goal).collect();
+    let known = answers.iter().any(|(_, holds)| holds.is_some());
+    let (met, why) = if !missed.is_empty() {
+        (Some(false), missed.iter().map(|goal| shortfall(*goal, value, ratio)).collect::<Vec<_>>().join("; "))
+    } else if known {
+        (Some(true), no_peer.unwrap_or_default())
+    } else if goals.is_empty() {
+        (None, no_peer.unwrap_or_else(|| "for information".to_owned()))
+    } else {
+        (None, no_peer.unwrap_or_else(|| "the peer's figure is 0".to_owned()))
+    };
+    Verdict { ours, peer, ratio, met, why }
+}
+
+/// Ours by the peer's. Two figures of nothing are equal.
+fn ratio(ours: f64, peer: f64) -> Option<f64> {
+    if ours == 0.0 && peer == 0.0 {
+        return Some(1.0);
+    }
+    (peer != 0.0).then_some(ours / peer)
+}
+
+fn shortfall(goal: Goal, ours: f64, ratio: Option<f64>) -> String {
+    match goal {
+        Goal::AtMost(_) | Goal::Equal(_) => format!("{} where the goal is {goal}", readable(ours)),
+        Goal::RatioAtMost(_) | Goal::RatioAtLeast(_) => {
+            format!("{}x where the goal is {goal}", readable(ratio.unwrap_or_default()))
+        }
+    }
+}
+
+/// A row is met where all its cases with goals are: one that is missed decides, then one that is not known.
+pub(super) fn row_met<'a>(cases: impl IntoIterator<Item = (&'a Case, &'a Verdict)>) -> Option<bool> {
+    let mut met = Some(true);
+    for (case, verdict) in cases {
+        if case.goals.is_empty() {
+            continue;
+        }
+        match verdict.met {
+            Some(false) => return Some(false),
+            None => met = None,
+            Some(true) => {}
+        }
+    }
+    met
+}
+
+/// The case whose figures stand for the row: one that is missed, else one that is not known, else the first.
+pub(super) fn headline<'a>(cases: &'a [(&'a Case, Verdict)]) -> Option<&'a (&'a Case, Verdict)> {
+    let with_goals = || cases.iter().filter(|(case, _)| !case.goals.is_empty());
+    let missed = with_goals().find(|(_, verdict)| verdict.met == Some(false));
+    missed.or_else(|| with_goals().find(|(_, verdict)| verdict.met.is_none())).or_else(|| cases.first())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figure::Figure;
+    use super::super::quantity::Quantity;
+    use super::*;
+
+    fn exact(value: f64) -> Measured {
+        Ok(Figure::exact(value))
+    }
+
+    fn absent() -> Measured {
+        Err("not installed".to_owned())
+    }
+
+    #[test]
+    fn cases_are_judged() {
+        let half = [Goal::RatioAtMost(0.5), Goal::AtMost(23.0)];
+        for (goals, ours, peer, ratio, met, why) in [
+            (&half[..], exact(20.0), Some(exact(46.0)), Some(20.0 / 46.0), Some(true), ""),
+            (
+                &half,
+                exact(30.0),
+                Some(exact(40.0)),
+                Some(0.75),
+                Some(false),
+                "0.75x where the goal is <=0.5x; 30 where the goal is <=23",
+            ),
+            (&half, exact(20.0), Some(absent()), None, Some(true), "no peer: not installed"),
+            (&half, exact(24.0), Some(absent()), None, Some(false), "24 where the goal is <=23"),
+            (&half[..1], exact(20.0), Some(absent()), None, None, "no peer: not installed"),
+            (&half, absent(), Some(exact(46.0)), None, None, "not installed"),
+            (&half[..1], exact(1.0), Some(exact(0.0)), None, None, "the peer's figure is 0"),
+            (&[], exact(1.0), Some(exact(2.0)), Some(0.5), None, "for information"),
+            (&[Goal::AtMost(0.0)], exact(0.0), Some(exact(0.0)), Some(1.0), Some(true), ""),
+        ] {
+            let verdict = judge(goals, ours, peer);
+            assert_eq!((verdict.ratio, verdict.met, verdict.why.as_str()), (ratio, met, why), "{goals:?}");
+        }
+    }
+
+    fn case(goals: &'static [Goal]) -> Case {
+        Case {
+            name: "",
+            unit: "insn",
+            ours: Quantity::Stated(1.0),
+            peer: None,
+            peer_name: "",
+            floor: None,
+            goals,
+            stretch: None,
+        }
+    }
+
+    #[test]
+    fn the_worst_case_decides_a_row() {
+        let goal = case(&[Goal::AtMost(1.0)]);
+        let none = case(&[]);
+        let good = judge(goal.goals, exact(1.0), None);
+        let bad = judge(goal.goals, exact(2.0), None);
+        let unknown = judge(goal.goals, absent(), None);
+        let information = judge(none.goals, exact(5.0), None);
+        for (cases, met, shown) in [
+            (vec![(&goal, good.clone()), (&none, information.clone())], Some(true), 0),
+            (vec![(&goal, good.clone()), (&goal, unknown.clone())], None, 1),
+            (vec![(&goal, good.clone()), (&goal, unknown.clone()), (&goal, bad.clone())], Some(false), 2),
+        ] {
+            assert_eq!(row_met(cases.iter().map(|(case, verdict)| (*case, verdict))), met);
+            assert_eq!(headline(&cases), Some(&cases[shown]));
+        }
+    }
+
+    #[test]
+    fn the_tightest_goal_says_how_much_is_used() {
+        let both = case(&[Goal::RatioAtMost(0.5), Goal::AtMost(40.0)]);
+        let verdict = judge(both.goals, exact(20.0), Some(exact(50.0)));
+        assert_eq!(verdict.used(&both), Some(0.8));
+        assert_eq!(judge(both.goals, absent(), None).used(&both), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! Where programs are, and how peers are compiled.
+
+use super::quantity::{Program, Source};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Seconds that one run of a program may take: many times what it needs, also under valgrind.
+const PROGRAM_LIMIT: &str = "180";
+/// For peers that run on this machine. valgrind knows no 512-bit instructions, and peers are not to have them in one row and
+/// lack them in another.
+const HERE: &[&str] = &["-O3", "-march=native", "-mno-avx512f"];
+/// For peers that run in the guest, whose processor is not this machine's.
+const IN_THE_GUEST: &[&str] = &["-O3"];
+
+/// Folders of one run.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// The source tree.
+    pub(super) root: PathBuf,
+    /// Cargo's target directory; this program is in its `release`.
+    pub(super) target: PathBuf,
+}
+
+impl Places {
+    /// The tree that this program was built from, and where it lies.
+    pub(super) fn find() -> Result<Self, String> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf);
+        let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+        let target = program.parent().and_then(Path::parent).map(Path::to_path_buf);
+        match (root, target) {
+            (Some(root), Some(target)) => Ok(Self { root, target }),
+            _ => Err(format!("{} lies in no target directory", program.display())),
+        }
+    }
+
+    /// The program's file; compiles a peer.
+    pub(super) fn program(&self, source: Source) -> Result<PathBuf, String> {
+        match source {
+            Source::Ours(name) => {
+                let path = self.target.join("release").join(name);
+                path.is_file().then_some(path).ok_or_else(|| format!("there is no program {name} in this tree"))
+            }
+            Source::Peer(name, packages) => self.compiled(name, packages, HERE),
+        }
+    }
+
+    /// A peer for the guest.
+    pub(super) fn guest_peer(&self, name: &str, packages: &[&str]) -> Result<PathBuf, String> {
+        self.compiled(name, packages, IN_THE_GUEST)
+    }
+
+    fn compiled(&self, name: &str, packages: &[&str], options: &[&str]) -> Result<PathBuf, String> {
+        let source = self.root.join("benches/peers").join(name).with_extension("c");
+        if !source.is_file() {
+            return Err(format!("there is no peer {name} in this tree"));
+        }
+        let folder = self.target.join("peers");
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let flags = package_flags(packages)?;
+        let path = folder.join(name);
+        let mut compiler = Command::new("cc");
+        compiler.args(options).arg(&source).arg("-o").arg(&path).args(flags).arg("-lm").arg("-pthread");
+        let output = compiler.output().map_err(|error| format!("cc: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("cc {name}.c: {}", first_line(&output.stderr)));
+        }
+        Ok(path)
+    }
+}
+
+/// What pkg-config says, or which package is missing.
+fn package_flags(packages: &[&str]) -> Result<Vec<String>, String> {
+    if packages.is_empty() {
+        return Ok(Vec::new());
+    }
+    let output = Command::new("pkg-config").args(["--cflags", "--libs"]).args(packages).output();
+    let output = output.map_err(|error| format!("pkg-config: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("pkg-config finds no {}; benches/README.md lists the packages", packages.join(", ")));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect())
+}
+
+/// Runs a program below `timeout`, behind the words of a wrapper, and returns what it printed.
+pub(super) fn run(wrapper: &[&str], path: &Path, program: &Program, iterations: u64) -> Result<Output, String> {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", PROGRAM_LIMIT]).args(wrapper).arg(path).args(program.arguments);
+    command.arg(iterations.to_string());
+    let output = command.output().map_err(|error| format!("timeout: {error}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    Err(match output.status.code() {
+        Some(124) => format!("{}: took longer than {PROGRAM_LIMIT} s", program.text()),
+        Some(127) => format!("{} is not installed", wrapper.first().unwrap_or(&"the program")),
+        _ => format!("{}: {}: {}", program.text(), output.status, last_line(&output.stderr)),
+    })
+}
+
+/// The first line that says something.
+fn first_line(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).lines().find(|line| !line.trim().is_empty()).unwrap_or("no message").to_owned()
+}
+
+/// The last line that says something; valgrind's own are left out.
+pub(super) fn last_line(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let said = text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("=="));
+    said.unwrap_or("no message").to_owned()
+}

@@ -1,0 +1,187 @@
+//! The outcome of a run as a table and as JSON.
+
+use super::figure::{Figure, readable};
+use super::goal::goals_text;
+use super::judge::{Verdict, headline, judge, row_met};
+use super::measuring::Results;
+use super::quantity::Quantity;
+use super::rows::{Case, Row};
+use super::table::Table;
+use serde_json::{Value, json};
+
+/// A row with what the run says of it.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Which.
+    pub(super) row: &'static Row,
+    /// All cases of the row.
+    pub(super) cases: Vec<(&'static Case, Verdict)>,
+}
+
+const HEADING: [&str; 11] = ["row", "what", "unit", "ours", "peer", "", "ratio", "floor", "goal", "met", "spread"];
+
+impl Outcome {
+    /// Judges a row by what was measured.
+    pub(super) fn new(row: &'static Row, results: &Results) -> Self {
+        let verdict =
+            |case: &Case| judge(case.goals, results.of(&case.ours), case.peer.as_ref().map(|peer| results.of(peer)));
+        Self { row, cases: row.cases.iter().map(|case| (case, verdict(case))).collect() }
+    }
+
+    /// Whether all of it is met; nothing where something is not known.
+    pub(super) fn met(&self) -> Option<bool> {
+        row_met(self.cases.iter().map(|(case, verdict)| (*case, verdict)))
+    }
+
+    fn json(&self) -> Value {
+        let mut value = match headline(&self.cases) {
+            Some((case, verdict)) => case_json(case, verdict),
+            None => json!({}),
+        };
+        value["row"] = json!(self.row.id);
+        value["what"] = json!(self.row.what);
+        value["met"] = json!(self.met());
+        value["cases"] = self.cases.iter().map(|(case, verdict)| case_json(case, verdict)).collect();
+        value
+    }
+}
+
+fn case_json(case: &Case, verdict: &Verdict) -> Value {
+    let value = |figure: &Figure| figure.value;
+    json!({
+        "case": case.name,
+        "unit": case.unit,
+        "ours": verdict.ours.as_ref().ok().map(value),
+        "peer": verdict.peer.as_ref().and_then(|peer| peer.as_ref().ok()).map(value),
+        "peer_name": case.peer_name,
+        "ratio": verdict.ratio,
+        "floor": case.floor,
+        "goal": goals_text(case.goals),
+        "stretch": case.stretch,
+        "met": verdict.met,
+        "why": verdict.why,
+        "spread": verdict.spread(),
+        "measured": case.ours.text(),
+        "peer_measured": case.peer.as_ref().map(Quantity::text),
+    })
+}
+
+/// The object that the last line of `--json` is.
+pub(super) fn json(outcomes: &[Outcome]) -> Value {
+    json!({ "rows": outcomes.iter().map(Outcome::json).collect::<Vec<_>>() })
+}
+
+/// All cases, a line each.
+pub(super) fn table(outcomes: &[Outcome]) -> Table {
+    let mut table = Table::new(&HEADING);
+    for outcome in outcomes {
+        for (at, (case, verdict)) in outcome.cases.iter().enumerate() {
+            table.row(cells(outcome.row, case, verdict, at == 0));
+        }
+    }
+    table
+}
+
+fn cells(row: &Row, case: &Case, verdict: &Verdict, first: bool) -> [String; HEADING.len()] {
+    // Figures of an emulated machine say something beside each other only.
+    let absolute = !is_time_of_guest(case);
+    let figure = |figure: Option<&Figure>| match figure {
+        Some(figure) if absolute => readable(figure.value),
+        Some(_) => "*".to_owned(),
+        None => String::new(),
+    };
+    let peer = verdict.peer.as_ref().and_then(|peer| peer.as_ref().ok());
+    [
+        if first { row.id.to_owned() } else { String::new() },
+        what(row, case, first),
+        case.unit.to_owned(),
+        figure(verdict.ours.as_ref().ok()),
+        figure(peer),
+        case.peer_name.to_owned(),
+        verdict.ratio.map(readable).unwrap_or_default(),
+        case.floor.map(readable).unwrap_or_default(),
+        goals_text(case.goals),
+        met_word(case, verdict).to_owned(),
+        verdict
+            .spread()
+            .filter(|spread| *spread > 0.0)
+            .map(|spread| format!("{:.0}%", spread * 100.0))
+            .unwrap_or_default(),
+    ]
+}
+
+fn what(row: &Row, case: &Case, first: bool) -> String {
+    match (first, case.name) {
+        (true, "") => row.what.to_owned(),
+        (true, name) => format!("{}: {name}", row.what),
+        (false, name) => format!("  {name}"),
+    }
+}
+
+/// Times and rates of the guest; counts are as good there as elsewhere.
+pub(super) fn is_time_of_guest(case: &Case) -> bool {
+    case.ours.group() == super::quantity::Group::Guest && matches!(case.unit, "us" | "1/s")
+}
+
+/// The word for the column, which also tells what is not judged.
+pub(super) fn met_word(case: &Case, verdict: &Verdict) -> &'static str {
+    match verdict.met {
+        Some(true) => "yes",
+        Some(false) => "NO",
+        None if case.goals.is_empty() && verdict.ours.is_ok() => "-",
+        None => "not run",
+    }
+}
+
+/// A line for each case that is missed, not known, or judged with something missing.
+pub(super) fn reasons(outcomes: &[Outcome]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for outcome in outcomes {
+        for (case, verdict) in &outcome.cases {
+            let said = !verdict.why.is_empty() && (!case.goals.is_empty() || verdict.ours.is_err());
+            if said {
+                let name = if case.name.is_empty() { String::new() } else { format!(" {}", case.name) };
+                lines.push(format!("{}{name}: {}: {}", outcome.row.id, met_word(case, verdict), verdict.why));
+            }
+        }
+    }
+    lines
+}
+
+/// How many rows are met, missed and not known.
+pub(super) fn summary(outcomes: &[Outcome]) -> String {
+    let count = |met| outcomes.iter().filter(|outcome| outcome.met() == met).count();
+    format!("{} rows met, {} missed, {} not wholly run", count(Some(true)), count(Some(false)), count(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows;
+    use super::*;
+
+    fn nothing_ran() -> Vec<Outcome> {
+        rows::all().into_iter().map(|row| Outcome::new(row, &Results::default())).collect()
+    }
+
+    #[test]
+    fn rows_that_did_not_run_are_in_the_json_with_their_reason() {
+        let value = json(&nothing_ran());
+        let rows = value["rows"].as_array().expect("a list");
+        assert_eq!(rows.len(), 23);
+        for row in rows {
+            assert_eq!(row["met"], Value::Null, "{row}");
+            assert!(row["ours"].is_null() && row["ratio"].is_null(), "{row}");
+            assert!(row["why"].as_str().is_some_and(|why| why.contains("benches/run")), "{row}");
+        }
+    }
+
+    #[test]
+    fn rows_that_did_not_run_are_in_the_table_with_their_reason() {
+        let outcomes = nothing_ran();
+        let text = table(&outcomes).text();
+        assert_eq!(text.lines().count(), 1 + outcomes.iter().map(|outcome| outcome.cases.len()).sum::<usize>());
+        assert!(text.contains("not run") && !text.contains("yes"));
+        assert_eq!(reasons(&outcomes).len(), text.lines().count() - 1);
+        assert_eq!(summary(&outcomes), "0 rows met, 0 missed, 23 not wholly run");
+    }
+}

@@ -1,0 +1,103 @@
+//! Rows of the engine on a device that completes at once: A7 to A9, A22.
+
+use super::super::goal::Goal::{AtMost, RatioAtMost};
+use super::super::quantity::{ITERATIONS, Program, Quantity, Source};
+use super::{Case, NONE, Row, instructions, ours};
+
+const REMOTE: Quantity = instructions(ours("request-cost", &["remote", "32"]));
+const LOCAL: Quantity = instructions(ours("request-cost", &["local", "32"]));
+const STATIC: Quantity = instructions(ours("request-cost", &["static", "32"]));
+/// The program's loop and its null port: part of all of them, and not the engine's.
+const BARE: Quantity = instructions(ours("request-cost", &["bare", "32"]));
+const RCACHE: Program =
+    Program { source: Source::Peer("ucs_rcache", &["ucx-ucs"]), arguments: &[], iterations: ITERATIONS };
+
+/// Requests of one page, and of 256.
+const fn list(arguments: &'static [&'static str]) -> Quantity {
+    instructions(ours("segments-cost", arguments).iterations(640, 3200))
+}
+
+/// A case of A9.
+const PAGE: Case = Case { unit: "insn", floor: Some(3.0), goals: &[AtMost(8.0)], stretch: Some(5.0), ..NONE };
+
+/// A case of A22: a full iteration beside its budget times A7.
+const FULL: Case = Case {
+    unit: "insn",
+    peer: Some(REMOTE),
+    peer_name: "A7, same loop",
+    floor: Some(1.0),
+    goals: &[RatioAtMost(1.2)],
+    stretch: Some(1.05),
+    ..NONE
+};
+
+/// An iteration whose budget is used up by completions, and what follows from them, per completion.
+const fn storm(arguments: &'static [&'static str]) -> Quantity {
+    instructions(ours("storm-cost", arguments).iterations(8, 56))
+}
+
+macro_rules! further_page {
+    ($many:expr, $one:expr) => {
+        Quantity::Sum(&[(1.0 / 255.0, list($many)), (-1.0 / 255.0, list($one))])
+    };
+}
+
+/// See the parent.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        id: "A7",
+        what: "a whole registered request, 4 KiB, batch 32, less the bare loop",
+        cases: &[
+            Case {
+                name: "peer invalidates",
+                unit: "insn",
+                ours: Quantity::Sum(&[(1.0, REMOTE), (-1.0, BARE)]),
+                floor: Some(110.0),
+                goals: &[AtMost(250.0)],
+                stretch: Some(180.0),
+                ..NONE
+            },
+            Case {
+                name: "LOCAL_INV",
+                unit: "insn",
+                ours: Quantity::Sum(&[(1.0, LOCAL), (-1.0, BARE)]),
+                floor: Some(110.0),
+                goals: &[AtMost(320.0)],
+                stretch: Some(230.0),
+                ..NONE
+            },
+        ],
+    },
+    Row {
+        id: "A8",
+        what: "price of protection: A7 less a static key",
+        cases: &[Case {
+            unit: "insn",
+            ours: Quantity::Sum(&[(1.0, REMOTE), (-1.0, STATIC)]),
+            peer: Some(instructions(RCACHE)),
+            peer_name: "UCX cache hit",
+            floor: Some(50.0),
+            goals: &[AtMost(120.0), RatioAtMost(1.0)],
+            stretch: Some(80.0),
+            ..NONE
+        }],
+    },
+    Row {
+        id: "A9",
+        what: "each further page of a scatter list",
+        cases: &[
+            Case { name: "merged", ours: further_page!(&["adjacent", "256"], &["adjacent", "1"]), ..PAGE },
+            Case { name: "an element each", ours: further_page!(&["pages", "256"], &["pages", "1"]), ..PAGE },
+            Case { name: "with gaps", ours: further_page!(&["gaps", "256"], &["gaps", "1"]), ..PAGE },
+        ],
+    },
+    Row {
+        id: "A22",
+        what: "an iteration that is full to its budget, per completion of a request",
+        cases: &[
+            Case { name: "good", ours: storm(&["good"]), ..FULL },
+            Case { name: "all fails", ours: storm(&["failed"]), ..FULL },
+            Case { name: "stale completions", ours: storm(&["stale"]), ..FULL },
+        ],
+    },
+];

@@ -1,0 +1,327 @@
+//! Rows on soft RoCE in the virtual machine, and those that are counted here as well: A10 to A20.
+//! The keys are those of the jobs in benches/guest.
+
+use super::super::figure::Best;
+use super::super::goal::Goal::{self, AtMost, Equal, RatioAtLeast, RatioAtMost};
+use super::super::quantity::Quantity;
+use super::{Case, NONE, Row, least, ours};
+
+const KERNEL: &str = "nvme-rdma (stated)";
+
+/// A protected request beside another way of giving the peer a key.
+const fn request(
+    name: &'static str,
+    protected: &'static str,
+    other: &'static str,
+    peer_name: &'static str,
+    floor: f64,
+    goals: &'static [Goal],
+    stretch: Option<f64>,
+) -> Case {
+    Case {
+        name,
+        unit: "us",
+        ours: least(protected),
+        peer: Some(least(other)),
+        peer_name,
+        floor: Some(floor),
+        goals,
+        stretch,
+    }
+}
+
+/// Keys made and killed by work requests, beside ibv_reg_mr and ibv_dereg_mr.
+const fn keys(
+    name: &'static str,
+    windows: &'static str,
+    peer: &'static str,
+    floor: f64,
+    goals: &'static [Goal],
+    stretch: Option<f64>,
+) -> Case {
+    Case {
+        name,
+        unit: "us",
+        ours: least(windows),
+        peer: Some(least(peer)),
+        peer_name: "reg_mr + dereg_mr",
+        floor: Some(floor),
+        goals,
+        stretch,
+    }
+}
+
+/// Counted on the null port, beside what the kernel's host does by its source.
+const fn counted(
+    name: &'static str,
+    words: &'static str,
+    arguments: &'static [&'static str],
+    kernel: f64,
+    floor: f64,
+    goals: &'static [Goal],
+) -> Case {
+    let ours = Quantity::Told(ours("per-request", arguments), words);
+    Case {
+        name,
+        unit: "count",
+        ours,
+        peer: Some(Quantity::Stated(kernel)),
+        peer_name: KERNEL,
+        floor: Some(floor),
+        goals,
+        ..NONE
+    }
+}
+
+/// The same on soft RoCE.
+const fn in_guest(name: &'static str, key: &'static str, kernel: f64, floor: f64, goals: &'static [Goal]) -> Case {
+    let peer = Some(Quantity::Stated(kernel));
+    Case { name, unit: "count", ours: least(key), peer, peer_name: KERNEL, floor: Some(floor), goals, ..NONE }
+}
+
+/// See the parent.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        id: "A10",
+        what: "doorbells per request",
+        cases: &[
+            counted("depth 32", "doorbells", &["remote", "1", "32"], 1.0, 1.0 / 32.0, &[AtMost(2.0 / 32.0)]),
+            counted("depth 32, LOCAL_INV", "doorbells", &["local", "1", "32"], 2.0, 1.0 / 32.0, &[AtMost(2.0 / 32.0)]),
+            counted("depth 1", "doorbells", &["remote", "1", "1"], 1.0, 1.0, &[Equal(1.0)]),
+            counted("depth 1, LOCAL_INV", "doorbells", &["local", "1", "1"], 2.0, 2.0, &[Equal(2.0)]),
+            in_guest("depth 32, guest", "requests/doorbells_32", 1.0, 1.0 / 32.0, &[]),
+            in_guest("depth 1, guest", "requests/doorbells_1", 1.0, 1.0, &[AtMost(1.0)]),
+        ],
+    },
+    Row {
+        id: "A11",
+        what: "work requests per request",
+        cases: &[
+            counted("peer invalidates", "work requests", &["remote", "1", "32"], 2.0, 2.0, &[Equal(2.0)]),
+            counted("LOCAL_INV", "work requests", &["local", "1", "32"], 3.0, 3.0, &[Equal(3.0)]),
+            counted("four keys, peer invalidates", "work requests", &["remote", "4", "8"], 8.0, 8.0, &[Equal(8.0)]),
+            counted("four keys, LOCAL_INV", "work requests", &["local", "4", "8"], 9.0, 9.0, &[Equal(9.0)]),
+            in_guest("peer invalidates, guest", "requests/work_requests_32", 2.0, 2.0, &[Equal(2.0)]),
+        ],
+    },
+    Row {
+        id: "A12",
+        what: "send completions per request, depth 32",
+        cases: &[
+            counted(
+                "peer invalidates",
+                "send completions",
+                &["remote", "1", "32"],
+                1.0,
+                1.0 / 32.0,
+                &[AtMost(2.0 / 32.0)],
+            ),
+            counted("LOCAL_INV", "send completions", &["local", "1", "32"], 2.0, 1.0 / 32.0, &[AtMost(2.0 / 32.0)]),
+            in_guest("guest", "requests/completions_32", 1.0, 1.0 / 32.0, &[AtMost(2.0 / 32.0)]),
+        ],
+    },
+    Row {
+        id: "A13",
+        what: "steady state asks nothing of the system",
+        cases: &[
+            Case {
+                name: "system calls but posts",
+                unit: "per request",
+                ours: least("calls/calls_but_posts"),
+                floor: Some(0.0),
+                goals: &[AtMost(0.001)],
+                ..NONE
+            },
+            Case {
+                name: "posts, to doorbells",
+                unit: "per request",
+                ours: least("calls/posts"),
+                peer: Some(least("calls/posts_expected")),
+                peer_name: "doorbells",
+                floor: Some(1.0),
+                goals: &[RatioAtMost(1.0), RatioAtLeast(1.0)],
+                ..NONE
+            },
+            Case {
+                name: "allocations",
+                unit: "per request",
+                ours: Quantity::Allocations(ours("request-cost", &["remote", "32"])),
+                floor: Some(0.0),
+                goals: &[Equal(0.0)],
+                ..NONE
+            },
+            Case {
+                name: "page faults",
+                unit: "per request",
+                ours: least("calls/page_faults"),
+                floor: Some(0.0),
+                goals: &[AtMost(0.001)],
+                ..NONE
+            },
+        ],
+    },
+    Row {
+        id: "A14",
+        what: "protected against one static key, 4 KiB request",
+        cases: &[
+            request(
+                "depth 32",
+                "requests/request_32",
+                "requests/static_32",
+                "static key",
+                1.07,
+                &[RatioAtMost(1.15)],
+                Some(1.10),
+            ),
+            request(
+                "depth 8",
+                "requests/request_8",
+                "requests/static_8",
+                "static key",
+                1.13,
+                &[RatioAtMost(1.22)],
+                Some(1.18),
+            ),
+            request(
+                "depth 1",
+                "requests/request_1",
+                "requests/static_1",
+                "static key",
+                1.15,
+                &[RatioAtMost(1.42)],
+                Some(1.35),
+            ),
+        ],
+    },
+    Row {
+        id: "A15",
+        what: "protected against ibv_reg_mr per request, 4 KiB",
+        cases: &[
+            request(
+                "depth 32",
+                "requests/request_32",
+                "requests/memory_32",
+                "reg_mr per request",
+                0.69,
+                &[RatioAtMost(0.75)],
+                Some(0.70),
+            ),
+            request(
+                "depth 8",
+                "requests/request_8",
+                "requests/memory_8",
+                "reg_mr per request",
+                0.69,
+                &[RatioAtMost(0.75)],
+                Some(0.70),
+            ),
+            request(
+                "depth 1",
+                "requests/request_1",
+                "requests/memory_1",
+                "reg_mr per request",
+                0.69,
+                &[RatioAtMost(0.75)],
+                Some(0.70),
+            ),
+        ],
+    },
+    Row {
+        id: "A16",
+        what: "make and kill a key, 32 per doorbell",
+        cases: &[
+            keys("4 KiB", "register/windows_4096", "register/reg_mr_4096", 0.2, &[RatioAtMost(0.25)], Some(0.21)),
+            keys("1 MiB", "register/windows_1048576", "register/reg_mr_1048576", 0.06, &[RatioAtMost(0.08)], None),
+            keys("16 MiB", "register/windows_16777216", "register/reg_mr_16777216", 0.02, &[RatioAtMost(0.03)], None),
+            Case {
+                name: "4 KiB, C loop",
+                unit: "us",
+                ours: least("register/windows_4096"),
+                peer: Some(least("register/windows_loop_4096")),
+                peer_name: "bind + inv loop in C",
+                ..NONE
+            },
+        ],
+    },
+    Row {
+        id: "A17",
+        what: "unprotected WRITE 4 KiB, post to callback, median",
+        cases: &[
+            Case {
+                name: "to a C loop",
+                unit: "us",
+                ours: least("writes/write_4096"),
+                peer: Some(least("writes/write_loop_4096")),
+                peer_name: "verbs loop in C",
+                floor: Some(1.0),
+                goals: &[RatioAtMost(1.05)],
+                stretch: Some(1.02),
+            },
+            Case {
+                name: "to perftest",
+                unit: "us",
+                ours: least("writes/write_4096"),
+                peer: Some(least("writes/perftest_4096")),
+                peer_name: "ib_write_lat typical",
+                goals: &[RatioAtMost(1.1)],
+                ..NONE
+            },
+        ],
+    },
+    Row {
+        id: "A18",
+        what: "gain of one doorbell for 32 WRITEs of 8 bytes that is kept",
+        cases: &[Case {
+            unit: "us",
+            ours: Quantity::Sum(&[(1.0, least("writes/each_loop_8")), (-1.0, least("writes/write_32_8"))]),
+            peer: Some(Quantity::Sum(&[(1.0, least("writes/each_loop_8")), (-1.0, least("writes/batched_loop_8"))])),
+            peer_name: "verbs loop in C",
+            floor: Some(1.0),
+            goals: &[RatioAtLeast(0.95)],
+            stretch: Some(0.98),
+            ..NONE
+        }],
+    },
+    Row {
+        id: "A19",
+        what: "protected request against UCX put without its cache",
+        cases: &[
+            request("4 KiB", "requests/request_1", "ucx/ucx_4096", "UCX put", 0.0, &[RatioAtMost(0.7)], None),
+            request(
+                "1 MiB",
+                "requests/request_1_1048576",
+                "ucx/ucx_1048576",
+                "UCX put",
+                0.0,
+                &[RatioAtMost(0.2)],
+                None,
+            ),
+        ],
+    },
+    Row {
+        id: "A20",
+        what: "our host against the kernel's, null_blk behind nvmet, 4 KiB reads",
+        cases: &[
+            Case {
+                name: "median, depth 1",
+                unit: "us",
+                ours: least("kernel/ours_median_1"),
+                peer: Some(least("kernel/kernel_median_1")),
+                peer_name: "nvme-rdma, fio",
+                goals: &[RatioAtMost(0.9)],
+                stretch: Some(0.8),
+                ..NONE
+            },
+            Case {
+                name: "IOPS, depth 32",
+                unit: "1/s",
+                ours: Quantity::Guest("kernel/ours_iops_32", Best::Most),
+                peer: Some(Quantity::Guest("kernel/kernel_iops_32", Best::Most)),
+                peer_name: "nvme-rdma, fio",
+                goals: &[RatioAtLeast(1.2)],
+                stretch: Some(1.5),
+                ..NONE
+            },
+        ],
+    },
+];

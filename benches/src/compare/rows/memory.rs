@@ -1,0 +1,261 @@
+//! Rows of mempool and the reactor: A1 to A6, A21, A23.
+
+use super::super::figure::Best;
+use super::super::goal::Goal::{AtMost, RatioAtLeast, RatioAtMost};
+use super::super::quantity::{Program, Quantity};
+use super::{Case, NONE, Row, dpdk, instructions, ours};
+
+const RTRB_ONE: Quantity = instructions(ours("lane", &["one", "rtrb"]));
+const RTRB_BATCH: Quantity = instructions(ours("lane", &["batch", "rtrb"]));
+const LANE_ONE: Quantity = instructions(ours("lane", &["one", "frwr"]));
+const LANE_BATCH: Quantity = instructions(ours("lane", &["batch", "frwr"]));
+
+/// Round trips of a timing program.
+const ROUND_TRIPS: u64 = 400_000;
+const PING_PONG: Quantity = timed(ours("ping-pong", &["lane"]), ROUND_TRIPS, Best::Least);
+const RAW_PING_PONG: Quantity = timed(ours("ping-pong", &["raw"]), ROUND_TRIPS, Best::Least);
+const RING_PING_PONG: Quantity = timed(dpdk("ring_ping_pong", &["single"]), ROUND_TRIPS, Best::Least);
+const RINGS_PING_PONG: Quantity = timed(dpdk("ring_ping_pong", &["multiple"]), ROUND_TRIPS, Best::Least);
+
+/// Requests per core of a timing program.
+const REQUESTS: u64 = 1_000_000;
+const ONE_CORE: Program = ours("scaling", &["engine", "1"]);
+const TWO_CORES: Program = ours("scaling", &["engine", "2"]);
+const ONE_CORE_FLOOR: Program = ours("scaling", &["floor", "1"]);
+const TWO_CORES_FLOOR: Program = ours("scaling", &["floor", "2"]);
+
+const ONE_QUEUE: Quantity = idle(&["1", "1"]);
+const EIGHT_QUEUES: Quantity = idle(&["1", "8"]);
+
+const fn timed(program: Program, iterations: u64, best: Best) -> Quantity {
+    Quantity::Timed(program.iterations(0, iterations), best)
+}
+
+/// Many iterations: the calibration of the clock at the start differs by some hundred thousand instructions.
+const fn idle(arguments: &'static [&'static str]) -> Quantity {
+    instructions(ours("idle", arguments).iterations(200_000, 2_200_000))
+}
+
+/// The same figure of ours beside one more peer, for information.
+const fn beside(name: &'static str, ours: Quantity, peer: Quantity, peer_name: &'static str) -> Case {
+    Case { name, unit: "insn", ours, peer: Some(peer), peer_name, ..NONE }
+}
+
+/// See the parent.
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        id: "A1",
+        what: "take and give back one slot, own core",
+        cases: &[Case {
+            unit: "insn",
+            ours: instructions(ours("freelist", &["one", "lifo"])),
+            peer: Some(instructions(dpdk("rte_mempool", &["one"]))),
+            peer_name: "rte_mempool",
+            floor: Some(4.0),
+            goals: &[RatioAtMost(0.5), AtMost(23.0)],
+            stretch: Some(0.25),
+            ..NONE
+        }],
+    },
+    Row {
+        id: "A2",
+        what: "the same, 32 at once, per slot",
+        cases: &[
+            Case {
+                unit: "insn",
+                ours: instructions(ours("freelist", &["bulk", "lifo"])),
+                peer: Some(instructions(dpdk("rte_mempool", &["bulk"]))),
+                peer_name: "rte_mempool",
+                floor: Some(1.3),
+                goals: &[RatioAtMost(0.5), AtMost(4.7)],
+                stretch: Some(0.25),
+                ..NONE
+            },
+            beside(
+                "each index checked",
+                instructions(ours("freelist", &["slice", "lifo"])),
+                instructions(dpdk("rte_mempool", &["bulk"])),
+                "rte_mempool",
+            ),
+        ],
+    },
+    Row {
+        id: "A3",
+        what: "give back from another core, 32 at once, per slot",
+        cases: &[
+            Case {
+                unit: "insn",
+                ours: instructions(ours("freelist", &["return", "lifo"])),
+                peer: Some(instructions(dpdk("rte_stack", &["one"]))),
+                peer_name: "rte_stack",
+                floor: Some(6.0),
+                goals: &[RatioAtMost(0.25), AtMost(31.0)],
+                stretch: Some(0.1),
+                ..NONE
+            },
+            beside(
+                "each index checked",
+                instructions(ours("freelist", &["return-slice", "lifo"])),
+                instructions(dpdk("rte_stack", &["bulk"])),
+                "rte_stack, 32 at once",
+            ),
+        ],
+    },
+    Row {
+        id: "A4",
+        what: "round trip of a message between two cores",
+        cases: &[
+            Case {
+                name: "to two cache lines",
+                unit: "ns",
+                ours: PING_PONG,
+                peer: Some(RAW_PING_PONG),
+                peer_name: "raw cache lines",
+                floor: Some(1.0),
+                goals: &[RatioAtMost(1.3)],
+                stretch: Some(1.15),
+            },
+            Case {
+                name: "to a ring",
+                unit: "ns",
+                ours: PING_PONG,
+                peer: Some(RING_PING_PONG),
+                peer_name: "rte_ring SP/SC",
+                goals: &[RatioAtMost(0.9)],
+                ..NONE
+            },
+            Case {
+                name: "to a ring of many",
+                unit: "ns",
+                ours: PING_PONG,
+                peer: Some(RINGS_PING_PONG),
+                peer_name: "rte_ring MP/MC",
+                ..NONE
+            },
+        ],
+    },
+    Row {
+        id: "A5",
+        what: "send and receive a message, own core",
+        cases: &[
+            Case {
+                name: "one",
+                unit: "insn",
+                ours: LANE_ONE,
+                peer: Some(RTRB_ONE),
+                peer_name: "rtrb",
+                floor: Some(10.0),
+                goals: &[AtMost(49.0)],
+                stretch: Some(30.0),
+            },
+            Case {
+                name: "batch 32",
+                unit: "insn",
+                ours: LANE_BATCH,
+                peer: Some(RTRB_BATCH),
+                peer_name: "rtrb",
+                floor: Some(2.0),
+                goals: &[AtMost(5.3)],
+                stretch: Some(4.0),
+            },
+            beside("one, ring", LANE_ONE, instructions(dpdk("rte_ring", &["single", "one"])), "rte_ring SP/SC"),
+            beside("batch, ring", LANE_BATCH, instructions(dpdk("rte_ring", &["single", "batch"])), "rte_ring SP/SC"),
+            beside(
+                "one, rings of many",
+                LANE_ONE,
+                instructions(dpdk("rte_ring", &["multiple", "one"])),
+                "rte_ring MP/MC",
+            ),
+            beside("one, array", LANE_ONE, instructions(ours("lane", &["one", "array-queue"])), "crossbeam ArrayQueue"),
+            beside("one, segments", LANE_ONE, instructions(ours("lane", &["one", "seg-queue"])), "crossbeam SegQueue"),
+            beside("one, channel", LANE_ONE, instructions(ours("lane", &["one", "channel"])), "std mpsc"),
+        ],
+    },
+    Row {
+        id: "A6",
+        what: "idle poll iteration",
+        cases: &[
+            Case {
+                name: "one queue, inboxes",
+                unit: "insn",
+                ours: ONE_QUEUE,
+                floor: Some(15.0),
+                goals: &[AtMost(60.0)],
+                stretch: Some(35.0),
+                ..NONE
+            },
+            Case {
+                name: "each further queue",
+                unit: "insn",
+                ours: Quantity::Sum(&[(1.0 / 7.0, EIGHT_QUEUES), (-1.0 / 7.0, ONE_QUEUE)]),
+                floor: Some(6.0),
+                goals: &[AtMost(15.0)],
+                stretch: Some(10.0),
+                ..NONE
+            },
+            Case {
+                name: "each further inbox",
+                unit: "insn",
+                ours: Quantity::Sum(&[(1.0, idle(&["2", "1"])), (-1.0, ONE_QUEUE)]),
+                ..NONE
+            },
+            Case { name: "an idle engine", unit: "insn", ours: instructions(ours("idle-cost", &[])), ..NONE },
+        ],
+    },
+    Row {
+        id: "A21",
+        what: "two cores against one, disjoint queue pairs",
+        cases: &[
+            Case {
+                name: "throughput",
+                unit: "1/s",
+                ours: timed(TWO_CORES, REQUESTS, Best::Most),
+                peer: Some(timed(ONE_CORE, REQUESTS, Best::Most)),
+                peer_name: "one core",
+                floor: Some(2.0),
+                goals: &[RatioAtLeast(1.9)],
+                stretch: Some(1.95),
+            },
+            Case {
+                name: "a loop that computes",
+                unit: "1/s",
+                ours: timed(TWO_CORES_FLOOR, REQUESTS, Best::Most),
+                peer: Some(timed(ONE_CORE_FLOOR, REQUESTS, Best::Most)),
+                peer_name: "one core",
+                ..NONE
+            },
+            Case {
+                name: "instructions per request",
+                unit: "insn",
+                ours: Quantity::Sum(&[(0.5, instructions(TWO_CORES))]),
+                peer: Some(instructions(ONE_CORE)),
+                peer_name: "one core",
+                floor: Some(1.0),
+                goals: &[RatioAtMost(1.01), RatioAtLeast(0.99)],
+                ..NONE
+            },
+        ],
+    },
+    Row {
+        id: "A23",
+        what: "hot bytes",
+        cases: &[
+            Case {
+                name: "per MR",
+                unit: "bytes",
+                ours: Quantity::Printed(ours("hot-bytes", &[]), "mr"),
+                floor: Some(64.0),
+                goals: &[AtMost(64.0)],
+                ..NONE
+            },
+            Case {
+                name: "per request slot",
+                unit: "bytes",
+                ours: Quantity::Printed(ours("hot-bytes", &[]), "request"),
+                floor: Some(128.0),
+                goals: &[AtMost(256.0)],
+                ..NONE
+            },
+        ],
+    },
+];
