@@ -2,93 +2,55 @@
 
 use core::hint::black_box;
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::error::Error;
 use std::sync::Barrier;
 use std::time::Instant;
 
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
-    RequestHandle, RequestStatus, Submission, control::Control, gather::Segment, mr::Grant, provider::Access,
-    provider::Device, provider::soft::SoftProfile,
-};
-use frwr_mempool::{
-    Region,
-    region::{PagePolicy, RegionOptions},
+    Chunk, Event, RequestStatus, Submission,
+    gather::Segment,
+    provider::{Access, soft::SoftProfile},
 };
 
-use crate::{arguments::unknown, cores::on_each, null_device::{NullDevice, NullPort}};
+use crate::{
+    arguments::unknown,
+    cores::on_each,
+    null_device::{NullDevice, NullPort},
+    requester::{MESSAGE_BYTES, Requester, usual_options},
+};
 
 /// Requests per iteration of the engine.
 const BATCH: u64 = 32;
-/// Bytes of the one page that a request opens.
-const PAGE: u32 = 4096;
 /// Words of the floor's memory: it stays in the first cache.
 const WORDS: usize = 512;
 
-/// Replies come in order: the oldest request is meant.
-struct InOrder(VecDeque<RequestHandle>);
-
-impl Protocol for InOrder {
-    fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
-        let grant = grants.first().ok_or(AnnounceError)?;
-        let place = message.get_mut(24..36).ok_or(AnnounceError)?;
-        place[..8].copy_from_slice(&grant.address.to_le_bytes());
-        place[8..].copy_from_slice(&grant.key.to_le_bytes());
-        Ok(())
-    }
-
-    fn classify(&mut self, _: ConnectionId, _: &[u8], _: u32) -> Message {
-        self.0.pop_front().map_or(Message::Malformed, Message::Reply)
-    }
-}
-
 /// What one core has; nothing of it is another's.
 struct Core {
-    engine: Engine<<NullDevice as Device>::Port>,
-    connection: ConnectionId,
-    protocol: InOrder,
-    segments: Vec<[Segment; 1]>,
-    // Mapped as long as the engine lives; Control too, whose lanes the engine looks into.
-    _held: (Region, Control<NullDevice>),
+    requester: Requester<NullDevice<NullPort>>,
+    segments: Vec<Segment>,
 }
 
 impl Core {
     fn open() -> Result<Self, Box<dyn Error>> {
-        let mut control = Control::new(NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(true)));
-        let capabilities = *control.device().capabilities();
-        let options = EngineOptions { connections: 1, queue_depth: 32, ..EngineOptions::default() };
-        let bytes = Engine::<<NullDevice as Device>::Port>::region_bytes(&options, &capabilities)? + (1 << 20);
-        let mut region = Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Ladder { allow_plain: true }))?;
-        let (port, link) = control.open_core(0, 0)?;
-        let mut engine = Engine::new(port, link, &mut region, options, &capabilities)?;
-        let memory = engine.add_memory(region.carve(1 << 18, PAGE as usize)?.into_device_memory())?;
-        let connect = ConnectionOptions { peer_receives: 32, ..ConnectionOptions::default() };
-        let connection = engine.connect("127.0.0.1:1".parse()?, b"", &connect)?;
-        let mut protocol = InOrder(VecDeque::with_capacity(2 * BATCH as usize));
-        while !engine.is_ready(connection) {
-            control.poll();
-            engine.poll(Duration::ZERO, &mut protocol);
-            while engine.next_event().is_some() {}
-            engine.flush();
-        }
-        let segment = |at| [Segment { memory, offset: at * u64::from(PAGE), length: PAGE }];
-        let segments = (0..BATCH).map(segment).collect();
-        Ok(Self { engine, connection, protocol, segments, _held: (region, control) })
+        let device = NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(true));
+        let requester = Requester::open(device, &usual_options())?;
+        let segments = requester.pages(BATCH, 1);
+        Ok(Self { requester, segments })
     }
 
     fn requests(&mut self, requests: u64) -> Result<(), Box<dyn Error>> {
-        let (message, mut done, mut submitted) = ([0u8; 64], 0, 0);
+        let Requester { engine, connection, protocol, .. } = &mut self.requester;
+        let (message, mut done, mut submitted) = ([0u8; MESSAGE_BYTES], 0, 0);
         while done < requests {
-            self.engine.poll(Duration::from_nanos(done), &mut self.protocol);
-            while let Some(event) = self.engine.next_event() {
-                if let Event::Completed { status: RequestStatus::Replied(received), .. } = event {
-                    self.engine.release(received);
-                    done += 1;
-                }
+            engine.poll(Duration::from_nanos(done), protocol);
+            // Anything else than a reply ends the run: `done` would never get there.
+            while let Some(Event::Completed { status: RequestStatus::Replied(received), .. }) = engine.next_event() {
+                engine.release(received);
+                done += 1;
             }
             while submitted < requests && submitted - done < BATCH {
-                let segments = &self.segments[(submitted % BATCH) as usize];
+                let at = (submitted % BATCH) as usize;
+                let segments = &self.segments[at..=at];
                 let chunk = [Chunk { access: Access::RemoteWrite, segments }];
                 let submission = Submission {
                     message: &message,
@@ -98,11 +60,11 @@ impl Core {
                     iova_cookie: 0,
                     cookie: submitted,
                 };
-                let handle = self.engine.submit(self.connection, &submission, &mut self.protocol)?;
-                self.protocol.0.push_back(handle);
+                let handle = engine.submit(*connection, &submission, protocol)?;
+                protocol.sent(handle);
                 submitted += 1;
             }
-            self.engine.flush();
+            engine.flush();
         }
         Ok(())
     }
