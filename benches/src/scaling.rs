@@ -17,7 +17,11 @@ use frwr_mempool::{
     region::{PagePolicy, RegionOptions},
 };
 
-use crate::{arguments::unknown, cores::on_each, null_device::{NullDevice, NullPort}};
+use crate::{
+    arguments::unknown,
+    cores::on_each,
+    null_device::{NullDevice, NullPort},
+};
 
 /// Requests per iteration of the engine.
 const BATCH: u64 = 32;
@@ -45,12 +49,12 @@ impl Protocol for InOrder {
 
 /// What one core has; nothing of it is another's.
 struct Core {
-    engine: Engine<<NullDevice as Device>::Port>,
+    engine: Engine<<NullDevice<NullPort> as Device>::Port>,
     connection: ConnectionId,
     protocol: InOrder,
     segments: Vec<[Segment; 1]>,
     // Mapped as long as the engine lives; Control too, whose lanes the engine looks into.
-    _held: (Region, Control<NullDevice>),
+    _held: (Region, Control<NullDevice<NullPort>>),
 }
 
 impl Core {
@@ -58,7 +62,8 @@ impl Core {
         let mut control = Control::new(NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(true)));
         let capabilities = *control.device().capabilities();
         let options = EngineOptions { connections: 1, queue_depth: 32, ..EngineOptions::default() };
-        let bytes = Engine::<<NullDevice as Device>::Port>::region_bytes(&options, &capabilities)? + (1 << 20);
+        let bytes =
+            Engine::<<NullDevice<NullPort> as Device>::Port>::region_bytes(&options, &capabilities)? + (1 << 20);
         let mut region = Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Ladder { allow_plain: true }))?;
         let (port, link) = control.open_core(0, 0)?;
         let mut engine = Engine::new(port, link, &mut region, options, &capabilities)?;

@@ -24,6 +24,8 @@ pub(super) enum Step {
 struct Shared {
     steps: Box<[CachePadded<AtomicU8>]>,
     stop: AtomicBool,
+    /// The server makes room: nobody listens for a moment.
+    making_room: AtomicBool,
     /// The first that went wrong.
     failure: Mutex<Option<Failure>>,
     failed: AtomicBool,
@@ -38,6 +40,7 @@ impl Board {
         Self(Arc::new(Shared {
             steps: (0..cores).map(|_| CachePadded::default()).collect(),
             stop: AtomicBool::new(false),
+            making_room: AtomicBool::new(false),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
         }))
@@ -53,6 +56,16 @@ impl Board {
     /// Whether all cores are as far.
     pub(super) fn all_reached(&self, step: Step) -> bool {
         self.0.steps.iter().all(|place| place.load(Relaxed) >= step as u8)
+    }
+
+    /// A core: the server said that it makes room.
+    pub(super) fn tell_making_room(&self) {
+        self.0.making_room.store(true, Relaxed);
+    }
+
+    /// Whether it said so to any of them.
+    pub(super) fn is_making_room(&self) -> bool {
+        self.0.making_room.load(Relaxed)
     }
 
     /// A core: it cannot go on. The first one counts.

@@ -127,7 +127,9 @@ pub(super) struct ClientSide<P: Port> {
     last: Duration,
     missed: u64,
     interrupted: bool,
-    board: Board,
+    pub(super) board: Board,
+    /// When it began to connect.
+    pub(super) opening_since: Duration,
     memory_report: MemoryReport,
 }
 
@@ -198,6 +200,7 @@ impl<P: Port> ClientSide<P> {
             missed: 0,
             interrupted: false,
             board,
+            opening_since: time,
             memory_report: MemoryReport::of(&region),
             slots,
             plan,
@@ -295,6 +298,11 @@ impl<P: Port> ClientSide<P> {
 
     fn step(&mut self, now: Duration) -> Result<u32, Failure> {
         match self.phase {
+            Phase::Opening { .. } | Phase::Waiting if self.board.wants_stop() => {
+                self.interrupted = true;
+                self.shut_down();
+                self.board.reach(self.plan.core, Step::Finished);
+            }
             Phase::Opening { deadline } => self.open_links(now, deadline)?,
             Phase::Waiting if self.board.all_reached(Step::Ready) => {
                 self.schedule(now);

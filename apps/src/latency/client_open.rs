@@ -17,6 +17,8 @@ use frwr_engine::{
 
 /// How long all connections may take to open: some seconds of the connection manager, and a server that makes room.
 pub(super) const OPENING_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a server that nobody hears of may still come: another core may just be hearing that it makes room.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Before another attempt where the server said that it makes room.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Cookies of a connection's own key and last message, beside those of slots.
@@ -130,11 +132,18 @@ impl<P: Port> ClientSide<P> {
         reason: OpenFailure,
         private_data: &[u8],
     ) -> Result<(), Failure> {
-        let (now, patient) = (self.time, self.plan.patient);
-        let Some((_, link)) = self.link_at(connection) else { return Ok(()) };
+        let now = self.time;
+        let patient =
+            self.plan.patient || self.board.is_making_room() || now < self.opening_since.saturating_add(PATIENCE);
+        if self.link_at(connection).is_none() {
+            return Ok(());
+        }
         let again = match reason {
             OpenFailure::Rejected => match Refusal::decode(private_data) {
-                Ok(Refusal::Again) => true,
+                Ok(Refusal::Again) => {
+                    self.board.tell_making_room();
+                    true
+                }
                 Ok(refusal) => return Err(Failure::Refused(refusal)),
                 Err(error) => return Err(Failure::Foreign(error)),
             },
@@ -146,8 +155,9 @@ impl<P: Port> ClientSide<P> {
         if !again {
             return Err(Failure::Unreachable(reason));
         }
-        (link.id, link.state) = (None, State::Closed { not_before: now + RETRY_PAUSE });
-        self.plan.patient = true;
+        if let Some((_, link)) = self.link_at(connection) {
+            (link.id, link.state) = (None, State::Closed { not_before: now + RETRY_PAUSE });
+        }
         Ok(())
     }
 

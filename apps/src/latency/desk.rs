@@ -46,6 +46,8 @@ impl fmt::Display for Ending {
 struct State {
     /// What there is room for.
     capacity: Parameters,
+    /// What was tried, and there cannot be room for.
+    unaffordable: Option<Parameters>,
     /// 0 while nobody is served.
     client: u64,
     connections: u32,
@@ -54,6 +56,8 @@ struct State {
     died: Option<Ending>,
     /// What there is to be room for.
     wanted: Option<Parameters>,
+    /// What is told of the client when its first connection is up.
+    coming: Option<News>,
     news: Vec<News>,
     unsaid: u64,
     clients: u64,
@@ -69,13 +73,20 @@ pub(super) struct Desk(Arc<Mutex<State>>);
 impl Desk {
     /// With room for this.
     pub(super) fn new(capacity: Parameters) -> Self {
+        Self::knowing(capacity, None)
+    }
+
+    /// With room for this, where it is known that there is none for that.
+    pub(super) fn knowing(capacity: Parameters, unaffordable: Option<Parameters>) -> Self {
         Self(Arc::new(Mutex::new(State {
             capacity,
+            unaffordable,
             client: 0,
             connections: 0,
             served: 0,
             died: None,
             wanted: None,
+            coming: None,
             news: Vec::with_capacity(MAX_NEWS),
             unsaid: 0,
             clients: 0,
@@ -94,6 +105,9 @@ impl Desk {
         if state.client != 0 && state.client != data.client {
             return Err(Refusal::Busy);
         }
+        if state.unaffordable == Some(data.parameters) {
+            return Err(Refusal::NoRoom);
+        }
         if state.wanted.is_some() || !state.capacity.covers(&data.parameters) {
             if state.client == 0 {
                 state.wanted.get_or_insert(data.parameters);
@@ -105,13 +119,21 @@ impl Desk {
         if state.client == 0 {
             (state.client, state.served, state.died) = (data.client, 0, None);
             state.clients += 1;
-            state.tell(News::Came { peer, parameters: data.parameters });
+            state.coming = Some(News::Came { peer, parameters: data.parameters });
         }
         if state.connections >= u32::from(data.parameters.connections) {
             return Err(Refusal::Malformed);
         }
         state.connections += 1;
         Ok(())
+    }
+
+    /// A connection of the client is up.
+    pub(super) fn connected(&self) {
+        let mut state = self.state();
+        if let Some(news) = state.coming.take() {
+            state.tell(news);
+        }
     }
 
     /// A connection of the client is gone: so many commands of it were served, and it had taken leave, or else why not.
@@ -198,10 +220,13 @@ mod tests {
         assert_eq!(desk.admit(&of(2), None), Err(Refusal::Busy));
         assert_eq!(desk.admit(&of(1), None), Ok(()));
         assert_eq!(desk.admit(&of(1), None), Err(Refusal::Malformed), "it said two");
+        desk.connected();
+        desk.connected();
         desk.left(10, None);
         assert_eq!(desk.admit(&of(2), None), Err(Refusal::Busy));
         desk.left(20, Some(Ending::Engine(DisconnectCause::Peer)));
         assert_eq!(desk.admit(&of(2), None), Ok(()));
+        desk.connected();
         desk.left(5, None);
         let came = || News::Came { peer: None, parameters: ROOM };
         let died = News::Died { served: 30, cause: Ending::Engine(DisconnectCause::Peer) };
@@ -220,6 +245,14 @@ mod tests {
         for less in [Parameters { depth: 1, ..ROOM }, Parameters { size: 512, connections: 1, ..ROOM }] {
             assert_eq!(Desk::new(ROOM).admit(&ConnectData { parameters: less, client: 1 }, None), Ok(()));
         }
+    }
+
+    #[test]
+    fn what_was_tried_in_vain_is_not_tried_again() {
+        let more = Parameters { depth: 64, ..ROOM };
+        let desk = Desk::knowing(ROOM, Some(more));
+        assert_eq!(desk.admit(&ConnectData { parameters: more, client: 1 }, None), Err(Refusal::NoRoom));
+        assert_eq!((desk.wanted(), desk.admit(&ConnectData { parameters: ROOM, client: 1 }, None)), (None, Ok(())));
     }
 
     #[test]

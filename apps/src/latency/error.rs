@@ -156,6 +156,11 @@ fn refused(refusal: &Refusal) -> String {
         Refusal::RemoteInvalidation => {
             "the server's device cannot invalidate keys of peers; choose --invalidate local".to_owned()
         }
+        Refusal::NoRoom => {
+            "the server has too little memory, or too small a device, for what is asked, and says what is \
+                            missing; lower --size, --depth or --connections"
+                .to_owned()
+        }
     }
 }
 

@@ -122,7 +122,7 @@ pub(super) fn word(message: &[u8], at: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEADER_BYTES, Header, KINDS, MAX_COMMAND_BYTES, Ranges, name_ranges, ranges, word};
+    use super::{HEADER_BYTES, Header, KINDS, MAX_COMMAND_BYTES, name_ranges, ranges, word};
     use proptest::prelude::*;
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         #[test]
         fn decoders_are_total(message in proptest::collection::vec(any::<u8>(), 0..300), bytes in any::<u32>()) {
             let header = Header::decode(&message);
-            let read = ranges(&message, header.map_or(1, |header| header.count), bytes).unwrap_or_else(Ranges::new);
+            let read = ranges(&message, header.map_or(1, |header| header.count), bytes).unwrap_or_default();
             let sum: u64 = read.iter().map(|range| u64::from(range.length)).sum();
             prop_assert!(read.is_empty() || sum == u64::from(bytes));
             let _ = word(&message, usize::try_from(bytes).unwrap());

@@ -281,6 +281,8 @@ pub enum Refusal {
     Again,
     /// Its device cannot do what is asked: keys that peers invalidate.
     RemoteInvalidation,
+    /// Its machine or device has too little of something for what is asked.
+    NoRoom,
 }
 
 impl Refusal {
@@ -295,6 +297,7 @@ impl Refusal {
             Self::Busy => (4, 0, 0, 0, 0),
             Self::Again => (5, 0, 0, 0, 0),
             Self::RemoteInvalidation => (6, 0, 0, 0, 0),
+            Self::NoRoom => (7, 0, 0, 0, 0),
         };
         let mut bytes = head();
         bytes.extend([reason, what]);
@@ -331,6 +334,7 @@ impl Refusal {
             4 => Ok(Self::Busy),
             5 => Ok(Self::Again),
             6 => Ok(Self::RemoteInvalidation),
+            7 => Ok(Self::NoRoom),
             _ => Err(DecodeError::Malformed),
         }
     }
@@ -415,9 +419,14 @@ mod tests {
     #[test]
     fn refusals_arrive() {
         let excess = Excess { what: Quantity::Depth, value: 5000, least: 1, most: 1024 };
-        for refusal in
-            [Refusal::Malformed, Refusal::Excess(excess), Refusal::Busy, Refusal::Again, Refusal::RemoteInvalidation]
-        {
+        for refusal in [
+            Refusal::Malformed,
+            Refusal::Excess(excess),
+            Refusal::Busy,
+            Refusal::Again,
+            Refusal::RemoteInvalidation,
+            Refusal::NoRoom,
+        ] {
             assert_eq!(Refusal::decode(&refusal.encode()), Ok(refusal));
         }
     }

@@ -78,15 +78,29 @@ pub fn serve<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let (mut report, mut capacity, mut first) = (LatencyServerReport::default(), FIRST, true);
+    let (mut report, mut capacity, mut unaffordable, mut first) = (LatencyServerReport::default(), FIRST, None, true);
     loop {
-        let session = Session { address, config, machine, stop, capacity, first };
-        let wanted = session.run(open()?, &mut report, say)?;
+        let session = Session { address, config, machine, stop, capacity, unaffordable, first };
+        let wanted = match session.run(open()?, &mut report, say) {
+            Ok(wanted) => wanted,
+            // What one client asks for is too much here: the others get what there is.
+            Err(error) if capacity != FIRST && is_for_lack_of_room(&error) => {
+                say(&format!("no room for what the client asks for: {error}"));
+                unaffordable = Some(capacity);
+                Some(FIRST)
+            }
+            Err(error) => return Err(error),
+        };
         match wanted.filter(|_| !stop.load(Relaxed)) {
             Some(wanted) => (capacity, first) = (wanted, false),
             None => return Ok(report),
         }
     }
+}
+
+/// Less would do.
+fn is_for_lack_of_room(error: &LatencyError) -> bool {
+    matches!(error, LatencyError::Run(RunError::Launch { .. } | RunError::Port(_) | RunError::MemoryRefused { .. }))
 }
 
 /// A time with the same room.
@@ -96,6 +110,8 @@ struct Session<'a> {
     machine: &'a Machine,
     stop: &'a AtomicBool,
     capacity: Parameters,
+    /// What there cannot be room for.
+    unaffordable: Option<Parameters>,
     /// Nobody has been told that it listens.
     first: bool,
 }
@@ -111,7 +127,7 @@ impl Session<'_> {
     where
         D::Port: Send + 'static,
     {
-        let Self { address, config, machine, stop, capacity, first } = self;
+        let Self { address, config, machine, stop, capacity, unaffordable, first } = self;
         let placement = config.placement.clone().unwrap_or_else(|| for_target(&machine.topology));
         let cores = reactors(&placement);
         let capabilities = *device.capabilities();
@@ -124,7 +140,7 @@ impl Session<'_> {
             pages: config.pages,
             capabilities,
         };
-        let (mut sides, desk, board) = (Sides::new(), Desk::new(capacity), Board::new(0));
+        let (mut sides, desk, board) = (Sides::new(), Desk::knowing(capacity, unaffordable), Board::new(0));
         let mut control = Control::new(device);
         for _ in 0..cores {
             sides.add_server(&mut control, plan.clone())?;
@@ -193,6 +209,7 @@ fn line(news: &News) -> String {
                     format!("{} is {}, at most {}", excess.what.name(), excess.value, excess.most)
                 }
                 Refusal::Busy => "another client is served".to_owned(),
+                Refusal::NoRoom => "there is no room for what it asks for".to_owned(),
                 Refusal::RemoteInvalidation => "this device cannot invalidate keys of peers".to_owned(),
                 Refusal::Malformed | Refusal::Again => "its private data cannot be read".to_owned(),
             };

@@ -59,6 +59,7 @@ struct Owed {
     what: Answer,
 }
 
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack; boxing would allocate for each request")]
 enum Answer {
     /// RDMA to or from these ranges.
     Transfer(Ranges),
@@ -96,6 +97,8 @@ pub(super) struct ServerSide<P: Port> {
     /// Commands that found no transfer slot.
     owed: VecDeque<Owed>,
     message: Box<[u8]>,
+    /// It shall stop, and Control has been told.
+    ending: bool,
     told_to_stop: bool,
     served: u64,
 }
@@ -128,6 +131,7 @@ impl<P: Port> ServerSide<P> {
             incoming: VecDeque::new(),
             owed: VecDeque::new(),
             message,
+            ending: false,
             told_to_stop: false,
             served: 0,
             plan,
@@ -141,6 +145,10 @@ impl<P: Port> ServerSide<P> {
 
     pub(super) fn poll(&mut self, now: Duration) -> u32 {
         let mut work = self.engine.poll(now, &mut Commands);
+        if self.ending && (work > 0 || !self.told_to_stop) {
+            // A client may have come before the listener was gone.
+            self.shut_down();
+        }
         while let Some(event) = self.engine.next_event() {
             self.event(event);
             work += 1;
@@ -161,6 +169,7 @@ impl<P: Port> ServerSide<P> {
 
     /// No more connections; those there are end.
     pub(super) fn shut_down(&mut self) {
+        self.ending = true;
         self.told_to_stop = self.told_to_stop || self.engine.stop_listening(self.plan.address).is_ok();
         let connections: Vec<_> = self.engine.connections().collect();
         connections.into_iter().for_each(|connection| self.engine.disconnect(connection));
@@ -252,6 +261,7 @@ impl<P: Port> ServerSide<P> {
         let index = usize::from(connection.index);
         let Some(guest) = self.guest(connection) else { return };
         let (operation, layout) = (guest.parameters.operation, guest.layout);
+        self.desk.connected();
         let access = match operation {
             // It reads back what it wrote.
             Operation::Write => Access::RemoteReadWrite,

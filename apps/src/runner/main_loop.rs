@@ -22,9 +22,11 @@ use std::{
 
 /// How long the cores may drain at the end: the host's own steps take at most as long.
 const GRACE: Duration = Duration::from_secs(10);
-/// Pause when Control has nothing to do and its device cannot be waited for. The main thread shares the machine with the
-/// pinned cores.
+/// First pause when Control has nothing to do and its device cannot be waited for. The main thread shares the machine with
+/// the pinned cores.
 const PAUSE: Duration = Duration::from_micros(200);
+/// Longest pause: a hundred wake-ups a second cost a core nothing that a measurement shows.
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 /// First wait for a device when Control has nothing to do.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 /// Longest wait: cores that ask Control for something are heard as late, and an idle process makes five system calls a
@@ -189,17 +191,18 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
     wait: Duration,
+    pause: Duration,
     /// The device said that there is something, and there was nothing for Control.
     in_vain: bool,
 }
 
 impl Idle {
     pub(crate) fn new() -> Self {
-        Self { wait: FIRST_WAIT, in_vain: false }
+        Self { wait: FIRST_WAIT, pause: PAUSE, in_vain: false }
     }
 
     /// Waits for the one device, twice as long each time in a row; pauses where there are several, or it cannot be waited
-    /// for. What is traced must not wait for long: its ring is bounded.
+    /// for, longer each time as well. What is traced must not wait for long: its ring is bounded.
     pub(crate) fn pause(&mut self, controls: &mut [&mut dyn Served], traced: bool) {
         let at_most = if traced { FIRST_WAIT } else { self.wait };
         match controls {
@@ -212,7 +215,11 @@ impl Idle {
                 }
                 self.wait = (self.wait * 2).min(LONGEST_WAIT);
             }
-            _ => sleep(PAUSE),
+            _ if traced => sleep(PAUSE),
+            _ => {
+                sleep(self.pause);
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            }
         }
     }
 }

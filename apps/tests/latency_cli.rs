@@ -1,0 +1,325 @@
+//! `frwr-latency` as a person or a program runs it, on the software NIC: arguments in, exit code and two streams out.
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+const LATENCY: &str = env!("CARGO_BIN_EXE_frwr-latency");
+const PROFILES: [&str; 5] = ["soft:reg_mr", "soft:window", "soft:umr", "soft:umr:fixed-key", "soft:rxe"];
+
+fn latency(arguments: &[&str]) -> Output {
+    Command::new(LATENCY).args(arguments).output().unwrap()
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// A short run where pinning is not the point: so many requests, and what it says of them.
+fn measured(requests: u64, arguments: &[&str]) -> Value {
+    let count = requests.to_string();
+    let cores: &[&str] = if arguments.contains(&"--cores") { &[] } else { &["--cores", "unpinned"] };
+    let fixed = ["--json", "--iterations", &count, "--warm-up", "0"];
+    let output = latency(&[&fixed[..], cores, arguments].concat());
+    let (out, err) = texts(&output);
+    assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{arguments:?}: {out}");
+    assert!(out.ends_with('\n') && out.matches('\n').count() == 1, "{out:?}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(number(&report, "requests"), requests, "{report}");
+    report
+}
+
+fn number(report: &Value, name: &str) -> u64 {
+    report[name].as_u64().unwrap_or_else(|| panic!("{name} is no number in {report}"))
+}
+
+fn real(report: &Value, name: &str) -> f64 {
+    report[name].as_f64().unwrap_or_else(|| panic!("{name} is no number in {report}"))
+}
+
+/// Times are in the order in which they must be.
+fn latencies_are_in_order(report: &Value) {
+    let latency = &report["latency_us"];
+    let values = ["minimum", "typical", "p99", "p99_9", "maximum"].map(|name| real(latency, name));
+    assert!(values[0] > 0.0 && values.is_sorted(), "{report}");
+    assert!((values[0]..=values[4]).contains(&real(latency, "average")) && real(latency, "stdev") >= 0.0, "{report}");
+    assert_eq!(latency["p50"], latency["typical"]);
+}
+
+#[test]
+fn every_key_and_every_way_to_kill_it_on_every_profile() {
+    for device in PROFILES {
+        for (key, invalidate) in [("request", "remote"), ("request", "local"), ("static", "none")] {
+            for peer in ["write", "read"] {
+                let mut arguments = vec!["--device", device, "--op", "request", "--key", key, "--peer", peer];
+                if invalidate != "none" {
+                    arguments.extend(["--invalidate", invalidate]);
+                }
+                let report = measured(300, &arguments);
+                latencies_are_in_order(&report);
+                let what = |name: &str| report[name].as_str().unwrap().to_owned();
+                let named = ["device", "op", "key", "invalidate", "peer"].map(what);
+                assert_eq!(named, [device, "request", key, invalidate, peer]);
+                // A11: one work request for the message, one for the key, and one more where nobody else kills it.
+                let work = real(&report, "work_requests_per_request");
+                let (expected, registrations) = match (key, invalidate) {
+                    ("static", _) => (1.0, 0),
+                    (_, "remote") => (2.0, 300),
+                    _ => (3.0, 300),
+                };
+                assert_eq!((work, number(&report, "registrations")), (expected, registrations), "{report}");
+                let killed = (number(&report, "remote_invalidations"), number(&report, "local_invalidations"));
+                assert_eq!(
+                    killed,
+                    (if invalidate == "remote" { 300 } else { 0 }, if invalidate == "local" { 300 } else { 0 })
+                );
+                // A10 at depth 1: a doorbell, and one for LOCAL_INV.
+                assert_eq!(real(&report, "doorbells_per_request"), if invalidate == "local" { 2.0 } else { 1.0 });
+            }
+        }
+    }
+}
+
+#[test]
+fn every_operation_counts_every_request_once() {
+    for (operation, is, work) in [
+        ("write", "round_trip", 1.0),
+        ("read", "round_trip", 1.0),
+        ("send", "half_round_trip", 1.0),
+        ("register", "round_trip", 2.0),
+    ] {
+        for depth in ["1", "7"] {
+            let report = measured(500, &["--op", operation, "--depth", depth]);
+            latencies_are_in_order(&report);
+            assert_eq!(
+                (&report["latency_us"]["is"], real(&report, "work_requests_per_request")),
+                (&Value::from(is), work)
+            );
+            assert_eq!(report["hardware"], Value::Null);
+            for name in ["completions_per_poll", "work_requests_per_doorbell", "empty_poll_share", "seconds"] {
+                assert!(real(&report, name) >= 0.0, "{name} of {report}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_pieces_depths_connections_and_cores() {
+    let lists: &[&[&str]] = &[
+        &["--size", "8"],
+        &["--size", "262144", "--depth", "3"],
+        &["--depth", "32", "--connections", "3"],
+        &["--size", "65536", "--segments", "16", "--depth", "4"],
+        &["--size", "65536", "--segments", "16", "--peer", "read"],
+        &["--size", "3072", "--segments", "3", "--registration", "windows"],
+        &["--size", "3072", "--segments", "3", "--registration", "lists"],
+        &["--size", "3072", "--segments", "3", "--key", "static"],
+        &["--cores", "unpinned:4", "--connections", "2", "--depth", "4"],
+        &["--op", "send", "--size", "8"],
+        &["--op", "send", "--size", "131072"],
+        &["--op", "write", "--size", "64", "--segments", "2", "--depth", "5", "--connections", "2"],
+        &["--op", "read", "--size", "65536", "--segments", "16", "--depth", "2"],
+        &["--op", "register", "--batch", "32", "--depth", "2", "--connections", "2"],
+        &["--op", "register", "--batch", "256", "--size", "1048576", "--registration", "windows"],
+    ];
+    for arguments in lists {
+        let report = measured(203, arguments);
+        latencies_are_in_order(&report);
+        let cores = if arguments.contains(&"unpinned:4") { 2 } else { 1 };
+        let shares: u64 = report["per_core"].as_array().unwrap().iter().map(|core| number(core, "requests")).sum();
+        assert_eq!((number(&report, "cores"), shares), (cores, 203), "{report}");
+    }
+    // One key for all pieces where lists have gaps, one for each where a window is a range.
+    for (registration, keys) in [("windows", 3), ("lists", 1)] {
+        let report = measured(100, &["--size", "3072", "--segments", "3", "--registration", registration]);
+        assert_eq!(
+            (number(&report, "registrations"), &report["registration"]),
+            (100 * keys, &Value::from(registration))
+        );
+    }
+}
+
+#[test]
+fn a_batch_of_keys_shares_its_doorbells() {
+    let alone = measured(640, &["--op", "register", "--registration", "windows"]);
+    let together = measured(640, &["--op", "register", "--registration", "windows", "--batch", "32"]);
+    assert_eq!(real(&alone, "doorbells_per_request"), 2.0);
+    assert_eq!(real(&together, "doorbells_per_request"), 2.0 / 32.0);
+    assert_eq!(real(&together, "work_requests_per_doorbell"), 32.0);
+}
+
+#[test]
+fn deep_queues_share_doorbells() {
+    let report = measured(32_000, &["--depth", "32", "--device", "soft:window"]);
+    // Server and client take turns on two threads: a good part of the requests goes out together.
+    assert!(real(&report, "doorbells_per_request") <= 1.0, "{report}");
+    assert_eq!(real(&report, "work_requests_per_request"), 2.0);
+}
+
+#[test]
+fn a_rate_is_kept_and_counted_from_when_requests_were_meant_to_begin() {
+    let arguments =
+        ["--json", "--cores", "unpinned", "--rate", "500", "--runtime", "0.5", "--warm-up", "0", "--depth", "64"];
+    let output = latency(&arguments);
+    let report: Value = serde_json::from_str(&texts(&output).0).unwrap();
+    assert_eq!((output.status.code(), number(&report, "rate")), (Some(0), 500));
+    // Requests are due at 0, 2, .., 498 ms: none is lost, whatever the machine does meanwhile.
+    assert_eq!(number(&report, "requests") + number(&report, "rate_missed"), 250, "{report}");
+    // More than any core does: what was meant to begin long ago shows it.
+    let arguments = ["--json", "--cores", "unpinned", "--rate", "100000000", "--iterations", "20000", "--warm-up", "0"];
+    let report: Value = serde_json::from_str(&texts(&latency(&arguments)).0).unwrap();
+    let (typical, seconds) = (real(&report["latency_us"], "typical"), real(&report, "seconds"));
+    assert!(typical > 0.25 * seconds * 1e6, "half of them waited for half of the run: {report}");
+}
+
+/// A folder that is deleted at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("frwr-latency-cli-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn results_go_to_files() {
+    let folder = Folder::new("files");
+    let [csv, hgrm, svg] = ["a.csv", "a.hgrm", "a.svg"].map(|name| folder.path(name));
+    // What is there is replaced, also where it was longer.
+    fs::write(&csv, vec![b'x'; 100_000]).unwrap();
+    measured(2000, &["--csv", &csv, "--hgrm", &hgrm, "--svg", &svg, "--cores", "unpinned:4"]);
+    let table = fs::read_to_string(csv).unwrap();
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 4, "a head, all cores, and two: {table}");
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{table}");
+    let column = rows[0].iter().position(|name| *name == "requests").unwrap();
+    assert_eq!([1, 2, 3].map(|row| rows[row][column]), ["2000", "1000", "1000"]);
+    let percentiles = fs::read_to_string(hgrm).unwrap();
+    assert!(percentiles.contains("1/(1-Percentile)") && percentiles.contains("Total count    =         2000]"));
+    let drawing = fs::read_to_string(svg).unwrap();
+    assert!(drawing.starts_with("<svg") && drawing.trim_end().ends_with("</svg>"), "{drawing}");
+    assert!(
+        drawing.contains("99.9%") && drawing.contains("2000 requests") && drawing.contains("polyline"),
+        "{drawing}"
+    );
+}
+
+#[test]
+fn people_get_tables() {
+    let output = latency(&["--cores", "unpinned:2", "--iterations", "500", "--warm-up", "0"]);
+    let (out, err) = texts(&output);
+    assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{out}");
+    for part in
+        ["t_typical", "99.9%", "round trip", "empty polls", "completions/poll", "requests/doorbell", "not a network's"]
+    {
+        assert!(out.contains(part), "{part} in {out}");
+    }
+    assert!(out.lines().any(|line| line.starts_with("warning: the reactors are not pinned")), "{out}");
+    let output = latency(&["--op", "send", "--cores", "unpinned", "--iterations", "50", "--warm-up", "0"]);
+    assert!(texts(&output).0.contains("half of the round trip"));
+}
+
+/// Arguments, exit code, name of the error, and parts of its one line.
+type Refusal<'a> = (&'a [&'a str], i32, &'a str, &'a [&'a str]);
+
+fn refused((arguments, exit_code, name, parts): Refusal<'_>) {
+    let output = latency(arguments);
+    let (out, err) = texts(&output);
+    assert_eq!((output.status.code(), out.as_str()), (Some(exit_code), ""), "{arguments:?}: {err}");
+    assert!(err.starts_with("error: ") && err.matches('\n').count() == 1, "{arguments:?}: {err:?}");
+    assert!(parts.iter().all(|part| err.contains(part)), "{arguments:?}: {err}");
+    let output = latency(&[arguments, &["--json"]].concat());
+    let report: Value = serde_json::from_str(&texts(&output).0).unwrap();
+    assert_eq!((output.status.code(), report["error"].as_str()), (Some(exit_code), Some(name)), "{report}");
+}
+
+#[test]
+fn wrong_arguments_are_one_line_with_a_remedy() {
+    let refusals: &[Refusal<'_>] = &[
+        (&["--size", "12"], 2, "out_of_range", &["--size is 12", "multiple of 8"]),
+        (&["--size", "4096", "--segments", "3"], 2, "out_of_range", &["--size is 4096", "multiple of 8"]),
+        (&["--size", "0"], 2, "out_of_range", &["--size is 0", "from 8"]),
+        (&["--op", "send", "--size", "131080"], 2, "out_of_range", &["--size is 131080", "131072"]),
+        (&["--segments", "17"], 2, "out_of_range", &["--segments is 17", "16"]),
+        (&["--depth", "0"], 2, "out_of_range", &["--depth is 0", "1024"]),
+        (&["--depth", "1025"], 2, "out_of_range", &["--depth is 1025", "1024"]),
+        (&["--op", "register", "--batch", "257"], 2, "out_of_range", &["--batch is 257", "256"]),
+        (&["--batch", "2"], 2, "combination", &["--batch", "--op register"]),
+        (&["--connections", "65"], 2, "out_of_range", &["--connections is 65", "64"]),
+        (&["--size", "67108864", "--depth", "1024"], 2, "out_of_range", &["bytes of all buffers", "1073741824"]),
+        (&["--rate", "0"], 2, "out_of_range", &["--rate is 0"]),
+        (&["--runtime", "0"], 2, "combination", &["--runtime", "--iterations"]),
+        (&["--runtime", "x"], 2, "usage", &["--runtime", "seconds"]),
+        (&["--runtime", "1", "--iterations", "5"], 2, "usage", &["--iterations"]),
+        (&["--op", "fetch"], 2, "usage", &["fetch", "register"]),
+        (&["--key", "static", "--op", "register"], 2, "combination", &["--key static", "memory"]),
+        (&["--key", "request", "--op", "send"], 2, "combination", &["--key request", "send"]),
+        (&["--key", "memory"], 2, "combination", &["--key memory", "ibv_reg_mr", "RDMA device"]),
+        (&["--invalidate", "remote", "--op", "register"], 2, "combination", &["--invalidate remote", "--op request"]),
+        (&["--invalidate", "remote", "--key", "static"], 2, "combination", &["--invalidate remote"]),
+        (&["--device", "soft:nothing"], 2, "combination", &["soft:nothing", "window"]),
+        (&["--device", "soft:umr", "--registration", "windows"], 2, "combination", &["--registration"]),
+        (&["10.9.0.1", "--device", "soft"], 2, "combination", &["soft", "one process"]),
+        (&["10.9.0.1", "--device", "rxe0", "--one-process"], 2, "combination", &["--one-process"]),
+        (&["--cores", "unpinned:3"], 2, "combination", &["--cores", "even"]),
+        (&["--cores", "0,0"], 2, "core_list", &["core 0"]),
+        (&["--cores", "9999"], 2, "core_list", &["9999"]),
+        (&["--listen", "nowhere"], 2, "usage", &["--listen", "IP address"]),
+        (&["--csv", "/nonexistent/a.csv"], 1, "file", &["--csv", "/nonexistent/a.csv", "writable"]),
+        (&["--hgrm", "/nonexistent/a"], 1, "file", &["--hgrm", "/nonexistent/a", "writable"]),
+        (&["--svg", "/dev/full", "--iterations", "5", "--cores", "unpinned"], 1, "file", &["--svg", "/dev/full"]),
+    ];
+    refusals.iter().for_each(|refusal| refused(*refusal));
+    if cfg!(not(feature = "verbs")) {
+        refused((&["--device", "rxe0"], 1, "no_rdma_support", &["--features verbs"]));
+        refused((&["10.9.0.1", "--device", "rxe0"], 1, "no_rdma_support", &["--features verbs"]));
+        refused((&["--one-process", "--device", "rxe0"], 1, "no_rdma_support", &["--features verbs"]));
+    }
+}
+
+#[test]
+fn signals_end_it_with_what_there_is_so_far() {
+    for signal in ["INT", "TERM"] {
+        let child = Command::new(LATENCY)
+            .args(["--json", "--runtime", "3600", "--warm-up", "0", "--cores", "unpinned"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A builtin of every shell. Before its handlers are there a signal would end it: so it is asked until it has them.
+        let script = format!(
+            "until grep -q '^SigCgt:.*[4-7c-f]...$' /proc/{0}/status; do :; done; kill -{signal} {0}",
+            child.id()
+        );
+        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let report: Value = serde_json::from_str(&texts(&output).0).unwrap();
+        assert_eq!((output.status.code(), &report["interrupted"]), (Some(0), &Value::Bool(true)), "{signal}: {report}");
+    }
+}
+
+#[test]
+fn help_and_version_are_results() {
+    for flag in ["--help", "--version"] {
+        let output = latency(&[flag]);
+        let (out, err) = texts(&output);
+        assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{flag}");
+        assert!(out.contains("frwr-latency"), "{out}");
+    }
+}

@@ -1,0 +1,320 @@
+//! The two halves of `frwr-latency` against each other, and against peers that are none, over the software NIC: all of them but
+//! the opening of a real device.
+
+mod latency_harness;
+
+use frwr_apps::latency::{
+    ConnectData, Invalidation, KeyKind, LatencyError, LatencyReport, Operation, PROTOCOL_VERSION, Parameters, PeerDoes,
+    Quantity, Refusal, measure,
+};
+use frwr_engine::{ConnectionOptions, Event, OpenFailure, ResponseRequest, Submission, provider::soft::SoftFabric};
+use latency_harness::{ADDRESS, Raw, Server, config, device, machine};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+};
+
+/// What a client asks for that has nothing special.
+const PLAIN: Parameters = Parameters {
+    operation: Operation::Request,
+    key: KeyKind::Request,
+    invalidation: Invalidation::Remote,
+    peer_does: PeerDoes::Write,
+    size: 4096,
+    segments: 1,
+    depth: 1,
+    batch: 1,
+    connections: 1,
+};
+
+fn client(fabric: &SoftFabric, profile: &str, arguments: &[&str]) -> Result<LatencyReport, LatencyError> {
+    let config = config(&[&["10.0.0.1", "--warm-up", "0"], arguments].concat());
+    measure(device(fabric, profile), ADDRESS.parse().unwrap(), &config, &machine(), &AtomicBool::new(false))
+}
+
+fn ok(report: Result<LatencyReport, LatencyError>, requests: u64) -> LatencyReport {
+    let report = report.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((report.requests(), report.histogram.len()), (requests, requests));
+    report
+}
+
+#[test]
+fn one_server_serves_whatever_clients_ask_for() {
+    for profile in ["reg_mr", "window", "rxe"] {
+        let server = Server::start(profile, &[]);
+        let runs: &[&[&str]] = &[
+            &[],
+            &["--invalidate", "local"],
+            &["--key", "static", "--depth", "8"],
+            &["--op", "write", "--size", "65536", "--depth", "4"],
+            &["--op", "read", "--connections", "3"],
+            &["--op", "send", "--size", "16384", "--depth", "16"],
+            &["--op", "register", "--batch", "16"],
+            &["--peer", "read", "--size", "16384", "--segments", "4", "--depth", "64", "--cores", "unpinned:2"],
+        ];
+        for arguments in runs {
+            ok(client(&server.fabric, profile, &[&["--iterations", "200"], *arguments].concat()), 200);
+        }
+        let (lines, report) = server.end();
+        // Each client costs two lines, one when it comes and one when it goes.
+        assert_eq!(lines.len(), 2 * runs.len(), "{lines:#?}");
+        assert!(lines.iter().skip(1).step_by(2).all(|line| line.starts_with("client has ended after ")), "{lines:#?}");
+        assert_eq!((report.clients, report.undrained), (runs.len() as u64, Vec::new()));
+        // Requests and messages are commands; transfers and keys of clients are nothing to a server.
+        assert_eq!(report.commands, 5 * 200);
+    }
+}
+
+#[test]
+fn a_server_on_two_cores_shares_its_connections() {
+    let server = Server::start("reg_mr", &["--cores", "unpinned:2"]);
+    ok(client(&server.fabric, "reg_mr", &["--iterations", "600", "--connections", "6", "--depth", "4"]), 600);
+    assert_eq!(server.end().1.commands, 600);
+}
+
+#[test]
+fn who_asks_for_too_much_or_in_another_language_is_refused_with_a_reason() {
+    let server = Server::start("reg_mr", &[]);
+    let mut version = ConnectData { parameters: PLAIN, client: 7 }.encode();
+    version[4] = PROTOCOL_VERSION as u8 + 1;
+    let of = |parameters| ConnectData { parameters, client: 7 }.encode();
+    let excess = |bytes: &[u8], what| match Refusal::decode(bytes) {
+        Ok(Refusal::Excess(excess)) => assert!(excess.what == what && excess.value > excess.most, "{excess:?}"),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(Refusal::decode(&refused(&server.fabric, &version)), Ok(Refusal::Version(PROTOCOL_VERSION)));
+    for garbage in [&b""[..], b"x", b"fLAT", &[0xff; 56]] {
+        assert_eq!(Refusal::decode(&refused(&server.fabric, garbage)), Ok(Refusal::Malformed), "{garbage:?}");
+    }
+    excess(&refused(&server.fabric, &of(Parameters { depth: u32::MAX, ..PLAIN })), Quantity::Depth);
+    excess(&refused(&server.fabric, &of(Parameters { size: 0xffff_fff8, ..PLAIN })), Quantity::Size);
+    excess(&refused(&server.fabric, &of(Parameters { segments: 255, size: 255 * 8, ..PLAIN })), Quantity::Segments);
+    excess(&refused(&server.fabric, &of(Parameters { connections: u16::MAX, ..PLAIN })), Quantity::Connections);
+    let buffers = Parameters { size: 64 << 20, depth: 1024, connections: 1024, ..PLAIN };
+    excess(&refused(&server.fabric, &of(buffers)), Quantity::Buffers);
+    // It serves the next one as if nothing had been.
+    ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
+    let (lines, _) = server.end();
+    assert_eq!(lines.iter().filter(|line| line.contains("refused: ")).count(), 10, "{lines:#?}");
+    assert!(lines[0].contains("another version"), "{lines:#?}");
+}
+
+/// Connects with these bytes; returns those of the rejection.
+fn refused(fabric: &SoftFabric, bytes: &[u8]) -> Vec<u8> {
+    rejected(fabric, bytes).expect("somebody listens")
+}
+
+/// The same; nothing where nobody listens.
+fn rejected(fabric: &SoftFabric, bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut raw = Raw::new(fabric, 1);
+    raw.engine.connect(ADDRESS.parse().unwrap(), bytes, &ConnectionOptions::default()).unwrap();
+    match raw.event() {
+        Event::OpenFailed { reason: OpenFailure::Rejected, private_data, .. } => Some(private_data.to_vec()),
+        Event::OpenFailed { reason: OpenFailure::Unreachable, .. } => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A client that connects as it should, and waits for the server's word.
+fn guest(fabric: &SoftFabric, parameters: Parameters) -> (Raw, frwr_engine::ConnectionId) {
+    let mut raw = Raw::new(fabric, 4);
+    let options = ConnectionOptions { peer_receives: 4, ..ConnectionOptions::default() };
+    let data = ConnectData { parameters, client: 9 }.encode();
+    let mut connection = raw.engine.connect(ADDRESS.parse().unwrap(), &data, &options).unwrap();
+    loop {
+        match raw.event() {
+            Event::Received { received, .. } => {
+                raw.engine.release(received);
+                return (raw, connection);
+            }
+            Event::OpenFailed { private_data, .. } => {
+                assert_eq!(Refusal::decode(&private_data), Ok(Refusal::Again));
+                connection = raw.engine.connect(ADDRESS.parse().unwrap(), &data, &options).unwrap();
+            }
+            Event::Connected { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_client_that_goes_without_a_word_costs_one_line() {
+    let server = Server::start("reg_mr", &[]);
+    let (mut raw, connection) = guest(&server.fabric, PLAIN);
+    // Meanwhile another one is told that the server is busy.
+    let error = client(&server.fabric, "reg_mr", &["--iterations", "1"]).unwrap_err();
+    assert_eq!((error.name(), error.exit_code()), ("busy", 1), "{error}");
+    raw.engine.disconnect(connection);
+    while !matches!(raw.event(), Event::Disconnected { .. }) {}
+    server.wait_for("client is gone after 0 command(s)");
+    ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
+    let (lines, report) = server.end();
+    assert_eq!((lines.iter().filter(|line| line.contains("is gone")).count(), report.clients), (1, 2), "{lines:#?}");
+}
+
+#[test]
+fn a_client_that_breaks_the_protocol_costs_its_own_connection() {
+    let server = Server::start("reg_mr", &[]);
+    let command = |kind: u8, count: u8, slot: u16| {
+        let mut bytes = vec![0; 64];
+        (bytes[0], bytes[1]) = (kind, count);
+        bytes[2..4].copy_from_slice(&slot.to_le_bytes());
+        bytes
+    };
+    let too_long = {
+        let mut bytes = command(3, 1, 0);
+        bytes[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
+        bytes
+    };
+    let attacks =
+        [vec![0], vec![0xff; 64], command(3, 0, 0), command(3, 255, 0), command(3, 1, 1), command(4, 0, 0), too_long];
+    for bytes in &attacks {
+        let (mut raw, connection) = guest(&server.fabric, PLAIN);
+        let submission = Submission {
+            message: bytes,
+            inline: &[],
+            chunks: &[],
+            invite_invalidation: false,
+            iova_cookie: 0,
+            cookie: 0,
+        };
+        raw.submit(connection, &submission);
+        while !matches!(raw.event(), Event::Disconnected { .. }) {}
+        server.wait_for("broke the protocol");
+    }
+    ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
+    let (lines, _) = server.end();
+    assert_eq!(lines.iter().filter(|line| line.contains("broke the protocol")).count(), attacks.len(), "{lines:#?}");
+}
+
+#[test]
+fn a_server_that_goes_in_mid_run_is_one_line() {
+    let server = Server::start("window", &[]);
+    let fabric = server.fabric.clone();
+    let run = thread::spawn(move || client(&fabric, "window", &["--runtime", "3600"]).unwrap_err());
+    server.wait_for("client: request");
+    let _ = server.end();
+    let error = run.join().unwrap();
+    assert_eq!((error.name(), error.exit_code()), ("peer_gone", 1), "{error}");
+    let line = error.to_string();
+    assert!(line.contains(ADDRESS) && line.contains("requests") && !line.contains('\n'), "{line}");
+}
+
+#[test]
+fn nobody_there_is_one_line() {
+    let error = client(&SoftFabric::new(), "reg_mr", &[]).unwrap_err();
+    assert_eq!((error.name(), error.exit_code()), ("unreachable", 1), "{error}");
+    assert!(error.to_string().contains("start `frwr-latency`"), "{error}");
+}
+
+/// A peer that listens, and answers the first connect request by rejecting it with these bytes.
+fn rejected_with(bytes: &'static [u8]) -> LatencyError {
+    let fabric = SoftFabric::new();
+    let mut raw = Raw::new(&fabric, 1);
+    raw.listen();
+    let run = thread::spawn(move || client(&fabric, "reg_mr", &[]).unwrap_err());
+    loop {
+        if let Event::Incoming { incoming, .. } = raw.event() {
+            raw.engine.reject(incoming, bytes).unwrap();
+            break;
+        }
+    }
+    while !run.is_finished() {
+        raw.turn();
+    }
+    run.join().unwrap()
+}
+
+#[test]
+fn other_versions_and_other_programs_are_told_apart() {
+    for (bytes, name, part) in [
+        (&b"fLAT\x09\x00"[..], "version", "version 9"),
+        (b"", "foreign_peer", "no frwr-latency"),
+        (b"NVMe-oF says no", "foreign_peer", "no frwr-latency"),
+        (b"fLAT\x01\x00\xff", "foreign_peer", "no frwr-latency"),
+    ] {
+        let error = rejected_with(bytes);
+        let line = error.to_string();
+        assert_eq!((error.name(), error.exit_code()), (name, 1), "{line}");
+        assert!(line.contains(part) && !line.contains('\n'), "{line}");
+    }
+}
+
+/// A server that answers every command and moves nothing.
+#[test]
+fn a_bench_that_moves_nothing_is_caught() {
+    let fabric = SoftFabric::new();
+    let mut raw = Raw::new(&fabric, 8);
+    raw.listen();
+    let run = thread::spawn(move || client(&fabric, "window", &["--invalidate", "local"]).unwrap_err());
+    let reply = |raw: &mut Raw, connection, message: &[u8]| {
+        let reply = ResponseRequest { local: &[], remote: &[], message, invalidate: None, cookie: 0 };
+        raw.engine.respond(connection, &reply).unwrap();
+    };
+    let options = ConnectionOptions { peer_receives: 5, ..ConnectionOptions::default() };
+    while !run.is_finished() {
+        let Some(event) = raw.next() else { continue };
+        match event {
+            Event::Incoming { incoming, .. } => {
+                raw.engine.accept(incoming, &[], &options).unwrap();
+            }
+            Event::Connected { connection, .. } => reply(&mut raw, connection, &[1, 0, 0, 0, 0, 0, 0, 0]),
+            Event::Received { connection, received } => {
+                let mut message = [0; 24];
+                raw.engine.message(&received, 0, &mut message);
+                raw.engine.release(received);
+                message[0] = 5;
+                reply(&mut raw, connection, &message);
+            }
+            _ => {}
+        }
+    }
+    let error = run.join().unwrap();
+    assert_eq!((error.name(), error.exit_code()), ("not_moved", 1), "{error}");
+    assert!(error.to_string().contains("do not use these figures"), "{error}");
+}
+
+#[test]
+fn a_run_is_ended_early_where_the_server_never_answers() {
+    let fabric = SoftFabric::new();
+    let mut raw = Raw::new(&fabric, 1);
+    raw.listen();
+    let stop = Arc::new(AtomicBool::new(false));
+    let run = thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            let config = config(&["10.0.0.1", "--runtime", "1"]);
+            measure(device(&fabric, "reg_mr"), ADDRESS.parse().unwrap(), &config, &machine(), &stop)
+        }
+    });
+    while !matches!(raw.event(), Event::Incoming { .. }) {}
+    stop.store(true, Relaxed);
+    while !run.is_finished() {
+        raw.turn();
+    }
+    // The connection manager is still at work: it gives up by itself, or the reactors are not waited for any longer.
+    let report = run.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
+    assert!(report.interrupted && report.requests() == 0);
+}
+
+#[test]
+fn what_a_server_has_no_room_for_is_refused_and_others_are_served() {
+    let server = Server::start("reg_mr", &[]);
+    // So many queues of that depth are more than one completion queue of the software NIC holds.
+    let much = Parameters { operation: Operation::Send, size: 64, depth: 1024, connections: 1024, ..PLAIN };
+    let bytes = ConnectData { parameters: much, client: 7 }.encode();
+    let refusal = loop {
+        match rejected(&server.fabric, &bytes).map(|bytes| Refusal::decode(&bytes)) {
+            // It makes room, or does not listen meanwhile.
+            Some(Ok(Refusal::Again)) | None => {}
+            Some(refusal) => break refusal,
+        }
+    };
+    assert_eq!(refusal, Ok(Refusal::NoRoom));
+    ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
+    let (lines, _) = server.end();
+    assert!(lines[0].starts_with("no room for what the client asks for"), "{lines:#?}");
+}

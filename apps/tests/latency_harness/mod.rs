@@ -1,0 +1,172 @@
+//! A server on a thread, and peers below it: engines that are stepped by hand.
+
+use clap::Parser as _;
+use frwr_apps::{
+    check::Machine,
+    latency::{Arguments, LatencyConfig, LatencyServerReport, serve},
+};
+use frwr_engine::{
+    AnnounceError, ConnectionId, Engine, EngineOptions, Event, Message, Protocol, Submission,
+    control::Control,
+    mr::Grant,
+    provider::{
+        Device,
+        soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort},
+    },
+};
+use frwr_mempool::{PagePolicy, PageSize, Region, RegionOptions};
+use frwr_reactor::Clock;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+};
+
+pub(crate) const ADDRESS: &str = "127.0.0.1:49200";
+
+pub(crate) fn device(fabric: &SoftFabric, profile: &str) -> SoftDevice {
+    fabric.device(SoftOptions::new(profile.parse().unwrap()))
+}
+
+/// This machine is asked once for all.
+pub(crate) fn machine() -> Machine {
+    Machine::this()
+}
+
+pub(crate) fn config(arguments: &[&str]) -> LatencyConfig {
+    let cores: &[&str] = if arguments.contains(&"--cores") { &[] } else { &["--cores", "unpinned"] };
+    let fixed = ["frwr-latency", "--device", "test", "--pages", "plain"];
+    let arguments = Arguments::try_parse_from([&fixed[..], cores, arguments].concat());
+    LatencyConfig::new(arguments.unwrap_or_else(|error| panic!("{error}"))).unwrap()
+}
+
+/// A server on a thread of its own.
+pub(crate) struct Server {
+    pub(crate) fabric: SoftFabric,
+    stop: Arc<AtomicBool>,
+    lines: mpsc::Receiver<String>,
+    seen: std::cell::RefCell<Vec<String>>,
+    thread: JoinHandle<LatencyServerReport>,
+}
+
+impl Server {
+    pub(crate) fn start(profile: &'static str, arguments: &[&str]) -> Self {
+        let (fabric, config) = (SoftFabric::new(), config(arguments));
+        let (stop, (sender, lines)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
+        let thread = thread::spawn({
+            let (fabric, stop) = (fabric.clone(), Arc::clone(&stop));
+            move || {
+                let mut open = || Ok(device(&fabric, profile));
+                let address = ADDRESS.parse().unwrap();
+                let report = serve(&mut open, address, &config, &machine(), &stop, &mut |line| {
+                    let _ = sender.send(line.to_owned());
+                });
+                report.unwrap_or_else(|error| panic!("{error}"))
+            }
+        });
+        assert!(lines.recv().unwrap().starts_with("listening on 127.0.0.1:49200"));
+        Self { fabric, stop, lines, seen: Vec::new().into(), thread }
+    }
+
+    /// Waits for a line with this in it, beyond those seen before.
+    pub(crate) fn wait_for(&self, part: &str) {
+        loop {
+            let line = self.lines.recv().unwrap();
+            let found = line.contains(part);
+            self.seen.borrow_mut().push(line);
+            if found {
+                return;
+            }
+        }
+    }
+
+    /// What it said of clients, and what it did.
+    pub(crate) fn end(self) -> (Vec<String>, LatencyServerReport) {
+        self.stop.store(true, Relaxed);
+        let report = self.thread.join().unwrap();
+        let mut lines = self.seen.into_inner();
+        lines.extend(self.lines.iter());
+        lines.retain(|line| !line.starts_with("warning: "));
+        (lines, report)
+    }
+}
+
+/// It takes every message for a command.
+struct Any;
+
+impl Protocol for Any {
+    fn announce(&mut self, _: &mut [u8], _: &[Grant]) -> Result<(), AnnounceError> {
+        Ok(())
+    }
+
+    fn classify(&mut self, _: ConnectionId, _: &[u8], _: u32) -> Message {
+        Message::Command
+    }
+}
+
+/// An engine that is stepped by hand.
+pub(crate) struct Raw {
+    control: Control<SoftDevice>,
+    pub(crate) engine: Engine<SoftPort>,
+    clock: Clock,
+    _region: Region,
+}
+
+impl Raw {
+    pub(crate) fn new(fabric: &SoftFabric, receives: u32) -> Self {
+        let mut control = Control::new(device(fabric, "reg_mr"));
+        let options = EngineOptions {
+            connections: 1,
+            queue_depth: 4,
+            transfer_depth: 8,
+            receive_depth: receives.max(8),
+            message_bytes: 320,
+            ..EngineOptions::default()
+        };
+        let capabilities = *control.device().capabilities();
+        let bytes = Engine::<SoftPort>::region_bytes(&options, &capabilities).unwrap() + (64 << 10);
+        let plain = PagePolicy::Exactly(PageSize::Plain);
+        let mut region = Region::map(&RegionOptions::new(bytes).pages(plain)).unwrap();
+        let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities).unwrap();
+        let (port, link) = control.open_core(send, receive).unwrap();
+        let engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();
+        Self { control, engine, clock: Clock::system(), _region: region }
+    }
+
+    pub(crate) fn listen(&mut self) {
+        self.engine.listen(ADDRESS.parse().unwrap()).unwrap();
+        while !matches!(self.event(), Event::Listening { ok: true, .. }) {}
+    }
+
+    pub(crate) fn turn(&mut self) {
+        self.control.poll();
+        self.engine.poll(self.clock.now(), &mut Any);
+        self.engine.flush();
+        thread::yield_now();
+    }
+
+    pub(crate) fn submit(&mut self, connection: ConnectionId, submission: &Submission<'_>) {
+        self.engine.submit(connection, submission, &mut Any).unwrap();
+    }
+
+    /// What happens in one turn, if anything does.
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        let event = self.engine.next_event();
+        if event.is_none() {
+            self.turn();
+        }
+        event
+    }
+
+    /// What happens next.
+    pub(crate) fn event(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.next() {
+                return event;
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+# shellcheck shell=dash
+# frwr-latency over soft RoCE, as two processes and as one: each operation, key and way to kill it; peers that die.
+# limit: 300
+ADDRESS=10.9.0.1
+LONG="--runtime 60 --warm-up 0"
+
+said() { grep -qs "$1" "$LOGS/latency.stderr"; }
+
+# A number or word of a report in JSON.
+field() { # name file
+    sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p" "$2"
+}
+
+start_server() { # arguments...
+    rm -f "$LOGS/latency.stderr"
+    frwr-latency --device rxe0 --cores 0 "$@" > "$LOGS/latency.stdout" 2> "$LOGS/latency.stderr" &
+    server=$!
+    wait_for 30 said '^listening on 10.9.0.1:49200' || { cat "$LOGS/latency.stderr"; return 1; }
+}
+
+end_server() {
+    kill -TERM $server && wait $server
+    code=$?
+    cat "$LOGS/latency.stdout" "$LOGS/latency.stderr"
+    [ $code -eq 0 ] && grep -q 'client(s) served' "$LOGS/latency.stdout"
+}
+
+client() { # arguments...
+    timeout -s KILL 60 frwr-latency $ADDRESS --device rxe0 --cores 1 "$@"
+}
+
+# So many requests of this kind, with so many work requests each.
+measures() { # requests work_requests command...
+    local requests=$1 work=$2
+    shift 2
+    "$@" --iterations "$requests" --warm-up 0.05 --json > /tmp/report 2> /tmp/err || { cat /tmp/report /tmp/err; return 1; }
+    cat /tmp/report
+    grep -qE "\"requests\":$requests[,}]" /tmp/report && grep -qE "\"work_requests_per_request\":$work[,}]" /tmp/report &&
+        grep -q '"hardware":null' /tmp/report
+}
+
+one_process() { # arguments...
+    timeout -s KILL 60 frwr-latency --device rxe0 --one-process --cores 0,1 "$@"
+}
+
+every_request() { # command...
+    measures 500 2.0 "$@" && measures 500 3.0 "$@" --invalidate local && measures 500 1.0 "$@" --key static &&
+        measures 500 1.0 "$@" --key memory && measures 500 2.0 "$@" --peer read && measures 2000 2.0 "$@" --depth 32 &&
+        measures 500 4.0 "$@" --size 8192 --segments 2 --depth 4
+}
+
+every_other_operation() { # command...
+    measures 500 1.0 "$@" --op write && measures 500 1.0 "$@" --op read --depth 4 && measures 500 1.0 "$@" --op send &&
+        measures 640 2.0 "$@" --op register && measures 640 2.0 "$@" --op register --batch 32 &&
+        measures 640 0.0 "$@" --op register --key memory --batch 32
+}
+
+large_keys() {
+    measures 320 2.0 one_process --op register --batch 32 --size 16777216 &&
+        measures 64 0.0 one_process --op register --key memory --batch 32 --size 16777216
+}
+
+tables() {
+    one_process --runtime 0.5 --warm-up 0.1 > /tmp/out || return 1
+    cat /tmp/out
+    grep -q t_typical /tmp/out && grep -q 'windows' /tmp/out
+}
+
+start_client() {
+    # shellcheck disable=SC2086  # several words
+    frwr-latency $ADDRESS --device rxe0 --cores 1 $LONG --json > /tmp/client.json 2> /tmp/client.err &
+    client=$!
+}
+
+# One line of error, and this exit code.
+ends_with() { # exit_code regex
+    wait $client
+    code=$?
+    cat /tmp/client.json /tmp/client.err
+    grep -v '^libibverbs: ' /tmp/client.err > /tmp/said
+    [ $code -eq "$1" ] && [ "$(wc -l < /tmp/said)" -eq 1 ] && grep -qE "$2" /tmp/said
+}
+
+the_server_is_killed() {
+    rm -f "$LOGS/latency.stderr"
+    start_server && start_client && wait_for 30 said '^client .*: request' || return 1
+    kill -KILL $server
+    ends_with 1 '^error: 10.9.0.1:49200: the peer is gone after [0-9]+ requests'
+}
+
+the_client_is_killed() {
+    start_client && wait_for 30 said '^client .*: request' || return 1
+    kill -KILL $client
+    wait_for 30 said '^client is gone after [0-9]* command' && [ "$(grep -c 'is gone' "$LOGS/latency.stderr")" -eq 1 ] &&
+        measures 100 2.0 client
+}
+
+nobody_listens() {
+    client --json > /tmp/client.json 2> /tmp/client.err &
+    client=$!
+    ends_with 1 '^error: 10.9.0.1:49200: no connection'
+}
+
+run_test nobody_listens_is_told_in_one_line nobody_listens
+run_test server_listens start_server
+run_test requests_of_two_processes every_request client
+run_test other_operations_of_two_processes every_other_operation client
+run_test two_clients_do_not_mix measures 2000 2.0 client --connections 4 --depth 8
+run_test server_ends end_server
+run_test requests_of_one_process every_request one_process
+run_test other_operations_of_one_process every_other_operation one_process
+run_test large_keys large_keys
+run_test tables tables
+run_test the_server_is_killed the_server_is_killed
+run_test server_listens_again start_server
+run_test the_client_is_killed the_client_is_killed
+run_test server_ends_again end_server
