@@ -210,20 +210,16 @@ fn nobody_there_is_one_line() {
     assert!(error.to_string().contains("start `frwr-latency`"), "{error}");
 }
 
-/// A peer that listens, and answers the first connect request by rejecting it with these bytes.
+/// A peer that listens, and answers every connect request by rejecting it with these bytes.
 fn rejected_with(bytes: &'static [u8]) -> LatencyError {
     let fabric = SoftFabric::new();
     let mut raw = Raw::new(&fabric, 1);
     raw.listen();
     let run = thread::spawn(move || client(&fabric, "reg_mr", &[]).unwrap_err());
-    loop {
-        if let Event::Incoming { incoming, .. } = raw.event() {
-            raw.engine.reject(incoming, bytes).unwrap();
-            break;
-        }
-    }
     while !run.is_finished() {
-        raw.turn();
+        if let Some(Event::Incoming { incoming, .. }) = raw.next() {
+            raw.engine.reject(incoming, bytes).unwrap();
+        }
     }
     run.join().unwrap()
 }

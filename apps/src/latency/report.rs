@@ -347,7 +347,8 @@ impl LatencyReport {
         let per_request = |count| ratio(count, requests);
         writeln!(
             out,
-            "\nper request: {:.3} work requests, {:.3} doorbells, {:.3} posts of receives, {:.3} send and {:.3} receive completions",
+            "\nper request: {:.3} work requests, {:.3} doorbells, {:.3} posts of receives, {:.3} send and {:.3} receive \
+             completions",
             per_request(counters.work_requests),
             per_request(counters.doorbells),
             per_request(counters.receive_doorbells),

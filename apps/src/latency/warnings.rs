@@ -56,11 +56,7 @@ pub(super) fn about_cores(machine: &Machine, cpus: &[Option<CpuId>], device: Opt
 /// What keeps the memory from being the best kind.
 pub(super) fn about_memory<'a>(memory: impl Iterator<Item = &'a MemoryReport>) -> Option<Shortcoming> {
     let fell_short = memory.filter_map(|memory| memory.fell_short.as_ref()).next()?;
-    Some(shortcoming(
-        "hugepages",
-        format!("no hugepages: {fell_short}"),
-        "as it says; more pages are more table entries",
-    ))
+    Some(shortcoming("hugepages", fell_short.clone(), "smaller pages are more entries in the device's tables"))
 }
 
 fn shortcoming(name: &'static str, text: String, remedy: &str) -> Shortcoming {

@@ -11,9 +11,9 @@ field() { # name file
     sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p" "$2"
 }
 
-start_server() { # arguments...
+start_server() {
     rm -f "$LOGS/latency.stderr"
-    frwr-latency --device rxe0 --cores 0 "$@" > "$LOGS/latency.stdout" 2> "$LOGS/latency.stderr" &
+    frwr-latency --device rxe0 --cores 0 > "$LOGS/latency.stdout" 2> "$LOGS/latency.stderr" &
     server=$!
     wait_for 30 said '^listening on 10.9.0.1:49200' || { cat "$LOGS/latency.stderr"; return 1; }
 }
@@ -35,7 +35,7 @@ measures() { # requests work_requests command...
     shift 2
     "$@" --iterations "$requests" --warm-up 0.05 --json > /tmp/report 2> /tmp/err || { cat /tmp/report /tmp/err; return 1; }
     cat /tmp/report
-    grep -qE "\"requests\":$requests[,}]" /tmp/report && grep -qE "\"work_requests_per_request\":$work[,}]" /tmp/report &&
+    grep -qE "\"requests\":${requests}[,}]" /tmp/report && grep -qE "\"work_requests_per_request\":${work}[,}]" /tmp/report &&
         grep -q '"hardware":null' /tmp/report
 }
 
