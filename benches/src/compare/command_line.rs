@@ -148,10 +148,10 @@ fn compare(places: &Places, selection: &Selection, arguments: &Arguments) {
         Ok(path) => println!("results: {}.json, .html, .svg", path.display()),
         Err(message) => eprintln!("benches/run: {message}"),
     }
-    if arguments.write_docs {
-        if let Err(message) = documents::write(&places.root, &outcomes, &machine) {
-            eprintln!("benches/run: {message}");
-        }
+    if arguments.write_docs
+        && let Err(message) = documents::write(&places.root, &outcomes, &machine)
+    {
+        eprintln!("benches/run: {message}");
     }
     if arguments.json {
         println!("{}", json(&outcomes));
