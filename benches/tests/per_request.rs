@@ -1,4 +1,4 @@
-//! Goals A10 to A12 and A23: exact counts on the null port, which need neither hardware nor valgrind.
+//! Goals A10 to A12: exact counts on the null port, which need neither hardware nor valgrind.
 
 use frwr_benches::per_request;
 

@@ -110,6 +110,8 @@ fn merge(reach: &Reach, segments: &[Segment], bytes: u32, table: &mut [ScatterEl
 fn copy(reach: &Reach, segments: &[Segment], table: &mut [ScatterElement]) -> Option<u64> {
     let first = segments.first()?;
     let (kind, length) = (first.kind(), first.length);
+    // Exactly as many places: both are cut into the same blocks.
+    let table = table.get_mut(..segments.len())?;
     let limit = reach.bytes.checked_sub(length.into())?;
     let (start, lkey) = (reach.start, reach.lkey);
     let mut bits = 0;
@@ -132,4 +134,83 @@ fn copy(reach: &Reach, segments: &[Segment], table: &mut [ScatterElement]) -> Op
         *place = ScatterElement { address: start.wrapping_add(segment.offset), length, lkey };
     }
     Some(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{copy, merge};
+    use crate::{
+        connection::Reach,
+        gather::{MemoryId, Segment},
+        provider::{BaseId, ScatterElement},
+    };
+
+    const REACH: Reach = Reach { start: 0x10_0000, bytes: 200 * 4096, base: BaseId(3), lkey: 7 };
+
+    /// Longer than two blocks of either loop.
+    const MOST: u64 = 19;
+
+    fn pages(count: u64, stride: u64) -> Vec<Segment> {
+        (0..count).map(|at| Segment { memory: MemoryId(1), offset: at * stride * 4096, length: 4096 }).collect()
+    }
+
+    /// The list with each segment spoiled in each way, one at a time.
+    fn spoiled(list: &[Segment]) -> impl Iterator<Item = Vec<Segment>> {
+        let ways: [fn(&mut Segment); 3] = [
+            |segment| segment.offset = 200 * 4096 - 4095,
+            |segment| segment.length = 4095,
+            |segment| segment.memory = MemoryId(2),
+        ];
+        let places = (0..list.len()).flat_map(move |at| ways.map(|spoil| (at, spoil)));
+        places.map(|(at, spoil)| {
+            let mut list = list.to_vec();
+            spoil(&mut list[at]);
+            list
+        })
+    }
+
+    #[test]
+    fn i18_every_segment_of_a_list_is_copied_and_checked_wherever_blocks_end() {
+        for count in 1..=MOST {
+            let list = pages(count, 3);
+            // More room than segments: the rest stays as it is.
+            let mut table = vec![ScatterElement::default(); count as usize + 5];
+            assert!(copy(&REACH, &list, &mut table).is_some());
+            for (at, element) in table.iter().enumerate() {
+                let expected = match list.get(at) {
+                    Some(segment) => ScatterElement { address: 0x10_0000 + segment.offset, length: 4096, lkey: 7 },
+                    None => ScatterElement::default(),
+                };
+                assert_eq!(*element, expected, "{at} of {count}");
+            }
+            for list in spoiled(&list).skip(3) {
+                assert_eq!(copy(&REACH, &list, &mut table), None, "{list:?}");
+            }
+            assert_eq!(copy(&REACH, &list, &mut table[..count as usize - 1]), None, "too little room");
+        }
+    }
+
+    #[test]
+    fn i18_adjacent_segments_become_one_and_nothing_else_does() {
+        for count in 2..=MOST {
+            let list = pages(count, 1);
+            let bytes = count as u32 * 4096;
+            let mut table = [ScatterElement::default(); 2];
+            assert_eq!(merge(&REACH, &list, bytes, &mut table), Some(1));
+            assert_eq!(
+                table,
+                [ScatterElement { address: 0x10_0000, length: bytes, lkey: 7 }, ScatterElement::default()]
+            );
+            // The last one's memory and length are looked at before.
+            for list in spoiled(&list).skip(3).take(3 * (count as usize - 2)) {
+                assert_eq!(merge(&REACH, &list, bytes, &mut table), None, "{list:?}");
+            }
+            let mut moved = list.clone();
+            moved[count as usize - 1].offset += 4096;
+            assert_eq!(merge(&REACH, &moved, bytes, &mut table), None);
+            let mut outside = list;
+            outside.iter_mut().for_each(|segment| segment.offset += 199 * 4096);
+            assert_eq!(merge(&REACH, &outside, bytes, &mut table), None);
+        }
+    }
 }
