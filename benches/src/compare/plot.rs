@@ -4,11 +4,11 @@ use super::figure::readable;
 use super::report::{Outcome, met_word};
 use core::fmt::Write;
 
-const WIDTH: f64 = 960.0;
+const WIDTH: f64 = 1120.0;
 /// Left of the bars.
-const LABELS: f64 = 430.0;
+const LABELS: f64 = 530.0;
 /// Right of the bars, for their numbers.
-const NUMBERS: f64 = 110.0;
+const NUMBERS: f64 = 170.0;
 const LINE: f64 = 18.0;
 const TOP: f64 = 44.0;
 /// Bars end here, in shares of the goal; a longer one is cut and says so.

@@ -51,6 +51,8 @@ fn case_json(case: &Case, verdict: &Verdict) -> Value {
     json!({
         "case": case.name,
         "unit": case.unit,
+        // Of such figures only the ratio says something.
+        "emulated": is_time_of_guest(case),
         "ours": verdict.ours.as_ref().ok().map(value),
         "peer": verdict.peer.as_ref().and_then(|peer| peer.as_ref().ok()).map(value),
         "peer_name": case.peer_name,
