@@ -1,6 +1,6 @@
 //! `benches/run`: frwr beside what people would use instead, measured in one run.
 //!
-//! What is measured is data ([`rows`]): quantities of programs, and goals. Pure rooms judge and print; `programs`, `counting`,
+//! What is measured is data (`rows`): quantities of programs, and goals. Pure rooms judge and print; `programs`, `counting`,
 //! `timing` and `guest` start processes. Nothing here is called by a library crate.
 
 mod callgrind;
