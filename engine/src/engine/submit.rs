@@ -100,7 +100,7 @@ pub enum SubmitError {
 
 impl<P: Port> Engine<P> {
     /// Takes a request: its memory is opened to the peer, its message sent, and its end reported by
-    /// [`Event::Completed`] when every key of it is dead. Nothing is posted before [`Engine::flush`]. A request that finds
+    /// [`crate::Event::Completed`] when every key of it is dead. Nothing is posted before [`Engine::flush`]. A request that finds
     /// too few MRs, send queue entries or receives waits in order.
     ///
     /// # Errors
