@@ -105,6 +105,17 @@ fn one_post_of_receives_for_all_connections() {
 }
 
 /// No receiver is ever not ready: a connection that would be granted more than there is is refused, until one ends.
+/// More receives than all connections could own: every one of them comes back.
+#[test]
+fn receives_beyond_what_connections_could_own_come_back() {
+    let mut test = apart("window", 1, 4 * GRANT);
+    let connection = open(&mut test);
+    for cookie in 0..u64::from(6 * GRANT) {
+        round_trip(&mut test, connection, cookie);
+    }
+    assert_all_there(&test, 4 * GRANT, 1);
+}
+
 #[test]
 fn a_connection_beyond_the_queue_is_refused() {
     let mut test = apart("window", 4, 2 * GRANT + 3);

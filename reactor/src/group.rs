@@ -35,9 +35,10 @@ impl Member {
         self.attention.load(Ordering::Relaxed)
     }
 
-    /// Asks for the reactor's attention, at its next iteration. Release: what was changed before is seen then.
+    /// Asks for the reactor's attention, at its next iteration. Release: what was changed before is seen then. Not a store: that
+    /// would hide what another one changed who asked just before.
     pub(crate) fn ask_attention(&self) {
-        self.attention.store(true, Ordering::Release);
+        self.attention.swap(true, Ordering::Release);
     }
 
     /// Clears the wish, to be called before the reactor looks: what is changed later asks again.

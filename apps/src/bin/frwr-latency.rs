@@ -14,6 +14,8 @@ use std::{
 
 /// Exit code of wrong arguments.
 const USAGE: u8 = 2;
+/// Exit code where a second signal ended it: that of shells for SIGINT.
+const INTERRUPTED: i32 = 130;
 
 fn main() -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
@@ -33,6 +35,9 @@ fn measured(arguments: Arguments) -> Result<Output, LatencyError> {
     let config = LatencyConfig::new(arguments)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // The second one ends it at once.
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
+            .map_err(RunError::Signal)?;
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(RunError::Signal)?;
     }
     let outcome = run(&config, &stop, &mut |line| {

@@ -29,6 +29,8 @@ use std::{collections::VecDeque, net::SocketAddr};
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 64 << 10;
+/// How long nothing may come of what is owed: far beyond every retry of a device, and short for whoever waits at the screen.
+const SILENCE: Duration = Duration::from_secs(15);
 
 /// When a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +127,8 @@ pub(super) struct ClientSide<P: Port> {
     counters: Counters,
     began: Duration,
     last: Duration,
+    /// When something happened last, or was begun.
+    heard: Duration,
     missed: u64,
     interrupted: bool,
     pub(super) board: Board,
@@ -197,6 +201,7 @@ impl<P: Port> ClientSide<P> {
             counters: Counters::default(),
             began: time,
             last: time,
+            heard: time,
             missed: 0,
             interrupted: false,
             board,
@@ -225,6 +230,7 @@ impl<P: Port> ClientSide<P> {
         let mut work = self.engine.poll(now, &mut self.slots);
         while let Some(event) = self.engine.next_event() {
             work += 1;
+            self.heard = now;
             let taken = self.event(event);
             self.unless_failed(taken);
         }
@@ -296,7 +302,20 @@ impl<P: Port> ClientSide<P> {
         }
     }
 
+    /// Something is owed by the server or the device, and nothing has come for long.
+    fn is_in_vain(&self, now: Duration) -> bool {
+        let owed = match self.phase {
+            Phase::Settling | Phase::Measuring | Phase::Draining => self.outstanding > 0,
+            Phase::Checking | Phase::Leaving => true,
+            _ => false,
+        };
+        owed && now > self.heard.saturating_add(SILENCE)
+    }
+
     fn step(&mut self, now: Duration) -> Result<u32, Failure> {
+        if self.is_in_vain(now) {
+            return Err(Failure::Silent { seconds: SILENCE.as_secs(), requests: self.ended });
+        }
         match self.phase {
             Phase::Opening { .. } | Phase::Waiting if self.board.wants_stop() => {
                 self.interrupted = true;
@@ -319,6 +338,7 @@ impl<P: Port> ClientSide<P> {
             Phase::Checking => return self.read_back(),
             Phase::Measured if self.board.all_reached(Step::Measured) => {
                 self.phase = Phase::Leaving;
+                self.heard = now;
                 self.leave()?;
             }
             Phase::Waiting | Phase::Settling | Phase::Draining | Phase::Measured | Phase::Leaving | Phase::Done => {}
@@ -366,6 +386,10 @@ impl<P: Port> ClientSide<P> {
             return self.begin_requests(now, end);
         }
         self.interrupted = stopped;
+        if self.schedule.is_some() && !stopped {
+            // What fell due since the last iteration, and finds a slot, is late but not missed.
+            self.begin_requests(now, end)?;
+        }
         if let (Some(schedule), Extent::Time(_)) = (&self.schedule, self.plan.extent) {
             self.missed = schedule.missed(end.min(self.time));
         }
@@ -379,6 +403,10 @@ impl<P: Port> ClientSide<P> {
         while let Some(&slot) = self.free.front()
             && self.left > 0
         {
+            if self.plan.parameters.key == KeyKind::Memory {
+                // The one before took system calls.
+                self.read_clock();
+            }
             let start = match &self.schedule {
                 None => self.time,
                 Some(schedule) => match schedule.next() {
@@ -400,6 +428,9 @@ impl<P: Port> ClientSide<P> {
                 break;
             }
         }
+        if begun > 0 {
+            self.heard = now;
+        }
         Ok(begun)
     }
 
@@ -409,6 +440,7 @@ impl<P: Port> ClientSide<P> {
         if self.plan.parameters.operation == Operation::Write {
             let used = self.slots.in_turn().filter(|&slot| self.slots.get(slot).is_some_and(|slot| slot.sequence > 0));
             self.unchecked = used.collect();
+            self.heard = self.time;
             self.phase = Phase::Checking;
         } else {
             self.checked();

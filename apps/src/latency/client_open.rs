@@ -19,6 +19,8 @@ use frwr_engine::{
 pub(super) const OPENING_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a server that nobody hears of may still come: another core may just be hearing that it makes room.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a server may be busy before that is taken for an answer: it may not have heard yet that the client before has gone.
+const BUSY_PATIENCE: Duration = Duration::from_secs(3);
 /// Before another attempt where the server said that it makes room.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Cookies of a connection's own key and last message, beside those of slots.
@@ -144,6 +146,7 @@ impl<P: Port> ClientSide<P> {
                     self.board.tell_making_room();
                     true
                 }
+                Ok(Refusal::Busy) if now < self.opening_since.saturating_add(BUSY_PATIENCE) => true,
                 Ok(refusal) => return Err(Failure::Refused(refusal)),
                 // A listener that goes rejects what it has not looked at without a word.
                 Err(_) if patient && private_data.iter().all(|byte| *byte == 0) => true,

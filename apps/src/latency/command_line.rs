@@ -204,6 +204,12 @@ impl LatencyConfig {
         check_key(&arguments)?;
         let device = device(&arguments.device)?;
         let role = role(&arguments, &device)?;
+        if role == Role::Server && (arguments.csv.is_some() || arguments.hgrm.is_some() || arguments.svg.is_some()) {
+            return Err(combination(
+                "--csv, --hgrm and --svg",
+                "are the client's: a server measures nothing; leave them out",
+            ));
+        }
         let Arguments { op, key, invalidate, peer, size, depth, segments, batch, connections, .. } = arguments;
         range("--connections", connections.into(), 1, MAX_CONNECTIONS.into())?;
         range("--rate", arguments.rate.unwrap_or(1), 1, MAX_RATE)?;
@@ -248,6 +254,14 @@ impl LatencyConfig {
             hgrm: arguments.hgrm,
             svg: arguments.svg,
         })
+    }
+
+    /// The RDMA device's name.
+    pub(super) fn rdma_device(&self) -> Option<&str> {
+        match &self.device {
+            DeviceChoice::Rdma(device) => Some(&device.device),
+            DeviceChoice::Soft(_) => None,
+        }
     }
 
     /// What is measured, for so many cores.
@@ -311,6 +325,9 @@ fn check_key(arguments: &Arguments) -> Result<(), LatencyError> {
     }
     if *batch > 1 && *op != Operation::Register {
         return Err(combination("--batch", "goes with --op register only; --depth is for requests in flight"));
+    }
+    if *batch > 1 && arguments.rate.is_some() {
+        return Err(combination("--rate", "counts keys one by one; leave --batch out, or --rate"));
     }
     if *key == Some(KeyKind::Memory) && is_soft(&arguments.device) {
         let why = "registers by a system call (ibv_reg_mr), and the software NIC has none; name an RDMA device";

@@ -82,6 +82,16 @@ pub enum Failure {
         /// What was waited for.
         step: &'static str,
     },
+    /// The server, or the device, owes something and does not move.
+    #[error(
+        "nothing has come for {seconds} s, after {requests} requests; see whether the server and its machine are alive"
+    )]
+    Silent {
+        /// How long.
+        seconds: u64,
+        /// Requests ended.
+        requests: u64,
+    },
     /// The server said no.
     #[error("{}", refused(.0))]
     Refused(Refusal),
@@ -197,7 +207,7 @@ impl Failure {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Unreachable(_) => "unreachable",
-            Self::Timeout { .. } => "timeout",
+            Self::Timeout { .. } | Self::Silent { .. } => "timeout",
             Self::Refused(Refusal::Version(_)) => "version",
             Self::Refused(Refusal::Busy) => "busy",
             Self::Refused(_) => "refused",

@@ -185,7 +185,12 @@ impl Parameters {
     /// Bytes of the buffers of all connections. Of numbers that were checked it fits by far.
     #[must_use]
     pub fn buffer_bytes(&self) -> u64 {
-        u64::from(self.connections).saturating_mul(super::layout::Layout::new(self).connection_bytes() as u64)
+        let of_a_connection = match self.operation {
+            // Messages are the engine's: on either side two for each request, receives, and a few in hand.
+            Operation::Send => (3 * u64::from(self.depth) + 8).saturating_mul(self.size.into()),
+            _ => super::layout::Layout::new(self).connection_bytes() as u64,
+        };
+        u64::from(self.connections).saturating_mul(of_a_connection)
     }
 
     /// Whether what was made for `self` has room for `asked`.

@@ -84,7 +84,8 @@ impl LatencyReport {
     /// Whether figures are the whole of a round trip.
     #[must_use]
     pub fn scale(&self) -> Scale {
-        Scale::of(self.parameters.operation)
+        // Half of a time that a request waited for its turn would be half of something else.
+        if self.rate.is_some() { Scale::RoundTrip } else { Scale::of(self.parameters.operation) }
     }
 
     /// From the first core's beginning to the last one's end.
@@ -281,11 +282,14 @@ impl LatencyReport {
         let from_to = match self.parameters.operation {
             Operation::Request => "round trip: from submission to the dead key",
             Operation::Register => "round trip: from making the key to its death",
+            Operation::Send if self.rate.is_some() => "round trip: from submission to the message that comes back",
             Operation::Send => "half of the round trip, as perftest shows it",
             Operation::Write | Operation::Read => "round trip: from submission to completion",
         };
         let from_to = if self.rate.is_some() {
-            from_to.replace("submission", "when it was meant to begin")
+            from_to
+                .replace("submission", "when it was meant to begin")
+                .replace("making the key", "when it was meant to be made")
         } else {
             from_to.to_owned()
         };

@@ -152,7 +152,7 @@ impl Session<'_> {
             if !told && desk.listening() == Some(cores) {
                 told = true;
                 say(&format!("listening on {address} ({})", registration(&capabilities)));
-                about_cores(machine, &cpus, None)
+                about_cores(machine, &cpus, config.rdma_device())
                     .iter()
                     .for_each(|warning| say(&format!("warning: {}; {}", warning.text, warning.remedy)));
             }

@@ -204,8 +204,8 @@ impl<P: Port> ServerSide<P> {
             Ok(parameters) => return self.incoming.push_back((incoming, parameters)),
             Err(refusal) => refusal,
         };
-        // One that is told to come again comes again.
-        if refusal != Refusal::Again {
+        // One that is told to come again comes again, and so does one that finds us busy, for a while; it has a line of its own.
+        if !matches!(refusal, Refusal::Again | Refusal::Busy) {
             self.desk.refused(peer, refusal);
         }
         self.reject(incoming, refusal);

@@ -308,10 +308,13 @@ impl<P: Port> Engine<P> {
     pub fn release(&mut self, received: Received) {
         let Received { buffer, generation, .. } = received;
         let Some(owner) = self.receives.release(buffer, generation) else { return };
+        if self.shared.is_some() {
+            // Shared buffers are nobody's: there may be more of them than all connections could own.
+            return self.repost(buffer, owner);
+        }
         let Some(connection) = self.connections.get_mut(usize::from(owner)) else { return };
-        if self.shared.is_some() || !connection.is_ready() {
-            self.repost(buffer, owner);
-            return;
+        if !connection.is_ready() {
+            return self.repost(buffer, owner);
         }
         connection.receives.push(buffer);
         if !connection.dirty {
