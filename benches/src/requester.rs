@@ -89,7 +89,7 @@ pub fn prepared(at: u32, signalled: bool) -> [WorkRequest; 2] {
         key: at + 1,
         access: Access::RemoteWrite,
         iova: 0,
-        length: PAGE.into(),
+        length: PAGE,
         elements: ElementRange { first: at, count: 1 },
     };
     let send = Operation::Send { local: ElementRange { first: at, count: 1 }, invalidate: None };

@@ -150,7 +150,7 @@ fn post(port: &mut StormPort, queue_pair: QueuePairId, work: &[WorkRequest], rec
 
 fn write_and_send(protocol: &mut InOrder) {
     let mut message = [0u8; MESSAGE_BYTES];
-    write_grant(black_box(&mut message), &Grant { key: 1, address: 0, length: PAGE.into() });
+    write_grant(black_box(&mut message), &Grant { key: 1, address: 0, length: PAGE });
     protocol.sent(RequestHandle::from_parts(1, 1));
 }
 
