@@ -7,7 +7,10 @@ use frwr_engine::{
     control::Control,
     gather::Segment,
     mr::Grant,
-    provider::{Access, Device, Port},
+    provider::{
+        Access, BaseId, Device, ElementRange, Operation, Port, RegistrationFields, RegistrationId, Token, TokenKind,
+        WorkRequest,
+    },
 };
 use frwr_mempool::{
     Region,
@@ -73,6 +76,26 @@ impl Protocol for InOrder {
 pub fn write_grant(message: &mut [u8; MESSAGE_BYTES], grant: &Grant) {
     message[24..32].copy_from_slice(&grant.address.to_le_bytes());
     message[32..36].copy_from_slice(&grant.key.to_le_bytes());
+}
+
+/// What an engine would post for one request, for loops without an engine: a registration, and its message, which asks for a
+/// completion or does not.
+#[must_use]
+pub fn prepared(at: u32, signalled: bool) -> [WorkRequest; 2] {
+    let fields = RegistrationFields {
+        object: RegistrationId(at),
+        base: BaseId(1),
+        old_key: 1,
+        key: at + 1,
+        access: Access::RemoteWrite,
+        iova: 0,
+        length: PAGE,
+        elements: ElementRange { first: at, count: 1 },
+    };
+    let send = Operation::Send { local: ElementRange { first: at, count: 1 }, invalidate: None };
+    let request =
+        |kind, signalled, operation| WorkRequest { token: Token::new(kind, at, 1), signalled, fence: false, operation };
+    [request(TokenKind::Register, false, Operation::Register(fields)), request(TokenKind::Message, signalled, send)]
 }
 
 /// One engine with one connection, and memory of the caller.

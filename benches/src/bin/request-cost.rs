@@ -13,15 +13,14 @@ use core::hint::black_box;
 use core::time::Duration;
 use frwr_benches::{
     null_device::{NullDevice, NullPort},
-    requester::{MESSAGE_BYTES, Requester, usual_options, write_grant},
+    requester::{MESSAGE_BYTES, Requester, prepared, usual_options, write_grant},
 };
 use frwr_engine::{
     Chunk, EngineOptions, Event, Message, Protocol, RequestStatus, Submission,
     mr::{ConnectionKey, Grant},
     provider::{
-        Access, BaseId, Chain, CompletionBatch, CompletionQueue, ElementRange, Operation, Port, QueuePairId,
-        ReceiveRequest, RegistrationFields, RegistrationId, ScatterElement, Token, TokenKind, WorkRequest,
-        soft::SoftProfile,
+        Access, Chain, CompletionBatch, CompletionQueue, Port, QueuePairId, ReceiveRequest, ScatterElement, Token,
+        TokenKind, WorkRequest, soft::SoftProfile,
     },
 };
 use std::error::Error;
@@ -88,13 +87,13 @@ fn engine(requests: u64, batch: u64, mode: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The same loop, with what the engine would post prepared in advance.
+/// The same loop, with what the engine would post prepared in advance; one message in a chain asks for a completion.
 fn bare(requests: u64, batch: u64) {
     let mut port = NullPort::new(true);
     let mut protocol = frwr_benches::requester::InOrder::default();
     let handle = frwr_engine::RequestHandle::from_parts(1, 1);
     let key = ConnectionKey::default();
-    let work: Vec<WorkRequest> = (0..batch as u32).flat_map(prepared).collect();
+    let work: Vec<WorkRequest> = (0..batch as u32).flat_map(|at| prepared(at, at == 31)).collect();
     let receives: Vec<_> = (0..batch as u32)
         .map(|at| ReceiveRequest { token: Token::new(TokenKind::Receive, at, 1), element: ScatterElement::default() })
         .collect();
@@ -126,22 +125,4 @@ fn bare(requests: u64, batch: u64) {
         }
     }
     println!("{done} iterations of 1 request without an engine");
-}
-
-/// A registration and its message; one message in a chain asks for a completion.
-fn prepared(at: u32) -> [WorkRequest; 2] {
-    let fields = RegistrationFields {
-        object: RegistrationId(at),
-        base: BaseId(1),
-        old_key: 1,
-        key: at + 1,
-        access: Access::RemoteWrite,
-        iova: 0,
-        length: 4096,
-        elements: ElementRange { first: at, count: 1 },
-    };
-    let send = Operation::Send { local: ElementRange { first: at, count: 1 }, invalidate: None };
-    let request =
-        |kind, signalled, operation| WorkRequest { token: Token::new(kind, at, 1), signalled, fence: false, operation };
-    [request(TokenKind::Register, false, Operation::Register(fields)), request(TokenKind::Message, at == 31, send)]
 }

@@ -24,6 +24,10 @@ const UCX_MODULES: &[&str] = &["libuct_ib.so.0", "libuct_rdmacm.so.0"];
 const UCX_FOLDER: &str = "/usr/lib/x86_64-linux-gnu/ucx";
 /// The peer that needs them.
 const UCX_PEER: &str = "ucx_put";
+/// Begins the line of a job that names the tools which it needs from this machine, each as COMMAND:PACKAGE.
+const TOOLS: &str = "# tools:";
+/// Where Debian keeps tools that the PATH of an ordinary user does not have.
+const SYSTEM_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// Runs the jobs that these figures come from.
 pub(super) fn measure(places: &Places, quantities: &[Quantity]) -> Vec<(Quantity, Measured)> {
@@ -33,9 +37,45 @@ pub(super) fn measure(places: &Places, quantities: &[Quantity]) -> Vec<(Quantity
     let mut jobs: Vec<&str> = quantities.iter().filter_map(|quantity| Some(key(quantity)?.0)).collect();
     jobs.sort_unstable();
     jobs.dedup();
-    let outcome = run(places, &jobs);
+    // The rig gives up as a whole where a tool is missing; one job's tool is not to cost all the others.
+    let mut left_out = Vec::new();
+    jobs.retain(|job| match absent_tool(places, job) {
+        Some(reason) => {
+            eprintln!("guest: {job}: {reason}");
+            left_out.push((*job, reason));
+            false
+        }
+        None => true,
+    });
+    let outcome = if jobs.is_empty() { Ok(()) } else { run(places, &jobs) };
     let texts: Vec<(&str, String)> = jobs.iter().map(|job| (*job, figures_text(places, job))).collect();
-    quantities.iter().map(|quantity| (*quantity, figure(quantity, &texts, &outcome))).collect()
+    let measured =
+        |quantity: &Quantity| match left_out.iter().find(|(job, _)| key(quantity).is_some_and(|of| of.0 == *job)) {
+            Some((_, reason)) => Err(reason.clone()),
+            None => figure(quantity, &texts, &outcome),
+        };
+    quantities.iter().map(|quantity| (*quantity, measured(quantity))).collect()
+}
+
+fn script(places: &Places, job: &str) -> PathBuf {
+    places.root.join(format!("benches/guest/{job}.sh"))
+}
+
+/// Why a job cannot run here: a tool that it declares and that is not installed.
+fn absent_tool(places: &Places, job: &str) -> Option<String> {
+    // A job that cannot be read is the rig's to complain of.
+    let text = fs::read_to_string(script(places, job)).ok()?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from)).collect();
+    missing(&text, |tool| folders.iter().any(|folder| folder.join(tool).is_file()))
+}
+
+/// The first tool that a job declares and that is not present.
+fn missing(job: &str, present: impl Fn(&str) -> bool) -> Option<String> {
+    let tools = job.lines().filter_map(|line| line.strip_prefix(TOOLS)).flat_map(str::split_whitespace);
+    let mut tools = tools.map(|tool| tool.split_once(':').unwrap_or((tool, tool)));
+    let (tool, package) = tools.find(|(tool, _)| !present(tool))?;
+    Some(format!("{tool} is not installed; it is in the package {package}"))
 }
 
 /// Job and name of a guest's figure.
@@ -96,7 +136,7 @@ fn run(places: &Places, jobs: &[&str]) -> Result<(), String> {
     build(places)?;
     let list = places.target.join("vm/benches.list");
     write_list(places, &list)?;
-    let scripts = jobs.iter().map(|job| places.root.join(format!("benches/guest/{job}.sh")));
+    let scripts = jobs.iter().map(|job| script(places, job));
     eprintln!("guest: {}", jobs.join(", "));
     let mut rig = Command::new(places.root.join("tests/vm/run"));
     rig.env("CARGO_TARGET_DIR", &places.target).arg("--programs").arg(&list).args(scripts);
@@ -135,7 +175,16 @@ fn write_list(places: &Places, list: &Path) -> Result<(), String> {
             lines += &format!("program {name} {}\n", path.display());
         }
     }
+    let modules: Vec<_> = UCX_MODULES.iter().map(|name| (name, Path::new(UCX_FOLDER).join(name))).collect();
+    let absent = modules.iter().find(|(_, path)| !path.is_file());
     for (name, packages) in PEERS {
+        // The rig refuses a list that names a file which is not there.
+        if *name == UCX_PEER
+            && let Some((_, path)) = absent
+        {
+            eprintln!("guest: {name}: there is no {}", path.display());
+            continue;
+        }
         match places.guest_peer(name, packages) {
             Ok(path) => lines += &format!("program {name} {}\n", path.display()),
             Err(reason) => {
@@ -144,8 +193,8 @@ fn write_list(places: &Places, list: &Path) -> Result<(), String> {
             }
         }
         if *name == UCX_PEER {
-            for module in UCX_MODULES {
-                lines += &format!("library ucx/{module} {UCX_FOLDER}/{module}\n");
+            for (module, path) in &modules {
+                lines += &format!("library ucx/{module} {}\n", path.display());
             }
         }
     }
@@ -174,6 +223,15 @@ mod tests {
         ] {
             assert_eq!(samples(TEXT, name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn a_job_is_left_out_for_a_tool_that_is_absent() {
+        let job = "# Row A0.\n# tools: here:one gone:two\n# limit: 9\n";
+        let reason = Some("gone is not installed; it is in the package two".to_owned());
+        assert_eq!(missing(job, |tool| tool == "here"), reason);
+        assert_eq!(missing(job, |_| true), None);
+        assert_eq!(missing("# limit: 9\n", |_| false), None);
     }
 
     #[test]

@@ -1,24 +1,32 @@
 //! Where programs are, and how peers are compiled.
 
 use super::quantity::{Program, Source};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
 
 /// Seconds that one run of a program may take: many times what it needs, also under valgrind.
 const PROGRAM_LIMIT: &str = "180";
+/// Where the peers for this machine and for the guest lie; one name may be compiled for both.
+const HERE_FOLDER: &str = "peers/here";
+const GUEST_FOLDER: &str = "peers/guest";
 /// For peers that run on this machine. valgrind knows no 512-bit instructions, and peers are not to have them in one row and
 /// lack them in another.
 const HERE: &[&str] = &["-O3", "-march=native", "-mno-avx512f"];
 /// For peers that run in the guest, whose processor is not this machine's.
 const IN_THE_GUEST: &[&str] = &["-O3"];
 
-/// Folders of one run.
-#[derive(Clone, Debug)]
+/// Folders of one run, and the peers that it compiled.
+#[derive(Debug)]
 pub(super) struct Places {
     /// The source tree.
     pub(super) root: PathBuf,
     /// Cargo's target directory; this program is in its `release`.
     pub(super) target: PathBuf,
+    /// What became of each peer, by its file. Several threads ask for the same one, and none may start a file that another
+    /// is writing: a peer is compiled once, behind this lock.
+    peers: Mutex<HashMap<PathBuf, Result<(), String>>>,
 }
 
 impl Places {
@@ -28,7 +36,7 @@ impl Places {
         let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
         let target = program.parent().and_then(Path::parent).map(Path::to_path_buf);
         match (root, target) {
-            (Some(root), Some(target)) => Ok(Self { root, target }),
+            (Some(root), Some(target)) => Ok(Self { root, target, peers: Mutex::default() }),
             _ => Err(format!("{} lies in no target directory", program.display())),
         }
     }
@@ -40,31 +48,36 @@ impl Places {
                 let path = self.target.join("release").join(name);
                 path.is_file().then_some(path).ok_or_else(|| format!("there is no program {name} in this tree"))
             }
-            Source::Peer(name, packages) => self.compiled(name, packages, HERE),
+            Source::Peer(name, packages) => self.compiled(name, packages, HERE, HERE_FOLDER),
         }
     }
 
     /// A peer for the guest.
     pub(super) fn guest_peer(&self, name: &str, packages: &[&str]) -> Result<PathBuf, String> {
-        self.compiled(name, packages, IN_THE_GUEST)
+        self.compiled(name, packages, IN_THE_GUEST, GUEST_FOLDER)
     }
 
-    fn compiled(&self, name: &str, packages: &[&str], options: &[&str]) -> Result<PathBuf, String> {
+    /// Compiles a peer at its first use.
+    fn compiled(&self, name: &str, packages: &[&str], options: &[&str], folder: &str) -> Result<PathBuf, String> {
+        let path = self.target.join(folder).join(name);
+        let mut peers = self.peers.lock().map_err(|_| format!("{name}: another peer's compilation panicked"))?;
+        let outcome = peers.entry(path.clone()).or_insert_with(|| self.compile(name, packages, options, &path));
+        outcome.clone().map(|()| path)
+    }
+
+    fn compile(&self, name: &str, packages: &[&str], options: &[&str], path: &Path) -> Result<(), String> {
         let source = self.root.join("benches/peers").join(name).with_extension("c");
         if !source.is_file() {
             return Err(format!("there is no peer {name} in this tree"));
         }
-        let folder = self.target.join("peers");
-        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let flags = package_flags(packages)?;
-        let path = folder.join(name);
-        let mut compiler = Command::new("cc");
-        compiler.args(options).arg(&source).arg("-o").arg(&path).args(flags).arg("-lm").arg("-pthread");
-        let output = compiler.output().map_err(|error| format!("cc: {error}"))?;
-        if !output.status.success() {
-            return Err(format!("cc {name}.c: {}", first_line(&output.stderr)));
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
-        Ok(path)
+        let flags = package_flags(packages)?;
+        let mut compiler = Command::new("cc");
+        compiler.args(options).arg(&source).arg("-o").arg(path).args(flags).arg("-lm").arg("-pthread");
+        let output = compiler.output().map_err(|error| format!("cc: {error}"))?;
+        if output.status.success() { Ok(()) } else { Err(format!("cc {name}.c: {}", first_line(&output.stderr))) }
     }
 }
 
