@@ -96,6 +96,8 @@ make_share() { # share program_list interactive job_name...
     for name in "$@"; do scripts+=("${JOB_FILES[$name]}"); done
     mkdir -p "$share"/{bin,tests,lib,jobs,out} && cp -r "$RIG/guest" "$share/guest" &&
         cp -rl "$CACHE/kernel/modules" "$share/modules" || return 1
+    # Other users of the guest run programs too; mktemp makes a folder for one, and the guest cannot change it.
+    chmod 755 "$share" "$share/bin" "$share/lib"
     for name in "$@"; do
         cp "${JOB_FILES[$name]}" "$share/jobs/$name.sh" || return 1
     done
