@@ -442,6 +442,32 @@ fn no_new_session_overtakes_the_writes_of_an_ended_one() {
 }
 
 #[test]
+fn a_reset_is_complete_when_storage_has_no_write_from_before_it() {
+    let go = Rc::new(Cell::new(false));
+    let inner = MemoryStorage::new(memory(64 << 10), 512, 4).unwrap();
+    let mut raw = Raw::with(target_options(), vec![Held { inner, go: Rc::clone(&go) }]);
+    let (admin, io) = raw.io_queue();
+    let entry = Command::Write(blocks(1, 0, 1, 512)).encode(9).unwrap();
+    raw.send(io, entry, Some((Access::RemoteRead, 512)));
+    for _ in 0..100 {
+        raw.step();
+    }
+    raw.command(admin, set_configuration(0x0046_0000), None);
+    let is_ready = |raw: &mut Raw<Held>| {
+        let status = raw.command(admin, get(Property::Status, PropertySize::Four), None);
+        ControllerStatus(status.result.get() as u32).is_ready()
+    };
+    assert!(is_ready(&mut raw), "the write of the ended queue is with the storage");
+    raw.until("disconnected", |raw| raw.disconnected == [io]);
+    assert!(is_ready(&mut raw), "also when its connection is gone");
+    go.set(true);
+    raw.until("done", |raw| raw.target.statistics().orphans == 0);
+    assert!(!is_ready(&mut raw));
+    raw.command(admin, set_configuration(0x0046_0001), None);
+    assert!(is_ready(&mut raw));
+}
+
+#[test]
 fn a_host_that_overruns_its_queue_loses_it() {
     let go = Rc::new(Cell::new(false));
     let inner = MemoryStorage::new(memory(64 << 10), 512, 64).unwrap();

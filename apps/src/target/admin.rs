@@ -2,7 +2,7 @@
 
 use super::Target;
 use super::command::{Phase, Reply, Work};
-use super::controller::ConfigurationEffect;
+use super::controller::{ConfigurationEffect, Controller};
 use super::event::Notice;
 use super::receive::{Accepted, refused};
 use super::subsystem::{AllowedHosts, Served};
@@ -47,8 +47,16 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Property Get (Base 6.4).
-    pub(super) fn property_get(&self, controller: usize, get: PropertyGet) -> Reply {
-        let Some(Some(controller)) = self.controllers.get(controller) else { return refused(Status::INTERNAL_ERROR) };
+    pub(super) fn property_get(&mut self, controller: usize, get: PropertyGet) -> Reply {
+        let is_resetting =
+            self.controllers.get(controller).and_then(Option::as_ref).is_some_and(Controller::is_resetting);
+        let settled = is_resetting && !self.has_late_commands_of(controller);
+        let Some(Some(controller)) = self.controllers.get_mut(controller) else {
+            return refused(Status::INTERNAL_ERROR);
+        };
+        if settled {
+            controller.reset_is_complete();
+        }
         Reply::result(match get.property {
             Property::Capabilities => ControllerCapabilities::new(self.options.queue_entries, READY_TIMEOUT_UNITS).0,
             Property::Version => nvmf::VERSION.into(),

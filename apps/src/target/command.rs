@@ -308,6 +308,12 @@ impl Slots {
         self.slots.iter().filter_map(|(_, slot)| slot.as_ref()).filter(storing).count() as u32
     }
 
+    /// Whether the storage has a command of any of these connections.
+    pub(super) fn has_storing(&self, wanted: impl Fn(ConnectionId) -> bool) -> bool {
+        let storing = |slot: &Slot| matches!(slot.phase, Phase::Storing) && wanted(slot.connection);
+        self.slots.iter().filter_map(|(_, slot)| slot.as_ref()).any(storing)
+    }
+
     pub(super) fn remove(&mut self, index: u32) -> Option<Slot> {
         let slot = self.slots.get_mut(index as usize)?.1.take()?;
         self.free.push(index);

@@ -84,12 +84,24 @@ pub(super) struct Controller {
     errors: ArrayVec<ErrorLogEntry, ERROR_LOG_ENTRIES>,
     error_count: u64,
     configuration: ControllerConfiguration,
-    ready: bool,
+    readiness: Readiness,
     fatal: bool,
     shutdown: ShutdownStatus,
     /// Zero for none.
     keep_alive: Duration,
     seen: Duration,
+}
+
+/// How CSTS.RDY follows CC.EN (Base 3.1.3.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readiness {
+    /// CC.EN and CSTS.RDY are clear.
+    Disabled,
+    /// Both are set: I/O queues can be connected.
+    Ready,
+    /// CC.EN was cleared, and storage may still have commands of the queues that this ended: CSTS.RDY is set until it has none,
+    /// since one of them could undo what the host writes once it has enabled the controller again.
+    Resetting,
 }
 
 /// What a change of CC asks of the queues.
@@ -116,7 +128,7 @@ impl Controller {
             errors: ArrayVec::new(),
             error_count: 0,
             configuration: ControllerConfiguration::default(),
-            ready: false,
+            readiness: Readiness::Disabled,
             fatal: false,
             shutdown: ShutdownStatus::Normal,
             keep_alive: Duration::ZERO,
@@ -127,7 +139,7 @@ impl Controller {
     /// What a core that is not its home keeps of it: its I/O queues are executed by it, as it is enabled.
     pub(super) fn copy(id: u16, data: &ConnectData, purpose: Purpose, now: Duration) -> Self {
         let admin = ConnectionId::default();
-        Self { admin: None, ready: true, ..Self::new(id, admin, data, purpose, now) }
+        Self { admin: None, readiness: Readiness::Ready, ..Self::new(id, admin, data, purpose, now) }
     }
 
     /// Index of its subsystem; `None` for a discovery controller.
@@ -176,7 +188,19 @@ impl Controller {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.ready
+        self.readiness == Readiness::Ready
+    }
+
+    /// CSTS.RDY waits for commands that were there before the reset.
+    pub(super) fn is_resetting(&self) -> bool {
+        self.readiness == Readiness::Resetting
+    }
+
+    /// Storage has no command from before the reset any more.
+    pub(super) fn reset_is_complete(&mut self) {
+        if self.is_resetting() {
+            self.readiness = Readiness::Disabled;
+        }
     }
 
     pub(super) fn configuration(&self) -> ControllerConfiguration {
@@ -184,7 +208,7 @@ impl Controller {
     }
 
     pub(super) fn status(&self) -> ControllerStatus {
-        let status = ControllerStatus::new(self.ready, self.shutdown);
+        let status = ControllerStatus::new(self.readiness != Readiness::Disabled, self.shutdown);
         if self.fatal { ControllerStatus(status.0 | ControllerStatus::FATAL_STATUS.0) } else { status }
     }
 
@@ -194,11 +218,11 @@ impl Controller {
         let mut effect = ConfigurationEffect::None;
         match (before.is_enabled(), wanted.is_enabled()) {
             (false, true) if wanted.is_supported() => {
-                (self.ready, self.fatal, self.shutdown) = (true, false, ShutdownStatus::Normal);
+                (self.readiness, self.fatal, self.shutdown) = (Readiness::Ready, false, ShutdownStatus::Normal);
             }
             (false, true) => self.fatal = true,
             (true, false) => {
-                (self.ready, self.fatal, self.shutdown) = (false, false, ShutdownStatus::Normal);
+                (self.readiness, self.fatal, self.shutdown) = (Readiness::Resetting, false, ShutdownStatus::Normal);
                 self.features = Features::default();
                 effect = ConfigurationEffect::Reset;
             }

@@ -154,9 +154,25 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// A storage has commands of an ended session, here or on a member, or may have. Soon it has none in most cases: a Connect
     /// waits for that, since hosts do not come again when their first attempt is rejected.
     pub(super) fn has_late_commands(&self) -> bool {
-        let ending = self.queues.iter().flatten().filter(|queue| queue.ended_with.is_some());
-        let mut ending = ending.map(|queue| self.slots.storing(queue.connection));
-        self.orphans > 0 || ending.any(|storing| storing > 0) || !self.members_are_quiet()
+        self.orphans > 0 || self.is_storing_for(|ended| ended.is_some()) || !self.members_are_quiet()
+    }
+
+    /// The same of the controller in one place, as far as that can be told.
+    pub(super) fn has_late_commands_of(&self, controller: usize) -> bool {
+        let is_quiet = self.spread.peers().iter().all(|peer| peer.is_quiet(controller));
+        self.orphans > 0 || self.is_storing_for(|ended| ended == Some(controller)) || !is_quiet
+    }
+
+    /// The storage has commands of queues that are none any more, by the controller that they ended with. Looks at every slot.
+    fn is_storing_for(&self, wanted: impl Fn(Option<usize>) -> bool) -> bool {
+        let ending = |queue: &Queue| queue.ended_with.is_some() && wanted(queue.ended_with);
+        if !self.queues.iter().flatten().any(ending) {
+            return false;
+        }
+        self.slots.has_storing(|connection| {
+            let queue = self.queues.get(usize::from(connection.index)).and_then(Option::as_ref);
+            queue.is_some_and(|queue| queue.connection == connection && ending(queue))
+        })
     }
 
     /// A connection is a queue from now on.
