@@ -109,6 +109,7 @@ impl FakeDevice {
                 address: Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 0, 0)) | number),
                 opened: Vec::new(),
                 violations: Vec::new(),
+                readable: None,
             };
             world.devices.insert(name.clone(), record);
             Self { name }
@@ -131,6 +132,16 @@ impl FakeDevice {
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         with(|world| world.devices[&self.name].violations.clone())
+    }
+
+    /// One completion cannot be read, whichever comes after `count` more: the poll that meets it fails, and what it took is
+    /// lost, as libmlx5's does.
+    pub fn garble_completion_after(&self, count: u32) {
+        with(|world| {
+            if let Some(record) = world.devices.get_mut(&self.name) {
+                record.readable = Some(count);
+            }
+        });
     }
 
     /// Bytes that peers reach now, over all contexts that are open.

@@ -464,12 +464,20 @@ unsafe extern "C" fn poll_cq(raw: *mut ibv_cq, room: c_int, into: *mut ibv_wc) -
     let address = unsafe { (*raw).context }.addr();
     with(|world| {
         world.step_device(address);
-        let World { contexts, queue_pairs, .. } = world;
-        let queue = contexts.get_mut(&address).and_then(|context| context.queues.get_mut(&raw.addr()));
-        let Some(queue) = queue else { return -1 };
+        let World { devices, contexts, queue_pairs, .. } = world;
+        let Some(context) = contexts.get_mut(&address) else { return -1 };
+        let Some(queue) = context.queues.get_mut(&raw.addr()) else { return -1 };
+        let mut readable = devices.get_mut(&context.device).map(|record| &mut record.readable);
         let mut taken = 0;
         while taken < room {
             let Some(queued) = queue.entries.pop_front() else { break };
+            if let Some(Some(left)) = readable.as_deref_mut().map(Option::as_mut) {
+                let Some(fewer) = left.checked_sub(1) else {
+                    readable.map(Option::take);
+                    return -1;
+                };
+                *left = fewer;
+            }
             if let Some(queue_pair) = queue_pairs.get_mut(&queued.completion.qp_num) {
                 queue_pair.used = queue_pair.used.saturating_sub(queued.frees);
             }

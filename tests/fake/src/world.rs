@@ -34,6 +34,8 @@ pub(crate) struct FakeRecord {
     pub(crate) opened: Vec<usize>,
     /// What no program may do, told when the device goes.
     pub(crate) violations: Vec<String>,
+    /// Completions that are still shown until one cannot be read; `None` where all can.
+    pub(crate) readable: Option<u32>,
 }
 
 /// Memory registered by ibv_reg_mr(3).

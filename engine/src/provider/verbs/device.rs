@@ -6,7 +6,7 @@ use super::{
     lists::{self, NoLists},
     options::{OptionError, PostInterface, VerbsOptions},
     port::{Parts, VerbsPort},
-    publish::{LANE_ENTRIES, PortCommand, PortHandle, Removed, Table},
+    publish::{LANE_ENTRIES, PortCommand, PortHandle, Removed, Report, Table},
     quirks::{KnownDevice, known_device},
     self_test::{Findings, SelfTestError, self_test},
     sys::{
@@ -351,9 +351,14 @@ impl VerbsDevice {
 
     fn take_reports(&mut self) {
         for at in 0..self.ports.len() {
-            while let Some(removed) = self.ports[at].next_report() {
+            while let Some(report) = self.ports[at].next_report() {
                 let port = self.ports[at].id;
-                self.removed_from(port, removed);
+                match report {
+                    Report::Removed(removed) => self.removed_from(port, removed),
+                    Report::CompletionsLost => {
+                        self.events.push_back(DeviceEvent::Async(AsyncEvent::CompletionQueueOverrun(port)));
+                    }
+                }
             }
         }
         self.refresh_ports();

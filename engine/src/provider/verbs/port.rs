@@ -2,7 +2,7 @@
 
 use super::admit::{Guard, Limits, Objects, has_uneven_lists};
 use super::device::command_error;
-use super::publish::{LANE_ENTRIES, PortCommand, Removed};
+use super::publish::{LANE_ENTRIES, PortCommand, Removed, Report};
 use super::sys::{
     batch::{SendMemory, Sink},
     builder::Builder,
@@ -40,7 +40,9 @@ pub struct VerbsPort {
     memory: SendMemory,
     completions: Box<[ibv_wc; MAX_COMPLETIONS_PER_POLL]>,
     commands: Receiver<PortCommand>,
-    reports: Sender<Removed>,
+    reports: Sender<Report>,
+    /// The device is to be told that completions were lost, as soon as there is room.
+    has_lost: bool,
     /// What was registered by a system call on this core, by its index.
     remote_memories: Vec<Option<MemoryRegion>>,
 }
@@ -65,7 +67,7 @@ pub(super) struct Parts {
     /// The builder gets the length of uneven lists wrong.
     pub(super) miscounts_lists: bool,
     pub(super) commands: Receiver<PortCommand>,
-    pub(super) reports: Sender<Removed>,
+    pub(super) reports: Sender<Report>,
 }
 
 impl VerbsPort {
@@ -86,6 +88,7 @@ impl VerbsPort {
             completions: Box::new([no_completion(); MAX_COMPLETIONS_PER_POLL]),
             commands: parts.commands,
             reports: parts.reports,
+            has_lost: false,
             remote_memories: Vec::new(),
         }
     }
@@ -97,10 +100,16 @@ impl VerbsPort {
             }
             let Some(command) = self.commands.pop() else { break };
             if let Some(removed) = self.execute(command) {
-                let reported = self.reports.push(removed);
+                let reported = self.reports.push(Report::Removed(removed));
                 debug_assert!(reported.is_ok(), "room was asked for");
             }
         }
+    }
+
+    /// A poll failed: the device ends all connections of this port, since what their work requests did is not known.
+    #[cold]
+    fn lose_completions(&mut self) {
+        self.has_lost = self.reports.push(Report::CompletionsLost).is_err();
     }
 
     /// What a post may name was put into the lane before its maker was told, so it is in there or was taken.
@@ -304,6 +313,9 @@ impl Port for VerbsPort {
 
     fn poll(&mut self, queue: Which, batch: &mut CompletionBatch) -> usize {
         self.take_commands(COMMANDS_PER_POLL);
+        if self.has_lost {
+            self.lose_completions();
+        }
         let Self { objects, send_queue, receive_queue, completions, .. } = self;
         let queue = match queue {
             Which::Send => send_queue,
@@ -311,7 +323,10 @@ impl Port for VerbsPort {
         };
         let room = batch.remaining_capacity().min(completions.len());
         let Some(room) = completions.get_mut(..room).filter(|room| !room.is_empty()) else { return 0 };
-        let taken = queue.poll(room);
+        let Ok(taken) = queue.poll(room) else {
+            self.lose_completions();
+            return 0;
+        };
         for raw in taken {
             let completion = completion(raw, self.invalidate_flags);
             if let Ok(Success { invalidated: Some(key), .. }) = completion.result {

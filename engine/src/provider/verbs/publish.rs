@@ -34,6 +34,15 @@ pub(super) enum Removed {
     Window(RegistrationId),
 }
 
+/// What a port tells its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    /// It has let go of this.
+    Removed(Removed),
+    /// A poll of one of its completion queues failed: what completed is not known any more.
+    CompletionsLost,
+}
+
 /// One port, seen from the device.
 pub(super) struct PortHandle {
     pub(super) id: PortId,
@@ -46,7 +55,7 @@ pub(super) struct PortHandle {
 
 struct Lane {
     commands: Sender<PortCommand>,
-    reports: Receiver<Removed>,
+    reports: Receiver<Report>,
     /// What the lane had no room for: only objects that the device refused to destroy, which nobody asked room for.
     waiting: VecDeque<PortCommand>,
 }
@@ -55,7 +64,7 @@ impl PortHandle {
     pub(super) fn new(
         id: PortId,
         commands: Sender<PortCommand>,
-        reports: Receiver<Removed>,
+        reports: Receiver<Report>,
         queues: [usize; 2],
     ) -> Self {
         Self { id, lane: Some(Lane { commands, reports, waiting: VecDeque::new() }), queues }
@@ -98,8 +107,8 @@ impl PortHandle {
         }
     }
 
-    /// The next object that the port has let go of.
-    pub(super) fn next_report(&mut self) -> Option<Removed> {
+    /// What the port says next.
+    pub(super) fn next_report(&mut self) -> Option<Report> {
         self.lane.as_mut()?.reports.pop()
     }
 
@@ -164,7 +173,7 @@ impl<T> Table<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PortCommand, PortHandle, Removed, Table};
+    use super::{PortCommand, PortHandle, Removed, Report, Table};
     use crate::provider::{BaseId, PortId, RegistrationId};
     use frwr_mempool::lane;
 
@@ -216,7 +225,7 @@ mod tests {
         let (commands, taken) = lane::bounded(2);
         let (mut reports, reported) = lane::bounded(2);
         let mut port = PortHandle::new(PortId(0), commands, reported, [1, 2]);
-        assert!(reports.push(Removed::Window(RegistrationId(3))).is_ok());
+        assert!(reports.push(Report::Removed(Removed::Window(RegistrationId(3)))).is_ok());
         assert!(port.has_reports());
         drop(taken);
         assert!(!port.is_gone());

@@ -466,7 +466,8 @@ impl End {
         let began = Instant::now();
         let mut room = [no_completion()];
         while began.elapsed() < PATIENCE {
-            let Some(raw) = self.completions.poll(&mut room).first() else {
+            // Of a poll that fails nothing is left but to wait in vain.
+            let Some(raw) = self.completions.poll(&mut room).unwrap_or_default().first() else {
                 std::thread::yield_now();
                 continue;
             };

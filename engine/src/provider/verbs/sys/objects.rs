@@ -231,16 +231,23 @@ impl CompletionQueue {
     }
 
     /// Takes completions; what was taken lies at the front of `into`.
-    pub(in super::super) fn poll<'a>(&self, into: &'a mut [ibv_wc]) -> &'a [ibv_wc] {
+    ///
+    /// # Errors
+    /// [`CompletionsLost`].
+    pub(in super::super) fn poll<'a>(&self, into: &'a mut [ibv_wc]) -> Result<&'a [ibv_wc], CompletionsLost> {
         let room = i32::try_from(into.len()).unwrap_or(i32::MAX);
         // SAFETY: there is room for as many. Libraries write only the members that mean something, so the rest is of an
         // earlier completion, and never uninitialised.
         let taken = unsafe { (self.poll)(self.raw.as_ptr(), room, into.as_mut_ptr()) };
-        // A negative number is an error, and takes none (ibv_poll_cq(3)).
-        let taken = usize::try_from(taken).unwrap_or(0).min(into.len());
-        &into[..taken]
+        let taken = usize::try_from(taken).map_err(|_| CompletionsLost)?.min(into.len());
+        Ok(&into[..taken])
     }
 }
+
+/// The library said that it failed to poll (ibv_poll_cq(3)). libmlx5 does so for a completion that it cannot read, which it
+/// does not show again.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct CompletionsLost;
 
 /// A completion that says nothing: room for [`CompletionQueue::poll`].
 pub(in super::super) const fn no_completion() -> ibv_wc {
