@@ -445,6 +445,7 @@ impl<D: Device, W: World> Peer<D, W> {
     pub fn forget(&mut self) {
         self.dialed.clear();
         self.ended.clear();
+        self.left.clear();
         self.responses.clear();
         self.delivered.clear();
     }
