@@ -41,7 +41,7 @@ fn double_and_foreign_frees_are_refused_whatever_the_list() {
             assert_eq!(freelist.push(&mut list, index), Err(FreeError::Foreign { index }));
             assert!(!freelist.is_handed_out(index));
         }
-        assert_eq!((list.len(), other.len()), (3, 0));
+        assert_eq!((freelist.count(&list), freelist.count(&other)), (3, 0));
     }
 }
 
@@ -67,7 +67,7 @@ fn a_list_is_given_up_by_appending_it_to_another() {
         freelist.push_bulk(&mut stays, &[0, 1]).unwrap();
         freelist.push_bulk(&mut leaves, &[2, 3]).unwrap();
         freelist.append(&mut stays, &mut leaves).unwrap();
-        assert_eq!((stays.len(), leaves.len()), (4, 0));
+        assert_eq!((freelist.count(&stays), freelist.count(&leaves)), (4, 0));
         freelist.push(&mut stays, 4).unwrap();
         freelist.push(&mut leaves, 5).unwrap();
         let expected = if order == Order::FirstInFirstOut { [0, 1, 2, 3, 4] } else { [0, 1, 3, 2, 4] };
@@ -82,9 +82,9 @@ fn a_bulk_stops_at_the_index_that_is_refused() {
         let mut freelist = Freelist::new(4);
         let mut list = freelist.list(order);
         let doubled = freelist.push_bulk(&mut list, &[1, 2, 1, 3]);
-        assert_eq!((doubled, list.len()), (Err(FreeError::DoubleFree { index: 1 }), 2));
+        assert_eq!((doubled, freelist.count(&list)), (Err(FreeError::DoubleFree { index: 1 }), 2));
         let foreign = freelist.push_bulk(&mut list, &[0, 9, 3]);
-        assert_eq!((foreign, list.len()), (Err(FreeError::Foreign { index: 9 }), 3));
+        assert_eq!((foreign, freelist.count(&list)), (Err(FreeError::Foreign { index: 9 }), 3));
         let first = freelist.push_bulk(&mut freelist.list(order), &[2]);
         assert_eq!(first, Err(FreeError::DoubleFree { index: 2 }));
         assert_eq!(popped(&mut freelist, &mut list).len(), 3);
@@ -143,7 +143,7 @@ fn returns_come_back_in_order_and_only_once() {
 fn a_return_of_what_the_owner_freed_is_refused_at_the_drain() {
     let (mut freelist, mut list) = filled(2, Order::LastInFirstOut);
     freelist.returner().give_back(&[0, 1]).unwrap();
-    assert_eq!((freelist.drain_returns(&mut list), list.len()), (0, 2));
+    assert_eq!((freelist.drain_returns(&mut list), freelist.count(&list)), (0, 2));
     let expected = RefusedReturns { count: 2, last: Some(FreeError::DoubleFree { index: 1 }) };
     assert_eq!(freelist.refused_returns(), expected);
     assert_eq!(popped(&mut freelist, &mut list), [1, 0]);
@@ -312,7 +312,12 @@ proptest! {
                     to_model.append(from_model);
                 }
             }
-            prop_assert_eq!([lists[0].len() as usize, lists[1].len() as usize], [models[0].len(), models[1].len()]);
+            for (list, model) in lists.iter().zip(&models) {
+                let count = model.len() as u32;
+                prop_assert!(freelist.holds(list, count) && !freelist.holds(list, count + 1));
+                prop_assert_eq!(list.is_empty(), model.is_empty());
+            }
+            prop_assert_eq!([freelist.count(&lists[0]) as usize, freelist.count(&lists[1]) as usize], [models[0].len(), models[1].len()]);
             prop_assert!((0..CAPACITY).all(|index| freelist.is_handed_out(index) == out.contains(&index)));
             prop_assert_eq!(freelist.refused_returns().count, refused);
         }

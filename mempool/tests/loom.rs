@@ -43,31 +43,41 @@ fn drain(freelist: &mut Freelist, list: &mut List, guarded: &Guarded) -> Vec<u32
     indices
 }
 
-#[test]
-fn values_arrive_in_order_through_a_lane_that_wraps() {
-    loom::model(|| {
-        let (mut sender, mut receiver) = lane::bounded::<Box<u32>>(2);
+/// Sends more values than there are slots, so that slots and words are used again.
+fn values_arrive_in_order<T: Send + PartialEq + core::fmt::Debug + 'static>(values: u32, make: fn(u32) -> T) {
+    loom::model(move || {
+        let (mut sender, mut receiver) = lane::bounded::<T>(2);
         let producer = thread::spawn(move || {
-            for value in 0..4 {
-                let mut value = Box::new(value);
+            for value in 0..values {
+                let mut value = make(value);
                 while let Err(full) = sender.push(value) {
                     value = full.0;
                     thread::yield_now();
                 }
             }
         });
-        for expected in 0..4 {
+        for expected in 0..values {
             let value = loop {
                 match receiver.pop() {
                     Some(value) => break value,
                     None => thread::yield_now(),
                 }
             };
-            assert_eq!(*value, expected);
+            assert_eq!(value, make(expected));
         }
         producer.join().unwrap();
         assert!(receiver.is_closed() && receiver.pop().is_none());
     });
+}
+
+#[test]
+fn small_values_which_share_words_arrive_in_order_through_a_lane_that_wraps() {
+    values_arrive_in_order(5, Box::new);
+}
+
+#[test]
+fn large_values_which_share_none_arrive_in_order_through_a_lane_that_wraps() {
+    values_arrive_in_order(4, |value| [value; 16]);
 }
 
 #[test]
@@ -138,13 +148,13 @@ fn records_are_filled_and_read_by_one_end_at_a_time() {
     loom::model(|| {
         let (mut sender, mut receiver) = lane::records::<[u32; 2]>(2);
         let producer = thread::spawn(move || {
-            for value in 1..4 {
+            for value in 1..6 {
                 while !sender.push_with(|record| *record = [value; 2]) {
                     thread::yield_now();
                 }
             }
         });
-        for expected in 1..4 {
+        for expected in 1..6 {
             while receiver.peek_with(|record| *record).is_none() {
                 thread::yield_now();
             }
@@ -220,7 +230,7 @@ fn a_batch_and_a_single_index_are_handed_over() {
 }
 
 #[test]
-fn slices_arrive_in_order_and_a_quiet_lane_is_empty() {
+fn slices_arrive_in_order_and_are_news_until_they_are_seen() {
     loom::model(|| {
         let (mut sender, mut receiver) = lane::bounded::<u32>(2);
         let producer = thread::spawn(move || {
@@ -233,7 +243,7 @@ fn slices_arrive_in_order_and_a_quiet_lane_is_empty() {
         });
         let mut received: Vec<u32> = Vec::new();
         while received.len() < 3 {
-            if receiver.is_quiet() {
+            if !receiver.has_news() && receiver.is_empty() {
                 thread::yield_now();
                 continue;
             }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::cpu;
 
-/// How long the time stamp counter is compared with clock_gettime. Both ends are known to about 50 ns, so the rate is
+/// How long the time stamp counter is compared with clock_gettime, at least. Both ends are known to about 50 ns, so the rate is
 /// known to about 5 parts in a million.
 const CALIBRATION: Duration = Duration::from_millis(20);
 /// A pair of readings is taken this often at each end; the tightest pair counts, so an interrupt does no harm.
@@ -32,7 +32,7 @@ enum Kind {
 
 impl Clock {
     /// The fastest clock of this machine: the time stamp counter where it is invariant and the kernel trusts it
-    /// (spends 20 ms on calibration), clock_gettime elsewhere. Make one per process and clone it.
+    /// (sleeps for 20 ms to calibrate it), clock_gettime elsewhere. Make one per process and clone it.
     #[must_use]
     pub fn calibrated() -> Self {
         let source = std::fs::read_to_string(CLOCK_SOURCE).unwrap_or_default();
@@ -65,7 +65,7 @@ impl Clock {
         Duration::from_nanos(self.nanoseconds())
     }
 
-    /// The same as nanoseconds: a loop that computes with `Duration` pays for carrying between its two halves.
+    /// The same as nanoseconds.
     #[inline]
     pub(crate) fn nanoseconds(&self) -> u64 {
         match &self.0 {
@@ -82,64 +82,114 @@ impl From<&VirtualClock> for Clock {
     }
 }
 
-/// One time, as a loop computes with it and as pollers are told it.
+/// The time of one iteration: a reading of the clock that is turned into nanoseconds by whoever asks, and costs an iteration in
+/// which nobody asks no more than the reading.
+///
+/// Times of one clock compare. A poller that needs the time more than once keeps what it got.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    /// Nanoseconds since the clock's start.
-    pub(crate) nanoseconds: u64,
-    /// The same.
-    pub(crate) time: Duration,
+pub struct Now {
+    /// What the clock read; of clocks that do not count ticks: nanoseconds.
+    pub(crate) ticks: u64,
+    scale: Scale,
 }
 
-/// Reads a clock in every iteration of one loop: within a second, a reading of the time stamp counter takes one
-/// multiplication of 64 bits and no division.
+impl Now {
+    /// This time, for whoever calls a poller or a context by hand.
+    #[must_use]
+    pub fn at(time: Duration) -> Self {
+        Self { ticks: nanoseconds(time), scale: Scale::NANOSECONDS }
+    }
+
+    /// Time since the start of the clock: a multiplication, and what it takes to part seconds from nanoseconds.
+    #[inline]
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        Duration::from_nanos(self.nanoseconds())
+    }
+
+    /// The same in nanoseconds: one multiplication.
+    #[inline]
+    #[must_use]
+    pub fn nanoseconds(&self) -> u64 {
+        self.scale.nanoseconds(self.ticks)
+    }
+
+    /// Another reading of the same clock.
+    pub(crate) fn with_ticks(self, ticks: u64) -> Self {
+        Self { ticks, ..self }
+    }
+
+    /// How long so many ticks are, in nanoseconds.
+    #[inline]
+    pub(crate) fn span(&self, ticks: u64) -> u64 {
+        self.scale.span(ticks)
+    }
+
+    /// The first reading of the clock that is not before a time in nanoseconds; the last one there is where it never gets there.
+    pub(crate) fn ticks_at(&self, nanoseconds: u64) -> u64 {
+        self.scale.ticks_at(nanoseconds)
+    }
+}
+
+/// What a reading of a clock means.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    /// What the clock read at its start.
+    start: u64,
+    /// Nanoseconds per tick, a fixed-point number.
+    rate: u64,
+}
+
+impl Scale {
+    /// That of a clock that reads nanoseconds since its start.
+    const NANOSECONDS: Self = Self { start: 0, rate: 1 << RATE_BITS };
+
+    #[inline]
+    fn nanoseconds(self, ticks: u64) -> u64 {
+        self.span(ticks.wrapping_sub(self.start))
+    }
+
+    #[inline]
+    fn span(self, ticks: u64) -> u64 {
+        // Cut at 64 bits, which is 584 years of a counter that began at its start.
+        ((u128::from(ticks) * u128::from(self.rate)) >> RATE_BITS) as u64
+    }
+
+    fn ticks_at(self, nanoseconds: u64) -> u64 {
+        let ticks = (u128::from(nanoseconds) << RATE_BITS).div_ceil(u128::from(self.rate.max(1)));
+        u64::try_from(ticks).unwrap_or(u64::MAX).saturating_add(self.start)
+    }
+}
+
+/// Reads a clock once in every iteration of one loop.
 #[derive(Debug)]
 pub(crate) struct Ticker {
     clock: Clock,
-    /// Ticks at which the current second began.
-    second_began: u64,
-    /// Ticks of a second, rounded down; 0 where the clock does not count ticks, and before the first reading.
-    ticks_per_second: u64,
-    rate: u64,
-    /// The current second, and its nanoseconds.
-    second: u64,
-    nanoseconds: u64,
+    scale: Scale,
 }
 
 impl Ticker {
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, second_began: 0, ticks_per_second: 0, rate: 0, second: 0, nanoseconds: 0 }
+        let scale = match clock.0 {
+            Kind::Ticks { start, rate } => Scale { start, rate },
+            Kind::System { .. } | Kind::Virtual(_) => Scale::NANOSECONDS,
+        };
+        Self { clock, scale }
     }
 
-    /// The time, or `before` if that is later.
-    #[inline]
-    pub(crate) fn now(&mut self, before: u64) -> Moment {
-        let ticks = cpu::ticks().wrapping_sub(self.second_began);
-        // Neither a counter that went back nor the next second passes. The product is below 10^9 * 2^32.
-        if ticks < self.ticks_per_second {
-            let within = (ticks * self.rate) >> RATE_BITS;
-            let nanoseconds = self.nanoseconds + within;
-            if nanoseconds >= before {
-                // Below 10^9.
-                return Moment { nanoseconds, time: Duration::new(self.second, within as u32) };
-            }
-        }
-        self.next_second(before)
+    /// Whether the processor's counter is the clock.
+    pub(crate) fn counts_ticks(&self) -> bool {
+        matches!(self.clock.0, Kind::Ticks { .. })
     }
 
-    /// The same by the clock itself, and the second that it is in.
-    #[cold]
-    fn next_second(&mut self, before: u64) -> Moment {
-        let nanoseconds = self.clock.nanoseconds().max(before);
-        let time = Duration::from_nanos(nanoseconds);
-        if let Kind::Ticks { start, rate } = self.clock.0 {
-            let began = nanoseconds - u64::from(time.subsec_nanos());
-            let ticks = (u128::from(began) << RATE_BITS).div_ceil(u128::from(rate.max(1)));
-            self.second_began = start.wrapping_add(u64::try_from(ticks).unwrap_or(u64::MAX));
-            self.ticks_per_second = (NANOSECONDS_PER_SECOND << RATE_BITS) / rate.max(1);
-            (self.rate, self.second, self.nanoseconds) = (rate, time.as_secs(), began);
-        }
-        Moment { nanoseconds, time }
+    /// What the clock reads, given what the processor's counter did, but nothing before its start.
+    pub(crate) fn read(&self, counter: u64) -> u64 {
+        if self.counts_ticks() { counter.max(self.scale.start) } else { self.clock.nanoseconds() }
+    }
+
+    /// The time now.
+    pub(crate) fn now(&self) -> Now {
+        Now { ticks: self.read(cpu::ticks()), scale: self.scale }
     }
 }
 
@@ -191,9 +241,7 @@ fn kernel_distrusts_ticks(clock_source: &str) -> bool {
 /// Nanoseconds per tick as a fixed-point number; `None` if the counter does not behave.
 fn calibrate() -> Option<u64> {
     let (first_time, first_ticks) = reading();
-    while first_time.elapsed() < CALIBRATION {
-        core::hint::spin_loop();
-    }
+    std::thread::sleep(CALIBRATION);
     let (last_time, last_ticks) = reading();
     let ticks = last_ticks.checked_sub(first_ticks).filter(|&ticks| ticks > 0)?;
     let elapsed = last_time.saturating_duration_since(first_time).as_nanos();
@@ -232,22 +280,27 @@ mod tests {
 
     #[test]
     fn ticker_tells_what_the_clock_does() {
-        for mut ticker in [Clock::calibrated(), Clock::system()].map(Ticker::new) {
-            let mut before = 0;
+        for ticker in [Clock::calibrated(), Clock::system()].map(Ticker::new) {
             for _ in 0..100_000 {
                 let first = ticker.clock.nanoseconds();
-                let Moment { nanoseconds, time } = ticker.now(before);
+                let now = ticker.now();
                 let last = ticker.clock.nanoseconds();
-                assert_eq!(time, Duration::from_nanos(nanoseconds));
-                // Rounded down twice.
-                assert!(
-                    nanoseconds >= before && (first..=last + 2).contains(&(nanoseconds + 2)),
-                    "{first} {nanoseconds} {last}"
-                );
-                before = nanoseconds;
+                assert_eq!(now.time(), Duration::from_nanos(now.nanoseconds()));
+                assert!((first..=last).contains(&now.nanoseconds()), "{first} {now:?} {last}");
             }
-            assert_eq!(ticker.now(u64::MAX).nanoseconds, u64::MAX, "held");
         }
+    }
+
+    #[test]
+    fn a_time_is_reached_at_its_first_reading() {
+        let scale = Scale { start: 1_000_003, rate: (1 << RATE_BITS) / 3 + 7 };
+        for nanoseconds in [0, 1, 2, 999, 1_000_000_007, 1 << 50] {
+            let ticks = scale.ticks_at(nanoseconds);
+            assert!(scale.nanoseconds(ticks) >= nanoseconds, "{nanoseconds} are not fired before");
+            assert!(nanoseconds == 0 || scale.nanoseconds(ticks - 1) < nanoseconds, "{nanoseconds} are not fired late");
+        }
+        assert_eq!(scale.ticks_at(u64::MAX), u64::MAX, "never");
+        assert_eq!(Now::at(Duration::from_nanos(7)).nanoseconds(), 7);
     }
 
     #[test]

@@ -164,41 +164,52 @@ impl<M> fmt::Debug for ForeignOutbox<M> {
 
 /// The receiving ends of one reactor.
 pub(crate) struct Inbox<M> {
-    lanes: Vec<(Source, Receiver<M>)>,
-    /// The lane that is looked at first: it moves on, so that a full lane cannot starve the others.
+    /// The lane of the first source. There is always one, so that a look at it needs no loop.
+    near: (Source, Receiver<M>),
+    far: Vec<(Source, Receiver<M>)>,
+    /// The lane that is looked at first, 0 is `near`: it moves on, so that a full lane cannot starve the others.
     first: usize,
 }
 
 impl<M> Inbox<M> {
-    pub(crate) fn new(lanes: Vec<(Source, Receiver<M>)>) -> Self {
-        Self { lanes, first: 0 }
+    pub(crate) fn new(source: Source, lane: Receiver<M>) -> Self {
+        Self { near: (source, lane), far: Vec::new(), first: 0 }
     }
 
-    /// Whether nothing came since all lanes were last found empty: one load for each lane.
+    pub(crate) fn add(&mut self, source: Source, lane: Receiver<M>) {
+        self.far.push((source, lane));
+    }
+
+    /// Whether something came that [`Self::receive`] has not seen: one load for each lane. What it saw and left, because its
+    /// budget was used up, is no news.
     #[inline]
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.lanes.iter().all(|(_, lane)| lane.is_quiet())
+    pub(crate) fn has_news(&self) -> bool {
+        self.near.1.has_news() || (!self.far.is_empty() && self.far.iter().any(|(_, lane)| lane.has_news()))
     }
 
     /// Takes at most `budget` messages and returns how many.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn receive(&mut self, budget: usize, mut take: impl FnMut(Source, M)) -> usize {
-        let (before, after) = self.lanes.split_at_mut(self.first);
+        let lanes = 1 + self.far.len();
         let (mut received, mut next) = (0, self.first);
-        for (source, lane) in after.iter_mut().chain(before) {
+        for _ in 0..lanes {
             if received == budget {
                 break;
             }
-            received += lane.pop_batch(budget - received, |message| take(*source, message));
-            next += 1;
+            let lane = if next == 0 { Some(&mut self.near) } else { self.far.get_mut(next - 1) };
+            if let Some((source, lane)) = lane {
+                received += lane.pop_batch(budget - received, |message| take(*source, message));
+            }
+            next = if next + 1 < lanes { next + 1 } else { 0 };
         }
         // A budget that ran out in a lane starts behind that lane next time; a complete round starts where it did.
-        self.first = if next >= self.lanes.len() { next - self.lanes.len() } else { next };
+        self.first = next;
         received
     }
 
     /// Drops what is left, at most a full lane of each, and returns how many messages there were.
     pub(crate) fn discard(&mut self) -> usize {
-        self.lanes.iter_mut().map(|(_, lane)| lane.pop_batch(lane.capacity(), drop)).sum()
+        let lanes = self.far.iter_mut().chain([&mut self.near]);
+        lanes.map(|(_, lane)| lane.pop_batch(lane.capacity(), drop)).sum()
     }
 }

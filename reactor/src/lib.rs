@@ -28,10 +28,11 @@ mod running;
 mod seat;
 mod shutdown;
 mod slot;
+mod slots;
 mod statistics;
 mod topology;
 
-pub use clock::{Clock, VirtualClock};
+pub use clock::{Clock, Now, VirtualClock};
 pub use core_set::{CORE_LIMIT, CpuId, CpuIdError, CpuSet};
 pub use inbox::{CoreIndex, ForeignOutbox, LANE_CAPACITY, Outbox, SendError, Source};
 pub use launch::{LaunchError, Reactors};

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::clock::Now;
 use crate::group::Group;
 
 /// Pollers per reactor, removed ones not counted. Each costs one indirect call per iteration, so more than a handful is
@@ -24,13 +25,13 @@ pub enum Sleep {
 /// Something that a reactor runs. All calls come from the reactor's own thread; none may block.
 pub trait Poller<C> {
     /// Does a bounded amount of work and returns how many units it was: 0 is an empty poll. `now` is the time of the
-    /// iteration.
-    fn poll(&mut self, context: &mut C, now: Duration) -> u32;
+    /// iteration, converted only where it is asked for.
+    fn poll(&mut self, context: &mut C, now: &Now) -> u32;
 
     /// Called at the end of each iteration in which the poller was active: hand over what the iteration has gathered.
     /// A timed poller is flushed in the iterations in which it was polled. Also called once after another poller
     /// panicked.
-    fn flush(&mut self, context: &mut C, now: Duration) {
+    fn flush(&mut self, context: &mut C, now: &Now) {
         let _ = (context, now);
     }
 
@@ -45,7 +46,7 @@ pub trait Poller<C> {
     fn sleep_until(&self, context: &C) -> Sleep;
 
     /// Shutdown has begun: start nothing new. Called once, of paused pollers too.
-    fn begin_shutdown(&mut self, context: &mut C, now: Duration) {
+    fn begin_shutdown(&mut self, context: &mut C, now: &Now) {
         let _ = (context, now);
     }
 
@@ -62,12 +63,13 @@ pub trait Poller<C> {
 pub struct PollFn<F>(F);
 
 /// Makes a poller of a function. It never lets the reactor sleep and is always drained.
-pub fn poll_fn<C, F: FnMut(&mut C, Duration) -> u32>(poll: F) -> PollFn<F> {
+pub fn poll_fn<C, F: FnMut(&mut C, &Now) -> u32>(poll: F) -> PollFn<F> {
     PollFn(poll)
 }
 
-impl<C, F: FnMut(&mut C, Duration) -> u32> Poller<C> for PollFn<F> {
-    fn poll(&mut self, context: &mut C, now: Duration) -> u32 {
+impl<C, F: FnMut(&mut C, &Now) -> u32> Poller<C> for PollFn<F> {
+    #[inline]
+    fn poll(&mut self, context: &mut C, now: &Now) -> u32 {
         (self.0)(context, now)
     }
 

@@ -9,14 +9,16 @@
 //! 5. flush, in reverse order of registration: whoever polls first flushes last, so that what others hand over in their
 //!    flush still leaves in this iteration.
 //!
-//! In steady state an iteration makes no system call, takes no lock and does not allocate. One that finds nothing costs a load
-//! for all changes together, one for each lane, and a call for each busy poller and each that flushes.
+//! In steady state an iteration makes no system call, takes no lock and does not allocate. One that finds nothing costs a reading of
+//! the clock, a load for all changes together, one for each lane, and a call for each busy poller and each that flushes. It
+//! accounts for nothing but its number: what else there is to know of it follows from the next iteration that does more.
 
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::clock::{Clock, Moment, Ticker, nanoseconds};
+use crate::clock::{Clock, Now, Ticker, nanoseconds};
 use crate::core_set::CpuId;
+use crate::cpu;
 use crate::group::{Group, Member};
 use crate::inbox::{CoreIndex, Inbox, Source};
 use crate::poller::{
@@ -27,7 +29,8 @@ use crate::running::Finished;
 use crate::seat::{Idle, Options, Seat};
 use crate::shutdown::{Life, Report, ShutdownHandle};
 use crate::slot::Slot;
-use crate::statistics::{LoopCounters, Statistics};
+use crate::slots::Slots;
+use crate::statistics::{LoopCounters, PollerStatistics, Statistics};
 
 /// Messages taken per iteration: with some ten nanoseconds each, the pollers wait for less than a microsecond.
 pub const INBOX_BUDGET: usize = 64;
@@ -45,7 +48,7 @@ pub trait Context {
     type Message: Send + 'static;
 
     /// Takes one message. `now` is the time of the iteration.
-    fn message(&mut self, from: Source, message: Self::Message, now: Duration);
+    fn message(&mut self, from: Source, message: Self::Message, now: &Now);
 }
 
 /// What one iteration found.
@@ -59,8 +62,29 @@ pub enum Step {
     Stopped,
 }
 
-/// No poller runs.
+/// No poller panicked.
 const NOBODY: usize = usize::MAX;
+
+/// Notes which poller runs, if a panic passes: a loop that wrote it down before each call would do so for nothing.
+struct Turn<'a> {
+    culprit: &'a mut usize,
+    number: &'a usize,
+}
+
+impl Turn<'_> {
+    /// It ran, and nothing happened.
+    #[inline(always)]
+    fn done(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Turn<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        *self.culprit = *self.number;
+    }
+}
 
 /// The loop of one core with its context `C`. It lives on the thread that runs it; [`PollerHandle`], [`PollerAdder`] and
 /// [`ShutdownHandle`] reach it from elsewhere.
@@ -68,21 +92,29 @@ pub struct Reactor<C: Context> {
     /// What others ask of the reactor beside messages.
     member: Arc<Member>,
     ticker: Ticker,
-    /// Nanosecond of the current or last iteration; never goes back.
-    now: u64,
-    /// When the next timed poller is due, or the next copy of the statistics.
+    /// Time of the current or last iteration; never goes back.
+    now: Now,
+    /// An iteration is a plain one if it begins less than so many ticks after the one before. So it is 0 where none is plain, and
+    /// else above the longest iteration.
+    plain_below: u64,
+    /// When the next timed poller is due, or the next copy of the statistics; in ticks.
     alarm: u64,
     inbox: Inbox<C::Message>,
-    slots: Vec<Slot<C>>,
+    slots: Slots<C>,
     /// A busy poller flushes.
     flushes: bool,
+    /// The current iteration has more to do when all are polled: it found something, or somebody flushes. Between two: `flushes`.
+    more: bool,
+    /// Messages and work units that the current iteration found; zero between two.
+    messages: u32,
+    work: u32,
     /// The last iteration found something, and is not accounted for yet.
     found: bool,
     /// The first iteration has begun.
     started: bool,
-    /// Which poller runs, to name it if it panics; or [`NOBODY`].
-    running: usize,
-    /// Since when all iterations found nothing.
+    /// Which poller a panic passed through; or [`NOBODY`].
+    culprit: usize,
+    /// Since when all iterations found nothing, in ticks.
     idle_since: u64,
     counters: LoopCounters,
     context: C,
@@ -99,28 +131,33 @@ pub struct Reactor<C: Context> {
 
 impl<C: Context> Reactor<C> {
     pub(crate) fn new(seat: Seat<C::Message>, context: C) -> Self {
-        let now = seat.clock.nanoseconds();
+        let ticker = Ticker::new(seat.clock.clone());
+        let now = ticker.now();
         // Of a seat's group it is always a member.
         let member = seat.group.member(seat.core.index()).map(Arc::clone).unwrap_or_default();
         // The first iteration looks at everything.
         member.ask_attention();
         Self {
             member,
-            ticker: Ticker::new(seat.clock.clone()),
+            ticker,
             now,
-            alarm: now,
+            plain_below: 0,
+            alarm: 0,
             inbox: seat.inbox,
-            slots: Vec::with_capacity(MAX_POLLERS),
+            slots: Slots::new(),
             flushes: false,
+            more: false,
+            messages: 0,
+            work: 0,
             found: false,
             started: false,
-            running: NOBODY,
-            idle_since: now,
+            culprit: NOBODY,
+            idle_since: now.ticks,
             counters: LoopCounters::default(),
             context,
             options: seat.options,
             life: Life::Running,
-            next_publication: now,
+            next_publication: now.nanoseconds(),
             clock: seat.clock,
             core: seat.core,
             cpu: seat.cpu,
@@ -179,85 +216,113 @@ impl<C: Context> Reactor<C> {
     /// The figures up to the last iteration that ended. Allocates.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let pollers = self.slots.iter().map(Slot::figures).collect();
-        self.final_counters().with(self.core, self.cpu, pollers)
+        self.final_counters().with(self.core, self.cpu, self.figures().collect())
     }
 
     /// One iteration. With a [`crate::VirtualClock`] it depends on nothing but its inputs. A panic of a poller passes
     /// through; the other pollers are not flushed then ([`Self::run`]'s thread does that).
     #[inline]
     pub fn step(&mut self) -> Step {
-        if self.member.wants_attention() {
-            return self.step_with_changes();
+        let counter = cpu::ticks();
+        // Where the counter went back, that is longer than any.
+        let duration = counter.wrapping_sub(self.now.ticks);
+        if duration >= self.plain_below || counter >= self.alarm || self.member.wants_attention() {
+            return self.step_fully(counter);
         }
-        let now = self.tick();
-        self.iterate(now)
+        self.now.ticks = counter;
+        if self.inbox.has_news() {
+            self.receive();
+        }
+        self.poll_busy();
+        if self.more {
+            return self.end(false);
+        }
+        self.counters.iterations += 1;
+        Step::Idle
     }
 
-    /// The same, where something has changed that rarely does, and as long as the reactor drains.
-    #[cold]
+    /// An iteration that is not plain: it follows one that found something, or that was longer than any before; a timed poller is
+    /// due, or a copy of the statistics; something has changed that rarely does; the reactor drains. It is every one where
+    /// the clock is not the processor's counter, or pollers are timed.
     #[inline(never)]
-    fn step_with_changes(&mut self) -> Step {
+    fn step_fully(&mut self, counter: u64) -> Step {
         if matches!(self.life, Life::Stopped { .. }) {
             return Step::Stopped;
         }
+        self.begin(self.ticker.read(counter));
+        let changed = self.member.wants_attention();
+        let others_were_drained = changed && self.look_at_changes();
+        // What a full budget left is no news.
+        self.receive();
+        let received = self.messages > 0;
+        if self.options.time_pollers {
+            self.time_busy();
+        } else {
+            self.poll_busy();
+        }
+        let rings = self.now.ticks >= self.alarm;
+        if rings {
+            self.poll_timed();
+        }
+        let step = self.end(rings);
+        if rings {
+            self.end_alarm();
+        }
+        if changed {
+            self.end_changes(!received, others_were_drained);
+        }
+        let plain = self.ticker.counts_ticks() && !self.options.time_pollers && !self.found;
+        self.plain_below = if plain { self.counters.longest.saturating_add(1) } else { 0 };
+        step
+    }
+
+    /// Looks at what rarely changes. Says whether all reactors of the wiring were drained when this iteration began.
+    #[cold]
+    fn look_at_changes(&mut self) -> bool {
         self.member.take_attention();
-        self.start();
-        let now = self.tick();
         self.take_additions();
         self.follow_wishes();
-        let others_were_drained = self.watch_shutdown(now.nanoseconds);
-        let messages = self.counters.messages;
-        let step = self.iterate(now);
+        self.watch_shutdown()
+    }
+
+    /// Ends an iteration that looked at changes.
+    #[cold]
+    fn end_changes(&mut self, inbox_empty: bool, others_were_drained: bool) {
         if matches!(self.life, Life::Draining { .. }) {
-            self.drain(now.nanoseconds, self.counters.messages == messages, others_were_drained);
+            self.drain(inbox_empty, others_were_drained);
         }
         if !matches!(self.life, Life::Running) {
             self.member.ask_attention();
         }
-        step
     }
 
-    /// What every iteration does.
-    #[inline(always)]
-    fn iterate(&mut self, now: Moment) -> Step {
-        let messages = if self.inbox.is_quiet() { 0 } else { self.receive(now.time) };
-        let work = if self.options.time_pollers { self.time_busy(now.time) } else { self.poll_busy(now.time) };
-        if now.nanoseconds >= self.alarm {
-            return self.end_with_alarm(now, messages, work);
+    /// Ends an iteration in which timed pollers were due, or a copy of the statistics.
+    #[cold]
+    fn end_alarm(&mut self) {
+        self.slots.others_mut().iter_mut().for_each(Slot::end_timed);
+        if self.now.nanoseconds() >= self.next_publication {
+            self.publish();
         }
-        if self.flushes {
-            self.flush(now.time);
-        }
-        self.end(messages, work)
+        self.look_at_slots();
     }
 
-    /// Ends an iteration.
-    #[inline(always)]
-    fn end(&mut self, messages: u32, work: u32) -> Step {
-        self.running = NOBODY;
+    /// Ends an iteration that found something, or flushes; timed pollers too, where some were polled.
+    #[inline(never)]
+    fn end(&mut self, timed: bool) -> Step {
+        if timed {
+            self.flush_all();
+        } else if self.flushes {
+            self.flush_busy();
+        }
+        self.more = self.flushes;
         self.counters.iterations += 1;
+        let (messages, work) = (core::mem::take(&mut self.messages), core::mem::take(&mut self.work));
         let found = messages.saturating_add(work);
         if found == 0 {
             return Step::Idle;
         }
         self.account_found(messages, work);
         Step::Worked(found)
-    }
-
-    /// Ends an iteration in which more is due: timed pollers, or a copy of the statistics.
-    #[cold]
-    #[inline(never)]
-    fn end_with_alarm(&mut self, now: Moment, messages: u32, work: u32) -> Step {
-        let work = work.saturating_add(self.poll_timed(now));
-        self.flush(now.time);
-        self.slots.iter_mut().for_each(Slot::end_timed);
-        let step = self.end(messages, work);
-        if now.nanoseconds >= self.next_publication {
-            self.publish();
-        }
-        self.look_at_slots();
-        step
     }
 
     /// Steps until the reactor has shut down. While there is nothing to do it spins or sleeps as [`Idle`] says; an
@@ -297,43 +362,35 @@ impl<C: Context> Reactor<C> {
         Finished { core: self.core, context: self.context, report: Report { undrained, messages_left, statistics } }
     }
 
-    /// Time counts from the first iteration on.
-    fn start(&mut self) {
+    /// Begins an iteration at this reading of the clock, and accounts for the iteration before. Time counts from the first one
+    /// on.
+    fn begin(&mut self, ticks: u64) {
+        let ticks = ticks.max(self.now.ticks);
         if !self.started {
             self.started = true;
-            self.now = self.ticker.now(self.now).nanoseconds;
-            self.idle_since = self.now;
+            (self.now.ticks, self.idle_since) = (ticks, ticks);
         }
-    }
-
-    /// Begins an iteration: reads the clock, and accounts for the iteration before.
-    #[inline(always)]
-    fn tick(&mut self) -> Moment {
-        let began = self.now;
-        let now = self.ticker.now(began);
-        self.now = now.nanoseconds;
-        let duration = now.nanoseconds - began;
+        let began = core::mem::replace(&mut self.now.ticks, ticks);
+        let duration = ticks - began;
         if duration > self.counters.longest {
             (self.counters.longest, self.counters.longest_at) = (duration, began);
         }
         if self.found {
             self.account(began, duration);
         }
-        now
     }
 
     /// Accounts for an iteration that found something and is over now.
     fn account(&mut self, began: u64, duration: u64) {
-        (self.found, self.idle_since) = (false, self.now);
+        (self.found, self.idle_since) = (false, self.now.ticks);
         self.counters.busy = self.counters.busy.saturating_add(duration);
-        let (duration, began) = (Duration::from_nanos(duration), Duration::from_nanos(began));
-        self.slots.iter_mut().for_each(|slot| slot.end_iteration(duration, began));
+        self.slots.for_each_mut(|slot| slot.end_iteration(duration, began));
     }
 
     /// Accounts for what the current iteration found, and for the idle ones before it.
     fn account_found(&mut self, messages: u32, work: u32) {
         self.end_idleness();
-        self.found = true;
+        (self.found, self.plain_below) = (true, 0);
         self.counters.busy_iterations += 1;
         self.counters.work += u64::from(work);
         self.counters.messages += u64::from(messages);
@@ -341,8 +398,8 @@ impl<C: Context> Reactor<C> {
 
     /// Accounts for the iterations since one found something, but the current one.
     fn end_idleness(&mut self) {
-        self.counters.idle = self.counters.idle.saturating_add(self.now.saturating_sub(self.idle_since));
-        self.idle_since = self.now;
+        self.counters.idle = self.counters.idle.saturating_add(self.now.ticks.saturating_sub(self.idle_since));
+        self.idle_since = self.now.ticks;
     }
 
     fn take_additions(&mut self) {
@@ -358,18 +415,18 @@ impl<C: Context> Reactor<C> {
 
     fn insert(&mut self, name: &'static str, schedule: Schedule, mut poller: Box<dyn Poller<C>>, wish: WishCell) {
         if matches!(self.life, Life::Draining { .. }) {
-            poller.begin_shutdown(&mut self.context, Duration::from_nanos(self.now));
+            poller.begin_shutdown(&mut self.context, &self.now);
         }
-        self.slots.push(Slot::new(name, schedule, poller, wish, self.now));
+        let now = self.now.nanoseconds();
+        self.slots.push(Slot::new(name, schedule, poller, wish, now, self.counters.iterations));
         self.look_at_slots();
     }
 
     /// Does what handles of pollers wish.
     fn follow_wishes(&mut self) {
-        let before = self.slots.len();
-        self.slots.retain_mut(Slot::follow);
-        if self.slots.len() < before {
-            self.additions.release(before - self.slots.len());
+        let dropped = self.slots.follow(self.counters.iterations);
+        if dropped > 0 {
+            self.additions.release(dropped);
             self.publish_list();
         }
         self.look_at_slots();
@@ -378,18 +435,22 @@ impl<C: Context> Reactor<C> {
     /// Works out what iterations need to know of all slots together.
     fn look_at_slots(&mut self) {
         self.flushes = self.slots.iter().any(|slot| slot.flushed);
-        let first_due = self.slots.iter().filter_map(Slot::due).min();
-        self.alarm = first_due.map_or(self.next_publication, |due| due.min(self.next_publication));
+        self.more = self.flushes;
+        let first_due = self.slots.others().iter().filter_map(Slot::due).min();
+        let alarm = first_due.map_or(self.next_publication, |due| due.min(self.next_publication));
+        self.alarm = self.now.ticks_at(alarm);
     }
 
     /// Notices a wish to shut down, and says whether all reactors of the wiring were drained when this iteration began.
-    fn watch_shutdown(&mut self, now: u64) -> bool {
+    fn watch_shutdown(&mut self) -> bool {
         match self.life {
             Life::Draining { .. } => self.group.all_drained(),
             Life::Running if self.group.grace().is_some() => {
-                self.life = Life::Draining { since: now };
-                for slot in &mut self.slots {
-                    slot.poller.begin_shutdown(&mut self.context, Duration::from_nanos(now));
+                self.life = Life::Draining { since: self.now.nanoseconds() };
+                for number in 0..self.slots.len() {
+                    if let Some(slot) = self.slots.get_mut(number) {
+                        slot.poller.begin_shutdown(&mut self.context, &self.now);
+                    }
                 }
                 false
             }
@@ -397,90 +458,94 @@ impl<C: Context> Reactor<C> {
         }
     }
 
-    fn receive(&mut self, now: Duration) -> u32 {
-        let Self { inbox, context, .. } = self;
+    /// Takes messages.
+    fn receive(&mut self) {
+        let Self { inbox, context, now, .. } = self;
         let received = inbox.receive(INBOX_BUDGET, |from, message| context.message(from, message, now));
-        u32::try_from(received).unwrap_or(u32::MAX)
+        // At most the budget.
+        self.messages = received as u32;
+        self.more |= received > 0;
     }
 
-    /// Polls the busy pollers. Returns their work units.
+    /// Polls the busy pollers.
     #[inline(always)]
-    fn poll_busy(&mut self, now: Duration) -> u32 {
-        let mut work: u32 = 0;
-        for (index, slot) in self.slots.iter_mut().enumerate() {
-            if slot.busy {
-                self.running = index;
-                let found = slot.poller.poll(&mut self.context, now);
-                slot.count_poll();
-                if found > 0 {
-                    slot.count_work(found);
-                    work = work.saturating_add(found);
-                }
+    fn poll_busy(&mut self) {
+        for slot in self.slots.busy_mut() {
+            let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
+            let found = slot.poller.poll(&mut self.context, &self.now);
+            turn.done();
+            if found > 0 {
+                slot.count_work(found);
+                self.work = self.work.saturating_add(found);
+                self.more = true;
             }
         }
-        work
     }
 
     /// The same, and charges each with its time.
     #[inline(never)]
-    fn time_busy(&mut self, now: Duration) -> u32 {
-        let mut work: u32 = 0;
-        for index in 0..self.slots.len() {
-            if self.slots.get(index).is_some_and(|slot| slot.busy) {
-                work = work.saturating_add(self.poll_one(index, now));
+    fn time_busy(&mut self) {
+        for number in 0..self.slots.len() {
+            if self.slots.get(number).is_some_and(|slot| slot.busy) {
+                self.poll_one(number);
             }
         }
-        work
     }
 
-    fn poll_one(&mut self, index: usize, now: Duration) -> u32 {
-        let Some(slot) = self.slots.get_mut(index) else { return 0 };
-        self.running = index;
+    fn poll_one(&mut self, number: usize) {
+        let Some(slot) = self.slots.get_mut(number) else { return };
         let before = self.options.time_pollers.then(|| self.clock.now());
-        let work = slot.poller.poll(&mut self.context, now);
+        let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
+        let work = slot.poller.poll(&mut self.context, &self.now);
+        turn.done();
         if let Some(before) = before {
             slot.charge(self.clock.now().saturating_sub(before), before);
         }
-        slot.count_poll();
         if work > 0 {
             slot.count_work(work);
+            self.work = self.work.saturating_add(work);
         }
-        work
     }
 
     /// Runs timed pollers that are due, the earliest first.
-    fn poll_timed(&mut self, now: Moment) -> u32 {
-        let mut work: u32 = 0;
+    fn poll_timed(&mut self) {
+        let now = self.now.nanoseconds();
         for _ in 0..TIMED_BUDGET {
-            let Some((index, due)) = self.earliest() else { break };
-            if due > now.nanoseconds {
+            let Some((number, due)) = self.earliest() else { break };
+            if due > now {
                 break;
             }
-            if let Some(slot) = self.slots.get_mut(index) {
-                slot.begin_timed(now.nanoseconds);
+            if let Some(slot) = self.slots.get_mut(number) {
+                slot.begin_timed(now);
             }
-            work = work.saturating_add(self.poll_one(index, now.time));
+            self.poll_one(number);
         }
-        work
     }
 
     /// The active timed poller that is due first.
     fn earliest(&self) -> Option<(usize, u64)> {
-        let timed = self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.due()?)));
+        let timed = self.slots.others().iter().filter_map(|slot| Some((slot.number, slot.due()?)));
         timed.min_by_key(|&(_, due)| due)
     }
 
-    fn flush(&mut self, now: Duration) {
-        for (index, slot) in self.slots.iter_mut().enumerate().rev() {
-            if slot.flushed {
-                self.running = index;
-                slot.poller.flush(&mut self.context, now);
+    fn flush_busy(&mut self) {
+        for slot in self.slots.busy_mut().iter_mut().rev() {
+            flush(slot, &mut self.context, &self.now, &mut self.culprit);
+        }
+    }
+
+    /// The same, with the timed pollers that were polled.
+    #[cold]
+    fn flush_all(&mut self) {
+        for number in (0..self.slots.len()).rev() {
+            if let Some(slot) = self.slots.get_mut(number) {
+                flush(slot, &mut self.context, &self.now, &mut self.culprit);
             }
         }
     }
 
     /// Ends the loop if all reactors are drained, or the deadline is over.
-    fn drain(&mut self, now: u64, inbox_empty: bool, others_were_drained: bool) {
+    fn drain(&mut self, inbox_empty: bool, others_were_drained: bool) {
         let Life::Draining { since } = self.life else { return };
         let context = &self.context;
         let mut undrained = self.slots.iter().filter(|slot| !slot.poller.drained(context)).peekable();
@@ -488,34 +553,40 @@ impl<C: Context> Reactor<C> {
         let deadline = since.saturating_add(self.group.grace().unwrap_or_default());
         // All were drained before this iteration looked into the inbox, and it was empty: nobody owes anybody anything.
         let together = drained && others_were_drained;
-        if together || now >= deadline {
+        if together || self.now.nanoseconds() >= deadline {
             let undrained = undrained.map(Slot::name).collect();
             self.life = Life::Stopped { undrained };
-            self.tick();
+            self.begin(self.ticker.read(cpu::ticks()));
             self.publish();
         }
         let gone = matches!(self.life, Life::Stopped { .. });
         self.group.set_drained(self.core.index(), drained || gone);
     }
 
+    /// The figures of the loop, in nanoseconds.
     fn final_counters(&self) -> LoopCounters {
-        let mut counters = LoopCounters { at: self.now, ..self.counters };
+        let mut counters = LoopCounters { at: self.now.ticks, ..self.counters };
         counters.would_blocks = self.group.would_blocks(self.core.index());
         if !self.found {
-            counters.idle = counters.idle.saturating_add(self.now.saturating_sub(self.idle_since));
+            counters.idle = counters.idle.saturating_add(self.now.ticks.saturating_sub(self.idle_since));
         }
-        counters
+        counters.in_nanoseconds(&self.now)
+    }
+
+    /// Those of the pollers.
+    fn figures(&self) -> impl Iterator<Item = PollerStatistics> + Clone {
+        self.slots.iter().map(|slot| slot.figures(self.counters.iterations, &self.now))
     }
 
     fn publish(&mut self) {
-        self.next_publication = self.now.saturating_add(PUBLISH_PERIOD);
-        self.published.write(&self.final_counters(), self.slots.iter().map(Slot::figures));
+        self.next_publication = self.now.nanoseconds().saturating_add(PUBLISH_PERIOD);
+        self.published.write(&self.final_counters(), self.figures());
     }
 
     /// The same, after the list of pollers changed.
     #[cold]
     fn publish_list(&self) {
-        self.published.write_list(&self.final_counters(), self.slots.iter().map(Slot::figures));
+        self.published.write_list(&self.final_counters(), self.figures());
     }
 
     /// Until when all agree to sleep; `None` is not at all, `Some(u64::MAX)` until woken.
@@ -532,7 +603,7 @@ impl<C: Context> Reactor<C> {
             };
             limit = limit.min(until);
         }
-        (limit > self.now).then_some(limit)
+        (limit > self.now.nanoseconds()).then_some(limit)
     }
 
     /// Sleeps if nobody objects. Between announcing and sleeping there is one more full iteration, so whatever was sent
@@ -547,32 +618,41 @@ impl<C: Context> Reactor<C> {
             && let Some(limit) = self.sleep_limit()
         {
             self.publish();
-            let began = self.tick().nanoseconds;
+            self.begin(self.ticker.read(cpu::ticks()));
             self.end_idleness();
             match limit {
                 u64::MAX => std::thread::park(),
-                _ => std::thread::park_timeout(Duration::from_nanos(limit.saturating_sub(began))),
+                _ => std::thread::park_timeout(Duration::from_nanos(limit.saturating_sub(self.now.nanoseconds()))),
             }
-            self.now = self.ticker.now(began).nanoseconds;
-            self.idle_since = self.now;
-            self.counters.asleep = self.counters.asleep.saturating_add(self.now.saturating_sub(began));
+            let began = self.now.ticks;
+            self.now.ticks = self.ticker.read(cpu::ticks()).max(began);
+            self.idle_since = self.now.ticks;
+            self.counters.asleep = self.counters.asleep.saturating_add(self.now.ticks - began);
         }
         self.group.end_sleep(self.core.index());
         Some(step)
     }
 
-    /// The poller that was running when a panic passed through.
+    /// The poller that a panic passed through.
     pub(crate) fn running_poller(&self) -> Option<&'static str> {
-        self.slots.get(self.running).map(Slot::name)
+        self.slots.get(self.culprit).map(Slot::name)
     }
 
     /// Flushes everybody but the poller that panicked, so that what they gathered is not lost.
     pub(crate) fn flush_after_panic(&mut self) {
-        let culprit = core::mem::replace(&mut self.running, NOBODY);
-        for (index, slot) in self.slots.iter_mut().enumerate() {
-            slot.flush_anyhow(index != culprit);
-        }
-        self.flush(Duration::from_nanos(self.now));
+        let culprit = core::mem::replace(&mut self.culprit, NOBODY);
+        self.slots.for_each_mut(|slot| slot.flush_anyhow(slot.number != culprit));
+        self.flush_all();
+    }
+}
+
+/// Flushes a poller, if that is its turn.
+#[inline(always)]
+fn flush<C>(slot: &mut Slot<C>, context: &mut C, now: &Now, culprit: &mut usize) {
+    if slot.flushed {
+        let turn = Turn { culprit, number: &slot.number };
+        slot.poller.flush(context, now);
+        turn.done();
     }
 }
 

@@ -103,26 +103,30 @@ impl<M> Wiring<M> {
         check(reactors, foreign, options)?;
         let group = Arc::new(Group::new(reactors, options.idle != Idle::Spin));
         let sources = indices(reactors).map(|core| Source::Core(CoreIndex(core)));
-        let mut receivers: Vec<Vec<_>> = places.iter().map(|_| Vec::new()).collect();
+        let mut inboxes: Vec<Option<Inbox<M>>> = places.iter().map(|_| None).collect();
         let mut senders = Vec::new();
         for source in sources.chain(indices(foreign).map(Source::Foreign)) {
             let mut to_each = Vec::with_capacity(reactors);
-            for inbox in &mut receivers {
+            for inbox in &mut inboxes {
                 let (sender, receiver) = lane::bounded(options.lane_capacity);
                 to_each.push(sender);
-                inbox.push((source, receiver));
+                match inbox {
+                    Some(inbox) => inbox.add(source, receiver),
+                    None => *inbox = Some(Inbox::new(source, receiver)),
+                }
             }
             senders.push(to_each);
         }
         let mut senders = senders.into_iter();
-        let seat = |(((core, &(cpu, node)), lanes), to_each)| {
+        let seat = |(((core, &(cpu, node)), inbox), to_each)| {
             let core = CoreIndex(core);
             let published = Arc::new(Published::new(core, cpu));
             let (group, clock) = (Arc::clone(&group), clock.clone());
             let outbox = Outbox::new(to_each, core, Arc::clone(&group));
-            (Seat { core, cpu, node, clock, inbox: Inbox::new(lanes), group, published, options }, outbox)
+            (Seat { core, cpu, node, clock, inbox, group, published, options }, outbox)
         };
-        let seats = indices(reactors).zip(places).zip(receivers).zip(senders.by_ref()).map(seat).collect();
+        let seats =
+            indices(reactors).zip(places).zip(inboxes.into_iter().flatten()).zip(senders.by_ref()).map(seat).collect();
         let foreign = indices(foreign)
             .zip(senders)
             .map(|(number, to_each)| ForeignOutbox::new(to_each, number, Arc::clone(&group)));

@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use crate::clock::nanoseconds;
+use crate::clock::{Now, nanoseconds};
 use crate::poller::{Poller, Schedule, Sleep, Wish, WishCell};
-use crate::statistics::PollerStatistics;
+use crate::statistics::{Longest, PollerStatistics};
 
 /// Times of the loop are nanoseconds of its clock.
 #[derive(Clone, Copy)]
@@ -41,7 +41,12 @@ pub(crate) struct Slot<C> {
     /// It found work in this iteration.
     pub(crate) worked: bool,
     pub(crate) poller: Box<dyn Poller<C>>,
+    /// Its number among the slots.
+    pub(crate) number: usize,
+    /// Polls, but those of the iterations since it is busy.
     polls: u64,
+    /// The iteration from which on it is busy: it is polled in each, so that nobody counts.
+    busy_from: u64,
     /// Polls that found work.
     found: u64,
     timer: Option<Timer>,
@@ -50,7 +55,9 @@ pub(crate) struct Slot<C> {
     active: bool,
     /// Its flush does something.
     flushes: bool,
-    /// But for the numbers of polls.
+    /// The longest iteration in which it found work, and when that began; in ticks.
+    longest: (u64, u64),
+    /// But for what stands above.
     counters: PollerStatistics,
 }
 
@@ -61,18 +68,31 @@ impl<C> Slot<C> {
         poller: Box<dyn Poller<C>>,
         wish: WishCell,
         now: u64,
+        iteration: u64,
     ) -> Self {
-        let counters = PollerStatistics { name, ..PollerStatistics::default() };
-        let (timer, flushes) = (Timer::new(schedule, now), poller.flushes());
-        let (busy, flushed, worked, active) = (false, false, false, false);
-        let mut slot =
-            Self { busy, flushed, worked, poller, polls: 0, found: 0, timer, wish, active, flushes, counters };
-        slot.follow();
+        let mut slot = Self {
+            busy: false,
+            flushed: false,
+            worked: false,
+            flushes: poller.flushes(),
+            poller,
+            number: 0,
+            polls: 0,
+            busy_from: iteration,
+            found: 0,
+            timer: Timer::new(schedule, now),
+            wish,
+            active: false,
+            longest: (0, 0),
+            counters: PollerStatistics { name, ..PollerStatistics::default() },
+        };
+        slot.follow(iteration);
         slot
     }
 
-    /// Does what its handle wishes, from now on. False if that is to be dropped.
-    pub(crate) fn follow(&mut self) -> bool {
+    /// Does what its handle wishes, from the iteration of this number on. False if that is to be dropped.
+    pub(crate) fn follow(&mut self, iteration: u64) -> bool {
+        (self.polls, self.busy_from) = (self.polls_before(iteration), iteration);
         let wish = self.wish.get();
         self.active = wish == Wish::Active;
         self.busy = self.active && self.timer.is_none();
@@ -97,13 +117,13 @@ impl<C> Slot<C> {
             .map_or_else(|| self.poller.sleep_until(context), |timer| Sleep::Until(Duration::from_nanos(timer.due)))
     }
 
-    /// Counts a poll.
-    #[inline]
-    pub(crate) fn count_poll(&mut self) {
-        self.polls += 1;
+    /// How often it was polled before the iteration of this number.
+    fn polls_before(&self, iteration: u64) -> u64 {
+        if self.busy { self.polls + iteration.saturating_sub(self.busy_from) } else { self.polls }
     }
 
     /// Counts what a poll found, which is not zero.
+    #[inline]
     pub(crate) fn count_work(&mut self, work: u32) {
         self.found += 1;
         self.counters.work += u64::from(work);
@@ -112,6 +132,7 @@ impl<C> Slot<C> {
 
     /// A timed poller that is due is about to be polled.
     pub(crate) fn begin_timed(&mut self, now: u64) {
+        self.polls += 1;
         if let Some(timer) = &mut self.timer {
             timer.rearm(now);
         }
@@ -134,10 +155,11 @@ impl<C> Slot<C> {
         self.counters.longest_poll.observe(time, began);
     }
 
-    /// Ends an iteration that took so long.
-    pub(crate) fn end_iteration(&mut self, duration: Duration, began: Duration) {
-        if core::mem::take(&mut self.worked) {
-            self.counters.longest_iteration.observe(duration, began);
+    /// Ends an iteration that took so long, in ticks.
+    #[inline]
+    pub(crate) fn end_iteration(&mut self, duration: u64, began: u64) {
+        if core::mem::take(&mut self.worked) && duration > self.longest.0 {
+            self.longest = (duration, began);
         }
     }
 
@@ -145,9 +167,11 @@ impl<C> Slot<C> {
         self.counters.name
     }
 
-    /// What it was charged so far.
-    pub(crate) fn figures(&self) -> PollerStatistics {
-        let empty_polls = self.polls.saturating_sub(self.found);
-        PollerStatistics { polls: self.polls, empty_polls, ..self.counters.clone() }
+    /// What it was charged before the iteration of this number. `now` says what ticks are.
+    pub(crate) fn figures(&self, iteration: u64, now: &Now) -> PollerStatistics {
+        let polls = self.polls_before(iteration);
+        let empty_polls = polls.saturating_sub(self.found);
+        let longest_iteration = Longest::of_ticks(self.longest, now);
+        PollerStatistics { polls, empty_polls, longest_iteration, ..self.counters.clone() }
     }
 }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::clock::Now;
 use crate::core_set::CpuId;
 use crate::inbox::CoreIndex;
 
@@ -15,6 +16,15 @@ pub struct Longest {
 }
 
 impl Longest {
+    /// From its length and its begin in ticks.
+    pub(crate) fn of_ticks((duration, at): (u64, u64), now: &Now) -> Self {
+        if duration == 0 {
+            return Self::default();
+        }
+        let at = Duration::from_nanos(now.with_ticks(at).nanoseconds());
+        Self { duration: Duration::from_nanos(now.span(duration)), at }
+    }
+
     #[inline]
     pub(crate) fn observe(&mut self, duration: Duration, at: Duration) {
         if duration > self.duration {
@@ -82,7 +92,7 @@ pub struct PollerStatistics {
     pub longest_poll: Longest,
 }
 
-/// Counters of the loop itself; times in nanoseconds.
+/// Counters of the loop itself; times in ticks of its clock while it counts, in nanoseconds where they are shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LoopCounters {
     pub(crate) at: u64,
@@ -99,6 +109,19 @@ pub(crate) struct LoopCounters {
 }
 
 impl LoopCounters {
+    /// The same in nanoseconds.
+    pub(crate) fn in_nanoseconds(self, now: &Now) -> Self {
+        Self {
+            at: now.with_ticks(self.at).nanoseconds(),
+            busy: now.span(self.busy),
+            idle: now.span(self.idle),
+            asleep: now.span(self.asleep),
+            longest: now.span(self.longest),
+            longest_at: if self.longest == 0 { 0 } else { now.with_ticks(self.longest_at).nanoseconds() },
+            ..self
+        }
+    }
+
     pub(crate) fn with(self, core: CoreIndex, cpu: Option<CpuId>, pollers: Vec<PollerStatistics>) -> Statistics {
         let (duration, at) = (Duration::from_nanos(self.longest), Duration::from_nanos(self.longest_at));
         Statistics {

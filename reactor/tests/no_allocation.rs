@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::Duration;
 
-use frwr_reactor::{Clock, Context, Idle, Options, Outbox, Schedule, Source, Step, Wiring, poll_fn};
+use frwr_reactor::{Clock, Context, Idle, Now, Options, Outbox, Schedule, Source, Step, Wiring, poll_fn};
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
@@ -39,7 +39,7 @@ struct Echo {
 impl Context for Echo {
     type Message = u64;
 
-    fn message(&mut self, _: Source, message: u64, _: Duration) {
+    fn message(&mut self, _: Source, message: u64, _: &Now) {
         self.received += message;
     }
 }
@@ -52,7 +52,7 @@ fn steady_state_does_not_allocate() {
         let wiring = Wiring::new(1, 0, &clock, options).unwrap();
         let (seat, outbox) = wiring.seats.into_iter().next().unwrap();
         let mut reactor = seat.reactor(Echo { outbox, received: 0 });
-        let send = |echo: &mut Echo, _| u32::from(echo.outbox.send(common::FIRST, 1).is_ok());
+        let send = |echo: &mut Echo, _: &Now| u32::from(echo.outbox.send(common::FIRST, 1).is_ok());
         reactor.add("sends", Schedule::Busy, poll_fn(send)).unwrap();
         reactor.add("ticks", Schedule::Every(Duration::from_nanos(1)), poll_fn(|_: &mut Echo, _| 0)).unwrap();
         let before = ALLOCATIONS.get();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Journal, Scribe, alone, ns, take_log};
-use frwr_reactor::{MAX_POLLERS, Options, PollerError, PollerHandle, Schedule, Step, TIMED_BUDGET, poll_fn};
+use frwr_reactor::{MAX_POLLERS, Now, Options, PollerError, PollerHandle, Schedule, Step, TIMED_BUDGET, poll_fn};
 
 #[test]
 fn iteration_polls_in_order_and_flushes_in_reverse() {
@@ -120,7 +120,7 @@ fn pollers_add_pause_and_remove_each_other_and_themselves() {
     let adder = reactor.adder();
     let own = std::rc::Rc::new(std::cell::RefCell::new(None::<PollerHandle>));
     let mine = std::rc::Rc::clone(&own);
-    let acts = move |_: &mut Journal, _| {
+    let acts = move |_: &mut Journal, _: &Now| {
         victim.pause();
         adder.add("child", Schedule::Busy, Scribe::new("child")).unwrap();
         if let Some(me) = mine.borrow().as_ref() {
@@ -185,7 +185,7 @@ fn statistics_split_time_into_busy_and_idle() {
 fn pollers_are_timed_on_demand() {
     let (clock, mut reactor) = alone(Options { time_pollers: true, ..Options::default() });
     let hand = clock.clone();
-    let slow = move |_: &mut Journal, _| {
+    let slow = move |_: &mut Journal, _: &Now| {
         hand.advance(ns(40));
         1
     };

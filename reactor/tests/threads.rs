@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use frwr_reactor::{
-    Clock, Context, CoreIndex, CpuId, Idle, LaunchError, Options, Outbox, Placement, PlacementError, Poller, Reactor,
-    Reactors, Running, RunningError, Schedule, Seat, ShutdownHandle, Sleep, Source, Statistics, Topology, VirtualClock,
-    poll_fn,
+    Clock, Context, CoreIndex, CpuId, Idle, LaunchError, Now, Options, Outbox, Placement, PlacementError, Poller,
+    Reactor, Reactors, Running, RunningError, Schedule, Seat, ShutdownHandle, Sleep, Source, Statistics, Topology,
+    VirtualClock, poll_fn,
 };
 
 const FIRST: CoreIndex = CoreIndex(0);
@@ -25,7 +25,7 @@ struct Relay {
 impl Context for Relay {
     type Message = u32;
 
-    fn message(&mut self, _from: Source, message: u32, _now: Duration) {
+    fn message(&mut self, _from: Source, message: u32, _now: &Now) {
         self.received += 1;
         match message {
             0 => self.shutdown.request(GRACE),
@@ -56,7 +56,7 @@ fn unpinned(reactors: usize) -> Reactors<u32> {
 struct Rests;
 
 impl Poller<Relay> for Rests {
-    fn poll(&mut self, _: &mut Relay, _: Duration) -> u32 {
+    fn poll(&mut self, _: &mut Relay, _: &Now) -> u32 {
         0
     }
 
@@ -136,7 +136,7 @@ fn panic_of_a_poller_names_core_and_poller_and_ends_the_others() {
     let init = |core: CoreIndex| {
         move |seat, outbox| {
             let mut reactor = relay(seat, outbox)?;
-            let poll = move |_: &mut Relay, _| if core.0 == 1 { panic!("out of luck") } else { 0 };
+            let poll = move |_: &mut Relay, _: &Now| if core.0 == 1 { panic!("out of luck") } else { 0 };
             reactor.add("gambler", Schedule::Busy, poll_fn(poll)).expect("room");
             Ok::<_, Infallible>(reactor)
         }
@@ -157,12 +157,12 @@ struct Flushes {
 }
 
 impl Poller<Relay> for Flushes {
-    fn poll(&mut self, _: &mut Relay, _: Duration) -> u32 {
+    fn poll(&mut self, _: &mut Relay, _: &Now) -> u32 {
         self.polls_left = self.polls_left.map(|left| left.checked_sub(1).expect("polls are left"));
         1
     }
 
-    fn flush(&mut self, _: &mut Relay, _: Duration) {
+    fn flush(&mut self, _: &mut Relay, _: &Now) {
         self.flushed.send(self.name).expect("the test listens");
     }
 
@@ -219,7 +219,7 @@ fn sleeping_reactors_are_woken_by_pollers_and_shutdown() {
     };
     let running = unpinned(1).options(options).launch(init).unwrap();
     let (ran, has_run) = std::sync::mpsc::channel();
-    let poll = move |_: &mut Relay, _| {
+    let poll = move |_: &mut Relay, _: &Now| {
         let _ = ran.send(());
         1
     };
@@ -264,7 +264,7 @@ fn dropping_running_reactors_ends_them() {
         let alive = alive.clone();
         move |seat, outbox| {
             let mut reactor = relay(seat, outbox)?;
-            let poll = move |_: &mut Relay, _| {
+            let poll = move |_: &mut Relay, _: &Now| {
                 let _ = &alive;
                 0
             };
@@ -283,7 +283,7 @@ struct Stuffed(Outbox<u32>);
 impl Context for Stuffed {
     type Message = u32;
 
-    fn message(&mut self, _from: Source, _message: u32, _now: Duration) {}
+    fn message(&mut self, _from: Source, _message: u32, _now: &Now) {}
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn a_change_of_pollers_keeps_the_published_figures() {
         move |seat: Seat<u32>, outbox| {
             let mut reactor = seat.reactor(Stuffed(outbox));
             let mut full = false;
-            let stuff = move |context: &mut Stuffed, _| {
+            let stuff = move |context: &mut Stuffed, _: &Now| {
                 while !full {
                     full = context.0.send(FIRST, 0).is_err();
                 }
@@ -327,7 +327,7 @@ struct Asked {
 }
 
 impl Poller<Relay> for Asked {
-    fn poll(&mut self, _: &mut Relay, _: Duration) -> u32 {
+    fn poll(&mut self, _: &mut Relay, _: &Now) -> u32 {
         self.polls += 1;
         u32::from(self.polls == 5)
     }

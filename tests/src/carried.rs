@@ -17,7 +17,7 @@ use frwr_engine::{
     },
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
-use frwr_reactor::{Clock, Context, Options, Poller, Reactor, Schedule, Sleep, Source, VirtualClock, Wiring};
+use frwr_reactor::{Clock, Context, Now, Options, Poller, Reactor, Schedule, Sleep, Source, VirtualClock, Wiring};
 use std::net::SocketAddr;
 
 /// Whatever kept a part from being made.
@@ -56,7 +56,7 @@ pub struct Carried<P: Port> {
 impl<P: Port> Context for Carried<P> {
     type Message = Infallible;
 
-    fn message(&mut self, _: Source, message: Infallible, _: Duration) {
+    fn message(&mut self, _: Source, message: Infallible, _: &Now) {
         match message {}
     }
 }
@@ -93,11 +93,11 @@ impl<P: Port> Carried<P> {
 struct HostPoller;
 
 impl<P: Port> Poller<Carried<P>> for HostPoller {
-    fn poll(&mut self, carried: &mut Carried<P>, now: Duration) -> u32 {
-        carried.poll_host(now)
+    fn poll(&mut self, carried: &mut Carried<P>, now: &Now) -> u32 {
+        carried.poll_host(now.time())
     }
 
-    fn flush(&mut self, carried: &mut Carried<P>, _: Duration) {
+    fn flush(&mut self, carried: &mut Carried<P>, _: &Now) {
         carried.host.flush();
     }
 
@@ -109,14 +109,14 @@ impl<P: Port> Poller<Carried<P>> for HostPoller {
 struct TargetPoller;
 
 impl<P: Port> Poller<Carried<P>> for TargetPoller {
-    fn poll(&mut self, carried: &mut Carried<P>, now: Duration) -> u32 {
-        let work = carried.target.poll(now);
+    fn poll(&mut self, carried: &mut Carried<P>, now: &Now) -> u32 {
+        let work = carried.target.poll(now.time());
         // As the reactor application does: the host polls next, and what it waits for goes out first.
         carried.target.flush();
         work
     }
 
-    fn flush(&mut self, carried: &mut Carried<P>, _: Duration) {
+    fn flush(&mut self, carried: &mut Carried<P>, _: &Now) {
         carried.target.flush();
     }
 

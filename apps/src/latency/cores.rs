@@ -1,9 +1,8 @@
 //! What one core carries: a server, a client, or both.
 
 use super::{client::ClientSide, server::ServerSide};
-use core::time::Duration;
 use frwr_engine::provider::Port;
-use frwr_reactor::{Context, Poller, Sleep, Source};
+use frwr_reactor::{Context, Now, Poller, Sleep, Source};
 
 /// The context of a reactor. Cores tell each other nothing but by the board.
 pub(super) struct LatencyCore<P: Port> {
@@ -14,7 +13,7 @@ pub(super) struct LatencyCore<P: Port> {
 impl<P: Port> Context for LatencyCore<P> {
     type Message = core::convert::Infallible;
 
-    fn message(&mut self, _: Source, message: Self::Message, _: Duration) {
+    fn message(&mut self, _: Source, message: Self::Message, _: &Now) {
         match message {}
     }
 }
@@ -23,15 +22,15 @@ impl<P: Port> Context for LatencyCore<P> {
 pub(super) struct ServerPoller;
 
 impl<P: Port> Poller<LatencyCore<P>> for ServerPoller {
-    fn poll(&mut self, core: &mut LatencyCore<P>, now: Duration) -> u32 {
+    fn poll(&mut self, core: &mut LatencyCore<P>, now: &Now) -> u32 {
         let Some(server) = &mut core.server else { return 0 };
-        let work = server.poll(now);
+        let work = server.poll(now.time());
         // A client on the same core polls next: what it waits for goes out first. `flush` finds nothing left to do.
         server.flush();
         work
     }
 
-    fn flush(&mut self, core: &mut LatencyCore<P>, _: Duration) {
+    fn flush(&mut self, core: &mut LatencyCore<P>, _: &Now) {
         if let Some(server) = &mut core.server {
             server.flush();
         }
@@ -42,7 +41,7 @@ impl<P: Port> Poller<LatencyCore<P>> for ServerPoller {
         Sleep::Busy
     }
 
-    fn begin_shutdown(&mut self, core: &mut LatencyCore<P>, _: Duration) {
+    fn begin_shutdown(&mut self, core: &mut LatencyCore<P>, _: &Now) {
         if let Some(server) = &mut core.server {
             server.shut_down();
         }
@@ -57,11 +56,11 @@ impl<P: Port> Poller<LatencyCore<P>> for ServerPoller {
 pub(super) struct ClientPoller;
 
 impl<P: Port> Poller<LatencyCore<P>> for ClientPoller {
-    fn poll(&mut self, core: &mut LatencyCore<P>, now: Duration) -> u32 {
-        core.client.as_mut().map_or(0, |client| client.poll(now))
+    fn poll(&mut self, core: &mut LatencyCore<P>, now: &Now) -> u32 {
+        core.client.as_mut().map_or(0, |client| client.poll(now.time()))
     }
 
-    fn flush(&mut self, core: &mut LatencyCore<P>, _: Duration) {
+    fn flush(&mut self, core: &mut LatencyCore<P>, _: &Now) {
         if let Some(client) = &mut core.client {
             client.flush();
         }
@@ -71,7 +70,7 @@ impl<P: Port> Poller<LatencyCore<P>> for ClientPoller {
         Sleep::Busy
     }
 
-    fn begin_shutdown(&mut self, core: &mut LatencyCore<P>, _: Duration) {
+    fn begin_shutdown(&mut self, core: &mut LatencyCore<P>, _: &Now) {
         if let Some(client) = &mut core.client {
             client.shut_down();
         }

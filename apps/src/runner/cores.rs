@@ -2,9 +2,8 @@
 
 use super::{host_side::HostSide, host_team::News, report::MemoryReport, target_side::TargetSide};
 use crate::target::TargetMessage;
-use core::time::Duration;
 use frwr_engine::provider::Port;
-use frwr_reactor::{Context, Outbox, Source};
+use frwr_reactor::{Context, Now, Outbox, Source};
 
 /// What cores tell each other; data goes through the wire only.
 #[derive(Debug)]
@@ -53,7 +52,7 @@ impl<T: Port, H: Port> Core<T, H> {
 impl<T: Port, H: Port> Context for Core<T, H> {
     type Message = Message;
 
-    fn message(&mut self, source: Source, message: Message, _: Duration) {
+    fn message(&mut self, source: Source, message: Message, _: &Now) {
         match (message, source) {
             (Message::Target(message), Source::Core(core)) => {
                 if let Some(target) = &mut self.target {

@@ -22,7 +22,7 @@ use frwr_engine::{
     provider::{Capabilities, Port},
 };
 use frwr_mempool::{DeviceMemory, region::PagePolicy};
-use frwr_reactor::{Poller, Sleep};
+use frwr_reactor::{Now, Poller, Sleep};
 use hdrhistogram::Histogram;
 
 /// Bytes beside what is computed: the alignment of what is carved.
@@ -450,14 +450,14 @@ impl<P: Port> HostSide<P> {
 pub(super) struct HostPoller;
 
 impl<T: Port, H: Port> Poller<Core<T, H>> for HostPoller {
-    fn poll(&mut self, core: &mut Core<T, H>, now: Duration) -> u32 {
+    fn poll(&mut self, core: &mut Core<T, H>, now: &Now) -> u32 {
         let Some(side) = &mut core.host else { return 0 };
-        let work = side.poll(now);
+        let work = side.poll(now.time());
         side.team.carry(&mut side.host, &mut core.outbox);
         work
     }
 
-    fn flush(&mut self, core: &mut Core<T, H>, _: Duration) {
+    fn flush(&mut self, core: &mut Core<T, H>, _: &Now) {
         if let Some(side) = &mut core.host {
             side.host.flush();
         }
@@ -468,7 +468,7 @@ impl<T: Port, H: Port> Poller<Core<T, H>> for HostPoller {
         Sleep::Busy
     }
 
-    fn begin_shutdown(&mut self, core: &mut Core<T, H>, _: Duration) {
+    fn begin_shutdown(&mut self, core: &mut Core<T, H>, _: &Now) {
         if let Some(side) = &mut core.host
             && side.stage == Stage::Running
         {

@@ -20,7 +20,7 @@ use frwr_mempool::{
     DeviceMemory, Region, lane,
     region::{PagePolicy, RegionOptions},
 };
-use frwr_reactor::{CoreIndex, Outbox, Poller, SendError, Sleep};
+use frwr_reactor::{CoreIndex, Now, Outbox, Poller, SendError, Sleep};
 
 /// Bytes beside what is computed: the alignment of what is carved.
 const SLACK: usize = 128 << 10;
@@ -287,16 +287,16 @@ pub(crate) fn map(bytes: usize, pages: PagePolicy, node: Option<u32>) -> Result<
 pub(super) struct TargetPoller;
 
 impl<T: Port, H: Port> Poller<Core<T, H>> for TargetPoller {
-    fn poll(&mut self, core: &mut Core<T, H>, now: Duration) -> u32 {
+    fn poll(&mut self, core: &mut Core<T, H>, now: &Now) -> u32 {
         let Some(side) = &mut core.target else { return 0 };
-        let work = side.poll(now);
+        let work = side.poll(now.time());
         side.carry(&mut core.outbox);
         // A host on the same core polls next: what it waits for goes out first. `flush` finds nothing left to do.
         side.target.flush();
         work
     }
 
-    fn flush(&mut self, core: &mut Core<T, H>, _: Duration) {
+    fn flush(&mut self, core: &mut Core<T, H>, _: &Now) {
         if let Some(side) = &mut core.target {
             side.target.flush();
         }
@@ -307,10 +307,10 @@ impl<T: Port, H: Port> Poller<Core<T, H>> for TargetPoller {
         Sleep::Busy
     }
 
-    fn begin_shutdown(&mut self, core: &mut Core<T, H>, now: Duration) {
+    fn begin_shutdown(&mut self, core: &mut Core<T, H>, now: &Now) {
         if let Some(side) = &mut core.target {
             side.ending = Ending::StopListening;
-            side.announcing = Some(now + ANNOUNCEMENT);
+            side.announcing = Some(now.time() + ANNOUNCEMENT);
             side.target.announce_shutdown();
         }
     }

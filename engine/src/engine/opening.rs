@@ -318,7 +318,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         let (connection, private_data) = (entry.key, private_data.clone());
-        let created = entry.idle.len();
+        let created = self.pool.count(&entry.idle);
         entry.phase = Phase::Ready;
         self.unsettled -= 1;
         self.statistics.connections += 1;

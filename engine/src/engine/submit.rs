@@ -433,7 +433,7 @@ impl<P: Port> Engine<P> {
         let pieces = u32::from(request.pieces);
         let entries = self.entries(pieces, standalone);
         let connection = &mut self.connections[index];
-        if connection.idle.len() < pieces {
+        if !self.pool.holds(&connection.idle, pieces) {
             self.lack_mrs(index, pieces);
             return false;
         }

@@ -26,10 +26,8 @@ pub enum Order {
 pub struct List {
     /// First index, or [`END`].
     head: u32,
-    /// Last index; meaningless in an empty list.
+    /// Last index, where the order is first in, first out; meaningless in an empty list.
     tail: u32,
-    /// Indices that are linked.
-    linked: u32,
     order: Order,
     freelist: u32,
     /// Indices of batches that came back, not linked: the next batch is taken from the end of them, by a copy. Only where
@@ -39,17 +37,18 @@ pub struct List {
 }
 
 impl List {
-    /// Indices on the list.
-    #[must_use]
-    pub fn len(&self) -> u32 {
-        // At most a batch of them is stashed.
-        self.linked + self.stashed as u32
-    }
-
     /// Whether there is no index on the list.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.head == END && self.stashed == 0
+    }
+
+    /// How many indices are on the list: walks along all of them.
+    pub(super) fn count(&self, links: &[u32]) -> u32 {
+        let next = |index: &u32| links.get(*index as usize).copied();
+        let linked = core::iter::successors(Some(self.head), next).take(links.len() + 1);
+        // The last one is the end. At most a batch of indices is stashed.
+        (linked.count() - 1 + self.stashed) as u32
     }
 
     /// Which index comes next.
@@ -60,7 +59,19 @@ impl List {
 
     /// An empty list of the freelist with this name.
     pub(super) fn new(order: Order, freelist: u32) -> Self {
-        Self { head: END, tail: END, linked: 0, order, freelist, stash: [0; BATCH_CAPACITY], stashed: 0 }
+        Self { head: END, tail: END, order, freelist, stash: [0; BATCH_CAPACITY], stashed: 0 }
+    }
+
+    /// Whether at least so many indices are on the list: walks along as many.
+    #[inline]
+    pub(super) fn holds(&self, links: &[u32], wanted: u32) -> bool {
+        let mut index = self.head;
+        // At most a batch of them is stashed.
+        for _ in 0..wanted.saturating_sub(self.stashed as u32) {
+            let Some(next) = links.get(index as usize) else { return false };
+            index = *next;
+        }
+        true
     }
 
     /// The name of the freelist that made the list.
@@ -72,25 +83,15 @@ impl List {
     /// Puts a handed-out index on the list.
     #[inline]
     pub(super) fn push(&mut self, links: &mut [u32], index: u32) -> Result<(), FreeError> {
-        let link = links.get_mut(index as usize).ok_or(FreeError::Foreign { index })?;
-        if *link != HANDED_OUT {
-            return Err(FreeError::DoubleFree { index });
-        }
+        let Some(link) = handed_out(links, index) else { return Err(refusal(links, index)) };
         match self.order {
-            Order::LastInFirstOut => {
-                *link = self.head;
-                if self.head == END {
-                    self.tail = index;
-                }
-                self.head = index;
-            }
+            Order::LastInFirstOut => *link = core::mem::replace(&mut self.head, index),
             Order::FirstInFirstOut => {
                 *link = END;
                 self.link_after_tail(links, index);
                 self.tail = index;
             }
         }
-        self.linked += 1;
         Ok(())
     }
 
@@ -102,8 +103,6 @@ impl List {
             Order::LastInFirstOut => self.push_all_in_front(links, indices),
             Order::FirstInFirstOut => self.push_all_behind(links, indices),
         };
-        // At most as many as the freelist has.
-        self.linked += pushed as u32;
         if pushed == indices.len() { Ok(()) } else { Err(pushed) }
     }
 
@@ -115,11 +114,6 @@ impl List {
             *link = core::mem::replace(&mut head, *index);
             true
         });
-        if self.head == END
-            && let Some(first) = indices.first()
-        {
-            self.tail = *first;
-        }
         self.head = head;
         pushed
     }
@@ -157,7 +151,6 @@ impl List {
         // `END` is outside of the array.
         let Some(link) = links.get_mut(index as usize) else { return self.pop_stashed(links) };
         self.head = core::mem::replace(link, HANDED_OUT);
-        self.linked -= 1;
         Some(index)
     }
 
@@ -214,8 +207,6 @@ impl List {
             self.head = *next;
             taken += 1;
         }
-        // At most `self.linked`.
-        self.linked -= taken as u32;
         taken
     }
 
@@ -239,24 +230,24 @@ impl List {
     /// Hands out the next indices, until the list is empty or `into` is full. Returns how many.
     #[inline]
     pub(super) fn pop_all(&mut self, links: &mut [u32], into: &mut [u32]) -> usize {
-        if into.len() > self.linked as usize && self.stashed != 0 {
-            self.unstash(links);
+        let taken = self.pop_all_linked(links, into);
+        if taken == into.len() || self.stashed == 0 {
+            return taken;
         }
-        let count = into.len().min(self.linked as usize);
-        let (into, _) = into.split_at_mut(count);
+        self.unstash(links);
+        taken + self.pop_all_linked(links, &mut into[taken..])
+    }
+
+    #[inline]
+    fn pop_all_linked(&mut self, links: &mut [u32], into: &mut [u32]) -> usize {
         let mut head = self.head;
-        let mut take = |slot: &mut u32| {
-            // Always inside, because the list is as long as `count`; said so that the compiler stops at once if not.
+        let taken = count_while_mut(into, |slot| {
             let Some(link) = links.get_mut(head as usize) else { return false };
             *slot = core::mem::replace(&mut head, core::mem::replace(link, HANDED_OUT));
             true
-        };
-        let (unrolled, rest) = into.as_chunks_mut::<UNROLLED>();
-        let _all = unrolled.iter_mut().all(|slots| slots.iter_mut().all(&mut take)) && rest.iter_mut().all(take);
+        });
         self.head = head;
-        // At most `self.linked`.
-        self.linked -= count as u32;
-        count
+        taken
     }
 
     /// Moves all indices of `from` behind those of this list.
@@ -265,10 +256,22 @@ impl List {
         if from.head == END {
             return;
         }
+        let last = from.last(links);
+        self.tail = self.last(links);
         self.link_after_tail(links, from.head);
-        self.tail = from.tail;
-        self.linked += from.linked;
+        self.tail = last;
         *from = Self::new(from.order, from.freelist);
+    }
+
+    /// The last index: walks along the list where the order is last in, first out.
+    fn last(&self, links: &[u32]) -> u32 {
+        let next = |index: &u32| links.get(*index as usize).copied().filter(|next| *next != END);
+        match self.order {
+            Order::FirstInFirstOut => self.tail,
+            Order::LastInFirstOut => {
+                core::iter::successors(Some(self.head), next).take(links.len()).last().unwrap_or(END)
+            }
+        }
     }
 
     /// Makes `index` follow the last index.
@@ -306,6 +309,28 @@ pub(super) fn count_while<T>(items: &[T], mut accept: impl FnMut(&T) -> bool) ->
     }
     let before = items.len() - rest.len();
     rest.iter().position(|item| !accept(item)).map_or(items.len(), |at| before + at)
+}
+
+/// The same for items that are written.
+#[inline]
+fn count_while_mut<T>(items: &mut [T], mut accept: impl FnMut(&mut T) -> bool) -> usize {
+    let len = items.len();
+    let (unrolled, rest) = items.as_chunks_mut::<UNROLLED>();
+    let before = len - rest.len();
+    for (chunk, items) in unrolled.iter_mut().enumerate() {
+        for (at, item) in items.iter_mut().enumerate() {
+            if !accept(item) {
+                return chunk * UNROLLED + at;
+            }
+        }
+    }
+    rest.iter_mut().position(|item| !accept(item)).map_or(len, |at| before + at)
+}
+
+/// Why an index that is not handed out is refused.
+#[cold]
+pub(super) fn refusal(links: &[u32], index: u32) -> FreeError {
+    if (index as usize) < links.len() { FreeError::DoubleFree { index } } else { FreeError::Foreign { index } }
 }
 
 /// The link of an index, if that is handed out.

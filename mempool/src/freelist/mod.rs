@@ -21,7 +21,7 @@ pub use list::{List, Order};
 pub use returns::Returner;
 
 use crate::primitive::Arc;
-use list::{END, HANDED_OUT};
+use list::{END, HANDED_OUT, refusal};
 use returns::{Entry, Shared};
 
 /// Indices of the largest freelist; a larger wish is cut to it. 2^30 indices take 13 GiB: more is a mistake.
@@ -129,6 +129,20 @@ impl Freelist {
         self.links.get(index as usize) == Some(&HANDED_OUT)
     }
 
+    /// How many indices are on a list; 0 for one of another freelist. Walks along all of them: lists do not count, so that
+    /// taking and giving back need not either.
+    #[must_use]
+    pub fn count(&self, list: &List) -> u32 {
+        if list.freelist() == self.name { list.count(&self.links) } else { 0 }
+    }
+
+    /// Whether at least so many indices are on a list: walks along as many. False for a list of another freelist.
+    #[inline]
+    #[must_use]
+    pub fn holds(&self, list: &List, wanted: u32) -> bool {
+        list.freelist() == self.name && list.holds(&self.links, wanted)
+    }
+
     /// Puts a handed-out index on a list.
     ///
     /// # Errors
@@ -146,7 +160,7 @@ impl Freelist {
     #[inline]
     pub fn push_bulk(&mut self, list: &mut List, indices: &[u32]) -> Result<(), FreeError> {
         self.check_list(list)?;
-        list.push_all(&mut self.links, indices).map_err(|pushed| self.refusal(indices[pushed]))
+        list.push_all(&mut self.links, indices).map_err(|pushed| refusal(&self.links, indices[pushed]))
     }
 
     /// Moves up to `wanted` indices of a list into a batch, as many as that has room for. Returns how many; 0 also where
@@ -197,7 +211,7 @@ impl Freelist {
         }
         match self.links.get_mut(index as usize) {
             Some(link) if *link == HANDED_OUT => *link = END,
-            _ => return Err(self.refusal(index)),
+            _ => return Err(refusal(&self.links, index)),
         }
         batch.extend(&[index]);
         Ok(())
@@ -219,8 +233,8 @@ impl Freelist {
         list.pop_all(&mut self.links, into)
     }
 
-    /// Moves all indices of `from` behind those of `to`, whatever their orders, in constant time. `from` is empty
-    /// afterwards and may be used again or dropped.
+    /// Moves all indices of `from` behind those of `to`, whatever their orders: walks along those that are last in, first out,
+    /// which do not know their last index. `from` is empty afterwards and may be used again or dropped.
     ///
     /// # Errors
     /// [`FreeError::ForeignList`] if either list is of another freelist. Nothing changes.
@@ -247,70 +261,74 @@ impl Freelist {
         if self.check_list(list).is_err() {
             return 0;
         }
-        let (before, began) = (list.len(), self.drained);
+        let (mut put, began) = (0, self.drained);
         // Ends after one round at most: no entry is written again before it is published.
         while let Some(entry) = self.shared.entry(self.drained) {
             self.drained = self.drained.wrapping_add(1);
-            match entry {
+            put += match entry {
                 Entry::One { index, of_a_batch: false } => {
                     self.shared.unmark(&[index]);
-                    self.put_returned(list, &[index]);
+                    self.put_returned(list, &[index])
                 }
-                Entry::One { index, of_a_batch: true } => list.link_kept(&mut self.links, &[index]),
+                Entry::One { index, of_a_batch: true } => {
+                    list.link_kept(&mut self.links, &[index]);
+                    1
+                }
                 Entry::Several { count, of_a_batch: false } => self.drain_several(list, count),
                 Entry::Several { count, of_a_batch: true } => self.drain_batch(list, count),
-            }
+            };
         }
         if self.drained != began {
             self.shared.publish(self.drained);
         }
-        (list.len() - before) as usize
+        put
     }
 
-    /// Puts indices on a list that were given back together.
+    /// Puts indices on a list that were given back together. Returns how many.
     #[inline]
-    fn drain_several(&mut self, list: &mut List, mut count: usize) {
+    fn drain_several(&mut self, list: &mut List, mut count: usize) -> usize {
         let mut indices = [0; DRAINED_AT_ONCE];
+        let mut put = 0;
         while count > 0 {
             let part = &mut indices[..count.min(DRAINED_AT_ONCE)];
             self.drained = self.shared.read(self.drained, part);
             self.shared.unmark(part);
             count -= part.len();
-            self.put_returned(list, part);
+            put += self.put_returned(list, part);
         }
+        put
     }
 
-    /// Puts the indices of a batch on a list.
+    /// Puts the indices of a batch on a list. Returns how many.
     #[inline]
-    fn drain_batch(&mut self, list: &mut List, count: usize) {
+    fn drain_batch(&mut self, list: &mut List, count: usize) -> usize {
         let mut indices = [0; BATCH_CAPACITY];
         let part = &mut indices[..count.min(BATCH_CAPACITY)];
         self.drained = self.shared.read(self.drained, part);
         let mut batch = self.batch();
         batch.extend(part);
+        let put = part.len();
         list.push_batch(&mut self.links, &mut batch);
+        put
     }
 
-    /// Puts returned indices on a list, and counts those that were not handed out.
+    /// Puts returned indices on a list, and counts those that were not handed out. Returns how many were.
     #[inline]
-    fn put_returned(&mut self, list: &mut List, mut indices: &[u32]) {
+    fn put_returned(&mut self, list: &mut List, mut indices: &[u32]) -> usize {
+        let mut put = indices.len();
         while let Err(pushed) = list.push_all(&mut self.links, indices) {
-            let last = Some(self.refusal(indices[pushed]));
+            let last = Some(refusal(&self.links, indices[pushed]));
             self.refused = RefusedReturns { count: self.refused.count + 1, last };
             indices = &indices[pushed + 1..];
+            put -= 1;
         }
+        put
     }
 
     /// Returns that drains refused: indices that two threads returned at the same time, or that were on a list.
     #[must_use]
     pub fn refused_returns(&self) -> RefusedReturns {
         self.refused
-    }
-
-    /// Why an index that is not handed out is refused.
-    #[cold]
-    fn refusal(&self, index: u32) -> FreeError {
-        if (index as usize) < self.links.len() { FreeError::DoubleFree { index } } else { FreeError::Foreign { index } }
     }
 
     #[inline]

@@ -65,10 +65,9 @@ impl<T> Sender<T> {
         if self.0.room(1) == 0 {
             return Err(Full(value));
         }
-        let first = self.0.tail();
-        // SAFETY: there is room, and the closure fills the slot, which holds nothing that a write could leak.
-        unsafe { self.0.fill(|slot| slot.write(Value(MaybeUninit::new(value)))) };
-        self.0.publish(first);
+        // SAFETY: there is room, all else is published, and the closure fills the slot, which holds nothing that a write could
+        // leak.
+        unsafe { self.0.send(|slot| slot.write(Value(MaybeUninit::new(value)))) };
         Ok(())
     }
 
@@ -120,7 +119,7 @@ impl<T: Copy> Sender<T> {
     unsafe fn fill(&mut self, values: &[T]) {
         let first = self.0.tail();
         // SAFETY: the caller's promise; the closure fills the slot by a copy, which cannot unwind.
-        unsafe { self.0.fill_run(values, |slot, value| slot.write(Value(MaybeUninit::new(*value)))) };
+        unsafe { self.0.fill_run(values, |slot, value| slot.write(Value(MaybeUninit::new(value)))) };
         self.0.publish(first);
     }
 }
@@ -155,12 +154,12 @@ impl<T> Receiver<T> {
         self.0.is_empty()
     }
 
-    /// Whether nothing came since the lane was last found empty by this end: one load of a word that only the sender writes. False
-    /// says nothing; there may be no value all the same.
+    /// Whether something was sent that this end does not know of: one load of a word that only the sender writes. What it has
+    /// seen and not taken is no news: where [`Receiver::pop_batch`] took as many as it was allowed to, more may be left.
     #[inline]
     #[must_use]
-    pub fn is_quiet(&self) -> bool {
-        self.0.is_quiet()
+    pub fn has_news(&self) -> bool {
+        self.0.has_news()
     }
 
     /// Whether the sender is gone. Values may be left: the lane is finished when it is closed, and *then* pops `None`.
@@ -172,24 +171,14 @@ impl<T> Receiver<T> {
     /// Takes the oldest value.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        if !self.0.has_one() {
-            return None;
-        }
-        // SAFETY: the slot is full, and is stepped over before anybody looks at it again.
-        let value = unsafe { self.0.peek(|slot| slot.read()).0.assume_init() };
-        // SAFETY: the slot was full and its value has been moved out.
-        unsafe { self.0.step() };
-        self.0.publish();
-        Some(value)
+        // SAFETY: the value is moved out of the slot, which is full.
+        unsafe { self.0.receive(|slot| slot.read().0.assume_init()) }
     }
 
     /// Takes up to `max` values, oldest first, with one release store. Returns how many. If `take` panics, the value it
     /// was given is gone and the rest stay in the lane.
     #[inline]
     pub fn pop_batch(&mut self, max: usize, mut take: impl FnMut(T)) -> usize {
-        if self.0.is_quiet() {
-            return 0;
-        }
         let count = self.0.filled(max.min(self.0.capacity())).min(max);
         if count == 0 {
             return 0;
@@ -237,7 +226,7 @@ impl<T: Copy> Receiver<T> {
     #[inline]
     unsafe fn empty(&mut self, into: &mut [T]) {
         // SAFETY: the caller's promise; the closure copies the value out, which leaves nothing to drop.
-        unsafe { self.0.empty_run(into, |slot, value| *value = slot.read().0.assume_init()) };
+        unsafe { self.0.empty_run(into, |slot| slot.read().0.assume_init()) };
         self.0.publish();
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use frwr_reactor::{
-    Clock, Context, CoreIndex, ForeignOutbox, Options, Outbox, Poller, Reactor, ShutdownHandle, Sleep, Source,
+    Clock, Context, CoreIndex, ForeignOutbox, Now, Options, Outbox, Poller, Reactor, ShutdownHandle, Sleep, Source,
     VirtualClock, Wiring,
 };
 
@@ -17,7 +17,7 @@ pub(crate) struct Journal {
 impl Context for Journal {
     type Message = u32;
 
-    fn message(&mut self, from: Source, message: u32, _now: Duration) {
+    fn message(&mut self, from: Source, message: u32, _now: &Now) {
         self.log.push(format!("message {message}"));
         self.received.push((from, message));
     }
@@ -46,15 +46,15 @@ impl Scribe {
 }
 
 impl Poller<Journal> for Scribe {
-    fn poll(&mut self, context: &mut Journal, now: Duration) -> u32 {
-        context.log.push(format!("poll {} {}", self.name, now.as_nanos()));
+    fn poll(&mut self, context: &mut Journal, now: &Now) -> u32 {
+        context.log.push(format!("poll {} {}", self.name, now.nanoseconds()));
         if self.draining {
             self.drains_after = self.drains_after.map(|left| left.saturating_sub(1));
         }
         self.work.pop().unwrap_or(0)
     }
 
-    fn flush(&mut self, context: &mut Journal, _now: Duration) {
+    fn flush(&mut self, context: &mut Journal, _now: &Now) {
         context.log.push(format!("flush {}", self.name));
     }
 
@@ -62,7 +62,7 @@ impl Poller<Journal> for Scribe {
         self.sleep
     }
 
-    fn begin_shutdown(&mut self, context: &mut Journal, _now: Duration) {
+    fn begin_shutdown(&mut self, context: &mut Journal, _now: &Now) {
         context.log.push(format!("shutdown {}", self.name));
         self.draining = true;
     }

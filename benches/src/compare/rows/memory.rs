@@ -31,7 +31,7 @@ const fn timed(program: Program, iterations: u64, best: Best) -> Quantity {
     Quantity::Timed(program.iterations(0, iterations), best)
 }
 
-/// Many iterations: the calibration of the clock at the start differs by some hundred thousand instructions.
+/// Many iterations: what the reactor copies out every 10 ms, however many iterations those are, is then little of each.
 const fn idle(arguments: &'static [&'static str]) -> Quantity {
     instructions(ours("idle", arguments).iterations(200_000, 2_200_000))
 }
