@@ -263,6 +263,9 @@ fn wrong_arguments_are_one_line_with_a_remedy() {
         (&["--batch", "2"], 2, "combination", &["--batch", "--op register"]),
         (&["--connections", "65"], 2, "out_of_range", &["--connections is 65", "64"]),
         (&["--size", "67108864", "--depth", "1024"], 2, "out_of_range", &["bytes of all buffers", "1073741824"]),
+        (&["--rounds", "two"], 2, "usage", &["--rounds", "two"]),
+        (&["--rounds", "one", "--rate", "5"], 2, "usage", &["--rate"]),
+        (&["--rounds", "one", "--op", "register"], 2, "combination", &["--rounds", "register"]),
         (&["--rate", "0"], 2, "out_of_range", &["--rate is 0"]),
         (&["--runtime", "0"], 2, "combination", &["--runtime", "--iterations"]),
         (&["--runtime", "x"], 2, "usage", &["--runtime", "seconds"]),
@@ -291,6 +294,22 @@ fn wrong_arguments_are_one_line_with_a_remedy() {
         refused((&["10.9.0.1", "--device", "rxe0"], 1, "no_rdma_support", &["--features verbs"]));
         refused((&["--one-process", "--device", "rxe0"], 1, "no_rdma_support", &["--features verbs"]));
     }
+}
+
+/// A18: of a round the doorbells alone differ, and RDMA WRITEs behind one doorbell share its completion.
+#[test]
+fn rounds_have_one_doorbell_or_one_for_each_request() {
+    for operation in ["write", "read", "send", "request"] {
+        for (rounds, doorbells) in [("one", 1.0 / 32.0), ("each", 1.0)] {
+            let report = measured(3200, &["--op", operation, "--depth", "32", "--rounds", rounds]);
+            latencies_are_in_order(&report);
+            assert_eq!((report["rounds"].as_str(), real(&report, "doorbells_per_request")), (Some(rounds), doorbells));
+            if operation == "write" {
+                assert_eq!(real(&report, "send_completions_per_request"), doorbells, "{report}");
+            }
+        }
+    }
+    assert!(measured(10, &["--op", "write"])["rounds"].is_null());
 }
 
 #[test]

@@ -650,6 +650,32 @@ fn a_device_that_is_gone_ends_both_halves_with_the_reason() {
     target.end();
 }
 
+/// A device that goes takes its connections with it, and the kernel's word of that may come after the host gave up.
+#[test]
+fn a_host_that_gives_up_on_a_device_that_was_removed_says_so() {
+    let file = Temporary::data("removed", 1);
+    let target = Target::start("rxe", &["--namespace", file.text()]);
+    let (device, faults) = faulty(&target.fabric);
+    let config = load_config(&["--runtime", "3600", "--reconnects", "2"]);
+    let (sender, lines) = mpsc::channel();
+    let host = thread::spawn(move || {
+        load(device, &config, &AtomicBool::new(false), &mut |line| {
+            let _ = sender.send(line.to_owned());
+        })
+    });
+    assert!(lines.iter().any(|line| line.contains("mixed load")));
+    faults.remove_device();
+    target.end();
+    one_line(&host.join().unwrap().unwrap_err(), "device_gone", "is gone");
+
+    // One that never had a session.
+    let (device, faults) = faulty(&SoftFabric::new());
+    faults.remove_device();
+    let config = load_config(&["--reconnects", "1"]);
+    let error = load(device, &config, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    one_line(&error, "device_gone", "is gone");
+}
+
 /// Arguments of a target whose queues are spread over cores, in place of one.
 fn spread(cores: &str, arguments: &[&str]) -> ServeConfig {
     let fixed =

@@ -24,11 +24,27 @@ perftest() {
     [ $code -eq 0 ] && [ -n "$typical" ] && sample perftest_4096 "$typical"
 }
 
-batches() {
-    peer_sample each_loop_8 verbs_write rxe0 each 8 600 && peer_sample batched_loop_8 verbs_write rxe0 batched 8 600 &&
-        latency --op write --key static --size 8 --depth 32 --runtime 0.5 --warm-up 0.2 && sample write_32_8 "$(us_per_request)"
+# 32 in flight in rounds, as the loop in C has them: one doorbell for all of a round, or one for each.
+round_of() { # one|each
+    latency --op write --key static --size 8 --depth 32 --rounds "$1" --runtime 0.5 --warm-up 0.2 &&
+        sample "write_$1_8" "$(us_per_request)" && sample "doorbells_$1_8" "$(reported doorbells_per_request)" &&
+        sample "completions_$1_8" "$(reported send_completions_per_request)"
 }
 
+batches() {
+    peer_sample each_loop_8 verbs_write rxe0 each 8 600 && round_of each &&
+        peer_sample batched_loop_8 verbs_write rxe0 batched 8 600 && round_of one
+}
+
+batched="each_loop_8 batched_loop_8"
+for doorbells in each one; do
+    batched="$batched write_${doorbells}_8 doorbells_${doorbells}_8 completions_${doorbells}_8"
+done
+
+# The difference of two times, or five percent of one, wants more of them.
+# shellcheck disable=SC2034  # figures.sh reads it
+ROUNDS=9
 rounds single "write_4096 write_loop_4096" single
+rounds batches "$batched" batches
+ROUNDS=5
 rounds perftest perftest_4096 perftest
-rounds batches "each_loop_8 batched_loop_8 write_32_8" batches

@@ -5,7 +5,7 @@ mod engine_harness;
 use engine_harness::{PROFILES, scripted::*};
 use frwr_engine::{
     CancelError, Chunk, DisconnectCause, EngineOptions, FetchRequest, OnPostError, RemoteSegment, RequestHandle,
-    SubmitError,
+    SubmitError, WriteRequest,
     gather::Segment,
     mr::Grant,
     provider::{Access, FailureStatus, RemoteRange, TokenKind, record::RecordedOperation},
@@ -74,6 +74,42 @@ fn s126_s127_s129_s130_s132_the_work_request_field_by_field() {
     let mut read = vec![0; 4096];
     test.target.data.read(262_144, &mut read).unwrap();
     assert_eq!(read, pattern, "S134");
+}
+
+/// A18: one completion tells of all RDMA WRITEs of a chain, and a failure of any of them of none.
+#[test]
+fn writes_of_one_flush_share_a_completion() {
+    for fails in [false, true] {
+        let mut test = Scripted::new("reg_mr");
+        let segment = test.host.segment(8192, 4096);
+        let (_, grant) = opened(&mut test, 1, Access::RemoteReadWrite, segment);
+        let pattern: Vec<u8> = (0..4096u32).map(|at| at as u8 ^ 0x5A).collect();
+        let target = &mut test.pair.target;
+        target.data.write(262_144, &pattern).unwrap();
+        let before = target.engine.statistics();
+        for part in 0..4 {
+            // The last one goes beyond what was granted.
+            let beyond = if fails && part == 3 { 1 } else { 0 };
+            let remote = RemoteRange { address: grant.address + 1024 * part + beyond, key: grant.key };
+            let local = target.segment(262_144 + 1024 * part, 1024);
+            let remote = [RemoteSegment { remote, length: 1024 }];
+            let request = WriteRequest { local: &[local], remote: &remote, cookie: part };
+            target.engine.write(target.connection.unwrap(), &request).unwrap();
+        }
+        let told = |events: &[String], how: &str| {
+            events.iter().filter(|event| event.contains("Written") && event.contains(how)).count()
+        };
+        let how = if fails { "Lost" } else { "Done" };
+        test.until("written", |pair| told(&pair.target.events, how) == 4);
+        let after = test.target.engine.statistics();
+        assert_eq!((after.doorbells - before.doorbells, after.work_requests - before.work_requests), (1, 4));
+        if !fails {
+            assert_eq!(after.send_completions - before.send_completions, 1);
+            let mut read = vec![0; 4096];
+            test.host.data.read(8192, &mut read).unwrap();
+            assert_eq!(read, pattern);
+        }
+    }
 }
 
 #[test]

@@ -38,6 +38,16 @@ fn open(fake: &FakeDevice, registration: Registration) -> Result<VerbsDevice, Op
     VerbsDevice::open_with(frwr_fake::library(), &options)
 }
 
+/// The kernel lists a device no longer before it tells every process that it was removed.
+#[test]
+fn a_device_that_was_removed_is_not_present() {
+    let fake = FakeDevice::new(FakeOptions::windows("mlx5"));
+    let device = open(&fake, Registration::Windows).unwrap_or_else(|error| panic!("{error}"));
+    assert!(device.is_present());
+    drop(fake);
+    assert!(!device.is_present());
+}
+
 /// Names of what a device does otherwise than specified.
 fn deviations(device: &VerbsDevice) -> Vec<&'static str> {
     let rows = device.findings().rows().iter();

@@ -9,7 +9,7 @@ use super::{
     layout::{Layout, PAGE},
     parameters::{KeyKind, Operation, Parameters},
     plan,
-    schedule::Schedule,
+    schedule::{Doorbells, Schedule},
     slots::Slots,
 };
 use crate::{
@@ -57,6 +57,8 @@ pub(super) struct ClientPlan {
     pub(super) warm_up: Duration,
     /// Requests per second of all cores.
     pub(super) rate: Option<u64>,
+    /// Requests begin in rounds.
+    pub(super) rounds: Option<Doorbells>,
     /// The server may begin to listen later than this connects.
     pub(super) patient: bool,
     pub(super) pages: PagePolicy,
@@ -103,6 +105,8 @@ pub(super) struct ClientSide<P: Port> {
     clock: Clock,
     /// The clock is read for each request.
     precise: bool,
+    /// It was read for a key that died in this iteration.
+    read_for_keys: bool,
     /// Slots without a request, the one that was free longest first.
     pub(super) free: VecDeque<u32>,
     /// Slots with one.
@@ -185,6 +189,7 @@ impl<P: Port> ClientSide<P> {
             clock,
             // System calls take far longer than reading the clock.
             precise: depth == 1 || key == KeyKind::Memory,
+            read_for_keys: false,
             free: slots.in_turn().collect(),
             outstanding: 0,
             keys: vec![None; keys].into(),
@@ -227,6 +232,7 @@ impl<P: Port> ClientSide<P> {
 
     pub(super) fn poll(&mut self, now: Duration) -> u32 {
         self.time = now;
+        self.read_for_keys = false;
         let mut work = self.engine.poll(now, &mut self.slots);
         while let Some(event) = self.engine.next_event() {
             work += 1;
@@ -287,6 +293,24 @@ impl<P: Port> ClientSide<P> {
     pub(super) fn read_clock(&mut self) {
         if self.precise {
             self.time = self.clock.now();
+        }
+    }
+
+    /// The same for keys of a batch: those that one poll finds dead died together.
+    pub(super) fn read_clock_for_keys(&mut self) {
+        if !core::mem::replace(&mut self.read_for_keys, true) {
+            self.read_clock();
+        }
+    }
+
+    /// The request in a slot begins now, unless it was meant to begin at a time of its own. What the program itself does in
+    /// front of it is no part of it.
+    pub(super) fn begins_now(&mut self, slot: u32) {
+        if self.precise && self.schedule.is_none() {
+            self.time = self.clock.now();
+            if let Some(slot) = self.slots.get_mut(slot) {
+                slot.start = self.time;
+            }
         }
     }
 
@@ -400,13 +424,13 @@ impl<P: Port> ClientSide<P> {
     /// Begins what is due, as far as there are slots. Returns how many.
     fn begin_requests(&mut self, now: Duration, end: Duration) -> Result<u32, Failure> {
         let mut begun = 0;
+        let rounds = self.plan.rounds;
+        if rounds.is_some() && self.outstanding > 0 {
+            return Ok(0);
+        }
         while let Some(&slot) = self.free.front()
             && self.left > 0
         {
-            if self.plan.parameters.key == KeyKind::Memory {
-                // The one before took system calls.
-                self.read_clock();
-            }
             let start = match &self.schedule {
                 None => self.time,
                 Some(schedule) => match schedule.next() {
@@ -423,6 +447,9 @@ impl<P: Port> ClientSide<P> {
             }
             self.left = self.left.saturating_sub(requests);
             begun += 1;
+            if rounds == Some(Doorbells::Each) {
+                self.engine.flush();
+            }
             if self.plan.parameters.key == KeyKind::Memory && self.plan.parameters.operation == Operation::Register {
                 // It is over already: others have their turn.
                 break;

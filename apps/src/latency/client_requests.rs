@@ -41,7 +41,7 @@ impl<P: Port> ClientSide<P> {
         let Some(place) = self.take_slot(slot, start) else { return Ok(0) };
         let begun = match self.plan.parameters.operation {
             Operation::Register if self.plan.parameters.key == KeyKind::Memory => {
-                return self.register_memories(&place, slot, start, most);
+                return self.register_memories(&place, slot, most);
             }
             Operation::Register => self.begin_batch(&place, slot, most)?,
             Operation::Request => self.begin_request(&place, slot)?,
@@ -108,6 +108,7 @@ impl<P: Port> ClientSide<P> {
         let length = command_bytes(usize::from(parameters.segments));
         Header::new(Kind::Request, place.number, place.sequence).encode(&mut self.message);
         let pieces = self.pieces(place);
+        self.begins_now(slot);
         let opened = [Chunk { access: self.access(), segments: &pieces }];
         let chunks: &[Chunk<'_>] = match parameters.key {
             KeyKind::Request => &opened,
@@ -176,6 +177,7 @@ impl<P: Port> ClientSide<P> {
         if size >= HEADER_BYTES + WORD {
             self.message[size - WORD..size].copy_from_slice(&stamp(place.number, place.sequence).to_le_bytes());
         }
+        self.begins_now(slot);
         let submission = Submission {
             message: &self.message[..size],
             inline: &[],
@@ -203,6 +205,8 @@ impl<P: Port> ClientSide<P> {
         let range = RemoteRange { address: remote.address.wrapping_add(own), key: remote.key };
         let remote = [RemoteSegment { remote: range, length: self.plan.parameters.size }];
         let (local, connection) = (pieces.as_slice(), place.connection);
+        // What is read back is in no figure.
+        self.begins_now((cookie & !CHECK_COOKIE) as u32);
         let taken = if writes {
             self.engine.write(connection, &WriteRequest { local, remote: &remote, cookie })
         } else {
@@ -342,8 +346,10 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// Keys of a batch made and killed by system calls, all of them now.
-    fn register_memories(&mut self, place: &Place, slot: u32, start: Duration, most: u64) -> Result<u64, Failure> {
+    fn register_memories(&mut self, place: &Place, slot: u32, most: u64) -> Result<u64, Failure> {
         let keys = u64::from(self.plan.parameters.batch).min(most);
+        self.begins_now(slot);
+        let start = self.slots.get(slot).map_or(self.time, |slot| slot.start);
         for _ in 0..keys {
             self.register_memory(place, slot)?;
             self.memories.extend(self.slots.get_mut(slot).and_then(|slot| slot.memory.take()));
@@ -360,6 +366,7 @@ impl<P: Port> ClientSide<P> {
     fn begin_batch(&mut self, place: &Place, slot: u32, most: u64) -> Result<u64, Failure> {
         let (batch, access, pieces) = (self.plan.parameters.batch, self.access(), self.pieces(place));
         let chunk = Chunk { access, segments: &pieces };
+        self.begins_now(slot);
         let first = slot as usize * usize::from(batch);
         let mut keys = 0;
         for place_of_key in &mut self.keys[first..first + usize::from(batch)] {
@@ -405,7 +412,7 @@ impl<P: Port> ClientSide<P> {
     }
 
     fn key_of_batch_died(&mut self, slot: u32) {
-        self.read_clock();
+        self.read_clock_for_keys();
         let Some(found) = self.slots.get_mut(slot) else { return };
         found.left = found.left.saturating_sub(1);
         let (left, start) = (found.left, found.start);

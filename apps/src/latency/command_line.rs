@@ -4,6 +4,7 @@ use super::{
     client::Extent,
     error::LatencyError,
     parameters::{Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_CONNECTIONS, Operation, Parameters, PeerDoes},
+    schedule::Doorbells,
 };
 use crate::runner::{DeviceArguments, MAX_RUNTIME_SECONDS, Pages, RdmaDeviceConfig, RegistrationKind, range};
 use clap::Parser;
@@ -85,6 +86,10 @@ pub struct Arguments {
     /// one has ended.
     #[arg(long, value_name = "N")]
     pub rate: Option<u64>,
+    /// Requests begin in rounds: as many as --depth together, when all of the round before have ended; behind one doorbell, or
+    /// with a doorbell each. Default: the next one begins as soon as one has ended.
+    #[arg(long, value_name = "DOORBELLS", value_enum, conflicts_with = "rate")]
+    pub rounds: Option<Doorbells>,
     /// Server and client in this process, on an RDMA device too.
     #[arg(long)]
     pub one_process: bool,
@@ -177,6 +182,8 @@ pub struct LatencyConfig {
     pub warm_up: Duration,
     /// Requests per second.
     pub rate: Option<u64>,
+    /// Requests begin in rounds.
+    pub rounds: Option<Doorbells>,
     /// Where to listen.
     pub listen: Option<SocketAddr>,
     /// Where the reactors go; `None` lets the machine decide.
@@ -246,6 +253,7 @@ impl LatencyConfig {
             extent,
             warm_up: arguments.warm_up.0,
             rate: arguments.rate,
+            rounds: arguments.rounds,
             listen: arguments.listen.map(|Address(address)| address),
             negotiated: arguments.device.parameters()?,
             pages: arguments.pages.policy(),
@@ -328,6 +336,12 @@ fn check_key(arguments: &Arguments) -> Result<(), LatencyError> {
     }
     if *batch > 1 && arguments.rate.is_some() {
         return Err(combination("--rate", "counts keys one by one; leave --batch out, or --rate"));
+    }
+    if *op == Operation::Register && arguments.rounds.is_some() {
+        return Err(combination(
+            "--rounds",
+            "goes with requests: a batch of --op register is a round already; leave it out",
+        ));
     }
     if *key == Some(KeyKind::Memory) && is_soft(&arguments.device) {
         let why = "registers by a system call (ibv_reg_mr), and the software NIC has none; name an RDMA device";

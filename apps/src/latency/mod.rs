@@ -37,5 +37,6 @@ pub use parameters::{
 pub use program::{LatencyOutcome, run};
 pub use report::{LatencyCoreReport, LatencyReport};
 pub use run::{measure, measure_both};
+pub use schedule::Doorbells;
 pub use serve::{LatencyServerReport, serve};
 pub use summary::{Scale, Summary};

@@ -48,6 +48,16 @@ pub enum Operation {
     Request,
 }
 
+impl Operation {
+    /// The server's device does all that there is to do: its program is asked at the beginning and at the end only.
+    pub(super) fn leaves_server_alone(self) -> bool {
+        match self {
+            Self::Write | Self::Read | Self::Register => true,
+            Self::Send | Self::Request => false,
+        }
+    }
+}
+
 /// Whose key opens the memory, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KeyKind {

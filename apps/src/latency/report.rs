@@ -4,6 +4,7 @@ use super::{
     client::Measured,
     counters::{Counters, ratio},
     parameters::{Invalidation, KeyKind, Operation, Parameters, PeerDoes},
+    schedule::Doorbells,
     summary::{Scale, Summary},
 };
 use crate::check::Shortcoming;
@@ -43,6 +44,8 @@ pub struct LatencyReport {
     pub warm_up: Duration,
     /// Requests per second that were meant to begin.
     pub rate: Option<u64>,
+    /// Requests began in rounds.
+    pub rounds: Option<Doorbells>,
     /// Somebody ended it early.
     pub interrupted: bool,
     /// Latencies of all cores, in nanoseconds of the clock.
@@ -161,6 +164,7 @@ impl LatencyReport {
             "warm_up": self.warm_up.as_secs_f64(),
             "rate": self.rate,
             "rate_missed": self.missed(),
+            "rounds": self.rounds.map(Doorbells::name),
             "interrupted": self.interrupted,
             "requests": requests,
             "seconds": seconds,
@@ -268,9 +272,14 @@ impl LatencyReport {
         let batches =
             if operation == Operation::Register { format!(", {batch} keys behind a doorbell") } else { String::new() };
         let rate = self.rate.map_or(String::new(), |rate| format!(", {rate} requests/s meant to begin"));
+        let rounds = match self.rounds {
+            None => "",
+            Some(Doorbells::One) => " in rounds of one doorbell",
+            Some(Doorbells::Each) => " in rounds with a doorbell each",
+        };
         format!(
-            "{size} bytes{pieces}, depth {depth}{batches}, {} connection(s) on each of {} core(s){rate}; {} s after {} s of \
-             warm-up",
+            "{size} bytes{pieces}, depth {depth}{rounds}{batches}, {} connection(s) on each of {} core(s){rate}; {} s after {} s \
+             of warm-up",
             self.connections,
             self.cores.len(),
             (self.seconds() * 100.0).round() / 100.0,

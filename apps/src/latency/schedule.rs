@@ -1,6 +1,27 @@
 //! When requests are meant to begin.
 
+use clap::ValueEnum;
 use core::time::Duration;
+
+/// Doorbells of a round: requests that begin together, when all of the round before have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Doorbells {
+    /// One for all that begin, of each connection.
+    One,
+    /// One for each request.
+    Each,
+}
+
+impl Doorbells {
+    /// As the command line and reports have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::Each => "each",
+        }
+    }
+}
 
 /// Nanoseconds of a second.
 const SECOND: u128 = 1_000_000_000;

@@ -22,6 +22,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// How long the cores may drain at the end.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// How often a server is polled whose client has the same core and asks nothing of it: what the client waits for does not pass
+/// through it, and would wait for its polls. It opens connections and hears of their end as late.
+const PASSIVE: Duration = Duration::from_millis(1);
+
 /// The reactors' threads.
 pub(super) type Threads<P> = Running<Infallible, LatencyCore<P>>;
 
@@ -104,6 +108,8 @@ fn build<P: Port>(
     desk: Desk,
 ) -> Result<Reactor<LatencyCore<P>>, SetupError> {
     let (node, clock) = (seat.node(), seat.clock().clone());
+    let passive = client.as_ref().is_some_and(|client| client.plan.parameters.operation.leaves_server_alone());
+    let schedule = if passive { Schedule::Every(PASSIVE) } else { Schedule::Busy };
     let server = server.map(|Beginning { port, link, plan }| ServerSide::new(port, link, plan, node, desk));
     let client = client.map(|Beginning { port, link, plan }| ClientSide::new(port, link, plan, node, clock, board));
     let (server, client) = (server.transpose()?, client.transpose()?);
@@ -111,7 +117,7 @@ fn build<P: Port>(
     let mut reactor = seat.reactor(LatencyCore { server, client });
     let failed = |error: PollerError| SetupError::Poller(error.to_string());
     if has_server {
-        reactor.add("server", Schedule::Busy, ServerPoller).map_err(failed)?;
+        reactor.add("server", schedule, ServerPoller).map_err(failed)?;
     }
     if has_client {
         reactor.add("client", Schedule::Busy, ClientPoller).map_err(failed)?;

@@ -191,6 +191,11 @@ impl<P: Port> HostSide<P> {
         Some((statistics.failures, self.host.last_failure().unwrap_or(failure)))
     }
 
+    /// The host gave the target up.
+    pub(super) fn gave_up(&self) -> bool {
+        self.host.failure().is_some()
+    }
+
     /// What was wrong first.
     pub(super) fn caught(&self) -> Option<String> {
         let of_job = || self.job()?.caught().map(|caught| caught.to_string());

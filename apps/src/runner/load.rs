@@ -4,7 +4,7 @@ use super::{
     error::RunError,
     load_command::LoadConfig,
     load_file::{LoadedFile, load as load_file},
-    main_loop::MainLoop,
+    main_loop::{MainLoop, removed},
     outcome::{Outcome, Subject},
     plan,
     progress::Progress,
@@ -94,6 +94,11 @@ where
     let outcome = Outcome::collect(threads.join())?;
     if let Some(trace) = trace {
         trace.finish()?;
+    }
+    if outcome.gave_up()
+        && let Some(error) = removed(&control)
+    {
+        return Err(error);
     }
     let (report, host) = outcome.report(subject(config, file.as_ref()), control.statistics())?;
     if let (Some(output), Some(job)) = (output, host.job())

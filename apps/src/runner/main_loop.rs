@@ -79,6 +79,12 @@ impl<D: Device> Served for Control<D> {
     }
 }
 
+/// Why a host gave up that its device did not tell: the kernel tells of a removal late, and one process after the other.
+pub(super) fn removed<D: Device>(control: &Control<D>) -> Option<RunError> {
+    let device = control.device();
+    (!device.is_present()).then(|| RunError::DeviceGone { device: device.capabilities().name.to_owned() })
+}
+
 /// What the main thread serves.
 pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) controls: Vec<&'a mut dyn Served>,

@@ -50,6 +50,11 @@ impl<T: Port, H: Port> Outcome<T, H> {
         Ok(outcome)
     }
 
+    /// A host gave its target up.
+    pub(super) fn gave_up(&self) -> bool {
+        self.hosts.iter().any(HostSide::gave_up)
+    }
+
     /// The host's report, and the host.
     pub(super) fn report(
         self,

@@ -59,7 +59,7 @@ fn short(outcomes: &[Outcome], machine: &Machine) -> String {
             case.peer_name.to_owned(),
             verdict.ratio.map(super::figure::readable).unwrap_or_default(),
             super::goal::goals_text(case.goals),
-            super::report::met_word(case, verdict).to_owned(),
+            super::report::met_word(case, verdict),
         ]);
     }
     format!("{}: {}.\n\n{}\n![goals]({PICTURE})\n", machine.date, summary(outcomes), table.markdown())

@@ -47,6 +47,14 @@ pub(super) fn weighted(parts: impl IntoIterator<Item = (f64, Measured)>) -> Meas
     Ok(sum)
 }
 
+/// One figure by another. Its spread is that of the worse.
+pub(super) fn quotient(part: Figure, whole: Figure) -> Measured {
+    if whole.value <= 0.0 {
+        return Err(format!("{} is nothing to divide by", readable(whole.value)));
+    }
+    Ok(Figure { value: part.value / whole.value, spread: part.spread.max(whole.spread) })
+}
+
 /// A number with as many digits as are worth reading.
 pub(super) fn readable(value: f64) -> String {
     let size = value.abs();
@@ -85,6 +93,13 @@ mod tests {
         let sum = weighted([(1.0, four.clone()), (-0.5, Ok(Figure::exact(2.0)))]);
         assert_eq!(sum, Ok(Figure { value: 3.0, spread: 0.1 }));
         assert_eq!(weighted([(1.0, four), (1.0, Err("absent".to_owned()))]), Err("absent".to_owned()));
+    }
+
+    #[test]
+    fn a_quotient_needs_something_to_divide_by() {
+        let four = Figure { value: 4.0, spread: 0.1 };
+        assert_eq!(quotient(four.clone(), Figure::exact(2.0)), Ok(Figure { value: 2.0, spread: 0.1 }));
+        assert!(quotient(four, Figure::exact(0.0)).is_err());
     }
 
     #[test]

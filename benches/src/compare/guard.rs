@@ -140,7 +140,9 @@ fn ours() -> Vec<Quantity> {
         | Quantity::Allocations(program)
         | Quantity::Printed(program, _)
         | Quantity::Told(program, _) => is_ours(program),
-        Quantity::Timed(..) | Quantity::Guest(..) | Quantity::Stated(_) | Quantity::Sum(_) => false,
+        Quantity::Timed(..) | Quantity::Guest(..) | Quantity::Stated(_) | Quantity::Sum(_) | Quantity::Quotient(..) => {
+            false
+        }
     });
     leaves
 }

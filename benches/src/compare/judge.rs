@@ -17,6 +17,8 @@ pub(super) struct Verdict {
     pub(super) met: Option<bool>,
     /// Why it is not met, or not known; what to know of it otherwise.
     pub(super) why: String,
+    /// Of several boots of the virtual machine: in how many it was met, and how many there were.
+    pub(super) boots: Option<(usize, usize)>,
 }
 
 impl Verdict {
@@ -38,7 +40,7 @@ impl Verdict {
 pub(super) fn judge(goals: &[Goal], ours: Measured, peer: Option<Measured>) -> Verdict {
     let Ok(figure) = &ours else {
         let why = ours.as_ref().err().cloned().unwrap_or_default();
-        return Verdict { ours, peer, ratio: None, met: None, why };
+        return Verdict { ours, peer, ratio: None, met: None, why, boots: None };
     };
     let value = figure.value;
     let ratio = peer.as_ref().and_then(|peer| peer.as_ref().ok()).and_then(|peer| ratio(value, peer.value));
@@ -55,7 +57,31 @@ pub(super) fn judge(goals: &[Goal], ours: Measured, peer: Option<Measured>) -> V
     } else {
         (None, no_peer.unwrap_or_else(|| "the peer's figure is not above 0".to_owned()))
     };
-    Verdict { ours, peer, ratio, met, why }
+    Verdict { ours, peer, ratio, met, why, boots: None }
+}
+
+/// What several boots say of one case: the figures of the middle one, and met where every boot has it so. One that missed it tells
+/// why, else one that does not know. `None` of no boots.
+pub(super) fn over_boots(mut verdicts: Vec<Verdict>) -> Option<Verdict> {
+    let of = verdicts.len();
+    let met = verdicts.iter().filter(|verdict| verdict.met == Some(true)).count();
+    let telling = verdicts.iter().position(|verdict| verdict.met == Some(false));
+    let telling = telling.or_else(|| verdicts.iter().position(|verdict| verdict.met.is_none()));
+    let told = telling.and_then(|at| Some((at, verdicts.get(at)?.met, verdicts.get(at)?.why.clone())));
+    let size = |verdict: &Verdict| {
+        let ours = verdict.ours.as_ref().ok().map(|figure| figure.value);
+        verdict.ratio.or(ours).unwrap_or(f64::INFINITY)
+    };
+    verdicts.sort_by(|one, other| size(one).total_cmp(&size(other)));
+    let mut middle = verdicts.into_iter().nth(of.saturating_sub(1) / 2)?;
+    if of > 1 {
+        middle.boots = Some((met, of));
+        if let Some((at, met, why)) = told {
+            middle.met = met;
+            middle.why = if why.is_empty() { why } else { format!("boot {}: {why}", at + 1) };
+        }
+    }
+    Some(middle)
 }
 
 /// Ours by the peer's. A peer's difference that is no gain (A18 on a noisy machine) is nothing to compare with: two
@@ -181,5 +207,21 @@ mod tests {
         let verdict = judge(both.goals, exact(20.0), Some(exact(50.0)));
         assert_eq!(verdict.used(&both), Some(0.8));
         assert_eq!(judge(both.goals, absent(), None).used(&both), None);
+    }
+
+    #[test]
+    fn several_boots_have_to_agree_and_the_middle_one_is_shown() {
+        let goal = [Goal::RatioAtMost(0.5)];
+        let boot = |ours: Measured| judge(&goal, ours, Some(exact(10.0)));
+        let good = over_boots([3.0, 5.0, 4.0].map(|ours| boot(exact(ours))).into()).expect("boots");
+        assert_eq!((good.ratio, good.met, good.boots, good.why.as_str()), (Some(0.4), Some(true), Some((3, 3)), ""));
+        let bad = over_boots(vec![boot(exact(4.0)), boot(exact(6.0)), boot(absent())]).expect("boots");
+        assert_eq!((bad.met, bad.boots), (Some(false), Some((1, 3))));
+        assert_eq!(bad.why, "boot 2: 0.6x where the goal is <=0.5x");
+        let unknown = over_boots(vec![boot(absent()), boot(exact(4.0))]).expect("boots");
+        assert_eq!((unknown.met, unknown.why.as_str()), (None, "boot 1: not installed"));
+        let one = boot(exact(4.0));
+        assert_eq!(over_boots(vec![one.clone()]), Some(one));
+        assert_eq!(over_boots(Vec::new()), None);
     }
 }

@@ -36,6 +36,14 @@ pub(super) fn needed(rows: &[&Row], group: Group) -> Vec<Quantity> {
     leaves
 }
 
+/// The same in another boot of the virtual machine, beside what this machine has shown.
+pub(super) fn measure_again(places: &Places, rows: &[&Row], before: &Results) -> Results {
+    let mut results =
+        Results(before.0.iter().filter(|(quantity, _)| quantity.group() != Group::Guest).cloned().collect());
+    results.0.extend(guest::measure(places, &needed(rows, Group::Guest)));
+    results
+}
+
 /// Measures these rows in the given groups.
 pub(super) fn measure(places: &Places, rows: &[&Row], groups: &[Group]) -> Results {
     let mut results = Results::default();

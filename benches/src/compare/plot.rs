@@ -1,7 +1,7 @@
 //! The picture of a run: how much of its goal's allowance each case uses, as SVG without scripts or fonts of its own.
 
 use super::figure::readable;
-use super::report::{Outcome, met_word};
+use super::report::Outcome;
 use core::fmt::Write;
 
 const WIDTH: f64 = 1120.0;
@@ -61,7 +61,7 @@ fn bars(outcomes: &[Outcome]) -> Vec<Bar> {
                 label: format!("{} {}{name}", outcome.row.id, outcome.row.what),
                 used,
                 spread: verdict.spread().unwrap_or_default(),
-                met: met_word(case, verdict) == "yes",
+                met: verdict.met == Some(true),
                 number,
             });
         }
@@ -113,6 +113,7 @@ mod tests {
             .into_iter()
             .map(|row| Outcome {
                 row,
+                boots: None,
                 cases: row
                     .cases
                     .iter()

@@ -1,6 +1,6 @@
 //! What can be measured, and of which program.
 
-use super::figure::{Best, Measured, weighted};
+use super::figure::{Best, Measured, quotient, weighted};
 
 /// Where a program comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,8 @@ pub(super) enum Quantity {
     Stated(f64),
     /// A sum with weights.
     Sum(&'static [(f64, Quantity)]),
+    /// One divided by another.
+    Quotient(&'static Quantity, &'static Quantity),
 }
 
 /// Rows are asked for by these as well.
@@ -99,6 +101,7 @@ impl Quantity {
             Self::Timed(..) => Group::Cores,
             Self::Guest(..) => Group::Guest,
             Self::Sum(parts) => parts.first().map_or(Group::Count, |(_, part)| part.group()),
+            Self::Quotient(part, _) => part.group(),
             Self::Instructions(_) | Self::Allocations(_) | Self::Printed(..) | Self::Told(..) | Self::Stated(_) => {
                 Group::Count
             }
@@ -109,6 +112,7 @@ impl Quantity {
     pub(super) fn leaves(&self, leaves: &mut Vec<Self>) {
         match self {
             Self::Sum(parts) => parts.iter().for_each(|(_, part)| part.leaves(leaves)),
+            Self::Quotient(part, whole) => [part, whole].into_iter().for_each(|one| one.leaves(leaves)),
             Self::Stated(_) => {}
             leaf if !leaves.contains(leaf) => leaves.push(*leaf),
             _ => {}
@@ -120,6 +124,7 @@ impl Quantity {
         match self {
             Self::Sum(parts) => weighted(parts.iter().map(|(weight, part)| (*weight, part.value(measured)))),
             Self::Stated(value) => Ok(super::figure::Figure::exact(*value)),
+            Self::Quotient(part, whole) => quotient(part.value(measured)?, whole.value(measured)?),
             leaf => measured(leaf),
         }
     }
@@ -137,6 +142,7 @@ impl Quantity {
                 let parts: Vec<_> = parts.iter().map(|(weight, part)| format!("{weight} x {}", part.text())).collect();
                 parts.join(" + ")
             }
+            Self::Quotient(part, whole) => format!("({}) / ({})", part.text(), whole.text()),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use super::figure::{Figure, readable};
 use super::goal::goals_text;
-use super::judge::{Verdict, headline, judge, row_met};
+use super::judge::{Verdict, headline, judge, over_boots, row_met};
 use super::measuring::Results;
-use super::quantity::Quantity;
+use super::quantity::{Group, Quantity};
 use super::rows::{Case, Row};
 use super::table::Table;
 use serde_json::{Value, json};
@@ -16,16 +16,33 @@ pub(super) struct Outcome {
     pub(super) row: &'static Row,
     /// All cases of the row.
     pub(super) cases: Vec<(&'static Case, Verdict)>,
+    /// Of several boots of the virtual machine: in how many all of it was met, and how many there were.
+    pub(super) boots: Option<(usize, usize)>,
 }
 
 const HEADING: [&str; 11] = ["row", "what", "unit", "ours", "peer", "", "ratio", "floor", "goal", "met", "spread"];
 
 impl Outcome {
-    /// Judges a row by what was measured.
-    pub(super) fn new(row: &'static Row, results: &Results) -> Self {
-        let verdict =
-            |case: &Case| judge(case.goals, results.of(&case.ours), case.peer.as_ref().map(|peer| results.of(peer)));
-        Self { row, cases: row.cases.iter().map(|case| (case, verdict(case))).collect() }
+    /// Judges a row by what was measured, boot by boot of the virtual machine; there is at least one.
+    pub(super) fn new(row: &'static Row, boots: &[Results]) -> Self {
+        let verdict = |case: &Case, results: &Results| {
+            judge(case.goals, results.of(&case.ours), case.peer.as_ref().map(|peer| results.of(peer)))
+        };
+        let over = |case: &'static Case| {
+            // What this machine shows is the same in all of them.
+            let boots = if case.ours.group() == Group::Guest { boots } else { boots.get(..1).unwrap_or(boots) };
+            Some((case, over_boots(boots.iter().map(|results| verdict(case, results)).collect())?))
+        };
+        let whole = |results: &&Results| {
+            let verdicts: Vec<_> = row.cases.iter().map(|case| (case, verdict(case, results))).collect();
+            row_met(verdicts.iter().map(|(case, verdict)| (*case, verdict))) == Some(true)
+        };
+        let several = boots.len() > 1 && row.belongs_to(Group::Guest);
+        Self {
+            row,
+            cases: row.cases.iter().filter_map(over).collect(),
+            boots: several.then(|| (boots.iter().filter(whole).count(), boots.len())),
+        }
     }
 
     /// Whether all of it is met; nothing where something is not known.
@@ -41,9 +58,14 @@ impl Outcome {
         value["row"] = json!(self.row.id);
         value["what"] = json!(self.row.what);
         value["met"] = json!(self.met());
+        value["boots"] = boots_json(self.boots);
         value["cases"] = self.cases.iter().map(|(case, verdict)| case_json(case, verdict)).collect();
         value
     }
+}
+
+fn boots_json(boots: Option<(usize, usize)>) -> Value {
+    boots.map_or(Value::Null, |(met, of)| json!({ "met": met, "of": of }))
 }
 
 fn case_json(case: &Case, verdict: &Verdict) -> Value {
@@ -61,6 +83,7 @@ fn case_json(case: &Case, verdict: &Verdict) -> Value {
         "goal": goals_text(case.goals),
         "stretch": case.stretch,
         "met": verdict.met,
+        "boots": boots_json(verdict.boots),
         "why": verdict.why,
         "spread": verdict.spread(),
         "measured": case.ours.text(),
@@ -103,7 +126,7 @@ fn cells(row: &Row, case: &Case, verdict: &Verdict, first: bool) -> [String; HEA
         verdict.ratio.map(readable).unwrap_or_default(),
         case.floor.map(readable).unwrap_or_default(),
         goals_text(case.goals),
-        met_word(case, verdict).to_owned(),
+        met_word(case, verdict),
         verdict
             .spread()
             .filter(|spread| *spread > 0.0)
@@ -122,16 +145,20 @@ fn what(row: &Row, case: &Case, first: bool) -> String {
 
 /// Times and rates of the guest; counts are as good there as elsewhere.
 pub(super) fn is_time_of_guest(case: &Case) -> bool {
-    case.ours.group() == super::quantity::Group::Guest && matches!(case.unit, "us" | "1/s")
+    case.ours.group() == Group::Guest && matches!(case.unit, "us" | "1/s")
 }
 
 /// The word for the column, which also tells what is not judged.
-pub(super) fn met_word(case: &Case, verdict: &Verdict) -> &'static str {
-    match verdict.met {
+pub(super) fn met_word(case: &Case, verdict: &Verdict) -> String {
+    let word = match verdict.met {
         Some(true) => "yes",
         Some(false) => "NO",
         None if case.goals.is_empty() && verdict.ours.is_ok() => "-",
         None => "not run",
+    };
+    match (verdict.met, verdict.boots) {
+        (Some(_), Some((met, of))) => format!("{word}, {met} of {of}"),
+        _ => word.to_owned(),
     }
 }
 
@@ -150,10 +177,15 @@ pub(super) fn reasons(outcomes: &[Outcome]) -> Vec<String> {
     lines
 }
 
-/// How many rows are met, missed and not known.
+/// How many rows are met, missed and not known; of several boots, in how many each row of the virtual machine was met.
 pub(super) fn summary(outcomes: &[Outcome]) -> String {
     let count = |met| outcomes.iter().filter(|outcome| outcome.met() == met).count();
-    format!("{} rows met, {} missed, {} not wholly run", count(Some(true)), count(Some(false)), count(None))
+    let boots: Vec<_> = outcomes
+        .iter()
+        .filter_map(|outcome| outcome.boots.map(|(met, of)| format!("{} in {met} of {of}", outcome.row.id)))
+        .collect();
+    let boots = if boots.is_empty() { String::new() } else { format!("; met by boots: {}", boots.join(", ")) };
+    format!("{} rows met, {} missed, {} not wholly run{boots}", count(Some(true)), count(Some(false)), count(None))
 }
 
 #[cfg(test)]
@@ -162,7 +194,7 @@ mod tests {
     use super::*;
 
     fn nothing_ran() -> Vec<Outcome> {
-        rows::all().into_iter().map(|row| Outcome::new(row, &Results::default())).collect()
+        rows::all().into_iter().map(|row| Outcome::new(row, &[Results::default()])).collect()
     }
 
     #[test]

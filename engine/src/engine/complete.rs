@@ -452,7 +452,8 @@ impl<P: Port> Engine<P> {
     fn retire_to_failure(&mut self, index: usize, ahead: u32, status: FailureStatus) {
         for _ in 0..ahead {
             if let Some(posted) = self.connections[index].send_queue.retire() {
-                let awaited = posted.token.kind() == TokenKind::Invalidate || posted.is_standalone();
+                let waited_for = matches!(posted.token.kind(), TokenKind::Invalidate | TokenKind::Transfer);
+                let awaited = waited_for || posted.is_standalone();
                 self.retired(index, posted, if awaited { Err(FailureStatus::Flushed) } else { Ok(()) });
             }
         }

@@ -316,6 +316,8 @@ impl<P: Port> Engine<P> {
     }
 
     fn chain_transfers(&mut self, index: usize) {
+        // Where a refused post does not end the connection a chain may be cut anywhere (F5, F6).
+        let every = self.options.on_post_error == OnPostError::DeregisterAndContinue;
         while let Some(slot) = self.connections[index].transfers.pop_front() {
             let Some(handle) = self.transfers.handle_at(slot) else { continue };
             let Some(transfer) = self.transfers.get_mut(handle) else { continue };
@@ -325,13 +327,19 @@ impl<P: Port> Engine<P> {
             for at in 0..operations {
                 let remote = self.remote_segments[slot as usize * MAX_TRANSFER_OPERATIONS + at as usize].remote;
                 let local = ElementRange { first: first + at, count: 1 };
-                // Of a response the reply asks, if anything does.
-                let last = !matches!(kind, Kind::Respond { .. }) && at + 1 == operations;
+                let last = at + 1 == operations;
+                let signalled = match kind {
+                    Kind::Fetch => last,
+                    // One completion tells of all RDMA WRITEs of a chain.
+                    Kind::Write => last && (every || self.transfer_completes(index, operations)),
+                    // The reply asks, if anything does.
+                    Kind::Respond { .. } => false,
+                };
                 let operation = match kind {
                     Kind::Fetch => Operation::Read { local, remote },
                     Kind::Write | Kind::Respond { .. } => Operation::Write { local, remote },
                 };
-                self.chain_transfer(index, handle, TokenKind::Transfer, last, operation);
+                self.chain_transfer(index, handle, TokenKind::Transfer, signalled, operation);
             }
             if let Kind::Respond { invalidate, .. } = kind {
                 let local = ElementRange { first: first + MAX_TRANSFER_OPERATIONS as u32, count: 1 };
@@ -346,6 +354,14 @@ impl<P: Port> Engine<P> {
                 self.chain_transfer(index, handle, TokenKind::Reply, signalled, operation);
             }
         }
+    }
+
+    /// Whether a transfer of so many RDMA WRITEs is to complete by itself: the last of a chain is, since nothing may ever be
+    /// posted behind it, and what the bound of the send queue asks for.
+    fn transfer_completes(&mut self, index: usize, operations: u32) -> bool {
+        let connection = &mut self.connections[index];
+        let last = connection.transfers.is_empty();
+        connection.signaller.reply(operations, last, false)
     }
 
     fn chain_transfer(

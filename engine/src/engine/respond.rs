@@ -85,7 +85,8 @@ impl<P: Port> Engine<P> {
     }
 
     /// Writes data to a peer without telling it; ends with [`Event::Written`]: the peer's device has acknowledged all of it.
-    /// Posted by the next flush with room.
+    /// Posted by the next flush with room. What one flush posts to a connection ends together: the device is asked for one
+    /// completion behind it, not for one per WRITE.
     ///
     /// # Errors
     /// [`TransferError`]; nothing is left behind.

@@ -94,6 +94,13 @@ pub trait Device: Send {
         let _ = at_most;
         false
     }
+
+    /// Whether the system still lists the device. One that was removed may not have said so yet
+    /// ([`AsyncEvent::DeviceFatal`]): the kernel tells one process after the other, and connections fail meanwhile. A system
+    /// call, for whoever gives up and wants to say why; true where the system cannot be asked.
+    fn is_present(&self) -> bool {
+        true
+    }
 }
 
 /// The hot half of a device. One core owns it; no other thread ever calls it.

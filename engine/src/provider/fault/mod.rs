@@ -83,6 +83,10 @@ impl<D: Device> Device for Faulty<D> {
         // What the script has to say needs no waiting.
         !self.handle.script().events.is_empty() || self.device.wait(at_most)
     }
+
+    fn is_present(&self) -> bool {
+        !self.handle.script().removed && self.device.is_present()
+    }
 }
 
 /// Completions of the two queues.

@@ -133,6 +133,7 @@ pub(super) struct Script {
     pub(super) injected: Vec<(PortId, CompletionQueue, Completion)>,
     pub(super) events: VecDeque<DeviceEvent>,
     pub(super) releases: u64,
+    pub(super) removed: bool,
     faults: u64,
 }
 
@@ -253,6 +254,11 @@ impl FaultHandle {
     /// An event out of nowhere.
     pub fn inject_event(&self, event: DeviceEvent) {
         self.script().events.push_back(event);
+    }
+
+    /// The system lists the device no longer. Nobody is told: that is [`FaultHandle::inject_event`]'s.
+    pub fn remove_device(&self) {
+        self.script().removed = true;
     }
 
     /// Faults that happened so far.

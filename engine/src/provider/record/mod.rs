@@ -178,6 +178,10 @@ impl<D: Device> Device for Recorded<D> {
     fn wait(&mut self, at_most: Duration) -> bool {
         self.device.wait(at_most)
     }
+
+    fn is_present(&self) -> bool {
+        self.device.is_present()
+    }
 }
 
 /// A port that records.

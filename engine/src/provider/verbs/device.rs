@@ -590,6 +590,11 @@ impl Device for VerbsDevice {
     fn wait(&mut self, at_most: Duration) -> bool {
         self.wait_for_news(at_most)
     }
+
+    fn is_present(&self) -> bool {
+        let names = Context::names(self.context.library());
+        names.map_or(true, |names| names.iter().any(|name| name == self.capabilities.name))
+    }
 }
 
 impl VerbsDevice {

@@ -68,6 +68,11 @@ impl Context {
         unsafe { &(*self.raw.as_ptr()).ops }
     }
 
+    /// The functions that it was opened by.
+    pub(in super::super) fn library(&self) -> &'static Library {
+        self.library
+    }
+
     /// Who is asked what libibverbs does not tell.
     pub(in super::super) fn system(&self) -> &SystemView {
         &self.library.system
