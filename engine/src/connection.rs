@@ -1,7 +1,8 @@
 //! One queue pair's life: opening, ready, ending, gone.
 
 use crate::{
-    chain::SendQueue,
+    chain::{ChainBuffer, SendQueue, chain_buffer},
+    engine::Registered,
     event::{DisconnectCause, Received},
     fixed_list::FixedList,
     gather::MemoryId,
@@ -106,7 +107,10 @@ pub(crate) struct Connection {
     pub(crate) waiting_transfers: VecDeque<u32>,
     /// What the next flush posts.
     pub(crate) invalidations: FixedList<u32>,
-    pub(crate) messages: FixedList<u32>,
+    /// Requests' work requests, with the invalidations that stand in front of them; transfers join them in the flush.
+    pub(crate) chain: ChainBuffer,
+    /// The registrations in it.
+    pub(crate) registered: Registered,
     pub(crate) transfers: VecDeque<u32>,
     pub(crate) receives: FixedList<u32>,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
@@ -169,7 +173,9 @@ impl Connection {
             waiting_requests: queue(limits.requests),
             waiting_transfers: queue(limits.transfers),
             invalidations: FixedList::new(limits.registrations as usize, 0),
-            messages: FixedList::new(limits.requests as usize, 0),
+            // Credits bound what one flush can post, so a chain is never split.
+            chain: chain_buffer(limits.send_entries),
+            registered: Registered::default(),
             transfers: queue(limits.transfers),
             receives: FixedList::new(limits.receives as usize, 0),
             early: VecDeque::with_capacity(limits.receives as usize),
@@ -206,7 +212,7 @@ impl Connection {
     /// The next flush has something to post.
     pub(crate) fn has_work(&self) -> bool {
         !(self.invalidations.is_empty()
-            && self.messages.is_empty()
+            && self.chain.is_empty()
             && self.transfers.is_empty()
             && self.receives.is_empty())
     }
@@ -236,7 +242,9 @@ impl Connection {
         self.waiting_requests.clear();
         self.waiting_transfers.clear();
         self.invalidations.clear();
-        self.messages.clear();
+        self.send_queue.unstage();
+        self.chain.clear();
+        self.registered = Registered::default();
         self.transfers.clear();
         self.receives.clear();
         self.early.clear();

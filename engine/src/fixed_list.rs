@@ -56,27 +56,15 @@ impl<T: Copy> FixedList<T> {
         self.len = 0;
     }
 
-    /// The places behind the values, for filling many in one go; [`FixedList::grow`] makes them part of it.
-    #[inline]
-    pub(crate) fn places(&mut self) -> &mut [T] {
-        self.places.get_mut(self.len..).unwrap_or_default()
-    }
-
-    #[inline]
-    pub(crate) fn grow(&mut self, count: usize) {
-        self.len = (self.len + count).min(self.places.len());
-    }
-
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(T) -> bool) {
-        let mut kept = 0;
-        for at in 0..self.len {
-            let value = self.places[at];
-            if keep(value) {
-                self.places[kept] = value;
-                kept += 1;
-            }
+    /// Puts another value where there is one.
+    pub(crate) fn set(&mut self, at: usize, value: T) {
+        if let Some(place) = self.places.get_mut(..self.len).and_then(|places| places.get_mut(at)) {
+            *place = value;
         }
-        self.len = kept;
+    }
+
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
     }
 
     pub(crate) fn extend(&mut self, values: impl IntoIterator<Item = T>) {

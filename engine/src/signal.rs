@@ -34,6 +34,9 @@ const GLOBAL_COUNTER_SIGNALS_ALL: u32 = 2;
 /// Held slots may be at most one in this many of the slab before they ask for a completion.
 const HELD_SLOTS_SHARE: u32 = 4;
 
+/// Unsignalled entries that no queue gets to, so that adding to their number needs no care.
+const MOST_UNSIGNALLED: u32 = u32::MAX / 2;
+
 /// Whether so many request slots are kept only until their message retires that the next message should ask for a
 /// completion: a quarter of the slab.
 #[must_use]
@@ -81,7 +84,7 @@ impl Signaller {
             budget,
             unsignalled: 0,
             before_invalidations: 0,
-            limit: entries,
+            limit: if entries < MOST_UNSIGNALLED { entries } else { MOST_UNSIGNALLED },
             messages: 0,
             message_limit: messages,
         }
@@ -97,7 +100,8 @@ impl Signaller {
     pub fn message(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
         let must_signal = must_signal || self.messages >= self.message_limit;
         if let SignalPolicy::Sparse = self.policy {
-            let total = self.unsignalled.saturating_add(work_requests);
+            // Both far below 2^32, see `MOST_UNSIGNALLED`.
+            let total = self.unsignalled + work_requests;
             if must_signal || held_slots_pressure || total >= self.limit {
                 self.signalled();
                 return true;

@@ -6,8 +6,9 @@ use crate::{
     connection::{Connection, Opening, Phase as Connected},
     event::{DisconnectCause, Event, Received, TransferStatus},
     protocol::{CLASSIFY_BYTES, Message, Protocol},
+    pool::Pool,
     provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, Success, Token, TokenKind},
-    request::{Outcome, Phase, RequestHandle},
+    request::{Outcome, Phase, Request, RequestHandle},
     trace::TracePoint,
     transfer::Kind,
 };
@@ -124,6 +125,7 @@ impl<P: Port> Engine<P> {
             && request.phase == Phase::Posted
             && !request.standalone
             && !request.awaits_message
+            && !connection.send_queue.may_be_staged(request.message_position)
         {
             match (request.mrs.as_slice(), success.invalidated) {
                 ([], None) => {}
@@ -407,16 +409,15 @@ impl<P: Port> Engine<P> {
         for posted in send_queue.oldest_run(most) {
             let slot = posted.token.index();
             if posted.token.is(TokenKind::Register) && !posted.is_standalone() {
-                if let Some(mr) = self.pool.get_mut(slot) {
-                    // The peer may have invalidated it, and another request may have it by now.
-                    let _ = mr.registered(posted.token.generation());
-                }
+                // Its message, behind it, tells of both.
             } else if posted.token.is(TokenKind::Message)
                 && let Some((_, request)) = self.requests.at_mut(slot)
                 && !request.awaits_message
             {
                 request.hold.message = false;
-                if request.phase == Phase::Ended && !request.hold.event {
+                if request.phase == Phase::Posted {
+                    vouch(&mut self.pool, request);
+                } else if request.phase == Phase::Ended && !request.hold.event {
                     self.held -= 1;
                     self.requests.discard_at(slot);
                 }
@@ -651,5 +652,15 @@ impl<P: Port> Engine<P> {
         }
         self.attention = self.connections.iter().any(Connection::needs_attention);
         work
+    }
+}
+
+/// A request's message completed, and with it the registrations in front of it. Of a request that was answered the peer or an
+/// invalidation has told as much.
+fn vouch(pool: &mut Pool, request: &Request) {
+    for &descriptor in &request.mrs {
+        if let Some(mr) = pool.get_mut(descriptor) {
+            let _ = mr.registered(mr.generation());
+        }
     }
 }

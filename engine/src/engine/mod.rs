@@ -1,7 +1,7 @@
 //! All of FRWR for one core: `submit`, `poll`, `flush`.
 //!
 //! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms: `submit` (a request from the
-//! caller's segments to mapped MRs), `respond` (transfers), `flush` (chains and posts), `complete` (completions and the
+//! caller's segments to mapped MRs), `stage` (work requests and the chain), `respond` (transfers), `flush` (posts), `complete` (completions and the
 //! fence), `life` (opening and ending connections), `standalone` (`register_now` and cancelling).
 
 mod complete;
@@ -11,16 +11,17 @@ mod life;
 mod opening;
 mod respond;
 mod run;
+mod stage;
 mod standalone;
 mod submit;
 
 pub use opening::OpenError;
+pub(crate) use stage::Registered;
 pub use respond::{FetchRequest, ResponseRequest, TransferError, WriteRequest};
 pub use standalone::{CancelError, CancelNowError};
 pub use submit::{Chunk, Coverage, Submission, SubmitError};
 
 use crate::{
-    chain::{ChainBuffer, chain_buffer},
     connection::{Connection, ConnectionLimits},
     event::{ConnectionId, Event, Received, RequestStatus},
     events::Events,
@@ -123,7 +124,6 @@ struct Scratch {
     /// What follows the message in its SEND.
     inline: ArrayVec<ScatterElement, MAX_INLINE_SEGMENTS>,
     message: Box<[u8]>,
-    chain: ChainBuffer,
     receives: Vec<ReceiveRequest>,
 }
 
@@ -236,7 +236,6 @@ impl<P: Port> Engine<P> {
                 chunks: ArrayVec::new(),
                 inline: ArrayVec::new(),
                 message: vec![0; plan.message_bytes as usize].into(),
-                chain: chain_buffer(plan.sizes.send.next_power_of_two()),
                 receives: Vec::with_capacity(if plan.shares_receives {
                     plan.receive_buffers
                 } else {
@@ -277,7 +276,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// The next event, oldest first.
-    #[inline(never)]
+    #[inline(always)]
     pub fn next_event(&mut self) -> Option<Event> {
         let Some(slot) = self.events.pop_ended() else { return self.events.pop_whole() };
         // A slot is kept until its event is taken; nothing but Hold keeps it from here on.

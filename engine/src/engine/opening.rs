@@ -351,7 +351,6 @@ impl<P: Port> Engine<P> {
         if mr.take_as_pad(connection).is_err() || mr.map(&mapping).is_err() {
             return;
         }
-        self.scratch.chain.clear();
         // Its entry is one of those that no request can reserve.
         let first = self.pool.first_element(descriptor);
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
@@ -360,8 +359,7 @@ impl<P: Port> Engine<P> {
         let token = mr.token_register(descriptor);
         let signalled = self.connections[index].signaller.registration();
         let operation = Operation::Register(fields);
-        self.scratch.chain.push(WorkRequest { token, signalled, fence: false, operation });
-        if self.post_pad(index) {
+        if self.post_pad(index, WorkRequest { token, signalled, fence: false, operation }) {
             self.connections[index].pad = Some(descriptor);
         } else {
             self.pad_refused(index, descriptor);

@@ -111,7 +111,7 @@ fn merge(reach: &Reach, segments: &[Segment], bytes: u32, table: &mut [ScatterEl
 /// Copies equal segments; returns all bits that any of their offsets has.
 ///
 /// A segment and its element are two numbers each, and what is done with both is the same, so that a vector unit does it at once:
-/// from offset and kind the first ones that are too large are taken, and start and device's kind added. Nothing branches; all
+/// from offset and kind the first number that is too large is taken, and start and device's kind added. Nothing branches; all
 /// segments are as they must be where all differences were negative and no offset was.
 #[inline]
 fn copy(reach: &Reach, segments: &[Segment], table: &mut [ScatterElement]) -> Option<u64> {
@@ -120,61 +120,60 @@ fn copy(reach: &Reach, segments: &[Segment], table: &mut [ScatterElement]) -> Op
     // Exactly as many places: both are cut into the same blocks.
     let table = table.get_mut(..segments.len())?;
     let behind = reach.bytes.checked_sub(length.into())? + 1;
+    let any = offset_bits(segments);
     // With more, a difference of two offsets could need more than 64 bits. No memory has as much.
-    if behind > SIGN {
+    if behind > SIGN || any & SIGN != 0 {
         return None;
     }
     // Sums and differences of both lanes wrap, and wrap back.
-    let mut lanes = Lanes {
-        behind: [behind, kind.wrapping_add(1)],
-        moved: [reach.start.wrapping_add(behind), (u64::from(length) | u64::from(reach.lkey) << 32).wrapping_add(1)],
-        all: [u64::MAX; 2],
-        any: [0; 2],
+    let behind = [behind, kind.wrapping_add(1)];
+    let device_kind = u64::from(length) | u64::from(reach.lkey) << 32;
+    let moved = [reach.start.wrapping_add(behind[0]), device_kind.wrapping_add(1)];
+    let [offsets, kinds] = copy_lanes(segments, table, behind, moved);
+    // The difference of equal kinds is -1, which has all bits.
+    (offsets & SIGN != 0 && kinds == u64::MAX).then_some(any)
+}
+
+/// All bits that any offset has. A pass of its own: together with the other, the compiler does each lane for itself.
+#[inline]
+fn offset_bits(segments: &[Segment]) -> u64 {
+    let (blocks, rest) = segments.as_chunks::<UNROLLED>();
+    let mut bits = 0;
+    for block in blocks {
+        for segment in block {
+            bits |= segment.offset;
+        }
+    }
+    for segment in rest {
+        bits |= segment.offset;
+    }
+    bits
+}
+
+/// Makes elements of segments: each less `behind`, the first offset and kind that are too large, and `moved` from there to the
+/// element. Returns the bits that all differences have. A function of its own, so that the compiler cannot see through these
+/// numbers and do with each lane what is best for it alone.
+#[inline(never)]
+fn copy_lanes(segments: &[Segment], table: &mut [ScatterElement], behind: [u64; 2], moved: [u64; 2]) -> [u64; 2] {
+    let mut all = [u64::MAX; 2];
+    let mut element = |segment: &Segment| {
+        let [offset, kind] = [segment.offset.wrapping_sub(behind[0]), segment.kind().wrapping_sub(behind[1])];
+        all[0] &= offset;
+        all[1] &= kind;
+        let [address, kind] = [offset.wrapping_add(moved[0]), kind.wrapping_add(moved[1])];
+        ScatterElement { address, length: kind as u32, lkey: (kind >> 32) as u32 }
     };
     let (blocks, rest) = segments.as_chunks::<COPIED>();
     let (block_places, rest_places) = table.as_chunks_mut::<COPIED>();
     for (block, places) in blocks.iter().zip(block_places) {
         for (segment, place) in block.iter().zip(places) {
-            *place = lanes.element(segment);
+            *place = element(segment);
         }
     }
     for (segment, place) in rest.iter().zip(rest_places) {
-        *place = lanes.element(segment);
+        *place = element(segment);
     }
-    let [all, kinds] = lanes.all;
-    let [any, _] = lanes.any;
-    // The difference of equal kinds is -1, which has all bits.
-    (all & !any & SIGN != 0 && kinds == u64::MAX).then_some(any)
-}
-
-/// What [`copy`] does with offsets, in the first lane, and kinds, in the second.
-struct Lanes {
-    /// The first number that is too large: offsets inside the memory, and below 2^63, less this one are negative.
-    behind: [u64; 2],
-    /// From that difference to the element.
-    moved: [u64; 2],
-    /// Bits that all differences have.
-    all: [u64; 2],
-    /// Bits that any segment has.
-    any: [u64; 2],
-}
-
-impl Lanes {
-    #[inline(always)]
-    fn element(&mut self, segment: &Segment) -> ScatterElement {
-        let mut lanes = [segment.offset, segment.kind()];
-        for (lane, any) in lanes.iter().zip(&mut self.any) {
-            *any |= lane;
-        }
-        for (lane, behind) in lanes.iter_mut().zip(self.behind) {
-            *lane = lane.wrapping_sub(behind);
-        }
-        for (lane, all) in lanes.iter().zip(&mut self.all) {
-            *all &= lane;
-        }
-        let [address, kind] = [lanes[0].wrapping_add(self.moved[0]), lanes[1].wrapping_add(self.moved[1])];
-        ScatterElement { address, length: kind as u32, lkey: (kind >> 32) as u32 }
-    }
+    all
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::{
     Engine, MAX_ADMITTED_PER_POLL,
     run::{Run, gather_run},
+    stage::{stage_message, stage_registration},
 };
 use crate::{
     connection::{Connection, Reach},
@@ -119,6 +120,10 @@ impl<P: Port> Engine<P> {
         if submission.message.is_empty() || submission.message.len() > self.plan.message_bytes as usize {
             return Err(SubmitError::MessageLength);
         }
+        if !found.invalidations.is_empty() {
+            self.stage_invalidations_first(index);
+        }
+        let found = &self.connections[index];
         // Whoever traces sees every step, and pays for it.
         if submission.inline.is_empty() && found.waiting_requests.is_empty() && self.trace.is_none() {
             let done = match submission.chunks {
@@ -165,6 +170,7 @@ impl<P: Port> Engine<P> {
         piece: Option<(Access, Covered<'_>)>,
         protocol: &mut impl Protocol,
     ) -> Option<Result<RequestHandle, SubmitError>> {
+        let making = self.making();
         let connection = &mut self.connections[index];
         let cost = self.capabilities.send_queue_cost;
         let mut entries = cost.message;
@@ -217,6 +223,8 @@ impl<P: Port> Engine<P> {
             return Some(Err(SubmitError::NoSlot));
         };
         connection.send_queue.reserve(entries);
+        request.phase = Phase::Posted;
+        request.hold.message = true;
         let offset = self.plan.request_offset(handle.index());
         let mut written = true;
         if let Some((access, descriptor, first, run)) = opened {
@@ -231,11 +239,15 @@ impl<P: Port> Engine<P> {
                 iova: self.iova.apply(run.address, submission.iova_cookie),
                 rotating_key_bits: self.capabilities.rotating_key_bits,
             };
-            let mr = self.pool.get_mut(descriptor);
-            let grant = mr.and_then(|mr| mr.open(handle.index(), connection.key, &mapping, first).ok());
+            written = false;
             let scratch = &mut self.scratch.message;
-            written = grant
-                .is_some_and(|grant| announce(&self.messages, offset, submission.message, scratch, &grant, protocol));
+            if let Some(mr) = self.pool.get_mut(descriptor)
+                && let Ok(grant) = mr.open(handle.index(), connection.key, &mapping, first)
+                && announce(&self.messages, offset, submission.message, scratch, &grant, protocol)
+            {
+                stage_registration(connection, &making, mr, descriptor, handle.index(), false);
+                written = true;
+            }
         } else {
             // The slot's message buffer has message_bytes bytes.
             written &= write_message(&self.messages, offset, submission.message);
@@ -243,13 +255,13 @@ impl<P: Port> Engine<P> {
         if !written {
             return Some(Err(self.undo(handle)));
         }
-        request.phase = Phase::Queued;
         self.statistics.requests += 1;
         let address = self.messages.address() + offset as u64;
         let element = self.plan.request_element(handle.index());
         // At most message_bytes, which is 32 bit.
         let length = submission.message.len() as u32;
-        if queue(connection, &mut self.elements, element, address, length, handle.index()) {
+        stage_message(connection, &making, request, handle, element);
+        if account(connection, &mut self.elements, element, address, length) {
             self.dirty.push(index as u16);
         }
         Some(Ok(RequestHandle(handle)))
@@ -263,12 +275,12 @@ impl<P: Port> Engine<P> {
         SubmitError::Unannounced
     }
 
-    /// Has the next flush post a message that stands in its slot's buffer.
-    fn queue_message(&mut self, index: usize, slot: u32, length: u32) {
+    /// Accounts for a message that stands in its slot's buffer and in the chain.
+    fn account_message(&mut self, index: usize, slot: u32, length: u32) {
         let address = self.messages.address() + self.plan.request_offset(slot) as u64;
         let element = self.plan.request_element(slot);
         let connection = &mut self.connections[index];
-        if queue(connection, &mut self.elements, element, address, length, slot) {
+        if account(connection, &mut self.elements, element, address, length) {
             self.dirty.push(index as u16);
         }
     }
@@ -523,9 +535,8 @@ impl<P: Port> Engine<P> {
     /// Completes the message in the scratch buffer, puts it where the device reads it, and has the next flush post it.
     fn announce(&mut self, handle: Handle, protocol: &mut impl Protocol, grants: &[Grant]) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return false };
-        let index = request.connection;
-        let connection = &mut self.connections[usize::from(index)];
-        if !request.standalone {
+        let (index, standalone) = (request.connection, request.standalone);
+        if !standalone {
             let message = &mut self.scratch.message[..request.message_length as usize];
             let offset = self.plan.request_offset(handle.index());
             let named = grants.is_empty() || protocol.announce(message, grants).is_ok();
@@ -533,14 +544,13 @@ impl<P: Port> Engine<P> {
                 return false;
             }
         }
-        request.phase = Phase::Queued;
         request.invalidate_entries = u32::from(request.pieces) * self.capabilities.send_queue_cost.invalidate;
-        if request.standalone {
-            connection.messages.push(handle.index());
+        let length = request.message_length;
+        self.stage_request(usize::from(index), handle);
+        if standalone {
             self.mark_dirty(index);
         } else {
-            let length = request.message_length;
-            self.queue_message(usize::from(index), handle.index(), length);
+            self.account_message(usize::from(index), handle.index(), length);
         }
         true
     }
@@ -596,22 +606,20 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// Has the next flush post the message of `slot` at `address`. True where its connection had no work before.
+/// Accounts for a message at `address` that the next flush posts. True where its connection had no work before.
 #[inline(always)]
-fn queue(
+fn account(
     connection: &mut Connection,
     elements: &mut [ScatterElement],
     element: u32,
     address: u64,
     length: u32,
-    slot: u32,
 ) -> bool {
     if let Some(place) = elements.get_mut(element as usize) {
         *place = ScatterElement { address, length, lkey: connection.bases[0].lkey };
     }
     connection.peer_receives -= 1;
     connection.awaiting_reply += 1;
-    connection.messages.push(slot);
     !core::mem::replace(&mut connection.dirty, true)
 }
 
