@@ -104,6 +104,12 @@ impl SendQueue {
         }
     }
 
+    /// Takes entries that are free, as was seen.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, entries: u32) {
+        self.free -= entries;
+    }
+
     /// Gives reserved entries back that will not be posted.
     #[inline]
     pub(crate) fn release(&mut self, entries: u32) {
@@ -132,6 +138,30 @@ impl SendQueue {
         }
         self.staged += 1;
         position
+    }
+
+    /// [`SendQueue::stage`] of two, one behind the other. Returns the position of the second.
+    #[inline(always)]
+    pub(crate) fn stage_pair(&mut self, first: Posted, second: Posted) -> u32 {
+        let position = self.next_position();
+        debug_assert!(
+            position.wrapping_add(1).wrapping_sub(self.tail) < self.ring.len() as u32,
+            "the reservation bounds what is posted"
+        );
+        let at = self.slot(position);
+        let Some([first_place, second_place]) = self.ring.get_mut(at..).and_then(<[_]>::first_chunk_mut) else {
+            return self.stage_around(first, second);
+        };
+        (*first_place, *second_place) = (first, second);
+        self.staged += 2;
+        position.wrapping_add(1)
+    }
+
+    /// The same where the ring ends between them.
+    #[cold]
+    fn stage_around(&mut self, first: Posted, second: Posted) -> u32 {
+        self.stage(first);
+        self.stage(second)
     }
 
     /// The position of the next work request that is staged.

@@ -138,6 +138,8 @@ pub(crate) struct Wanted {
     pub(crate) standalone: bool,
     pub(crate) pieces: u8,
     pub(crate) inline_segments: u8,
+    /// Its message goes into the chain at once.
+    pub(crate) staged: bool,
 }
 
 impl Request {
@@ -148,9 +150,9 @@ impl Request {
             iova_cookie: wanted.iova_cookie,
             message_length: wanted.message_length,
             connection: wanted.connection,
-            phase: Phase::Waiting,
+            phase: if wanted.staged { Phase::Posted } else { Phase::Waiting },
             outcome: Outcome::Unknown,
-            hold: Hold::default(),
+            hold: Hold { message: wanted.staged, event: false },
             invited: wanted.invited,
             standalone: wanted.standalone,
             awaits_message: wanted.inline_segments > 0,

@@ -120,7 +120,7 @@ impl<P: Port> Engine<P> {
         let Message::Reply(RequestHandle(handle)) = message else {
             return self.classified_late(usize::from(index), token, length, success, message);
         };
-        if let Some(request) = self.requests.get_mut(handle)
+        if let Some(request) = self.requests.get_mut(handle).map(|request| &mut **request)
             && request.connection == index
             && request.phase == Phase::Posted
             && !request.standalone

@@ -41,13 +41,14 @@ use crate::{
     transfer::{RemoteSegment, Transfer},
 };
 use arrayvec::ArrayVec;
-use core::time::Duration;
+use core::{mem::ManuallyDrop, time::Duration};
 use frwr_mempool::{
     DeviceMemory, Region,
     freelist::Order,
     lane,
     slab::{Handle, Slab},
 };
+use stage::Making;
 use submit::MAX_INLINE_SEGMENTS;
 
 /// Control messages taken in one poll iteration: enough to open a connection at once, little beside a batch of
@@ -79,13 +80,15 @@ pub struct Engine<P: Port> {
     options: EngineOptions,
     plan: Plan,
     capabilities: Capabilities,
+    making: Making,
     gather: Limits,
     iova: IovaRule,
     now: Duration,
     memories: ArrayVec<DeviceMemory, MAX_MEMORIES>,
     /// The engine's own memory, the first of them.
     messages: DeviceMemory,
-    requests: Slab<Request>,
+    /// Of numbers alone: that they are never dropped saves looking what there is to drop.
+    requests: Slab<ManuallyDrop<Request>>,
     transfers: Slab<Transfer>,
     pool: Pool,
     receives: Receives,
@@ -210,6 +213,7 @@ impl<P: Port> Engine<P> {
             port,
             link,
             capabilities: *capabilities,
+            making: Making::new(capabilities, plan.request_slots),
             now: Duration::ZERO,
             memories: ArrayVec::new(),
             messages: messages.clone(),
@@ -278,7 +282,13 @@ impl<P: Port> Engine<P> {
     /// The next event, oldest first.
     #[inline(always)]
     pub fn next_event(&mut self) -> Option<Event> {
-        let Some(slot) = self.events.pop_ended() else { return self.events.pop_whole() };
+        let Some(slot) = self.events.pop_ended() else {
+            // In memory of its own: the usual event then needs none.
+            return match self.events.pop_whole() {
+                Some(event) => Some(event),
+                None => None,
+            };
+        };
         // A slot is kept until its event is taken; nothing but Hold keeps it from here on.
         let (handle, request) = self.requests.at_mut(slot)?;
         request.hold.event = false;
@@ -447,7 +457,7 @@ impl<P: Port> Engine<P> {
 
     /// Frees a request's slot if nothing keeps it.
     fn recycle_request(&mut self, handle: Handle) {
-        if self.requests.get(handle).is_some_and(Request::is_recyclable) {
+        if self.requests.get(handle).is_some_and(|request| request.is_recyclable()) {
             self.requests.discard_at(handle.index());
         }
     }

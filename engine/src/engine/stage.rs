@@ -11,9 +11,9 @@ use crate::{
     mr::Mr,
     options::{InvalidateOrder, InvalidateSignalling, OnPostError},
     pool::Pool,
-    provider::{ElementRange, Operation, Port, RegistrationFields, Token, TokenKind, WorkRequest},
+    provider::{Capabilities, ElementRange, Operation, Port, RegistrationFields, SendQueueCost, Token, TokenKind, WorkRequest},
     request::{Phase, Request},
-    signal,
+    signal::{Signaller, held_slots_limit},
 };
 use frwr_mempool::slab::Handle;
 
@@ -51,24 +51,73 @@ impl Registered {
     }
 }
 
-/// What all work requests of an engine are made with.
+/// What all work requests of an engine are made with, worked out once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Making {
-    /// Send queue entries of a registration and of a message.
-    pub(super) register_cost: u32,
-    pub(super) message_cost: u32,
+    /// Send queue entries.
+    pub(super) cost: SendQueueCost,
+    /// The same of a request of one registration, with its invalidation.
+    pub(super) single: u32,
     /// See [`Pool::key_mask`].
-    pub(super) key_mask: u32,
+    key_mask: u32,
+    /// With so many slots held a message asks for a completion.
+    held_limit: u32,
     /// A message waits for the registrations in front of it.
-    pub(super) fence: bool,
-    /// So many slots are held that a message should ask for a completion.
-    pub(super) slots_short: bool,
+    fence: bool,
 }
 
-/// Stages the registration of a mapped MR. One that is not mapped is none of ours, and is left out. `alone`: no message stands
-/// behind it whose completion could vouch for it.
-#[inline(always)]
-pub(super) fn stage_registration(
+impl Making {
+    pub(super) fn new(capabilities: &Capabilities, request_slots: u32) -> Self {
+        let cost = capabilities.send_queue_cost;
+        Self {
+            cost,
+            single: cost.message + cost.register + cost.invalidate,
+            key_mask: Pool::key_mask(capabilities.rotating_key_bits),
+            held_limit: held_slots_limit(request_slots),
+            fence: capabilities.fence_after_registration,
+        }
+    }
+}
+
+/// A request's message as a work request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MessageToSend {
+    pub(super) request: Handle,
+    pub(super) elements: ElementRange,
+    /// Registrations in front of it.
+    pub(super) registrations: u32,
+    /// Its request waits for its completion (S51).
+    pub(super) awaited: bool,
+    /// Slots that only Hold keeps.
+    pub(super) held: u32,
+}
+
+impl MessageToSend {
+    #[inline(always)]
+    fn posted(&self, making: &Making) -> Posted {
+        let token = Token::new(TokenKind::Message, self.request.index(), self.request.generation());
+        Posted::new(token, self.request.index(), making.cost.message)
+    }
+
+    #[inline(always)]
+    fn signalled(&self, making: &Making, signaller: &mut Signaller, relief_coming: &mut bool) -> bool {
+        let slots_short = self.held >= making.held_limit && !*relief_coming;
+        let signalled = signaller.message(self.registrations + 1, self.awaited, slots_short);
+        if signalled {
+            *relief_coming = true;
+        }
+        signalled
+    }
+
+    #[inline(always)]
+    fn operation(&self) -> Operation {
+        Operation::Send { local: self.elements, invalidate: None }
+    }
+}
+
+/// Stages the registration of a mapped MR, without the message that stands behind it. One that is not mapped is none of ours, and
+/// is left out. `alone`: no message stands behind it whose completion could vouch for it.
+fn stage_registration(
     connection: &mut Connection,
     making: &Making,
     mr: &mut Mr,
@@ -79,69 +128,89 @@ pub(super) fn stage_registration(
     let token = mr.token_register(descriptor);
     let Ok(fields) = mr.enter_chain() else { return };
     connection.registered.add(fields, making.key_mask);
-    let posted = Posted::new(token, slot, making.register_cost);
+    let posted = Posted::new(token, slot, making.cost.register);
     connection.send_queue.stage(if alone { posted.standalone() } else { posted });
     let wanted = connection.signaller.registration();
     if alone {
         connection.signaller.signalled();
     }
-    let operation = Operation::Register(*fields);
-    connection.chain.push(WorkRequest { token, signalled: alone || wanted, fence: false, operation });
+    let signalled = alone || wanted;
+    connection.chain.push(WorkRequest { token, signalled, fence: false, operation: Operation::Register(*fields) });
 }
 
-/// Stages a request's message, behind its registrations (S45, S46); its elements stand from `first_element` on.
+/// Stages a request's last registration and its message behind it (S45, S46). Returns the message's position.
 #[inline(always)]
-pub(super) fn stage_message(
+pub(super) fn stage_single(
     connection: &mut Connection,
     making: &Making,
-    request: &mut Request,
-    handle: Handle,
-    first_element: u32,
-) {
-    let registrations = request.mrs.len() as u32;
-    let slots_short = making.slots_short && !connection.relief_coming;
-    let signalled = connection.signaller.message(registrations + 1, request.awaits_message, slots_short);
-    if signalled {
-        connection.relief_coming = true;
+    mr: &mut Mr,
+    descriptor: u32,
+    message: &MessageToSend,
+) -> u32 {
+    let token = mr.token_register(descriptor);
+    let Ok(fields) = mr.enter_chain() else { return stage_message(connection, making, message) };
+    let Connection { chain, send_queue, signaller, registered, relief_coming, .. } = connection;
+    let posted = message.posted(making);
+    if let Some([registration, send]) = chain.next() {
+        let signalled = signaller.registration();
+        *registration = WorkRequest { token, signalled, fence: false, operation: Operation::Register(*fields) };
+        let signalled = message.signalled(making, signaller, relief_coming);
+        *send = WorkRequest { token: posted.token, signalled, fence: making.fence, operation: message.operation() };
     }
-    let token = Token::new(TokenKind::Message, handle.index(), handle.generation());
-    request.message_position = connection.send_queue.stage(Posted::new(token, handle.index(), making.message_cost));
-    let local = ElementRange { first: first_element, count: 1 + u32::from(request.inline_segments) };
-    let fence = registrations > 0 && making.fence;
-    let operation = Operation::Send { local, invalidate: None };
-    connection.chain.push(WorkRequest { token, signalled, fence, operation });
+    registered.add(fields, making.key_mask);
+    send_queue.stage_pair(Posted::new(token, message.request.index(), making.cost.register), posted)
+}
+
+/// Stages a request's message, behind all its registrations. Returns its position.
+#[inline(always)]
+pub(super) fn stage_message(connection: &mut Connection, making: &Making, message: &MessageToSend) -> u32 {
+    let signalled = message.signalled(making, &mut connection.signaller, &mut connection.relief_coming);
+    let posted = message.posted(making);
+    let fence = message.registrations > 0 && making.fence;
+    connection.chain.push(WorkRequest { token: posted.token, signalled, fence, operation: message.operation() });
+    connection.send_queue.stage(posted)
 }
 
 impl<P: Port> Engine<P> {
-    #[inline(always)]
-    pub(super) fn making(&self) -> Making {
-        let cost = self.capabilities.send_queue_cost;
-        Making {
-            register_cost: cost.register,
-            message_cost: cost.message,
-            key_mask: Pool::key_mask(self.capabilities.rotating_key_bits),
-            fence: self.capabilities.fence_after_registration,
-            slots_short: signal::held_slots_pressure(self.held, self.plan.request_slots),
-        }
-    }
-
     /// Stages all of a request whose memory is mapped and whose message stands in its buffer.
     pub(super) fn stage_request(&mut self, index: usize, handle: Handle) {
         self.stage_invalidations_first(index);
-        let making = self.making();
+        let making = &self.making;
         let Some(request) = self.requests.get_mut(handle) else { return };
         let connection = &mut self.connections[index];
         request.phase = Phase::Posted;
         request.message_position = connection.send_queue.next_position();
-        for &descriptor in &request.mrs {
+        let slot = handle.index();
+        let (alone, last) = match request.mrs.as_slice() {
+            // No message stands behind it whose completion could vouch for it.
+            mrs if request.standalone => (mrs, None),
+            [front @ .., last] => (front, Some(*last)),
+            [] => (&[][..], None),
+        };
+        for &descriptor in alone {
             if let Some(mr) = self.pool.get_mut(descriptor) {
-                stage_registration(connection, &making, mr, descriptor, handle.index(), request.standalone);
+                stage_registration(connection, making, mr, descriptor, slot, request.standalone);
             }
         }
-        if !request.standalone {
-            request.hold.message = true;
-            stage_message(connection, &making, request, handle, self.plan.request_element(handle.index()));
+        if request.standalone {
+            return;
         }
+        let message = MessageToSend {
+            request: handle,
+            elements: ElementRange {
+                first: self.plan.request_element(slot),
+                count: 1 + u32::from(request.inline_segments),
+            },
+            registrations: request.mrs.len() as u32,
+            awaited: request.awaits_message,
+            held: self.held,
+        };
+        request.hold.message = true;
+        let last = last.and_then(|descriptor| self.pool.get_mut(descriptor).map(|mr| (descriptor, mr)));
+        request.message_position = match last {
+            Some((descriptor, mr)) => stage_single(connection, making, mr, descriptor, &message),
+            None => stage_message(connection, making, &message),
+        };
     }
 
     /// In front of a new request stand the invalidations that are due, where the order says so.

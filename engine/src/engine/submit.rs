@@ -3,7 +3,7 @@
 use super::{
     Engine, MAX_ADMITTED_PER_POLL,
     run::{Run, gather_run},
-    stage::{stage_message, stage_registration},
+    stage::{MessageToSend, stage_message, stage_single},
 };
 use crate::{
     connection::{Connection, Reach},
@@ -12,11 +12,12 @@ use crate::{
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
-    provider::{Access, Port, ScatterElement},
-    request::{Outcome, Phase, Request, RequestHandle, WaitingChunk, Wanted},
+    provider::{Access, ElementRange, Port, ScatterElement},
+    request::{Outcome, Request, RequestHandle, WaitingChunk, Wanted},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
+use core::mem::ManuallyDrop;
 use frwr_mempool::{DeviceMemory, device_memory::LINE, slab::Handle};
 
 /// Grants of one request.
@@ -106,6 +107,7 @@ impl<P: Port> Engine<P> {
     ///
     /// # Errors
     /// [`SubmitError`]; nothing is left behind.
+    #[inline(always)]
     pub fn submit(
         &mut self,
         connection: ConnectionId,
@@ -120,20 +122,17 @@ impl<P: Port> Engine<P> {
         if submission.message.is_empty() || submission.message.len() > self.plan.message_bytes as usize {
             return Err(SubmitError::MessageLength);
         }
-        if !found.invalidations.is_empty() {
-            self.stage_invalidations_first(index);
-        }
-        let found = &self.connections[index];
         // Whoever traces sees every step, and pays for it.
-        if submission.inline.is_empty() && found.waiting_requests.is_empty() && self.trace.is_none() {
+        if submission.inline.is_empty()
+            && found.waiting_requests.is_empty()
+            && found.invalidations.is_empty()
+            && self.trace.is_none()
+        {
             let done = match submission.chunks {
                 [] => self.submit_at_once(index, submission, None, protocol),
                 [Chunk { access, segments: [segment] }] => {
                     let piece = Some((*access, Covered::Segment(segment)));
                     self.submit_at_once(index, submission, piece, protocol)
-                }
-                [Chunk { access, segments }] if segments.len() <= self.options.max_segments as usize => {
-                    self.submit_list(index, submission, *access, segments, protocol)
                 }
                 _ => None,
             };
@@ -141,23 +140,44 @@ impl<P: Port> Engine<P> {
                 return done;
             }
         }
-        let handle = self.stage(connection.index, submission)?;
-        self.scratch.message[..submission.message.len()].copy_from_slice(submission.message);
-        self.admit_or_park(index, handle, submission.chunks, protocol)?;
-        Ok(RequestHandle(handle))
+        // A copy: what is not passed on need not be in memory.
+        let submission = *submission;
+        match self.submit_any(index, &submission, protocol) {
+            Ok(handle) => Ok(handle),
+            Err(error) => Err(error),
+        }
     }
 
-    /// [`Engine::submit_at_once`] for the usual list of segments.
+    /// [`Engine::submit`] of whatever it may be, on a ready connection.
     #[inline(never)]
-    fn submit_list(
+    fn submit_any(
         &mut self,
         index: usize,
         submission: &Submission<'_>,
-        access: Access,
-        segments: &[Segment],
         protocol: &mut impl Protocol,
-    ) -> Option<Result<RequestHandle, SubmitError>> {
-        self.submit_at_once(index, submission, Some((access, Covered::List(segments))), protocol)
+    ) -> Result<RequestHandle, SubmitError> {
+        if !self.connections[index].invalidations.is_empty() {
+            self.stage_invalidations_first(index);
+        }
+        let waits = !self.connections[index].waiting_requests.is_empty();
+        if submission.inline.is_empty() && !waits && self.trace.is_none() {
+            let most = self.options.max_segments as usize;
+            let piece = match submission.chunks {
+                [] => Some(None),
+                [Chunk { access, segments: [segment] }] => Some(Some((*access, Covered::Segment(segment)))),
+                [Chunk { access, segments }] if segments.len() <= most => Some(Some((*access, Covered::List(segments)))),
+                _ => None,
+            };
+            if let Some(piece) = piece
+                && let Some(done) = self.submit_at_once(index, submission, piece, protocol)
+            {
+                return done;
+            }
+        }
+        let handle = self.stage(index as u16, submission)?;
+        self.scratch.message[..submission.message.len()].copy_from_slice(submission.message);
+        self.admit_or_park(index, handle, submission.chunks, protocol)?;
+        Ok(RequestHandle(handle))
     }
 
     /// A request of at most one registration that need not wait: what `stage`, `reserve`, `map_chunks` and `announce` do, with
@@ -170,13 +190,9 @@ impl<P: Port> Engine<P> {
         piece: Option<(Access, Covered<'_>)>,
         protocol: &mut impl Protocol,
     ) -> Option<Result<RequestHandle, SubmitError>> {
-        let making = self.making();
-        let connection = &mut self.connections[index];
-        let cost = self.capabilities.send_queue_cost;
-        let mut entries = cost.message;
-        if piece.is_some() {
-            entries += cost.register + cost.invalidate;
-        }
+        let making = &self.making;
+        let connection = self.connections.get_mut(index)?;
+        let entries = if piece.is_some() { making.single } else { making.cost.message };
         if !connection.may_send() || !connection.send_queue.can_reserve(entries) {
             return None;
         }
@@ -215,21 +231,27 @@ impl<P: Port> Engine<P> {
             };
             opened = Some((access, descriptor, first, run));
         }
-        let wanted = wanted(index as u16, submission, u8::from(opened.is_some()));
-        let Some((handle, request)) = self.requests.insert_new(|| Request::new(wanted)) else {
+        let wanted = Wanted { staged: true, ..wanted(index as u16, submission, u8::from(opened.is_some())) };
+        let Some((handle, request)) = self.requests.insert_new(|| ManuallyDrop::new(Request::new(wanted))) else {
             if let Some((_, descriptor, ..)) = opened {
                 self.pool.put(&mut connection.idle, descriptor);
             }
             return Some(Err(SubmitError::NoSlot));
         };
-        connection.send_queue.reserve(entries);
-        request.phase = Phase::Posted;
-        request.hold.message = true;
+        connection.send_queue.take(entries);
         let offset = self.plan.request_offset(handle.index());
-        let mut written = true;
-        if let Some((access, descriptor, first, run)) = opened {
+        let element = self.plan.request_element(handle.index());
+        let mut message = MessageToSend {
+            request: handle,
+            elements: ElementRange { first: element, count: 1 },
+            registrations: 0,
+            awaited: false,
+            held: self.held,
+        };
+        let written = if let Some((access, descriptor, first, run)) = opened {
             request.mrs.push(descriptor);
-            request.invalidate_entries = cost.invalidate;
+            request.invalidate_entries = making.cost.invalidate;
+            message.registrations = 1;
             let mapping = Mapping {
                 bytes: run.bytes,
                 address: run.address,
@@ -239,28 +261,27 @@ impl<P: Port> Engine<P> {
                 iova: self.iova.apply(run.address, submission.iova_cookie),
                 rotating_key_bits: self.capabilities.rotating_key_bits,
             };
-            written = false;
-            let scratch = &mut self.scratch.message;
             if let Some(mr) = self.pool.get_mut(descriptor)
                 && let Ok(grant) = mr.open(handle.index(), connection.key, &mapping, first)
-                && announce(&self.messages, offset, submission.message, scratch, &grant, protocol)
             {
-                stage_registration(connection, &making, mr, descriptor, handle.index(), false);
-                written = true;
+                // While all of it is at hand, before the message is completed: one that cannot be is rare.
+                request.message_position = stage_single(connection, making, mr, descriptor, &message);
+                announce(&self.messages, offset, submission.message, &mut self.scratch.message, &grant, protocol)
+            } else {
+                false
             }
         } else {
+            request.message_position = stage_message(connection, making, &message);
             // The slot's message buffer has message_bytes bytes.
-            written &= write_message(&self.messages, offset, submission.message);
-        }
+            write_message(&self.messages, offset, submission.message)
+        };
         if !written {
             return Some(Err(self.undo(handle)));
         }
         self.statistics.requests += 1;
         let address = self.messages.address() + offset as u64;
-        let element = self.plan.request_element(handle.index());
         // At most message_bytes, which is 32 bit.
         let length = submission.message.len() as u32;
-        stage_message(connection, &making, request, handle, element);
         if account(connection, &mut self.elements, element, address, length) {
             self.dirty.push(index as u16);
         }
@@ -270,6 +291,7 @@ impl<P: Port> Engine<P> {
     /// A request whose message could not be completed.
     #[cold]
     fn undo(&mut self, handle: Handle) -> SubmitError {
+        self.unstage(handle);
         self.reset(handle);
         self.requests.remove(handle);
         SubmitError::Unannounced
@@ -335,7 +357,7 @@ impl<P: Port> Engine<P> {
         }
         // At most MAX_MRS_PER_REQUEST.
         let wanted = wanted(connection, submission, pieces as u8);
-        let handle = self.requests.insert_with(|| Request::new(wanted)).ok_or(SubmitError::NoSlot)?;
+        let handle = self.requests.insert_with(|| ManuallyDrop::new(Request::new(wanted))).ok_or(SubmitError::NoSlot)?;
         if !submission.inline.is_empty() {
             let element = self.plan.request_element(handle.index()) as usize + 1;
             self.elements[element..][..self.scratch.inline.len()].copy_from_slice(&self.scratch.inline);
@@ -637,6 +659,7 @@ fn wanted(connection: u16, submission: &Submission<'_>, pieces: u8) -> Wanted {
         pieces,
         // At most the elements of one SEND.
         inline_segments: submission.inline.len() as u8,
+        staged: false,
     }
 }
 

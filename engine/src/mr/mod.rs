@@ -183,8 +183,9 @@ impl Mr {
         if mapping.bytes == 0 || mapping.elements == 0 || mapping.elements > mapping.bytes {
             return Err(MrError::InvalidArgument);
         }
-        let bytes = u64::from(mapping.bytes);
-        if mapping.address.checked_add(bytes).is_none() || mapping.iova.checked_add(bytes).is_none() {
+        // The last address from which the bytes do not wrap around.
+        let last = u64::MAX - u64::from(mapping.bytes);
+        if mapping.address > last || mapping.iova > last {
             return Err(MrError::InvalidArgument);
         }
         if mapping.rotating_key_bits > KEY_TAG_BITS {
