@@ -12,7 +12,9 @@ pub(crate) const NO_OWNER: u32 = Token::MAX_INDEX;
 
 /// Marks the owner of a registration without a message.
 const STANDALONE: u32 = 1 << 31;
-const _: () = assert!(NO_OWNER & STANDALONE == 0, "slots leave room for the mark");
+/// Marks the owner of a registration whose message, behind it, vouches for it.
+const VOUCHED_FOR: u32 = 1 << 30;
+const _: () = assert!(NO_OWNER & (STANDALONE | VOUCHED_FOR) == 0, "slots leave room for the marks");
 
 /// A posted work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +36,23 @@ impl Posted {
         Self { owner: self.owner | STANDALONE, ..self }
     }
 
+    /// The same, for a registration in front of its request's message.
+    #[inline(always)]
+    pub(crate) const fn vouched_for(self) -> Self {
+        Self { owner: self.owner | VOUCHED_FOR, ..self }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_vouched_for(self) -> bool {
+        self.owner & VOUCHED_FOR != 0
+    }
+
     pub(crate) const fn is_standalone(self) -> bool {
         self.owner & STANDALONE != 0
     }
 
     pub(crate) const fn owner(self) -> u32 {
-        self.owner & !STANDALONE
+        self.owner & !(STANDALONE | VOUCHED_FOR)
     }
 }
 
@@ -148,20 +161,14 @@ impl SendQueue {
             position.wrapping_add(1).wrapping_sub(self.tail) < self.ring.len() as u32,
             "the reservation bounds what is posted"
         );
-        let at = self.slot(position);
-        let Some([first_place, second_place]) = self.ring.get_mut(at..).and_then(<[_]>::first_chunk_mut) else {
-            return self.stage_around(first, second);
-        };
-        (*first_place, *second_place) = (first, second);
+        for (position, posted) in [(position, first), (position.wrapping_add(1), second)] {
+            let at = self.slot(position);
+            if let Some(place) = self.ring.get_mut(at) {
+                *place = posted;
+            }
+        }
         self.staged += 2;
         position.wrapping_add(1)
-    }
-
-    /// The same where the ring ends between them.
-    #[cold]
-    fn stage_around(&mut self, first: Posted, second: Posted) -> u32 {
-        self.stage(first);
-        self.stage(second)
     }
 
     /// The position of the next work request that is staged.

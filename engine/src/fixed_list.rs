@@ -38,10 +38,11 @@ impl<T: Copy> FixedList<T> {
     /// Places for so many values more, which the caller fills. `None` where it was not made for them: they are lost.
     #[inline(always)]
     pub(crate) fn next<const COUNT: usize>(&mut self) -> Option<&mut [T; COUNT]> {
-        let places = self.places.get_mut(self.len..).and_then(<[_]>::first_chunk_mut);
-        debug_assert!(places.is_some(), "a list is made for all that it may hold");
-        self.len += if places.is_some() { COUNT } else { 0 };
-        places
+        debug_assert!(self.len + COUNT <= self.places.len(), "a list is made for all that it may hold");
+        let Some(places) = self.places.get_mut(self.len..) else { return None };
+        let Some(places) = places.first_chunk_mut() else { return None };
+        self.len += COUNT;
+        Some(places)
     }
 
     #[inline]

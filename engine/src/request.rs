@@ -117,8 +117,6 @@ pub(crate) struct Request {
     pub(crate) pieces: u8,
     /// Elements of the message beyond its first.
     pub(crate) inline_segments: u8,
-    /// Send queue entries reserved for local invalidations.
-    pub(crate) invalidate_entries: u32,
     /// Where its message stands in the send queue's ring, once it is staged; of a standalone one its registration.
     pub(crate) message_position: u32,
     /// MRs whose keys are not known to be dead.
@@ -158,7 +156,6 @@ impl Request {
             awaits_message: wanted.inline_segments > 0,
             pieces: wanted.pieces,
             inline_segments: wanted.inline_segments,
-            invalidate_entries: 0,
             message_position: 0,
             mrs: ArrayVec::new(),
             chunks: ArrayVec::new(),

@@ -104,11 +104,11 @@ impl Signaller {
     /// the message is counted here.
     #[inline(always)]
     pub fn message(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
-        let must_signal = must_signal || self.messages >= self.message_limit;
         if let SignalPolicy::Sparse = self.policy {
             // Both far below 2^32, see `MOST_UNSIGNALLED`.
             let total = self.unsignalled + work_requests;
-            if must_signal || held_slots_pressure || total >= self.limit {
+            let full = total >= self.limit || self.messages >= self.message_limit;
+            if full || must_signal || held_slots_pressure {
                 self.signalled();
                 return true;
             }
@@ -122,6 +122,7 @@ impl Signaller {
 
     #[inline(never)]
     fn message_by_policy(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
+        let must_signal = must_signal || self.messages >= self.message_limit;
         let signal = self.reply(work_requests, must_signal, held_slots_pressure);
         self.messages = if signal { 0 } else { self.messages.saturating_add(1) };
         signal

@@ -5,8 +5,8 @@ use crate::{
     chain::Posted,
     connection::{Connection, Opening, Phase as Connected},
     event::{DisconnectCause, Event, Received, TransferStatus},
-    protocol::{CLASSIFY_BYTES, Message, Protocol},
     pool::Pool,
+    protocol::{CLASSIFY_BYTES, Message, Protocol},
     provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, Success, Token, TokenKind},
     request::{Outcome, Phase, Request, RequestHandle},
     trace::TracePoint,
@@ -149,7 +149,6 @@ impl<P: Port> Engine<P> {
                 {
                     request.mrs.clear();
                     let cost = self.capabilities.send_queue_cost.invalidate;
-                    request.invalidate_entries -= cost;
                     connection.send_queue.release(cost);
                     self.pool.put(&mut connection.idle, only);
                     if !request.invited {
@@ -408,7 +407,7 @@ impl<P: Port> Engine<P> {
         let (mut retired, mut cost) = (0, 0);
         for posted in send_queue.oldest_run(most) {
             let slot = posted.token.index();
-            if posted.token.is(TokenKind::Register) && !posted.is_standalone() {
+            if posted.is_vouched_for() {
                 // Its message, behind it, tells of both.
             } else if posted.token.is(TokenKind::Message)
                 && let Some((_, request)) = self.requests.at_mut(slot)
@@ -434,7 +433,6 @@ impl<P: Port> Engine<P> {
                 self.statistics.local_invalidations += 1;
                 self.pool.put(idle, slot);
                 request.mrs.clear();
-                request.invalidate_entries = request.invalidate_entries.saturating_sub(posted.cost);
                 request.phase = Phase::Ended;
                 request.hold.event = true;
                 self.statistics.requests_ended += 1;

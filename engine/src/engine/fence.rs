@@ -50,7 +50,6 @@ impl<P: Port> Engine<P> {
                 return Replied::Foreign;
             };
             let cost = self.capabilities.send_queue_cost.invalidate;
-            request.invalidate_entries -= cost;
             connection.send_queue.release(cost);
             self.pool.put(&mut connection.idle, descriptor);
             self.statistics.uninvited_invalidations += u64::from(!request.invited);
@@ -114,8 +113,6 @@ impl<P: Port> Engine<P> {
         if let Phase::Fencing { fences } = request.phase {
             let fences = fences.saturating_sub(1);
             request.phase = Phase::Fencing { fences };
-            request.invalidate_entries =
-                request.invalidate_entries.saturating_sub(self.capabilities.send_queue_cost.invalidate);
             if fences == 0 {
                 self.end_if_fenced(handle);
             }
@@ -196,7 +193,6 @@ impl<P: Port> Engine<P> {
             if posted { request.mrs.push(descriptor) } else { unused.push(descriptor) }
         }
         let entries = unused.len() as u32 * self.capabilities.send_queue_cost.invalidate;
-        request.invalidate_entries -= entries;
         let standalone = request.standalone;
         let connection = &mut self.connections[index];
         connection.send_queue.release(entries);

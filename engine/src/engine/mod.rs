@@ -1,14 +1,16 @@
 //! All of FRWR for one core: `submit`, `poll`, `flush`.
 //!
 //! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms: `submit` (a request from the
-//! caller's segments to mapped MRs), `stage` (work requests and the chain), `respond` (transfers), `flush` (posts), `complete` (completions and the
-//! fence), `life` (opening and ending connections), `standalone` (`register_now` and cancelling).
+//! caller's segments to mapped MRs), `resolve` and `run` (those segments), `stage` (work requests and the chain), `respond`
+//! (transfers), `flush` (posts), `complete` (completions and the fence), `life` (opening and ending connections),
+//! `standalone` (`register_now` and cancelling).
 
 mod complete;
 mod fence;
 mod flush;
 mod life;
 mod opening;
+mod resolve;
 mod respond;
 mod run;
 mod stage;
@@ -16,8 +18,8 @@ mod standalone;
 mod submit;
 
 pub use opening::OpenError;
-pub(crate) use stage::Registered;
 pub use respond::{FetchRequest, ResponseRequest, TransferError, WriteRequest};
+pub(crate) use stage::Registered;
 pub use standalone::{CancelError, CancelNowError};
 pub use submit::{Chunk, Coverage, Submission, SubmitError};
 

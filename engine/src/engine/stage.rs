@@ -8,10 +8,12 @@ use super::Engine;
 use crate::{
     chain::{NO_OWNER, Posted},
     connection::Connection,
-    mr::Mr,
+    mr::{ConnectionKey, Mapping, Mr},
     options::{InvalidateOrder, InvalidateSignalling, OnPostError},
     pool::Pool,
-    provider::{Capabilities, ElementRange, Operation, Port, RegistrationFields, SendQueueCost, Token, TokenKind, WorkRequest},
+    provider::{
+        Capabilities, ElementRange, Operation, Port, RegistrationFields, SendQueueCost, Token, TokenKind, WorkRequest,
+    },
     request::{Phase, Request},
     signal::{Signaller, held_slots_limit},
 };
@@ -102,10 +104,20 @@ impl MessageToSend {
     #[inline(always)]
     fn signalled(&self, making: &Making, signaller: &mut Signaller, relief_coming: &mut bool) -> bool {
         let slots_short = self.held >= making.held_limit && !*relief_coming;
-        let signalled = signaller.message(self.registrations + 1, self.awaited, slots_short);
+        if slots_short {
+            return self.signalled_for_slots(signaller, relief_coming);
+        }
+        let signalled = signaller.message(self.registrations + 1, self.awaited, false);
         if signalled {
             *relief_coming = true;
         }
+        signalled
+    }
+
+    #[cold]
+    fn signalled_for_slots(&self, signaller: &mut Signaller, relief_coming: &mut bool) -> bool {
+        let signalled = signaller.message(self.registrations + 1, self.awaited, true);
+        *relief_coming |= signalled;
         signalled
     }
 
@@ -129,7 +141,7 @@ fn stage_registration(
     let Ok(fields) = mr.enter_chain() else { return };
     connection.registered.add(fields, making.key_mask);
     let posted = Posted::new(token, slot, making.cost.register);
-    connection.send_queue.stage(if alone { posted.standalone() } else { posted });
+    connection.send_queue.stage(if alone { posted.standalone() } else { posted.vouched_for() });
     let wanted = connection.signaller.registration();
     if alone {
         connection.signaller.signalled();
@@ -138,27 +150,35 @@ fn stage_registration(
     connection.chain.push(WorkRequest { token, signalled, fence: false, operation: Operation::Register(*fields) });
 }
 
-/// Stages a request's last registration and its message behind it (S45, S46). Returns the message's position.
+/// Stages a request's last registration and its message behind it (S45, S46): of an MR that is mapped, or with `opening` of a free
+/// one, for which that is connection, mapping and first element. Returns the message's position, and what was registered; `None`
+/// where the MR cannot be registered, so that the request is to be taken back.
 #[inline(always)]
 pub(super) fn stage_single(
     connection: &mut Connection,
     making: &Making,
-    mr: &mut Mr,
-    descriptor: u32,
+    (mr, descriptor): (&mut Mr, u32),
     message: &MessageToSend,
-) -> u32 {
-    let token = mr.token_register(descriptor);
-    let Ok(fields) = mr.enter_chain() else { return stage_message(connection, making, message) };
+    opening: Option<(ConnectionKey, &Mapping, u32)>,
+) -> Option<(u32, RegistrationFields)> {
     let Connection { chain, send_queue, signaller, registered, relief_coming, .. } = connection;
+    // Both places are at hand before there is anything to put there.
+    let [registration, send] = chain.next()?;
+    let fields = match opening {
+        Some((key, mapping, first)) => mr.open_in_chain(message.request.index(), key, mapping, first),
+        None => mr.register_posted(),
+    };
+    let fields = fields.ok()?;
+    let token = mr.token_register(descriptor);
+    let signalled = signaller.registration();
+    *registration = WorkRequest { token, signalled, fence: false, operation: Operation::Register(fields) };
+    registered.add(&fields, making.key_mask);
     let posted = message.posted(making);
-    if let Some([registration, send]) = chain.next() {
-        let signalled = signaller.registration();
-        *registration = WorkRequest { token, signalled, fence: false, operation: Operation::Register(*fields) };
-        let signalled = message.signalled(making, signaller, relief_coming);
-        *send = WorkRequest { token: posted.token, signalled, fence: making.fence, operation: message.operation() };
-    }
-    registered.add(fields, making.key_mask);
-    send_queue.stage_pair(Posted::new(token, message.request.index(), making.cost.register), posted)
+    let signalled = message.signalled(making, signaller, relief_coming);
+    *send = WorkRequest { token: posted.token, signalled, fence: making.fence, operation: message.operation() };
+    let registered = Posted::new(token, message.request.index(), making.cost.register).vouched_for();
+    let position = send_queue.stage_pair(registered, posted);
+    Some((position, fields))
 }
 
 /// Stages a request's message, behind all its registrations. Returns its position.
@@ -172,11 +192,11 @@ pub(super) fn stage_message(connection: &mut Connection, making: &Making, messag
 }
 
 impl<P: Port> Engine<P> {
-    /// Stages all of a request whose memory is mapped and whose message stands in its buffer.
-    pub(super) fn stage_request(&mut self, index: usize, handle: Handle) {
+    /// Stages all of a request whose memory is mapped and whose message stands in its buffer. False where not all of it can be.
+    pub(super) fn stage_request(&mut self, index: usize, handle: Handle) -> bool {
         self.stage_invalidations_first(index);
         let making = &self.making;
-        let Some(request) = self.requests.get_mut(handle) else { return };
+        let Some(request) = self.requests.get_mut(handle) else { return false };
         let connection = &mut self.connections[index];
         request.phase = Phase::Posted;
         request.message_position = connection.send_queue.next_position();
@@ -193,7 +213,7 @@ impl<P: Port> Engine<P> {
             }
         }
         if request.standalone {
-            return;
+            return true;
         }
         let message = MessageToSend {
             request: handle,
@@ -206,11 +226,15 @@ impl<P: Port> Engine<P> {
             held: self.held,
         };
         request.hold.message = true;
-        let last = last.and_then(|descriptor| self.pool.get_mut(descriptor).map(|mr| (descriptor, mr)));
+        let last = last.and_then(|descriptor| self.pool.get_mut(descriptor).map(|mr| (mr, descriptor)));
         request.message_position = match last {
-            Some((descriptor, mr)) => stage_single(connection, making, mr, descriptor, &message),
+            Some(last) => match stage_single(connection, making, last, &message, None) {
+                Some((position, _)) => position,
+                None => return false,
+            },
             None => stage_message(connection, making, &message),
         };
+        true
     }
 
     /// In front of a new request stand the invalidations that are due, where the order says so.
@@ -280,7 +304,9 @@ impl<P: Port> Engine<P> {
                 break;
             };
             if posted.owner() == handle.index() && !posted.token.is(TokenKind::Invalidate) {
-                if let Some(mr) = self.pool.get_mut(posted.token.index()).filter(|_| posted.token.is(TokenKind::Register)) {
+                if let Some(mr) =
+                    self.pool.get_mut(posted.token.index()).filter(|_| posted.token.is(TokenKind::Register))
+                {
                     // The key stays burnt (D14).
                     let _ = mr.register_refused();
                 }

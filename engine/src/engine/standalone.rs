@@ -135,7 +135,6 @@ impl<P: Port> Engine<P> {
         found.phase = Phase::Fencing { fences: 0 };
         let cost = self.capabilities.send_queue_cost;
         let entries = u32::from(!standalone) * cost.message + mrs.len() as u32 * (cost.register + cost.invalidate);
-        found.invalidate_entries = 0;
         let connection = &mut self.connections[index];
         connection.send_queue.release(entries);
         if !standalone {

@@ -2,13 +2,14 @@
 
 use super::{
     Engine, MAX_ADMITTED_PER_POLL,
+    resolve::{copy_elements, locate, resolve},
     run::{Run, gather_run},
     stage::{MessageToSend, stage_message, stage_single},
 };
 use crate::{
-    connection::{Connection, Reach},
+    connection::Connection,
     event::ConnectionId,
-    gather::{GatherError, Limits, Resolved, Segment},
+    gather::{GatherError, Resolved, Segment},
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
@@ -142,15 +143,30 @@ impl<P: Port> Engine<P> {
         }
         // A copy: what is not passed on need not be in memory.
         let submission = *submission;
-        match self.submit_any(index, &submission, protocol) {
-            Ok(handle) => Ok(handle),
-            Err(error) => Err(error),
-        }
+        let mut refused = SubmitError::NoSlot;
+        let handle = self.submit_any(index, &submission, protocol, &mut refused);
+        if handle.generation() == 0 { Err(refused) } else { Ok(RequestHandle(handle)) }
     }
 
-    /// [`Engine::submit`] of whatever it may be, on a ready connection.
+    /// [`Engine::submit`] of whatever it may be, on a ready connection. What it returns fits into a register, so that what its
+    /// caller returns need not be in memory: a handle without a generation names nothing, and `refused` says why.
     #[inline(never)]
     fn submit_any(
+        &mut self,
+        index: usize,
+        submission: &Submission<'_>,
+        protocol: &mut impl Protocol,
+        refused: &mut SubmitError,
+    ) -> Handle {
+        self.submit_slowly(index, submission, protocol)
+            .unwrap_or_else(|error| {
+                *refused = error;
+                RequestHandle::from_parts(0, 0)
+            })
+            .0
+    }
+
+    fn submit_slowly(
         &mut self,
         index: usize,
         submission: &Submission<'_>,
@@ -165,7 +181,9 @@ impl<P: Port> Engine<P> {
             let piece = match submission.chunks {
                 [] => Some(None),
                 [Chunk { access, segments: [segment] }] => Some(Some((*access, Covered::Segment(segment)))),
-                [Chunk { access, segments }] if segments.len() <= most => Some(Some((*access, Covered::List(segments)))),
+                [Chunk { access, segments }] if segments.len() <= most => {
+                    Some(Some((*access, Covered::List(segments))))
+                }
                 _ => None,
             };
             if let Some(piece) = piece
@@ -250,7 +268,6 @@ impl<P: Port> Engine<P> {
         };
         let written = if let Some((access, descriptor, first, run)) = opened {
             request.mrs.push(descriptor);
-            request.invalidate_entries = making.cost.invalidate;
             message.registrations = 1;
             let mapping = Mapping {
                 bytes: run.bytes,
@@ -261,11 +278,13 @@ impl<P: Port> Engine<P> {
                 iova: self.iova.apply(run.address, submission.iova_cookie),
                 rotating_key_bits: self.capabilities.rotating_key_bits,
             };
+            let opening = Some((connection.key, &mapping, first));
+            // While all of it is at hand, before the message is completed: one that cannot be is rare.
             if let Some(mr) = self.pool.get_mut(descriptor)
-                && let Ok(grant) = mr.open(handle.index(), connection.key, &mapping, first)
+                && let Some((position, fields)) = stage_single(connection, making, (mr, descriptor), &message, opening)
             {
-                // While all of it is at hand, before the message is completed: one that cannot be is rare.
-                request.message_position = stage_single(connection, making, mr, descriptor, &message);
+                request.message_position = position;
+                let grant = mr::grant_of(&fields);
                 announce(&self.messages, offset, submission.message, &mut self.scratch.message, &grant, protocol)
             } else {
                 false
@@ -357,7 +376,8 @@ impl<P: Port> Engine<P> {
         }
         // At most MAX_MRS_PER_REQUEST.
         let wanted = wanted(connection, submission, pieces as u8);
-        let handle = self.requests.insert_with(|| ManuallyDrop::new(Request::new(wanted))).ok_or(SubmitError::NoSlot)?;
+        let handle =
+            self.requests.insert_with(|| ManuallyDrop::new(Request::new(wanted))).ok_or(SubmitError::NoSlot)?;
         if !submission.inline.is_empty() {
             let element = self.plan.request_element(handle.index()) as usize + 1;
             self.elements[element..][..self.scratch.inline.len()].copy_from_slice(&self.scratch.inline);
@@ -566,9 +586,11 @@ impl<P: Port> Engine<P> {
                 return false;
             }
         }
-        request.invalidate_entries = u32::from(request.pieces) * self.capabilities.send_queue_cost.invalidate;
         let length = request.message_length;
-        self.stage_request(usize::from(index), handle);
+        if !self.stage_request(usize::from(index), handle) {
+            self.unstage(handle);
+            return false;
+        }
         if standalone {
             self.mark_dirty(index);
         } else {
@@ -694,101 +716,4 @@ fn announce(
     let Some(scratch) = scratch.get_mut(..message.len()) else { return false };
     scratch.copy_from_slice(message);
     protocol.announce(scratch, core::slice::from_ref(grant)).is_ok() && messages.write(offset, scratch).is_ok()
-}
-
-/// Notes what a registration covers, and in how many elements; most cover one. Depth counts entries of the device's list, and
-/// several segments may share one where they continue one another, in a range or in a page: where there are more segments than
-/// elements, those become one.
-#[inline]
-fn copy_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
-    if let ([place, ..], [only]) = (&mut *table, covered) {
-        *place = only.element;
-        return 1;
-    }
-    if covered.len() <= table.len() {
-        for (place, resolved) in table.iter_mut().zip(covered) {
-            *place = resolved.element;
-        }
-        return covered.len() as u32;
-    }
-    join_elements(table, covered)
-}
-
-#[cold]
-fn join_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
-    let (mut count, mut end) = (0, None);
-    for Resolved { element, .. } in covered {
-        match table.get_mut(..count).and_then(<[_]>::last_mut) {
-            Some(last) if end == Some(element.address) && last.lkey == element.lkey => last.length += element.length,
-            // What does not continue anything takes an entry of its own, so that there is a place for it.
-            _ => {
-                table[count] = *element;
-                count += 1;
-            }
-        }
-        end = element.address.checked_add(element.length.into());
-    }
-    count as u32
-}
-
-/// Fills `resolved` with the addresses of segments, cut where one registration ends.
-#[inline]
-fn resolve(
-    connection: &Connection,
-    gather: &Limits,
-    segments: &[Segment],
-    resolved: &mut Vec<Resolved>,
-) -> Result<(), SubmitError> {
-    for segment in segments {
-        let whole = locate(connection, segment)?;
-        if gather.covers(&whole.element) && resolved.len() < resolved.capacity() {
-            resolved.push(whole);
-        } else {
-            cut_up(gather, whole, resolved)?;
-        }
-    }
-    Ok(())
-}
-
-/// The address of a segment that lies in a memory of this connection (I18).
-#[inline(always)]
-fn locate(connection: &Connection, segment: &Segment) -> Result<Resolved, SubmitError> {
-    let Some(reach) = connection.reach.get(segment.memory.0 as usize) else {
-        return Err(SubmitError::UnknownMemory);
-    };
-    let length = u64::from(segment.length);
-    // Where the difference would be negative no offset is small enough.
-    if length == 0 || length > reach.bytes || segment.offset > reach.bytes - length {
-        return Err(misplaced(connection, segment, reach));
-    }
-    // The reach of a memory does not wrap around.
-    let address = reach.start.wrapping_add(segment.offset);
-    let element = ScatterElement { address, length: segment.length, lkey: reach.lkey };
-    Ok(Resolved { element, base: reach.base })
-}
-
-#[cold]
-fn misplaced(connection: &Connection, segment: &Segment, reach: &Reach) -> SubmitError {
-    match connection.base(segment.memory) {
-        None => SubmitError::UnknownMemory,
-        Some(key) => match segment.resolve(reach.start, reach.bytes, reach.base, key.lkey) {
-            Err(error) => SubmitError::Segment(error),
-            Ok(_) => SubmitError::Segment(GatherError::OutOfBounds),
-        },
-    }
-}
-
-/// The slow way: a segment that takes more than one registration.
-#[cold]
-fn cut_up(gather: &Limits, whole: Resolved, resolved: &mut Vec<Resolved>) -> Result<(), SubmitError> {
-    let mut rest = Some(whole);
-    while let Some(part) = rest {
-        let (front, behind) = gather.cut(part)?;
-        if resolved.len() == resolved.capacity() {
-            return Err(SubmitError::TooManyRegistrations);
-        }
-        resolved.push(front);
-        rest = behind;
-    }
-    Ok(())
 }
