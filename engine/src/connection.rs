@@ -6,6 +6,7 @@ use crate::{
     event::{DisconnectCause, Received},
     fixed_list::FixedList,
     gather::MemoryId,
+    idle::Idle,
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
     provider::{BaseId, PrivateData, QueuePairId, Success},
@@ -83,7 +84,7 @@ pub(crate) struct Connection {
     /// The same, with where each memory lies.
     pub(crate) reach: [Reach; MAX_MEMORIES],
     /// MRs that may be taken.
-    pub(crate) idle: List,
+    pub(crate) idle: Idle,
     /// MR descriptors without a device object.
     pub(crate) absent: List,
     /// Objects that Control was asked to make.
@@ -150,7 +151,7 @@ pub(crate) struct ConnectionLimits {
 }
 
 impl Connection {
-    pub(crate) fn new(index: u16, limits: ConnectionLimits, signaller: Signaller, idle: List, absent: List) -> Self {
+    pub(crate) fn new(index: u16, limits: ConnectionLimits, signaller: Signaller, idle: Idle, absent: List) -> Self {
         let queue = |entries: u32| VecDeque::with_capacity(entries as usize);
         Self {
             key: ConnectionKey { index, epoch: 0 },

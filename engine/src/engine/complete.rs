@@ -150,7 +150,7 @@ impl<P: Port> Engine<P> {
                     request.mrs.clear();
                     let cost = self.capabilities.send_queue_cost.invalidate;
                     connection.send_queue.release(cost);
-                    self.pool.put(&mut connection.idle, only);
+                    connection.idle.push(only);
                     if !request.invited {
                         self.statistics.uninvited_invalidations += 1;
                     }
@@ -431,7 +431,7 @@ impl<P: Port> Engine<P> {
                 && mr.invalidated(posted.token.generation()).is_ok()
             {
                 self.statistics.local_invalidations += 1;
-                self.pool.put(idle, slot);
+                idle.push(slot);
                 request.mrs.clear();
                 request.phase = Phase::Ended;
                 request.hold.event = true;
@@ -543,7 +543,7 @@ impl<P: Port> Engine<P> {
                 self.statistics.local_invalidations += 1;
                 self.record(TracePoint::LocalInvalidateDone, index as u16, Some(descriptor), 0);
                 if held && news.is_ok() {
-                    self.pool.put(&mut self.connections[index].idle, descriptor);
+                    self.connections[index].idle.push(descriptor);
                 }
                 self.fenced(posted.owner(), descriptor);
             }

@@ -51,7 +51,7 @@ impl<P: Port> Engine<P> {
             };
             let cost = self.capabilities.send_queue_cost.invalidate;
             connection.send_queue.release(cost);
-            self.pool.put(&mut connection.idle, descriptor);
+            connection.idle.push(descriptor);
             self.statistics.uninvited_invalidations += u64::from(!request.invited);
             self.statistics.remote_invalidations += 1;
         }

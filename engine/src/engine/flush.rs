@@ -220,7 +220,7 @@ impl<P: Port> Engine<P> {
             let pending = invalidates
                 && self.pool.get(descriptor).is_some_and(|mr| matches!(mr.state(), mr::State::IdlePending { .. }));
             if pending {
-                self.pool.put(idle, descriptor);
+                idle.push(descriptor);
             }
         }
     }

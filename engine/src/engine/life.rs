@@ -203,7 +203,7 @@ impl<P: Port> Engine<P> {
     fn destroy_all(&mut self, index: usize) {
         self.abandon_posted(index);
         let connection = self.connections[index].key;
-        while self.pool.pop(&mut self.connections[index].idle).is_some() {}
+        while self.connections[index].idle.pop().is_some() {}
         let entry = &mut self.connections[index];
         entry.freeing += entry.not_freed.len() as u32;
         self.freeing += entry.not_freed.len() as u32;

@@ -29,6 +29,7 @@ use crate::{
     events::Events,
     fixed_list::FixedList,
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
+    idle::Idle,
     link::{CoreLink, MAX_INCOMING, MAX_MEMORIES, ToControl},
     mr::IovaRule,
     options::{EngineOptions, MAX_CHUNKS},
@@ -536,7 +537,7 @@ fn connection(
     // Fixed keys repeat at once: the longest way round the pool keeps a late access from meeting a new grant (U10).
     // Otherwise the MR used last has the warmest descriptor (S23).
     let order = if capabilities.rotating_key_bits == 0 { Order::FirstInFirstOut } else { Order::LastInFirstOut };
-    let idle = pool.list(order);
+    let idle = Idle::new(plan.registrations, order);
     let mut absent = pool.list(Order::FirstInFirstOut);
     pool.fill_absent(index, &mut absent);
     let limits = ConnectionLimits {

@@ -305,7 +305,7 @@ impl<P: Port> Engine<P> {
             self.free_object(index, descriptor);
             return;
         }
-        self.pool.put(&mut self.connections[index].idle, descriptor);
+        self.connections[index].idle.push(descriptor);
         self.filled(index);
     }
 
@@ -333,7 +333,7 @@ impl<P: Port> Engine<P> {
     /// invalidated (S90 to S92). Remembered only if the device took it (S93, F8).
     fn make_pad(&mut self, index: usize) {
         let connection = self.connections[index].key;
-        let Some(descriptor) = self.pool.pop(&mut self.connections[index].idle) else { return };
+        let Some(descriptor) = self.connections[index].idle.pop() else { return };
         let base = self.connections[index].bases[0];
         let address = self.memories[0].address() + self.plan.pad_offset(connection.index) as u64;
         let element = crate::provider::ScatterElement { address, length: PAD_BYTES, lkey: base.lkey };

@@ -227,14 +227,14 @@ impl<P: Port> Engine<P> {
                 }
                 located = Some(resolved);
             }
-            let descriptor = self.pool.pop(&mut connection.idle)?;
+            let descriptor = connection.idle.pop()?;
             let first = self.pool.first_element(descriptor);
             let run = match (covered, located) {
                 (Covered::List(segments), _) => {
                     let room = self.elements.get_mut(first as usize..).unwrap_or_default();
                     let depth = (self.plan.mr_depth as usize).min(room.len());
                     let Some(run) = gather_run(connection, &self.gather, segments, &mut room[..depth]) else {
-                        self.pool.put(&mut connection.idle, descriptor);
+                        connection.idle.push(descriptor);
                         return None;
                     };
                     run
@@ -252,7 +252,7 @@ impl<P: Port> Engine<P> {
         let wanted = Wanted { staged: true, ..wanted(index as u16, submission, u8::from(opened.is_some())) };
         let Some((handle, request)) = self.requests.insert_new(|| ManuallyDrop::new(Request::new(wanted))) else {
             if let Some((_, descriptor, ..)) = opened {
-                self.pool.put(&mut connection.idle, descriptor);
+                connection.idle.push(descriptor);
             }
             return Some(Err(SubmitError::NoSlot));
         };
@@ -531,7 +531,7 @@ impl<P: Port> Engine<P> {
             while at < chunk.end {
                 let rest = &self.scratch.resolved[at..chunk.end];
                 let Ok(piece) = self.gather.next_piece(rest) else { return false };
-                let Some(descriptor) = self.pool.pop(&mut connection.idle) else { return false };
+                let Some(descriptor) = connection.idle.pop() else { return false };
                 request.mrs.push(descriptor);
                 let table = self.pool.first_element(descriptor) as usize;
                 let room = table..table + self.pool.depth() as usize;
@@ -618,7 +618,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn give_back_unused(&mut self, index: usize, descriptor: u32) {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         if mr.give_back().is_ok() || matches!(mr.state(), mr::State::Idle { .. } | mr::State::IdlePending { .. }) {
-            self.pool.put(&mut self.connections[index].idle, descriptor);
+            self.connections[index].idle.push(descriptor);
             self.record(TracePoint::MrReset, index as u16, Some(descriptor), 0);
         }
     }
