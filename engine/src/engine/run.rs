@@ -126,10 +126,12 @@ fn copy(reach: &Reach, segments: &[Segment], table: &mut [ScatterElement]) -> Op
         return None;
     }
     // Sums and differences of both lanes wrap, and wrap back.
-    let behind = [behind, kind.wrapping_add(1)];
     let device_kind = u64::from(length) | u64::from(reach.lkey) << 32;
-    let moved = [reach.start.wrapping_add(behind[0]), device_kind.wrapping_add(1)];
-    let [offsets, kinds] = copy_lanes(segments, table, behind, moved);
+    let lanes = Lanes {
+        behind: [behind, kind.wrapping_add(1)],
+        moved: [reach.start.wrapping_add(behind), device_kind.wrapping_add(1)],
+    };
+    let [offsets, kinds] = copy_lanes(segments, table, &lanes);
     // The difference of equal kinds is -1, which has all bits.
     (offsets & SIGN != 0 && kinds == u64::MAX).then_some(any)
 }
@@ -150,11 +152,20 @@ fn offset_bits(segments: &[Segment]) -> u64 {
     bits
 }
 
-/// Makes elements of segments: each less `behind`, the first offset and kind that are too large, and `moved` from there to the
-/// element. Returns the bits that all differences have. A function of its own, so that the compiler cannot see through these
-/// numbers and do with each lane what is best for it alone.
+/// What is done with all offsets, in the first lane, and kinds, in the second.
+struct Lanes {
+    /// The first number that is too large.
+    behind: [u64; 2],
+    /// From there to the element.
+    moved: [u64; 2],
+}
+
+/// Makes elements of segments. Returns the bits that all their differences to the first numbers that are too large have. A function
+/// of its own that finds its numbers in memory, so that the compiler cannot see through them and do with each lane what is best for
+/// it alone.
 #[inline(never)]
-fn copy_lanes(segments: &[Segment], table: &mut [ScatterElement], behind: [u64; 2], moved: [u64; 2]) -> [u64; 2] {
+fn copy_lanes(segments: &[Segment], table: &mut [ScatterElement], lanes: &Lanes) -> [u64; 2] {
+    let Lanes { behind, moved } = *lanes;
     let mut all = [u64::MAX; 2];
     let mut element = |segment: &Segment| {
         let [offset, kind] = [segment.offset.wrapping_sub(behind[0]), segment.kind().wrapping_sub(behind[1])];

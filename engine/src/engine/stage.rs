@@ -296,7 +296,7 @@ impl<P: Port> Engine<P> {
         request.hold.message = false;
         let connection = &mut self.connections[usize::from(request.connection)];
         let staged = connection.send_queue.unstage();
-        let mut kept = 0;
+        let (mut kept, mut asked) = (0, false);
         for at in 0..staged {
             let (Some(posted), Some(&work)) =
                 (connection.send_queue.next_at(at), connection.chain.as_slice().get(at as usize))
@@ -310,6 +310,7 @@ impl<P: Port> Engine<P> {
                     // The key stays burnt (D14).
                     let _ = mr.register_refused();
                 }
+                asked |= work.signalled;
                 continue;
             }
             let position = connection.send_queue.stage(posted);
@@ -324,9 +325,11 @@ impl<P: Port> Engine<P> {
         }
         connection.chain.truncate(kept);
         connection.registered = Registered::of(connection.chain.as_slice());
-        // What went may have been what others count on.
-        connection.signaller.refused();
-        connection.relief_coming = false;
+        // Others may count on a completion that is not asked for any more.
+        if asked {
+            connection.signaller.refused();
+            connection.relief_coming = false;
+        }
     }
 
     /// The connection ends: nothing that is staged will be posted. Requests that were to be sent are queued as they were; what
