@@ -39,8 +39,7 @@ impl<T: Copy> FixedList<T> {
     #[inline(always)]
     pub(crate) fn next<const COUNT: usize>(&mut self) -> Option<&mut [T; COUNT]> {
         debug_assert!(self.len + COUNT <= self.places.len(), "a list is made for all that it may hold");
-        let Some(places) = self.places.get_mut(self.len..) else { return None };
-        let Some(places) = places.first_chunk_mut() else { return None };
+        let places = self.places.get_mut(self.len..)?.first_chunk_mut()?;
         self.len += COUNT;
         Some(places)
     }

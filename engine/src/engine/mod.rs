@@ -285,13 +285,7 @@ impl<P: Port> Engine<P> {
     /// The next event, oldest first.
     #[inline(always)]
     pub fn next_event(&mut self) -> Option<Event> {
-        let Some(slot) = self.events.pop_ended() else {
-            // In memory of its own: the usual event then needs none.
-            return match self.events.pop_whole() {
-                Some(event) => Some(event),
-                None => None,
-            };
-        };
+        let Some(slot) = self.events.pop_ended() else { return self.events.pop_whole() };
         // A slot is kept until its event is taken; nothing but Hold keeps it from here on.
         let (handle, request) = self.requests.at_mut(slot)?;
         request.hold.event = false;
