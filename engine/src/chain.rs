@@ -12,7 +12,9 @@ pub(crate) const NO_OWNER: u32 = Token::MAX_INDEX;
 
 /// Marks the owner of a registration without a message.
 const STANDALONE: u32 = 1 << 31;
-const _: () = assert!(NO_OWNER & STANDALONE == 0, "slots leave room for the mark");
+/// Marks the owner of a registration whose message, behind it, vouches for it.
+const VOUCHED_FOR: u32 = 1 << 30;
+const _: () = assert!(NO_OWNER & (STANDALONE | VOUCHED_FOR) == 0, "slots leave room for the marks");
 
 /// A posted work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,12 +36,23 @@ impl Posted {
         Self { owner: self.owner | STANDALONE, ..self }
     }
 
+    /// The same, for a registration in front of its request's message.
+    #[inline(always)]
+    pub(crate) const fn vouched_for(self) -> Self {
+        Self { owner: self.owner | VOUCHED_FOR, ..self }
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_vouched_for(self) -> bool {
+        self.owner & VOUCHED_FOR != 0
+    }
+
     pub(crate) const fn is_standalone(self) -> bool {
         self.owner & STANDALONE != 0
     }
 
     pub(crate) const fn owner(self) -> u32 {
-        self.owner & !STANDALONE
+        self.owner & !(STANDALONE | VOUCHED_FOR)
     }
 }
 
@@ -52,9 +65,9 @@ pub(crate) struct SendQueue {
     head: u32,
     /// Position of the oldest entry posted; `head - tail` are posted.
     tail: u32,
-    /// Position of the first entry of the chain that was staged last.
+    /// Position of the first entry of the chain that was posted last.
     chain: u32,
-    /// Entries of it.
+    /// Entries behind `head` of the chain that the next flush posts.
     staged: u32,
     /// Entries that nothing is reserved for.
     free: u32,
@@ -104,6 +117,12 @@ impl SendQueue {
         }
     }
 
+    /// Takes entries that are free, as was seen.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, entries: u32) {
+        self.free -= entries;
+    }
+
     /// Gives reserved entries back that will not be posted.
     #[inline]
     pub(crate) fn release(&mut self, entries: u32) {
@@ -116,17 +135,11 @@ impl SendQueue {
         self.head.wrapping_sub(self.tail)
     }
 
-    /// A chain begins: what is staged from here on is posted together.
-    #[inline]
-    pub(crate) fn begin(&mut self) {
-        self.chain = self.head;
-        self.staged = 0;
-    }
-
-    /// Notes a work request of the chain in its place, which counts once the device took it. Returns its position.
-    #[inline]
+    /// Notes a work request of the chain that the next post takes in its place, which counts once the device took it. Returns
+    /// its position.
+    #[inline(always)]
     pub(crate) fn stage(&mut self, posted: Posted) -> u32 {
-        let position = self.chain.wrapping_add(self.staged);
+        let position = self.next_position();
         debug_assert!(
             position.wrapping_sub(self.tail) < self.ring.len() as u32,
             "the reservation bounds what is posted"
@@ -140,38 +153,70 @@ impl SendQueue {
         position
     }
 
-    /// For staging many in one go; [`SendQueue::staged_to`] ends it.
-    #[inline]
-    pub(crate) fn staging(&mut self) -> Staging<'_> {
-        let position = self.chain.wrapping_add(self.staged);
-        let mask = self.ring.len() - 1;
-        Staging { ring: &mut self.ring, mask, position }
-    }
-
-    /// The chain ends in front of this position, for now.
-    #[inline]
-    pub(crate) fn staged_to(&mut self, position: u32) {
-        self.staged = position.wrapping_sub(self.chain);
+    /// [`SendQueue::stage`] of two, one behind the other. Returns the position of the second.
+    #[inline(always)]
+    pub(crate) fn stage_pair(&mut self, first: Posted, second: Posted) -> u32 {
+        let position = self.next_position();
         debug_assert!(
-            position.wrapping_sub(self.tail) <= self.ring.len() as u32,
+            position.wrapping_add(1).wrapping_sub(self.tail) < self.ring.len() as u32,
             "the reservation bounds what is posted"
         );
+        for (position, posted) in [(position, first), (position.wrapping_add(1), second)] {
+            let at = self.slot(position);
+            if let Some(place) = self.ring.get_mut(at) {
+                *place = posted;
+            }
+        }
+        self.staged += 2;
+        position.wrapping_add(1)
     }
 
-    /// A work request of the chain that was staged last.
+    /// The position of the next work request that is staged.
+    #[inline(always)]
+    pub(crate) fn next_position(&self) -> u32 {
+        self.head.wrapping_add(self.staged)
+    }
+
+    /// Whether something that was staged and not posted may stand at this position: false is certain.
+    #[inline(always)]
+    pub(crate) fn may_be_staged(&self, position: u32) -> bool {
+        position.wrapping_sub(self.head) < self.staged
+    }
+
+    /// What is staged and not posted at this position.
+    pub(crate) fn staged_behind(&self, position: u32) -> Option<Posted> {
+        if !self.may_be_staged(position) {
+            return None;
+        }
+        self.ring.get(self.slot(position)).copied()
+    }
+
+    /// Nothing is staged any more. Returns how many work requests were; [`SendQueue::next_at`] still finds them.
+    pub(crate) fn unstage(&mut self) -> u32 {
+        core::mem::take(&mut self.staged)
+    }
+
+    /// What stands so many behind all that is posted.
+    pub(crate) fn next_at(&self, at: u32) -> Option<Posted> {
+        self.ring.get(self.slot(self.head.wrapping_add(at))).copied()
+    }
+
+    /// A work request of the chain that was posted last.
     pub(crate) fn staged_at(&self, at: usize) -> Posted {
         self.ring[self.slot(self.chain.wrapping_add(at as u32))]
     }
 
-    /// The device took the first `accepted` of the chain.
+    /// The chain was posted, and the device took the first `accepted` of it.
     #[inline]
     pub(crate) fn accept(&mut self, accepted: usize) {
+        self.chain = self.head;
         self.head = self.chain.wrapping_add(accepted as u32);
+        self.staged = 0;
     }
 
     /// Notes an accepted work request that was posted alone.
     pub(crate) fn push(&mut self, posted: Posted) {
-        self.begin();
+        debug_assert!(self.staged == 0, "nothing is posted between a chain and its flush");
         self.stage(posted);
         self.accept(1);
     }
@@ -251,32 +296,10 @@ impl SendQueue {
     }
 }
 
-/// Where the work requests of a chain are noted, one behind the other.
-pub(crate) struct Staging<'a> {
-    ring: &'a mut [Posted],
-    mask: usize,
-    /// Where the next one will be.
-    pub(crate) position: u32,
-}
-
-impl Staging<'_> {
-    /// As [`SendQueue::stage`].
-    #[inline(always)]
-    pub(crate) fn push(&mut self, posted: Posted) -> u32 {
-        let position = self.position;
-        // The mask keeps it inside; said so for the compiler.
-        if let Some(place) = self.ring.get_mut(position as usize & self.mask) {
-            *place = posted;
-        }
-        self.position = position.wrapping_add(1);
-        position
-    }
-}
-
-/// The work requests that one flush posts to one queue pair, in order. One per core, used again for every queue pair.
+/// The work requests that the next flush posts to one queue pair, in order.
 pub(crate) type ChainBuffer = FixedList<WorkRequest>;
 
-/// Room for a whole send queue: credits bound what one flush can post, so a chain is never split.
+/// Room for so many work requests.
 pub(crate) fn chain_buffer(entries: u32) -> ChainBuffer {
     let operation = Operation::Send { local: ElementRange { first: 0, count: 0 }, invalidate: None };
     FixedList::new(entries as usize, WorkRequest { token: Token(0), signalled: false, fence: false, operation })

@@ -1,10 +1,12 @@
 //! One queue pair's life: opening, ready, ending, gone.
 
 use crate::{
-    chain::SendQueue,
+    chain::{ChainBuffer, SendQueue, chain_buffer},
+    engine::Registered,
     event::{DisconnectCause, Received},
     fixed_list::FixedList,
     gather::MemoryId,
+    idle::Idle,
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
     provider::{BaseId, PrivateData, QueuePairId, Success},
@@ -82,7 +84,7 @@ pub(crate) struct Connection {
     /// The same, with where each memory lies.
     pub(crate) reach: [Reach; MAX_MEMORIES],
     /// MRs that may be taken.
-    pub(crate) idle: List,
+    pub(crate) idle: Idle,
     /// MR descriptors without a device object.
     pub(crate) absent: List,
     /// Objects that Control was asked to make.
@@ -106,7 +108,10 @@ pub(crate) struct Connection {
     pub(crate) waiting_transfers: VecDeque<u32>,
     /// What the next flush posts.
     pub(crate) invalidations: FixedList<u32>,
-    pub(crate) messages: FixedList<u32>,
+    /// Requests' work requests, with the invalidations that stand in front of them; transfers join them in the flush.
+    pub(crate) chain: ChainBuffer,
+    /// The registrations in it.
+    pub(crate) registered: Registered,
     pub(crate) transfers: VecDeque<u32>,
     pub(crate) receives: FixedList<u32>,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
@@ -146,7 +151,7 @@ pub(crate) struct ConnectionLimits {
 }
 
 impl Connection {
-    pub(crate) fn new(index: u16, limits: ConnectionLimits, signaller: Signaller, idle: List, absent: List) -> Self {
+    pub(crate) fn new(index: u16, limits: ConnectionLimits, signaller: Signaller, idle: Idle, absent: List) -> Self {
         let queue = |entries: u32| VecDeque::with_capacity(entries as usize);
         Self {
             key: ConnectionKey { index, epoch: 0 },
@@ -169,7 +174,9 @@ impl Connection {
             waiting_requests: queue(limits.requests),
             waiting_transfers: queue(limits.transfers),
             invalidations: FixedList::new(limits.registrations as usize, 0),
-            messages: FixedList::new(limits.requests as usize, 0),
+            // Credits bound what one flush can post, so a chain is never split.
+            chain: chain_buffer(limits.send_entries),
+            registered: Registered::default(),
             transfers: queue(limits.transfers),
             receives: FixedList::new(limits.receives as usize, 0),
             early: VecDeque::with_capacity(limits.receives as usize),
@@ -206,7 +213,7 @@ impl Connection {
     /// The next flush has something to post.
     pub(crate) fn has_work(&self) -> bool {
         !(self.invalidations.is_empty()
-            && self.messages.is_empty()
+            && self.chain.is_empty()
             && self.transfers.is_empty()
             && self.receives.is_empty())
     }
@@ -236,7 +243,9 @@ impl Connection {
         self.waiting_requests.clear();
         self.waiting_transfers.clear();
         self.invalidations.clear();
-        self.messages.clear();
+        self.send_queue.unstage();
+        self.chain.clear();
+        self.registered = Registered::default();
         self.transfers.clear();
         self.receives.clear();
         self.early.clear();

@@ -35,6 +35,15 @@ impl<T: Copy> FixedList<T> {
         }
     }
 
+    /// Places for so many values more, which the caller fills. `None` where it was not made for them: they are lost.
+    #[inline(always)]
+    pub(crate) fn next<const COUNT: usize>(&mut self) -> Option<&mut [T; COUNT]> {
+        debug_assert!(self.len + COUNT <= self.places.len(), "a list is made for all that it may hold");
+        let places = self.places.get_mut(self.len..)?.first_chunk_mut()?;
+        self.len += COUNT;
+        Some(places)
+    }
+
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
@@ -56,27 +65,15 @@ impl<T: Copy> FixedList<T> {
         self.len = 0;
     }
 
-    /// The places behind the values, for filling many in one go; [`FixedList::grow`] makes them part of it.
-    #[inline]
-    pub(crate) fn places(&mut self) -> &mut [T] {
-        self.places.get_mut(self.len..).unwrap_or_default()
-    }
-
-    #[inline]
-    pub(crate) fn grow(&mut self, count: usize) {
-        self.len = (self.len + count).min(self.places.len());
-    }
-
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(T) -> bool) {
-        let mut kept = 0;
-        for at in 0..self.len {
-            let value = self.places[at];
-            if keep(value) {
-                self.places[kept] = value;
-                kept += 1;
-            }
+    /// Puts another value where there is one.
+    pub(crate) fn set(&mut self, at: usize, value: T) {
+        if let Some(place) = self.places.get_mut(..self.len).and_then(|places| places.get_mut(at)) {
+            *place = value;
         }
-        self.len = kept;
+    }
+
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
     }
 
     pub(crate) fn extend(&mut self, values: impl IntoIterator<Item = T>) {

@@ -8,15 +8,17 @@ use crate::provider::{BaseId, Contiguity, ScatterElement};
 
 /// A memory declared to the engine: its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
 pub struct MemoryId(pub u32);
 
-/// A part of a declared memory (D29).
+/// A part of a declared memory (D29). Laid out as the two numbers that lists of them are copied by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Segment {
+    /// First byte in the memory.
+    pub offset: u64,
     /// Which memory.
     pub memory: MemoryId,
-    /// First byte in it.
-    pub offset: u64,
     /// Bytes.
     pub length: u32,
 }

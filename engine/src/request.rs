@@ -39,9 +39,9 @@ impl RequestHandle {
 pub(crate) enum Phase {
     /// It waits for MRs, send queue entries or receives, in order, and holds none of them.
     Waiting,
-    /// Its memory is mapped, its message is written; the next flush posts it.
+    /// Its memory is mapped, its message is written, and neither is in a chain: it was taken out of it.
     Queued,
-    /// Its message is posted and no reply was seen.
+    /// Its message is posted, or in the chain that the next flush posts, and no reply was seen.
     Posted,
     /// Its registration was made by `register_now` and is valid.
     Open,
@@ -81,7 +81,7 @@ impl Outcome {
 /// A reason for the slot to live on after its end was reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hold {
-    /// The message is posted and no completion has passed it: the device may still read it (K9, K10).
+    /// The message is posted or to be posted, and no completion has passed it: the device may still read it (K9, K10).
     pub(crate) message: bool,
     /// The event of its end was not taken yet.
     pub(crate) event: bool,
@@ -117,9 +117,7 @@ pub(crate) struct Request {
     pub(crate) pieces: u8,
     /// Elements of the message beyond its first.
     pub(crate) inline_segments: u8,
-    /// Send queue entries reserved for local invalidations.
-    pub(crate) invalidate_entries: u32,
-    /// Where its message stands in the send queue's ring, once it is posted.
+    /// Where its message stands in the send queue's ring, once it is staged; of a standalone one its registration.
     pub(crate) message_position: u32,
     /// MRs whose keys are not known to be dead.
     pub(crate) mrs: ArrayVec<u32, MAX_MRS_PER_REQUEST>,
@@ -138,6 +136,8 @@ pub(crate) struct Wanted {
     pub(crate) standalone: bool,
     pub(crate) pieces: u8,
     pub(crate) inline_segments: u8,
+    /// Its message goes into the chain at once.
+    pub(crate) staged: bool,
 }
 
 impl Request {
@@ -148,15 +148,14 @@ impl Request {
             iova_cookie: wanted.iova_cookie,
             message_length: wanted.message_length,
             connection: wanted.connection,
-            phase: Phase::Waiting,
+            phase: if wanted.staged { Phase::Posted } else { Phase::Waiting },
             outcome: Outcome::Unknown,
-            hold: Hold::default(),
+            hold: Hold { message: wanted.staged, event: false },
             invited: wanted.invited,
             standalone: wanted.standalone,
             awaits_message: wanted.inline_segments > 0,
             pieces: wanted.pieces,
             inline_segments: wanted.inline_segments,
-            invalidate_entries: 0,
             message_position: 0,
             mrs: ArrayVec::new(),
             chunks: ArrayVec::new(),

@@ -34,11 +34,20 @@ const GLOBAL_COUNTER_SIGNALS_ALL: u32 = 2;
 /// Held slots may be at most one in this many of the slab before they ask for a completion.
 const HELD_SLOTS_SHARE: u32 = 4;
 
+/// Unsignalled entries that no queue gets to, so that adding to their number needs no care.
+const MOST_UNSIGNALLED: u32 = u32::MAX / 2;
+
+/// So many request slots of `slab`, kept only until their message retires, ask for a completion: a quarter of them.
+#[must_use]
+pub(crate) const fn held_slots_limit(slab: u32) -> u32 {
+    slab.div_ceil(HELD_SLOTS_SHARE)
+}
+
 /// Whether so many request slots are kept only until their message retires that the next message should ask for a
 /// completion: a quarter of the slab.
 #[must_use]
 pub const fn held_slots_pressure(held: u32, slab: u32) -> bool {
-    held >= slab.div_ceil(HELD_SLOTS_SHARE)
+    held >= held_slots_limit(slab)
 }
 
 /// The decision for one send queue.
@@ -81,7 +90,7 @@ impl Signaller {
             budget,
             unsignalled: 0,
             before_invalidations: 0,
-            limit: entries,
+            limit: if entries < MOST_UNSIGNALLED { entries } else { MOST_UNSIGNALLED },
             messages: 0,
             message_limit: messages,
         }
@@ -93,12 +102,13 @@ impl Signaller {
     ///
     /// Under [`SignalPolicy::GlobalCounter`] each registration was counted by [`Signaller::registration`] before, and only
     /// the message is counted here.
-    #[inline]
+    #[inline(always)]
     pub fn message(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
-        let must_signal = must_signal || self.messages >= self.message_limit;
         if let SignalPolicy::Sparse = self.policy {
-            let total = self.unsignalled.saturating_add(work_requests);
-            if must_signal || held_slots_pressure || total >= self.limit {
+            // Both far below 2^32, see `MOST_UNSIGNALLED`.
+            let total = self.unsignalled + work_requests;
+            let full = total >= self.limit || self.messages >= self.message_limit;
+            if full || must_signal || held_slots_pressure {
                 self.signalled();
                 return true;
             }
@@ -107,6 +117,12 @@ impl Signaller {
             self.messages += 1;
             return false;
         }
+        self.message_by_policy(work_requests, must_signal, held_slots_pressure)
+    }
+
+    #[inline(never)]
+    fn message_by_policy(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
+        let must_signal = must_signal || self.messages >= self.message_limit;
         let signal = self.reply(work_requests, must_signal, held_slots_pressure);
         self.messages = if signal { 0 } else { self.messages.saturating_add(1) };
         signal
@@ -130,9 +146,14 @@ impl Signaller {
 
     /// One registration of a request. Returns whether it is to be signalled, which only [`SignalPolicy::GlobalCounter`]
     /// asks for; the others count registrations with their message (S46, S47).
-    #[inline]
+    #[inline(always)]
     pub fn registration(&mut self) -> bool {
         let SignalPolicy::GlobalCounter { max_send_wr } = self.policy else { return false };
+        self.counted_registration(max_send_wr)
+    }
+
+    #[inline(never)]
+    fn counted_registration(&mut self, max_send_wr: u32) -> bool {
         let wanted = self.global_counter(max_send_wr, false);
         self.count(1, wanted)
     }

@@ -5,9 +5,10 @@ use crate::{
     chain::Posted,
     connection::{Connection, Opening, Phase as Connected},
     event::{DisconnectCause, Event, Received, TransferStatus},
+    pool::Pool,
     protocol::{CLASSIFY_BYTES, Message, Protocol},
     provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, Success, Token, TokenKind},
-    request::{Outcome, Phase, RequestHandle},
+    request::{Outcome, Phase, Request, RequestHandle},
     trace::TracePoint,
     transfer::Kind,
 };
@@ -119,11 +120,12 @@ impl<P: Port> Engine<P> {
         let Message::Reply(RequestHandle(handle)) = message else {
             return self.classified_late(usize::from(index), token, length, success, message);
         };
-        if let Some(request) = self.requests.get_mut(handle)
+        if let Some(request) = self.requests.get_mut(handle).map(|request| &mut **request)
             && request.connection == index
             && request.phase == Phase::Posted
             && !request.standalone
             && !request.awaits_message
+            && !connection.send_queue.may_be_staged(request.message_position)
         {
             match (request.mrs.as_slice(), success.invalidated) {
                 ([], None) => {}
@@ -147,9 +149,8 @@ impl<P: Port> Engine<P> {
                 {
                     request.mrs.clear();
                     let cost = self.capabilities.send_queue_cost.invalidate;
-                    request.invalidate_entries -= cost;
                     connection.send_queue.release(cost);
-                    self.pool.put(&mut connection.idle, only);
+                    connection.idle.push(only);
                     if !request.invited {
                         self.statistics.uninvited_invalidations += 1;
                     }
@@ -406,17 +407,16 @@ impl<P: Port> Engine<P> {
         let (mut retired, mut cost) = (0, 0);
         for posted in send_queue.oldest_run(most) {
             let slot = posted.token.index();
-            if posted.token.is(TokenKind::Register) && !posted.is_standalone() {
-                if let Some(mr) = self.pool.get_mut(slot) {
-                    // The peer may have invalidated it, and another request may have it by now.
-                    let _ = mr.registered(posted.token.generation());
-                }
+            if posted.is_vouched_for() {
+                // Its message, behind it, tells of both.
             } else if posted.token.is(TokenKind::Message)
                 && let Some((_, request)) = self.requests.at_mut(slot)
                 && !request.awaits_message
             {
                 request.hold.message = false;
-                if request.phase == Phase::Ended && !request.hold.event {
+                if request.phase == Phase::Posted {
+                    vouch(&mut self.pool, request);
+                } else if request.phase == Phase::Ended && !request.hold.event {
                     self.held -= 1;
                     self.requests.discard_at(slot);
                 }
@@ -431,9 +431,8 @@ impl<P: Port> Engine<P> {
                 && mr.invalidated(posted.token.generation()).is_ok()
             {
                 self.statistics.local_invalidations += 1;
-                self.pool.put(idle, slot);
+                idle.push(slot);
                 request.mrs.clear();
-                request.invalidate_entries = request.invalidate_entries.saturating_sub(posted.cost);
                 request.phase = Phase::Ended;
                 request.hold.event = true;
                 self.statistics.requests_ended += 1;
@@ -545,7 +544,7 @@ impl<P: Port> Engine<P> {
                 self.statistics.local_invalidations += 1;
                 self.record(TracePoint::LocalInvalidateDone, index as u16, Some(descriptor), 0);
                 if held && news.is_ok() {
-                    self.pool.put(&mut self.connections[index].idle, descriptor);
+                    self.connections[index].idle.push(descriptor);
                 }
                 self.fenced(posted.owner(), descriptor);
             }
@@ -652,5 +651,15 @@ impl<P: Port> Engine<P> {
         }
         self.attention = self.connections.iter().any(Connection::needs_attention);
         work
+    }
+}
+
+/// A request's message completed, and with it the registrations in front of it. Of a request that was answered the peer or an
+/// invalidation has told as much.
+fn vouch(pool: &mut Pool, request: &Request) {
+    for &descriptor in &request.mrs {
+        if let Some(mr) = pool.get_mut(descriptor) {
+            let _ = mr.registered(mr.generation());
+        }
     }
 }

@@ -36,9 +36,12 @@ impl<P: Port> Engine<P> {
         received: &Received,
     ) -> Replied {
         let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
-        if usize::from(request.connection) != index || request.phase != Phase::Posted || request.standalone {
+        let found = usize::from(request.connection) == index && request.phase == Phase::Posted && !request.standalone;
+        // Nobody answers what was not sent.
+        if !found || self.requests.get(handle).is_some_and(|request| self.is_staged(handle.index(), request)) {
             return Replied::Unknown;
         }
+        let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
         let connection = &mut self.connections[index];
         if let Some(key) = invalidated {
             // A reply that kills a foreign key is no reply: the request stays as it is and ends with its connection.
@@ -47,9 +50,8 @@ impl<P: Port> Engine<P> {
                 return Replied::Foreign;
             };
             let cost = self.capabilities.send_queue_cost.invalidate;
-            request.invalidate_entries -= cost;
             connection.send_queue.release(cost);
-            self.pool.put(&mut connection.idle, descriptor);
+            connection.idle.push(descriptor);
             self.statistics.uninvited_invalidations += u64::from(!request.invited);
             self.statistics.remote_invalidations += 1;
         }
@@ -111,8 +113,6 @@ impl<P: Port> Engine<P> {
         if let Phase::Fencing { fences } = request.phase {
             let fences = fences.saturating_sub(1);
             request.phase = Phase::Fencing { fences };
-            request.invalidate_entries =
-                request.invalidate_entries.saturating_sub(self.capabilities.send_queue_cost.invalidate);
             if fences == 0 {
                 self.end_if_fenced(handle);
             }
@@ -143,8 +143,8 @@ impl<P: Port> Engine<P> {
     /// After a refused post on a connection that goes on: where the invalidation was refused, destroying the MR is the
     /// fence (D7, S72, S84).
     pub(super) fn fence_refused(&mut self, index: usize, accepted: usize) {
-        for at in accepted..self.scratch.chain.len() {
-            let token = self.scratch.chain.as_slice()[at].token;
+        for at in accepted..self.connections[index].chain.len() {
+            let token = self.connections[index].chain.as_slice()[at].token;
             let owner = self.connections[index].send_queue.staged_at(at).owner();
             match token.kind() {
                 TokenKind::Invalidate if self.registration_may_run(index, token.index(), owner) => {
@@ -193,7 +193,6 @@ impl<P: Port> Engine<P> {
             if posted { request.mrs.push(descriptor) } else { unused.push(descriptor) }
         }
         let entries = unused.len() as u32 * self.capabilities.send_queue_cost.invalidate;
-        request.invalidate_entries -= entries;
         let standalone = request.standalone;
         let connection = &mut self.connections[index];
         connection.send_queue.release(entries);

@@ -1,18 +1,16 @@
 //! The end of a poll iteration: one chain and one post for every queue pair with work.
 
-use super::Engine;
+use super::{Engine, Registered};
 use crate::{
-    chain::{NO_OWNER, Posted, Staging},
+    chain::Posted,
+    connection::Connection,
     event::DisconnectCause,
-    mr::{self, Mr, ReturnPolicy},
-    options::{InvalidateOrder, InvalidateSignalling, MAX_TRANSFER_OPERATIONS, OnPostError},
+    mr::{self, ReturnPolicy},
+    options::{InvalidateOrder, MAX_TRANSFER_OPERATIONS, OnPostError},
     pool::Pool,
-    provider::{
-        Access, Chain, ElementRange, Operation, Port, PostError, RegistrationFields, Token, TokenKind, WorkRequest,
-    },
-    request::Phase,
+    provider::{Access, Chain, ElementRange, Operation, Port, PostError, Token, TokenKind, WorkRequest},
     shared_receives::Taker,
-    signal::{self, Signaller},
+    signal,
     trace::TracePoint,
     transfer::{self, Kind},
 };
@@ -115,35 +113,34 @@ impl<P: Port> Engine<P> {
         }
     }
 
+    /// The chain has the requests that were admitted since the last flush; what joins it here stands behind them.
     fn post_chain(&mut self, index: usize) -> u32 {
-        self.scratch.chain.clear();
-        self.connections[index].send_queue.begin();
-        let mut registered = Registered::default();
-        if self.options.invalidate_order == InvalidateOrder::BeforeMessages {
-            self.chain_invalidations(index);
+        let before = self.options.invalidate_order == InvalidateOrder::BeforeMessages;
+        if before && !self.connections[index].invalidations.is_empty() {
+            self.stage_invalidations(index);
         }
-        self.chain_messages(index, &mut registered);
         if !self.connections[index].transfers.is_empty() {
             self.chain_transfers(index);
         }
-        if self.options.invalidate_order == InvalidateOrder::AfterMessages {
-            self.chain_invalidations(index);
+        if !self.connections[index].invalidations.is_empty() {
+            self.stage_invalidations(index);
         }
-        if self.scratch.chain.is_empty() {
+        if self.connections[index].chain.is_empty() {
             return 0;
         }
         self.statistics.queue_pairs_flushed += 1;
-        self.post(index, registered);
+        self.post(index);
         1
     }
 
-    /// Posts the chain buffer and accounts for what the device took.
+    /// Posts the chain and accounts for what the device took.
     #[inline]
-    fn post(&mut self, index: usize, registered: Registered) {
+    fn post(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let chain = Chain { requests: self.scratch.chain.as_slice(), elements: &self.elements };
+        let chain = Chain { requests: connection.chain.as_slice(), elements: &self.elements };
         let all = chain.requests.len();
         let result = self.port.post(connection.queue_pair, chain);
+        let registered = connection.registered;
         self.statistics.doorbells += 1;
         match result {
             Ok(()) => {
@@ -154,11 +151,15 @@ impl<P: Port> Engine<P> {
             Err(error) => {
                 let accepted = error.accepted.min(all);
                 connection.send_queue.accept(accepted);
-                self.count_accepted(index, accepted, Registered::of(&self.scratch.chain.as_slice()[..accepted]));
+                let registered = Registered::of(&connection.chain.as_slice()[..accepted]);
+                self.count_accepted(index, accepted, registered);
                 self.record(TracePoint::PostSend, index as u16, None, all as u32);
                 self.post_refused(index, accepted, error);
             }
         }
+        let connection = &mut self.connections[index];
+        connection.chain.clear();
+        connection.registered = Registered::default();
     }
 
     /// Accounts for the work requests that the device took.
@@ -172,7 +173,7 @@ impl<P: Port> Engine<P> {
             self.statistics.bytes_registered_write += if access.permits_write() { bytes } else { 0 };
         }
         if registered.first_keys {
-            self.note_rounds(accepted);
+            self.note_rounds(index, accepted);
         }
         if self.trace.is_some() {
             self.record_accepted(index, accepted);
@@ -184,9 +185,9 @@ impl<P: Port> Engine<P> {
 
     /// Notes when descriptors began another round of their keys.
     #[cold]
-    fn note_rounds(&mut self, accepted: usize) {
+    fn note_rounds(&mut self, index: usize, accepted: usize) {
         let (mask, now_ns) = (Pool::key_mask(self.capabilities.rotating_key_bits), self.now_ns());
-        for request in &self.scratch.chain.as_slice()[..accepted] {
+        for request in &self.connections[index].chain.as_slice()[..accepted] {
             if let Operation::Register(fields) = &request.operation
                 && fields.key & mask == 0
             {
@@ -198,7 +199,7 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn record_accepted(&mut self, index: usize, accepted: usize) {
         for at in 0..accepted {
-            let request = self.scratch.chain.as_slice()[at];
+            let request = self.connections[index].chain.as_slice()[at];
             let slot = request.token.index();
             match request.operation {
                 Operation::Register(fields) => {
@@ -212,107 +213,16 @@ impl<P: Port> Engine<P> {
 
     /// Where the policy says so, an MR may be taken again as soon as its invalidation is posted (D2).
     fn return_early(&mut self, index: usize, accepted: usize) {
-        for request in &self.scratch.chain.as_slice()[..accepted] {
+        let Connection { chain, idle, .. } = &mut self.connections[index];
+        for request in &chain.as_slice()[..accepted] {
             let descriptor = request.token.index();
             let invalidates = matches!(request.operation, Operation::Invalidate { .. });
             let pending = invalidates
                 && self.pool.get(descriptor).is_some_and(|mr| matches!(mr.state(), mr::State::IdlePending { .. }));
             if pending {
-                self.pool.put(&mut self.connections[index].idle, descriptor);
+                idle.push(descriptor);
             }
         }
-    }
-
-    /// LOCAL_INV for every key that is to die (S65); the last one asks for the completion that fences them all (S67).
-    #[inline]
-    fn chain_invalidations(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        if connection.invalidations.is_empty() {
-            return;
-        }
-        let chain = &mut self.scratch.chain;
-        let first = chain.len();
-        // Where a refused post does not end the connection a chain may be cut anywhere, so no invalidation may count on
-        // a later one's completion (F5, F6).
-        let every = self.options.invalidate_signalling == InvalidateSignalling::Every
-            || self.options.on_post_error == OnPostError::DeregisterAndContinue;
-        let cost = self.capabilities.send_queue_cost.invalidate;
-        for &descriptor in connection.invalidations.as_slice() {
-            let Some(mr) = self.pool.get_mut(descriptor) else { continue };
-            let owner = mr.owner().unwrap_or(NO_OWNER);
-            let token = mr.token_invalidate(descriptor);
-            let Ok(operation) = mr.invalidate_posted(mr.key(), self.options.return_policy) else { continue };
-            connection.send_queue.stage(Posted::new(token, owner, cost));
-            chain.push(WorkRequest { token, signalled: every, fence: false, operation });
-        }
-        connection.invalidations.clear();
-        let count = chain.len() - first;
-        if count > 0 {
-            if let Some(last) = chain.last_mut() {
-                last.signalled = true;
-            }
-            self.statistics.local_inv_needed += count as u64;
-            self.statistics.local_inv_chains += 1;
-            connection.signaller.invalidations(count as u32, true);
-        }
-    }
-
-    /// For each new request its registrations, unsignalled, then its message (S45, S46).
-    #[inline(never)]
-    fn chain_messages(&mut self, index: usize, registered: &mut Registered) {
-        let cost = self.capabilities.send_queue_cost;
-        let connection = &mut self.connections[index];
-        let mut slots_short =
-            signal::held_slots_pressure(self.held, self.plan.request_slots) && !connection.relief_coming;
-        let mut relief_coming = connection.relief_coming;
-        let fence = self.capabilities.fence_after_registration;
-        let mut chain = Building {
-            stage: connection.send_queue.staging(),
-            places: self.scratch.chain.places(),
-            filled: 0,
-            signaller: &mut connection.signaller,
-            registered,
-            register_cost: cost.register,
-            key_mask: Pool::key_mask(self.capabilities.rotating_key_bits),
-        };
-        for &slot in connection.messages.as_slice() {
-            let Some((handle, request)) = self.requests.at_mut(slot) else { continue };
-            if request.standalone {
-                // No message stands behind it whose completion could vouch for it.
-                request.phase = Phase::Posted;
-                for &descriptor in &request.mrs {
-                    chain.register(self.pool.get_mut(descriptor), descriptor, slot, true);
-                }
-                continue;
-            }
-            let registrations = request.mrs.len() as u32;
-            if let &[only] = request.mrs.as_slice() {
-                chain.register(self.pool.get_mut(only), only, slot, false);
-            } else {
-                for &descriptor in &request.mrs {
-                    chain.register(self.pool.get_mut(descriptor), descriptor, slot, false);
-                }
-            }
-            request.phase = Phase::Posted;
-            request.hold.message = true;
-            let signalled = chain.signaller.message(registrations + 1, request.awaits_message, slots_short);
-            if signalled {
-                relief_coming = true;
-                slots_short = false;
-            }
-            let token = Token::new(TokenKind::Message, slot, handle.generation());
-            request.message_position = chain.stage.push(Posted::new(token, slot, cost.message));
-            let first = self.plan.request_element(slot);
-            let local = ElementRange { first, count: 1 + u32::from(request.inline_segments) };
-            let fence = registrations > 0 && fence;
-            let Some(place) = chain.next() else { continue };
-            *place = WorkRequest { token, signalled, fence, operation: Operation::Send { local, invalidate: None } };
-        }
-        let (filled, position) = (chain.filled, chain.stage.position);
-        connection.send_queue.staged_to(position);
-        connection.relief_coming = relief_coming;
-        connection.messages.clear();
-        self.scratch.chain.grow(filled);
     }
 
     fn chain_transfers(&mut self, index: usize) {
@@ -378,7 +288,7 @@ impl<P: Port> Engine<P> {
         let token = Token::new(kind, handle.index(), handle.generation());
         let cost = self.capabilities.send_queue_cost.message;
         self.connections[index].send_queue.stage(Posted::new(token, handle.index(), cost));
-        self.scratch.chain.push(WorkRequest { token, signalled, fence: false, operation });
+        self.connections[index].chain.push(WorkRequest { token, signalled, fence: false, operation });
     }
 
     /// The device took only the first `accepted` of the chain.
@@ -387,8 +297,8 @@ impl<P: Port> Engine<P> {
         let _ = error;
         self.statistics.posts_refused += 1;
         self.record(TracePoint::PostSendRefused, index as u16, None, accepted as u32);
-        for at in accepted..self.scratch.chain.len() {
-            let request = self.scratch.chain.as_slice()[at];
+        for at in accepted..self.connections[index].chain.len() {
+            let request = self.connections[index].chain.as_slice()[at];
             let posted = self.connections[index].send_queue.staged_at(at);
             let token = request.token;
             match token.kind() {
@@ -410,7 +320,7 @@ impl<P: Port> Engine<P> {
         if self.options.on_post_error == OnPostError::Disconnect {
             self.fail(index, DisconnectCause::PostRefused);
         } else {
-            let refused = self.scratch.chain.as_slice().iter().skip(accepted);
+            let refused = self.connections[index].chain.as_slice().iter().skip(accepted);
             let invalidations = refused.filter(|request| request.token.kind() == TokenKind::Invalidate).count();
             let signaller = &mut self.connections[index].signaller;
             if invalidations > 0 {
@@ -419,77 +329,5 @@ impl<P: Port> Engine<P> {
             signaller.refused();
             self.fence_refused(index, accepted);
         }
-    }
-}
-
-/// What the loop over new requests writes to.
-struct Building<'a> {
-    stage: Staging<'a>,
-    places: &'a mut [WorkRequest],
-    filled: usize,
-    signaller: &'a mut Signaller,
-    registered: &'a mut Registered,
-    register_cost: u32,
-    key_mask: u32,
-}
-
-impl Building<'_> {
-    /// Where the next work request goes: it is written there and nowhere before.
-    #[inline(always)]
-    fn next(&mut self) -> Option<&mut WorkRequest> {
-        debug_assert!(self.filled < self.places.len(), "credits bound the chain");
-        let place = self.places.get_mut(self.filled)?;
-        self.filled += 1;
-        Some(place)
-    }
-
-    /// The registration of a mapped MR. One that is not mapped is none of ours, and is left out.
-    #[inline(always)]
-    fn register(&mut self, mr: Option<&mut Mr>, descriptor: u32, slot: u32, alone: bool) {
-        let Some(mr) = mr else { return };
-        let token = mr.token_register(descriptor);
-        let Ok(fields) = mr.enter_chain() else { return };
-        self.registered.add(fields, self.key_mask);
-        let posted = Posted::new(token, slot, self.register_cost);
-        self.stage.push(if alone { posted.standalone() } else { posted });
-        let wanted = self.signaller.registration();
-        if alone {
-            self.signaller.signalled();
-        }
-        let signalled = alone || wanted;
-        let Some(place) = self.next() else { return };
-        *place = WorkRequest { token, signalled, fence: false, operation: Operation::Register(*fields) };
-    }
-}
-
-/// Registrations of a chain, for the statistics.
-#[derive(Clone, Copy, Debug, Default)]
-struct Registered {
-    registrations: u64,
-    /// By right.
-    bytes: [u64; 3],
-    /// Some descriptor's keys begin another round.
-    first_keys: bool,
-}
-
-impl Registered {
-    #[inline]
-    fn add(&mut self, fields: &RegistrationFields, key_mask: u32) {
-        self.registrations += 1;
-        if let Some(bytes) = self.bytes.get_mut(fields.access as usize) {
-            *bytes += u64::from(fields.length);
-        }
-        self.first_keys |= fields.key & key_mask == 0;
-    }
-
-    /// What the device took of a chain that it refused in part; its keys' rounds are looked for in any case.
-    fn of(requests: &[WorkRequest]) -> Self {
-        let mut registered = Self { first_keys: true, ..Self::default() };
-        for request in requests {
-            if let Operation::Register(fields) = &request.operation {
-                registered.add(fields, 0);
-            }
-        }
-        registered
     }
 }

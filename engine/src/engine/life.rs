@@ -49,7 +49,9 @@ impl<P: Port> Engine<P> {
                 return;
             }
         };
+        self.unstage_all(index);
         let deadline = self.now + self.options.drain_timeout;
+        let entry = &mut self.connections[index];
         entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline };
         // rxe does not flush a receive that comes behind the error state (verbs.md 5.4): the drain would wait for it.
         entry.receives.clear();
@@ -201,7 +203,7 @@ impl<P: Port> Engine<P> {
     fn destroy_all(&mut self, index: usize) {
         self.abandon_posted(index);
         let connection = self.connections[index].key;
-        while self.pool.pop(&mut self.connections[index].idle).is_some() {}
+        while self.connections[index].idle.pop().is_some() {}
         let entry = &mut self.connections[index];
         entry.freeing += entry.not_freed.len() as u32;
         self.freeing += entry.not_freed.len() as u32;

@@ -1,31 +1,35 @@
 //! All of FRWR for one core: `submit`, `poll`, `flush`.
 //!
 //! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms: `submit` (a request from the
-//! caller's segments to mapped MRs), `respond` (transfers), `flush` (chains and posts), `complete` (completions and the
-//! fence), `life` (opening and ending connections), `standalone` (`register_now` and cancelling).
+//! caller's segments to mapped MRs), `resolve` and `run` (those segments), `stage` (work requests and the chain), `respond`
+//! (transfers), `flush` (posts), `complete` (completions and the fence), `life` (opening and ending connections),
+//! `standalone` (`register_now` and cancelling).
 
 mod complete;
 mod fence;
 mod flush;
 mod life;
 mod opening;
+mod resolve;
 mod respond;
 mod run;
+mod stage;
 mod standalone;
 mod submit;
 
 pub use opening::OpenError;
 pub use respond::{FetchRequest, ResponseRequest, TransferError, WriteRequest};
+pub(crate) use stage::Registered;
 pub use standalone::{CancelError, CancelNowError};
 pub use submit::{Chunk, Coverage, Submission, SubmitError};
 
 use crate::{
-    chain::{ChainBuffer, chain_buffer},
     connection::{Connection, ConnectionLimits},
     event::{ConnectionId, Event, Received, RequestStatus},
     events::Events,
     fixed_list::FixedList,
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
+    idle::Idle,
     link::{CoreLink, MAX_INCOMING, MAX_MEMORIES, ToControl},
     mr::IovaRule,
     options::{EngineOptions, MAX_CHUNKS},
@@ -40,13 +44,14 @@ use crate::{
     transfer::{RemoteSegment, Transfer},
 };
 use arrayvec::ArrayVec;
-use core::time::Duration;
+use core::{mem::ManuallyDrop, time::Duration};
 use frwr_mempool::{
     DeviceMemory, Region,
     freelist::Order,
     lane,
     slab::{Handle, Slab},
 };
+use stage::Making;
 use submit::MAX_INLINE_SEGMENTS;
 
 /// Control messages taken in one poll iteration: enough to open a connection at once, little beside a batch of
@@ -78,13 +83,15 @@ pub struct Engine<P: Port> {
     options: EngineOptions,
     plan: Plan,
     capabilities: Capabilities,
+    making: Making,
     gather: Limits,
     iova: IovaRule,
     now: Duration,
     memories: ArrayVec<DeviceMemory, MAX_MEMORIES>,
     /// The engine's own memory, the first of them.
     messages: DeviceMemory,
-    requests: Slab<Request>,
+    /// Of numbers alone: that they are never dropped saves looking what there is to drop.
+    requests: Slab<ManuallyDrop<Request>>,
     transfers: Slab<Transfer>,
     pool: Pool,
     receives: Receives,
@@ -123,7 +130,6 @@ struct Scratch {
     /// What follows the message in its SEND.
     inline: ArrayVec<ScatterElement, MAX_INLINE_SEGMENTS>,
     message: Box<[u8]>,
-    chain: ChainBuffer,
     receives: Vec<ReceiveRequest>,
 }
 
@@ -210,6 +216,7 @@ impl<P: Port> Engine<P> {
             port,
             link,
             capabilities: *capabilities,
+            making: Making::new(capabilities, plan.request_slots),
             now: Duration::ZERO,
             memories: ArrayVec::new(),
             messages: messages.clone(),
@@ -236,7 +243,6 @@ impl<P: Port> Engine<P> {
                 chunks: ArrayVec::new(),
                 inline: ArrayVec::new(),
                 message: vec![0; plan.message_bytes as usize].into(),
-                chain: chain_buffer(plan.sizes.send.next_power_of_two()),
                 receives: Vec::with_capacity(if plan.shares_receives {
                     plan.receive_buffers
                 } else {
@@ -277,7 +283,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// The next event, oldest first.
-    #[inline(never)]
+    #[inline(always)]
     pub fn next_event(&mut self) -> Option<Event> {
         let Some(slot) = self.events.pop_ended() else { return self.events.pop_whole() };
         // A slot is kept until its event is taken; nothing but Hold keeps it from here on.
@@ -448,7 +454,7 @@ impl<P: Port> Engine<P> {
 
     /// Frees a request's slot if nothing keeps it.
     fn recycle_request(&mut self, handle: Handle) {
-        if self.requests.get(handle).is_some_and(Request::is_recyclable) {
+        if self.requests.get(handle).is_some_and(|request| request.is_recyclable()) {
             self.requests.discard_at(handle.index());
         }
     }
@@ -525,7 +531,7 @@ fn connection(
     // Fixed keys repeat at once: the longest way round the pool keeps a late access from meeting a new grant (U10).
     // Otherwise the MR used last has the warmest descriptor (S23).
     let order = if capabilities.rotating_key_bits == 0 { Order::FirstInFirstOut } else { Order::LastInFirstOut };
-    let idle = pool.list(order);
+    let idle = Idle::new(plan.registrations, order);
     let mut absent = pool.list(Order::FirstInFirstOut);
     pool.fill_absent(index, &mut absent);
     let limits = ConnectionLimits {

@@ -305,7 +305,7 @@ impl<P: Port> Engine<P> {
             self.free_object(index, descriptor);
             return;
         }
-        self.pool.put(&mut self.connections[index].idle, descriptor);
+        self.connections[index].idle.push(descriptor);
         self.filled(index);
     }
 
@@ -333,7 +333,7 @@ impl<P: Port> Engine<P> {
     /// invalidated (S90 to S92). Remembered only if the device took it (S93, F8).
     fn make_pad(&mut self, index: usize) {
         let connection = self.connections[index].key;
-        let Some(descriptor) = self.pool.pop(&mut self.connections[index].idle) else { return };
+        let Some(descriptor) = self.connections[index].idle.pop() else { return };
         let base = self.connections[index].bases[0];
         let address = self.memories[0].address() + self.plan.pad_offset(connection.index) as u64;
         let element = crate::provider::ScatterElement { address, length: PAD_BYTES, lkey: base.lkey };
@@ -351,7 +351,6 @@ impl<P: Port> Engine<P> {
         if mr.take_as_pad(connection).is_err() || mr.map(&mapping).is_err() {
             return;
         }
-        self.scratch.chain.clear();
         // Its entry is one of those that no request can reserve.
         let first = self.pool.first_element(descriptor);
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
@@ -360,8 +359,7 @@ impl<P: Port> Engine<P> {
         let token = mr.token_register(descriptor);
         let signalled = self.connections[index].signaller.registration();
         let operation = Operation::Register(fields);
-        self.scratch.chain.push(WorkRequest { token, signalled, fence: false, operation });
-        if self.post_pad(index) {
+        if self.post_pad(index, WorkRequest { token, signalled, fence: false, operation }) {
             self.connections[index].pad = Some(descriptor);
         } else {
             self.pad_refused(index, descriptor);

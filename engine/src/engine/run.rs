@@ -11,8 +11,11 @@ use crate::{
 
 /// Segments per step of the loops, which the compiler keeps rolled otherwise.
 const UNROLLED: usize = 8;
-/// The same where each is copied as well: with more the compiler runs out of registers.
-const COPIED: usize = 4;
+/// The same where each is copied as well: up to so many the compiler keeps both halves of a segment in one vector register.
+const COPIED: usize = 6;
+
+/// The bit that is set in negative numbers.
+const SIGN: u64 = 1 << 63;
 
 /// What a registration of the list covers.
 #[derive(Clone, Copy, Debug)]
@@ -51,11 +54,11 @@ pub(super) fn gather_run(
                 return None;
             }
             let places = table.get_mut(..segments.len())?;
-            let misplaced = copy(reach, equal, places)?;
+            let offsets = copy(reach, equal, places)?;
             let fits = last.offset <= reach.bytes.checked_sub(last.length.into())?;
             let place = places.last_mut().filter(|_| fits)?;
             *place = element(reach, last);
-            if (misplaced | last.offset | reach.start) & u64::from(page_size.saturating_sub(1)) != 0 {
+            if (offsets | last.offset | reach.start) & u64::from(page_size.saturating_sub(1)) != 0 {
                 return None;
             }
             // At most the depth of a list, which is 32 bit.
@@ -106,34 +109,82 @@ fn merge(reach: &Reach, segments: &[Segment], bytes: u32, table: &mut [ScatterEl
 }
 
 /// Copies equal segments; returns all bits that any of their offsets has.
+///
+/// A segment and its element are two numbers each, and what is done with both is the same, so that a vector unit does it at once:
+/// from offset and kind the first number that is too large is taken, and start and device's kind added. Nothing branches; all
+/// segments are as they must be where all differences were negative and no offset was.
 #[inline]
 fn copy(reach: &Reach, segments: &[Segment], table: &mut [ScatterElement]) -> Option<u64> {
-    let first = segments.first()?;
-    let (kind, length) = (first.kind(), first.length);
+    let &Segment { memory, length, .. } = segments.first()?;
+    let kind = Segment { memory, offset: 0, length }.kind();
     // Exactly as many places: both are cut into the same blocks.
     let table = table.get_mut(..segments.len())?;
-    let limit = reach.bytes.checked_sub(length.into())?;
-    let (start, lkey) = (reach.start, reach.lkey);
+    let behind = reach.bytes.checked_sub(length.into())? + 1;
+    let any = offset_bits(segments);
+    // With more, a difference of two offsets could need more than 64 bits. No memory has as much.
+    if behind > SIGN || any & SIGN != 0 {
+        return None;
+    }
+    // Sums and differences of both lanes wrap, and wrap back.
+    let device_kind = u64::from(length) | u64::from(reach.lkey) << 32;
+    let lanes = Lanes {
+        behind: [behind, kind.wrapping_add(1)],
+        moved: [reach.start.wrapping_add(behind), device_kind.wrapping_add(1)],
+    };
+    let [offsets, kinds] = copy_lanes(segments, table, &lanes);
+    // The difference of equal kinds is -1, which has all bits.
+    (offsets & SIGN != 0 && kinds == u64::MAX).then_some(any)
+}
+
+/// All bits that any offset has. A pass of its own: together with the other, the compiler does each lane for itself.
+#[inline]
+fn offset_bits(segments: &[Segment]) -> u64 {
+    let (blocks, rest) = segments.as_chunks::<UNROLLED>();
     let mut bits = 0;
+    for block in blocks {
+        for segment in block {
+            bits |= segment.offset;
+        }
+    }
+    for segment in rest {
+        bits |= segment.offset;
+    }
+    bits
+}
+
+/// What is done with all offsets, in the first lane, and kinds, in the second.
+struct Lanes {
+    /// The first number that is too large.
+    behind: [u64; 2],
+    /// From there to the element.
+    moved: [u64; 2],
+}
+
+/// Makes elements of segments. Returns the bits that all their differences to the first numbers that are too large have. A function
+/// of its own that finds its numbers in memory, so that the compiler cannot see through them and do with each lane what is best for
+/// it alone.
+#[inline(never)]
+fn copy_lanes(segments: &[Segment], table: &mut [ScatterElement], lanes: &Lanes) -> [u64; 2] {
+    let Lanes { behind, moved } = *lanes;
+    let mut all = [u64::MAX; 2];
+    let mut element = |segment: &Segment| {
+        let [offset, kind] = [segment.offset.wrapping_sub(behind[0]), segment.kind().wrapping_sub(behind[1])];
+        all[0] &= offset;
+        all[1] &= kind;
+        let [address, kind] = [offset.wrapping_add(moved[0]), kind.wrapping_add(moved[1])];
+        ScatterElement { address, length: kind as u32, lkey: (kind >> 32) as u32 }
+    };
     let (blocks, rest) = segments.as_chunks::<COPIED>();
     let (block_places, rest_places) = table.as_chunks_mut::<COPIED>();
     for (block, places) in blocks.iter().zip(block_places) {
         for (segment, place) in block.iter().zip(places) {
-            if segment.offset > limit || segment.kind() != kind {
-                return None;
-            }
-            bits |= segment.offset;
-            *place = ScatterElement { address: start.wrapping_add(segment.offset), length, lkey };
+            *place = element(segment);
         }
     }
     for (segment, place) in rest.iter().zip(rest_places) {
-        if segment.offset > limit || segment.kind() != kind {
-            return None;
-        }
-        bits |= segment.offset;
-        *place = ScatterElement { address: start.wrapping_add(segment.offset), length, lkey };
+        *place = element(segment);
     }
-    Some(bits)
+    all
 }
 
 #[cfg(test)]
@@ -154,10 +205,21 @@ mod tests {
         (0..count).map(|at| Segment { memory: MemoryId(1), offset: at * stride * 4096, length: 4096 }).collect()
     }
 
+    /// Ways of spoiling a segment.
+    const WAYS: usize = 10;
+
     /// The list with each segment spoiled in each way, one at a time.
     fn spoiled(list: &[Segment]) -> impl Iterator<Item = Vec<Segment>> {
-        let ways: [fn(&mut Segment); 3] = [
+        let ways: [fn(&mut Segment); WAYS] = [
             |segment| segment.offset = 200 * 4096 - 4095,
+            |segment| segment.offset = 200 * 4096,
+            // Negative as signed numbers, near zero and far from it.
+            |segment| segment.offset = u64::MAX - 4095,
+            |segment| segment.offset = 1 << 63,
+            |segment| segment.offset = (1 << 63) + 199 * 4096,
+            |segment| segment.offset = (1 << 63) + 200 * 4096,
+            |segment| segment.length = 4097,
+            |segment| segment.length = 0,
             |segment| segment.length = 4095,
             |segment| segment.memory = MemoryId(2),
         ];
@@ -183,11 +245,41 @@ mod tests {
                 };
                 assert_eq!(*element, expected, "{at} of {count}");
             }
-            for list in spoiled(&list).skip(3) {
+            for list in spoiled(&list).skip(WAYS) {
                 assert_eq!(copy(&REACH, &list, &mut table), None, "{list:?}");
             }
             assert_eq!(copy(&REACH, &list, &mut table[..count as usize - 1]), None, "too little room");
         }
+    }
+
+    #[test]
+    fn i18_a_segment_at_the_very_end_of_its_memory_is_copied_and_one_byte_behind_it_is_not() {
+        // The largest memory whose offsets differ by less than 2^63, and one that has no room for the piece.
+        let most = Reach { bytes: (1 << 63) + 4095, start: 0, ..REACH };
+        for (reach, end) in [(REACH, 199 * 4096), (most, (1 << 63) - 1)] {
+            for at in 1..=MOST as usize {
+                let mut list = pages(MOST + 1, 0);
+                let mut table = vec![ScatterElement::default(); list.len()];
+                list[at].offset = end;
+                assert_eq!(copy(&reach, &list, &mut table), Some(end), "{at}");
+                assert_eq!(table[at].address, reach.start + end);
+                list[at].offset = end + 1;
+                assert_eq!(copy(&reach, &list, &mut table), None, "{at}");
+            }
+        }
+        let list = pages(MOST, 0);
+        let mut table = vec![ScatterElement::default(); list.len()];
+        assert_eq!(copy(&Reach { bytes: 4095, ..REACH }, &list, &mut table), None);
+        assert_eq!(copy(&Reach { bytes: (1 << 63) + 4096, start: 0, ..REACH }, &list, &mut table), None, "too large");
+    }
+
+    #[test]
+    fn i18_the_largest_kinds_do_not_spill_into_addresses() {
+        let reach = Reach { lkey: u32::MAX, bytes: 1 << 40, ..REACH };
+        let list = [Segment { memory: MemoryId(u32::MAX), offset: 5, length: u32::MAX }; 7];
+        let mut table = [ScatterElement::default(); 7];
+        assert_eq!(copy(&reach, &list, &mut table), Some(5));
+        assert_eq!(table, [ScatterElement { address: 0x10_0005, length: u32::MAX, lkey: u32::MAX }; 7]);
     }
 
     #[test]
@@ -202,7 +294,7 @@ mod tests {
                 [ScatterElement { address: 0x10_0000, length: bytes, lkey: 7 }, ScatterElement::default()]
             );
             // The last one's memory and length are looked at before.
-            for list in spoiled(&list).skip(3).take(3 * (count as usize - 2)) {
+            for list in spoiled(&list).skip(WAYS).take(WAYS * (count as usize - 2)) {
                 assert_eq!(merge(&REACH, &list, bytes, &mut table), None, "{list:?}");
             }
             let mut moved = list.clone();

@@ -6,7 +6,7 @@ use crate::{
     connection::Phase as ConnectionPhase,
     event::{ConnectionId, Event},
     protocol::Protocol,
-    provider::{Chain, Port},
+    provider::{Chain, Port, WorkRequest},
     request::{Outcome, Phase, RequestHandle},
 };
 use core::time::Duration;
@@ -93,6 +93,10 @@ impl<P: Port> Engine<P> {
     /// [`CancelError`]; the request goes on.
     pub fn cancel(&mut self, request: RequestHandle) -> Result<(), CancelError> {
         let handle = request.0;
+        let found = self.requests.get(handle).ok_or(CancelError::Ended)?;
+        if self.is_staged(handle.index(), found) {
+            self.unstage(handle);
+        }
         let found = self.requests.get_mut(handle).ok_or(CancelError::Ended)?;
         let index = usize::from(found.connection);
         match found.phase {
@@ -131,9 +135,7 @@ impl<P: Port> Engine<P> {
         found.phase = Phase::Fencing { fences: 0 };
         let cost = self.capabilities.send_queue_cost;
         let entries = u32::from(!standalone) * cost.message + mrs.len() as u32 * (cost.register + cost.invalidate);
-        found.invalidate_entries = 0;
         let connection = &mut self.connections[index];
-        connection.messages.retain(|slot| slot != handle.index());
         connection.send_queue.release(entries);
         if !standalone {
             connection.peer_receives += 1;
@@ -179,20 +181,19 @@ impl<P: Port> Engine<P> {
     }
 
     /// Posts the write pad's registration, alone and unsignalled (S90). True if the device took it.
-    pub(super) fn post_pad(&mut self, index: usize) -> bool {
+    pub(super) fn post_pad(&mut self, index: usize, registration: WorkRequest) -> bool {
         let queue_pair = self.connections[index].queue_pair;
-        let chain = Chain { requests: self.scratch.chain.as_slice(), elements: &self.elements };
+        let chain = Chain { requests: core::slice::from_ref(&registration), elements: &self.elements };
         self.statistics.doorbells += 1;
         self.statistics.queue_pairs_flushed += 1;
         if self.port.post(queue_pair, chain).is_err() {
             self.statistics.posts_refused += 1;
             return false;
         }
-        let token = self.scratch.chain.as_slice()[0].token;
         self.statistics.registrations += 1;
         self.statistics.work_requests += 1;
         // Its entry is one of the two that requests cannot reserve, so retiring it must not give one to them.
-        self.connections[index].send_queue.push(Posted::new(token, NO_OWNER, 0));
+        self.connections[index].send_queue.push(Posted::new(registration.token, NO_OWNER, 0));
         true
     }
 }

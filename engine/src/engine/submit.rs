@@ -2,20 +2,23 @@
 
 use super::{
     Engine, MAX_ADMITTED_PER_POLL,
+    resolve::{copy_elements, locate, resolve},
     run::{Run, gather_run},
+    stage::{MessageToSend, stage_message, stage_single},
 };
 use crate::{
-    connection::{Connection, Reach},
+    connection::Connection,
     event::ConnectionId,
-    gather::{GatherError, Limits, Resolved, Segment},
+    gather::{GatherError, Resolved, Segment},
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
-    provider::{Access, Port, ScatterElement},
-    request::{Outcome, Phase, Request, RequestHandle, WaitingChunk, Wanted},
+    provider::{Access, ElementRange, Port, ScatterElement},
+    request::{Outcome, Request, RequestHandle, WaitingChunk, Wanted},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
+use core::mem::ManuallyDrop;
 use frwr_mempool::{DeviceMemory, device_memory::LINE, slab::Handle};
 
 /// Grants of one request.
@@ -105,6 +108,7 @@ impl<P: Port> Engine<P> {
     ///
     /// # Errors
     /// [`SubmitError`]; nothing is left behind.
+    #[inline(always)]
     pub fn submit(
         &mut self,
         connection: ConnectionId,
@@ -120,15 +124,16 @@ impl<P: Port> Engine<P> {
             return Err(SubmitError::MessageLength);
         }
         // Whoever traces sees every step, and pays for it.
-        if submission.inline.is_empty() && found.waiting_requests.is_empty() && self.trace.is_none() {
+        if submission.inline.is_empty()
+            && found.waiting_requests.is_empty()
+            && found.invalidations.is_empty()
+            && self.trace.is_none()
+        {
             let done = match submission.chunks {
                 [] => self.submit_at_once(index, submission, None, protocol),
                 [Chunk { access, segments: [segment] }] => {
                     let piece = Some((*access, Covered::Segment(segment)));
                     self.submit_at_once(index, submission, piece, protocol)
-                }
-                [Chunk { access, segments }] if segments.len() <= self.options.max_segments as usize => {
-                    self.submit_list(index, submission, *access, segments, protocol)
                 }
                 _ => None,
             };
@@ -136,23 +141,61 @@ impl<P: Port> Engine<P> {
                 return done;
             }
         }
-        let handle = self.stage(connection.index, submission)?;
-        self.scratch.message[..submission.message.len()].copy_from_slice(submission.message);
-        self.admit_or_park(index, handle, submission.chunks, protocol)?;
-        Ok(RequestHandle(handle))
+        // A copy: what is not passed on need not be in memory.
+        let submission = *submission;
+        let mut refused = SubmitError::NoSlot;
+        let handle = self.submit_any(index, &submission, protocol, &mut refused);
+        if handle.generation() == 0 { Err(refused) } else { Ok(RequestHandle(handle)) }
     }
 
-    /// [`Engine::submit_at_once`] for the usual list of segments.
+    /// [`Engine::submit`] of whatever it may be, on a ready connection. What it returns fits into a register, so that what its
+    /// caller returns need not be in memory: a handle without a generation names nothing, and `refused` says why.
     #[inline(never)]
-    fn submit_list(
+    fn submit_any(
         &mut self,
         index: usize,
         submission: &Submission<'_>,
-        access: Access,
-        segments: &[Segment],
         protocol: &mut impl Protocol,
-    ) -> Option<Result<RequestHandle, SubmitError>> {
-        self.submit_at_once(index, submission, Some((access, Covered::List(segments))), protocol)
+        refused: &mut SubmitError,
+    ) -> Handle {
+        self.submit_slowly(index, submission, protocol)
+            .unwrap_or_else(|error| {
+                *refused = error;
+                RequestHandle::from_parts(0, 0)
+            })
+            .0
+    }
+
+    fn submit_slowly(
+        &mut self,
+        index: usize,
+        submission: &Submission<'_>,
+        protocol: &mut impl Protocol,
+    ) -> Result<RequestHandle, SubmitError> {
+        if !self.connections[index].invalidations.is_empty() {
+            self.stage_invalidations_first(index);
+        }
+        let waits = !self.connections[index].waiting_requests.is_empty();
+        if submission.inline.is_empty() && !waits && self.trace.is_none() {
+            let most = self.options.max_segments as usize;
+            let piece = match submission.chunks {
+                [] => Some(None),
+                [Chunk { access, segments: [segment] }] => Some(Some((*access, Covered::Segment(segment)))),
+                [Chunk { access, segments }] if segments.len() <= most => {
+                    Some(Some((*access, Covered::List(segments))))
+                }
+                _ => None,
+            };
+            if let Some(piece) = piece
+                && let Some(done) = self.submit_at_once(index, submission, piece, protocol)
+            {
+                return done;
+            }
+        }
+        let handle = self.stage(index as u16, submission)?;
+        self.scratch.message[..submission.message.len()].copy_from_slice(submission.message);
+        self.admit_or_park(index, handle, submission.chunks, protocol)?;
+        Ok(RequestHandle(handle))
     }
 
     /// A request of at most one registration that need not wait: what `stage`, `reserve`, `map_chunks` and `announce` do, with
@@ -165,12 +208,9 @@ impl<P: Port> Engine<P> {
         piece: Option<(Access, Covered<'_>)>,
         protocol: &mut impl Protocol,
     ) -> Option<Result<RequestHandle, SubmitError>> {
-        let connection = &mut self.connections[index];
-        let cost = self.capabilities.send_queue_cost;
-        let mut entries = cost.message;
-        if piece.is_some() {
-            entries += cost.register + cost.invalidate;
-        }
+        let making = &self.making;
+        let connection = self.connections.get_mut(index)?;
+        let entries = if piece.is_some() { making.single } else { making.cost.message };
         if !connection.may_send() || !connection.send_queue.can_reserve(entries) {
             return None;
         }
@@ -187,14 +227,14 @@ impl<P: Port> Engine<P> {
                 }
                 located = Some(resolved);
             }
-            let descriptor = self.pool.pop(&mut connection.idle)?;
+            let descriptor = connection.idle.pop()?;
             let first = self.pool.first_element(descriptor);
             let run = match (covered, located) {
                 (Covered::List(segments), _) => {
                     let room = self.elements.get_mut(first as usize..).unwrap_or_default();
                     let depth = (self.plan.mr_depth as usize).min(room.len());
                     let Some(run) = gather_run(connection, &self.gather, segments, &mut room[..depth]) else {
-                        self.pool.put(&mut connection.idle, descriptor);
+                        connection.idle.push(descriptor);
                         return None;
                     };
                     run
@@ -209,19 +249,26 @@ impl<P: Port> Engine<P> {
             };
             opened = Some((access, descriptor, first, run));
         }
-        let wanted = wanted(index as u16, submission, u8::from(opened.is_some()));
-        let Some((handle, request)) = self.requests.insert_new(|| Request::new(wanted)) else {
+        let wanted = Wanted { staged: true, ..wanted(index as u16, submission, u8::from(opened.is_some())) };
+        let Some((handle, request)) = self.requests.insert_new(|| ManuallyDrop::new(Request::new(wanted))) else {
             if let Some((_, descriptor, ..)) = opened {
-                self.pool.put(&mut connection.idle, descriptor);
+                connection.idle.push(descriptor);
             }
             return Some(Err(SubmitError::NoSlot));
         };
-        connection.send_queue.reserve(entries);
+        connection.send_queue.take(entries);
         let offset = self.plan.request_offset(handle.index());
-        let mut written = true;
-        if let Some((access, descriptor, first, run)) = opened {
+        let element = self.plan.request_element(handle.index());
+        let mut message = MessageToSend {
+            request: handle,
+            elements: ElementRange { first: element, count: 1 },
+            registrations: 0,
+            awaited: false,
+            held: self.held,
+        };
+        let written = if let Some((access, descriptor, first, run)) = opened {
             request.mrs.push(descriptor);
-            request.invalidate_entries = cost.invalidate;
+            message.registrations = 1;
             let mapping = Mapping {
                 bytes: run.bytes,
                 address: run.address,
@@ -231,25 +278,30 @@ impl<P: Port> Engine<P> {
                 iova: self.iova.apply(run.address, submission.iova_cookie),
                 rotating_key_bits: self.capabilities.rotating_key_bits,
             };
-            let mr = self.pool.get_mut(descriptor);
-            let grant = mr.and_then(|mr| mr.open(handle.index(), connection.key, &mapping, first).ok());
-            let scratch = &mut self.scratch.message;
-            written = grant
-                .is_some_and(|grant| announce(&self.messages, offset, submission.message, scratch, &grant, protocol));
+            let opening = Some((connection.key, &mapping, first));
+            // While all of it is at hand, before the message is completed: one that cannot be is rare.
+            if let Some(mr) = self.pool.get_mut(descriptor)
+                && let Some((position, fields)) = stage_single(connection, making, (mr, descriptor), &message, opening)
+            {
+                request.message_position = position;
+                let grant = mr::grant_of(&fields);
+                announce(&self.messages, offset, submission.message, &mut self.scratch.message, &grant, protocol)
+            } else {
+                false
+            }
         } else {
+            request.message_position = stage_message(connection, making, &message);
             // The slot's message buffer has message_bytes bytes.
-            written &= write_message(&self.messages, offset, submission.message);
-        }
+            write_message(&self.messages, offset, submission.message)
+        };
         if !written {
             return Some(Err(self.undo(handle)));
         }
-        request.phase = Phase::Queued;
         self.statistics.requests += 1;
         let address = self.messages.address() + offset as u64;
-        let element = self.plan.request_element(handle.index());
         // At most message_bytes, which is 32 bit.
         let length = submission.message.len() as u32;
-        if queue(connection, &mut self.elements, element, address, length, handle.index()) {
+        if account(connection, &mut self.elements, element, address, length) {
             self.dirty.push(index as u16);
         }
         Some(Ok(RequestHandle(handle)))
@@ -258,17 +310,18 @@ impl<P: Port> Engine<P> {
     /// A request whose message could not be completed.
     #[cold]
     fn undo(&mut self, handle: Handle) -> SubmitError {
+        self.unstage(handle);
         self.reset(handle);
         self.requests.remove(handle);
         SubmitError::Unannounced
     }
 
-    /// Has the next flush post a message that stands in its slot's buffer.
-    fn queue_message(&mut self, index: usize, slot: u32, length: u32) {
+    /// Accounts for a message that stands in its slot's buffer and in the chain.
+    fn account_message(&mut self, index: usize, slot: u32, length: u32) {
         let address = self.messages.address() + self.plan.request_offset(slot) as u64;
         let element = self.plan.request_element(slot);
         let connection = &mut self.connections[index];
-        if queue(connection, &mut self.elements, element, address, length, slot) {
+        if account(connection, &mut self.elements, element, address, length) {
             self.dirty.push(index as u16);
         }
     }
@@ -323,7 +376,8 @@ impl<P: Port> Engine<P> {
         }
         // At most MAX_MRS_PER_REQUEST.
         let wanted = wanted(connection, submission, pieces as u8);
-        let handle = self.requests.insert_with(|| Request::new(wanted)).ok_or(SubmitError::NoSlot)?;
+        let handle =
+            self.requests.insert_with(|| ManuallyDrop::new(Request::new(wanted))).ok_or(SubmitError::NoSlot)?;
         if !submission.inline.is_empty() {
             let element = self.plan.request_element(handle.index()) as usize + 1;
             self.elements[element..][..self.scratch.inline.len()].copy_from_slice(&self.scratch.inline);
@@ -477,7 +531,7 @@ impl<P: Port> Engine<P> {
             while at < chunk.end {
                 let rest = &self.scratch.resolved[at..chunk.end];
                 let Ok(piece) = self.gather.next_piece(rest) else { return false };
-                let Some(descriptor) = self.pool.pop(&mut connection.idle) else { return false };
+                let Some(descriptor) = connection.idle.pop() else { return false };
                 request.mrs.push(descriptor);
                 let table = self.pool.first_element(descriptor) as usize;
                 let room = table..table + self.pool.depth() as usize;
@@ -523,9 +577,8 @@ impl<P: Port> Engine<P> {
     /// Completes the message in the scratch buffer, puts it where the device reads it, and has the next flush post it.
     fn announce(&mut self, handle: Handle, protocol: &mut impl Protocol, grants: &[Grant]) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return false };
-        let index = request.connection;
-        let connection = &mut self.connections[usize::from(index)];
-        if !request.standalone {
+        let (index, standalone) = (request.connection, request.standalone);
+        if !standalone {
             let message = &mut self.scratch.message[..request.message_length as usize];
             let offset = self.plan.request_offset(handle.index());
             let named = grants.is_empty() || protocol.announce(message, grants).is_ok();
@@ -533,14 +586,15 @@ impl<P: Port> Engine<P> {
                 return false;
             }
         }
-        request.phase = Phase::Queued;
-        request.invalidate_entries = u32::from(request.pieces) * self.capabilities.send_queue_cost.invalidate;
-        if request.standalone {
-            connection.messages.push(handle.index());
+        let length = request.message_length;
+        if !self.stage_request(usize::from(index), handle) {
+            self.unstage(handle);
+            return false;
+        }
+        if standalone {
             self.mark_dirty(index);
         } else {
-            let length = request.message_length;
-            self.queue_message(usize::from(index), handle.index(), length);
+            self.account_message(usize::from(index), handle.index(), length);
         }
         true
     }
@@ -564,7 +618,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn give_back_unused(&mut self, index: usize, descriptor: u32) {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         if mr.give_back().is_ok() || matches!(mr.state(), mr::State::Idle { .. } | mr::State::IdlePending { .. }) {
-            self.pool.put(&mut self.connections[index].idle, descriptor);
+            self.connections[index].idle.push(descriptor);
             self.record(TracePoint::MrReset, index as u16, Some(descriptor), 0);
         }
     }
@@ -596,22 +650,20 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// Has the next flush post the message of `slot` at `address`. True where its connection had no work before.
+/// Accounts for a message at `address` that the next flush posts. True where its connection had no work before.
 #[inline(always)]
-fn queue(
+fn account(
     connection: &mut Connection,
     elements: &mut [ScatterElement],
     element: u32,
     address: u64,
     length: u32,
-    slot: u32,
 ) -> bool {
     if let Some(place) = elements.get_mut(element as usize) {
         *place = ScatterElement { address, length, lkey: connection.bases[0].lkey };
     }
     connection.peer_receives -= 1;
     connection.awaiting_reply += 1;
-    connection.messages.push(slot);
     !core::mem::replace(&mut connection.dirty, true)
 }
 
@@ -629,6 +681,7 @@ fn wanted(connection: u16, submission: &Submission<'_>, pieces: u8) -> Wanted {
         pieces,
         // At most the elements of one SEND.
         inline_segments: submission.inline.len() as u8,
+        staged: false,
     }
 }
 
@@ -663,101 +716,4 @@ fn announce(
     let Some(scratch) = scratch.get_mut(..message.len()) else { return false };
     scratch.copy_from_slice(message);
     protocol.announce(scratch, core::slice::from_ref(grant)).is_ok() && messages.write(offset, scratch).is_ok()
-}
-
-/// Notes what a registration covers, and in how many elements; most cover one. Depth counts entries of the device's list, and
-/// several segments may share one where they continue one another, in a range or in a page: where there are more segments than
-/// elements, those become one.
-#[inline]
-fn copy_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
-    if let ([place, ..], [only]) = (&mut *table, covered) {
-        *place = only.element;
-        return 1;
-    }
-    if covered.len() <= table.len() {
-        for (place, resolved) in table.iter_mut().zip(covered) {
-            *place = resolved.element;
-        }
-        return covered.len() as u32;
-    }
-    join_elements(table, covered)
-}
-
-#[cold]
-fn join_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
-    let (mut count, mut end) = (0, None);
-    for Resolved { element, .. } in covered {
-        match table.get_mut(..count).and_then(<[_]>::last_mut) {
-            Some(last) if end == Some(element.address) && last.lkey == element.lkey => last.length += element.length,
-            // What does not continue anything takes an entry of its own, so that there is a place for it.
-            _ => {
-                table[count] = *element;
-                count += 1;
-            }
-        }
-        end = element.address.checked_add(element.length.into());
-    }
-    count as u32
-}
-
-/// Fills `resolved` with the addresses of segments, cut where one registration ends.
-#[inline]
-fn resolve(
-    connection: &Connection,
-    gather: &Limits,
-    segments: &[Segment],
-    resolved: &mut Vec<Resolved>,
-) -> Result<(), SubmitError> {
-    for segment in segments {
-        let whole = locate(connection, segment)?;
-        if gather.covers(&whole.element) && resolved.len() < resolved.capacity() {
-            resolved.push(whole);
-        } else {
-            cut_up(gather, whole, resolved)?;
-        }
-    }
-    Ok(())
-}
-
-/// The address of a segment that lies in a memory of this connection (I18).
-#[inline(always)]
-fn locate(connection: &Connection, segment: &Segment) -> Result<Resolved, SubmitError> {
-    let Some(reach) = connection.reach.get(segment.memory.0 as usize) else {
-        return Err(SubmitError::UnknownMemory);
-    };
-    let length = u64::from(segment.length);
-    // Where the difference would be negative no offset is small enough.
-    if length == 0 || length > reach.bytes || segment.offset > reach.bytes - length {
-        return Err(misplaced(connection, segment, reach));
-    }
-    // The reach of a memory does not wrap around.
-    let address = reach.start.wrapping_add(segment.offset);
-    let element = ScatterElement { address, length: segment.length, lkey: reach.lkey };
-    Ok(Resolved { element, base: reach.base })
-}
-
-#[cold]
-fn misplaced(connection: &Connection, segment: &Segment, reach: &Reach) -> SubmitError {
-    match connection.base(segment.memory) {
-        None => SubmitError::UnknownMemory,
-        Some(key) => match segment.resolve(reach.start, reach.bytes, reach.base, key.lkey) {
-            Err(error) => SubmitError::Segment(error),
-            Ok(_) => SubmitError::Segment(GatherError::OutOfBounds),
-        },
-    }
-}
-
-/// The slow way: a segment that takes more than one registration.
-#[cold]
-fn cut_up(gather: &Limits, whole: Resolved, resolved: &mut Vec<Resolved>) -> Result<(), SubmitError> {
-    let mut rest = Some(whole);
-    while let Some(part) = rest {
-        let (front, behind) = gather.cut(part)?;
-        if resolved.len() == resolved.capacity() {
-            return Err(SubmitError::TooManyRegistrations);
-        }
-        resolved.push(front);
-        rest = behind;
-    }
-    Ok(())
 }

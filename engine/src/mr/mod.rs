@@ -150,9 +150,30 @@ impl Mr {
         first_element: u32,
     ) -> Result<Grant, MrError> {
         self.check_free(connection)?;
-        let grant = self.prepare(mapping, first_element)?;
+        let fields = self.prepare(mapping, first_element)?;
         self.owner = owner;
-        Ok(grant)
+        Ok(grant_of(&fields))
+    }
+
+    /// [`Mr::open`] and [`Mr::register_posted`] in one, for who makes the work request at once: Idle or IdlePending to
+    /// Registering. What is refused changes nothing.
+    ///
+    /// # Errors
+    /// As [`Mr::open`].
+    #[inline(always)]
+    pub(crate) fn open_in_chain(
+        &mut self,
+        owner: u32,
+        connection: ConnectionKey,
+        mapping: &Mapping,
+        first_element: u32,
+    ) -> Result<RegistrationFields, MrError> {
+        self.check_free(connection)?;
+        let fields = self.prepare(mapping, first_element)?;
+        self.owner = owner;
+        self.step = Step::Registering;
+        self.device_tag = fields.key as u8;
+        Ok(fields)
     }
 
     /// Takes a free MR as the connection's pad (S90). From here on it can only be mapped, registered and destroyed.
@@ -175,16 +196,17 @@ impl Mr {
         if self.step != Step::Owned {
             return Err(MrError::InvalidState);
         }
-        self.prepare(mapping, 0)
+        self.prepare(mapping, 0).map(|fields| grant_of(&fields))
     }
 
     #[inline(always)]
-    fn prepare(&mut self, mapping: &Mapping, first_element: u32) -> Result<Grant, MrError> {
+    fn prepare(&mut self, mapping: &Mapping, first_element: u32) -> Result<RegistrationFields, MrError> {
         if mapping.bytes == 0 || mapping.elements == 0 || mapping.elements > mapping.bytes {
             return Err(MrError::InvalidArgument);
         }
-        let bytes = u64::from(mapping.bytes);
-        if mapping.address.checked_add(bytes).is_none() || mapping.iova.checked_add(bytes).is_none() {
+        // The last address from which the bytes do not wrap around.
+        let last = u64::MAX - u64::from(mapping.bytes);
+        if mapping.address > last || mapping.iova > last {
             return Err(MrError::InvalidArgument);
         }
         if mapping.rotating_key_bits > KEY_TAG_BITS {
@@ -192,7 +214,7 @@ impl Mr {
         }
         let key = next_key(self.fields.key, mapping.rotating_key_bits);
         self.generation = following(self.generation);
-        self.fields = RegistrationFields {
+        let fields = RegistrationFields {
             object: self.fields.object,
             base: mapping.base,
             old_key: (key & !0xFF) | u32::from(self.device_tag),
@@ -202,8 +224,9 @@ impl Mr {
             length: mapping.bytes,
             elements: ElementRange { first: first_element, count: mapping.elements },
         };
+        self.fields = fields;
         self.step = Step::Mapped;
-        Ok(self.current_grant())
+        Ok(fields)
     }
 
     /// Gives an MR back unused, also after a failed marshal: Owned or Mapped to Idle (S85, S86).
@@ -404,7 +427,7 @@ impl Mr {
     }
 
     const fn current_grant(&self) -> Grant {
-        Grant { key: self.fields.key, address: self.fields.iova, length: self.fields.length }
+        grant_of(&self.fields)
     }
 
     const fn registration(&self) -> Registration {
@@ -442,6 +465,11 @@ impl Mr {
     const fn check_request_role(&self) -> Result<(), MrError> {
         if self.is_pad() { Err(MrError::Denied) } else { Ok(()) }
     }
+}
+
+/// What the peer is told of a registration.
+pub(crate) const fn grant_of(fields: &RegistrationFields) -> Grant {
+    Grant { key: fields.key, address: fields.iova, length: fields.length }
 }
 
 /// The generation after this one; 0 is left to descriptors that were never mapped.

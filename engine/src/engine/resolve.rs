@@ -1,0 +1,105 @@
+//! From a caller's segments to addresses and elements.
+
+use super::SubmitError;
+use crate::{
+    connection::{Connection, Reach},
+    gather::{GatherError, Limits, Resolved, Segment},
+    provider::ScatterElement,
+};
+
+/// Notes what a registration covers, and in how many elements; most cover one. Depth counts entries of the device's list, and
+/// several segments may share one where they continue one another, in a range or in a page: where there are more segments than
+/// elements, those become one.
+#[inline]
+pub(super) fn copy_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
+    if let ([place, ..], [only]) = (&mut *table, covered) {
+        *place = only.element;
+        return 1;
+    }
+    if covered.len() <= table.len() {
+        for (place, resolved) in table.iter_mut().zip(covered) {
+            *place = resolved.element;
+        }
+        return covered.len() as u32;
+    }
+    join_elements(table, covered)
+}
+
+#[cold]
+fn join_elements(table: &mut [ScatterElement], covered: &[Resolved]) -> u32 {
+    let (mut count, mut end) = (0, None);
+    for Resolved { element, .. } in covered {
+        match table.get_mut(..count).and_then(<[_]>::last_mut) {
+            Some(last) if end == Some(element.address) && last.lkey == element.lkey => last.length += element.length,
+            // What does not continue anything takes an entry of its own, so that there is a place for it.
+            _ => {
+                table[count] = *element;
+                count += 1;
+            }
+        }
+        end = element.address.checked_add(element.length.into());
+    }
+    count as u32
+}
+
+/// Fills `resolved` with the addresses of segments, cut where one registration ends.
+#[inline]
+pub(super) fn resolve(
+    connection: &Connection,
+    gather: &Limits,
+    segments: &[Segment],
+    resolved: &mut Vec<Resolved>,
+) -> Result<(), SubmitError> {
+    for segment in segments {
+        let whole = locate(connection, segment)?;
+        if gather.covers(&whole.element) && resolved.len() < resolved.capacity() {
+            resolved.push(whole);
+        } else {
+            cut_up(gather, whole, resolved)?;
+        }
+    }
+    Ok(())
+}
+
+/// The address of a segment that lies in a memory of this connection (I18).
+#[inline(always)]
+pub(super) fn locate(connection: &Connection, segment: &Segment) -> Result<Resolved, SubmitError> {
+    let Some(reach) = connection.reach.get(segment.memory.0 as usize) else {
+        return Err(SubmitError::UnknownMemory);
+    };
+    let length = u64::from(segment.length);
+    // Where the difference would be negative no offset is small enough.
+    if length == 0 || length > reach.bytes || segment.offset > reach.bytes - length {
+        return Err(misplaced(connection, segment, reach));
+    }
+    // The reach of a memory does not wrap around.
+    let address = reach.start.wrapping_add(segment.offset);
+    let element = ScatterElement { address, length: segment.length, lkey: reach.lkey };
+    Ok(Resolved { element, base: reach.base })
+}
+
+#[cold]
+fn misplaced(connection: &Connection, segment: &Segment, reach: &Reach) -> SubmitError {
+    match connection.base(segment.memory) {
+        None => SubmitError::UnknownMemory,
+        Some(key) => match segment.resolve(reach.start, reach.bytes, reach.base, key.lkey) {
+            Err(error) => SubmitError::Segment(error),
+            Ok(_) => SubmitError::Segment(GatherError::OutOfBounds),
+        },
+    }
+}
+
+/// The slow way: a segment that takes more than one registration.
+#[cold]
+fn cut_up(gather: &Limits, whole: Resolved, resolved: &mut Vec<Resolved>) -> Result<(), SubmitError> {
+    let mut rest = Some(whole);
+    while let Some(part) = rest {
+        let (front, behind) = gather.cut(part)?;
+        if resolved.len() == resolved.capacity() {
+            return Err(SubmitError::TooManyRegistrations);
+        }
+        resolved.push(front);
+        rest = behind;
+    }
+    Ok(())
+}

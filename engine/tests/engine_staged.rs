@@ -1,0 +1,144 @@
+//! Work requests stand in their connection's chain from their request's submission on: what becomes of them where they are not
+//! posted after all, and where invalidations stand.
+
+mod engine_harness;
+
+use engine_harness::scripted::Scripted;
+use engine_harness::{PROFILES, Setup};
+use frwr_engine::{CancelError, InvalidateOrder, OnPostError};
+
+/// MRs of the requests below, and what their work requests look like.
+const REQUESTS: [(u64, &str); 5] = [(1, "RS"), (2, "RRS"), (0, "S"), (1, "RS"), (3, "RRRS")];
+
+#[test]
+fn s75_s85_a_request_cancelled_before_the_flush_leaves_the_chain_and_all_others_are_posted() {
+    for profile in PROFILES {
+        for cancelled in 0..REQUESTS.len() {
+            let mut test = Scripted::new(profile);
+            let free = test.descriptors();
+            // The ring ends at different places below.
+            for cookie in 0..cancelled as u64 {
+                test.round_trip(100 + cookie);
+            }
+            test.posted();
+            let requests: Vec<_> =
+                REQUESTS.iter().zip(0..).map(|((mrs, _), cookie)| test.submit(cookie, *mrs, false)).collect();
+            test.host.engine.cancel(requests[cancelled]).unwrap();
+            assert_eq!(test.host.engine.cancel(requests[cancelled]), Err(CancelError::Ended));
+            test.steps(1);
+            let others = REQUESTS.iter().enumerate().filter(|(at, _)| *at != cancelled);
+            let expected: String = others.map(|(_, (_, letters))| *letters).collect();
+            // What asks for a completion is the engine's business.
+            assert_eq!(test.chains().concat().replace('*', ""), expected, "{profile} {cancelled}");
+            assert_eq!(test.status(cancelled as u64), Some("cancelled"));
+            test.until("all ended", |pair| {
+                pair.serve(false);
+                REQUESTS.iter().zip(0..).all(|(_, cookie)| pair.host.ended.iter().any(|(ended, _)| *ended == cookie))
+            });
+            let replied = (0..REQUESTS.len() as u64).filter(|cookie| test.status(*cookie) == Some("replied")).count();
+            assert_eq!(replied, REQUESTS.len() - 1);
+            assert_eq!((test.open_bytes(), test.descriptors()), (0, free), "{profile} {cancelled}");
+            for cookie in 200..210 {
+                test.round_trip(cookie);
+            }
+        }
+    }
+}
+
+#[test]
+fn s75_all_requests_of_a_chain_may_be_cancelled_and_nothing_is_posted() {
+    let mut test = Scripted::new("rxe");
+    let free = test.descriptors();
+    let requests: Vec<_> = REQUESTS.iter().zip(0..).map(|((mrs, _), cookie)| test.submit(cookie, *mrs, true)).collect();
+    for request in requests.into_iter().rev() {
+        test.host.engine.cancel(request).unwrap();
+    }
+    test.steps(3);
+    assert_eq!(test.posted(), vec![]);
+    assert!(
+        test.host.ended.len() == REQUESTS.len() && test.host.ended.iter().all(|(_, status)| *status == "cancelled")
+    );
+    assert_eq!(test.descriptors(), free);
+    let statistics = test.host.engine.statistics();
+    assert_eq!((statistics.request_slots_used, statistics.registrations), (0, 0));
+    test.round_trip(9);
+}
+
+#[test]
+fn s97_i15_a_connection_that_ends_before_the_flush_loses_what_it_had_staged_and_posts_none_of_it() {
+    for profile in PROFILES {
+        for cancels in [false, true] {
+            let mut test = Scripted::new(profile);
+            // One whose key is to die is staged in front of the next request.
+            test.submit(50, 1, false);
+            let (name, _) = test.command();
+            test.reply(name, None);
+            test.until("a reply", |pair| pair.host.engine.statistics().receive_completions == 1);
+            let requests: Vec<_> =
+                REQUESTS.iter().zip(0..).map(|((mrs, _), cookie)| test.submit(cookie, *mrs, true)).collect();
+            test.posted();
+            let before = test.host.engine.statistics();
+            let connection = test.host.connection.unwrap();
+            test.host.engine.disconnect(connection);
+            if cancels {
+                test.host.engine.cancel(requests[1]).unwrap();
+            }
+            test.until_gone();
+            let after = test.host.engine.statistics();
+            assert_eq!(after.registrations, before.registrations, "{profile}: nothing of it reached the device");
+            let lost = |cookie| if cancels && cookie == 1 { "cancelled" } else { "lost" };
+            for cookie in 0..REQUESTS.len() as u64 {
+                assert_eq!(test.status(cookie), Some(lost(cookie)), "{profile} {cookie}");
+            }
+            let dead = after.local_invalidations + after.remote_invalidations + after.mrs_destroyed_live;
+            assert_eq!(dead, after.registrations, "{profile}: each key died once");
+            test.reconnect_works();
+        }
+    }
+}
+
+#[test]
+fn i25_f13_nobody_answers_a_request_that_was_not_posted() {
+    let mut test = Scripted::new("rxe");
+    test.submit(1, 1, false);
+    let (name, _) = test.command();
+    // The next request is in the chain when a reply comes that guesses its name.
+    test.submit(2, 1, false);
+    test.reply(2u64.to_le_bytes(), None);
+    test.reply(name, None);
+    let now = test.pair.now;
+    for _ in 0..20 {
+        test.pair.target.step(now);
+        let host = &mut test.pair.host;
+        host.engine.poll(now, &mut host.protocol);
+    }
+    assert!(test.status(2).is_none(), "it was not sent, so that nothing can have answered it");
+    assert_eq!(test.host.engine.statistics().bad_reply_count, 1);
+}
+
+#[test]
+fn s65_invalidations_stand_in_front_of_requests_submitted_when_they_are_due_in_one_post() {
+    for (order, expected) in [(InvalidateOrder::BeforeMessages, "L*RS"), (InvalidateOrder::AfterMessages, "RSL*")] {
+        for on_post_error in [OnPostError::Disconnect, OnPostError::DeregisterAndContinue] {
+            let mut test = Scripted::of(Setup::new("rxe").host(|host| {
+                host.invalidate_order = order;
+                host.on_post_error = on_post_error;
+            }));
+            test.connect();
+            test.submit(1, 1, false);
+            let (name, _) = test.command();
+            test.reply(name, None);
+            let now = test.pair.now;
+            for _ in 0..20 {
+                test.pair.target.step(now);
+                let host = &mut test.pair.host;
+                host.engine.poll(now, &mut host.protocol);
+            }
+            test.posted();
+            test.submit(2, 1, false);
+            test.steps(1);
+            let chains = test.chains();
+            assert_eq!(chains.first().map(|chain| chain.replace("S*", "S")), Some(expected.to_owned()), "{order:?}");
+        }
+    }
+}
