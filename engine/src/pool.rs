@@ -97,17 +97,6 @@ impl Pool {
         self.mrs.get_mut(descriptor as usize)
     }
 
-    /// How many descriptors are on a list: walks along all of them.
-    pub(crate) fn count(&self, list: &List) -> u32 {
-        self.free.count(list)
-    }
-
-    /// Whether a list has so many descriptors: walks along as many.
-    #[inline]
-    pub(crate) fn holds(&self, list: &List, wanted: u32) -> bool {
-        self.free.holds(list, wanted)
-    }
-
     /// Takes a descriptor from a list.
     #[inline]
     pub(crate) fn pop(&mut self, list: &mut List) -> Option<u32> {

@@ -318,7 +318,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         let (connection, private_data) = (entry.key, private_data.clone());
-        let created = self.pool.count(&entry.idle);
+        let created = entry.idle.len();
         entry.phase = Phase::Ready;
         self.unsettled -= 1;
         self.statistics.connections += 1;

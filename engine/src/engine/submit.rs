@@ -487,7 +487,7 @@ impl<P: Port> Engine<P> {
         let pieces = u32::from(request.pieces);
         let entries = self.entries(pieces, standalone);
         let connection = &mut self.connections[index];
-        if !self.pool.holds(&connection.idle, pieces) {
+        if connection.idle.len() < pieces {
             self.lack_mrs(index, pieces);
             return false;
         }
