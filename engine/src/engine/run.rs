@@ -128,7 +128,15 @@ fn copy(reach: &Reach, segments: &[Segment], table: &mut [ScatterElement]) -> Op
 /// Whether no offset is larger than the last one that is inside.
 #[inline(never)]
 fn lie_inside(segments: &[Segment], last: u64) -> bool {
-    segments.iter().all(|segment| segment.offset <= last)
+    let (blocks, rest) = segments.as_chunks::<UNROLLED>();
+    for block in blocks {
+        for segment in block {
+            if segment.offset > last {
+                return false;
+            }
+        }
+    }
+    rest.iter().all(|segment| segment.offset <= last)
 }
 
 /// What is done with all offsets, in the first lane, and kinds, in the second. Sums and differences wrap.
