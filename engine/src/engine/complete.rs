@@ -354,12 +354,50 @@ impl<P: Port> Engine<P> {
 
     #[inline(never)]
     fn take_sends(&mut self, batch: &CompletionBatch) -> u32 {
-        for &completion in batch {
-            self.send_completion(completion);
+        for completion in batch {
+            if !self.message_completion(completion) {
+                self.send_completion(*completion);
+            }
         }
         let taken = batch.len() as u32;
         self.statistics.send_completions += u64::from(taken);
         taken
+    }
+
+    /// A good completion of a request's message: all that [`Engine::send_completion`] does with it, with one look-up of each
+    /// thing, and nothing more where the oldest that are posted are a registration and this message behind it, as where every
+    /// message asks for a completion. False: nothing was done.
+    #[inline(always)]
+    fn message_completion(&mut self, completion: &Completion) -> bool {
+        let token = completion.token;
+        if completion.result.is_err() || !token.is(TokenKind::Message) {
+            return false;
+        }
+        let slot = token.index();
+        let Some((_, request)) = self.requests.at_mut(slot) else { return false };
+        let index = usize::from(request.connection);
+        let Some(connection) = self.connections.get_mut(index) else { return false };
+        if connection.queue_pair != completion.queue_pair || connection.is_vacant() {
+            return false;
+        }
+        // A message that is posted keeps its slot.
+        let Some(ahead) = connection.send_queue.ahead_at(request.message_position, token) else { return false };
+        connection.relief_coming = false;
+        if ahead == 1
+            && !request.awaits_message
+            && let [registration, message] = connection.send_queue.oldest_run(2)
+            && registration.is_vouched_for()
+        {
+            let cost = registration.cost + message.cost;
+            connection.send_queue.retire_run(2, cost);
+            if message_sent(request, &mut self.pool) {
+                self.held -= 1;
+                self.requests.discard_at(slot);
+            }
+        } else {
+            self.retire_successes(index, ahead + 1);
+        }
+        true
     }
 
     /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without
@@ -413,10 +451,7 @@ impl<P: Port> Engine<P> {
                 && let Some((_, request)) = self.requests.at_mut(slot)
                 && !request.awaits_message
             {
-                request.hold.message = false;
-                if request.phase == Phase::Posted {
-                    vouch(&mut self.pool, request);
-                } else if request.phase == Phase::Ended && !request.hold.event {
+                if message_sent(request, &mut self.pool) {
                     self.held -= 1;
                     self.requests.discard_at(slot);
                 }
@@ -652,6 +687,16 @@ impl<P: Port> Engine<P> {
         self.attention = self.connections.iter().any(Connection::needs_attention);
         work
     }
+}
+
+/// The device is done with the message of a request that does not wait for it. Whether nothing keeps the slot any more.
+#[inline(always)]
+fn message_sent(request: &mut Request, pool: &mut Pool) -> bool {
+    request.hold.message = false;
+    if request.phase == Phase::Posted {
+        vouch(pool, request);
+    }
+    request.phase == Phase::Ended && !request.hold.event
 }
 
 /// A request's message completed, and with it the registrations in front of it. Of a request that was answered the peer or an

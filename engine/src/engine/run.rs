@@ -14,9 +14,6 @@ const UNROLLED: usize = 8;
 /// The same where each is copied as well: up to so many the compiler keeps both halves of a segment in one vector register.
 const COPIED: usize = 6;
 
-/// The bit that is set in negative numbers.
-const SIGN: u64 = 1 << 63;
-
 /// What a registration of the list covers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
@@ -111,67 +108,56 @@ fn merge(reach: &Reach, segments: &[Segment], bytes: u32, table: &mut [ScatterEl
 /// Copies equal segments; returns all bits that any of their offsets has.
 ///
 /// A segment and its element are two numbers each, and what is done with both is the same, so that a vector unit does it at once:
-/// from offset and kind the first number that is too large is taken, and start and device's kind added. Nothing branches; all
-/// segments are as they must be where all differences were negative and no offset was.
+/// what is expected of offset and kind is taken away, what is left noted, and what the device is told added. Nothing branches. No
+/// offset is larger than the bits of all of them together, so that these usually tell that all lie inside; where they do not, as
+/// in a memory whose length is no power of two, each is looked at once more.
 #[inline]
 fn copy(reach: &Reach, segments: &[Segment], table: &mut [ScatterElement]) -> Option<u64> {
     let &Segment { memory, length, .. } = segments.first()?;
-    let kind = Segment { memory, offset: 0, length }.kind();
     // Exactly as many places: both are cut into the same blocks.
     let table = table.get_mut(..segments.len())?;
-    let behind = reach.bytes.checked_sub(length.into())? + 1;
-    let any = offset_bits(segments);
-    // With more, a difference of two offsets could need more than 64 bits. No memory has as much.
-    if behind > SIGN || any & SIGN != 0 {
-        return None;
-    }
-    // Sums and differences of both lanes wrap, and wrap back.
-    let device_kind = u64::from(length) | u64::from(reach.lkey) << 32;
+    let last = reach.bytes.checked_sub(length.into())?;
     let lanes = Lanes {
-        behind: [behind, kind.wrapping_add(1)],
-        moved: [reach.start.wrapping_add(behind), device_kind.wrapping_add(1)],
+        expected: [0, Segment { memory, offset: 0, length }.kind()],
+        told: [reach.start, u64::from(length) | u64::from(reach.lkey) << 32],
     };
     let [offsets, kinds] = copy_lanes(segments, table, &lanes);
-    // The difference of equal kinds is -1, which has all bits.
-    (offsets & SIGN != 0 && kinds == u64::MAX).then_some(any)
+    (kinds == 0 && (offsets <= last || lie_inside(segments, last))).then_some(offsets)
 }
 
-/// All bits that any offset has. A pass of its own: together with the other, the compiler does each lane for itself.
-#[inline]
-fn offset_bits(segments: &[Segment]) -> u64 {
+/// Whether no offset is larger than the last one that is inside.
+#[inline(never)]
+fn lie_inside(segments: &[Segment], last: u64) -> bool {
     let (blocks, rest) = segments.as_chunks::<UNROLLED>();
-    let mut bits = 0;
     for block in blocks {
         for segment in block {
-            bits |= segment.offset;
+            if segment.offset > last {
+                return false;
+            }
         }
     }
-    for segment in rest {
-        bits |= segment.offset;
-    }
-    bits
+    rest.iter().all(|segment| segment.offset <= last)
 }
 
-/// What is done with all offsets, in the first lane, and kinds, in the second.
+/// What is done with all offsets, in the first lane, and kinds, in the second. Sums and differences wrap.
 struct Lanes {
-    /// The first number that is too large.
-    behind: [u64; 2],
-    /// From there to the element.
-    moved: [u64; 2],
+    /// Of an offset nothing, of a kind all of it.
+    expected: [u64; 2],
+    /// What the element says beyond the difference.
+    told: [u64; 2],
 }
 
-/// Makes elements of segments. Returns the bits that all their differences to the first numbers that are too large have. A function
-/// of its own that finds its numbers in memory, so that the compiler cannot see through them and do with each lane what is best for
+/// Makes elements of segments. Returns the bits that any of their differences to what is expected has. A function of its own that finds its numbers in memory, so that the compiler cannot see through them and do with each lane what is best for
 /// it alone.
 #[inline(never)]
 fn copy_lanes(segments: &[Segment], table: &mut [ScatterElement], lanes: &Lanes) -> [u64; 2] {
-    let Lanes { behind, moved } = *lanes;
-    let mut all = [u64::MAX; 2];
+    let Lanes { expected, told } = *lanes;
+    let mut any = [0; 2];
     let mut element = |segment: &Segment| {
-        let [offset, kind] = [segment.offset.wrapping_sub(behind[0]), segment.kind().wrapping_sub(behind[1])];
-        all[0] &= offset;
-        all[1] &= kind;
-        let [address, kind] = [offset.wrapping_add(moved[0]), kind.wrapping_add(moved[1])];
+        let [offset, kind] = [segment.offset.wrapping_sub(expected[0]), segment.kind().wrapping_sub(expected[1])];
+        any[0] |= offset;
+        any[1] |= kind;
+        let [address, kind] = [offset.wrapping_add(told[0]), kind.wrapping_add(told[1])];
         ScatterElement { address, length: kind as u32, lkey: (kind >> 32) as u32 }
     };
     let (blocks, rest) = segments.as_chunks::<COPIED>();
@@ -184,7 +170,7 @@ fn copy_lanes(segments: &[Segment], table: &mut [ScatterElement], lanes: &Lanes)
     for (segment, place) in rest.iter().zip(rest_places) {
         *place = element(segment);
     }
-    all
+    any
 }
 
 #[cfg(test)]
@@ -254,15 +240,20 @@ mod tests {
 
     #[test]
     fn i18_a_segment_at_the_very_end_of_its_memory_is_copied_and_one_byte_behind_it_is_not() {
-        // The largest memory whose offsets differ by less than 2^63, and one that has no room for the piece.
-        let most = Reach { bytes: (1 << 63) + 4095, start: 0, ..REACH };
-        for (reach, end) in [(REACH, 199 * 4096), (most, (1 << 63) - 1)] {
+        // With the bits of this one, the last offset's are too large in the first memory and the last, although both lie inside.
+        let other = 57 * 4096;
+        let power_of_two = Reach { bytes: 256 * 4096, ..REACH };
+        let half = Reach { bytes: (1 << 63) + 4095, start: 0, ..REACH };
+        let most = Reach { bytes: u64::MAX, start: 0, ..REACH };
+        let ends = [199 * 4096, 255 * 4096, (1 << 63) - 1, u64::MAX - 4096];
+        for (reach, end) in [REACH, power_of_two, half, most].into_iter().zip(ends) {
             for at in 1..=MOST as usize {
                 let mut list = pages(MOST + 1, 0);
                 let mut table = vec![ScatterElement::default(); list.len()];
                 list[at].offset = end;
-                assert_eq!(copy(&reach, &list, &mut table), Some(end), "{at}");
-                assert_eq!(table[at].address, reach.start + end);
+                list[at - 1].offset = other;
+                assert_eq!(copy(&reach, &list, &mut table), Some(end | other), "{at}");
+                assert_eq!([table[at - 1].address, table[at].address], [other, end].map(|offset| reach.start + offset));
                 list[at].offset = end + 1;
                 assert_eq!(copy(&reach, &list, &mut table), None, "{at}");
             }
@@ -270,7 +261,6 @@ mod tests {
         let list = pages(MOST, 0);
         let mut table = vec![ScatterElement::default(); list.len()];
         assert_eq!(copy(&Reach { bytes: 4095, ..REACH }, &list, &mut table), None);
-        assert_eq!(copy(&Reach { bytes: (1 << 63) + 4096, start: 0, ..REACH }, &list, &mut table), None, "too large");
     }
 
     #[test]
