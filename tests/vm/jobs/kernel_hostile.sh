@@ -33,10 +33,11 @@ connect() {
 requests() { cat /sys/block/nvme*n1/stat | awk '{ sum += $1 + $5 } END { print sum }'; }
 more_requests() { [ "$(requests)" -gt "$1" ]; }
 
-# Reads and writes whose every block is verified, until it is told to end.
+# Reads and writes whose every block is verified, until it is told to end. The first blocks are left to the attacks: a host that
+# vanishes may have written there what the target had fetched of it by then.
 start_load() {
     fio --name=mix --filename=/dev/nvme0n1 --allow_file_create=0 --direct=1 --ioengine=libaio --iodepth=16 --rw=randrw \
-        --bsrange=4k-64k --verify=crc32c --verify_backlog=64 --size=24m --time_based --runtime=$LOAD_SECONDS > "$LOGS/fio.log" 2>&1 &
+        --bsrange=4k-64k --verify=crc32c --verify_backlog=64 --offset=4m --size=24m --time_based --runtime=$LOAD_SECONDS > "$LOGS/fio.log" 2>&1 &
     load=$!
     wait_for 60 more_requests 500
 }
