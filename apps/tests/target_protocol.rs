@@ -14,8 +14,8 @@ use frwr_apps::storage::{
     CompletionBatch, Cookie, Geometry, MemoryStorage, Operation, QueueFull, Storage, StorageError,
 };
 use frwr_apps::target::{Breach, Fault, Incident, TargetOptions};
-use frwr_engine::ReceiveQueues;
 use frwr_engine::provider::Access;
+use frwr_engine::{ConnectionId, ReceiveQueues};
 use frwr_mempool::DeviceMemory;
 use nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
 use nvmf_harness::{memory, target_options};
@@ -420,8 +420,15 @@ impl Storage for Held {
     }
 }
 
-#[test]
-fn no_new_session_overtakes_the_writes_of_an_ended_one() {
+/// A write of an I/O queue that the storage has, and completes when it is let go.
+struct HeldWrite {
+    raw: Raw<Held>,
+    go: Rc<Cell<bool>>,
+    admin: ConnectionId,
+    io: ConnectionId,
+}
+
+fn held_write() -> HeldWrite {
     let go = Rc::new(Cell::new(false));
     let inner = MemoryStorage::new(memory(64 << 10), 512, 4).unwrap();
     let mut raw = Raw::with(target_options(), vec![Held { inner, go: Rc::clone(&go) }]);
@@ -431,6 +438,12 @@ fn no_new_session_overtakes_the_writes_of_an_ended_one() {
     for _ in 0..100 {
         raw.step();
     }
+    HeldWrite { raw, go, admin, io }
+}
+
+#[test]
+fn no_new_session_overtakes_the_writes_of_an_ended_one() {
+    let HeldWrite { mut raw, go, admin, io } = held_write();
     raw.engine.disconnect(io);
     raw.engine.disconnect(admin);
     raw.until("orphaned", |raw| raw.target.statistics().orphans == 1 && raw.disconnected.len() == 2);
@@ -443,15 +456,7 @@ fn no_new_session_overtakes_the_writes_of_an_ended_one() {
 
 #[test]
 fn a_reset_is_complete_when_storage_has_no_write_from_before_it() {
-    let go = Rc::new(Cell::new(false));
-    let inner = MemoryStorage::new(memory(64 << 10), 512, 4).unwrap();
-    let mut raw = Raw::with(target_options(), vec![Held { inner, go: Rc::clone(&go) }]);
-    let (admin, io) = raw.io_queue();
-    let entry = Command::Write(blocks(1, 0, 1, 512)).encode(9).unwrap();
-    raw.send(io, entry, Some((Access::RemoteRead, 512)));
-    for _ in 0..100 {
-        raw.step();
-    }
+    let HeldWrite { mut raw, go, admin, io } = held_write();
     raw.command(admin, set_configuration(0x0046_0000), None);
     let is_ready = |raw: &mut Raw<Held>| {
         let status = raw.command(admin, get(Property::Status, PropertySize::Four), None);

@@ -2,7 +2,7 @@
 //! next flush posts.
 
 use crate::fixed_list::FixedList;
-use crate::provider::{ElementRange, Operation, Token, TokenKind, WorkRequest};
+use crate::provider::{ElementRange, Operation, RegistrationFields, Token, TokenKind, WorkRequest};
 
 /// Entries kept free of requests: one for the marker that ends a drain (the "+1" of S7), one for the write pad (S92).
 pub(crate) const RESERVED_ENTRIES: u32 = 2;
@@ -303,6 +303,40 @@ pub(crate) type ChainBuffer = FixedList<WorkRequest>;
 pub(crate) fn chain_buffer(entries: u32) -> ChainBuffer {
     let operation = Operation::Send { local: ElementRange { first: 0, count: 0 }, invalidate: None };
     FixedList::new(entries as usize, WorkRequest { token: Token(0), signalled: false, fence: false, operation })
+}
+
+/// Registrations of a chain, for the statistics.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Registered {
+    pub(crate) registrations: u64,
+    /// By right.
+    pub(crate) bytes: [u64; 3],
+    /// Some descriptor's keys begin another round.
+    pub(crate) first_keys: bool,
+}
+
+impl Registered {
+    #[inline(always)]
+    pub(crate) fn add(&mut self, fields: &RegistrationFields, key_mask: u32) {
+        self.registrations += 1;
+        if let Some(bytes) = self.bytes.get_mut(fields.access as usize) {
+            *bytes += u64::from(fields.length);
+        }
+        if fields.key & key_mask == 0 {
+            self.first_keys = true;
+        }
+    }
+
+    /// What stands in a part of a chain; its keys' rounds are looked for in any case.
+    pub(crate) fn of(requests: &[WorkRequest]) -> Self {
+        let mut registered = Self { first_keys: true, ..Self::default() };
+        for request in requests {
+            if let Operation::Register(fields) = &request.operation {
+                registered.add(fields, 0);
+            }
+        }
+        registered
+    }
 }
 
 #[cfg(test)]

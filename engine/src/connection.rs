@@ -1,8 +1,7 @@
 //! One queue pair's life: opening, ready, ending, gone.
 
 use crate::{
-    chain::{ChainBuffer, SendQueue, chain_buffer},
-    engine::Registered,
+    chain::{ChainBuffer, Registered, SendQueue, chain_buffer},
     event::{DisconnectCause, Received},
     fixed_list::FixedList,
     gather::MemoryId,

@@ -1,8 +1,8 @@
 //! The end of a poll iteration: one chain and one post for every queue pair with work.
 
-use super::{Engine, Registered};
+use super::Engine;
 use crate::{
-    chain::Posted,
+    chain::{Posted, Registered},
     connection::Connection,
     event::DisconnectCause,
     mr::{self, ReturnPolicy},

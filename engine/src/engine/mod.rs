@@ -19,7 +19,6 @@ mod submit;
 
 pub use opening::OpenError;
 pub use respond::{FetchRequest, ResponseRequest, TransferError, WriteRequest};
-pub(crate) use stage::Registered;
 pub use standalone::{CancelError, CancelNowError};
 pub use submit::{Chunk, Coverage, Submission, SubmitError};
 

@@ -6,7 +6,7 @@
 
 use super::Engine;
 use crate::{
-    chain::{NO_OWNER, Posted},
+    chain::{NO_OWNER, Posted, Registered},
     connection::Connection,
     mr::{ConnectionKey, Mapping, Mr},
     options::{InvalidateOrder, InvalidateSignalling, OnPostError},
@@ -18,40 +18,6 @@ use crate::{
     signal::{Signaller, held_slots_limit},
 };
 use frwr_mempool::slab::Handle;
-
-/// Registrations of a chain, for the statistics.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Registered {
-    pub(super) registrations: u64,
-    /// By right.
-    pub(super) bytes: [u64; 3],
-    /// Some descriptor's keys begin another round.
-    pub(super) first_keys: bool,
-}
-
-impl Registered {
-    #[inline(always)]
-    fn add(&mut self, fields: &RegistrationFields, key_mask: u32) {
-        self.registrations += 1;
-        if let Some(bytes) = self.bytes.get_mut(fields.access as usize) {
-            *bytes += u64::from(fields.length);
-        }
-        if fields.key & key_mask == 0 {
-            self.first_keys = true;
-        }
-    }
-
-    /// What stands in a part of a chain; its keys' rounds are looked for in any case.
-    pub(super) fn of(requests: &[WorkRequest]) -> Self {
-        let mut registered = Self { first_keys: true, ..Self::default() };
-        for request in requests {
-            if let Operation::Register(fields) = &request.operation {
-                registered.add(fields, 0);
-            }
-        }
-        registered
-    }
-}
 
 /// What all work requests of an engine are made with, worked out once.
 #[derive(Clone, Copy, Debug)]
