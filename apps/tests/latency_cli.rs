@@ -298,6 +298,12 @@ fn wrong_arguments_are_one_line_with_a_remedy() {
 
 /// A18: of a round the doorbells alone differ, and RDMA WRITEs behind one doorbell share its completion.
 #[test]
+fn the_last_of_a_repeated_flag_holds_as_scripts_with_usual_flags_need_it() {
+    let report = measured(100, &["--json", "--depth", "8", "--op", "send", "--depth", "2", "--op", "write"]);
+    assert_eq!((report["op"].as_str(), number(&report, "depth")), (Some("write"), 2));
+}
+
+#[test]
 fn rounds_have_one_doorbell_or_one_for_each_request() {
     for operation in ["write", "read", "send", "request"] {
         for (rounds, doorbells) in [("one", 1.0 / 32.0), ("each", 1.0)] {

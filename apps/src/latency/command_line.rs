@@ -32,6 +32,8 @@ const MAX_RATE: u64 = 1_000_000_000;
 #[command(
     name = "frwr-latency",
     version,
+    // A script's usual flags stand in front of what one line changes: the last one holds.
+    args_override_self = true,
     mut_arg("device", |device| device.help("soft, soft:PROFILE (reg_mr, window, umr, umr:fixed-key, rxe), or an RDMA device such \
         as rxe0 or mlx5_0; `frwr-check` lists them").default_value("soft")),
     mut_arg("cores", |cores| cores.help("Cores of the reactors, such as 1 or 0,2-3, `unpinned`, or `unpinned:N`. In one process \
