@@ -5,10 +5,13 @@ mod engine_harness;
 
 use engine_harness::scripted::Scripted;
 use engine_harness::{PROFILES, Setup};
-use frwr_engine::{CancelError, InvalidateOrder, OnPostError};
+use frwr_engine::{CancelError, Chunk, EngineOptions, InvalidateOrder, OnPostError, provider::Access};
 
 /// MRs of the requests below, and what their work requests look like.
 const REQUESTS: [(u64, &str); 5] = [(1, "RS"), (2, "RRS"), (0, "S"), (1, "RS"), (3, "RRRS")];
+
+/// Segments with gaps between them: as many MRs as a request may have, where a device has no lists.
+const MOST_MRS: u64 = 16;
 
 #[test]
 fn s75_s85_a_request_cancelled_before_the_flush_leaves_the_chain_and_all_others_are_posted() {
@@ -41,6 +44,55 @@ fn s75_s85_a_request_cancelled_before_the_flush_leaves_the_chain_and_all_others_
             for cookie in 200..210 {
                 test.round_trip(cookie);
             }
+        }
+    }
+}
+
+#[test]
+fn i31_cancelling_the_message_that_asks_leaves_those_behind_it_a_completion() {
+    for profile in ["window", "rxe"] {
+        let mut test = Scripted::new(profile);
+        // With more of them the queue gets so full that the second one waits, and asks.
+        for round in 0..70 {
+            let cancelled = test.submit(2 * round, 1, true);
+            test.submit(2 * round + 1, 1, true);
+            test.host.engine.cancel(cancelled).unwrap();
+            test.until("a reply", |pair| {
+                pair.serve(true);
+                pair.host.ended.len() as u64 == 2 * (round + 1)
+            });
+        }
+        // It needs much of the send queue, which nothing behind it can free.
+        let segments: Vec<_> = (0..MOST_MRS).map(|at| test.host.segment(at * 4096 + 256, 512)).collect();
+        let chunk = Chunk { access: Access::RemoteWrite, segments: &segments };
+        test.host.submit_chunks(1000, &[chunk], false).unwrap();
+        test.until("the largest request", |pair| {
+            pair.serve(false);
+            pair.host.ended.iter().any(|(ended, _)| *ended == 1000)
+        });
+        assert_eq!(test.status(1000), Some("replied"), "{profile}");
+    }
+}
+
+#[test]
+fn i20_a_key_does_not_follow_itself_however_many_were_burnt_unused() {
+    for profile in PROFILES {
+        let mut test = Scripted::with(profile, EngineOptions { registrations: 1, ..EngineOptions::default() });
+        let rotates = test.host.engine.capabilities().rotating_key_bits > 0;
+        let mut last = None;
+        for burnt in [254, 255, 256, 510, 511] {
+            for at in 0..burnt {
+                let request = test.submit(1000 * burnt + at, 1, true);
+                test.host.engine.cancel(request).unwrap();
+                let now = test.pair.now;
+                test.host.step(now);
+            }
+            test.submit(burnt, 1, true);
+            let (name, grants) = test.command();
+            assert_eq!(last == Some(grants[0].key), last.is_some() && !rotates, "{profile} after {burnt}");
+            last = Some(grants[0].key);
+            test.reply(name, None);
+            test.until("a reply", |pair| pair.host.ended.last() == Some(&(burnt, "replied")));
         }
     }
 }

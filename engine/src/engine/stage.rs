@@ -291,8 +291,11 @@ impl<P: Port> Engine<P> {
         }
         connection.chain.truncate(kept);
         connection.registered = Registered::of(connection.chain.as_slice());
-        // Others may count on a completion that is not asked for any more.
-        if asked {
+        // Others may count on a completion that is not asked for any more: what was staged behind it did not ask because it did.
+        if asked && let Some(last) = connection.chain.last_mut() {
+            last.signalled = true;
+            connection.signaller.signalled();
+        } else if asked {
             connection.signaller.refused();
             connection.relief_coming = false;
         }

@@ -212,7 +212,11 @@ impl Mr {
         if mapping.rotating_key_bits > KEY_TAG_BITS {
             return Err(MrError::InvalidKey);
         }
-        let key = next_key(self.fields.key, mapping.rotating_key_bits);
+        let mut key = next_key(self.fields.key, mapping.rotating_key_bits);
+        // Keys that were burnt unused may have come round to the one that the device had last (I20).
+        if key as u8 == self.device_tag {
+            key = next_key(key, mapping.rotating_key_bits);
+        }
         self.generation = following(self.generation);
         let fields = RegistrationFields {
             object: self.fields.object,
