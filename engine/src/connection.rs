@@ -131,8 +131,8 @@ pub(crate) struct Connection {
     pub(crate) relief_coming: bool,
     /// Requests admitted and not replied: each needs one of our receives.
     pub(crate) awaiting_reply: u32,
-    /// Receives of the peer that we may still use.
-    pub(crate) peer_receives: u32,
+    /// Receives of the peer that we may still use. Each message of the peer adds one, answered or not: 64 bits do not overflow.
+    pub(crate) peer_receives: u64,
     /// The caller gave it up before it had a queue pair.
     pub(crate) doomed: bool,
     /// On the list of connections with work for the next flush.

@@ -126,7 +126,7 @@ impl<P: Port> Engine<P> {
         self.link.to_control.push(message).map_err(|_| OpenError::WouldBlock)?;
         let entry = &mut self.connections[index];
         entry.phase = Phase::Opening(Opening::QueuePair);
-        entry.peer_receives = options.peer_receives;
+        entry.peer_receives = options.peer_receives.into();
         entry.doomed = false;
         entry.awaiting_reply = 0;
         entry.relief_coming = false;

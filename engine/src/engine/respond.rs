@@ -214,7 +214,7 @@ impl<P: Port> Engine<P> {
         if (replies && connection.peer_receives == 0) || !connection.send_queue.reserve(entries) {
             return false;
         }
-        connection.peer_receives -= u32::from(replies);
+        connection.peer_receives -= u64::from(replies);
         connection.transfers.push_back(handle.index());
         if let Kind::Respond { length, .. } = transfer.kind {
             let element = self.plan.transfer_element(handle.index()) as usize + MAX_TRANSFER_OPERATIONS;
