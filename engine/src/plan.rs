@@ -158,15 +158,20 @@ impl Plan {
         let registrations = if options.registrations == 0 { queue_depth.max(1) } else { options.registrations };
         let transfers = options.transfer_depth * (SLOTS_PER_REQUEST + 1);
         let max_mrs = registrations.min(MAX_MRS_PER_REQUEST as u32);
-        // Half of the queue may be unsignalled (I31); the other half holds the largest request.
-        // One more entry per request lets messages stay unsignalled where every request is in flight.
-        let send = (sizing.max_send_wr + queue_depth + transfers + crate::chain::RESERVED_ENTRIES)
-            .max(2 * (request_entries(capabilities, max_mrs) + crate::chain::RESERVED_ENTRIES))
-            .min(capabilities.attributes.max_qp_wr);
-        let max_mrs = max_mrs.min(mrs_that_fit(capabilities, send)?);
         let cost = capabilities.send_queue_cost;
         let transfer =
             if options.transfer_depth == 0 { 0 } else { (MAX_TRANSFER_OPERATIONS as u32 + 1) * cost.message };
+        // Half of the queue may be unsignalled (I31); the other half holds the largest request. One transfer fits as a whole.
+        // One more entry per request lets messages stay unsignalled where every request is in flight.
+        let send = (sizing.max_send_wr + queue_depth + transfers + crate::chain::RESERVED_ENTRIES)
+            .max(2 * (request_entries(capabilities, max_mrs) + crate::chain::RESERVED_ENTRIES))
+            .max(transfer + crate::chain::RESERVED_ENTRIES)
+            .min(capabilities.attributes.max_qp_wr);
+        if send < transfer + crate::chain::RESERVED_ENTRIES {
+            let need = transfer + crate::chain::RESERVED_ENTRIES;
+            return Err(SizingError::QueueTooSmall { have: send, need }.into());
+        }
+        let max_mrs = max_mrs.min(mrs_that_fit(capabilities, send)?);
         let receive_depth = match options.receive_depth {
             0 => sizing.max_recv_wr.max(options.transfer_depth),
             chosen => chosen,

@@ -2,7 +2,8 @@
 
 mod engine_harness;
 
-use engine_harness::Setup;
+use core::time::Duration;
+use engine_harness::{Setup, scripted::Scripted};
 use frwr_engine::{
     Engine, EngineError, EngineOptions, InvalidateOrder, ReturnPolicy,
     control::Control,
@@ -118,6 +119,37 @@ fn f02_s08_a_receive_queue_above_the_device_is_refused() {
         check(&options, &device),
         Err(EngineError::Sizing(SizingError::ReceiveQueueExceedsLimit { need: 43, limit: 42 }))
     );
+}
+
+#[test]
+fn i31_a_send_queue_holds_the_largest_transfer() {
+    // Sixteen RDMA operations and their reply, beside what is kept free.
+    const NEED: u32 = 16 + 1 + 2;
+    let mut options = EngineOptions {
+        queue_depth: 1,
+        transfer_depth: 1,
+        connections: 1,
+        receive_depth: 4,
+        ..EngineOptions::default()
+    };
+    options.wishes.backward_requests = 0;
+    let mut device = SoftProfile::Window.capabilities();
+    let (send, _) = check(&options, &device).unwrap();
+    assert!(send >= NEED, "{send} entries, or such a transfer and all behind it would wait for ever");
+    device.attributes.max_qp_wr = NEED;
+    assert!(check(&options, &device).is_ok());
+    device.attributes.max_qp_wr = NEED - 1;
+    let error = EngineError::Sizing(SizingError::QueueTooSmall { have: NEED - 1, need: NEED });
+    assert_eq!(check(&options, &device), Err(error));
+}
+
+#[test]
+fn a_drain_may_be_given_all_the_time_there_is() {
+    let mut test = Scripted::with("rxe", EngineOptions { drain_timeout: Duration::MAX, ..EngineOptions::default() });
+    test.round_trip(1);
+    let connection = test.host.connection.unwrap();
+    test.host.engine.disconnect(connection);
+    test.until_gone();
 }
 
 #[test]

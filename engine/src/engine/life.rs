@@ -50,7 +50,7 @@ impl<P: Port> Engine<P> {
             }
         };
         self.unstage_all(index);
-        let deadline = self.now + self.options.drain_timeout;
+        let deadline = self.now.saturating_add(self.options.drain_timeout);
         let entry = &mut self.connections[index];
         entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline };
         // rxe does not flush a receive that comes behind the error state (verbs.md 5.4): the drain would wait for it.
