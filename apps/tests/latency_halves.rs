@@ -15,6 +15,7 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
+    time::Duration,
 };
 
 /// What a client asks for that has nothing special.
@@ -131,7 +132,9 @@ fn guest(fabric: &SoftFabric, parameters: Parameters) -> (Raw, frwr_engine::Conn
                 return (raw, connection);
             }
             Event::OpenFailed { private_data, .. } => {
-                assert_eq!(Refusal::decode(&private_data), Ok(Refusal::Again));
+                // It makes room, or does not listen meanwhile.
+                let silent = private_data.iter().all(|byte| *byte == 0);
+                assert!(silent || Refusal::decode(&private_data) == Ok(Refusal::Again));
                 connection = raw.engine.connect(ADDRESS.parse().unwrap(), &data, &options).unwrap();
             }
             Event::Connected { .. } => {}
@@ -153,6 +156,21 @@ fn a_client_that_goes_without_a_word_costs_one_line() {
     ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
     let (lines, report) = server.end();
     assert_eq!((lines.iter().filter(|line| line.contains("is gone")).count(), report.clients), (1, 2), "{lines:#?}");
+}
+
+/// Its host is gone, or its process is stopped: the connection never ends.
+#[test]
+fn a_client_that_falls_silent_is_dropped_and_the_server_is_free_again() {
+    let server = Server::bearing("reg_mr", Duration::from_secs(1));
+    for parameters in [PLAIN, Parameters { operation: Operation::Write, ..PLAIN }] {
+        // Its engine is not stepped any more.
+        let (silent, _) = guest(&server.fabric, parameters);
+        server.wait_for("client is gone after 0 command(s): nothing has come of it for 1 s");
+        ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
+        drop(silent);
+    }
+    let (lines, report) = server.end();
+    assert_eq!((lines.iter().filter(|line| line.contains("is gone")).count(), report.clients), (2, 4), "{lines:#?}");
 }
 
 #[test]
@@ -230,7 +248,7 @@ fn other_versions_and_other_programs_are_told_apart() {
         (&b"fLAT\x09\x00"[..], "version", "version 9"),
         (b"", "foreign_peer", "no frwr-latency"),
         (b"NVMe-oF says no", "foreign_peer", "no frwr-latency"),
-        (b"fLAT\x01\x00\xff", "foreign_peer", "no frwr-latency"),
+        (b"fLAT\x02\x00\xff", "foreign_peer", "no frwr-latency"),
     ] {
         let error = rejected_with(bytes);
         let line = error.to_string();

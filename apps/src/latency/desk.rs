@@ -1,7 +1,7 @@
 //! Which client a server serves: the same for all of its cores. Asked when connections come and go, never by a request.
 
 use super::parameters::{ConnectData, Parameters, Refusal};
-use core::fmt;
+use core::{fmt, time::Duration};
 use frwr_engine::DisconnectCause;
 use std::{
     net::SocketAddr,
@@ -31,6 +31,8 @@ pub(super) enum Ending {
     Engine(DisconnectCause),
     /// It sent what it may not.
     Protocol(&'static str),
+    /// Nothing came of it for so long.
+    Silent(Duration),
 }
 
 impl fmt::Display for Ending {
@@ -38,6 +40,9 @@ impl fmt::Display for Ending {
         match self {
             Self::Engine(cause) => cause.fmt(f),
             Self::Protocol(what) => write!(f, "it broke the protocol: {what}"),
+            Self::Silent(silence) => {
+                write!(f, "nothing has come of it for {} s, no request and no sign of life", silence.as_secs_f64())
+            }
         }
     }
 }
@@ -52,6 +57,8 @@ struct State {
     client: u64,
     connections: u32,
     served: u64,
+    /// Grows where something comes of it.
+    signs: u64,
     /// How its first connection ended that had not taken leave.
     died: Option<Ending>,
     /// What there is to be room for.
@@ -84,6 +91,7 @@ impl Desk {
             client: 0,
             connections: 0,
             served: 0,
+            signs: 0,
             died: None,
             wanted: None,
             coming: None,
@@ -125,6 +133,7 @@ impl Desk {
             return Err(Refusal::Malformed);
         }
         state.connections += 1;
+        state.signs += 1;
         Ok(())
     }
 
@@ -134,6 +143,14 @@ impl Desk {
         if let Some(news) = state.coming.take() {
             state.tell(news);
         }
+    }
+
+    /// A core: whether something came of the client since the last time. Returns a number that is another one whenever a core
+    /// has said so, or a connection was admitted.
+    pub(super) fn heard(&self, heard: bool) -> u64 {
+        let mut state = self.state();
+        state.signs += u64::from(heard);
+        state.signs
     }
 
     /// A connection of the client is gone: so many commands of it were served, and it had taken leave, or else why not.

@@ -21,6 +21,7 @@ mod run;
 mod schedule;
 mod serve;
 mod server;
+mod silence;
 mod slots;
 mod start;
 mod summary;

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 /// First bytes of all private data of this program.
 const MAGIC: [u8; 4] = *b"fLAT";
 /// Version of what both halves say to each other; it changes with any byte of private data or messages.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// Bytes of a connect request: magic, version, eight single bytes, then numbers.
 const REQUEST_BYTES: usize = 40;
 /// Bytes of a refusal: magic, version, reason, then value and limit.
@@ -49,12 +49,14 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Each request is a message to the server.
+    pub(super) fn sends_messages(self) -> bool {
+        matches!(self, Self::Send | Self::Request)
+    }
+
     /// The server's device does all that there is to do: its program is asked at the beginning and at the end only.
     pub(super) fn leaves_server_alone(self) -> bool {
-        match self {
-            Self::Write | Self::Read | Self::Register => true,
-            Self::Send | Self::Request => false,
-        }
+        !self.sends_messages()
     }
 }
 
@@ -475,7 +477,7 @@ mod tests {
     proptest! {
         #[test]
         fn decoders_are_total(bytes in proptest::collection::vec(any::<u8>(), 0..64), ours in any::<bool>()) {
-            let bytes = if ours { [&b"fLAT\x01\x00"[..], &bytes].concat() } else { bytes };
+            let bytes = if ours { [&b"fLAT\x02\x00"[..], &bytes].concat() } else { bytes };
             if let Ok(data) = ConnectData::decode(&bytes) {
                 prop_assert_eq!(ConnectData::decode(&data.encode()), Ok(data));
                 // Checks and sums are total too.

@@ -59,6 +59,7 @@ where
         negotiated: config.negotiated,
         pages: config.pages,
         capabilities: *server.device().capabilities(),
+        silence: None,
     };
     for _ in 0..halves {
         sides.add_server(&mut server, plan.clone())?;

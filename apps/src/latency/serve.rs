@@ -139,6 +139,7 @@ impl Session<'_> {
             negotiated: config.negotiated,
             pages: config.pages,
             capabilities,
+            silence: Some(config.client_silence),
         };
         let (mut sides, desk, board) = (Sides::new(), Desk::knowing(capacity, unaffordable), Board::new(0));
         let mut control = Control::new(device);

@@ -23,6 +23,7 @@ use std::{
         mpsc,
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 pub(crate) const ADDRESS: &str = "127.0.0.1:49200";
@@ -54,7 +55,18 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(profile: &'static str, arguments: &[&str]) -> Self {
-        let (fabric, config) = (SoftFabric::new(), config(arguments));
+        Self::with(profile, config(arguments))
+    }
+
+    /// One that drops clients which are silent for so long.
+    pub(crate) fn bearing(profile: &'static str, silence: Duration) -> Self {
+        let mut config = config(&[]);
+        config.client_silence = silence;
+        Self::with(profile, config)
+    }
+
+    fn with(profile: &'static str, config: LatencyConfig) -> Self {
+        let fabric = SoftFabric::new();
         let (stop, (sender, lines)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
         let thread = thread::spawn({
             let (fabric, stop) = (fabric.clone(), Arc::clone(&stop));
