@@ -5,9 +5,15 @@ mod latency_harness;
 
 use frwr_apps::latency::{
     ConnectData, Invalidation, KeyKind, LatencyError, LatencyReport, Operation, PROTOCOL_VERSION, Parameters, PeerDoes,
-    Quantity, Refusal, measure,
+    Quantity, Refusal, measure, serve,
 };
-use frwr_engine::{ConnectionOptions, Event, OpenFailure, ResponseRequest, Submission, provider::soft::SoftFabric};
+use frwr_engine::{
+    ConnectionOptions, Event, OpenFailure, ResponseRequest, Submission,
+    provider::{
+        fault::Faulty,
+        soft::{SoftDevice, SoftFabric},
+    },
+};
 use latency_harness::{ADDRESS, Raw, Server, config, device, machine};
 use std::{
     sync::{
@@ -134,7 +140,7 @@ fn guest(fabric: &SoftFabric, parameters: Parameters) -> (Raw, frwr_engine::Conn
             Event::OpenFailed { private_data, .. } => {
                 // It makes room, or does not listen meanwhile.
                 let silent = private_data.iter().all(|byte| *byte == 0);
-                assert!(silent || Refusal::decode(&private_data) == Ok(Refusal::Again));
+                assert!(silent || matches!(Refusal::decode(&private_data), Ok(Refusal::Again | Refusal::Busy)));
                 connection = raw.engine.connect(ADDRESS.parse().unwrap(), &data, &options).unwrap();
             }
             Event::Connected { .. } => {}
@@ -226,6 +232,42 @@ fn nobody_there_is_one_line() {
     let error = client(&SoftFabric::new(), "reg_mr", &[]).unwrap_err();
     assert_eq!((error.name(), error.exit_code()), ("unreachable", 1), "{error}");
     assert!(error.to_string().contains("start `frwr-latency`"), "{error}");
+}
+
+/// A device that is removed: connections fail before the kernel tells of it.
+#[test]
+fn a_run_on_a_device_that_was_removed_says_so() {
+    let gone = |error: LatencyError| {
+        let line = error.to_string();
+        assert_eq!((error.name(), error.exit_code()), ("device_gone", 1), "{line}");
+        assert!(line.contains("is gone") && !line.contains('\n'), "{line}");
+    };
+    let run = |device: Faulty<SoftDevice>| {
+        let config = config(&["10.0.0.1", "--runtime", "3600"]);
+        measure(device, ADDRESS.parse().unwrap(), &config, &machine(), &AtomicBool::new(false)).unwrap_err()
+    };
+    // One that never had a connection.
+    let (faulty, faults) = Faulty::new(device(&SoftFabric::new(), "reg_mr"));
+    faults.remove_device();
+    gone(run(faulty));
+    // In the middle of a measurement; the same device on the server's side.
+    let server = Server::start("reg_mr", &[]);
+    let (faulty, faults) = Faulty::new(device(&server.fabric, "reg_mr"));
+    let client = thread::spawn(move || run(faulty));
+    server.wait_for("client: request");
+    faults.remove_device();
+    let _ = server.end();
+    gone(client.join().unwrap());
+    // A server that cannot listen.
+    let server = Server::start("reg_mr", &[]);
+    let mut open = || {
+        let (faulty, faults) = Faulty::new(device(&server.fabric, "reg_mr"));
+        faults.remove_device();
+        Ok(faulty)
+    };
+    let (address, stop) = (ADDRESS.parse().unwrap(), AtomicBool::new(false));
+    gone(serve(&mut open, address, &config(&[]), &machine(), &stop, &mut |_| {}).unwrap_err());
+    let _ = server.end();
 }
 
 /// A peer that listens, and answers every connect request by rejecting it with these bytes.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     check::{Machine, Shortcoming},
-    runner::{RunError, for_both, for_host, reactors},
+    runner::{RunError, for_both, for_host, reactors, removed},
 };
 use frwr_engine::{
     control::Control,
@@ -66,7 +66,7 @@ where
     }
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut client, halves, true)?;
-    run.go(sides, &desk, |threads, board| {
+    let measured = run.go(sides, &desk, |threads, board| {
         drive(vec![&mut server, &mut client], threads, board, stop, || {
             // Nobody will ever answer.
             if desk.listening().is_none() {
@@ -74,7 +74,8 @@ where
             }
             finished(board)
         })
-    })
+    });
+    measured.map_err(|error| or_removed(error, &server)).map_err(|error| or_removed(error, &client))
 }
 
 /// The client's half, against a server at `address`.
@@ -99,7 +100,14 @@ where
     let mut control = Control::new(device);
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut control, cores, false)?;
-    run.go(sides, &desk, |threads, board| drive(vec![&mut control], threads, board, stop, || finished(board)))
+    let measured =
+        run.go(sides, &desk, |threads, board| drive(vec![&mut control], threads, board, stop, || finished(board)));
+    measured.map_err(|error| or_removed(error, &control))
+}
+
+/// Why a run failed, or that its device was removed, which is why then.
+pub(super) fn or_removed<D: Device>(error: LatencyError, control: &Control<D>) -> LatencyError {
+    removed(control).map_or(error, LatencyError::from)
 }
 
 /// What a measurement is made of.

@@ -7,7 +7,7 @@ use super::{
     desk::{Desk, News},
     error::LatencyError,
     parameters::{Invalidation, KeyKind, Operation, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal},
-    run::registration,
+    run::{or_removed, registration},
     server::{ServerPlan, ServerSide},
     start::{Sides, drive},
     warnings::about_cores,
@@ -159,20 +159,21 @@ impl Session<'_> {
             }
             say_news(desk, say);
         };
-        drive(vec![&mut control], &threads, &board, stop, || {
+        let driven = drive(vec![&mut control], &threads, &board, stop, || {
             tell(&desk);
             stop.load(Relaxed) || desk.wanted().is_some() || desk.listening().is_none()
-        })?;
+        });
+        driven.map_err(|error| or_removed(error.into(), &control))?;
         tell(&desk);
         for ended in threads.join() {
             let Finished { core, context: LatencyCore { server, .. }, report: reactor } =
-                ended.map_err(RunError::from)?;
+                ended.map_err(|error| or_removed(RunError::from(error).into(), &control))?;
             report.commands += server.as_ref().map_or(0, ServerSide::served);
             report.undrained.extend(reactor.undrained.iter().map(|name| format!("reactor {core}: {name}")));
         }
         report.clients += desk.clients();
         match desk.listening() {
-            None => Err(RunError::Listen { address }.into()),
+            None => Err(or_removed(RunError::Listen { address }.into(), &control)),
             Some(_) => Ok(desk.wanted()),
         }
     }
