@@ -8,7 +8,7 @@ use frwr_apps::latency::{
     Quantity, Refusal, measure, serve,
 };
 use frwr_engine::{
-    ConnectionOptions, Event, OpenFailure, ResponseRequest, Submission,
+    ConnectionOptions, Event, MAX_INCOMING, OpenFailure, ResponseRequest, Submission,
     provider::{
         fault::Faulty,
         soft::{SoftDevice, SoftFabric},
@@ -107,6 +107,33 @@ fn who_asks_for_too_much_or_in_another_language_is_refused_with_a_reason() {
     let (lines, _) = server.end();
     assert_eq!(lines.iter().filter(|line| line.contains("refused: ")).count(), 10, "{lines:#?}");
     assert!(lines[0].contains("another version"), "{lines:#?}");
+}
+
+/// More connections at a time than a core of the server is asked about: each rejection says why.
+#[test]
+fn who_asks_for_many_connections_at_once_is_told_how_many_are_too_many() {
+    let server = Server::start("reg_mr", &[]);
+    let many = MAX_INCOMING + 72;
+    let mut raw = Raw::with_connections(&server.fabric, many as u16);
+    // Nobody is served with these, so that there are always as many to be answered.
+    let bytes = ConnectData { parameters: Parameters { depth: u32::MAX, ..PLAIN }, client: 7 }.encode();
+    let mut crowded = 0;
+    while crowded == 0 {
+        for _ in 0..many {
+            raw.engine.connect(ADDRESS.parse().unwrap(), &bytes, &ConnectionOptions::default()).unwrap();
+        }
+        for _ in 0..many {
+            let Event::OpenFailed { reason: OpenFailure::Rejected, private_data, .. } = raw.event() else {
+                panic!("not rejected")
+            };
+            match Refusal::decode(&private_data) {
+                Ok(Refusal::Crowded(most)) if usize::from(most) == MAX_INCOMING => crowded += 1,
+                Ok(Refusal::Excess(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let _ = server.end();
 }
 
 /// Connects with these bytes; returns those of the rejection.

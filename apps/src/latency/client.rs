@@ -138,6 +138,8 @@ pub(super) struct ClientSide<P: Port> {
     missed: u64,
     interrupted: bool,
     pub(super) board: Board,
+    /// Connect requests that a core of the server takes at a time, if it said that there were more.
+    pub(super) crowded: Option<u16>,
     /// When it began to connect.
     pub(super) opening_since: Duration,
     memory_report: MemoryReport,
@@ -213,6 +215,7 @@ impl<P: Port> ClientSide<P> {
             missed: 0,
             interrupted: false,
             board,
+            crowded: None,
             opening_since: time,
             memory_report: MemoryReport::of(&region),
             slots,

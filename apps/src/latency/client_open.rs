@@ -102,6 +102,11 @@ impl<P: Port> ClientSide<P> {
         if self.links.iter().all(|link| link.state == State::Open) {
             self.opened();
         } else if now >= deadline {
+            let open = self.links.iter().filter(|link| link.state == State::Open).count();
+            let (asked, seconds) = (self.links.len(), OPENING_TIMEOUT.as_secs());
+            if let Some(most) = self.crowded {
+                return Err(Failure::Crowded { open, asked, seconds, most });
+            }
             return Err(Failure::Timeout { seconds: OPENING_TIMEOUT.as_secs(), step: self.opening_step() });
         }
         Ok(())
@@ -146,6 +151,10 @@ impl<P: Port> ClientSide<P> {
             OpenFailure::Rejected => match Refusal::decode(private_data) {
                 Ok(Refusal::Again) => {
                     self.board.tell_making_room();
+                    true
+                }
+                Ok(Refusal::Crowded(most)) => {
+                    self.crowded = Some(most);
                     true
                 }
                 Ok(Refusal::Busy) if now < self.opening_since.saturating_add(BUSY_PATIENCE) => true,

@@ -300,6 +300,8 @@ pub enum Refusal {
     RemoteInvalidation,
     /// Its machine or device has too little of something for what is asked.
     NoRoom,
+    /// Each of its cores has so many connect requests to answer, and cannot be asked one more now.
+    Crowded(u16),
 }
 
 impl Refusal {
@@ -315,6 +317,7 @@ impl Refusal {
             Self::Again => (5, 0, 0, 0, 0),
             Self::RemoteInvalidation => (6, 0, 0, 0, 0),
             Self::NoRoom => (7, 0, 0, 0, 0),
+            Self::Crowded(most) => (8, 0, 0, 0, most.into()),
         };
         let mut bytes = head();
         bytes.extend([reason, what]);
@@ -352,6 +355,8 @@ impl Refusal {
             5 => Ok(Self::Again),
             6 => Ok(Self::RemoteInvalidation),
             7 => Ok(Self::NoRoom),
+            // 16 bits wrote it.
+            8 => Ok(Self::Crowded(most as u16)),
             _ => Err(DecodeError::Malformed),
         }
     }
@@ -443,6 +448,7 @@ mod tests {
             Refusal::Again,
             Refusal::RemoteInvalidation,
             Refusal::NoRoom,
+            Refusal::Crowded(128),
         ] {
             assert_eq!(Refusal::decode(&refusal.encode()), Ok(refusal));
         }

@@ -9,6 +9,7 @@ use super::{
     error::{Failure, LatencyError},
     parameters::{ConnectData, Parameters},
     report::{LatencyCoreReport, LatencyReport},
+    serve::crowded,
     server::ServerPlan,
     start::{Sides, Threads, drive, finished},
     warnings::{Before, about_cores, about_memory},
@@ -51,6 +52,7 @@ where
     let parameters = config.for_cores(halves, capabilities.remote_invalidation)?;
     let (mut sides, desk) = (Sides::new(), Desk::new(parameters));
     let (mut server, mut client) = (Control::new(server), Control::new(client));
+    server.tell_when_crowded(crowded());
     let plan = ServerPlan {
         capacity: parameters,
         // Bounded far below 2^16; one to spare for uneven placement.

@@ -16,7 +16,11 @@ use crate::{
     check::Machine,
     runner::{RunError, for_target, reactors},
 };
-use frwr_engine::{control::Control, provider::Device};
+use frwr_engine::{
+    MAX_INCOMING,
+    control::Control,
+    provider::{Device, PrivateData},
+};
 use frwr_reactor::Finished;
 use serde_json::{Value, json};
 use std::{
@@ -143,6 +147,7 @@ impl Session<'_> {
         };
         let (mut sides, desk, board) = (Sides::new(), Desk::knowing(capacity, unaffordable), Board::new(0));
         let mut control = Control::new(device);
+        control.tell_when_crowded(crowded());
         for _ in 0..cores {
             sides.add_server(&mut control, plan.clone())?;
         }
@@ -179,6 +184,12 @@ impl Session<'_> {
     }
 }
 
+/// What clients are told that ask for more connections at a time than a core is asked about.
+pub(super) fn crowded() -> PrivateData {
+    // Far below 2^16, and checked to fit a rejection.
+    Refusal::Crowded(MAX_INCOMING as u16).encode().into_iter().collect()
+}
+
 fn say_news(desk: &Desk, say: &mut dyn FnMut(&str)) {
     let (news, unsaid) = desk.take_news();
     news.iter().for_each(|news| say(&line(news)));
@@ -211,6 +222,7 @@ fn line(news: &News) -> String {
                     format!("{} is {}, at most {}", excess.what.name(), excess.value, excess.most)
                 }
                 Refusal::Busy => "another client is served".to_owned(),
+                Refusal::Crowded(most) => format!("{most} others wait for an answer"),
                 Refusal::NoRoom => "there is no room for what it asks for".to_owned(),
                 Refusal::RemoteInvalidation => "this device cannot invalidate keys of peers".to_owned(),
                 Refusal::Malformed | Refusal::Again => "its private data cannot be read".to_owned(),

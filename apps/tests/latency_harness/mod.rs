@@ -129,9 +129,17 @@ pub(crate) struct Raw {
 
 impl Raw {
     pub(crate) fn new(fabric: &SoftFabric, receives: u32) -> Self {
+        Self::build(fabric, receives, 1)
+    }
+
+    pub(crate) fn with_connections(fabric: &SoftFabric, connections: u16) -> Self {
+        Self::build(fabric, 1, connections)
+    }
+
+    fn build(fabric: &SoftFabric, receives: u32, connections: u16) -> Self {
         let mut control = Control::new(device(fabric, "reg_mr"));
         let options = EngineOptions {
-            connections: 1,
+            connections,
             queue_depth: 4,
             transfer_depth: 8,
             receive_depth: receives.max(8),

@@ -141,6 +141,8 @@ pub struct Control<D: Device> {
     backlog: VecDeque<(Ticket, Command)>,
     next_ticket: u64,
     statistics: ControlStatistics,
+    /// For peers that no core is asked about.
+    crowded: PrivateData,
 }
 
 impl<D: Device> Control<D> {
@@ -159,6 +161,7 @@ impl<D: Device> Control<D> {
             backlog: VecDeque::new(),
             next_ticket: 1,
             statistics: ControlStatistics::default(),
+            crowded: PrivateData::new(),
         }
     }
 

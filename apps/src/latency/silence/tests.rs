@@ -7,6 +7,7 @@ use crate::latency::{
     desk::{Desk, Ending, News},
     parameters::{ConnectData, Invalidation, KeyKind, Operation, Parameters, PeerDoes},
     plan,
+    serve::crowded,
     server::{ServerPlan, ServerSide},
 };
 use core::time::Duration;
@@ -60,14 +61,18 @@ fn open(control: &mut Control<SoftDevice>, options: &EngineOptions) -> (SoftPort
 impl Halves {
     /// The first of so many cores, which share one request per second.
     fn new(operation: Operation, cores: usize) -> Self {
-        let (fabric, time, parameters) = (SoftFabric::new(), VirtualClock::new(), parameters(operation));
+        Self::with(parameters(operation), cores)
+    }
+
+    fn with(parameters: Parameters, cores: usize) -> Self {
+        let (fabric, time, connections) = (SoftFabric::new(), VirtualClock::new(), parameters.connections);
         let (desk, board) = (Desk::new(parameters), Board::new(1));
         let device = || fabric.device(SoftOptions::new(SoftProfile::RegMr));
         let (mut server_control, mut client_control) = (Control::new(device()), Control::new(device()));
         let (capabilities, address) = (*server_control.device().capabilities(), "127.0.0.1:49200".parse().unwrap());
         let server = ServerPlan {
             capacity: parameters,
-            connections: 1,
+            connections,
             address,
             negotiated: ConnectionParameters::default(),
             pages: PAGES,
@@ -76,7 +81,7 @@ impl Halves {
         };
         let client = ClientPlan {
             parameters,
-            connections: 1,
+            connections,
             core: 0,
             cores,
             address,
@@ -86,13 +91,14 @@ impl Halves {
             warm_up: WARM_UP,
             rate: Some(1),
             rounds: None,
-            patient: true,
+            patient: false,
             pages: PAGES,
             capabilities,
         };
-        let (port, link) = open(&mut server_control, &plan::server(&parameters, 1));
+        server_control.tell_when_crowded(crowded());
+        let (port, link) = open(&mut server_control, &plan::server(&parameters, connections));
         let server = ServerSide::new(port, link, server, None, desk.clone()).unwrap();
-        let (port, link) = open(&mut client_control, &plan::client(&parameters, 1, &capabilities));
+        let (port, link) = open(&mut client_control, &plan::client(&parameters, connections, &capabilities));
         let client = ClientSide::new(port, link, client, None, Clock::from(&time), board.clone()).unwrap();
         Self { time, server, client, server_control, client_control, desk, board }
     }
@@ -115,6 +121,18 @@ impl Halves {
             self.client.flush();
         }
         self.step_server();
+    }
+
+    /// All but the server's core.
+    fn step_without_server(&mut self, time: Duration) {
+        let until = self.time.now() + time;
+        while self.time.now() < until {
+            self.server_control.poll();
+            self.client_control.poll();
+            self.client.poll(self.time.now());
+            self.client.flush();
+            self.time.advance(STEP);
+        }
     }
 
     fn measure(mut self) -> (Measured, Vec<News>) {
@@ -177,4 +195,30 @@ fn a_client_that_vanishes_is_dropped() {
         assert!(cause.to_string().starts_with("nothing has come of it for 15 s"), "{cause}");
         assert_eq!(halves.desk.admit(&one_more, None), Ok(()));
     }
+}
+
+/// More connections than a core of the server is asked about at a time: they are opened by and by, or the client says why not.
+#[test]
+fn a_crowd_of_connections_is_let_in_by_and_by() {
+    let many = Parameters { connections: 200, size: 8, ..parameters(Operation::Request) };
+    // The server's core answers nobody for a while.
+    let mut halves = Halves::with(many, 1);
+    halves.step_without_server(Duration::from_secs(3));
+    assert!(halves.server_control.statistics().incoming_overflow > 0, "all at once");
+    while !halves.board.all_reached(Step::Ready) {
+        assert!(halves.board.failure().is_none(), "{:?}", halves.board.failure());
+        halves.step();
+    }
+
+    // It never does.
+    let mut halves = Halves::with(many, 1);
+    halves.step_without_server(Duration::from_secs(30));
+    let failure = halves.board.failure().unwrap();
+    let line = failure.to_string();
+    assert_eq!(failure.name(), "crowded", "{line}");
+    assert!(
+        line.contains("0 of 200 ") && line.contains(" 128 connect requests") && line.contains("--connections"),
+        "{line}"
+    );
+    assert!(!line.contains('\n'), "{line}");
 }
