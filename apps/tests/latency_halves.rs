@@ -191,6 +191,24 @@ fn a_client_that_goes_without_a_word_costs_one_line() {
     assert_eq!((lines.iter().filter(|line| line.contains("is gone")).count(), report.clients), (1, 2), "{lines:#?}");
 }
 
+/// Somebody who asks for more room than there is, and hangs up, again and again: nothing is ended or opened for it.
+#[test]
+fn a_stranger_who_hangs_up_costs_only_itself() {
+    let server = Server::start("reg_mr", &[]);
+    for stranger in 1..=40 {
+        let operation = if stranger % 2 == 0 { Operation::Send } else { Operation::Read };
+        let parameters = Parameters { operation, depth: stranger, ..PLAIN };
+        let bytes = ConnectData { parameters, client: stranger.into() }.encode();
+        assert_eq!(Refusal::decode(&refused(&server.fabric, &bytes)), Ok(Refusal::Again));
+    }
+    assert_eq!(server.opened(), 1);
+    ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
+    ok(client(&server.fabric, "reg_mr", &["--iterations", "10", "--op", "write"]), 10);
+    assert_eq!(server.opened(), 2, "room is made for who comes again");
+    let (lines, report) = server.end();
+    assert_eq!((lines.len(), report.clients), (4, 2), "{lines:#?}");
+}
+
 /// Its host is gone, or its process is stopped: the connection never ends.
 #[test]
 fn a_client_that_falls_silent_is_dropped_and_the_server_is_free_again() {

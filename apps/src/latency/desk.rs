@@ -1,8 +1,12 @@
 //! Which client a server serves: the same for all of its cores. Asked when connections come and go, never by a request.
 
-use super::parameters::{ConnectData, Parameters, Refusal};
+use super::{
+    askers::Askers,
+    parameters::{ConnectData, Parameters, Refusal},
+};
 use core::{fmt, time::Duration};
 use frwr_engine::DisconnectCause;
+use frwr_reactor::Clock;
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -53,6 +57,7 @@ struct State {
     capacity: Parameters,
     /// What was tried, and there cannot be room for.
     unaffordable: Option<Parameters>,
+    askers: Askers,
     /// 0 while nobody is served.
     client: u64,
     connections: u32,
@@ -80,14 +85,15 @@ pub(super) struct Desk(Arc<Mutex<State>>);
 impl Desk {
     /// With room for this.
     pub(super) fn new(capacity: Parameters) -> Self {
-        Self::knowing(capacity, None)
+        Self::knowing(capacity, None, Askers::new(Clock::system()))
     }
 
-    /// With room for this, where it is known that there is none for that.
-    pub(super) fn knowing(capacity: Parameters, unaffordable: Option<Parameters>) -> Self {
+    /// With room for this, where it is known that there is none for that, and who asked before.
+    pub(super) fn knowing(capacity: Parameters, unaffordable: Option<Parameters>, askers: Askers) -> Self {
         Self(Arc::new(Mutex::new(State {
             capacity,
             unaffordable,
+            askers,
             client: 0,
             connections: 0,
             served: 0,
@@ -118,7 +124,9 @@ impl Desk {
         }
         if state.wanted.is_some() || !state.capacity.covers(&data.parameters) {
             if state.client == 0 {
-                state.wanted.get_or_insert(data.parameters);
+                if state.wanted.is_none() && state.askers.ask(data, peer) {
+                    state.wanted = Some(data.parameters);
+                }
                 return Err(Refusal::Again);
             }
             // The same client asks for something else on another connection.
@@ -162,10 +170,12 @@ impl Desk {
         if state.connections > 0 {
             return;
         }
-        state.client = 0;
-        let served = state.served;
+        let (client, served) = (core::mem::take(&mut state.client), state.served);
         match state.died.take() {
-            None => state.tell(News::Left { served }),
+            None => {
+                state.askers.served(client);
+                state.tell(News::Left { served });
+            }
             Some(cause) => state.tell(News::Died { served, cause }),
         }
     }
@@ -213,9 +223,11 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::{Desk, Ending, News};
+    use super::{Askers, Desk, Ending, News};
     use crate::latency::parameters::{ConnectData, Invalidation, KeyKind, Operation, Parameters, PeerDoes, Refusal};
+    use core::time::Duration;
     use frwr_engine::DisconnectCause;
+    use frwr_reactor::{Clock, VirtualClock};
 
     const ROOM: Parameters = Parameters {
         operation: Operation::Request,
@@ -253,8 +265,12 @@ mod tests {
 
     #[test]
     fn who_asks_for_more_is_told_to_come_again() {
-        let desk = Desk::new(ROOM);
+        let time = VirtualClock::new();
+        let desk = Desk::knowing(ROOM, None, Askers::new(Clock::from(&time)));
         let more = Parameters { depth: 64, ..ROOM };
+        assert_eq!(desk.admit(&ConnectData { parameters: more, client: 1 }, None), Err(Refusal::Again));
+        assert_eq!(desk.wanted(), None, "it may have hung up");
+        time.advance(Duration::from_millis(50));
         assert_eq!(desk.admit(&ConnectData { parameters: more, client: 1 }, None), Err(Refusal::Again));
         // Nobody comes in between.
         assert_eq!(desk.admit(&ConnectData { parameters: ROOM, client: 2 }, None), Err(Refusal::Again));
@@ -267,7 +283,7 @@ mod tests {
     #[test]
     fn what_was_tried_in_vain_is_not_tried_again() {
         let more = Parameters { depth: 64, ..ROOM };
-        let desk = Desk::knowing(ROOM, Some(more));
+        let desk = Desk::knowing(ROOM, Some(more), Askers::new(Clock::system()));
         assert_eq!(desk.admit(&ConnectData { parameters: more, client: 1 }, None), Err(Refusal::NoRoom));
         assert_eq!((desk.wanted(), desk.admit(&ConnectData { parameters: ROOM, client: 1 }, None)), (None, Ok(())));
     }

@@ -1,5 +1,6 @@
 //! `frwr-latency`: how fast memory is opened to a peer, used, and closed again. docs/latency.md says what its figures mean.
 
+mod askers;
 mod board;
 mod client;
 mod client_open;

@@ -1,6 +1,7 @@
 //! The server's half, one client after the other.
 
 use super::{
+    askers::Askers,
     board::Board,
     command_line::LatencyConfig,
     cores::LatencyCore,
@@ -21,7 +22,7 @@ use frwr_engine::{
     control::Control,
     provider::{Device, PrivateData},
 };
-use frwr_reactor::Finished;
+use frwr_reactor::{Clock, Finished};
 use serde_json::{Value, json};
 use std::{
     net::SocketAddr,
@@ -83,8 +84,9 @@ where
     D::Port: Send + 'static,
 {
     let (mut report, mut capacity, mut unaffordable, mut first) = (LatencyServerReport::default(), FIRST, None, true);
+    let askers = Askers::new(Clock::system());
     loop {
-        let session = Session { address, config, machine, stop, capacity, unaffordable, first };
+        let session = Session { address, config, machine, stop, capacity, unaffordable, askers: askers.clone(), first };
         let wanted = match session.run(open()?, &mut report, say) {
             Ok(wanted) => wanted,
             // What one client asks for is too much here: the others get what there is.
@@ -116,6 +118,7 @@ struct Session<'a> {
     capacity: Parameters,
     /// What there cannot be room for.
     unaffordable: Option<Parameters>,
+    askers: Askers,
     /// Nobody has been told that it listens.
     first: bool,
 }
@@ -131,7 +134,7 @@ impl Session<'_> {
     where
         D::Port: Send + 'static,
     {
-        let Self { address, config, machine, stop, capacity, unaffordable, first } = self;
+        let Self { address, config, machine, stop, capacity, unaffordable, askers, first } = self;
         let placement = config.placement.clone().unwrap_or_else(|| for_target(&machine.topology));
         let cores = reactors(&placement);
         let capabilities = *device.capabilities();
@@ -145,7 +148,7 @@ impl Session<'_> {
             capabilities,
             silence: Some(config.client_silence),
         };
-        let (mut sides, desk, board) = (Sides::new(), Desk::knowing(capacity, unaffordable), Board::new(0));
+        let (mut sides, desk, board) = (Sides::new(), Desk::knowing(capacity, unaffordable, askers), Board::new(0));
         let mut control = Control::new(device);
         control.tell_when_crowded(crowded());
         for _ in 0..cores {

@@ -19,7 +19,7 @@ use frwr_reactor::Clock;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
         mpsc,
     },
     thread::{self, JoinHandle},
@@ -50,6 +50,7 @@ pub(crate) struct Server {
     stop: Arc<AtomicBool>,
     lines: mpsc::Receiver<String>,
     seen: std::cell::RefCell<Vec<String>>,
+    opened: Arc<AtomicUsize>,
     thread: JoinHandle<LatencyServerReport>,
 }
 
@@ -68,10 +69,15 @@ impl Server {
     fn with(profile: &'static str, config: LatencyConfig) -> Self {
         let fabric = SoftFabric::new();
         let (stop, (sender, lines)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
+        let opened = Arc::new(AtomicUsize::new(0));
         let thread = thread::spawn({
+            let counted = Arc::clone(&opened);
             let (fabric, stop) = (fabric.clone(), Arc::clone(&stop));
             move || {
-                let mut open = || Ok(device(&fabric, profile));
+                let mut open = || {
+                    counted.fetch_add(1, Relaxed);
+                    Ok(device(&fabric, profile))
+                };
                 let address = ADDRESS.parse().unwrap();
                 let report = serve(&mut open, address, &config, &machine(), &stop, &mut |line| {
                     let _ = sender.send(line.to_owned());
@@ -80,7 +86,7 @@ impl Server {
             }
         });
         assert!(lines.recv().unwrap().starts_with("listening on 127.0.0.1:49200"));
-        Self { fabric, stop, lines, seen: Vec::new().into(), thread }
+        Self { fabric, stop, lines, seen: Vec::new().into(), opened, thread }
     }
 
     /// Waits for a line with this in it, beyond those seen before.
@@ -93,6 +99,11 @@ impl Server {
                 return;
             }
         }
+    }
+
+    /// How often it has opened its device: once, and once more each time that it makes room.
+    pub(crate) fn opened(&self) -> usize {
+        self.opened.load(Relaxed)
     }
 
     /// What it said of clients, and what it did.
