@@ -5,9 +5,15 @@ mod latency_harness;
 
 use frwr_apps::latency::{
     ConnectData, Invalidation, KeyKind, LatencyError, LatencyReport, Operation, PROTOCOL_VERSION, Parameters, PeerDoes,
-    Quantity, Refusal, measure,
+    Quantity, Refusal, measure, serve,
 };
-use frwr_engine::{ConnectionOptions, Event, OpenFailure, ResponseRequest, Submission, provider::soft::SoftFabric};
+use frwr_engine::{
+    ConnectionOptions, Event, MAX_INCOMING, OpenFailure, ResponseRequest, Submission,
+    provider::{
+        fault::Faulty,
+        soft::{SoftDevice, SoftFabric},
+    },
+};
 use latency_harness::{ADDRESS, Raw, Server, config, device, machine};
 use std::{
     sync::{
@@ -15,6 +21,7 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
+    time::Duration,
 };
 
 /// What a client asks for that has nothing special.
@@ -102,6 +109,33 @@ fn who_asks_for_too_much_or_in_another_language_is_refused_with_a_reason() {
     assert!(lines[0].contains("another version"), "{lines:#?}");
 }
 
+/// More connections at a time than a core of the server is asked about: each rejection says why.
+#[test]
+fn who_asks_for_many_connections_at_once_is_told_how_many_are_too_many() {
+    let server = Server::start("reg_mr", &[]);
+    let many = MAX_INCOMING + 72;
+    let mut raw = Raw::with_connections(&server.fabric, many as u16);
+    // Nobody is served with these, so that there are always as many to be answered.
+    let bytes = ConnectData { parameters: Parameters { depth: u32::MAX, ..PLAIN }, client: 7 }.encode();
+    let mut crowded = 0;
+    while crowded == 0 {
+        for _ in 0..many {
+            raw.engine.connect(ADDRESS.parse().unwrap(), &bytes, &ConnectionOptions::default()).unwrap();
+        }
+        for _ in 0..many {
+            let Event::OpenFailed { reason: OpenFailure::Rejected, private_data, .. } = raw.event() else {
+                panic!("not rejected")
+            };
+            match Refusal::decode(&private_data) {
+                Ok(Refusal::Crowded(most)) if usize::from(most) == MAX_INCOMING => crowded += 1,
+                Ok(Refusal::Excess(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let _ = server.end();
+}
+
 /// Connects with these bytes; returns those of the rejection.
 fn refused(fabric: &SoftFabric, bytes: &[u8]) -> Vec<u8> {
     rejected(fabric, bytes).expect("somebody listens")
@@ -131,7 +165,9 @@ fn guest(fabric: &SoftFabric, parameters: Parameters) -> (Raw, frwr_engine::Conn
                 return (raw, connection);
             }
             Event::OpenFailed { private_data, .. } => {
-                assert_eq!(Refusal::decode(&private_data), Ok(Refusal::Again));
+                // It makes room, or does not listen meanwhile.
+                let silent = private_data.iter().all(|byte| *byte == 0);
+                assert!(silent || matches!(Refusal::decode(&private_data), Ok(Refusal::Again | Refusal::Busy)));
                 connection = raw.engine.connect(ADDRESS.parse().unwrap(), &data, &options).unwrap();
             }
             Event::Connected { .. } => {}
@@ -153,6 +189,39 @@ fn a_client_that_goes_without_a_word_costs_one_line() {
     ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
     let (lines, report) = server.end();
     assert_eq!((lines.iter().filter(|line| line.contains("is gone")).count(), report.clients), (1, 2), "{lines:#?}");
+}
+
+/// Somebody who asks for more room than there is, and hangs up, again and again: nothing is ended or opened for it.
+#[test]
+fn a_stranger_who_hangs_up_costs_only_itself() {
+    let server = Server::start("reg_mr", &[]);
+    for stranger in 1..=40 {
+        let operation = if stranger % 2 == 0 { Operation::Send } else { Operation::Read };
+        let parameters = Parameters { operation, depth: stranger, ..PLAIN };
+        let bytes = ConnectData { parameters, client: stranger.into() }.encode();
+        assert_eq!(Refusal::decode(&refused(&server.fabric, &bytes)), Ok(Refusal::Again));
+    }
+    assert_eq!(server.opened(), 1);
+    ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
+    ok(client(&server.fabric, "reg_mr", &["--iterations", "10", "--op", "write"]), 10);
+    assert_eq!(server.opened(), 2, "room is made for who comes again");
+    let (lines, report) = server.end();
+    assert_eq!((lines.len(), report.clients), (4, 2), "{lines:#?}");
+}
+
+/// Its host is gone, or its process is stopped: the connection never ends.
+#[test]
+fn a_client_that_falls_silent_is_dropped_and_the_server_is_free_again() {
+    let server = Server::bearing("reg_mr", Duration::from_secs(1));
+    for parameters in [PLAIN, Parameters { operation: Operation::Write, ..PLAIN }] {
+        // Its engine is not stepped any more.
+        let (silent, _) = guest(&server.fabric, parameters);
+        server.wait_for("client is gone after 0 command(s): nothing has come of it for 1 s");
+        ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
+        drop(silent);
+    }
+    let (lines, report) = server.end();
+    assert_eq!((lines.iter().filter(|line| line.contains("is gone")).count(), report.clients), (2, 4), "{lines:#?}");
 }
 
 #[test]
@@ -210,6 +279,42 @@ fn nobody_there_is_one_line() {
     assert!(error.to_string().contains("start `frwr-latency`"), "{error}");
 }
 
+/// A device that is removed: connections fail before the kernel tells of it.
+#[test]
+fn a_run_on_a_device_that_was_removed_says_so() {
+    let gone = |error: LatencyError| {
+        let line = error.to_string();
+        assert_eq!((error.name(), error.exit_code()), ("device_gone", 1), "{line}");
+        assert!(line.contains("is gone") && !line.contains('\n'), "{line}");
+    };
+    let run = |device: Faulty<SoftDevice>| {
+        let config = config(&["10.0.0.1", "--runtime", "3600"]);
+        measure(device, ADDRESS.parse().unwrap(), &config, &machine(), &AtomicBool::new(false)).unwrap_err()
+    };
+    // One that never had a connection.
+    let (faulty, faults) = Faulty::new(device(&SoftFabric::new(), "reg_mr"));
+    faults.remove_device();
+    gone(run(faulty));
+    // In the middle of a measurement; the same device on the server's side.
+    let server = Server::start("reg_mr", &[]);
+    let (faulty, faults) = Faulty::new(device(&server.fabric, "reg_mr"));
+    let client = thread::spawn(move || run(faulty));
+    server.wait_for("client: request");
+    faults.remove_device();
+    let _ = server.end();
+    gone(client.join().unwrap());
+    // A server that cannot listen.
+    let server = Server::start("reg_mr", &[]);
+    let mut open = || {
+        let (faulty, faults) = Faulty::new(device(&server.fabric, "reg_mr"));
+        faults.remove_device();
+        Ok(faulty)
+    };
+    let (address, stop) = (ADDRESS.parse().unwrap(), AtomicBool::new(false));
+    gone(serve(&mut open, address, &config(&[]), &machine(), &stop, &mut |_| {}).unwrap_err());
+    let _ = server.end();
+}
+
 /// A peer that listens, and answers every connect request by rejecting it with these bytes.
 fn rejected_with(bytes: &'static [u8]) -> LatencyError {
     let fabric = SoftFabric::new();
@@ -230,7 +335,7 @@ fn other_versions_and_other_programs_are_told_apart() {
         (&b"fLAT\x09\x00"[..], "version", "version 9"),
         (b"", "foreign_peer", "no frwr-latency"),
         (b"NVMe-oF says no", "foreign_peer", "no frwr-latency"),
-        (b"fLAT\x01\x00\xff", "foreign_peer", "no frwr-latency"),
+        (b"fLAT\x02\x00\xff", "foreign_peer", "no frwr-latency"),
     ] {
         let error = rejected_with(bytes);
         let line = error.to_string();

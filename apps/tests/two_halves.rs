@@ -674,6 +674,17 @@ fn a_host_that_gives_up_on_a_device_that_was_removed_says_so() {
     let config = load_config(&["--reconnects", "1"]);
     let error = load(device, &config, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
     one_line(&error, "device_gone", "is gone");
+
+    // Who only asks what there is.
+    let (device, faults) = faulty(&SoftFabric::new());
+    faults.remove_device();
+    let line = ["frwr-reactor", "discover", "--device", "test", "--connect", ADDRESS];
+    let Some(Task::Discover(arguments)) = CommandLine::try_parse_from(line).unwrap().task else {
+        panic!("not discover")
+    };
+    let config = DiscoverConfig::new(arguments).unwrap();
+    let error = discover(device, &config, &AtomicBool::new(false)).unwrap_err();
+    one_line(&error, "device_gone", "is gone");
 }
 
 /// Arguments of a target whose queues are spread over cores, in place of one.

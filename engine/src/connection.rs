@@ -131,6 +131,8 @@ pub(crate) struct Connection {
     pub(crate) relief_coming: bool,
     /// Requests admitted and not replied: each needs one of our receives.
     pub(crate) awaiting_reply: u32,
+    /// Those of them whose request was cancelled: the peer may still reply, into a receive that is kept for it.
+    pub(crate) abandoned_replies: u32,
     /// Receives of the peer that we may still use. Each message of the peer adds one, answered or not: 64 bits do not overflow.
     pub(crate) peer_receives: u64,
     /// The caller gave it up before it had a queue pair.
@@ -187,6 +189,7 @@ impl Connection {
             gave_up_receives: false,
             relief_coming: false,
             awaiting_reply: 0,
+            abandoned_replies: 0,
             peer_receives: 0,
             doomed: false,
             dirty: false,

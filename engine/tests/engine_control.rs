@@ -159,6 +159,26 @@ fn u26_the_last_reply_on_an_idle_connection_ends_under_every_policy() {
     }
 }
 
+/// Something in a connection's domain outlives it, a registration that Control does not know of: the domain goes behind it, not
+/// with the device.
+#[test]
+fn a_domain_that_the_device_keeps_is_freed_when_it_can_be() {
+    // One domain per connection.
+    for profile in ["reg_mr", "umr"] {
+        let mut test = Scripted::new(profile);
+        test.faults.fail_command(CommandKind::FreeDomain, CommandError::Busy, 3);
+        let connection = test.host.connection.unwrap();
+        test.pair.host.engine.disconnect(connection);
+        test.until_gone();
+        test.steps(10);
+        assert_eq!((test.faults.faults(), test.host.control.statistics().domains_kept), (1, 1), "{profile}");
+        test.until("the domain is freed", |pair| pair.host.control.statistics().domains_kept == 0);
+        assert_eq!(test.faults.faults(), 3, "{profile}: asked until it was granted");
+        assert_eq!(test.host.control.statistics().commands_failed, 3, "{profile}");
+        test.reconnect_works();
+    }
+}
+
 #[test]
 fn s105_orphans_are_told_with_the_end_of_their_connection_and_the_next_works() {
     for profile in PROFILES {

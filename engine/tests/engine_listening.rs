@@ -229,6 +229,7 @@ fn an_address_that_the_device_refuses_is_told_to_all_who_asked() {
 fn each_core_has_a_bound_of_its_own_on_unanswered_requests() {
     let mut rig = Rig::new(2);
     rig.core(0).hold = true;
+    rig.control.tell_when_crowded(b"one after the other".as_slice().try_into().unwrap());
     rig.control
         .place_connections(|request| Placed { member: usize::from(request.private_data == b"other"), weight: 0 });
     for _ in 0..=MAX_INCOMING {
@@ -238,6 +239,7 @@ fn each_core_has_a_bound_of_its_own_on_unanswered_requests() {
     rig.steps(40);
     assert_eq!((rig.core(0).incoming.len(), rig.host.open_failed), (MAX_INCOMING, 1));
     assert_eq!(rig.control.statistics().incoming_overflow, 1);
+    assert!(rig.host.rejected_with.starts_with(b"one after the other"), "{:?}", rig.host.rejected_with);
     rig.connect(b"other");
     assert_eq!(rig.connected(), [0, 1]);
 }

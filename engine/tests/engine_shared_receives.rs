@@ -135,6 +135,59 @@ fn a_connection_beyond_the_queue_is_refused() {
     assert_all_there(&test, 2 * GRANT + 3, 2);
 }
 
+/// A peer that keeps to the rules replies to what was cancelled as well: the receive of that reply is promised to nobody else.
+#[test]
+fn replies_to_cancelled_requests_keep_their_receives() {
+    const REPLIES: u32 = 4;
+    for profile in SoftProfile::ALL {
+        let setup = Setup::new(profile.name())
+            .peer_receives(4 * REPLIES)
+            .host(|host| {
+                host.connections = 1;
+                host.receive_depth = REPLIES;
+                host.receive_queues = ReceiveQueues::Shared { entries: 4 * REPLIES };
+            })
+            .target(|target| target.receive_depth = 4 * REPLIES);
+        let mut test = Scripted::of(setup);
+        test.target.every_command = Some(Vec::new());
+        let connection = open(&mut test);
+        let all = u64::from(2 * REPLIES);
+        for cookie in 0..all {
+            if cookie == all / 2 {
+                until_received(&mut test, REPLIES as usize);
+                for cancelled in 0..cookie {
+                    let handle = test.host.protocol.names[&cancelled];
+                    test.host.engine.cancel(handle).unwrap();
+                }
+                test.until("cancelled", |pair| pair.host.ended.len() == REPLIES as usize);
+            }
+            test.host.connection = Some(connection);
+            let segment = [test.host.segment(4096 * cookie, 512)];
+            test.host.submit(cookie, Access::RemoteWrite, &segment, false).unwrap();
+        }
+        test.steps(60);
+        while test.host.ended.len() < all as usize {
+            assert_eq!(test.host.disconnected, 0, "{profile}: {:?}", test.host.causes);
+            // All replies that are due, at once.
+            for (_, received) in take(&mut test) {
+                let (name, _) = test.target.read_command(&received);
+                test.target.engine.release(received);
+                test.target.try_answer(name, &[], None).unwrap();
+            }
+            test.steps(20);
+        }
+        for cookie in 0..all {
+            let expected = if cookie < all / 2 { "cancelled" } else { "replied" };
+            assert_eq!(test.status(cookie), Some(expected), "{profile}");
+        }
+        test.until("late replies", |pair| pair.host.engine.statistics().bad_reply_count == u64::from(REPLIES));
+        assert_eq!(test.host.engine.statistics().connections, 1, "{profile}");
+        let buffers = ReceiveBuffers { posted: 4 * REPLIES, held: 0, idle: 0 };
+        test.steps(4);
+        assert_eq!(test.host.engine.receive_buffers(), buffers, "{profile}");
+    }
+}
+
 /// What a caller holds of an ended connection is granted to nobody until it is back.
 #[test]
 fn buffers_outlive_their_connection_and_count_until_they_are_back() {

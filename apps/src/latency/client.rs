@@ -10,6 +10,7 @@ use super::{
     parameters::{KeyKind, Operation, Parameters},
     plan,
     schedule::{Doorbells, Schedule},
+    silence::Pings,
     slots::Slots,
 };
 use crate::{
@@ -132,10 +133,13 @@ pub(super) struct ClientSide<P: Port> {
     began: Duration,
     last: Duration,
     /// When something happened last, or was begun.
-    heard: Duration,
+    pub(super) heard: Duration,
+    pub(super) pings: Pings,
     missed: u64,
     interrupted: bool,
     pub(super) board: Board,
+    /// Connect requests that a core of the server takes at a time, if it said that there were more.
+    pub(super) crowded: Option<u16>,
     /// When it began to connect.
     pub(super) opening_since: Duration,
     memory_report: MemoryReport,
@@ -207,9 +211,11 @@ impl<P: Port> ClientSide<P> {
             began: time,
             last: time,
             heard: time,
+            pings: Pings::none(),
             missed: 0,
             interrupted: false,
             board,
+            crowded: None,
             opening_since: time,
             memory_report: MemoryReport::of(&region),
             slots,
@@ -236,8 +242,12 @@ impl<P: Port> ClientSide<P> {
         let mut work = self.engine.poll(now, &mut self.slots);
         while let Some(event) = self.engine.next_event() {
             work += 1;
-            self.heard = now;
+            let (heard, awaited) = (core::mem::replace(&mut self.heard, now), self.pings.awaited());
             let taken = self.event(event);
+            if self.pings.awaited() < awaited {
+                // An answered ping is no sign that what is owed will come.
+                self.heard = heard;
+            }
             self.unless_failed(taken);
         }
         let stepped = self.step(now);
@@ -279,8 +289,8 @@ impl<P: Port> ClientSide<P> {
             Event::Registered { request, cookie, grant } => self.registered(request, cookie, grant),
             Event::Completed { cookie, status, .. } => self.completed(cookie, status),
             Event::Fetched { cookie, status } | Event::Written { cookie, status } => self.transferred(cookie, status),
-            Event::Responded { cookie, .. } => {
-                self.told(cookie);
+            Event::Responded { cookie, status } => {
+                self.told(cookie, status);
                 Ok(())
             }
             Event::Disconnected { connection, cause, .. } => self.disconnected(connection, cause),
@@ -329,7 +339,9 @@ impl<P: Port> ClientSide<P> {
     /// Something is owed by the server or the device, and nothing has come for long.
     fn is_in_vain(&self, now: Duration) -> bool {
         let owed = match self.phase {
-            Phase::Settling | Phase::Measuring | Phase::Draining => self.outstanding > 0,
+            Phase::Settling | Phase::Measuring | Phase::Draining | Phase::Measured => {
+                self.outstanding > 0 || self.pings.awaited() > 0
+            }
             Phase::Checking | Phase::Leaving => true,
             _ => false,
         };
@@ -340,6 +352,10 @@ impl<P: Port> ClientSide<P> {
         if self.is_in_vain(now) {
             return Err(Failure::Silent { seconds: SILENCE.as_secs(), requests: self.ended });
         }
+        if now >= self.pings.due && !matches!(self.phase, Phase::Leaving | Phase::Done) {
+            self.ping(now)?;
+        }
+        let quiet = self.outstanding == 0 && self.pings.awaited() == 0;
         match self.phase {
             Phase::Opening { .. } | Phase::Waiting if self.board.wants_stop() => {
                 self.interrupted = true;
@@ -356,11 +372,12 @@ impl<P: Port> ClientSide<P> {
                 self.left = u64::MAX;
                 return self.begin_requests(now, Duration::MAX);
             }
-            Phase::Settling if self.outstanding == 0 => self.begin_measurement(),
+            Phase::Settling if quiet => self.begin_measurement(),
             Phase::Measuring => return self.measure(now),
-            Phase::Draining if self.outstanding == 0 => self.end_measurement(),
+            Phase::Draining if quiet => self.end_measurement(),
             Phase::Checking => return self.read_back(),
-            Phase::Measured if self.board.all_reached(Step::Measured) => {
+            Phase::Measured if quiet && self.board.all_reached(Step::Measured) => {
+                self.pings.end();
                 self.phase = Phase::Leaving;
                 self.heard = now;
                 self.leave()?;
@@ -391,6 +408,7 @@ impl<P: Port> ClientSide<P> {
         self.phase = Phase::Measuring;
         self.recording = true;
         self.before = Counters::from(self.engine.statistics());
+        let _ = self.pings.take_cost();
         self.time = self.clock.now();
         (self.began, self.last) = (self.time, self.time);
         self.schedule(self.time);
@@ -457,13 +475,16 @@ impl<P: Port> ClientSide<P> {
         }
         if begun > 0 {
             self.heard = now;
+            if self.plan.parameters.operation.sends_messages() {
+                self.pings.spoke(now);
+            }
         }
         Ok(begun)
     }
 
     fn end_measurement(&mut self) {
         self.recording = false;
-        self.counters = Counters::from(self.engine.statistics()) - self.before;
+        self.counters = Counters::from(self.engine.statistics()) - self.before - self.pings.take_cost();
         if self.plan.parameters.operation == Operation::Write {
             let used = self.slots.in_turn().filter(|&slot| self.slots.get(slot).is_some_and(|slot| slot.sequence > 0));
             self.unchecked = used.collect();

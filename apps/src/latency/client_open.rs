@@ -10,7 +10,7 @@ use super::{
 use core::time::Duration;
 use frwr_engine::{
     Chunk, ConnectionId, DisconnectCause, OpenError, OpenFailure, Received, RemoteSegment, RequestHandle,
-    ResponseRequest, SubmitError,
+    ResponseRequest, SubmitError, TransferError, TransferStatus,
     mr::Grant,
     provider::{Access, Port},
 };
@@ -25,6 +25,8 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(3);
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Cookies of a connection's own key and last message, beside those of slots.
 const LINK_COOKIE: u64 = 1 << 63;
+/// The cookie of a ping.
+const PING_COOKIE: u64 = LINK_COOKIE | 1 << 61;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +102,11 @@ impl<P: Port> ClientSide<P> {
         if self.links.iter().all(|link| link.state == State::Open) {
             self.opened();
         } else if now >= deadline {
+            let open = self.links.iter().filter(|link| link.state == State::Open).count();
+            let (asked, seconds) = (self.links.len(), OPENING_TIMEOUT.as_secs());
+            if let Some(most) = self.crowded {
+                return Err(Failure::Crowded { open, asked, seconds, most });
+            }
             return Err(Failure::Timeout { seconds: OPENING_TIMEOUT.as_secs(), step: self.opening_step() });
         }
         Ok(())
@@ -146,6 +153,10 @@ impl<P: Port> ClientSide<P> {
                     self.board.tell_making_room();
                     true
                 }
+                Ok(Refusal::Crowded(most)) => {
+                    self.crowded = Some(most);
+                    true
+                }
                 Ok(Refusal::Busy) if now < self.opening_since.saturating_add(BUSY_PATIENCE) => true,
                 Ok(refusal) => return Err(Failure::Refused(refusal)),
                 // A listener that goes rejects what it has not looked at without a word.
@@ -172,9 +183,16 @@ impl<P: Port> ClientSide<P> {
         let length = self.engine.message(&received, 0, &mut message).min(received.length() as usize);
         self.engine.release(received);
         let message = &message[..length.min(MAX_COMMAND_BYTES)];
+        let is_pong = Header::decode(message).is_some_and(|header| header.kind == Kind::Pong);
+        if is_pong && self.pings.answered() {
+            // Its receive is posted now, so that the counters have it.
+            self.engine.flush();
+            return Ok(());
+        }
         let takes_remote = matches!(self.plan.parameters.operation, Operation::Write | Operation::Read);
         // Bounded by MAX_BUFFER_BYTES.
         let (bytes, has_key) = (self.layout.connection_bytes() as u32, self.has_key());
+        let (now, pings) = (self.time, self.plan.core == 0);
         let Some((at, link)) = self.link_at(connection) else { return Ok(()) };
         let header =
             Header::decode(message).filter(|_| link.state == State::Connected && message.len() >= HEADER_BYTES);
@@ -190,6 +208,9 @@ impl<P: Port> ClientSide<P> {
                     link.remote = ranges.pop();
                 }
                 link.state = if has_key { State::Keying } else { State::Open };
+                if pings && at == 0 {
+                    self.pings.begin(header.sequence, now);
+                }
             }
             // It breaks the protocol; the connection's end says so.
             _ => {
@@ -259,11 +280,45 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// The last message has arrived, or never will.
-    pub(super) fn told(&mut self, cookie: u64) {
+    pub(super) fn told(&mut self, cookie: u64, status: TransferStatus) {
+        if cookie == PING_COOKIE {
+            // One that is lost is lost with its connection, whose end says so.
+            if status == TransferStatus::Done {
+                self.pings.answered();
+            }
+            return;
+        }
         let link = self.links.get((cookie & !LINK_COOKIE) as usize);
         if let Some(connection) = link.and_then(|link| link.id) {
             self.engine.disconnect(connection);
         }
+    }
+
+    /// Tells the server that this client is alive, if it has heard of nothing else. With a doorbell of its own, so that it can
+    /// be taken out of the counters.
+    pub(super) fn ping(&mut self, now: Duration) -> Result<(), Failure> {
+        if !self.pings.is_wanted(now) {
+            return Ok(());
+        }
+        let Some(connection) = self.links.first().and_then(|link| link.id) else { return Ok(()) };
+        let mut message = [0; HEADER_BYTES];
+        Header::new(Kind::Ping, 0, 0).encode(&mut message);
+        let ping =
+            ResponseRequest { local: &[], remote: &[], message: &message, invalidate: None, cookie: PING_COOKIE };
+        self.engine.flush();
+        match self.engine.respond(connection, &ping) {
+            Ok(()) => {
+                self.engine.flush();
+                self.pings.sent(now);
+                if self.outstanding == 0 {
+                    self.heard = now;
+                }
+            }
+            // Requests have all slots: one ends before long. A connection that ends says so by itself.
+            Err(TransferError::NoSlot | TransferError::NotConnected) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     }
 
     pub(super) fn disconnected(&mut self, connection: ConnectionId, cause: DisconnectCause) -> Result<(), Failure> {

@@ -5,6 +5,7 @@ use super::{
     error::LatencyError,
     parameters::{Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_CONNECTIONS, Operation, Parameters, PeerDoes},
     schedule::Doorbells,
+    silence::CLIENT_SILENCE,
 };
 use crate::runner::{DeviceArguments, MAX_RUNTIME_SECONDS, Pages, RdmaDeviceConfig, RegistrationKind, range};
 use clap::Parser;
@@ -194,6 +195,8 @@ pub struct LatencyConfig {
     pub negotiated: ConnectionParameters,
     /// Kind of memory.
     pub pages: PagePolicy,
+    /// How long a server serves a client of which nothing comes: 15 s. Clients are told, and ping four times as often.
+    pub client_silence: Duration,
     /// Machine-readable output.
     pub json: bool,
     /// Where the table of figures goes.
@@ -259,6 +262,7 @@ impl LatencyConfig {
             listen: arguments.listen.map(|Address(address)| address),
             negotiated: arguments.device.parameters()?,
             pages: arguments.pages.policy(),
+            client_silence: CLIENT_SILENCE,
             json: arguments.json,
             csv: arguments.csv,
             hgrm: arguments.hgrm,

@@ -9,6 +9,11 @@ macro_rules! counters {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub(super) struct Counters { $(pub(super) $name: u64,)* }
 
+        impl Counters {
+            /// Nothing.
+            pub(super) const NONE: Self = Self { $($name: 0,)* };
+        }
+
         impl From<Statistics> for Counters {
             fn from(statistics: Statistics) -> Self {
                 Self { $($name: statistics.$name,)* }

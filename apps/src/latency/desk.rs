@@ -1,8 +1,12 @@
 //! Which client a server serves: the same for all of its cores. Asked when connections come and go, never by a request.
 
-use super::parameters::{ConnectData, Parameters, Refusal};
-use core::fmt;
+use super::{
+    askers::Askers,
+    parameters::{ConnectData, Parameters, Refusal},
+};
+use core::{fmt, time::Duration};
 use frwr_engine::DisconnectCause;
+use frwr_reactor::Clock;
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -31,6 +35,8 @@ pub(super) enum Ending {
     Engine(DisconnectCause),
     /// It sent what it may not.
     Protocol(&'static str),
+    /// Nothing came of it for so long.
+    Silent(Duration),
 }
 
 impl fmt::Display for Ending {
@@ -38,6 +44,9 @@ impl fmt::Display for Ending {
         match self {
             Self::Engine(cause) => cause.fmt(f),
             Self::Protocol(what) => write!(f, "it broke the protocol: {what}"),
+            Self::Silent(silence) => {
+                write!(f, "nothing has come of it for {} s, no request and no sign of life", silence.as_secs_f64())
+            }
         }
     }
 }
@@ -48,10 +57,13 @@ struct State {
     capacity: Parameters,
     /// What was tried, and there cannot be room for.
     unaffordable: Option<Parameters>,
+    askers: Askers,
     /// 0 while nobody is served.
     client: u64,
     connections: u32,
     served: u64,
+    /// Grows where something comes of it.
+    signs: u64,
     /// How its first connection ended that had not taken leave.
     died: Option<Ending>,
     /// What there is to be room for.
@@ -73,17 +85,19 @@ pub(super) struct Desk(Arc<Mutex<State>>);
 impl Desk {
     /// With room for this.
     pub(super) fn new(capacity: Parameters) -> Self {
-        Self::knowing(capacity, None)
+        Self::knowing(capacity, None, Askers::new(Clock::system()))
     }
 
-    /// With room for this, where it is known that there is none for that.
-    pub(super) fn knowing(capacity: Parameters, unaffordable: Option<Parameters>) -> Self {
+    /// With room for this, where it is known that there is none for that, and who asked before.
+    pub(super) fn knowing(capacity: Parameters, unaffordable: Option<Parameters>, askers: Askers) -> Self {
         Self(Arc::new(Mutex::new(State {
             capacity,
             unaffordable,
+            askers,
             client: 0,
             connections: 0,
             served: 0,
+            signs: 0,
             died: None,
             wanted: None,
             coming: None,
@@ -110,7 +124,9 @@ impl Desk {
         }
         if state.wanted.is_some() || !state.capacity.covers(&data.parameters) {
             if state.client == 0 {
-                state.wanted.get_or_insert(data.parameters);
+                if state.wanted.is_none() && state.askers.ask(data, peer) {
+                    state.wanted = Some(data.parameters);
+                }
                 return Err(Refusal::Again);
             }
             // The same client asks for something else on another connection.
@@ -125,6 +141,7 @@ impl Desk {
             return Err(Refusal::Malformed);
         }
         state.connections += 1;
+        state.signs += 1;
         Ok(())
     }
 
@@ -136,6 +153,14 @@ impl Desk {
         }
     }
 
+    /// A core: whether something came of the client since the last time. Returns a number that is another one whenever a core
+    /// has said so, or a connection was admitted.
+    pub(super) fn heard(&self, heard: bool) -> u64 {
+        let mut state = self.state();
+        state.signs += u64::from(heard);
+        state.signs
+    }
+
     /// A connection of the client is gone: so many commands of it were served, and it had taken leave, or else why not.
     pub(super) fn left(&self, served: u64, died: Option<Ending>) {
         let mut state = self.state();
@@ -145,10 +170,12 @@ impl Desk {
         if state.connections > 0 {
             return;
         }
-        state.client = 0;
-        let served = state.served;
+        let (client, served) = (core::mem::take(&mut state.client), state.served);
         match state.died.take() {
-            None => state.tell(News::Left { served }),
+            None => {
+                state.askers.served(client);
+                state.tell(News::Left { served });
+            }
             Some(cause) => state.tell(News::Died { served, cause }),
         }
     }
@@ -196,9 +223,11 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::{Desk, Ending, News};
+    use super::{Askers, Desk, Ending, News};
     use crate::latency::parameters::{ConnectData, Invalidation, KeyKind, Operation, Parameters, PeerDoes, Refusal};
+    use core::time::Duration;
     use frwr_engine::DisconnectCause;
+    use frwr_reactor::{Clock, VirtualClock};
 
     const ROOM: Parameters = Parameters {
         operation: Operation::Request,
@@ -236,8 +265,12 @@ mod tests {
 
     #[test]
     fn who_asks_for_more_is_told_to_come_again() {
-        let desk = Desk::new(ROOM);
+        let time = VirtualClock::new();
+        let desk = Desk::knowing(ROOM, None, Askers::new(Clock::from(&time)));
         let more = Parameters { depth: 64, ..ROOM };
+        assert_eq!(desk.admit(&ConnectData { parameters: more, client: 1 }, None), Err(Refusal::Again));
+        assert_eq!(desk.wanted(), None, "it may have hung up");
+        time.advance(Duration::from_millis(50));
         assert_eq!(desk.admit(&ConnectData { parameters: more, client: 1 }, None), Err(Refusal::Again));
         // Nobody comes in between.
         assert_eq!(desk.admit(&ConnectData { parameters: ROOM, client: 2 }, None), Err(Refusal::Again));
@@ -250,7 +283,7 @@ mod tests {
     #[test]
     fn what_was_tried_in_vain_is_not_tried_again() {
         let more = Parameters { depth: 64, ..ROOM };
-        let desk = Desk::knowing(ROOM, Some(more));
+        let desk = Desk::knowing(ROOM, Some(more), Askers::new(Clock::system()));
         assert_eq!(desk.admit(&ConnectData { parameters: more, client: 1 }, None), Err(Refusal::NoRoom));
         assert_eq!((desk.wanted(), desk.admit(&ConnectData { parameters: ROOM, client: 1 }, None)), (None, Ok(())));
     }

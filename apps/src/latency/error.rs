@@ -95,6 +95,21 @@ pub enum Failure {
     /// The server said no.
     #[error("{}", refused(.0))]
     Refused(Refusal),
+    /// More connections than the server's cores answered in time.
+    #[error(
+        "{open} of {asked} connections are open after {seconds} s: each of the server's cores takes {most} connect requests at a \
+         time; lower --connections or --cores here, or give the server more --cores"
+    )]
+    Crowded {
+        /// Connections of this core that are open.
+        open: usize,
+        /// Connections of this core.
+        asked: usize,
+        /// How long they were given.
+        seconds: u64,
+        /// The limit.
+        most: u16,
+    },
     /// Somebody else listens there.
     #[error("who listens there is no frwr-latency; start `frwr-latency` there, and compare ports")]
     Foreign(DecodeError),
@@ -166,6 +181,11 @@ fn refused(refusal: &Refusal) -> String {
         Refusal::RemoteInvalidation => {
             "the server's device cannot invalidate keys of peers; choose --invalidate local".to_owned()
         }
+        Refusal::Crowded(most) => {
+            format!(
+                "each of the server's cores takes {most} connect requests at a time; lower --connections or --cores"
+            )
+        }
         Refusal::NoRoom => {
             "the server has too little memory, or too small a device, for what is asked, and says what is \
                             missing; lower --size, --depth or --connections"
@@ -210,6 +230,7 @@ impl Failure {
             Self::Timeout { .. } | Self::Silent { .. } => "timeout",
             Self::Refused(Refusal::Version(_)) => "version",
             Self::Refused(Refusal::Busy) => "busy",
+            Self::Refused(Refusal::Crowded(_)) | Self::Crowded { .. } => "crowded",
             Self::Refused(_) => "refused",
             Self::Foreign(_) => "foreign_peer",
             Self::ServerKey | Self::Key { .. } => "key",

@@ -22,9 +22,10 @@ pub(super) type Ranges = ArrayVec<RemoteSegment, { MAX_SEGMENTS as usize }>;
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Server: the client may begin; names the memory that is open to it, if any.
+    /// Server: the client may begin; names the memory that is open to it, if any. Its sequence has how many milliseconds nothing
+    /// may come of the client before it is taken for dead; 0: for ever.
     Ready,
-    /// Server: one key does not cover what is asked for; its sequence has how many KiB it would.
+    /// Server: one key does not cover what is asked for.
     TooLarge,
     /// Client: a request, with its memory.
     Request,
@@ -34,10 +35,22 @@ pub(super) enum Kind {
     Reply,
     /// Client: it ends.
     Bye,
+    /// Client: it is alive.
+    Ping,
+    /// Server: it has seen that.
+    Pong,
 }
 
-const KINDS: [(u8, Kind); 6] =
-    [(1, Kind::Ready), (2, Kind::TooLarge), (3, Kind::Request), (4, Kind::Echo), (5, Kind::Reply), (6, Kind::Bye)];
+const KINDS: [(u8, Kind); 8] = [
+    (1, Kind::Ready),
+    (2, Kind::TooLarge),
+    (3, Kind::Request),
+    (4, Kind::Echo),
+    (5, Kind::Reply),
+    (6, Kind::Bye),
+    (7, Kind::Ping),
+    (8, Kind::Pong),
+];
 
 /// The front of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! `frwr-latency`: how fast memory is opened to a peer, used, and closed again. docs/latency.md says what its figures mean.
 
+mod askers;
 mod board;
 mod client;
 mod client_open;
@@ -21,6 +22,7 @@ mod run;
 mod schedule;
 mod serve;
 mod server;
+mod silence;
 mod slots;
 mod start;
 mod summary;

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 /// First bytes of all private data of this program.
 const MAGIC: [u8; 4] = *b"fLAT";
 /// Version of what both halves say to each other; it changes with any byte of private data or messages.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// Bytes of a connect request: magic, version, eight single bytes, then numbers.
 const REQUEST_BYTES: usize = 40;
 /// Bytes of a refusal: magic, version, reason, then value and limit.
@@ -49,12 +49,14 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Each request is a message to the server.
+    pub(super) fn sends_messages(self) -> bool {
+        matches!(self, Self::Send | Self::Request)
+    }
+
     /// The server's device does all that there is to do: its program is asked at the beginning and at the end only.
     pub(super) fn leaves_server_alone(self) -> bool {
-        match self {
-            Self::Write | Self::Read | Self::Register => true,
-            Self::Send | Self::Request => false,
-        }
+        !self.sends_messages()
     }
 }
 
@@ -298,6 +300,8 @@ pub enum Refusal {
     RemoteInvalidation,
     /// Its machine or device has too little of something for what is asked.
     NoRoom,
+    /// Each of its cores has so many connect requests to answer, and cannot be asked one more now.
+    Crowded(u16),
 }
 
 impl Refusal {
@@ -313,6 +317,7 @@ impl Refusal {
             Self::Again => (5, 0, 0, 0, 0),
             Self::RemoteInvalidation => (6, 0, 0, 0, 0),
             Self::NoRoom => (7, 0, 0, 0, 0),
+            Self::Crowded(most) => (8, 0, 0, 0, most.into()),
         };
         let mut bytes = head();
         bytes.extend([reason, what]);
@@ -350,6 +355,8 @@ impl Refusal {
             5 => Ok(Self::Again),
             6 => Ok(Self::RemoteInvalidation),
             7 => Ok(Self::NoRoom),
+            // 16 bits wrote it.
+            8 => Ok(Self::Crowded(most as u16)),
             _ => Err(DecodeError::Malformed),
         }
     }
@@ -441,6 +448,7 @@ mod tests {
             Refusal::Again,
             Refusal::RemoteInvalidation,
             Refusal::NoRoom,
+            Refusal::Crowded(128),
         ] {
             assert_eq!(Refusal::decode(&refusal.encode()), Ok(refusal));
         }
@@ -475,7 +483,7 @@ mod tests {
     proptest! {
         #[test]
         fn decoders_are_total(bytes in proptest::collection::vec(any::<u8>(), 0..64), ours in any::<bool>()) {
-            let bytes = if ours { [&b"fLAT\x01\x00"[..], &bytes].concat() } else { bytes };
+            let bytes = if ours { [&b"fLAT\x02\x00"[..], &bytes].concat() } else { bytes };
             if let Ok(data) = ConnectData::decode(&bytes) {
                 prop_assert_eq!(ConnectData::decode(&data.encode()), Ok(data));
                 // Checks and sums are total too.

@@ -9,13 +9,14 @@ use super::{
     error::{Failure, LatencyError},
     parameters::{ConnectData, Parameters},
     report::{LatencyCoreReport, LatencyReport},
+    serve::crowded,
     server::ServerPlan,
     start::{Sides, Threads, drive, finished},
     warnings::{Before, about_cores, about_memory},
 };
 use crate::{
     check::{Machine, Shortcoming},
-    runner::{RunError, for_both, for_host, reactors},
+    runner::{RunError, for_both, for_host, reactors, removed},
 };
 use frwr_engine::{
     control::Control,
@@ -51,6 +52,7 @@ where
     let parameters = config.for_cores(halves, capabilities.remote_invalidation)?;
     let (mut sides, desk) = (Sides::new(), Desk::new(parameters));
     let (mut server, mut client) = (Control::new(server), Control::new(client));
+    server.tell_when_crowded(crowded());
     let plan = ServerPlan {
         capacity: parameters,
         // Bounded far below 2^16; one to spare for uneven placement.
@@ -59,13 +61,14 @@ where
         negotiated: config.negotiated,
         pages: config.pages,
         capabilities: *server.device().capabilities(),
+        silence: None,
     };
     for _ in 0..halves {
         sides.add_server(&mut server, plan.clone())?;
     }
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut client, halves, true)?;
-    run.go(sides, &desk, |threads, board| {
+    let measured = run.go(sides, &desk, |threads, board| {
         drive(vec![&mut server, &mut client], threads, board, stop, || {
             // Nobody will ever answer.
             if desk.listening().is_none() {
@@ -73,7 +76,8 @@ where
             }
             finished(board)
         })
-    })
+    });
+    measured.map_err(|error| or_removed(error, &server)).map_err(|error| or_removed(error, &client))
 }
 
 /// The client's half, against a server at `address`.
@@ -98,7 +102,14 @@ where
     let mut control = Control::new(device);
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut control, cores, false)?;
-    run.go(sides, &desk, |threads, board| drive(vec![&mut control], threads, board, stop, || finished(board)))
+    let measured =
+        run.go(sides, &desk, |threads, board| drive(vec![&mut control], threads, board, stop, || finished(board)));
+    measured.map_err(|error| or_removed(error, &control))
+}
+
+/// Why a run failed, or that its device was removed, which is why then.
+pub(super) fn or_removed<D: Device>(error: LatencyError, control: &Control<D>) -> LatencyError {
+    removed(control).map_or(error, LatencyError::from)
 }
 
 /// What a measurement is made of.

@@ -1,13 +1,14 @@
 //! The server's half, one client after the other.
 
 use super::{
+    askers::Askers,
     board::Board,
     command_line::LatencyConfig,
     cores::LatencyCore,
     desk::{Desk, News},
     error::LatencyError,
     parameters::{Invalidation, KeyKind, Operation, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal},
-    run::registration,
+    run::{or_removed, registration},
     server::{ServerPlan, ServerSide},
     start::{Sides, drive},
     warnings::about_cores,
@@ -16,8 +17,12 @@ use crate::{
     check::Machine,
     runner::{RunError, for_target, reactors},
 };
-use frwr_engine::{control::Control, provider::Device};
-use frwr_reactor::Finished;
+use frwr_engine::{
+    MAX_INCOMING,
+    control::Control,
+    provider::{Device, PrivateData},
+};
+use frwr_reactor::{Clock, Finished};
 use serde_json::{Value, json};
 use std::{
     net::SocketAddr,
@@ -79,8 +84,9 @@ where
     D::Port: Send + 'static,
 {
     let (mut report, mut capacity, mut unaffordable, mut first) = (LatencyServerReport::default(), FIRST, None, true);
+    let askers = Askers::new(Clock::system());
     loop {
-        let session = Session { address, config, machine, stop, capacity, unaffordable, first };
+        let session = Session { address, config, machine, stop, capacity, unaffordable, askers: askers.clone(), first };
         let wanted = match session.run(open()?, &mut report, say) {
             Ok(wanted) => wanted,
             // What one client asks for is too much here: the others get what there is.
@@ -112,6 +118,7 @@ struct Session<'a> {
     capacity: Parameters,
     /// What there cannot be room for.
     unaffordable: Option<Parameters>,
+    askers: Askers,
     /// Nobody has been told that it listens.
     first: bool,
 }
@@ -127,7 +134,7 @@ impl Session<'_> {
     where
         D::Port: Send + 'static,
     {
-        let Self { address, config, machine, stop, capacity, unaffordable, first } = self;
+        let Self { address, config, machine, stop, capacity, unaffordable, askers, first } = self;
         let placement = config.placement.clone().unwrap_or_else(|| for_target(&machine.topology));
         let cores = reactors(&placement);
         let capabilities = *device.capabilities();
@@ -139,9 +146,11 @@ impl Session<'_> {
             negotiated: config.negotiated,
             pages: config.pages,
             capabilities,
+            silence: Some(config.client_silence),
         };
-        let (mut sides, desk, board) = (Sides::new(), Desk::knowing(capacity, unaffordable), Board::new(0));
+        let (mut sides, desk, board) = (Sides::new(), Desk::knowing(capacity, unaffordable, askers), Board::new(0));
         let mut control = Control::new(device);
+        control.tell_when_crowded(crowded());
         for _ in 0..cores {
             sides.add_server(&mut control, plan.clone())?;
         }
@@ -158,23 +167,30 @@ impl Session<'_> {
             }
             say_news(desk, say);
         };
-        drive(vec![&mut control], &threads, &board, stop, || {
+        let driven = drive(vec![&mut control], &threads, &board, stop, || {
             tell(&desk);
             stop.load(Relaxed) || desk.wanted().is_some() || desk.listening().is_none()
-        })?;
+        });
+        driven.map_err(|error| or_removed(error.into(), &control))?;
         tell(&desk);
         for ended in threads.join() {
             let Finished { core, context: LatencyCore { server, .. }, report: reactor } =
-                ended.map_err(RunError::from)?;
+                ended.map_err(|error| or_removed(RunError::from(error).into(), &control))?;
             report.commands += server.as_ref().map_or(0, ServerSide::served);
             report.undrained.extend(reactor.undrained.iter().map(|name| format!("reactor {core}: {name}")));
         }
         report.clients += desk.clients();
         match desk.listening() {
-            None => Err(RunError::Listen { address }.into()),
+            None => Err(or_removed(RunError::Listen { address }.into(), &control)),
             Some(_) => Ok(desk.wanted()),
         }
     }
+}
+
+/// What clients are told that ask for more connections at a time than a core is asked about.
+pub(super) fn crowded() -> PrivateData {
+    // Far below 2^16, and checked to fit a rejection.
+    Refusal::Crowded(MAX_INCOMING as u16).encode().into_iter().collect()
 }
 
 fn say_news(desk: &Desk, say: &mut dyn FnMut(&str)) {
@@ -209,6 +225,7 @@ fn line(news: &News) -> String {
                     format!("{} is {}, at most {}", excess.what.name(), excess.value, excess.most)
                 }
                 Refusal::Busy => "another client is served".to_owned(),
+                Refusal::Crowded(most) => format!("{most} others wait for an answer"),
                 Refusal::NoRoom => "there is no room for what it asks for".to_owned(),
                 Refusal::RemoteInvalidation => "this device cannot invalidate keys of peers".to_owned(),
                 Refusal::Malformed | Refusal::Again => "its private data cannot be read".to_owned(),

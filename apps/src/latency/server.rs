@@ -8,6 +8,7 @@ use super::{
         ConnectData, DecodeError, Invalidation, KeyKind, Operation, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal,
     },
     plan,
+    silence::Vigil,
     slots::stamp,
 };
 use crate::runner::{SetupError, map};
@@ -36,6 +37,8 @@ pub(super) struct ServerPlan {
     pub(super) negotiated: ConnectionParameters,
     pub(super) pages: PagePolicy,
     pub(super) capabilities: Capabilities,
+    /// How long nothing may come of a client; `None` where it lives in the same process.
+    pub(super) silence: Option<Duration>,
 }
 
 /// A client's connection.
@@ -67,6 +70,8 @@ enum Answer {
     Fetched,
     /// The same message back.
     Echo(Received),
+    /// A word that it has come. It keeps its receive until then, so that nobody is owed more of them than there are receives.
+    Pong(Received),
 }
 
 /// It takes every message for a command.
@@ -97,6 +102,7 @@ pub(super) struct ServerSide<P: Port> {
     /// Commands that found no transfer slot.
     owed: VecDeque<Owed>,
     message: Box<[u8]>,
+    vigil: Vigil,
     /// It shall stop, and Control has been told.
     ending: bool,
     told_to_stop: bool,
@@ -131,6 +137,7 @@ impl<P: Port> ServerSide<P> {
             incoming: VecDeque::new(),
             owed: VecDeque::new(),
             message,
+            vigil: Vigil::new(plan.silence),
             ending: false,
             told_to_stop: false,
             served: 0,
@@ -154,6 +161,9 @@ impl<P: Port> ServerSide<P> {
             work += 1;
         }
         self.accept_waiting();
+        if let Some(heard) = self.vigil.is_due(now) {
+            self.look(heard, now);
+        }
         for _ in 0..self.owed.len() {
             let Some(owed) = self.owed.pop_front() else { break };
             if !self.pay(owed) {
@@ -177,6 +187,15 @@ impl<P: Port> ServerSide<P> {
 
     pub(super) fn is_drained(&self) -> bool {
         self.told_to_stop && self.engine.is_disconnected()
+    }
+
+    /// Drops a client of which nothing came for too long on any core: its host may be gone, or its process stopped.
+    fn look(&mut self, heard: bool, now: Duration) {
+        let Some(silence) = self.vigil.is_silent(self.desk.heard(heard), now) else { return };
+        for guest in self.guests.iter_mut().flatten() {
+            guest.died.get_or_insert(Ending::Silent(silence));
+            self.engine.disconnect(guest.id);
+        }
     }
 
     fn guest(&mut self, connection: ConnectionId) -> Option<&mut Guest> {
@@ -262,6 +281,7 @@ impl<P: Port> ServerSide<P> {
         let Some(guest) = self.guest(connection) else { return };
         let (operation, layout) = (guest.parameters.operation, guest.layout);
         self.desk.connected();
+        self.vigil.hear();
         let access = match operation {
             // It reads back what it wrote.
             Operation::Write => Access::RemoteReadWrite,
@@ -304,7 +324,7 @@ impl<P: Port> ServerSide<P> {
 
     fn greet(&mut self, connection: ConnectionId, kind: Kind, grants: &[Grant]) {
         let mut message = [0; MAX_COMMAND_BYTES];
-        Header::new(kind, 0, 0).encode(&mut message);
+        Header::new(kind, 0, self.vigil.milliseconds()).encode(&mut message);
         let length = HEADER_BYTES + grants.len() * 16;
         let named = name_grants(&mut message, grants).is_some();
         let reply =
@@ -318,11 +338,16 @@ impl<P: Port> ServerSide<P> {
         let mut message = [0; MAX_COMMAND_BYTES];
         let length = self.engine.message(&received, 0, &mut message).min(MAX_COMMAND_BYTES);
         let header = Header::decode(&message[..length]);
+        self.vigil.hear();
         let Some(guest) = self.guest(connection) else { return self.engine.release(received) };
         let asked = match header {
             Some(Header { kind: Kind::Bye, .. }) => {
                 guest.bye = true;
                 return self.engine.release(received);
+            }
+            Some(Header { kind: Kind::Ping, slot, sequence, .. }) => {
+                let what = Answer::Pong(received);
+                return self.owe(Owed { connection, slot, sequence, what });
             }
             Some(header) => command(guest, header, &message[..length], received.length()).map(|what| (header, what)),
             None => Err("a message that is none"),
@@ -366,12 +391,13 @@ impl<P: Port> ServerSide<P> {
             Answer::Transfer(remote) => self.transfer(&owed, remote, &parameters, offset),
             Answer::Fetched => self.reply_to_fetched(&owed, parameters.size, offset),
             Answer::Echo(received) => self.echo(owed.connection, received, parameters.size as usize),
+            Answer::Pong(_) => self.pong(owed.connection),
         };
         if begun == Err(TransferError::NoSlot) {
             self.owed.push_front(owed);
             return false;
         }
-        if let Answer::Echo(received) = owed.what {
+        if let Answer::Echo(received) | Answer::Pong(received) = owed.what {
             self.engine.release(received);
         }
         // One that is not connected says so by itself.
@@ -438,6 +464,13 @@ impl<P: Port> ServerSide<P> {
         self.engine.respond(connection, &answer)?;
         self.count(connection);
         Ok(())
+    }
+
+    fn pong(&mut self, connection: ConnectionId) -> Result<(), TransferError> {
+        let mut message = [0; HEADER_BYTES];
+        Header::new(Kind::Pong, 0, 0).encode(&mut message);
+        let answer = ResponseRequest { local: &[], remote: &[], message: &message, invalidate: None, cookie: 0 };
+        self.engine.respond(connection, &answer)
     }
 
     fn count(&mut self, connection: ConnectionId) {

@@ -4,6 +4,7 @@ use super::{
     arguments::Pages,
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::{RunError, SetupError},
+    main_loop::removed,
     plan,
     start::open,
     target_side::map,
@@ -112,6 +113,9 @@ pub fn discover<D: Device>(device: D, config: &DiscoverConfig, stop: &AtomicBool
     match host.failure() {
         None => Ok(found),
         Some(failure) => {
+            if let Some(gone) = removed(&control) {
+                return Err(gone);
+            }
             let reason = host.last_failure().unwrap_or(failure).to_string();
             Err(RunError::NoSession { address: config.connect, attempts: host.statistics().failures, reason })
         }

@@ -79,8 +79,8 @@ impl<D: Device> Served for Control<D> {
     }
 }
 
-/// Why a host gave up that its device did not tell: the kernel tells of a removal late, and one process after the other.
-pub(super) fn removed<D: Device>(control: &Control<D>) -> Option<RunError> {
+/// Why somebody gave up that the device did not tell: the kernel tells of a removal late, and one process after the other.
+pub(crate) fn removed<D: Device>(control: &Control<D>) -> Option<RunError> {
     let device = control.device();
     (!device.is_present()).then(|| RunError::DeviceGone { device: device.capabilities().name.to_owned() })
 }

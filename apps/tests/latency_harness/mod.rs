@@ -19,10 +19,11 @@ use frwr_reactor::Clock;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
         mpsc,
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 pub(crate) const ADDRESS: &str = "127.0.0.1:49200";
@@ -49,17 +50,34 @@ pub(crate) struct Server {
     stop: Arc<AtomicBool>,
     lines: mpsc::Receiver<String>,
     seen: std::cell::RefCell<Vec<String>>,
+    opened: Arc<AtomicUsize>,
     thread: JoinHandle<LatencyServerReport>,
 }
 
 impl Server {
     pub(crate) fn start(profile: &'static str, arguments: &[&str]) -> Self {
-        let (fabric, config) = (SoftFabric::new(), config(arguments));
+        Self::with(profile, config(arguments))
+    }
+
+    /// One that drops clients which are silent for so long.
+    pub(crate) fn bearing(profile: &'static str, silence: Duration) -> Self {
+        let mut config = config(&[]);
+        config.client_silence = silence;
+        Self::with(profile, config)
+    }
+
+    fn with(profile: &'static str, config: LatencyConfig) -> Self {
+        let fabric = SoftFabric::new();
         let (stop, (sender, lines)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
+        let opened = Arc::new(AtomicUsize::new(0));
         let thread = thread::spawn({
+            let counted = Arc::clone(&opened);
             let (fabric, stop) = (fabric.clone(), Arc::clone(&stop));
             move || {
-                let mut open = || Ok(device(&fabric, profile));
+                let mut open = || {
+                    counted.fetch_add(1, Relaxed);
+                    Ok(device(&fabric, profile))
+                };
                 let address = ADDRESS.parse().unwrap();
                 let report = serve(&mut open, address, &config, &machine(), &stop, &mut |line| {
                     let _ = sender.send(line.to_owned());
@@ -68,7 +86,7 @@ impl Server {
             }
         });
         assert!(lines.recv().unwrap().starts_with("listening on 127.0.0.1:49200"));
-        Self { fabric, stop, lines, seen: Vec::new().into(), thread }
+        Self { fabric, stop, lines, seen: Vec::new().into(), opened, thread }
     }
 
     /// Waits for a line with this in it, beyond those seen before.
@@ -81,6 +99,11 @@ impl Server {
                 return;
             }
         }
+    }
+
+    /// How often it has opened its device: once, and once more each time that it makes room.
+    pub(crate) fn opened(&self) -> usize {
+        self.opened.load(Relaxed)
     }
 
     /// What it said of clients, and what it did.
@@ -117,9 +140,17 @@ pub(crate) struct Raw {
 
 impl Raw {
     pub(crate) fn new(fabric: &SoftFabric, receives: u32) -> Self {
+        Self::build(fabric, receives, 1)
+    }
+
+    pub(crate) fn with_connections(fabric: &SoftFabric, connections: u16) -> Self {
+        Self::build(fabric, 1, connections)
+    }
+
+    fn build(fabric: &SoftFabric, receives: u32, connections: u16) -> Self {
         let mut control = Control::new(device(fabric, "reg_mr"));
         let options = EngineOptions {
-            connections: 1,
+            connections,
             queue_depth: 4,
             transfer_depth: 8,
             receive_depth: receives.max(8),

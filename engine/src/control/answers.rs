@@ -22,6 +22,7 @@ impl<D: Device> Control<D> {
         match pending {
             Pending::Nothing => {}
             Pending::Domain { domain } => self.domain_answered(domain, result),
+            Pending::FreeDomain { domain } => self.domain_freed(domain, result),
             Pending::Base { domain, core, memory } => self.base_answered(domain, core, memory, result),
             Pending::BaseGone { domain, core, memory } => self.base_gone(domain, core, memory),
             Pending::QueuePair { link } => self.queue_pair_answered(link, result),

@@ -41,6 +41,12 @@ impl<D: Device> Control<D> {
         self.placement = Some(placement);
     }
 
+    /// What peers are told whose connect request no core is asked about, since the one it would go to has
+    /// [`crate::MAX_INCOMING`] to answer: the private data of the rejection. Nothing, unless this says so.
+    pub fn tell_when_crowded(&mut self, private_data: PrivateData) {
+        self.crowded = private_data;
+    }
+
     pub(super) fn listen(&mut self, core: usize, address: SocketAddr) {
         // What the device cannot register is known before the first peer comes, and that one need not wait for it.
         let domain = self.domain_for(false);
@@ -155,7 +161,8 @@ impl<D: Device> Control<D> {
         let (core, weight) = self.place(at, &private_data);
         if self.cores[core].incoming.try_push((incoming, weight)).is_err() {
             self.statistics.incoming_overflow += 1;
-            self.turn_away(incoming);
+            let private_data = self.crowded.clone();
+            self.command(Command::Reject { incoming, private_data }, Pending::Nothing);
             return;
         }
         self.statistics.incoming += 1;

@@ -16,7 +16,7 @@ use crate::{
     event::OpenFailure,
     link::{ControlLink, CoreLink, OpenTarget, ToControl, ToCore, link},
     mr::ConnectionKey,
-    provider::{Command, CommandError, Device, Port, PortId, PrivateData, RegistrationId, Ticket},
+    provider::{Command, CommandError, Device, DomainId, Port, PortId, PrivateData, RegistrationId, Ticket},
 };
 use connecting::{Link, Stage};
 use domain::Domain;
@@ -33,11 +33,17 @@ use std::{
 /// Messages taken from one core, and events from the device, in one poll: bounds how long one poll takes.
 const MAX_PER_POLL: usize = 256;
 
+/// Polls between two attempts to free a domain that the device kept: a system call in so many polls costs nobody anything.
+const POLLS_BEFORE_RETRY: u32 = 256;
+
 /// What an answer is awaited for.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Domain {
         domain: usize,
+    },
+    FreeDomain {
+        domain: DomainId,
     },
     Base {
         domain: usize,
@@ -123,6 +129,9 @@ pub struct ControlStatistics {
     pub incoming: u64,
     /// Connect requests rejected without asking a core, since it had [`crate::MAX_INCOMING`] to answer.
     pub incoming_overflow: u64,
+    /// Protection domains that the device keeps though no connection lives in them any more: something in them is still
+    /// registered (`Port::register_memory`). They are freed when that has gone.
+    pub domains_kept: u64,
 }
 
 /// Control of one device. One thread at a time calls it, which may be another one than any engine's. It must be polled as long
@@ -141,6 +150,12 @@ pub struct Control<D: Device> {
     backlog: VecDeque<(Ticket, Command)>,
     next_ticket: u64,
     statistics: ControlStatistics,
+    /// For peers that no core is asked about.
+    crowded: PrivateData,
+    /// Domains that the device did not free.
+    kept: VecDeque<DomainId>,
+    /// Polls until it is asked again.
+    polls_before_retry: u32,
 }
 
 impl<D: Device> Control<D> {
@@ -159,6 +174,9 @@ impl<D: Device> Control<D> {
             backlog: VecDeque::new(),
             next_ticket: 1,
             statistics: ControlStatistics::default(),
+            crowded: PrivateData::new(),
+            kept: VecDeque::new(),
+            polls_before_retry: 0,
         }
     }
 
@@ -212,6 +230,9 @@ impl<D: Device> Control<D> {
         let mut work = 0;
         for core in 0..self.cores.len() {
             work += self.poll_core(core);
+        }
+        if !self.kept.is_empty() {
+            self.retry_domain();
         }
         self.give_commands();
         for _ in 0..MAX_PER_POLL {

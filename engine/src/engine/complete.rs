@@ -317,6 +317,7 @@ impl<P: Port> Engine<P> {
             Replied::Taken => {}
             Replied::Unknown => {
                 self.statistics.bad_reply_count += 1;
+                self.unknown_reply(index);
                 // A key died that nobody can be found for: what it covered is unknown.
                 if success.invalidated.is_some() {
                     self.foreign_invalidation(index);

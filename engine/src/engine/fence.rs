@@ -76,6 +76,16 @@ impl<P: Port> Engine<P> {
         Replied::Taken
     }
 
+    /// A reply to no request: where some were cancelled it is one of theirs, and its receive is free for another.
+    #[cold]
+    pub(super) fn unknown_reply(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        if connection.abandoned_replies > 0 {
+            connection.abandoned_replies -= 1;
+            connection.awaiting_reply -= 1;
+        }
+    }
+
     #[cold]
     fn record_invalidated(&mut self, index: usize, key: u32) {
         let dead =

@@ -129,6 +129,7 @@ impl<P: Port> Engine<P> {
         entry.peer_receives = options.peer_receives.into();
         entry.doomed = false;
         entry.awaiting_reply = 0;
+        entry.abandoned_replies = 0;
         entry.relief_coming = false;
         entry.receives_posted = 0;
         entry.granted_receives = granted;

@@ -87,7 +87,8 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Gives a request up: its keys are invalidated, then it ends as cancelled, whatever the peer does meanwhile (S75).
+    /// Gives a request up: its keys are invalidated, then it ends as cancelled, whatever the peer does meanwhile (S75). A reply
+    /// that still comes is counted and dropped; until then the receive for it is kept, and so is the peer's for the message.
     ///
     /// # Errors
     /// [`CancelError`]; the request goes on.
@@ -105,7 +106,8 @@ impl<P: Port> Engine<P> {
             Phase::Posted if found.standalone => {
                 // The registration is on the way: the invalidation stands behind it in the same queue.
             }
-            Phase::Posted => self.connections[index].awaiting_reply -= 1,
+            // Its message is on the way, and the peer may reply: that takes a receive, which nobody else is promised.
+            Phase::Posted => self.connections[index].abandoned_replies += 1,
             Phase::Open => {}
             Phase::Waiting => {
                 found.outcome = Outcome::Cancelled;

@@ -97,6 +97,8 @@ pub struct Side<D: Device> {
     pub causes: Vec<DisconnectCause>,
     /// Connect attempts that failed.
     pub open_failed: u32,
+    /// What the last of them was told.
+    pub rejected_with: Vec<u8>,
     /// Requests that were submitted and did not end, with the bytes they open; kept by `submit` and `event`.
     pub outstanding: std::collections::HashMap<u64, u64>,
     /// Every connection that was ever ready.
@@ -146,6 +148,7 @@ impl<D: Device> Side<D> {
             orphaned_mrs: 0,
             causes: Vec::new(),
             open_failed: 0,
+            rejected_with: Vec::new(),
             outstanding: std::collections::HashMap::new(),
             connections: Vec::new(),
             gone: Vec::new(),
@@ -188,8 +191,9 @@ impl<D: Device> Side<D> {
                 self.connection = Some(connection);
                 self.connections.push(connection);
             }
-            Event::OpenFailed { connection, .. } => {
+            Event::OpenFailed { connection, private_data, .. } => {
                 self.open_failed += 1;
+                self.rejected_with = private_data.to_vec();
                 self.ends(connection);
             }
             Event::Disconnected { connection, cause, orphaned_mrs } => {

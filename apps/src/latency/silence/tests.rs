@@ -1,0 +1,224 @@
+//! Server and client against each other, over the software NIC and in a time of their own.
+
+use super::CLIENT_SILENCE;
+use crate::latency::{
+    board::{Board, Step},
+    client::{ClientPlan, ClientSide, Extent, Measured},
+    desk::{Desk, Ending, News},
+    parameters::{ConnectData, Invalidation, KeyKind, Operation, Parameters, PeerDoes},
+    plan,
+    serve::crowded,
+    server::{ServerPlan, ServerSide},
+};
+use core::time::Duration;
+use frwr_engine::{
+    CoreLink, Engine, EngineOptions,
+    control::Control,
+    provider::{
+        ConnectionParameters, Device as _,
+        soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort, SoftProfile},
+    },
+};
+use frwr_mempool::{PagePolicy, PageSize};
+use frwr_reactor::{Clock, VirtualClock};
+
+const PAGES: PagePolicy = PagePolicy::Exactly(PageSize::Plain);
+/// From one iteration to the next.
+const STEP: Duration = Duration::from_millis(50);
+const WARM_UP: Duration = Duration::from_secs(50);
+const RUNTIME: Duration = Duration::from_secs(400);
+
+fn parameters(operation: Operation) -> Parameters {
+    Parameters {
+        operation,
+        key: if operation == Operation::Register { KeyKind::Request } else { KeyKind::Static },
+        invalidation: Invalidation::Local,
+        peer_does: PeerDoes::Write,
+        size: 4096,
+        segments: 1,
+        depth: 1,
+        batch: 1,
+        connections: 1,
+    }
+}
+
+struct Halves {
+    time: VirtualClock,
+    server: ServerSide<SoftPort>,
+    client: ClientSide<SoftPort>,
+    server_control: Control<SoftDevice>,
+    client_control: Control<SoftDevice>,
+    desk: Desk,
+    board: Board,
+}
+
+fn open(control: &mut Control<SoftDevice>, options: &EngineOptions) -> (SoftPort, CoreLink) {
+    let capabilities = *control.device().capabilities();
+    let (send, receive) = Engine::<SoftPort>::completion_entries(options, &capabilities).unwrap();
+    control.open_core(send, receive).unwrap()
+}
+
+impl Halves {
+    /// The first of so many cores, which share one request per second.
+    fn new(operation: Operation, cores: usize) -> Self {
+        Self::with(parameters(operation), cores)
+    }
+
+    fn with(parameters: Parameters, cores: usize) -> Self {
+        let (fabric, time, connections) = (SoftFabric::new(), VirtualClock::new(), parameters.connections);
+        let (desk, board) = (Desk::new(parameters), Board::new(1));
+        let device = || fabric.device(SoftOptions::new(SoftProfile::RegMr));
+        let (mut server_control, mut client_control) = (Control::new(device()), Control::new(device()));
+        let (capabilities, address) = (*server_control.device().capabilities(), "127.0.0.1:49200".parse().unwrap());
+        let server = ServerPlan {
+            capacity: parameters,
+            connections,
+            address,
+            negotiated: ConnectionParameters::default(),
+            pages: PAGES,
+            capabilities,
+            silence: Some(CLIENT_SILENCE),
+        };
+        let client = ClientPlan {
+            parameters,
+            connections,
+            core: 0,
+            cores,
+            address,
+            private_data: ConnectData { parameters, client: 7 }.encode(),
+            negotiated: ConnectionParameters::default(),
+            extent: Extent::Time(RUNTIME),
+            warm_up: WARM_UP,
+            rate: Some(1),
+            rounds: None,
+            patient: false,
+            pages: PAGES,
+            capabilities,
+        };
+        server_control.tell_when_crowded(crowded());
+        let (port, link) = open(&mut server_control, &plan::server(&parameters, connections));
+        let server = ServerSide::new(port, link, server, None, desk.clone()).unwrap();
+        let (port, link) = open(&mut client_control, &plan::client(&parameters, connections, &capabilities));
+        let client = ClientSide::new(port, link, client, None, Clock::from(&time), board.clone()).unwrap();
+        Self { time, server, client, server_control, client_control, desk, board }
+    }
+
+    fn step_server(&mut self) {
+        self.time.advance(STEP);
+        self.server_control.poll();
+        self.server.poll(self.time.now());
+        self.server.flush();
+    }
+
+    fn step(&mut self) {
+        // The software NIC answers before the clock goes on: a time-out of either side is never its slowness.
+        for _ in 0..4 {
+            self.server_control.poll();
+            self.server.poll(self.time.now());
+            self.server.flush();
+            self.client_control.poll();
+            self.client.poll(self.time.now());
+            self.client.flush();
+        }
+        self.step_server();
+    }
+
+    /// All but the server's core.
+    fn step_without_server(&mut self, time: Duration) {
+        let until = self.time.now() + time;
+        while self.time.now() < until {
+            self.server_control.poll();
+            self.client_control.poll();
+            self.client.poll(self.time.now());
+            self.client.flush();
+            self.time.advance(STEP);
+        }
+    }
+
+    fn measure(mut self) -> (Measured, Vec<News>) {
+        while !self.board.all_reached(Step::Finished) && !self.board.has_failed() {
+            self.step();
+        }
+        assert!(self.board.failure().is_none(), "{:?}", self.board.failure());
+        for _ in 0..100 {
+            self.step();
+        }
+        (self.client.measured(), self.desk.take_news().0)
+    }
+}
+
+/// A run of any length that sends its server no message, or few, is not cut short, and what keeps it alive is in no figure.
+#[test]
+fn a_long_run_without_messages_is_served_to_its_end() {
+    use Operation::{Read, Register, Request, Send, Write};
+    for operation in [Write, Read, Register, Send, Request] {
+        for cores in [1, 20] {
+            let (measured, news) = Halves::new(operation, cores).measure();
+            let requests = RUNTIME.as_secs() / cores as u64;
+            assert_eq!(measured.histogram.len(), requests, "{operation:?}");
+            assert!(matches!(&news[..], [News::Came { .. }, News::Left { .. }]), "{operation:?}: {news:?}");
+            let counters = measured.counters;
+            let (posted, answers) = match operation {
+                Write | Read => (requests, 0),
+                Register => (2 * requests, 0),
+                Send | Request => (requests, requests),
+            };
+            let counted = (counters.work_requests, counters.doorbells, counters.receive_completions);
+            assert_eq!(counted, (posted, posted, answers), "{operation:?}, one of {cores} cores");
+            assert_eq!(counters.receive_doorbells, answers, "{operation:?}, one of {cores} cores");
+            assert!(counters.send_completions <= posted, "{operation:?}: {counters:?}");
+        }
+    }
+}
+
+/// A client whose host vanishes: nothing of it is heard again, not even by its connection.
+#[test]
+fn a_client_that_vanishes_is_dropped() {
+    for operation in [Operation::Write, Operation::Request] {
+        let mut halves = Halves::new(operation, 1);
+        let one_more = ConnectData { parameters: parameters(operation), client: 8 };
+        while halves.time.now() < 2 * CLIENT_SILENCE {
+            halves.step();
+        }
+        assert!(matches!(halves.desk.take_news().0[..], [News::Came { .. }]), "it is alive");
+        let vanished = halves.time.now();
+        let mut news = Vec::new();
+        while news.is_empty() {
+            assert!(halves.desk.admit(&one_more, None).is_err());
+            halves.step_server();
+            news = halves.desk.take_news().0;
+        }
+        let waited = halves.time.now() - vanished;
+        assert!(waited > CLIENT_SILENCE * 3 / 5 && waited < CLIENT_SILENCE * 2, "{waited:?}");
+        let [News::Died { cause, .. }] = &news[..] else { panic!("{news:?}") };
+        assert_eq!(*cause, Ending::Silent(CLIENT_SILENCE));
+        assert!(cause.to_string().starts_with("nothing has come of it for 15 s"), "{cause}");
+        assert_eq!(halves.desk.admit(&one_more, None), Ok(()));
+    }
+}
+
+/// More connections than a core of the server is asked about at a time: they are opened by and by, or the client says why not.
+#[test]
+fn a_crowd_of_connections_is_let_in_by_and_by() {
+    let many = Parameters { connections: 200, size: 8, ..parameters(Operation::Request) };
+    // The server's core answers nobody for a while.
+    let mut halves = Halves::with(many, 1);
+    halves.step_without_server(Duration::from_secs(3));
+    assert!(halves.server_control.statistics().incoming_overflow > 0, "all at once");
+    while !halves.board.all_reached(Step::Ready) {
+        assert!(halves.board.failure().is_none(), "{:?}", halves.board.failure());
+        halves.step();
+    }
+
+    // It never does.
+    let mut halves = Halves::with(many, 1);
+    halves.step_without_server(Duration::from_secs(30));
+    let failure = halves.board.failure().unwrap();
+    let line = failure.to_string();
+    assert_eq!(failure.name(), "crowded", "{line}");
+    assert!(
+        line.contains("0 of 200 ") && line.contains(" 128 connect requests") && line.contains("--connections"),
+        "{line}"
+    );
+    assert!(!line.contains('\n'), "{line}");
+}
