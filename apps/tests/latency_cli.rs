@@ -100,7 +100,9 @@ fn every_operation_counts_every_request_once() {
                 (&Value::from(is), work)
             );
             assert_eq!(report["hardware"], Value::Null);
-            for name in ["completions_per_poll", "work_requests_per_doorbell", "empty_poll_share", "seconds"] {
+            for name in
+                ["completions_per_poll", "work_requests_per_doorbell", "empty_poll_share", "seconds", "page_faults"]
+            {
                 assert!(real(&report, name) >= 0.0, "{name} of {report}");
             }
         }

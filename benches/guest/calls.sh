@@ -1,6 +1,7 @@
 # shellcheck shell=dash
-# Row A13: system calls and page faults per request in steady state, of the threads that carry reactors. Two runs of different
-# length are counted, and the difference is per request: what begins and ends a run cancels. The peer is a process of its own.
+# Row A13: system calls and page faults per request in steady state, of the threads that carry reactors. For the calls two runs of
+# different length are counted, and the difference is per request: what begins and ends a run cancels. Page faults are the client's own
+# count, from the beginning of its measurement to the end of the last request. The peer is a process of its own.
 # On rxe a post of sends is write(2) with command 28 (IB_USER_VERBS_CMD_POST_SEND) to the device file; posts of receives and
 # polls are memory only. The main thread, which waits and tests the device at first, is not counted.
 # tools: strace:strace
@@ -40,8 +41,8 @@ calls_of() {
         END { print posts + 0, others + 0 }' /tmp/calls
 }
 
-per_request() { # few many
-    awk -v few="$1" -v many="$2" -v requests=$((MANY - FEW)) 'BEGIN { printf "%.6f\n", (many - few) / requests }'
+per_request() { # few many [requests]
+    awk -v few="$1" -v many="$2" -v requests="${3:-$((MANY - FEW))}" 'BEGIN { printf "%.6f\n", (many - few) / requests }'
 }
 
 doorbells() { awk -v each="$(reported doorbells_per_request)" -v requests="$1" 'BEGIN { printf "%.0f\n", each * requests }'; }
@@ -66,6 +67,8 @@ system_calls() {
     sample calls_but_posts "$(per_request "$few_others" "$others")"
 }
 
+# Of the process from its first instruction to its last. Runs differ there by some: where memory comes from in which the report is
+# made depends on what was freed before.
 faults() { sed -n 's/.*Minor (reclaiming a frame) page faults: *//p' /tmp/latency.err; }
 
 page_faults() {
@@ -73,8 +76,12 @@ page_faults() {
     client $FEW || return 1
     few=$(faults)
     client $MANY || return 1
-    echo "page faults: $few of $FEW requests, $(faults) of $MANY"
-    sample page_faults "$(per_request "$few" "$(faults)")"
+    echo "page faults of whole runs: $few of $FEW requests, $(faults) of $MANY"
+    echo "page faults while $MANY requests were measured: $(reported page_faults), $(reported page_faults_of_process) of the process"
+    [ -n "$(reported page_faults)" ] && [ -n "$(reported page_faults_of_process)" ] || return 1
+    sample faults_of_reactor "$(per_request 0 "$(reported page_faults)" $MANY)"
+    sample faults_of_process "$(per_request 0 "$(reported page_faults_of_process)" $MANY)"
+    sample faults_of_run "$(per_request "$few" "$(faults)")"
 }
 
 # Counts are exact, so that one round is enough.
@@ -82,6 +89,6 @@ page_faults() {
 ROUNDS=1
 start_server
 rounds system_calls "posts posts_expected calls_but_posts" system_calls
-rounds page_faults page_faults page_faults
+rounds page_faults "faults_of_reactor faults_of_process faults_of_run" page_faults
 kill $server 2> /dev/null
 wait

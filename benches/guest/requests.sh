@@ -19,6 +19,11 @@ turns() { # depth
     take static "$1" && take request "$1" && counts "$1" && take memory "$1"
 }
 
+# Data go the other way: the peer reads.
+reading() {
+    latency --op request --key request --peer read --size 4096 --depth 1 --runtime 0.5 --warm-up 0.2 && sample request_read_1 "$(us_per_request)"
+}
+
 large() {
     latency --op request --key request --size 1048576 --depth 1 --runtime 0.5 --warm-up 0.2 && sample request_1_1048576 "$(us_per_request)"
 }
@@ -30,4 +35,5 @@ keys_of() { # depth
 for depth in 1 8 32; do
     rounds "depth_$depth" "$(keys_of $depth)" turns $depth
 done
+rounds reading request_read_1 reading
 rounds one_mebibyte request_1_1048576 large

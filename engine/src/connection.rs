@@ -111,6 +111,8 @@ pub(crate) struct Connection {
     pub(crate) chain: ChainBuffer,
     /// The registrations in it.
     pub(crate) registered: Registered,
+    /// One without a message was staged, and the last of those has not asked for its completion yet.
+    pub(crate) standalone_staged: bool,
     pub(crate) transfers: VecDeque<u32>,
     pub(crate) receives: FixedList<u32>,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
@@ -178,6 +180,7 @@ impl Connection {
             // Credits bound what one flush can post, so a chain is never split.
             chain: chain_buffer(limits.send_entries),
             registered: Registered::default(),
+            standalone_staged: false,
             transfers: queue(limits.transfers),
             receives: FixedList::new(limits.receives as usize, 0),
             early: VecDeque::with_capacity(limits.receives as usize),

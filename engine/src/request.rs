@@ -109,7 +109,7 @@ pub(crate) struct Request {
     pub(crate) hold: Hold,
     /// The peer was asked to invalidate one of the keys.
     pub(crate) invited: bool,
-    /// Made by `register_now`: no message, its registration is signalled.
+    /// Made by `register_now`: no message, and its registration is waited for.
     pub(crate) standalone: bool,
     /// The message carries bytes out of the caller's memory: the end waits for the message's completion too (S51).
     pub(crate) awaits_message: bool,

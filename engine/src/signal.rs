@@ -158,6 +158,16 @@ impl Signaller {
         self.count(1, wanted)
     }
 
+    /// A registration that no message follows. Returns whether it is to be signalled; `must_signal`: it is in any case. The last
+    /// one of a chain is signalled besides, since nothing may ever be posted behind it.
+    pub fn standalone(&mut self, must_signal: bool) -> bool {
+        let wanted = match self.policy {
+            SignalPolicy::GlobalCounter { max_send_wr } => self.global_counter(max_send_wr, must_signal),
+            _ => must_signal,
+        };
+        self.count(1, wanted)
+    }
+
     /// A chain of `count` invalidations whose last one is signalled (S55, S66). Called with `posted` when it is built, and
     /// again without when the post refused it.
     pub fn invalidations(&mut self, count: u32, posted: bool) {

@@ -8,7 +8,7 @@ use frwr_engine::{
     SubmitError, WriteRequest,
     gather::Segment,
     mr::Grant,
-    provider::{Access, FailureStatus, RemoteRange, TokenKind, record::RecordedOperation},
+    provider::{Access, Completion, CompletionQueue, FailureStatus, RemoteRange, TokenKind, record::RecordedOperation},
 };
 
 fn open(test: &mut Scripted, cookie: u64, access: Access, segments: &[Segment]) -> Result<RequestHandle, SubmitError> {
@@ -74,6 +74,97 @@ fn s126_s127_s129_s130_s132_the_work_request_field_by_field() {
     let mut read = vec![0; 4096];
     test.target.data.read(262_144, &mut read).unwrap();
     assert_eq!(read, pattern, "S134");
+}
+
+/// Opens 512 bytes for each cookie, all in front of the next flush.
+fn open_all(test: &mut Scripted, cookies: core::ops::RangeInclusive<u64>) -> Vec<RequestHandle> {
+    let open = |cookie| {
+        let segment = test.host.segment(4096 * cookie, 512);
+        open(test, cookie, Access::RemoteRead, &[segment]).unwrap()
+    };
+    cookies.map(open).collect()
+}
+
+/// A12: one completion tells of all registrations of a chain. Where a refused post may cut it, each completes.
+#[test]
+fn s133_registrations_of_one_flush_share_a_completion() {
+    for profile in PROFILES {
+        for (policy, expected) in
+            [(OnPostError::Disconnect, ["RRRR*"]), (OnPostError::DeregisterAndContinue, ["R*R*R*R*"])]
+        {
+            let mut test = Scripted::policy(profile, policy);
+            let before = test.host.engine.statistics();
+            let handles = open_all(&mut test, 1..=4);
+            test.until("registered", |pair| pair.host.grants.len() == 4);
+            assert_eq!(test.chains(), expected, "{profile} {policy:?}");
+            let after = test.host.engine.statistics();
+            let completions = expected[0].matches('*').count() as u64;
+            assert_eq!(after.send_completions - before.send_completions, completions, "{profile} {policy:?}");
+            assert_eq!(after.doorbells - before.doorbells, 1);
+            let granted: Vec<RequestHandle> = test.host.grants.iter().map(|(handle, _)| *handle).collect();
+            assert_eq!(granted, handles, "in the order in which they were asked for");
+            for (_, grant) in test.host.grants.clone() {
+                assert!(reads(&mut test, grant));
+            }
+        }
+    }
+}
+
+/// The last one asks although a request's message stands behind it, whose own completion may never be asked for.
+#[test]
+fn s133_the_last_registration_without_a_message_asks() {
+    let mut test = Scripted::new("reg_mr");
+    open_all(&mut test, 1..=2);
+    test.submit(3, 1, true);
+    open_all(&mut test, 4..=4);
+    test.submit(5, 1, true);
+    test.until("registered", |pair| pair.host.grants.len() == 3);
+    assert_eq!(test.chains(), ["RRRSR*RS"]);
+}
+
+/// What is cancelled before the flush takes no completion along that others count on.
+#[test]
+fn s75_a_registration_that_is_taken_back_leaves_the_completion_to_those_in_front() {
+    let mut test = Scripted::new("reg_mr");
+    let handles = open_all(&mut test, 1..=3);
+    test.host.engine.cancel(handles[2]).unwrap();
+    test.until("registered", |pair| pair.host.grants.len() == 2);
+    assert_eq!((test.chains(), test.status(3)), (vec!["RR*".to_owned()], Some("cancelled")));
+    // All of them: nothing is posted, and nothing is owed.
+    for handle in open_all(&mut test, 4..=5) {
+        test.host.engine.cancel(handle).unwrap();
+    }
+    test.steps(10);
+    assert_eq!((test.chains(), test.host.grants.len()), (vec![], 2));
+    open_all(&mut test, 6..=6);
+    test.until("registered", |pair| pair.host.grants.len() == 3);
+}
+
+/// S139: a failure vouches for none of a chain, wherever in it it stands.
+#[test]
+fn s139_a_failure_among_registrations_of_one_flush_grants_none() {
+    for failing in 0..3 {
+        let mut test = Scripted::new("reg_mr");
+        test.hold(TokenKind::Register);
+        open_all(&mut test, 1..=3);
+        test.steps(20);
+        let posted = test.posted();
+        let (token, queue_pair) = (posted[failing].token, test.queue_pair());
+        let result = Err(FailureStatus::Bind);
+        test.inject(CompletionQueue::Send, Completion { token, queue_pair, result });
+        test.steps(5);
+        test.faults.clear();
+        test.faults.release();
+        test.until_gone();
+        assert!(
+            test.host.grants.is_empty(),
+            "nothing vouches for those in front of a failure, nor for those behind it"
+        );
+        assert_eq!([1, 2, 3].map(|cookie| test.status(cookie)), [Some("lost"); 3]);
+        assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(FailureStatus::Bind)]);
+        assert_eq!(test.open_bytes(), 0);
+        test.reconnect_works();
+    }
 }
 
 /// A18: one completion tells of all RDMA WRITEs of a chain, and a failure of any of them of none.

@@ -252,7 +252,7 @@ proptest! {
     fn i31_never_more_unsignalled_than_half_the_queue(
         policy in any_policy(),
         entries in 2u32..600,
-        steps in proptest::collection::vec((0u8..4, 1u32..24, any::<bool>(), any::<bool>()), 1..300),
+        steps in proptest::collection::vec((0u8..5, 1u32..24, any::<bool>(), any::<bool>()), 1..300),
     ) {
         let mut signaller = Signaller::new(policy, entries);
         let counts_registrations_alone = matches!(policy, SignalPolicy::GlobalCounter { .. });
@@ -266,6 +266,15 @@ proptest! {
                 1 => {
                     signaller.invalidations(count, true);
                     signaller.invalidations(count, false);
+                }
+                // Registrations without a message, as many as come before a flush.
+                2 => {
+                    for _ in 0..count {
+                        let signalled = signaller.standalone(must_signal);
+                        unsignalled = if signalled { 0 } else { unsignalled + 1 };
+                        prop_assert!(signalled || !must_signal, "one that must be signalled was not");
+                        prop_assert!(unsignalled <= entries / 2, "{unsignalled} of {entries}");
+                    }
                 }
                 _ => {
                     for _ in 1..count {

@@ -1,4 +1,4 @@
-//! The only unsafe code of this crate: four questions to the processor and the kernel.
+//! The only unsafe code of this crate: questions to the processor and the kernel.
 #![allow(unsafe_code, reason = "the one room of this crate where docs/design.md allows it")]
 
 /// The CPU that runs the calling thread now, or `None` where the kernel does not say.
@@ -19,6 +19,16 @@ pub(crate) fn affinity() -> Option<[u64; MASK_WORDS]> {
     // SAFETY: the kernel writes at most the size that it is told; its words are as long as ours on 64-bit machines.
     let result = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
     (result == 0).then_some(mask)
+}
+
+/// Page faults so far of the calling thread, or of the whole process; `None` where the kernel does not say.
+pub(crate) fn page_faults(whole_process: bool) -> Option<u64> {
+    let who = if whole_process { libc::RUSAGE_SELF } else { libc::RUSAGE_THREAD };
+    let mut usage = core::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: getrusage writes one rusage at most; all zeroes are a valid one, since it has numbers only.
+    let usage = unsafe { (libc::getrusage(who, usage.as_mut_ptr()) == 0).then(|| usage.assume_init()) }?;
+    let counts = [usage.ru_minflt, usage.ru_majflt].map(|count| u64::try_from(count).unwrap_or(0));
+    Some(counts.iter().sum())
 }
 
 /// Whether the time stamp counter ticks at one rate in every power state on all cores.

@@ -24,7 +24,7 @@ use frwr_engine::{
     provider::{Capabilities, ConnectionParameters, Port, RemoteMemory},
 };
 use frwr_mempool::{DeviceMemory, region::PagePolicy};
-use frwr_reactor::Clock;
+use frwr_reactor::{Clock, PageFaults};
 use hdrhistogram::Histogram;
 use std::{collections::VecDeque, net::SocketAddr};
 
@@ -130,6 +130,8 @@ pub(super) struct ClientSide<P: Port> {
     left: u64,
     before: Counters,
     counters: Counters,
+    faults_before: Option<PageFaults>,
+    faults: Option<PageFaults>,
     began: Duration,
     last: Duration,
     /// When something happened last, or was begun.
@@ -150,6 +152,8 @@ pub(super) struct ClientSide<P: Port> {
 pub(super) struct Measured {
     pub(super) histogram: Histogram<u64>,
     pub(super) counters: Counters,
+    /// From the beginning of the measurement to the end of its last request: of this core's thread, and of the process.
+    pub(super) page_faults: Option<PageFaults>,
     /// From the beginning of the measurement to the end of its last request.
     pub(super) began: Duration,
     pub(super) last: Duration,
@@ -208,6 +212,8 @@ impl<P: Port> ClientSide<P> {
             left: 0,
             before: Counters::default(),
             counters: Counters::default(),
+            faults_before: None,
+            faults: None,
             began: time,
             last: time,
             heard: time,
@@ -228,6 +234,7 @@ impl<P: Port> ClientSide<P> {
         Measured {
             histogram: self.histogram,
             counters: self.counters,
+            page_faults: self.faults,
             began: self.began,
             last: self.last,
             missed: self.missed,
@@ -409,6 +416,7 @@ impl<P: Port> ClientSide<P> {
         self.recording = true;
         self.before = Counters::from(self.engine.statistics());
         let _ = self.pings.take_cost();
+        self.faults_before = PageFaults::so_far();
         self.time = self.clock.now();
         (self.began, self.last) = (self.time, self.time);
         self.schedule(self.time);
@@ -484,6 +492,7 @@ impl<P: Port> ClientSide<P> {
 
     fn end_measurement(&mut self) {
         self.recording = false;
+        self.faults = PageFaults::so_far().zip(self.faults_before).map(|(all, before)| all - before);
         self.counters = Counters::from(self.engine.statistics()) - self.before - self.pings.take_cost();
         if self.plan.parameters.operation == Operation::Write {
             let used = self.slots.in_turn().filter(|&slot| self.slots.get(slot).is_some_and(|slot| slot.sequence > 0));

@@ -102,6 +102,17 @@ impl LatencyReport {
         self.cores.iter().map(|core| core.measured.counters).fold(Counters::default(), |sum, counters| sum + counters)
     }
 
+    /// Of the cores' threads, each while it measured.
+    fn page_faults(&self) -> Option<u64> {
+        self.cores.iter().map(|core| Some(core.measured.page_faults?.thread)).sum()
+    }
+
+    /// Of all threads of this process, while one core measured: the one with most.
+    fn page_faults_of_process(&self) -> Option<u64> {
+        let of_core = |core: &LatencyCoreReport| Some(core.measured.page_faults?.process);
+        self.cores.iter().filter_map(of_core).max()
+    }
+
     fn missed(&self) -> u64 {
         self.cores.iter().map(|core| core.measured.missed).sum()
     }
@@ -146,7 +157,7 @@ impl LatencyReport {
         let (counters, requests, seconds) = (self.counters(), self.requests(), self.seconds());
         let Parameters { operation, size, segments, depth, batch, peer_does, .. } = self.parameters;
         let warnings: Vec<_> = self.all_warnings().iter().map(|warning| warning.text.clone()).collect();
-        json!({
+        let mut object = json!({
             "op": operation.name(),
             "key": self.key(),
             "invalidate": self.invalidation(),
@@ -187,7 +198,10 @@ impl LatencyReport {
             "per_core": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
             "warnings": warnings,
             "hardware": self.hardware(),
-        })
+        });
+        object["page_faults"] = json!(self.page_faults());
+        object["page_faults_of_process"] = json!(self.page_faults_of_process());
+        object
     }
 
     fn latency_json(&self, histogram: &Histogram<u64>) -> Value {
@@ -210,6 +224,7 @@ impl LatencyReport {
             "completions_per_poll": counters.completions_per_poll(),
             "work_requests_per_doorbell": counters.work_requests_per_doorbell(),
             "empty_poll_share": counters.empty_poll_share(),
+            "page_faults": core.measured.page_faults.map(|faults| faults.thread),
             "memory": core.measured.memory.kind.to_string(),
         })
     }
@@ -370,9 +385,12 @@ impl LatencyReport {
         )?;
         writeln!(
             out,
-            "keys: {} made, {} killed by the server, {} by LOCAL_INV\n",
+            "keys: {} made, {} killed by the server, {} by LOCAL_INV",
             counters.registrations, counters.remote_invalidations, counters.local_invalidations
-        )
+        )?;
+        let shown = |faults: Option<u64>| faults.map_or_else(|| "unknown".to_owned(), |faults| faults.to_string());
+        let (cores, process) = (shown(self.page_faults()), shown(self.page_faults_of_process()));
+        writeln!(out, "page faults meanwhile: {cores} of these cores, {process} of the whole process\n")
     }
 
     /// The figures as a table: a head, a row for all cores, and one for each.

@@ -17,13 +17,13 @@ const PEERS: &[(&str, &[&str])] = &[
     ("verbs_write", &["libibverbs"]),
     ("verbs_keys", &["libibverbs"]),
     ("verbs_request", &["libibverbs"]),
-    ("ucx_put", &["ucx"]),
+    ("ucx_rma", &["ucx"]),
 ];
 /// Modules of UCX that it loads by itself, with the folder that they must lie in.
 const UCX_MODULES: &[&str] = &["libuct_ib.so.0", "libuct_rdmacm.so.0"];
 const UCX_FOLDER: &str = "/usr/lib/x86_64-linux-gnu/ucx";
 /// The peer that needs them.
-const UCX_PEER: &str = "ucx_put";
+const UCX_PEER: &str = "ucx_rma";
 /// Begins the line of a job that names the tools which it needs from this machine, each as COMMAND:PACKAGE.
 const TOOLS: &str = "# tools:";
 /// Where Debian keeps tools that the PATH of an ordinary user does not have.

@@ -4,6 +4,17 @@ use super::figure::{Measured, readable};
 use super::goal::Goal;
 use super::rows::Case;
 
+/// What several boots of the virtual machine say of one case.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Boots {
+    /// In how many it was met.
+    pub(super) met: usize,
+    /// How many there were.
+    pub(super) of: usize,
+    /// The smallest and the largest ratio; of a case without one its figure. Nothing where no boot had either.
+    pub(super) range: Option<(f64, f64)>,
+}
+
 /// What a run says of one case.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Verdict {
@@ -17,11 +28,16 @@ pub(super) struct Verdict {
     pub(super) met: Option<bool>,
     /// Why it is not met, or not known; what to know of it otherwise.
     pub(super) why: String,
-    /// Of several boots of the virtual machine: in how many it was met, and how many there were.
-    pub(super) boots: Option<(usize, usize)>,
+    /// Where there were several boots.
+    pub(super) boots: Option<Boots>,
 }
 
 impl Verdict {
+    /// What boots are ordered by: the ratio, else the figure.
+    fn size(&self) -> Option<f64> {
+        self.ratio.or_else(|| self.ours.as_ref().ok().map(|figure| figure.value))
+    }
+
     /// How much of what the first goal allows is used, where that is known: at most 1 where it is met.
     pub(super) fn used(&self, case: &Case) -> Option<f64> {
         let ours = self.ours.as_ref().ok()?.value;
@@ -68,14 +84,13 @@ pub(super) fn over_boots(mut verdicts: Vec<Verdict>) -> Option<Verdict> {
     let telling = verdicts.iter().position(|verdict| verdict.met == Some(false));
     let telling = telling.or_else(|| verdicts.iter().position(|verdict| verdict.met.is_none()));
     let told = telling.and_then(|at| Some((at, verdicts.get(at)?.met, verdicts.get(at)?.why.clone())));
-    let size = |verdict: &Verdict| {
-        let ours = verdict.ours.as_ref().ok().map(|figure| figure.value);
-        verdict.ratio.or(ours).unwrap_or(f64::INFINITY)
-    };
+    let size = |verdict: &Verdict| verdict.size().unwrap_or(f64::INFINITY);
     verdicts.sort_by(|one, other| size(one).total_cmp(&size(other)));
+    let known = || verdicts.iter().filter_map(Verdict::size);
+    let range = known().next().zip(known().next_back());
     let mut middle = verdicts.into_iter().nth(of.saturating_sub(1) / 2)?;
     if of > 1 {
-        middle.boots = Some((met, of));
+        middle.boots = Some(Boots { met, of, range });
         if let Some((at, met, why)) = told {
             middle.met = met;
             middle.why = if why.is_empty() { why } else { format!("boot {}: {why}", at + 1) };
@@ -214,9 +229,11 @@ mod tests {
         let goal = [Goal::RatioAtMost(0.5)];
         let boot = |ours: Measured| judge(&goal, ours, Some(exact(10.0)));
         let good = over_boots([3.0, 5.0, 4.0].map(|ours| boot(exact(ours))).into()).expect("boots");
-        assert_eq!((good.ratio, good.met, good.boots, good.why.as_str()), (Some(0.4), Some(true), Some((3, 3)), ""));
+        let boots = |met, of, range| Some(Boots { met, of, range });
+        assert_eq!((good.ratio, good.met, good.why.as_str()), (Some(0.4), Some(true), ""));
+        assert_eq!(good.boots, boots(3, 3, Some((0.3, 0.5))));
         let bad = over_boots(vec![boot(exact(4.0)), boot(exact(6.0)), boot(absent())]).expect("boots");
-        assert_eq!((bad.met, bad.boots), (Some(false), Some((1, 3))));
+        assert_eq!((bad.met, bad.boots), (Some(false), boots(1, 3, Some((0.4, 0.6)))));
         assert_eq!(bad.why, "boot 2: 0.6x where the goal is <=0.5x");
         let unknown = over_boots(vec![boot(absent()), boot(exact(4.0))]).expect("boots");
         assert_eq!((unknown.met, unknown.why.as_str()), (None, "boot 1: not installed"));

@@ -2,7 +2,7 @@
 
 use super::figure::{Figure, readable};
 use super::goal::goals_text;
-use super::judge::{Verdict, headline, judge, over_boots, row_met};
+use super::judge::{Boots, Verdict, headline, judge, over_boots, row_met};
 use super::measuring::Results;
 use super::quantity::{Group, Quantity};
 use super::rows::{Case, Row};
@@ -16,7 +16,7 @@ pub(super) struct Outcome {
     pub(super) row: &'static Row,
     /// All cases of the row.
     pub(super) cases: Vec<(&'static Case, Verdict)>,
-    /// Of several boots of the virtual machine: in how many all of it was met, and how many there were.
+    /// Of several boots of the virtual machine: in how many all that was measured there was met, and how many there were.
     pub(super) boots: Option<(usize, usize)>,
 }
 
@@ -34,7 +34,8 @@ impl Outcome {
             Some((case, over_boots(boots.iter().map(|results| verdict(case, results)).collect())?))
         };
         let whole = |results: &&Results| {
-            let verdicts: Vec<_> = row.cases.iter().map(|case| (case, verdict(case, results))).collect();
+            let in_guest = row.cases.iter().filter(|case| case.ours.group() == Group::Guest);
+            let verdicts: Vec<_> = in_guest.map(|case| (case, verdict(case, results))).collect();
             row_met(verdicts.iter().map(|(case, verdict)| (*case, verdict))) == Some(true)
         };
         let several = boots.len() > 1 && row.belongs_to(Group::Guest);
@@ -58,14 +59,14 @@ impl Outcome {
         value["row"] = json!(self.row.id);
         value["what"] = json!(self.row.what);
         value["met"] = json!(self.met());
-        value["boots"] = boots_json(self.boots);
+        value["boots"] = self.boots.map_or(Value::Null, |(met, of)| json!({ "met": met, "of": of }));
         value["cases"] = self.cases.iter().map(|(case, verdict)| case_json(case, verdict)).collect();
         value
     }
 }
 
-fn boots_json(boots: Option<(usize, usize)>) -> Value {
-    boots.map_or(Value::Null, |(met, of)| json!({ "met": met, "of": of }))
+fn boots_json(boots: Option<Boots>) -> Value {
+    boots.map_or(Value::Null, |Boots { met, of, range }| json!({ "met": met, "of": of, "range": range }))
 }
 
 fn case_json(case: &Case, verdict: &Verdict) -> Value {
@@ -157,7 +158,12 @@ pub(super) fn met_word(case: &Case, verdict: &Verdict) -> String {
         None => "not run",
     };
     match (verdict.met, verdict.boots) {
-        (Some(_), Some((met, of))) => format!("{word}, {met} of {of}"),
+        (Some(_), Some(Boots { met, of, range })) => {
+            let absolute = verdict.ratio.is_none() && is_time_of_guest(case);
+            let range = range.filter(|(least, most)| least < most && !absolute);
+            let range = range.map(|(least, most)| format!(" ({} to {})", readable(least), readable(most)));
+            format!("{word}, {met} of {of}{}", range.unwrap_or_default())
+        }
         _ => word.to_owned(),
     }
 }

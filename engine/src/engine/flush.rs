@@ -128,6 +128,9 @@ impl<P: Port> Engine<P> {
         if self.connections[index].chain.is_empty() {
             return 0;
         }
+        if self.connections[index].standalone_staged {
+            self.ask_for_standalone(index);
+        }
         self.statistics.queue_pairs_flushed += 1;
         self.post(index);
         1

@@ -215,7 +215,7 @@ impl<P: Port> Engine<P> {
             port,
             link,
             capabilities: *capabilities,
-            making: Making::new(capabilities, plan.request_slots),
+            making: Making::new(capabilities, plan.request_slots, options.on_post_error),
             now: Duration::ZERO,
             memories: ArrayVec::new(),
             messages: messages.clone(),

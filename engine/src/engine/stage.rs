@@ -32,10 +32,12 @@ pub(super) struct Making {
     held_limit: u32,
     /// A message waits for the registrations in front of it.
     fence: bool,
+    /// A chain may be cut anywhere, so that nothing may count on a later completion (F5, F6).
+    every: bool,
 }
 
 impl Making {
-    pub(super) fn new(capabilities: &Capabilities, request_slots: u32) -> Self {
+    pub(super) fn new(capabilities: &Capabilities, request_slots: u32, on_post_error: OnPostError) -> Self {
         let cost = capabilities.send_queue_cost;
         Self {
             cost,
@@ -43,6 +45,7 @@ impl Making {
             key_mask: Pool::key_mask(capabilities.rotating_key_bits),
             held_limit: held_slots_limit(request_slots),
             fence: capabilities.fence_after_registration,
+            every: on_post_error == OnPostError::DeregisterAndContinue,
         }
     }
 }
@@ -94,7 +97,7 @@ impl MessageToSend {
 }
 
 /// Stages the registration of a mapped MR, without the message that stands behind it. One that is not mapped is none of ours, and
-/// is left out. `alone`: no message stands behind it whose completion could vouch for it.
+/// is left out. `alone`: no message stands behind it that could vouch for it; the last of those asks in the flush.
 fn stage_registration(
     connection: &mut Connection,
     making: &Making,
@@ -105,15 +108,42 @@ fn stage_registration(
 ) {
     let token = mr.token_register(descriptor);
     let Ok(fields) = mr.enter_chain() else { return };
-    connection.registered.add(fields, making.key_mask);
-    let posted = Posted::new(token, slot, making.cost.register);
-    connection.send_queue.stage(if alone { posted.standalone() } else { posted.vouched_for() });
-    let wanted = connection.signaller.registration();
     if alone {
-        connection.signaller.signalled();
+        push_standalone(connection, making, token, slot, fields);
+        return;
     }
-    let signalled = alone || wanted;
+    connection.registered.add(fields, making.key_mask);
+    connection.send_queue.stage(Posted::new(token, slot, making.cost.register).vouched_for());
+    let signalled = connection.signaller.registration();
     connection.chain.push(WorkRequest { token, signalled, fence: false, operation: Operation::Register(*fields) });
+}
+
+/// Stages a registration that no message follows. Returns its position.
+#[inline]
+fn push_standalone(
+    connection: &mut Connection,
+    making: &Making,
+    token: Token,
+    slot: u32,
+    fields: &RegistrationFields,
+) -> u32 {
+    connection.registered.add(fields, making.key_mask);
+    connection.standalone_staged = true;
+    let signalled = connection.signaller.standalone(making.every);
+    connection.chain.push(WorkRequest { token, signalled, fence: false, operation: Operation::Register(*fields) });
+    connection.send_queue.stage(Posted::new(token, slot, making.cost.register).standalone())
+}
+
+/// The same of a free MR, for a slot. `opening` is connection, mapping and first element. `None` where it cannot be registered.
+pub(super) fn stage_standalone(
+    connection: &mut Connection,
+    making: &Making,
+    (mr, descriptor): (&mut Mr, u32),
+    slot: u32,
+    (key, mapping, first): (ConnectionKey, &Mapping, u32),
+) -> Option<u32> {
+    let fields = mr.open_in_chain(slot, key, mapping, first).ok()?;
+    Some(push_standalone(connection, making, mr.token_register(descriptor), slot, &fields))
 }
 
 /// Stages a request's last registration and its message behind it (S45, S46): of an MR that is mapped, or with `opening` of a free
@@ -168,7 +198,7 @@ impl<P: Port> Engine<P> {
         request.message_position = connection.send_queue.next_position();
         let slot = handle.index();
         let (alone, last) = match request.mrs.as_slice() {
-            // No message stands behind it whose completion could vouch for it.
+            // No message stands behind it that could vouch for it.
             mrs if request.standalone => (mrs, None),
             [front @ .., last] => (front, Some(*last)),
             [] => (&[][..], None),
@@ -201,6 +231,22 @@ impl<P: Port> Engine<P> {
             None => stage_message(connection, making, &message),
         };
         true
+    }
+
+    /// The last registration without a message of a chain asks for a completion, which tells of those in front of it as well:
+    /// nothing may ever be posted behind it, and its caller waits.
+    #[inline(never)]
+    pub(super) fn ask_for_standalone(&mut self, index: usize) {
+        let Connection { chain, send_queue, signaller, standalone_staged, .. } = &mut self.connections[index];
+        *standalone_staged = false;
+        // A chain is as long as its send queue at most.
+        let is_alone = |at: &usize| send_queue.next_at(*at as u32).is_some_and(Posted::is_standalone);
+        let Some(last) = (0..chain.len()).rev().find(is_alone) else { return };
+        let Some(&work) = chain.as_slice().get(last) else { return };
+        chain.set(last, WorkRequest { signalled: true, ..work });
+        if last + 1 == chain.len() {
+            signaller.signalled();
+        }
     }
 
     /// In front of a new request stand the invalidations that are due, where the order says so.
@@ -332,5 +378,6 @@ impl<P: Port> Engine<P> {
         }
         connection.chain.clear();
         connection.registered = Registered::default();
+        connection.standalone_staged = false;
     }
 }

@@ -1,15 +1,17 @@
 //! Registrations without a message, and requests given up: `register_now`, `cancel`, and the polled-synchronous wait.
 
-use super::{Chunk, Engine, Submission, SubmitError};
+use super::{Chunk, Engine, Submission, SubmitError, resolve::locate, stage::stage_standalone};
 use crate::{
     chain::{NO_OWNER, Posted},
     connection::Phase as ConnectionPhase,
     event::{ConnectionId, Event},
+    gather::Resolved,
+    mr::Mapping,
     protocol::Protocol,
     provider::{Chain, Port, WorkRequest},
-    request::{Outcome, Phase, RequestHandle},
+    request::{Outcome, Phase, Request, RequestHandle, Wanted},
 };
-use core::time::Duration;
+use core::{mem::ManuallyDrop, time::Duration};
 
 /// Why a request cannot be cancelled now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +41,9 @@ pub enum CancelNowError {
 
 impl<P: Port> Engine<P> {
     /// Opens memory to the peer without a message and waits for the device to confirm: the grant comes with
-    /// [`Event::Registered`] and may then travel on any channel (S126 to S133, U2). It stays valid until
+    /// [`Event::Registered`] and may then travel on any channel (S126 to S133, U2). Those that one flush posts to a connection
+    /// are confirmed together, by one completion, unless a refused post may cut a chain
+    /// ([`OnPostError::DeregisterAndContinue`](crate::OnPostError)). It stays valid until
     /// [`Engine::cancel`], whose [`Event::Completed`] says that the key is dead. The segments must fit one MR.
     ///
     /// # Errors
@@ -54,6 +58,9 @@ impl<P: Port> Engine<P> {
         let index = self.index_of(connection).ok_or(SubmitError::NotConnected)?;
         if !self.connections[index].is_ready() {
             return Err(SubmitError::NotConnected);
+        }
+        if let Some(done) = self.register_at_once(connection.index, chunk, cookie) {
+            return done;
         }
         let submission = Submission {
             message: &[],
@@ -70,6 +77,72 @@ impl<P: Port> Engine<P> {
         }
         self.admit_or_park(index, handle, core::slice::from_ref(chunk), protocol)?;
         Ok(RequestHandle(handle))
+    }
+
+    /// One range that need not wait, with one look-up of each thing, as [`Engine::submit`] has it. `None`: it takes the long way.
+    fn register_at_once(
+        &mut self,
+        connection_index: u16,
+        chunk: &Chunk<'_>,
+        cookie: u64,
+    ) -> Option<Result<RequestHandle, SubmitError>> {
+        let [segment] = chunk.segments else { return None };
+        let making = &self.making;
+        let connection = self.connections.get_mut(usize::from(connection_index))?;
+        let entries = making.cost.register + making.cost.invalidate;
+        // Whoever traces sees every step, and pays for it.
+        let waits = !connection.waiting_requests.is_empty() || !connection.send_queue.can_reserve(entries);
+        if waits || !connection.invalidations.is_empty() || self.trace.is_some() {
+            return None;
+        }
+        let Resolved { element, base } = match locate(connection, segment) {
+            Ok(resolved) => resolved,
+            Err(error) => return Some(Err(error)),
+        };
+        if !self.gather.covers(&element) {
+            return None;
+        }
+        let descriptor = connection.idle.pop()?;
+        let wanted = Wanted {
+            cookie,
+            iova_cookie: 0,
+            message_length: 0,
+            connection: connection_index,
+            invited: false,
+            standalone: true,
+            pieces: 1,
+            inline_segments: 0,
+            staged: true,
+        };
+        let Some((handle, request)) = self.requests.insert_new(|| ManuallyDrop::new(Request::new(wanted))) else {
+            connection.idle.push(descriptor);
+            return Some(Err(SubmitError::NoSlot));
+        };
+        connection.send_queue.take(entries);
+        // It has none.
+        request.hold.message = false;
+        request.mrs.push(descriptor);
+        let first = self.pool.first_element(descriptor);
+        if let Some(place) = self.elements.get_mut(first as usize) {
+            *place = element;
+        }
+        let mapping = Mapping {
+            bytes: element.length,
+            address: element.address,
+            base,
+            elements: 1,
+            access: chunk.access,
+            iova: self.iova.apply(element.address, 0),
+            rotating_key_bits: self.capabilities.rotating_key_bits,
+        };
+        let opening = (connection.key, &mapping, first);
+        let mr = self.pool.get_mut(descriptor);
+        let staged = mr.and_then(|mr| stage_standalone(connection, making, (mr, descriptor), handle.index(), opening));
+        let Some(position) = staged else { return Some(Err(self.undo(handle))) };
+        request.message_position = position;
+        self.statistics.requests += 1;
+        self.mark_dirty(connection_index);
+        Some(Ok(RequestHandle(handle)))
     }
 
     /// A registration was confirmed: a standalone one is open now, and its caller learns of its grant.

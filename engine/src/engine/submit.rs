@@ -309,7 +309,7 @@ impl<P: Port> Engine<P> {
 
     /// A request whose message could not be completed.
     #[cold]
-    fn undo(&mut self, handle: Handle) -> SubmitError {
+    pub(super) fn undo(&mut self, handle: Handle) -> SubmitError {
         self.unstage(handle);
         self.reset(handle);
         self.requests.remove(handle);

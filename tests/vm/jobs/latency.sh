@@ -55,6 +55,17 @@ every_other_operation() { # command...
         measures 640 0.0 "$@" --op register --key memory --batch 32
 }
 
+# A13: from the first request that is counted to the end of the last, all memory of the reactor's thread is there.
+no_page_faults() { # work_requests arguments...
+    local work=$1
+    shift
+    measures 6400 "$work" client "$@" && grep -q '"page_faults":0,"page_faults_of_process":' /tmp/report
+}
+
+no_operation_has_page_faults() {
+    no_page_faults 2.0 --depth 32 && no_page_faults 1.0 --op write --depth 8 && no_page_faults 2.0 --op register --batch 32
+}
+
 large_keys() {
     measures 320 2.0 one_process --op register --batch 32 --size 16777216 &&
         measures 64 0.0 one_process --op register --key memory --batch 32 --size 16777216
@@ -105,6 +116,7 @@ run_test nobody_listens_is_told_in_one_line nobody_listens
 run_test server_listens start_server
 run_test requests_of_two_processes every_request client
 run_test other_operations_of_two_processes every_other_operation client
+run_test no_operation_has_page_faults no_operation_has_page_faults
 run_test two_clients_do_not_mix measures 2000 2.0 client --connections 4 --depth 8
 run_test server_ends end_server
 run_test requests_of_one_process every_request one_process

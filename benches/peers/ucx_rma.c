@@ -1,5 +1,5 @@
-/* Peer of row A19: UCX puts of BYTES to another worker of this process, each complete at the peer before the next, from
- * memory that UCX has to register each time: UCX_IB_REG_METHODS=direct, UCX_ZCOPY_THRESH=0. Prints the time per put.
+/* Peer of row A19: UCX puts of BYTES to another worker of this process, or gets from it, each complete before the next, from or
+ * into memory that UCX has to register each time: UCX_IB_REG_METHODS=direct, UCX_ZCOPY_THRESH=0. Prints the time of one.
  * ADDRESS is one of the device's own; the workers meet there by rdma_cm. */
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -46,11 +46,12 @@ static double now_us(void)
 
 int main(int count, char **arguments)
 {
-	if (count != 4) {
-		fprintf(stderr, "usage: ucx_put ADDRESS BYTES ITERATIONS\n");
+	if (count != 5) {
+		fprintf(stderr, "usage: ucx_rma ADDRESS put|get BYTES ITERATIONS\n");
 		return 2;
 	}
-	size_t bytes = strtoul(arguments[2], NULL, 10), rounds = strtoul(arguments[3], NULL, 10), length, warm = rounds / 10 + 1;
+	int gets = !strcmp(arguments[2], "get");
+	size_t bytes = strtoul(arguments[3], NULL, 10), rounds = strtoul(arguments[4], NULL, 10), length, warm = rounds / 10 + 1;
 	struct sockaddr_in place = { .sin_family = AF_INET, .sin_port = htons(PORT), .sin_addr.s_addr = inet_addr(arguments[1]) };
 	ucs_sock_addr_t address = { (struct sockaddr *)&place, sizeof place };
 	ucp_params_t wish = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_RMA };
@@ -60,9 +61,9 @@ int main(int count, char **arguments)
 	ucp_ep_params_t client = { .field_mask = UCP_EP_PARAM_FIELD_FLAGS | UCP_EP_PARAM_FIELD_SOCK_ADDR,
 		.flags = UCP_EP_PARAMS_FLAGS_CLIENT_SERVER, .sockaddr = address };
 	ucp_ep_params_t server = { .field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST };
-	char *from = aligned_alloc(4096, bytes), *to = aligned_alloc(4096, bytes);
+	char *ours_data = aligned_alloc(4096, bytes), *peers_data = aligned_alloc(4096, bytes);
 	ucp_mem_map_params_t target = { .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
-		.address = to, .length = bytes };
+		.address = peers_data, .length = bytes };
 	ucp_request_param_t plain = { 0 };
 	ucp_listener_h listener;
 	ucp_ep_h end, other;
@@ -71,8 +72,7 @@ int main(int count, char **arguments)
 	ucp_rkey_h key;
 	void *packed;
 	double begun = 0;
-	memset(from, 1, bytes);
-	memset(to, 0, bytes);
+	memset(ours_data, 1, bytes), memset(peers_data, 0, bytes);
 	need(ucp_init(&wish, NULL, &context), "ucp_init");
 	need(ucp_worker_create(context, &threads, &ours), "ucp_worker_create");
 	need(ucp_worker_create(context, &threads, &peers), "ucp_worker_create");
@@ -88,12 +88,12 @@ int main(int count, char **arguments)
 	need(ucp_ep_rkey_unpack(end, packed, &key), "ucp_ep_rkey_unpack");
 	for (size_t i = 0; i < rounds + warm; i++) {
 		begun = i == warm ? now_us() : begun;
-		finish(ucp_put_nbx(end, from, bytes, (uintptr_t)to, key, &plain), "ucp_put_nbx");
+		finish(gets ? ucp_get_nbx(end, ours_data, bytes, (uintptr_t)peers_data, key, &plain)
+			    : ucp_put_nbx(end, ours_data, bytes, (uintptr_t)peers_data, key, &plain), arguments[2]);
 		finish(ucp_ep_flush_nbx(end, &plain), "ucp_ep_flush_nbx");
 	}
 	double time = (now_us() - begun) / rounds;
-	need(memcmp(from, to, bytes) ? UCS_ERR_IO_ERROR : UCS_OK, "what arrived");
-	printf("%zu iterations of 1 put of %zu bytes\nus %.3f\n", rounds, bytes, time);
-	fflush(stdout);
-	_Exit(0); /* Without the long goodbye. */
+	need(memcmp(ours_data, peers_data, bytes) ? UCS_ERR_IO_ERROR : UCS_OK, "what arrived");
+	printf("%zu iterations of 1 %s of %zu bytes\nus %.3f\n", rounds, arguments[2], bytes, time);
+	fflush(stdout), _Exit(0); /* Without the long goodbye. */
 }
