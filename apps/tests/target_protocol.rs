@@ -193,6 +193,7 @@ fn identify_says_what_the_host_needs() {
     assert_eq!(read(&raw)[4..20], namespace.nguid);
     assert_ne!(namespace.nguid, [0; 16]);
 
+    let plain = raw.target.statistics().plain_responses;
     for (structure, namespace, status) in [
         (cns::NAMESPACE, 0, Status::INVALID_NAMESPACE),
         (cns::NAMESPACE, 4, Status::INVALID_NAMESPACE),
@@ -206,6 +207,8 @@ fn identify_says_what_the_host_needs() {
         let (command, data) = identify(structure, namespace);
         assert_eq!(code(&raw.command(admin, command, data)), status.code(), "{structure} {namespace}");
     }
+    let left = raw.target.statistics().plain_responses - plain;
+    assert_eq!(left, 8, "the key of a refused command is left to its host like any other");
     let short = Command::Identify(Identify { structure: cns::CONTROLLER, namespace: 0, data: keyed(512) });
     let response = raw.command(admin, short, Some((Access::RemoteWrite, 512)));
     assert_eq!(code(&response), Status::DATA_SGL_LENGTH_INVALID.code());

@@ -209,6 +209,8 @@ pub(super) struct Slot {
     pub(super) command_id: u16,
     /// The key that the response invalidates.
     pub(super) invalidate: Option<u32>,
+    /// It names memory of the host's.
+    pub(super) names_keys: bool,
     /// NSID as the command said it, for the error log.
     pub(super) namespace: u32,
     /// A write has to be on the medium before it is answered.
@@ -232,6 +234,7 @@ impl Slot {
             connection,
             command_id,
             invalidate: None,
+            names_keys: false,
             namespace: 0,
             durable: false,
             work,

@@ -215,9 +215,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// A response is on its way.
     fn answered(&mut self, index: u32, reply: &Reply) {
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let (connection, has_key) = (slot.connection, matches!(slot.data, Data::Remote(_) | Data::Scattered { .. }));
+        let connection = slot.connection;
         self.statistics.remote_invalidations += u64::from(slot.invalidate.is_some());
-        self.statistics.plain_responses += u64::from(slot.invalidate.is_none() && has_key);
+        self.statistics.plain_responses += u64::from(slot.invalidate.is_none() && slot.names_keys);
         let (command_id, lba, namespace) = (slot.command_id, slot.work.lba(), slot.namespace);
         if let Data::Scattered { .. } = slot.data
             && let Data::Scattered { received, .. } = core::mem::replace(&mut slot.data, Data::None)

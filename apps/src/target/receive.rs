@@ -288,8 +288,10 @@ impl<P: Port, S: Storage> Target<P, S> {
         if let Some(received) = kept {
             self.engine.release(received);
         }
+        let (invalidate, names_keys) = self.named_keys(entry, scattered);
         let slot = Slot {
-            invalidate: self.invited(entry, scattered),
+            invalidate,
+            names_keys,
             namespace: entry.namespace.get(),
             durable: self.is_durable(connection, entry),
             phase,
@@ -311,18 +313,17 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.protocol_error(connection, Fault::Overrun { entries });
     }
 
-    /// The key that the response invalidates, because the host asked for it (RDMA 3.2).
-    fn invited(&self, entry: &SubmissionQueueEntry, scattered: Option<Scattered>) -> Option<u32> {
-        if !self.options.remote_invalidation {
-            return None;
-        }
-        if let Some(list) = scattered {
-            return list.invalidate;
-        }
-        match DataPointer::decode(entry.data) {
-            Ok(DataPointer::Keyed(block)) if block.invalidate && block.length > 0 => Some(block.key),
-            _ => None,
-        }
+    /// The key that the response invalidates, because the host asked for it (RDMA 3.2), and whether the command names any: a host
+    /// kills the others itself, whatever becomes of the command.
+    fn named_keys(&self, entry: &SubmissionQueueEntry, scattered: Option<Scattered>) -> (Option<u32>, bool) {
+        let (invited, named) = match scattered {
+            Some(list) => (list.invalidate, true),
+            None => match DataPointer::decode(entry.data) {
+                Ok(DataPointer::Keyed(block)) if block.length > 0 => (block.invalidate.then_some(block.key), true),
+                _ => (None, false),
+            },
+        };
+        (invited.filter(|_| self.options.remote_invalidation), named)
     }
 
     /// The host wants a write on the medium before it is answered: FUA, or no write cache.

@@ -39,7 +39,7 @@ pub struct TargetStatistics {
     pub failed_commands: u64,
     /// Responses with SEND_WITH_INV.
     pub remote_invalidations: u64,
-    /// Responses to commands with data in the host's memory that were plain SENDs, so that the host kills its keys.
+    /// Responses to commands that named memory of the host, refused ones too, that were plain SENDs: the host kills its keys.
     pub plain_responses: u64,
     /// Times that a command found no free data buffer.
     pub buffer_waits: u64,

@@ -1,10 +1,12 @@
 //! The life of each key, as the wire shows it.
 
 use super::frame::{Frame, Headers};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-/// Uses of one key index before its full key may come again: the low byte of a key has 256 values.
-pub const MIN_USES_BETWEEN_EQUAL_KEYS: usize = 255;
+/// Keys of one key index: the low byte of a key has as many values.
+const KEYS_OF_AN_INDEX: usize = 256;
+/// Uses of one key index before its full key may come again: all others.
+pub const MIN_USES_BETWEEN_EQUAL_KEYS: usize = KEYS_OF_AN_INDEX - 1;
 
 /// Bytes of a submission queue entry, which begins every command capsule (Base 3.3.3.1).
 const COMMAND_BYTES: usize = 64;
@@ -65,13 +67,36 @@ struct Grant {
     command: u16,
 }
 
+/// How often one key index was announced.
+#[derive(Clone, Debug)]
+struct Uses {
+    count: usize,
+    /// By low byte: the count when it was announced last.
+    last: [Option<usize>; KEYS_OF_AN_INDEX],
+}
+
+impl Uses {
+    const NONE: Self = Self { count: 0, last: [None; KEYS_OF_AN_INDEX] };
+
+    /// Counts a use. Returns how many others were between this one and the last with the same low byte.
+    fn count(&mut self, low: u8) -> Option<usize> {
+        self.count += 1;
+        let before = self.last.get_mut(usize::from(low))?.replace(self.count)?;
+        Some(self.count - before - 1)
+    }
+}
+
 /// Follows the keys of one host through a capture.
 #[derive(Debug, Default)]
 pub struct Keys {
     host: [u8; 4],
     alive: HashMap<u32, Grant>,
-    /// Low bytes announced, by key index, in order.
-    uses: HashMap<u32, Vec<u8>>,
+    /// By key index.
+    uses: HashMap<u32, Uses>,
+    /// Key indices of which a key was announced a second time.
+    again: HashSet<u32>,
+    /// Uses between two announcements of one key, the fewest.
+    pub fewest_between: Option<usize>,
     /// The target's queue pair, by the host's.
     pairs: HashMap<u32, u32>,
     /// Sequence number that comes next, by sender's address and queue pair: what is older was sent before.
@@ -101,6 +126,12 @@ impl Keys {
     #[must_use]
     pub fn alive(&self) -> usize {
         self.alive.len()
+    }
+
+    /// Key indices that came round: one of their keys was announced again.
+    #[must_use]
+    pub fn came_round(&self) -> usize {
+        self.again.len()
     }
 
     /// Takes the next packet.
@@ -152,12 +183,14 @@ impl Keys {
     }
 
     fn count_use(&mut self, frame: usize, key: u32) {
-        let low = (key & 0xff) as u8;
-        let uses = self.uses.entry(key >> 8).or_default();
-        if let Some(before) = uses.iter().rev().take(MIN_USES_BETWEEN_EQUAL_KEYS).position(|used| *used == low) {
-            self.violations.push(Violation::AnnouncedAgain { frame, key, uses: before });
+        let index = key >> 8;
+        let uses = self.uses.entry(index).or_insert(Uses::NONE).count((key & 0xff) as u8);
+        let Some(uses) = uses else { return };
+        self.again.insert(index);
+        self.fewest_between = Some(self.fewest_between.map_or(uses, |fewest| fewest.min(uses)));
+        if uses < MIN_USES_BETWEEN_EQUAL_KEYS {
+            self.violations.push(Violation::AnnouncedAgain { frame, key, uses });
         }
-        uses.push(low);
     }
 
     fn operation(&mut self, frame: &Frame, address: u64, key: u32, length: u32) {
@@ -282,14 +315,20 @@ mod tests {
     fn a_key_comes_again_after_all_others_of_its_index() {
         let mut wire = Wire::new();
         for use_ in 0..=256_u32 {
+            assert_eq!((wire.keys.came_round(), wire.keys.fewest_between), (0, None), "use {use_}");
             let key = (KEY & !0xff) | (use_ & 0xff);
             wire.command(3, key);
             wire.reply(3, Some(key));
         }
         assert_eq!(wire.keys.violations, []);
+        assert_eq!((wire.keys.came_round(), wire.keys.fewest_between), (1, Some(255)));
         wire.command(3, KEY & !0xff);
         let again = Violation::AnnouncedAgain { frame: wire.number, key: KEY & !0xff, uses: 0 };
         assert_eq!(wire.keys.violations, [again]);
+        assert_eq!((wire.keys.came_round(), wire.keys.fewest_between), (1, Some(0)));
+        // Another index has keys of its own.
+        wire.command(4, KEY + 0x100);
+        assert_eq!((wire.keys.came_round(), wire.keys.violations.len()), (1, 1));
     }
 
     #[test]

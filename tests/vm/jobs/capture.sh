@@ -2,7 +2,7 @@
 # Keys on the wire: serve and load on two devices whose frames really cross, captured and decoded by a program that asks
 # neither of them; then load on the Linux kernel's target. Needs the programs frwr-reactor and roce-keys.
 # tools: tcpdump:tcpdump
-# limit: 200
+# limit: 240
 HOST=10.9.1.1
 TARGET=10.9.1.2
 ADDRESS=$TARGET:4420
@@ -21,9 +21,9 @@ is_written() { # file
 }
 
 # Runs a load under a capture and has its keys judged. The capture holds heads only: 256 bytes have all headers and entries.
-keys_of() { # name load_argument...
-    capture=$1
-    shift
+keys_of() { # name key_indices_that_come_round load_argument...
+    capture=$1 indices=$2
+    shift 2
     : > "$LOGS/tcpdump.stderr"
     /h/bin/tcpdump --immediate-mode -U -Z root -i v0 -s 256 -B 65536 -w "/tmp/$capture.pcap" udp port 4791 2> "$LOGS/tcpdump.stderr" &
     dump=$!
@@ -34,7 +34,21 @@ keys_of() { # name load_argument...
     kill -INT $dump && wait $dump
     cat "$LOGS/tcpdump.stderr"
     # What the capture lost it cannot vouch for.
-    [ $code -eq 0 ] && grep -q '^0 packets dropped by kernel' "$LOGS/tcpdump.stderr" && roce-keys "/tmp/$capture.pcap" $HOST
+    : > /tmp/judged
+    [ $code -eq 0 ] && grep -q '^0 packets dropped by kernel' "$LOGS/tcpdump.stderr" &&
+        roce-keys "/tmp/$capture.pcap" $HOST "$indices" > /tmp/judged
+    code=$?
+    cat /tmp/judged
+    note "$capture: $(cat /tmp/judged)"
+    return $code
+}
+
+# One request at a time takes few MRs thousands of times, and the low byte of a key has 256 values: the same key comes again,
+# and must not before all others of its index.
+one_at_a_time() { # name load_argument...
+    capture=$1
+    shift
+    keys_of "$capture" 1 --file /tmp/captured --no-in-capsule --queue-depth 1 --runtime 1 "$@"
 }
 
 start_serve() { # arguments...
@@ -61,11 +75,16 @@ end_kernel_target() {
 
 run_test add_veth_pair add_veth_pair
 run_test serve_listens start_serve
-run_test keys_killed_by_the_target keys_of remote --file /tmp/captured --runtime 1
-run_test keys_killed_by_the_host keys_of local --no-remote-invalidate --runtime 1
+run_test keys_killed_by_the_target keys_of remote 0 --file /tmp/captured --runtime 1
+run_test keys_killed_by_the_host keys_of local 0 --no-remote-invalidate --runtime 1
+run_test keys_that_come_again_by_the_target one_at_a_time remote_again
+run_test keys_that_come_again_by_the_host one_at_a_time local_again --no-remote-invalidate
 kill -TERM $serve && wait $serve
 run_test kernel_target kernel_target
-run_test keys_killed_by_the_kernel keys_of kernel --subsystem $NQN --file /tmp/captured --runtime 1 --no-in-capsule
-run_test keys_killed_by_the_host_on_the_kernel keys_of kernel_local --subsystem $NQN --no-remote-invalidate --bytes 4194304 --runtime 1
+run_test keys_killed_by_the_kernel keys_of kernel 0 --subsystem $NQN --file /tmp/captured --runtime 1 --no-in-capsule
+run_test keys_killed_by_the_host_on_the_kernel keys_of kernel_local 0 --subsystem $NQN --no-remote-invalidate --bytes 4194304 \
+    --runtime 1
+run_test keys_that_come_again_by_the_kernel one_at_a_time kernel_again --subsystem $NQN
+run_test keys_that_come_again_by_the_host_on_the_kernel one_at_a_time kernel_local_again --subsystem $NQN --no-remote-invalidate
 run_test kernel_target_ends end_kernel_target
 run_test remove_veth_pair remove_veth_pair

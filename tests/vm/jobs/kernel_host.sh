@@ -9,9 +9,10 @@ NQN=nqn.2026-11.invalid.frwr:disk
 HOST=nqn.2026-11.invalid.frwr:kernel
 SERVED=/tmp/served
 SYSTEM=/tmp/mnt
-TRACE=/sys/kernel/tracing
 # Seconds between attempts of the host to connect again; it gives up after ten minutes.
 RECONNECT_DELAY=1
+# shellcheck source=tests/vm/guest/trace.sh
+. /h/guest/trace.sh
 
 begin_modules() {
     load crct10dif_common crc64 crct10dif_generic crc-t10dif crc64-rocksoft t10-pi nvme-core nvme-fabrics nvme-rdma \
@@ -162,27 +163,24 @@ target_restarted_under_load() {
     [ $code -eq 0 ] && wait_for 20 is_live && [ "$(reconnects)" -gt "$before" ] && the_disk_holds_what_is_served
 }
 
-# Kernel functions by their number of calls.
-probe() { # function...
-    local function
-    for function in "$@"; do
-        echo "p:$function $function" >> $TRACE/kprobe_events && echo 1 > "$TRACE/events/kprobes/$function/enable" || return 1
-    done
-}
-calls() { awk -v name="$1" '$1 == name { print $2 }' $TRACE/kprobe_profile; }
-end_probes() { echo 0 > $TRACE/events/kprobes/enable; echo > $TRACE/kprobe_events; }
+# What the kernel does with the host's keys, from before the host connects until the target has ended: then nothing is under way.
+begin_keys() { begin_trace rxe_reg_fast_mr rxe_invalidate_mr nvme_rdma_inv_rkey_done; }
 
-# 500 reads: each registers one MR, and what kills its key depends on the target's answer.
-keys_of_500_reads() { # local_invalidations_at_least local_invalidations_at_most
-    mount -t tracefs none $TRACE 2> /dev/null
-    probe rxe_reg_fast_mr rxe_invalidate_mr nvme_rdma_inv_rkey_done || return 1
-    fio_on_disk --name=keys --iodepth=8 --rw=randread --bs=4k --number_ios=500 --size=16m
-    code=$?
-    registered=$(calls rxe_reg_fast_mr) invalidated=$(calls rxe_invalidate_mr) locally=$(calls nvme_rdma_inv_rkey_done)
-    end_probes
-    [ $code -eq 0 ] || return 1
-    echo "registrations $registered, invalidations $invalidated, of these by LOCAL_INV $locally"
-    [ "$registered" -ge 500 ] && [ "$invalidated" -ge 500 ] && [ "$locally" -ge "$1" ] && [ "$locally" -le "$2" ]
+io_with_keys() { fio_on_disk --name=keys --iodepth=8 --rw=randread --bs=4k --number_ios=500 --size=16m; }
+
+# Each registration is a command whose key the target killed or left to the host; each key that it killed, a message of its
+# killed; each other one, a LOCAL_INV of the host's, which completed.
+keys_are_counted_one_for_one() { # killed by: target, host
+    end_trace || return 1
+    local registered completed answers commands by_target by_host
+    registered=$(calls rxe_reg_fast_mr) completed=$(calls nvme_rdma_inv_rkey_done)
+    answers=$(calls rxe_invalidate_mr rxe_responder) commands=$(calls rxe_invalidate_mr rxe_requester)
+    by_target=$(counter remote_invalidations) by_host=$(counter plain_responses)
+    note "keys of the host, a session whose $1 kills them: $registered registered; killed by the target $answers, by its own" \
+        "counter $by_target; by LOCAL_INV $commands, by our counter $by_host"
+    [ "$registered" -eq $((by_target + by_host)) ] && [ "$answers" -eq "$by_target" ] && [ "$commands" -eq "$by_host" ] &&
+        [ "$completed" -eq "$by_host" ] || return 1
+    if [ "$1" = target ]; then [ "$by_target" -gt 500 ]; else [ "$by_host" -gt 500 ] && [ "$by_target" -eq 0 ]; fi
 }
 
 run_test modules begin_modules
@@ -198,16 +196,25 @@ run_test copy_a_tree copy_a_tree
 run_test the_tree_is_there_after_a_new_session the_tree_is_there_after_a_new_session
 run_test written_and_verified written_and_verified
 run_test verified_load verified_load 5
-run_test keys_are_invalidated_by_the_target keys_of_500_reads 0 0
 run_test disconnect_under_load disconnect_under_load
 run_test target_restarted_under_load target_restarted_under_load
 run_test disconnect disconnect
 run_test serve_ends end_serve
+run_test begin_keys begin_keys
+run_test serve_with_keys start_serve with_keys --in-capsule 0
+run_test connect_with_keys connect
+run_test io_with_keys io_with_keys
+run_test verified_load_with_keys verified_load 2
+run_test disconnect_with_keys disconnect
+run_test serve_with_keys_ends end_serve
+run_test keys_are_invalidated_by_the_target keys_are_counted_one_for_one target
+run_test begin_keys_with_plain_sends begin_keys
 run_test serve_with_plain_sends start_serve plain --no-remote-invalidate --in-capsule 0
 run_test connect_again connect
-run_test keys_are_invalidated_by_the_host keys_of_500_reads 500 100000
+run_test io_with_plain_sends io_with_keys
 run_test verified_load_with_plain_sends verified_load 3
 run_test disconnect_at_the_end disconnect
 run_test serve_ends_at_the_end end_serve
+run_test keys_are_invalidated_by_the_host keys_are_counted_one_for_one host
 # One for each restart of the target; more are sessions that broke by themselves, and were made again.
 note "the kernel's host reconnected $(reconnects) times by itself"

@@ -9,7 +9,8 @@ PORT=4420
 NQN=nqn.2014-08.org.nvmexpress:ram
 NVMET=/sys/kernel/config/nvmet
 SUBSYSTEM=$NVMET/subsystems/$NQN
-T=/sys/kernel/tracing
+# shellcheck source=tests/vm/guest/trace.sh
+. /h/guest/trace.sh
 
 modules() {
     load crct10dif_common crc64 crct10dif_generic crc-t10dif crc64-rocksoft t10-pi nvmet nvmet-rdma || return 1
@@ -150,28 +151,29 @@ a_path_that_stays_closed_is_told() {
     [ $code -eq 1 ] && grep -q 'ANA state PersistentLoss' /tmp/load.json
 }
 
-# Windows that the device invalidated so far, on a SEND_WITH_INV or a LOCAL_INV: hits, and those that came while another
-# one was handled.
-invalidated() { awk '$1 == "invalidated" { print $2 + $3 }' $T/kprobe_profile; }
+# Windows as the device bound and invalidated them: on a SEND_WITH_INV of the target, which is its responder's work, or on a
+# LOCAL_INV of ours, which is its requester's.
+traced() { echo "$(calls rxe_bind_mw) $(calls rxe_invalidate_mw rxe_responder) $(calls rxe_invalidate_mw rxe_requester)"; }
 
 # Every one of them is one that we know of.
-counted_by_the_kernel() {
-    grep -q ' /sys/kernel/tracing ' /proc/mounts || mount -t tracefs none $T || return 1
-    echo 'p:invalidated rxe_invalidate_mw' > $T/kprobe_events && echo 1 > $T/events/kprobes/invalidated/enable || return 1
+counted_by_the_kernel() { # load argument...
+    local opening kernel ours
+    begin_trace rxe_bind_mw rxe_invalidate_mw || return 1
     # Opening the device tests it first; nobody listens at this port.
     frwr-reactor load --device rxe0 --connect $ADDRESS:1 --reconnects 0 --cores 1
-    opening=$(invalidated)
-    load_json --file /tmp/small --runtime 0 --no-in-capsule
+    end_trace || return 1
+    opening=$(traced)
+    begin_trace rxe_bind_mw rxe_invalidate_mw || return 1
+    load_json --file /tmp/small --runtime 0 --no-in-capsule "$@"
     code=$?
-    kernel=$(($(invalidated) - 2 * opening))
-    echo 0 > $T/events/kprobes/invalidated/enable
-    echo > $T/kprobe_events
-    [ $code -eq 0 ] || return 1
-    echo "kernel: $kernel and $opening to open the device; ours: $(figure registrations) keys," \
-        "$(figure remote_invalidations) killed by the peer, $(figure local_invalidations) by LOCAL_INV"
-    [ "$kernel" -eq $(($(figure remote_invalidations) + $(figure local_invalidations))) ] &&
-        [ "$(figure registrations)" -eq "$kernel" ]
+    end_trace && [ $code -eq 0 ] || return 1
+    kernel=$(echo "$(traced) $opening" | awk '{ print $1 - $4, $2 - $5, $3 - $6 }')
+    ours="$(figure registrations) $(figure remote_invalidations) $(figure local_invalidations)"
+    note "windows bound, killed by the target, by LOCAL_INV ${*:-}: kernel $kernel ($opening to open the device), ours $ours"
+    [ "$kernel" = "$ours" ] && [ "$(figure registrations)" -gt 1000 ]
 }
+
+none_killed_by_the_peer() { counted_by_the_kernel --no-remote-invalidate && [ "$(figure remote_invalidations)" -eq 0 ]; }
 
 head -c 4193804 /dev/urandom > /tmp/file
 head -c 2096652 /dev/urandom > /tmp/small
@@ -186,6 +188,7 @@ run_test mixed_load_without_in_capsule_data mixed_load 1 --no-in-capsule
 run_test keys_killed_locally mixed_load 1 --no-in-capsule --no-remote-invalidate
 run_test every_key_killed_by_the_peer every_key_killed_by_the_peer
 run_test counted_by_the_kernel counted_by_the_kernel
+run_test counted_by_the_kernel_with_local_invalidations none_killed_by_the_peer
 run_test lists_of_whole_blocks lists_of_whole_blocks
 run_test lists_that_cut_blocks lists_that_cut_blocks 3
 run_test four_queues four_queues
