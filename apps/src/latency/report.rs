@@ -315,7 +315,7 @@ impl LatencyReport {
         writeln!(
             out,
             "\n core    requests/s       MiB/s      average        min        max   busy  empty polls  completions/poll  \
-             requests/doorbell"
+             work requests/doorbell"
         )?;
         for core in &self.cores {
             let (summary, counters) = (Summary::of(&core.measured.histogram, self.scale()), core.measured.counters);
@@ -343,7 +343,7 @@ impl LatencyReport {
     ) -> core::fmt::Result {
         writeln!(
             out,
-            "{name:>5}{rate:>14.0}{:>12.1}{:>13.2}{:>11.2}{:>11.2}{:>6.0}%{:>12.1}%{:>18.2}{:>19.2}",
+            "{name:>5}{rate:>14.0}{:>12.1}{:>13.2}{:>11.2}{:>11.2}{:>6.0}%{:>12.1}%{:>18.2}{:>24.2}",
             self.mebibytes(rate),
             summary.average,
             summary.minimum,
@@ -381,7 +381,7 @@ impl LatencyReport {
         let head: Vec<_> = Summary::default().columns().iter().map(|(name, _)| format!("{name}_us")).collect();
         let mut text = format!(
             "op,key,invalidate,device,registration,size,depth,segments,batch,connections,core,requests,requests_per_second,{},\
-             latency_is\n",
+             latency_is,rate,rounds,completions_per_poll,work_requests_per_doorbell,empty_poll_share\n",
             head.join(",")
         );
         let Parameters { operation, size, segments, depth, batch, .. } = self.parameters;
@@ -394,14 +394,26 @@ impl LatencyReport {
             self.registration,
             self.connections
         );
-        let mut row = |core: &str, requests: u64, rate: f64, histogram: &Histogram<u64>| {
+        // Empty where requests began when others ended.
+        let rate = self.rate.map_or_else(String::new, |rate| rate.to_string());
+        let how = format!("{},{rate},{}", self.scale().name(), self.rounds.map_or("", Doorbells::name));
+        let mut row = |core: &str, requests: u64, rate: f64, histogram: &Histogram<u64>, counters: &Counters| {
             let values = Summary::of(histogram, self.scale()).columns().map(|(_, value)| format!("{value:.3}"));
-            let _ = writeln!(text, "{what},{core},{requests},{rate:.1},{},{}", values.join(","), self.scale().name());
+            let _ = writeln!(
+                text,
+                "{what},{core},{requests},{rate:.1},{},{how},{:.4},{:.4},{:.6}",
+                values.join(","),
+                counters.completions_per_poll(),
+                counters.work_requests_per_doorbell(),
+                counters.empty_poll_share(),
+            );
         };
-        row("all", self.requests(), per_second(self.requests(), self.seconds()), &self.histogram);
+        let rate = per_second(self.requests(), self.seconds());
+        row("all", self.requests(), rate, &self.histogram, &self.counters());
         for core in &self.cores {
             let name = core.reactor.cpu.map_or_else(|| "unpinned".to_owned(), |cpu| cpu.to_string());
-            row(&name, core.requests(), core.rate(), &core.measured.histogram);
+            let measured = &core.measured;
+            row(&name, core.requests(), core.rate(), &measured.histogram, &measured.counters);
         }
         text
     }
