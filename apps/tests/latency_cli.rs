@@ -143,6 +143,20 @@ fn sizes_pieces_depths_connections_and_cores() {
     }
 }
 
+/// B2: frwr is not to be the bottleneck in silence where a card has to fetch more than a work request's first 64 bytes.
+#[test]
+fn lists_that_are_dear_on_a_card_are_counted_and_warned_of() {
+    for (segments, registration, told) in
+        [("16", "lists", true), ("8", "lists", true), ("4", "lists", false), ("16", "windows", false)]
+    {
+        let arguments = ["--size", "65536", "--segments", segments, "--registration", registration];
+        let report = measured(100, &arguments);
+        let warnings: Vec<_> = report["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let text = format!("100 registrations are of lists with {segments} entries");
+        assert_eq!(warnings.iter().any(|warning| warning.starts_with(&text)), told, "{arguments:?}: {warnings:?}");
+    }
+}
+
 #[test]
 fn a_batch_of_keys_shares_its_doorbells() {
     let alone = measured(640, &["--op", "register", "--registration", "windows"]);

@@ -17,6 +17,9 @@ use std::net::SocketAddr;
 /// Drivers of devices that this was never run on, but for soft RoCE.
 const NEVER_RUN: &str = "never run on ConnectX";
 
+/// Entries of a list that fit the first 64 bytes of the work request that registers it (goal B2).
+const SHORT_LIST: u8 = 4;
+
 /// One core's part.
 #[derive(Clone, Debug)]
 pub struct LatencyCoreReport {
@@ -137,7 +140,21 @@ impl LatencyReport {
             text: format!("{} requests were due in time and found no slot: the rate was not kept", self.missed()),
             remedy: "lower --rate, or raise --depth or --connections".to_owned(),
         });
-        self.warnings.iter().cloned().chain(missed).collect()
+        self.warnings.iter().cloned().chain(missed).chain(self.long_lists()).collect()
+    }
+
+    /// Registrations that cost a card more than others: all of a run have as many entries as its requests have pieces.
+    fn long_lists(&self) -> Option<Shortcoming> {
+        let (segments, registrations) = (self.parameters.segments, self.counters().registrations);
+        let long = self.registration == "lists" && segments > SHORT_LIST && registrations > 0;
+        long.then(|| Shortcoming {
+            name: "long_lists",
+            text: format!(
+                "{registrations} registrations are of lists with {segments} entries: more than {SHORT_LIST} do not fit the \
+                 first 64 bytes of a work request, and a card takes one read more for each"
+            ),
+            remedy: format!("compare with `--segments {SHORT_LIST}`, or lay data out in fewer pieces"),
+        })
     }
 
     /// One object.
