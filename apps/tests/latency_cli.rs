@@ -145,6 +145,20 @@ fn sizes_pieces_depths_connections_and_cores() {
     }
 }
 
+/// B2: frwr is not to be the bottleneck in silence where a card has to fetch more than a work request's first 64 bytes.
+#[test]
+fn lists_that_are_dear_on_a_card_are_counted_and_warned_of() {
+    for (segments, registration, told) in
+        [("16", "lists", true), ("8", "lists", true), ("4", "lists", false), ("16", "windows", false)]
+    {
+        let arguments = ["--size", "65536", "--segments", segments, "--registration", registration];
+        let report = measured(100, &arguments);
+        let warnings: Vec<_> = report["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let text = format!("100 registrations are of lists with {segments} entries");
+        assert_eq!(warnings.iter().any(|warning| warning.starts_with(&text)), told, "{arguments:?}: {warnings:?}");
+    }
+}
+
 #[test]
 fn a_batch_of_keys_shares_its_doorbells() {
     let alone = measured(640, &["--op", "register", "--registration", "windows"]);
@@ -212,6 +226,16 @@ fn results_go_to_files() {
     assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{table}");
     let column = rows[0].iter().position(|name| *name == "requests").unwrap();
     assert_eq!([1, 2, 3].map(|row| rows[row][column]), ["2000", "1000", "1000"]);
+    let last = rows[0].len() - 5;
+    assert_eq!(
+        rows[0][last..],
+        ["rate", "rounds", "completions_per_poll", "work_requests_per_doorbell", "empty_poll_share"]
+    );
+    for row in &rows[1..] {
+        let [per_poll, per_doorbell, empty] = [2, 3, 4].map(|at| row[last + at].parse::<f64>().unwrap());
+        assert_eq!((row[last], row[last + 1]), ("", ""), "neither a rate nor rounds were asked for: {table}");
+        assert!(per_poll >= 1.0 && per_doorbell >= 1.0 && (0.0..1.0).contains(&empty), "{table}");
+    }
     let percentiles = fs::read_to_string(hgrm).unwrap();
     assert!(percentiles.contains("1/(1-Percentile)") && percentiles.contains("Total count    =         2000]"));
     let drawing = fs::read_to_string(svg).unwrap();
@@ -227,9 +251,15 @@ fn people_get_tables() {
     let output = latency(&["--cores", "unpinned:2", "--iterations", "500", "--warm-up", "0"]);
     let (out, err) = texts(&output);
     assert_eq!((output.status.code(), err.as_str()), (Some(0), ""), "{out}");
-    for part in
-        ["t_typical", "99.9%", "round trip", "empty polls", "completions/poll", "requests/doorbell", "not a network's"]
-    {
+    for part in [
+        "t_typical",
+        "99.9%",
+        "round trip",
+        "empty polls",
+        "completions/poll",
+        "work requests/doorbell",
+        "not a network's",
+    ] {
         assert!(out.contains(part), "{part} in {out}");
     }
     assert!(out.lines().any(|line| line.starts_with("warning: the reactors are not pinned")), "{out}");

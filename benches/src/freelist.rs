@@ -1,11 +1,14 @@
-//! Rows A1 to A3: an index is taken and given back on the owner's core, alone and in bulk, and from another core.
+//! Rows A1 to A3: an index is taken and given back on the owner's core, alone and in bulk, and from another core; and what the
+//! engine takes for each request: a slot, and an idle MR.
 
 use core::hint::black_box;
 use core::str::FromStr;
 
 use frwr_mempool::freelist::{Batch, Freelist, List, Order};
+use frwr_mempool::{PagePolicy, Region, RegionOptions, Slab};
 
 use crate::arguments::unknown;
+use crate::idle_ring::Idle;
 
 /// Indices per batch.
 const BATCH: usize = 32;
@@ -17,6 +20,11 @@ const CAPACITY: u32 = 2 * BATCH as u32;
 pub enum Operation {
     /// Pops one index and pushes it.
     One,
+    /// Puts a value into a slot and discards it, as the engine does with a request; the value is a number, so that making it is not
+    /// counted.
+    Slot,
+    /// Takes an MR out of those of a connection that are idle and puts it back.
+    Idle,
     /// Takes a batch and puts it back whole: who holds it is checked by its type.
     Bulk,
     /// Pops indices into a slice and pushes them from there: each is checked.
@@ -32,7 +40,7 @@ impl Operation {
     #[must_use]
     pub fn indices(self) -> usize {
         match self {
-            Self::One => 1,
+            Self::One | Self::Slot | Self::Idle => 1,
             Self::Bulk | Self::Slice | Self::Return | Self::ReturnSlice => BATCH,
         }
     }
@@ -44,11 +52,13 @@ impl FromStr for Operation {
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "one" => Ok(Self::One),
+            "slot" => Ok(Self::Slot),
+            "idle" => Ok(Self::Idle),
             "bulk" => Ok(Self::Bulk),
             "slice" => Ok(Self::Slice),
             "return" => Ok(Self::Return),
             "return-slice" => Ok(Self::ReturnSlice),
-            _ => Err(unknown(name, "one, bulk, slice, return, return-slice")),
+            _ => Err(unknown(name, "one, slot, idle, bulk, slice, return, return-slice")),
         }
     }
 }
@@ -65,9 +75,12 @@ pub fn parse_order(name: &str) -> Result<Order, String> {
     }
 }
 
-/// Runs the operation on a list of this order. Returns the indices that are free at the end: all of them.
-#[must_use]
-pub fn run(operation: Operation, order: Order, iterations: u64) -> u32 {
+/// Runs the operation on a list of this order; slots have one order only. Returns the indices that are free at the end: all of
+/// them.
+///
+/// # Errors
+/// A text, where there is no memory for slots.
+pub fn run(operation: Operation, order: Order, iterations: u64) -> Result<u32, String> {
     let mut freelist = Freelist::new(CAPACITY);
     let mut list = freelist.list(order);
     let returner = freelist.returner();
@@ -78,6 +91,13 @@ pub fn run(operation: Operation, order: Order, iterations: u64) -> u32 {
     }
     match operation {
         Operation::One => one(&mut freelist, &mut list, iterations),
+        Operation::Slot => return slots(iterations),
+        Operation::Idle => {
+            let mut idle = Idle::new(CAPACITY, order);
+            (0..CAPACITY).for_each(|descriptor| idle.push(descriptor));
+            idle_mrs(&mut idle, iterations);
+            return Ok(idle.len());
+        }
         Operation::Bulk => (0..iterations).for_each(|_| {
             freelist.pop_batch(&mut list, &mut batch, BATCH);
             let _ = freelist.push_batch(&mut list, black_box::<&mut Batch>(&mut batch));
@@ -97,7 +117,36 @@ pub fn run(operation: Operation, order: Order, iterations: u64) -> u32 {
             freelist.drain_returns(&mut list);
         }),
     }
-    freelist.count(&list)
+    Ok(freelist.count(&list))
+}
+
+fn slots(iterations: u64) -> Result<u32, String> {
+    let bytes = Slab::<u64>::bytes_needed(CAPACITY).ok_or("slots do not fit the address space")?;
+    let options = RegionOptions::new(bytes).pages(PagePolicy::Ladder { allow_plain: true });
+    let mut region = Region::map(&options).map_err(|error| error.to_string())?;
+    let mut slab = Slab::new_in(&mut region, CAPACITY).map_err(|error| error.to_string())?;
+    slot(&mut slab, iterations);
+    Ok(slab.capacity() - slab.len())
+}
+
+// As `one`.
+#[inline(never)]
+fn slot(slab: &mut Slab<u64>, iterations: u64) {
+    for at in 0..iterations {
+        let Some((handle, _)) = slab.insert_new(|| at) else { return };
+        if !slab.discard_at(black_box(handle).index()) {
+            return;
+        }
+    }
+}
+
+// As `one`.
+#[inline(never)]
+fn idle_mrs(idle: &mut Idle, iterations: u64) {
+    for _ in 0..iterations {
+        let Some(descriptor) = idle.pop() else { return };
+        idle.push(black_box(descriptor));
+    }
 }
 
 // A function of its own: the list is behind a reference, as it is in a program's structures, and not in the loop's registers.

@@ -2,10 +2,12 @@
 
 use core::convert::Infallible;
 
+use frwr_engine::provider::soft::SoftProfile;
 use frwr_engine::provider::{CompletionBatch, CompletionQueue, Port};
-use frwr_reactor::{Clock, Context, Now, Options, Reactor, Schedule, Source, Step, Wiring, poll_fn};
+use frwr_reactor::{Clock, Context, Now, Options, Poller, Reactor, Schedule, Sleep, Source, Step, Wiring, poll_fn};
 
-use crate::null_device::NullPort;
+use crate::null_device::{NullDevice, NullPort};
+use crate::requester::{Requester, usual_options};
 
 /// A core without state.
 struct Nothing;
@@ -26,15 +28,53 @@ impl Context for Nothing {
 pub fn run(reactors: usize, queues: usize, iterations: u64) -> Result<u64, String> {
     let ports = (0..queues).map(|_| NullPort::new(true)).collect();
     let mut queues = Queues { ports, batch: CompletionBatch::new() };
+    idle_with(reactors, poll_fn(move |_: &mut Nothing, _: &Now| queues.poll()), iterations)
+}
+
+/// The same with a poller that polls and flushes an engine with one ready connection, whose port has two completion queues, and
+/// looks for its events.
+///
+/// # Errors
+/// A text, where the device, the engine or the reactor refuses.
+pub fn run_engine(reactors: usize, iterations: u64) -> Result<u64, String> {
+    let device = NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(true));
+    let requester = Requester::open(device, &usual_options()).map_err(|error| error.to_string())?;
+    idle_with(reactors, EnginePoller { requester, ended: 0 }, iterations)
+}
+
+fn idle_with(reactors: usize, poller: impl Poller<Nothing> + 'static, iterations: u64) -> Result<u64, String> {
     let wiring = Wiring::new(reactors, 0, &Clock::calibrated(), Options::default());
     let mut wiring = wiring.map_err(|error| error.to_string())?;
     // The other reactors' ends live as long as this one is stepped.
     let (seat, _outbox) = wiring.seats.swap_remove(0);
     let mut reactor = seat.reactor(Nothing);
-    reactor
-        .add("queues", Schedule::Busy, poll_fn(move |_: &mut Nothing, _: &Now| queues.poll()))
-        .map_err(|error| error.to_string())?;
+    reactor.add("queues", Schedule::Busy, poller).map_err(|error| error.to_string())?;
     Ok(step(&mut reactor, iterations))
+}
+
+/// An engine as programs run one.
+struct EnginePoller {
+    requester: Requester<NullDevice<NullPort>>,
+    ended: u32,
+}
+
+impl Poller<Nothing> for EnginePoller {
+    fn poll(&mut self, _: &mut Nothing, now: &Now) -> u32 {
+        let mut work = self.requester.engine.poll(now.time(), &mut self.requester.protocol);
+        while self.requester.engine.next_event().is_some() {
+            self.ended += 1;
+            work += 1;
+        }
+        work
+    }
+
+    fn flush(&mut self, _: &mut Nothing, _: &Now) {
+        self.requester.engine.flush();
+    }
+
+    fn sleep_until(&self, _: &Nothing) -> Sleep {
+        Sleep::Busy
+    }
 }
 
 /// Completion queues that never hold anything.

@@ -5,6 +5,9 @@ pub mod compare;
 pub mod cores;
 pub mod freelist;
 pub mod idle;
+// The engine's own file, which it shows to nobody: what is counted here is what it uses.
+#[path = "../../engine/src/idle.rs"]
+mod idle_ring;
 pub mod lane;
 pub mod null_device;
 pub mod per_request;

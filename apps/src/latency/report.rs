@@ -17,6 +17,9 @@ use std::net::SocketAddr;
 /// Drivers of devices that this was never run on, but for soft RoCE.
 const NEVER_RUN: &str = "never run on ConnectX";
 
+/// Entries of a list that fit the first 64 bytes of the work request that registers it (goal B2).
+const SHORT_LIST: u8 = 4;
+
 /// One core's part.
 #[derive(Clone, Debug)]
 pub struct LatencyCoreReport {
@@ -148,7 +151,21 @@ impl LatencyReport {
             text: format!("{} requests were due in time and found no slot: the rate was not kept", self.missed()),
             remedy: "lower --rate, or raise --depth or --connections".to_owned(),
         });
-        self.warnings.iter().cloned().chain(missed).collect()
+        self.warnings.iter().cloned().chain(missed).chain(self.long_lists()).collect()
+    }
+
+    /// Registrations that cost a card more than others: all of a run have as many entries as its requests have pieces.
+    fn long_lists(&self) -> Option<Shortcoming> {
+        let (segments, registrations) = (self.parameters.segments, self.counters().registrations);
+        let long = self.registration == "lists" && segments > SHORT_LIST && registrations > 0;
+        long.then(|| Shortcoming {
+            name: "long_lists",
+            text: format!(
+                "{registrations} registrations are of lists with {segments} entries: more than {SHORT_LIST} do not fit the \
+                 first 64 bytes of a work request, and a card takes one read more for each"
+            ),
+            remedy: format!("compare with `--segments {SHORT_LIST}`, or lay data out in fewer pieces"),
+        })
     }
 
     /// One object.
@@ -330,7 +347,7 @@ impl LatencyReport {
         writeln!(
             out,
             "\n core    requests/s       MiB/s      average        min        max   busy  empty polls  completions/poll  \
-             requests/doorbell"
+             work requests/doorbell"
         )?;
         for core in &self.cores {
             let (summary, counters) = (Summary::of(&core.measured.histogram, self.scale()), core.measured.counters);
@@ -358,7 +375,7 @@ impl LatencyReport {
     ) -> core::fmt::Result {
         writeln!(
             out,
-            "{name:>5}{rate:>14.0}{:>12.1}{:>13.2}{:>11.2}{:>11.2}{:>6.0}%{:>12.1}%{:>18.2}{:>19.2}",
+            "{name:>5}{rate:>14.0}{:>12.1}{:>13.2}{:>11.2}{:>11.2}{:>6.0}%{:>12.1}%{:>18.2}{:>24.2}",
             self.mebibytes(rate),
             summary.average,
             summary.minimum,
@@ -399,7 +416,7 @@ impl LatencyReport {
         let head: Vec<_> = Summary::default().columns().iter().map(|(name, _)| format!("{name}_us")).collect();
         let mut text = format!(
             "op,key,invalidate,device,registration,size,depth,segments,batch,connections,core,requests,requests_per_second,{},\
-             latency_is\n",
+             latency_is,rate,rounds,completions_per_poll,work_requests_per_doorbell,empty_poll_share\n",
             head.join(",")
         );
         let Parameters { operation, size, segments, depth, batch, .. } = self.parameters;
@@ -412,14 +429,26 @@ impl LatencyReport {
             self.registration,
             self.connections
         );
-        let mut row = |core: &str, requests: u64, rate: f64, histogram: &Histogram<u64>| {
+        // Empty where requests began when others ended.
+        let rate = self.rate.map_or_else(String::new, |rate| rate.to_string());
+        let how = format!("{},{rate},{}", self.scale().name(), self.rounds.map_or("", Doorbells::name));
+        let mut row = |core: &str, requests: u64, rate: f64, histogram: &Histogram<u64>, counters: &Counters| {
             let values = Summary::of(histogram, self.scale()).columns().map(|(_, value)| format!("{value:.3}"));
-            let _ = writeln!(text, "{what},{core},{requests},{rate:.1},{},{}", values.join(","), self.scale().name());
+            let _ = writeln!(
+                text,
+                "{what},{core},{requests},{rate:.1},{},{how},{:.4},{:.4},{:.6}",
+                values.join(","),
+                counters.completions_per_poll(),
+                counters.work_requests_per_doorbell(),
+                counters.empty_poll_share(),
+            );
         };
-        row("all", self.requests(), per_second(self.requests(), self.seconds()), &self.histogram);
+        let rate = per_second(self.requests(), self.seconds());
+        row("all", self.requests(), rate, &self.histogram, &self.counters());
         for core in &self.cores {
             let name = core.reactor.cpu.map_or_else(|| "unpinned".to_owned(), |cpu| cpu.to_string());
-            row(&name, core.requests(), core.rate(), &core.measured.histogram);
+            let measured = &core.measured;
+            row(&name, core.requests(), core.rate(), &measured.histogram, &measured.counters);
         }
         text
     }

@@ -14,6 +14,14 @@ pub(super) fn instructions(stderr: &str) -> Result<u64, String> {
     number_behind(stderr, "Collected : ").ok_or_else(|| no_total("callgrind", stderr))
 }
 
+/// Locked instructions of a run: the second number of the line "Collected : N M", whose names are in "Events    : Ir Ge".
+pub(super) fn locked(stderr: &str) -> Result<u64, String> {
+    let (_, rest) = stderr.split_once("Events    : Ir Ge").ok_or_else(|| no_total("callgrind", stderr))?;
+    let (_, rest) = rest.split_once("Collected : ").ok_or_else(|| no_total("callgrind", stderr))?;
+    let second = rest.lines().next().and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    second.ok_or_else(|| no_total("callgrind", stderr))
+}
+
 /// Allocations of a run: "total heap usage: N allocs" of memcheck's summary, with commas in the number.
 pub(super) fn allocations(stderr: &str) -> Result<u64, String> {
     number_behind(stderr, "total heap usage: ").ok_or_else(|| no_total("memcheck", stderr))
@@ -67,6 +75,9 @@ mod tests {
     fn totals_are_found() {
         let callgrind = "==7== Events    : Ir\n==7== Collected : 49374832\n==7==\n==7== I   refs:      49,374,832\n";
         assert_eq!(instructions(callgrind), Ok(49_374_832));
+        let bus = "==7== Events    : Ir Ge\n==7== Collected : 138015 3026\n==7==\n==7== I   refs:      138,015\n";
+        assert_eq!((instructions(bus), locked(bus)), (Ok(138_015), Ok(3026)));
+        assert!(locked(callgrind).is_err());
         let memcheck = "==9== HEAP SUMMARY:\n==9==   total heap usage: 1,234 allocs, 1,230 frees, 9,000 bytes\n";
         assert_eq!(allocations(memcheck), Ok(1234));
         assert_eq!(

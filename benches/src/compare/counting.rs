@@ -1,6 +1,6 @@
-//! Exact numbers: instructions and allocations by valgrind, and what counting programs print.
+//! Exact numbers: instructions, locked ones among them, and allocations by valgrind, and what counting programs print.
 
-use super::callgrind::{self, Run, allocations, instructions, objects, per_object, printed};
+use super::callgrind::{self, Run, allocations, instructions, locked, objects, per_object, printed};
 use super::figure::{Figure, Measured};
 use super::programs::{Places, run};
 use super::quantity::{Program, Quantity};
@@ -11,17 +11,22 @@ use std::thread;
 
 /// Which of valgrind's tools counts, and how its total is read.
 struct Counter {
-    wrapper: [&'static str; 3],
+    wrapper: &'static [&'static str],
     total: fn(&str) -> Result<u64, String>,
 }
 
 /// Callgrind wants to write a profile; the total is all that is asked for.
 const INSTRUCTIONS: Counter = Counter {
-    wrapper: ["valgrind", "--tool=callgrind", "--callgrind-out-file=/tmp/frwr-callgrind.%p"],
+    wrapper: &["valgrind", "--tool=callgrind", "--callgrind-out-file=/tmp/frwr-callgrind.%p"],
     total: instructions,
 };
+/// A bus event is whatever keeps other cores from a line while it executes.
+const LOCKED: Counter = Counter {
+    wrapper: &["valgrind", "--tool=callgrind", "--collect-bus=yes", "--callgrind-out-file=/tmp/frwr-callgrind.%p"],
+    total: locked,
+};
 const ALLOCATIONS: Counter =
-    Counter { wrapper: ["valgrind", "--tool=memcheck", "--undef-value-errors=no"], total: allocations };
+    Counter { wrapper: &["valgrind", "--tool=memcheck", "--undef-value-errors=no"], total: allocations };
 
 /// Measures all of them on as many threads as there are processors: counts do not mind company.
 pub(super) fn measure(places: &Places, quantities: &[Quantity]) -> Vec<(Quantity, Measured)> {
@@ -47,6 +52,7 @@ pub(super) fn measure(places: &Places, quantities: &[Quantity]) -> Vec<(Quantity
 fn one(places: &Places, quantity: &Quantity) -> Measured {
     match quantity {
         Quantity::Instructions(program) => counted(places, program, &INSTRUCTIONS),
+        Quantity::Locked(program) => counted(places, program, &LOCKED),
         Quantity::Allocations(program) => counted(places, program, &ALLOCATIONS),
         Quantity::Printed(program, name) => said(places, program, name, |stdout| printed(stdout, name)),
         Quantity::Told(program, words) => said(places, program, words, |stdout| callgrind::counted(stdout, words)),
@@ -70,7 +76,7 @@ fn counted(places: &Places, program: &Program, counter: &Counter) -> Measured {
 }
 
 fn under_valgrind(path: &Path, program: &Program, counter: &Counter, iterations: u64) -> Result<(Run, String), String> {
-    let output = run(&counter.wrapper, path, program, iterations)?;
+    let output = run(counter.wrapper, path, program, iterations)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     remove_profile(&stderr);
     let total = (counter.total)(&stderr).map_err(|error| format!("{}: {error}", program.text()))?;

@@ -1,8 +1,8 @@
 //! The guard: what is counted exactly must not become worse than `benches/counts.toml` says it is.
 
 use super::counting;
-use super::figure::{Measured, readable};
-use super::goal::Goal;
+use super::figure::{Figure, Measured, readable};
+use super::guarded_rows::{self, Standings};
 use super::machine::Machine;
 use super::programs::Places;
 use super::quantity::{Program, Quantity, Source};
@@ -22,6 +22,20 @@ struct Counts {
     /// With another compiler, this many percent more are allowed.
     other_compiler_percent: f64,
     count: Vec<Count>,
+    /// Goals of the rows that these figures make.
+    row: Vec<RowGoal>,
+}
+
+/// What a line of a row has to be. It stands here for who reads the file; `rows` says it, and both have to agree.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RowGoal {
+    /// The row and the line's name.
+    pub(super) line: String,
+    /// What it is made of.
+    pub(super) of: String,
+    /// As the table shows it.
+    pub(super) goal: String,
 }
 
 /// One figure.
@@ -33,14 +47,6 @@ struct Count {
     current: f64,
     /// A figure may be this much worse, in percent; 0 for what has to be exact.
     tolerance_percent: f64,
-    /// What it should be one day, where a goal says so of this figure alone; only shown.
-    goal: Option<f64>,
-}
-
-impl Count {
-    fn goal(&self) -> String {
-        self.goal.map_or_else(String::new, |goal| format!(", goal {}", readable(goal)))
-    }
 }
 
 /// What a new figure may be worse, in percent: where the compiler decides, and where it has no say.
@@ -48,8 +54,8 @@ const COMPILED_TOLERANCE: f64 = 2.0;
 const EXACT_TOLERANCE: f64 = 0.0;
 const HEAD: &str = "\
 # What our own programs count: `tests/run counts` fails where a figure is worse by more than its tolerance, and says where one is
-# better, so that it is renewed here: `compare --renew-counts` does, and keeps tolerances and goals. Goals are those of
-# docs/performance.md, where one says something of this figure alone.
+# better, so that it is renewed here: `compare --renew-counts` does, and keeps tolerances. Below the figures are the goals of the
+# rows that they make; `tests/run counts` shows how far each row is from them.
 ";
 
 /// How a figure stands to the file.
@@ -79,8 +85,35 @@ pub(super) fn check(places: &Places) -> Result<bool, String> {
         println!("FAILED: {FILE} has a figure that nothing counts: {}", count.what);
         missed += 1;
     }
+    for difference in differences(&counts.row) {
+        println!("FAILED: {difference}");
+        missed += 1;
+    }
+    let now = |leaf: &Quantity| {
+        let found = measured.iter().find(|(quantity, _)| quantity == leaf).map(|(_, figure)| figure.clone());
+        found.unwrap_or_else(|| Err(format!("{} is not counted here", leaf.text())))
+    };
+    let Standings { lines, met, missed: behind } = guarded_rows::standings(&now, &|leaf| counts.current(leaf));
+    lines.iter().for_each(|line| println!("{line}"));
+    println!("goals: {met} of these lines are met, {behind} are not");
     println!("counts: {held} hold, {missed} do not");
     Ok(missed == 0)
+}
+
+impl Counts {
+    /// What the file says of one figure.
+    fn current(&self, leaf: &Quantity) -> Measured {
+        let count = self.count.iter().find(|count| count.what == leaf.text());
+        count.map(|count| Figure::exact(count.current)).ok_or_else(|| format!("{FILE} has no {}", leaf.text()))
+    }
+}
+
+/// Where the file's goals are not those of the rows.
+fn differences(written: &[RowGoal]) -> Vec<String> {
+    let goals = guarded_rows::goals();
+    let missing = goals.iter().filter(|goal| !written.contains(goal)).map(|goal| format!("{FILE} lacks {goal:?}"));
+    let foreign = written.iter().filter(|goal| !goals.contains(goal)).map(|goal| format!("no row has {goal:?}"));
+    missing.chain(foreign).collect()
 }
 
 fn read(places: &Places) -> Result<Counts, String> {
@@ -112,39 +145,42 @@ pub(super) fn renew(places: &Places) -> Result<Vec<String>, String> {
         let usual = if matches!(quantity, Quantity::Instructions(_)) { COMPILED_TOLERANCE } else { EXACT_TOLERANCE };
         let tolerance = known.map_or(usual, |count| count.tolerance_percent);
         text += &format!("\n[[count]]\nwhat = {what:?}\ncurrent = {current:?}\ntolerance_percent = {tolerance:?}\n");
-        if let Some(goal) = known.and_then(|count| count.goal).or_else(|| goal_of(&quantity)) {
-            text += &format!("goal = {goal:?}\n");
-        }
+    }
+    for RowGoal { line, of, goal } in guarded_rows::goals() {
+        text += &format!(
+            "
+[[row]]
+line = {line:?}
+of = {of:?}
+goal = {goal:?}
+"
+        );
     }
     let path = places.root.join(FILE);
     fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(reasons)
 }
 
-/// The limit of a row whose figure is this one and no other.
-fn goal_of(quantity: &Quantity) -> Option<f64> {
-    let cases = rows::all().into_iter().flat_map(|row| row.cases);
-    let goals = cases.filter(|case| case.ours == *quantity).flat_map(|case| case.goals);
-    goals.copied().find_map(|goal| match goal {
-        Goal::AtMost(limit) | Goal::Equal(limit) => Some(limit),
-        Goal::RatioAtMost(_) | Goal::RatioAtLeast(_) => None,
-    })
-}
-
 /// All exact quantities of our own programs.
 fn ours() -> Vec<Quantity> {
     let mut leaves = Vec::new();
     rows::all().iter().flat_map(|row| row.cases).for_each(|case| case.ours.leaves(&mut leaves));
-    leaves.retain(|leaf| match leaf {
+    leaves.retain(is_guarded);
+    leaves
+}
+
+/// Whether it is counted exactly, and of a program of ours.
+pub(super) fn is_guarded(leaf: &Quantity) -> bool {
+    match leaf {
         Quantity::Instructions(program)
+        | Quantity::Locked(program)
         | Quantity::Allocations(program)
         | Quantity::Printed(program, _)
         | Quantity::Told(program, _) => is_ours(program),
         Quantity::Timed(..) | Quantity::Guest(..) | Quantity::Stated(_) | Quantity::Sum(_) | Quantity::Quotient(..) => {
             false
         }
-    });
-    leaves
+    }
 }
 
 fn is_ours(program: &Program) -> bool {
@@ -163,13 +199,11 @@ fn verdict(counts: &Counts, quantity: &Quantity, measured: &Measured, more: f64)
     };
     // An exact count stays exact whatever the compiler.
     let percent = if count.tolerance_percent > 0.0 { count.tolerance_percent + more } else { 0.0 };
-    let (current, goal) = (readable(count.current), count.goal());
+    let current = readable(count.current);
     match standing(figure, count.current, percent) {
-        Standing::Worse => (false, format!("FAILED: {what}: {number}, {current} in {FILE} (+{percent} %){goal}")),
-        Standing::Better => {
-            (true, format!("better: {what}: {number}, {current} in {FILE}: write {figure:.3} there{goal}"))
-        }
-        Standing::Same => (true, format!("ok: {what}: {number} ({current}){goal}")),
+        Standing::Worse => (false, format!("FAILED: {what}: {number}, {current} in {FILE} (+{percent} %)")),
+        Standing::Better => (true, format!("better: {what}: {number}, {current} in {FILE}: write {figure:.3} there")),
+        Standing::Same => (true, format!("ok: {what}: {number} ({current})")),
     }
 }
 
@@ -208,9 +242,10 @@ mod tests {
     }
 
     #[test]
-    fn the_file_can_be_read() {
+    fn the_file_can_be_read_and_has_the_goals_of_the_rows() {
         let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/counts.toml")).expect("there is a file");
         let counts: Counts = toml::from_str(&text).expect("it is read");
         assert!(!counts.count.is_empty());
+        assert_eq!(differences(&counts.row), Vec::<String>::new());
     }
 }

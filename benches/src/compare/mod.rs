@@ -10,6 +10,7 @@ mod documents;
 mod figure;
 mod goal;
 mod guard;
+mod guarded_rows;
 mod guest;
 mod judge;
 mod machine;

@@ -1,6 +1,6 @@
 //! What can be measured, and of which program.
 
-use super::figure::{Best, Measured, quotient, weighted};
+use super::figure::{Best, Measured, quotient, readable, weighted};
 
 /// Where a program comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,9 @@ impl Program {
 pub(super) enum Quantity {
     /// Instructions per object of a counting program, by callgrind at two numbers of iterations.
     Instructions(Program),
+    /// Instructions that lock a line (locked ones, and exchanges with memory) per object of a counting program, by callgrind's count
+    /// of bus events at two numbers of iterations.
+    Locked(Program),
     /// Allocations on the heap per object of a counting program, by memcheck at two numbers of iterations.
     Allocations(Program),
     /// A number that a counting program prints behind this name, at the larger number of iterations.
@@ -102,9 +105,12 @@ impl Quantity {
             Self::Guest(..) => Group::Guest,
             Self::Sum(parts) => parts.first().map_or(Group::Count, |(_, part)| part.group()),
             Self::Quotient(part, _) => part.group(),
-            Self::Instructions(_) | Self::Allocations(_) | Self::Printed(..) | Self::Told(..) | Self::Stated(_) => {
-                Group::Count
-            }
+            Self::Instructions(_)
+            | Self::Locked(_)
+            | Self::Allocations(_)
+            | Self::Printed(..)
+            | Self::Told(..)
+            | Self::Stated(_) => Group::Count,
         }
     }
 
@@ -133,18 +139,26 @@ impl Quantity {
     pub(super) fn text(&self) -> String {
         match self {
             Self::Instructions(program) => format!("instructions of {}", program.text()),
+            Self::Locked(program) => format!("locked operations of {}", program.text()),
             Self::Allocations(program) => format!("allocations of {}", program.text()),
             Self::Printed(program, name) | Self::Told(program, name) => format!("{name} of {}", program.text()),
             Self::Timed(program, _) => format!("time of {}", program.text()),
             Self::Guest(key, _) => format!("{key} in the guest"),
             Self::Stated(_) => "stated".to_owned(),
             Self::Sum(parts) => {
-                let parts: Vec<_> = parts.iter().map(|(weight, part)| format!("{weight} x {}", part.text())).collect();
-                parts.join(" + ")
+                let parts: Vec<_> = parts.iter().map(|(weight, part)| weighed(*weight, &part.text())).collect();
+                let text = parts.concat();
+                text.strip_prefix(" + ").unwrap_or(&text).to_owned()
             }
             Self::Quotient(part, whole) => format!("({}) / ({})", part.text(), whole.text()),
         }
     }
+}
+
+/// One part of a sum, with its sign in front.
+fn weighed(weight: f64, part: &str) -> String {
+    let sign = if weight < 0.0 { '-' } else { '+' };
+    if weight.abs() == 1.0 { format!(" {sign} {part}") } else { format!(" {sign} {} x {part}", readable(weight.abs())) }
 }
 
 #[cfg(test)]
@@ -167,6 +181,8 @@ mod tests {
         PRICE.leaves(&mut leaves);
         assert_eq!(leaves, [Quantity::Instructions(PROGRAM)]);
         assert_eq!(PRICE.value(&|_| Ok(Figure::exact(100.0))), Ok(Figure::exact(145.0)));
+        let text = "instructions of request-cost remote 32";
+        assert_eq!(PRICE.text(), format!("{text} - stated + 0.5 x {text}"));
         assert_eq!(PRICE.value(&|leaf| Err(leaf.text())), Err("instructions of request-cost remote 32".to_owned()));
     }
 

@@ -90,9 +90,8 @@ const ONE_DOORBELL_EACH: Quantity = least("writes/write_each_8");
 const LOOP_ONE_DOORBELL: Quantity = least("writes/batched_loop_8");
 const LOOP_DOORBELL_EACH: Quantity = least("writes/each_loop_8");
 
-/// How much longer a doorbell each takes, as a share of the time with one doorbell for all. Shares and not microseconds, because
-/// what a program does for each WRITE makes its share smaller. What it does for each post counts as gain, as it does for
-/// whoever posts like that; the lines of times show it.
+/// How much longer a doorbell each takes, as a share of the time with one doorbell for all. Not judged: what a program does for
+/// each post counts as gain here, so that a dearer one looks better.
 macro_rules! gain {
     ($each:expr, $one:expr) => {
         Quantity::Sum(&[(1.0, Quantity::Quotient(&$each, &$one)), (-1.0, Quantity::Stated(1.0))])
@@ -311,20 +310,20 @@ pub(super) const ROWS: &[Row] = &[
         what: "gain of one doorbell for 32 WRITEs of 8 bytes that is kept",
         cases: &[
             Case {
-                name: "share of the time of one doorbell",
-                unit: "share",
-                ours: gain!(ONE_DOORBELL_EACH, ONE_DOORBELL),
-                peer: Some(gain!(LOOP_DOORBELL_EACH, LOOP_ONE_DOORBELL)),
+                name: "ours with one, below the loop with a doorbell each",
+                unit: "us",
+                ours: Quantity::Sum(&[(1.0, LOOP_DOORBELL_EACH), (-1.0, ONE_DOORBELL)]),
+                peer: Some(Quantity::Sum(&[(1.0, LOOP_DOORBELL_EACH), (-1.0, LOOP_ONE_DOORBELL)])),
                 peer_name: "verbs loop in C",
                 floor: Some(1.0),
                 goals: &[RatioAtLeast(0.95)],
                 stretch: Some(0.98),
             },
             Case {
-                name: "the loop's gain, less all that is ours per WRITE",
-                unit: "us",
-                ours: Quantity::Sum(&[(1.0, LOOP_DOORBELL_EACH), (-1.0, ONE_DOORBELL)]),
-                peer: Some(Quantity::Sum(&[(1.0, LOOP_DOORBELL_EACH), (-1.0, LOOP_ONE_DOORBELL)])),
+                name: "each side's own gain, as a share of its time with one",
+                unit: "share",
+                ours: gain!(ONE_DOORBELL_EACH, ONE_DOORBELL),
+                peer: Some(gain!(LOOP_DOORBELL_EACH, LOOP_ONE_DOORBELL)),
                 peer_name: "verbs loop in C",
                 ..NONE
             },
@@ -363,6 +362,7 @@ pub(super) const ROWS: &[Row] = &[
                 ours: least("kernel/ours_median_1"),
                 peer: Some(least("kernel/kernel_median_1")),
                 peer_name: "nvme-rdma, fio",
+                floor: Some(1.0),
                 goals: &[RatioAtMost(0.9)],
                 stretch: Some(0.8),
                 ..NONE
@@ -373,6 +373,7 @@ pub(super) const ROWS: &[Row] = &[
                 ours: Quantity::Guest("kernel/ours_iops_32", Best::Most),
                 peer: Some(Quantity::Guest("kernel/kernel_iops_32", Best::Most)),
                 peer_name: "nvme-rdma, fio",
+                floor: Some(1.0),
                 goals: &[RatioAtLeast(1.2)],
                 stretch: Some(1.5),
                 ..NONE

@@ -1,7 +1,7 @@
 //! Rows of mempool and the reactor: A1 to A6, A21, A23.
 
 use super::super::figure::Best;
-use super::super::goal::Goal::{AtMost, RatioAtLeast, RatioAtMost};
+use super::super::goal::Goal::{AtMost, Equal, RatioAtLeast, RatioAtMost};
 use super::super::quantity::{Program, Quantity};
 use super::{Case, NONE, Row, dpdk, instructions, ours};
 
@@ -24,6 +24,10 @@ const TWO_CORES: Program = ours("scaling", &["engine", "2"]);
 const ONE_CORE_FLOOR: Program = ours("scaling", &["floor", "1"]);
 const TWO_CORES_FLOOR: Program = ours("scaling", &["floor", "2"]);
 
+const ONE_INDEX: Program = ours("freelist", &["one", "lifo"]);
+const ONE_SLOT: Program = ours("freelist", &["slot", "lifo"]);
+const ONE_IDLE: Program = ours("freelist", &["idle", "lifo"]);
+
 const ONE_QUEUE: Quantity = idle(&["1", "1"]);
 const EIGHT_QUEUES: Quantity = idle(&["1", "8"]);
 
@@ -41,60 +45,88 @@ const fn beside(name: &'static str, ours: Quantity, peer: Quantity, peer_name: &
     Case { name, unit: "insn", ours, peer: Some(peer), peer_name, ..NONE }
 }
 
+/// A case of A1.
+const OWN_CORE: Case = Case {
+    unit: "insn",
+    peer: Some(instructions(dpdk("rte_mempool", &["one"]))),
+    peer_name: "rte_mempool",
+    floor: Some(4.0),
+    goals: &[RatioAtMost(0.5), AtMost(23.0)],
+    stretch: Some(0.25),
+    ..NONE
+};
+
+/// A case of A2.
+const AT_ONCE: Case = Case {
+    unit: "insn",
+    peer: Some(instructions(dpdk("rte_mempool", &["bulk"]))),
+    peer_name: "rte_mempool",
+    floor: Some(1.3),
+    goals: &[RatioAtMost(0.5), AtMost(4.7)],
+    stretch: Some(0.25),
+    ..NONE
+};
+
+/// A case of A3.
+const FROM_AFAR: Case = Case {
+    unit: "insn",
+    peer: Some(instructions(dpdk("rte_stack", &["one"]))),
+    peer_name: "rte_stack",
+    floor: Some(6.0),
+    goals: &[RatioAtMost(0.25), AtMost(31.0)],
+    stretch: Some(0.1),
+    ..NONE
+};
+
 /// See the parent.
 pub(super) const ROWS: &[Row] = &[
     Row {
         id: "A1",
-        what: "take and give back one slot, own core",
-        cases: &[Case {
-            unit: "insn",
-            ours: instructions(ours("freelist", &["one", "lifo"])),
-            peer: Some(instructions(dpdk("rte_mempool", &["one"]))),
-            peer_name: "rte_mempool",
-            floor: Some(4.0),
-            goals: &[RatioAtMost(0.5), AtMost(23.0)],
-            stretch: Some(0.25),
-            ..NONE
-        }],
+        what: "take and give back one, own core",
+        cases: &[
+            Case { name: "an index of a freelist", ours: instructions(ONE_INDEX), ..OWN_CORE },
+            Case { name: "a request slot", ours: instructions(ONE_SLOT), ..OWN_CORE },
+            Case { name: "an idle MR", ours: instructions(ONE_IDLE), ..OWN_CORE },
+            Case {
+                name: "locked operations, all three",
+                unit: "count",
+                ours: Quantity::Sum(&[
+                    (1.0, Quantity::Locked(ONE_INDEX)),
+                    (1.0, Quantity::Locked(ONE_SLOT)),
+                    (1.0, Quantity::Locked(ONE_IDLE)),
+                ]),
+                peer: Some(Quantity::Locked(dpdk("rte_stack", &["one"]))),
+                peer_name: "rte_stack",
+                floor: Some(0.0),
+                goals: &[Equal(0.0)],
+                ..NONE
+            },
+        ],
     },
     Row {
         id: "A2",
-        what: "the same, 32 at once, per slot",
+        what: "the same, 32 indices at once, per index",
         cases: &[
+            Case { name: "as a batch", ours: instructions(ours("freelist", &["bulk", "lifo"])), ..AT_ONCE },
             Case {
-                unit: "insn",
-                ours: instructions(ours("freelist", &["bulk", "lifo"])),
-                peer: Some(instructions(dpdk("rte_mempool", &["bulk"]))),
-                peer_name: "rte_mempool",
-                floor: Some(1.3),
-                goals: &[RatioAtMost(0.5), AtMost(4.7)],
-                stretch: Some(0.25),
-                ..NONE
+                name: "by a slice, each checked",
+                ours: instructions(ours("freelist", &["slice", "lifo"])),
+                ..AT_ONCE
             },
-            beside(
-                "each index checked",
-                instructions(ours("freelist", &["slice", "lifo"])),
-                instructions(dpdk("rte_mempool", &["bulk"])),
-                "rte_mempool",
-            ),
         ],
     },
     Row {
         id: "A3",
-        what: "give back from another core, 32 at once, per slot",
+        what: "give back from another core, 32 indices at once, per index",
         cases: &[
+            Case { name: "as a batch", ours: instructions(ours("freelist", &["return", "lifo"])), ..FROM_AFAR },
             Case {
-                unit: "insn",
-                ours: instructions(ours("freelist", &["return", "lifo"])),
-                peer: Some(instructions(dpdk("rte_stack", &["one"]))),
-                peer_name: "rte_stack",
-                floor: Some(6.0),
-                goals: &[RatioAtMost(0.25), AtMost(31.0)],
-                stretch: Some(0.1),
-                ..NONE
+                name: "by a slice, each checked, as Control does",
+                ours: instructions(ours("freelist", &["return-slice", "lifo"])),
+                ..FROM_AFAR
             },
             beside(
-                "each index checked",
+                "by a slice, to 32 at once",
                 instructions(ours("freelist", &["return-slice", "lifo"])),
                 instructions(dpdk("rte_stack", &["bulk"])),
                 "rte_stack, 32 at once",
@@ -194,12 +226,26 @@ pub(super) const ROWS: &[Row] = &[
                 ..NONE
             },
             Case {
+                name: "with an idle engine: two queues, their flush",
+                unit: "insn",
+                ours: idle(&["1", "engine"]),
+                floor: Some(15.0 + 6.0),
+                // The engine's second queue is a further one.
+                goals: &[AtMost(60.0 + 15.0)],
+                ..NONE
+            },
+            Case {
                 name: "each further inbox",
                 unit: "insn",
                 ours: Quantity::Sum(&[(1.0, idle(&["2", "1"])), (-1.0, ONE_QUEUE)]),
                 ..NONE
             },
-            Case { name: "an idle engine", unit: "insn", ours: instructions(ours("idle-cost", &[])), ..NONE },
+            Case {
+                name: "an idle engine without a reactor",
+                unit: "insn",
+                ours: instructions(ours("idle-cost", &[])),
+                ..NONE
+            },
         ],
     },
     Row {
