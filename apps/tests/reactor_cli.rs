@@ -292,6 +292,8 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
     let of_serve: &[Refusal<'_>] = &[
         (&["--hosts", "0"], 2, "out_of_range", &["--hosts is 0", "1 to 256"]),
         (&["--runtime", "86401"], 2, "out_of_range", &["--runtime is 86401", "86400"]),
+        (&["--registration", "lists"], 2, "target_registration", &["opens no memory", "leave it out"]),
+        (&["--registration", "windows"], 2, "target_registration", &["--registration", "for load"]),
     ];
     let of_load: &[Refusal<'_>] = &[
         (&["--reconnects", "101"], 2, "out_of_range", &["--reconnects is 101", "100"]),

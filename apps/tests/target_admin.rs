@@ -345,13 +345,17 @@ fn compare_write_zeroes_and_deallocate() {
         Command::DatasetManagement(DatasetManagement { namespace: 1, ranges, deallocate: true, data })
     };
     assert!(raw.command(io, dataset(3, 48), Some((Access::RemoteRead, 48))).status().is_success());
-    let short = raw.command(io, dataset(4, 48), Some((Access::RemoteRead, 48)));
-    assert_eq!(code(&short), Status::DATA_SGL_LENGTH_INVALID.code());
+    // As Linux does it: the bytes of 256 ranges, of which one counts.
+    assert!(raw.command(io, dataset(1, 4096), Some((Access::RemoteRead, 4096))).status().is_success());
+    for (ranges, length) in [(4, 48), (1, 4112)] {
+        let wrong = raw.command(io, dataset(ranges, length), Some((Access::RemoteRead, length)));
+        assert_eq!(code(&wrong), Status::DATA_SGL_LENGTH_INVALID.code(), "{ranges} ranges, {length} bytes");
+    }
     raw.data.write(40, &128_u64.to_le_bytes()).unwrap();
     let outside = raw.command(io, dataset(3, 48), Some((Access::RemoteRead, 48)));
     assert_eq!(code(&outside), Status::LBA_OUT_OF_RANGE.code());
     let statistics = raw.target.statistics();
-    assert_eq!((statistics.compares, statistics.write_zeroes, statistics.deallocations), (1, 1, 2));
+    assert_eq!((statistics.compares, statistics.write_zeroes, statistics.deallocations), (1, 1, 3));
     let identify = Identify { structure: cns::COMMAND_SET_CONTROLLER, namespace: 0, data: keyed(4096) };
     assert!(raw.command(admin, Command::Identify(identify), Some((Access::RemoteWrite, 4096))).status().is_success());
     let mut limits = [0; 4096];

@@ -66,6 +66,12 @@ pub enum RunError {
         /// Largest block.
         most: u32,
     },
+    /// A target was told how to register.
+    #[error(
+        "--registration: a target opens no memory to its hosts, so there is nothing that it would register by windows or by \
+         lists; leave it out, it is for load"
+    )]
+    TargetRegistration,
     /// A device that is not known.
     #[error(
         "--device is {value:?}: must be soft or soft:PROFILE with PROFILE one of reg_mr, window, umr, umr:fixed-key, \
@@ -309,6 +315,7 @@ impl RunError {
         match self {
             Self::Range { .. } => "out_of_range",
             Self::BlockSize { .. } => "block_size",
+            Self::TargetRegistration => "target_registration",
             Self::Device { .. } => "unknown_device",
             Self::CoreList { .. } => "core_list",
             Self::CoreCount { .. } => "core_count",

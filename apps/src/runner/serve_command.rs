@@ -3,7 +3,7 @@
 use super::{
     arguments::{CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, range},
     config_file,
-    device_arguments::{DeviceArguments, RdmaDeviceConfig},
+    device_arguments::{DeviceArguments, RdmaDeviceConfig, RegistrationKind},
     error::RunError,
     namespaces::{NamespaceBacking, NamespaceConfig, SubsystemConfig},
     plan::{default_subsystem, entries},
@@ -68,6 +68,7 @@ const INSTEAD_OF_CONFIG: [&str; 23] = [
 /// The target's half of the job.
 #[derive(Clone, Debug, Args)]
 #[command(mut_arg("device", |device| device.required_unless_present("config")))]
+#[command(mut_arg("registration", |registration| registration.hide(true)))]
 pub struct ServeArguments {
     /// Everything of what follows in a file instead, and what has no option here: several namespaces, block devices, memory
     /// of a size; TOML, see docs/config.md.
@@ -180,6 +181,9 @@ impl ServeConfig {
     pub fn new(arguments: ServeArguments) -> Result<Self, RunError> {
         let ServeArguments { config, check_config, common, runtime, .. } = &arguments;
         range("--runtime", runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
+        if arguments.device.registration != RegistrationKind::Auto {
+            return Err(RunError::TargetRegistration);
+        }
         let (check_only, json, runtime) = (*check_config, common.json, runtime.map(Duration::from_secs));
         let config = match config {
             Some(path) => config_file::read(path)?,

@@ -7,7 +7,8 @@ use super::identify::MAX_WRITE_ZEROES_BYTES;
 use super::incident::Fault;
 use crate::nvmf::{
     self, AnaState, BROADCAST_NAMESPACE, BlockRange, COMMAND_CAPSULE_BYTES, Command, DATASET_RANGE_BYTES, DataPointer,
-    DatasetManagement, KeyedDataBlock, QueueKind, SGL_DESCRIPTOR_BYTES, Status, SubmissionQueueEntry, WriteZeroes,
+    DatasetManagement, KeyedDataBlock, MAX_DATASET_RANGES, QueueKind, SGL_DESCRIPTOR_BYTES, Status,
+    SubmissionQueueEntry, WriteZeroes,
 };
 use crate::storage::Storage;
 use frwr_engine::provider::{Port, RemoteRange};
@@ -224,7 +225,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         if !self.offers(controller, |offered| offered.deallocate) {
             return Err(refused(Status::INVALID_COMMAND_OPCODE));
         }
-        if u64::from(length_of(dataset.data)) != u64::from(dataset.ranges) * DATASET_RANGE_BYTES as u64 {
+        // Linux always hands over as many bytes as the longest list has, and says in NR how many ranges there are.
+        let least = dataset.ranges * DATASET_RANGE_BYTES as u32;
+        if !(least..=MAX_DATASET_BYTES).contains(&length_of(dataset.data)) {
             return Err(refused(Status::DATA_SGL_LENGTH_INVALID));
         }
         if !dataset.deallocate {
@@ -378,6 +381,10 @@ impl<P: Port, S: Storage> Target<P, S> {
         true
     }
 }
+
+/// The longest list of ranges. Any buffer holds it.
+const MAX_DATASET_BYTES: u32 = MAX_DATASET_RANGES * DATASET_RANGE_BYTES as u32;
+const _: () = assert!(MAX_DATASET_BYTES <= super::MIN_BUFFER_BYTES);
 
 const _: () = assert!(super::MAX_DATA_BLOCKS as usize <= MAX_TRANSFER_OPERATIONS);
 

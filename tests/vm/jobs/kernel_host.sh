@@ -9,6 +9,10 @@ NQN=nqn.2026-11.invalid.frwr:disk
 HOST=nqn.2026-11.invalid.frwr:kernel
 SERVED=/tmp/served
 SYSTEM=/tmp/mnt
+RAM_DISK=/dev/ram0
+CONFIGURATION=/tmp/serve.toml
+# Bit of a file's flags in /proc, x86-64.
+O_DIRECT=040000
 # Seconds between attempts of the host to connect again; it gives up after ten minutes.
 RECONNECT_DELAY=1
 # shellcheck source=tests/vm/guest/trace.sh
@@ -22,13 +26,23 @@ begin_modules() {
 said() { grep -q "$1" "$LOGS/$serve_log.stderr"; }
 
 # A target of its own log files; $serve is its process.
-start_serve() { # log_name arguments...
+serve() { # log_name arguments...
     serve_log=$1
     shift
-    frwr-reactor serve --device rxe0 --listen $IP:$PORT --namespace $SERVED --backing auto --subsystem $NQN --allow-host $HOST \
-        --cores 0 --json "$@" > "$LOGS/$serve_log.json" 2> "$LOGS/$serve_log.stderr" &
+    frwr-reactor serve --json "$@" > "$LOGS/$serve_log.json" 2> "$LOGS/$serve_log.stderr" &
     serve=$!
     wait_for 60 said '^listening on' || { cat "$LOGS/$serve_log.stderr"; return 1; }
+}
+serve_namespace() { # log_name file_or_device arguments...
+    local name=$1 path=$2
+    shift 2
+    serve "$name" --device rxe0 --listen $IP:$PORT --cores 0 --subsystem $NQN --allow-host $HOST \
+        --namespace "$path" --backing auto "$@"
+}
+start_serve() { # log_name arguments...
+    local name=$1
+    shift
+    serve_namespace "$name" $SERVED "$@"
 }
 
 # Its counters are then in the JSON.
@@ -96,6 +110,18 @@ nvme_cli_io() {
     nvme error-log "/dev/$(controller)" | grep -q -i 'compare'
 }
 
+# The second MiB: what lies around it stays. In the file it becomes a hole.
+the_host_discards() {
+    local before
+    before=$(around_the_second_mib | md5sum)
+    busybox blkdiscard -o 1048576 -l 1048576 "$(disk)" || return 1
+    [ "$(dd if="$(disk)" bs=64k skip=16 count=16 iflag=direct | tr -d '\0' | wc -c)" -eq 0 ] &&
+        [ "$(around_the_second_mib | md5sum)" = "$before" ]
+}
+around_the_second_mib() {
+    dd if="$(disk)" bs=64k count=16 iflag=direct && dd if="$(disk)" bs=64k skip=32 count=16 iflag=direct
+}
+
 # A tree of files: every program and script of this job.
 copy_a_tree() {
     mkfs.ext4 -q -F "$(disk)" && mount -t ext4 "$(disk)" $SYSTEM || return 1
@@ -148,19 +174,86 @@ disconnect_under_load() {
 }
 the_disk_answers() { dd if="$(disk)" of=/dev/null bs=64k count=16 iflag=direct; }
 
-# The host's I/O waits meanwhile, and goes on by itself. What the new target serves is what the old one was made with, so
-# blocks are not compared across the restart.
-target_restarted_under_load() {
+# What the target does not end in order leaves the host without an answer.
+kill_serve() {
+    kill -KILL "$serve"
+    wait "$serve"
+    echo "serve ended with $?"
+}
+
+# The target goes away under load that writes, and comes back with the same file. The host's I/O waits meanwhile; what was not
+# answered it sends again, and every block that is read holds what was written there last.
+target_comes_back() { # log_name least_commands_sent_again command_that_ends_serve
     before=$(reconnects)
-    start_load fio_on_disk --name=restart --iodepth=32 --rw=randread --bs=4k --size=32m --time_based --runtime=8 \
-        --output-format=terse --terse-version=3 || return 1
-    end_serve || return 1
-    start_serve restarted || return 1
+    begin_trace nvme_failover_req || return 1
+    start_load verified_load 5 || return 1
+    "$3" && start_serve "$1" || return 1
     wait $load
     code=$?
     cat /tmp/fio.log
-    echo "fio ended with $code; the host reconnected $(($(reconnects) - before)) times"
-    [ $code -eq 0 ] && wait_for 20 is_live && [ "$(reconnects)" -gt "$before" ] && the_disk_holds_what_is_served
+    end_trace || return 1
+    sent_again=$(calls nvme_failover_req)
+    note "target $1 under load: the host reconnected $(($(reconnects) - before)) times and sent $sent_again commands again"
+    [ $code -eq 0 ] && wait_for 20 is_live && [ "$(reconnects)" -gt "$before" ] && [ "$sent_again" -ge "$2" ] &&
+        the_disk_holds_what_is_served
+}
+
+ram_disk() { insmod /h/modules/brd.ko rd_nr=1 rd_size=65536 && [ -b $RAM_DISK ]; }
+
+serve_a_block_device() { serve_namespace block_device $RAM_DISK --in-capsule 0; }
+
+# As serve says, which would say so otherwise, and as the kernel says of its file.
+past_the_page_cache() {
+    local file flags opened=0
+    cat "$LOGS/$serve_log.stderr"
+    said "^$RAM_DISK: 67108864 bytes, io_uring\$" && ! said 'page cache' && ! said 'io_uring is refused' || return 1
+    for file in /proc/$serve/fd/*; do
+        [ "$(readlink "$file")" = $RAM_DISK ] || continue
+        flags=$(sed -n 's/^flags:[[:space:]]*//p' "/proc/$serve/fdinfo/${file##*/}")
+        echo "$file: flags $flags"
+        [ $((flags & O_DIRECT)) -ne 0 ] || return 1
+        opened=$((opened + 1))
+    done
+    [ $opened -gt 0 ]
+}
+
+the_block_device_holds_what_the_disk_holds() { [ "$(md5_of "$(disk)")" = "$(md5_of $RAM_DISK)" ]; }
+
+# By a file instead of the command line, with what is off unless it is asked for: receives that connections share, several data
+# blocks per command; and hosts that kill their keys themselves.
+serve_by_a_file() {
+    cat > $CONFIGURATION << END
+device = "rxe0"
+listen = "$IP:$PORT"
+cores = "0"
+queue_depth = 64
+hosts = 2
+in_capsule = 4096
+data_blocks = 4
+shared_receives = 256
+remote_invalidate = false
+
+[[subsystem]]
+nqn = "$NQN"
+allowed_hosts = ["$HOST"]
+serial = "BY-A-FILE"
+
+[[subsystem.namespace]]
+file = "$SERVED"
+END
+    frwr-reactor serve --config $CONFIGURATION --check-config && serve configured --config $CONFIGURATION
+}
+
+the_host_sees_what_the_file_says() {
+    nvme id-ctrl "/dev/$(controller)" > /tmp/controller
+    cat /tmp/controller
+    grep -q '^msdbd *: 4$' /tmp/controller && grep -q '^ioccsz *: 260$' /tmp/controller &&
+        grep -q '^sn *: BY-A-FILE' /tmp/controller
+}
+
+# All of them were given back.
+receives_were_shared() {
+    end_serve && [ "$(counter shared_receives)" -eq 256 ] && [ "$(counter shared_receives_withdrawn)" -eq 0 ]
 }
 
 # What the kernel does with the host's keys, from before the host connects until the target has ended: then nothing is under way.
@@ -192,29 +285,35 @@ run_test connect connect
 run_test the_disk_holds_what_is_served the_disk_holds_what_is_served
 run_test nvme_cli nvme_cli
 run_test nvme_cli_io nvme_cli_io
+run_test the_host_discards the_host_discards
 run_test copy_a_tree copy_a_tree
 run_test the_tree_is_there_after_a_new_session the_tree_is_there_after_a_new_session
 run_test written_and_verified written_and_verified
-run_test verified_load verified_load 5
+run_test verified_load verified_load 4
 run_test disconnect_under_load disconnect_under_load
-run_test target_restarted_under_load target_restarted_under_load
+run_test target_restarted_under_load target_comes_back restarted 0 end_serve
+run_test target_killed_under_load target_comes_back killed 1 kill_serve
 run_test disconnect disconnect
 run_test serve_ends end_serve
+run_test ram_disk ram_disk
 run_test begin_keys begin_keys
-run_test serve_with_keys start_serve with_keys --in-capsule 0
-run_test connect_with_keys connect
+run_test serve_a_block_device serve_a_block_device
+run_test past_the_page_cache past_the_page_cache
+run_test connect_to_a_block_device connect
 run_test io_with_keys io_with_keys
-run_test verified_load_with_keys verified_load 2
-run_test disconnect_with_keys disconnect
-run_test serve_with_keys_ends end_serve
+run_test verified_load_on_a_block_device verified_load 3
+run_test the_block_device_holds_what_the_disk_holds the_block_device_holds_what_the_disk_holds
+run_test disconnect_from_a_block_device disconnect
+run_test serve_of_a_block_device_ends end_serve
 run_test keys_are_invalidated_by_the_target keys_are_counted_one_for_one target
 run_test begin_keys_with_plain_sends begin_keys
-run_test serve_with_plain_sends start_serve plain --no-remote-invalidate --in-capsule 0
+run_test serve_by_a_file serve_by_a_file
 run_test connect_again connect
+run_test the_host_sees_what_the_file_says the_host_sees_what_the_file_says
 run_test io_with_plain_sends io_with_keys
 run_test verified_load_with_plain_sends verified_load 3
 run_test disconnect_at_the_end disconnect
-run_test serve_ends_at_the_end end_serve
+run_test receives_were_shared receives_were_shared
 run_test keys_are_invalidated_by_the_host keys_are_counted_one_for_one host
-# One for each restart of the target; more are sessions that broke by themselves, and were made again.
+# One for each time that the target came back; more are sessions that broke by themselves, and were made again.
 note "the kernel's host reconnected $(reconnects) times by itself"

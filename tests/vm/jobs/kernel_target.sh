@@ -1,7 +1,7 @@
 # shellcheck shell=dash
 # Our host on the Linux kernel's target (nvmet-rdma): verified load, all block sizes, scatter lists, keys counted on both
 # sides, and a target that goes away and comes back.
-# Needs the program frwr-reactor, built with the feature verbs.
+# Needs the programs frwr-reactor and optional-commands, built with the feature verbs.
 # limit: 400
 # own-boot
 ADDRESS=10.9.0.1
@@ -19,9 +19,12 @@ modules() {
     grep -q ' /sys/kernel/config ' /proc/mounts || mount -t configfs none /sys/kernel/config
 }
 
-namespace() { # identifier device
-    mkdir -p "$SUBSYSTEM/namespaces/$1" && echo -n "$2" > "$SUBSYSTEM/namespaces/$1/device_path" &&
-        echo 1 > "$SUBSYSTEM/namespaces/$1/enable"
+namespace() { # identifier device_or_file
+    local namespace=$SUBSYSTEM/namespaces/$1
+    mkdir -p "$namespace" && echo -n "$2" > "$namespace/device_path" || return 1
+    # A file here is in memory, where there is no O_DIRECT.
+    [ -b "$2" ] || echo 1 > "$namespace/buffered_io" || return 1
+    echo 1 > "$namespace/enable"
 }
 
 # One port at a time: both have the same address.
@@ -35,8 +38,9 @@ open_port() { # bytes of in-capsule data
 close_port() { rm $NVMET/ports/1/subsystems/$NQN && rmdir $NVMET/ports/1; }
 
 subsystem() {
+    head -c 4194304 /dev/zero > /tmp/holes
     mkdir -p $SUBSYSTEM && echo 1 > $SUBSYSTEM/attr_allow_any_host && namespace 1 /dev/ram0 && namespace 2 /dev/nullb0 &&
-        open_port 16384
+        namespace 3 /tmp/holes && open_port 16384
 }
 
 load_it() { # arguments...
@@ -95,6 +99,20 @@ lists_that_cut_blocks() { # pieces
     load_json --file /tmp/small --block-size 65536 --scatter "$1" --queue-depth 8 --runtime 0 &&
         disk_has_the_file /dev/ram0 /tmp/small
 }
+
+# What of Compare, Write Zeroes and Dataset Management the target offers, and what it leaves behind.
+optional_commands() { # nsid
+    local line
+    optional-commands rxe0 $ADDRESS:$PORT $NQN "$1" > /tmp/optional
+    code=$?
+    cat /tmp/optional
+    while read -r line; do note "the kernel's target, namespace $1: $line"; done < /tmp/optional
+    [ $code -eq 0 ] && grep -q '^Compare: ' /tmp/optional && grep -q '^Write Zeroes: 15 of 15 ' /tmp/optional &&
+        grep -q '^Dataset Management: [0-9]* of 11 ' /tmp/optional
+}
+
+# A file gives its blocks back, and has holes there.
+holes_are_zeros() { optional_commands 3 && grep -q '^Dataset Management: 11 of 11 ' /tmp/optional; }
 
 four_queues() {
     load_json --file /tmp/file --runtime 1 --queues 4 && [ "$(figure queues)" -eq 4 ]
@@ -191,6 +209,9 @@ run_test counted_by_the_kernel counted_by_the_kernel
 run_test counted_by_the_kernel_with_local_invalidations none_killed_by_the_peer
 run_test lists_of_whole_blocks lists_of_whole_blocks
 run_test lists_that_cut_blocks lists_that_cut_blocks 3
+run_test optional_commands_on_a_ram_disk optional_commands 1
+run_test optional_commands_on_null_blk optional_commands 2
+run_test optional_commands_on_a_file holes_are_zeros
 run_test four_queues four_queues
 run_test the_path_is_closed_and_opened_again the_path_is_closed_and_opened_again
 run_test a_path_that_stays_closed_is_told a_path_that_stays_closed_is_told
