@@ -365,7 +365,6 @@ pub(super) const ROWS: &[Row] = &[
                 floor: Some(1.0),
                 goals: &[RatioAtMost(0.9)],
                 stretch: Some(0.8),
-                ..NONE
             },
             Case {
                 name: "IOPS, depth 32",
@@ -376,7 +375,6 @@ pub(super) const ROWS: &[Row] = &[
                 floor: Some(1.0),
                 goals: &[RatioAtLeast(1.2)],
                 stretch: Some(1.5),
-                ..NONE
             },
         ],
     },
