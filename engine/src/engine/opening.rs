@@ -131,6 +131,7 @@ impl<P: Port> Engine<P> {
         entry.awaiting_reply = 0;
         entry.relief_coming = false;
         entry.receives_posted = 0;
+        entry.undrained = false;
         entry.granted_receives = granted;
         entry.last_receive_at = None;
         entry.accepts = accepts;
