@@ -140,6 +140,22 @@ impl<P: Port> Engine<P> {
         self.events.push_ended(handle.index());
     }
 
+    /// After a refused post on a connection that ends by it: messages that were not sent can have no reply, so whatever the peer
+    /// sends from here on is none. Their requests end with the connection; what was reserved for them goes with it.
+    pub(super) fn lose_refused(&mut self, index: usize, accepted: usize) {
+        for at in accepted..self.connections[index].chain.len() {
+            if self.connections[index].chain.as_slice()[at].token.kind() != TokenKind::Message {
+                continue;
+            }
+            let owner = self.connections[index].send_queue.staged_at(at).owner();
+            if let Some((_, request)) = self.requests.at_mut(owner).filter(|(_, found)| found.phase == Phase::Posted) {
+                request.outcome = Outcome::Lost;
+                // At most MAX_MRS_PER_REQUEST.
+                request.phase = Phase::Fencing { fences: request.mrs.len() as u8 };
+            }
+        }
+    }
+
     /// After a refused post on a connection that goes on: where the invalidation was refused, destroying the MR is the
     /// fence (D7, S72, S84).
     pub(super) fn fence_refused(&mut self, index: usize, accepted: usize) {
