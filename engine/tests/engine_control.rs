@@ -4,10 +4,10 @@ mod engine_harness;
 
 use engine_harness::{PROFILES, Pair, Setup, Side, scripted::*};
 use frwr_engine::{
-    ConnectionOptions, EngineOptions, MAX_INCOMING, OnPostError, OpenError,
+    ConnectionOptions, DisconnectCause, EngineOptions, MAX_INCOMING, OnPostError, OpenError,
     provider::{
         AsyncEvent, CommandError, ConnectionEvent, ConnectionParameters, Device, DeviceEvent, IncomingId, ListenerId,
-        PrivateData, fault::CommandKind,
+        PrivateData, TokenKind, fault::CommandKind,
     },
 };
 
@@ -98,13 +98,34 @@ fn s97_f31_disconnecting_with_a_full_lane_ends_once() {
 fn s72_s75_i11_a_refused_invalidation_of_a_registration_in_flight_ends_the_connection() {
     for profile in PROFILES {
         let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
-        // Nothing proves that the registration ran: its message asked for no completion, and no reply came.
+        // Nothing proves that the registration ran: its message has not completed yet, and no reply came.
         let request = test.submit(1, 1, false);
         test.host.engine.flush();
         test.pair.host.engine.cancel(request).unwrap();
         test.refuse(0);
         test.until_gone();
         assert_eq!((test.status(1), test.host.disconnected), (Some("cancelled"), 1), "{profile}");
+        test.reconnect_works();
+    }
+}
+
+#[test]
+fn i11_d07_a_reply_is_no_proof_that_a_registration_ran() {
+    for profile in PROFILES {
+        let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
+        // A peer answers what it guesses; to the host the message of the request is not sent yet.
+        test.submit(1, 0, false);
+        test.command();
+        test.hold(TokenKind::Message);
+        test.submit(2, 1, false);
+        test.steps(1);
+        test.reply(2u64.to_le_bytes(), None);
+        test.refuse(0);
+        test.until("refused", |pair| pair.host.engine.statistics().posts_refused == 1);
+        assert_eq!(test.host.engine.statistics().mrs_destroyed_live, 0, "{profile}: not on a queue pair that works");
+        test.until_gone();
+        assert_eq!(test.host.causes, [DisconnectCause::PostRefused], "{profile}");
+        assert_eq!((test.status(2), test.host.disconnected), (Some("lost"), 1), "{profile}");
         test.reconnect_works();
     }
 }

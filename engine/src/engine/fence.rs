@@ -163,7 +163,7 @@ impl<P: Port> Engine<P> {
             let token = self.connections[index].chain.as_slice()[at].token;
             let owner = self.connections[index].send_queue.staged_at(at).owner();
             match token.kind() {
-                TokenKind::Invalidate if self.registration_may_run(index, token.index(), owner) => {
+                TokenKind::Invalidate if self.registration_may_run(index, token.index()) => {
                     self.fail(index, DisconnectCause::PostRefused);
                 }
                 TokenKind::Invalidate => self.quarantine(index, token.index()),
@@ -183,12 +183,11 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Whether the registration of an MR may still be in flight: no completion passed it, and no reply came that shows
-    /// that the message behind it was sent. Then its object must not be destroyed while the queue pair works (I11).
-    fn registration_may_run(&self, index: usize, descriptor: u32, owner: u32) -> bool {
-        let request = self.requests.at(owner);
-        let replied = request.is_some_and(|(_, request)| matches!(request.outcome, Outcome::Replied { .. }));
-        !replied && self.connections[index].send_queue.is_posted(TokenKind::Register, descriptor)
+    /// Whether the registration of an MR may still be in flight: no completion passed it. A reply shows nothing: a peer can
+    /// guess whom to answer before the message behind the registration is sent. Then its object must not be destroyed while
+    /// the queue pair works (I11).
+    fn registration_may_run(&self, index: usize, descriptor: u32) -> bool {
+        self.connections[index].send_queue.is_posted(TokenKind::Register, descriptor)
     }
 
     /// A request whose message was refused: what the device never heard of goes back; registrations that it took are

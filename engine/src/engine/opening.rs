@@ -201,7 +201,7 @@ impl<P: Port> Engine<P> {
         // The device may grant more than was asked for; the completion queues were sized for what was asked.
         let entries = sizes.send.min(self.plan.sizes.send);
         entry.send_queue.open(entries);
-        entry.signaller = self.plan.signaller(self.options.signal, entries);
+        entry.signaller = self.plan.signaller(&self.options, entries);
         entry.clear_queues();
         if let Some(shared) = &mut self.shared {
             entry.receives_posted = entry.granted_receives;
