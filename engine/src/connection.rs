@@ -100,6 +100,8 @@ pub(crate) struct Connection {
     pub(crate) repairing: u32,
     /// Not before this time is the device asked again after it had no object left.
     pub(crate) refill_after: Duration,
+    /// Times in a row that the device was asked for objects and made none.
+    pub(crate) empty_refills: u32,
     /// The write pad's MR, once its registration is posted.
     pub(crate) pad: Option<u32>,
     /// Requests and transfers that wait for room, in order.
@@ -171,6 +173,7 @@ impl Connection {
             orphans: 0,
             repairing: 0,
             refill_after: Duration::ZERO,
+            empty_refills: 0,
             pad: None,
             waiting_requests: queue(limits.requests),
             waiting_transfers: queue(limits.transfers),

@@ -41,6 +41,9 @@ pub enum RequestStatus {
     PostRefused,
     /// The message had no room for the keys (S87).
     Unannounced,
+    /// It waited for MRs, but needs more than its connection has, and the device made no more however often it was asked.
+    /// Nothing was posted; smaller requests are served. It may be submitted again, later or in parts (S24, S43).
+    TooFewRegistrations,
 }
 
 /// How a transfer ended.

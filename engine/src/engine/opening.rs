@@ -21,6 +21,11 @@ use std::net::SocketAddr;
 /// only bounds how often a device that is full is asked (K12).
 const REFILL_PAUSE: Duration = Duration::from_millis(1);
 
+/// Times in a row that the device made no object, behind which a request that needs more MRs than its connection has ends
+/// instead of waiting, and those behind it are served. With the pause in between that is a tenth of a second: longer than
+/// another connection takes to end and give its objects back, short for who waits.
+const MAX_EMPTY_REFILLS: u32 = 100;
+
 /// Why opening could not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
@@ -138,6 +143,7 @@ impl<P: Port> Engine<P> {
         entry.may_have_received = false;
         entry.gave_up_receives = false;
         entry.repairing = 0;
+        entry.empty_refills = 0;
         entry.orphans = 0;
         if let Some(shared) = &mut self.shared {
             shared.grant(granted);
@@ -282,6 +288,20 @@ impl<P: Port> Engine<P> {
         }
     }
 
+    /// Whether a connection has fewer MRs than a request needs, in use or not, and the device makes no more.
+    pub(super) fn never_has(&self, index: usize, mrs: u32) -> bool {
+        let connection = &self.connections[index];
+        if connection.empty_refills < MAX_EMPTY_REFILLS || connection.allocating > 0 || connection.freeing > 0 {
+            return false;
+        }
+        let usable = |descriptor: &u32| {
+            let state = self.pool.get(*descriptor).map(mr::Mr::state);
+            let gone = matches!(state, None | Some(mr::State::Absent | mr::State::Recovering | mr::State::Stale(_)));
+            !gone && connection.pad != Some(*descriptor)
+        };
+        (self.pool.of(connection.key.index).filter(usable).count() as u32) < mrs
+    }
+
     fn allocated(&mut self, connection: ConnectionId, descriptor: u32, object: Option<(RegistrationId, u32)>) {
         let index = usize::from(self.pool.connection_of(descriptor));
         let Some(entry) = self.connections.get_mut(index) else { return };
@@ -290,6 +310,7 @@ impl<P: Port> Engine<P> {
         entry.repairing = entry.repairing.saturating_sub(1);
         let Some((object, key)) = object else {
             entry.refill_after = self.now + REFILL_PAUSE;
+            entry.empty_refills = entry.empty_refills.saturating_add(u32::from(entry.allocating == 0));
             self.pool.put(&mut entry.absent, descriptor);
             self.statistics.mr_allocations_failed += 1;
             // The failure is told of the connection; there is no MR whose name could be (F10).
@@ -297,6 +318,7 @@ impl<P: Port> Engine<P> {
             self.filled(index);
             return;
         };
+        entry.empty_refills = 0;
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         let installed = mr.install(object, key, connection);
         debug_assert!(installed.is_ok(), "a descriptor from the absent list has no object");
