@@ -121,6 +121,8 @@ pub(crate) struct Connection {
     pub(crate) receives_posted: u32,
     /// The queue pair is destroyed with work in flight: what that work reaches is handed back only behind that (Hold).
     pub(crate) undrained: bool,
+    /// Receives that were posted for it, or granted to it, before its peer heard of it.
+    pub(crate) first_receives: u32,
     /// Shared receives that it was granted.
     pub(crate) granted_receives: u32,
     /// The queue pair takes no more shared receives: known since the receive completion queue was found empty so often.
@@ -186,6 +188,7 @@ impl Connection {
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
             undrained: false,
+            first_receives: 0,
             granted_receives: 0,
             last_receive_at: None,
             accepts: false,

@@ -151,6 +151,52 @@ fn s72_s75_a_refused_invalidation_behind_a_finished_registration_costs_one_mr() 
     }
 }
 
+/// Receives that the latest connection of a side began with, as it was told.
+fn receives<D: Device>(side: &Side<D>) -> u32 {
+    let told = side.events.iter().rev().find(|event| event.starts_with("Connected")).unwrap();
+    let number = told.split("receives: ").nth(1).unwrap();
+    number.trim_end_matches([' ', '}']).parse().unwrap()
+}
+
+#[test]
+fn receives_that_the_caller_holds_are_missing_only_where_no_other_place_is_left_and_come_back() {
+    const DEPTH: u32 = 8;
+    const HELD: u32 = 3;
+    let mut test = Scripted::of(Setup::new("reg_mr").target(|target| target.receive_depth = DEPTH));
+    test.target.every_command = Some(Vec::new());
+    let mut held = Vec::new();
+    for (round, posted) in [DEPTH, DEPTH, DEPTH - HELD, DEPTH - HELD].into_iter().enumerate() {
+        test.connect();
+        test.until("both ends", |pair| pair.target.connections.len() > round);
+        assert_eq!(receives(&test.target), posted, "round {round}");
+        assert_eq!(test.target.engine.receive_buffers().posted, posted);
+        for cookie in 0..u64::from(HELD) {
+            test.submit(10 * round as u64 + cookie, 0, false);
+        }
+        test.until("commands", |pair| pair.target.every_command.as_ref().unwrap().len() == HELD as usize);
+        let commands: Vec<_> = test.target.every_command.as_mut().unwrap().drain(..).collect();
+        for (at, (_, received)) in commands.into_iter().enumerate() {
+            // What is held of the first two rounds stays; later ones give it back.
+            if round < 2 {
+                held.push((10 * round as u64 + at as u64, received));
+            } else {
+                test.target.engine.release(received);
+            }
+        }
+        if round < 3 {
+            let connection = test.host.connection.unwrap();
+            test.host.engine.disconnect(connection);
+            test.until_gone();
+        }
+    }
+    for (cookie, received) in held {
+        assert_eq!(test.target.read_command(&received).0, cookie.to_le_bytes(), "it is readable all the time");
+        test.target.engine.release(received);
+    }
+    test.steps(2);
+    assert_eq!(test.target.engine.receive_buffers().posted, DEPTH, "those of the same place joined the connection");
+}
+
 #[test]
 fn u26_the_last_reply_on_an_idle_connection_ends_under_every_policy() {
     use frwr_engine::signal::SignalPolicy;

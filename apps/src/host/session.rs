@@ -17,7 +17,7 @@ const MAX_DOUBLINGS: u32 = 16;
 impl<P: Port> Host<P> {
     pub(super) fn event(&mut self, event: Event) {
         match event {
-            Event::Connected { connection, private_data } => self.connected(connection, &private_data),
+            Event::Connected { connection, private_data, .. } => self.connected(connection, &private_data),
             Event::OpenFailed { connection, reason, private_data } => {
                 self.closed(connection, HostFailure::of_open(reason, &private_data));
             }

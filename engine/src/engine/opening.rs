@@ -116,8 +116,7 @@ impl<P: Port> Engine<P> {
         options: &ConnectionOptions,
     ) -> Result<ConnectionId, OpenError> {
         let private_data = private(private_data)?;
-        let vacant = self.connections.iter().position(|connection| connection.phase == Phase::Vacant);
-        let index = vacant.ok_or(OpenError::NoConnection)?;
+        let index = self.vacant().ok_or(OpenError::NoConnection)?;
         let granted = self.receives_to_grant(options)?;
         let connection = self.connections[index].key;
         let open = OpenOptions {
@@ -150,6 +149,21 @@ impl<P: Port> Engine<P> {
         }
         self.unsettled += 1;
         Ok(connection)
+    }
+
+    /// The vacant slot of which the caller holds the fewest receive buffers: they are missing from the next connection.
+    fn vacant(&self) -> Option<usize> {
+        let mut fewest = None;
+        for (index, connection) in self.connections.iter().enumerate().filter(|(_, entry)| entry.is_vacant()) {
+            let held = if self.shared.is_some() { 0 } else { self.receives.held_of(connection.key.index) };
+            if held == 0 {
+                return Some(index);
+            }
+            if fewest.is_none_or(|(least, _)| held < least) {
+                fewest = Some((held, index));
+            }
+        }
+        fewest.map(|(_, index)| index)
     }
 
     /// Shared receives for a new connection; 0 where it has its own.
@@ -217,6 +231,8 @@ impl<P: Port> Engine<P> {
         }
         entry.phase = Phase::Opening(Opening::Handshake { told: false });
         self.post_receives(index);
+        let entry = &mut self.connections[index];
+        entry.first_receives = entry.receives_posted;
         if core::mem::take(&mut self.connections[index].doomed) {
             self.fail(index, DisconnectCause::Local);
         }
@@ -341,7 +357,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         let (connection, private_data) = (entry.key, private_data.clone());
-        let created = entry.idle.len();
+        let (created, receives) = (entry.idle.len(), entry.first_receives);
         entry.phase = Phase::Ready;
         self.unsettled -= 1;
         self.statistics.connections += 1;
@@ -349,7 +365,7 @@ impl<P: Port> Engine<P> {
         if self.options.write_pad {
             self.make_pad(index);
         }
-        self.events.push_back(Event::Connected { connection, private_data });
+        self.events.push_back(Event::Connected { connection, private_data, receives });
     }
 
     /// The write pad: one MR for four bytes that all requests of the connection share, registered alone and never
