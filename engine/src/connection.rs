@@ -33,9 +33,9 @@ pub(crate) enum Ending {
     Fail { told: bool },
     /// It is in the error state; everything posted comes back flushed, behind it the marker (U19).
     Drain { marker_posted: bool },
-    /// Drained. All MRs of the connection are being destroyed (S94).
+    /// Drained, or given up. All MRs of the connection are being destroyed (S94).
     Destroy,
-    /// All keys are dead and every request is reported. Control is to destroy the queue pair.
+    /// All keys are dead, and every request is reported unless the queue pair did not drain. Control is to destroy it.
     Close { told: bool },
 }
 
@@ -100,6 +100,8 @@ pub(crate) struct Connection {
     pub(crate) repairing: u32,
     /// Not before this time is the device asked again after it had no object left.
     pub(crate) refill_after: Duration,
+    /// Times in a row that the device was asked for objects and made none.
+    pub(crate) empty_refills: u32,
     /// The write pad's MR, once its registration is posted.
     pub(crate) pad: Option<u32>,
     /// Requests and transfers that wait for room, in order.
@@ -119,6 +121,10 @@ pub(crate) struct Connection {
     pub(crate) early: VecDeque<(Received, Success)>,
     /// Receives posted to the device; of shared ones those that this connection's peer may use.
     pub(crate) receives_posted: u32,
+    /// The queue pair is destroyed with work in flight: what that work reaches is handed back only behind that (Hold).
+    pub(crate) undrained: bool,
+    /// Receives that were posted for it, or granted to it, before its peer heard of it.
+    pub(crate) first_receives: u32,
     /// Shared receives that it was granted.
     pub(crate) granted_receives: u32,
     /// The queue pair takes no more shared receives: known since the receive completion queue was found empty so often.
@@ -173,6 +179,7 @@ impl Connection {
             orphans: 0,
             repairing: 0,
             refill_after: Duration::ZERO,
+            empty_refills: 0,
             pad: None,
             waiting_requests: queue(limits.requests),
             waiting_transfers: queue(limits.transfers),
@@ -185,6 +192,8 @@ impl Connection {
             receives: FixedList::new(limits.receives as usize, 0),
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
+            undrained: false,
+            first_receives: 0,
             granted_receives: 0,
             last_receive_at: None,
             accepts: false,

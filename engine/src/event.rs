@@ -11,7 +11,9 @@ use std::net::SocketAddr;
 /// is refused (I24).
 pub type ConnectionId = crate::mr::ConnectionKey;
 
-/// A received message that the caller has in hand. Its buffer goes back to the receive queue by `Engine::release`.
+/// A received message that the caller has in hand. Its buffer goes back to the receive queue by `Engine::release`. It stays
+/// readable when its connection ends; until it is released the next connection in the same place may have one receive less
+/// ([`Event::Connected`]).
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the receive buffer is lost to its connection until it is released"]
 pub struct Received {
@@ -41,6 +43,9 @@ pub enum RequestStatus {
     PostRefused,
     /// The message had no room for the keys (S87).
     Unannounced,
+    /// It waited for MRs, but needs more than its connection has, and the device made no more however often it was asked.
+    /// Nothing was posted; smaller requests are served. It may be submitted again, later or in parts (S24, S43).
+    TooFewRegistrations,
 }
 
 /// How a transfer ended.
@@ -143,6 +148,11 @@ pub enum Event {
         connection: ConnectionId,
         /// The bytes of the peer's accept; empty on the passive side.
         private_data: PrivateData,
+        /// Messages that the peer can send before one is released: `EngineOptions::receive_depth`, or what was granted of
+        /// shared receives, less the buffers that the caller still holds of an ended connection in the same place. Those
+        /// join this one when they are released; `Engine::connect` and `Engine::accept` take a place without any while
+        /// there is one.
+        receives: u32,
     },
     /// A connection could not be opened; its name is free again.
     OpenFailed {

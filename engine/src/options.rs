@@ -19,7 +19,9 @@ pub enum OnPostError {
     /// The connection ends; what was refused comes back as lost.
     #[default]
     Disconnect,
-    /// The MRs of what was refused are destroyed, which fences them, and the connection goes on.
+    /// The MRs of what was refused are destroyed, which fences them, and the connection goes on. Every message behind a
+    /// registration asks for a completion, whatever `signal` says: an MR is destroyed on a queue pair that works only where a
+    /// completion has passed its registration (I11). Where none has, the connection ends.
     DeregisterAndContinue,
 }
 

@@ -3,11 +3,12 @@
 use crate::{
     gather::GatherError,
     options::{
-        EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, ReceiveQueues, ReturnPolicy,
+        EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, OnPostError, ReceiveQueues,
+        ReturnPolicy,
     },
     provider::{Capabilities, Contiguity, KeyScope, QueueSizes, Token},
     request::Request,
-    signal::{SignalPolicy, Signaller},
+    signal::Signaller,
     sizing::{self, SizingError},
     transfer::Transfer,
 };
@@ -21,6 +22,11 @@ pub const MAX_MESSAGE_BYTES: u32 = 128 * 1024 + 64;
 
 /// Bytes per slab slot beside its value: occupancy, generation and alignment.
 const SLAB_OVERHEAD_PER_SLOT: usize = 16;
+
+/// Work requests of the smallest request with a registration. Where a refused post does not end the connection fewer stand
+/// in a row without a completion: a registration's MR is destroyed on a queue pair that works only once a completion has
+/// passed it (I11), so one has to come whatever the peer does.
+const SMALLEST_WITH_REGISTRATION: u32 = 2;
 
 /// Slack for the alignment of each block carved from the region.
 const CARVE_SLACK: usize = 4096;
@@ -245,10 +251,13 @@ impl Plan {
     }
 
     /// The decision which work request asks for a completion, for a send queue of `entries`.
-    pub(crate) fn signaller(&self, policy: SignalPolicy, entries: u32) -> Signaller {
+    pub(crate) fn signaller(&self, options: &EngineOptions, entries: u32) -> Signaller {
         let spare = (entries + 1).saturating_sub(crate::chain::RESERVED_ENTRIES + self.room);
-        let limit = (entries / 2).min(spare) / self.largest_cost;
-        Signaller::with_limits(policy, limit, self.unsignalled_messages)
+        let mut limit = (entries / 2).min(spare) / self.largest_cost;
+        if options.on_post_error == OnPostError::DeregisterAndContinue {
+            limit = limit.min(SMALLEST_WITH_REGISTRATION);
+        }
+        Signaller::with_limits(options.signal, limit, self.unsignalled_messages)
     }
 
     /// Bytes of messages: of requests, of replies, of receives, and the write pads.

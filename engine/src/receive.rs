@@ -159,6 +159,12 @@ impl Receives {
         self.of(connection).filter(|&buffer| self.buffers[buffer as usize].state == State::Idle)
     }
 
+    /// How many buffers of a connection are in the caller's hands.
+    pub(crate) fn held_of(&self, connection: u16) -> usize {
+        let held = |buffer: &u32| matches!(self.buffers[*buffer as usize].state, State::Held { .. });
+        self.of(connection).filter(held).count()
+    }
+
     /// How many buffers are posted, in the caller's hands, and idle.
     pub(crate) fn counts(&self) -> (u32, u32, u32) {
         let count =

@@ -60,6 +60,7 @@ pub(crate) enum Outcome {
     PostRefused,
     Lost,
     Unannounced,
+    TooFewRegistrations,
 }
 
 impl Outcome {
@@ -74,6 +75,7 @@ impl Outcome {
             Self::PostRefused => RequestStatus::PostRefused,
             Self::Lost => RequestStatus::Lost,
             Self::Unannounced => RequestStatus::Unannounced,
+            Self::TooFewRegistrations => RequestStatus::TooFewRegistrations,
         }
     }
 }

@@ -18,6 +18,9 @@ pub(crate) struct SharedReceives {
     free: u32,
     /// Receives that a queue pair may have taken with it: nobody is granted them any more.
     withdrawn: u32,
+    /// The queue pairs that took them, and how many each: what comes from another one was none of them. Each has one at
+    /// least, so that there are never more than receives.
+    lost: Vec<(QueuePairId, u32)>,
     connections: ConnectionIndex,
 }
 
@@ -41,6 +44,7 @@ impl SharedReceives {
             takers: vec![Taker::Nobody; entries as usize].into(),
             free: entries,
             withdrawn: 0,
+            lost: Vec::with_capacity(entries as usize),
             connections: ConnectionIndex::new(connections),
         }
     }
@@ -77,6 +81,8 @@ impl SharedReceives {
     }
 
     pub(crate) fn opened(&mut self, queue_pair: QueuePairId, connection: u16) {
+        // The device uses the number again: nothing comes from the former queue pair any more.
+        self.lost.retain(|(lost, _)| *lost != queue_pair);
         self.connections.insert(queue_pair, connection);
     }
 
@@ -109,14 +115,21 @@ impl SharedReceives {
             }
         }
         self.withdrawn += lost;
+        if lost > 0 {
+            self.lost.push((queue_pair, lost));
+        }
         self.free += granted.saturating_sub(held + lost);
     }
 
-    /// A buffer came back from a queue pair that is gone: perhaps one that was given up.
-    pub(crate) fn found(&mut self) {
-        if self.withdrawn > 0 {
-            self.withdrawn -= 1;
-            self.free += 1;
+    /// A buffer came back from a queue pair that is gone. One that was given up with it can be granted again; all others were
+    /// when their connection closed.
+    pub(crate) fn found(&mut self, queue_pair: QueuePairId) {
+        let Some(at) = self.lost.iter().position(|(lost, _)| *lost == queue_pair) else { return };
+        self.withdrawn -= 1;
+        self.free += 1;
+        self.lost[at].1 -= 1;
+        if self.lost[at].1 == 0 {
+            self.lost.swap_remove(at);
         }
     }
 }
@@ -244,9 +257,16 @@ mod tests {
         assert_eq!(shared.free(), 9);
         shared.closed(QueuePairId(2), 0, 6, 4);
         assert_eq!((shared.posted(4), shared.free(), shared.withdrawn()), (Taker::Ended, 12, 4));
+        shared.found(QueuePairId(1));
+        assert_eq!((shared.free(), shared.withdrawn()), (12, 4), "that one had lost none");
         for _ in 0..6 {
-            shared.found();
+            shared.found(QueuePairId(2));
         }
         assert_eq!((shared.free(), shared.withdrawn()), (16, 0), "no more than was lost");
+        shared.grant(3);
+        shared.closed(QueuePairId(3), 0, 3, 3);
+        shared.opened(QueuePairId(3), 1);
+        shared.found(QueuePairId(3));
+        assert_eq!((shared.free(), shared.withdrawn()), (13, 3), "the number is another queue pair's now");
     }
 }

@@ -4,10 +4,10 @@ mod engine_harness;
 
 use engine_harness::{PROFILES, Pair, Setup, Side, scripted::*};
 use frwr_engine::{
-    ConnectionOptions, EngineOptions, MAX_INCOMING, OnPostError, OpenError,
+    ConnectionOptions, DisconnectCause, EngineOptions, MAX_INCOMING, OnPostError, OpenError,
     provider::{
         AsyncEvent, CommandError, ConnectionEvent, ConnectionParameters, Device, DeviceEvent, IncomingId, ListenerId,
-        PrivateData, fault::CommandKind,
+        PrivateData, TokenKind, fault::CommandKind,
     },
 };
 
@@ -98,13 +98,34 @@ fn s97_f31_disconnecting_with_a_full_lane_ends_once() {
 fn s72_s75_i11_a_refused_invalidation_of_a_registration_in_flight_ends_the_connection() {
     for profile in PROFILES {
         let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
-        // Nothing proves that the registration ran: its message asked for no completion, and no reply came.
+        // Nothing proves that the registration ran: its message has not completed yet, and no reply came.
         let request = test.submit(1, 1, false);
         test.host.engine.flush();
         test.pair.host.engine.cancel(request).unwrap();
         test.refuse(0);
         test.until_gone();
         assert_eq!((test.status(1), test.host.disconnected), (Some("cancelled"), 1), "{profile}");
+        test.reconnect_works();
+    }
+}
+
+#[test]
+fn i11_d07_a_reply_is_no_proof_that_a_registration_ran() {
+    for profile in PROFILES {
+        let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
+        // A peer answers what it guesses; to the host the message of the request is not sent yet.
+        test.submit(1, 0, false);
+        test.command();
+        test.hold(TokenKind::Message);
+        test.submit(2, 1, false);
+        test.steps(1);
+        test.reply(2u64.to_le_bytes(), None);
+        test.refuse(0);
+        test.until("refused", |pair| pair.host.engine.statistics().posts_refused == 1);
+        assert_eq!(test.host.engine.statistics().mrs_destroyed_live, 0, "{profile}: not on a queue pair that works");
+        test.until_gone();
+        assert_eq!(test.host.causes, [DisconnectCause::PostRefused], "{profile}");
+        assert_eq!((test.status(2), test.host.disconnected), (Some("lost"), 1), "{profile}");
         test.reconnect_works();
     }
 }
@@ -128,6 +149,52 @@ fn s72_s75_a_refused_invalidation_behind_a_finished_registration_costs_one_mr() 
         assert_eq!(test.open_bytes(), 0);
         test.round_trip(2);
     }
+}
+
+/// Receives that the latest connection of a side began with, as it was told.
+fn receives<D: Device>(side: &Side<D>) -> u32 {
+    let told = side.events.iter().rev().find(|event| event.starts_with("Connected")).unwrap();
+    let number = told.split("receives: ").nth(1).unwrap();
+    number.trim_end_matches([' ', '}']).parse().unwrap()
+}
+
+#[test]
+fn receives_that_the_caller_holds_are_missing_only_where_no_other_place_is_left_and_come_back() {
+    const DEPTH: u32 = 8;
+    const HELD: u32 = 3;
+    let mut test = Scripted::of(Setup::new("reg_mr").target(|target| target.receive_depth = DEPTH));
+    test.target.every_command = Some(Vec::new());
+    let mut held = Vec::new();
+    for (round, posted) in [DEPTH, DEPTH, DEPTH - HELD, DEPTH - HELD].into_iter().enumerate() {
+        test.connect();
+        test.until("both ends", |pair| pair.target.connections.len() > round);
+        assert_eq!(receives(&test.target), posted, "round {round}");
+        assert_eq!(test.target.engine.receive_buffers().posted, posted);
+        for cookie in 0..u64::from(HELD) {
+            test.submit(10 * round as u64 + cookie, 0, false);
+        }
+        test.until("commands", |pair| pair.target.every_command.as_ref().unwrap().len() == HELD as usize);
+        let commands: Vec<_> = test.target.every_command.as_mut().unwrap().drain(..).collect();
+        for (at, (_, received)) in commands.into_iter().enumerate() {
+            // What is held of the first two rounds stays; later ones give it back.
+            if round < 2 {
+                held.push((10 * round as u64 + at as u64, received));
+            } else {
+                test.target.engine.release(received);
+            }
+        }
+        if round < 3 {
+            let connection = test.host.connection.unwrap();
+            test.host.engine.disconnect(connection);
+            test.until_gone();
+        }
+    }
+    for (cookie, received) in held {
+        assert_eq!(test.target.read_command(&received).0, cookie.to_le_bytes(), "it is readable all the time");
+        test.target.engine.release(received);
+    }
+    test.steps(2);
+    assert_eq!(test.target.engine.receive_buffers().posted, DEPTH, "those of the same place joined the connection");
 }
 
 #[test]

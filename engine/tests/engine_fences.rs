@@ -9,10 +9,13 @@ use frwr_engine::{
     CancelError, CancelNowError, DisconnectCause, EngineOptions, InvalidateSignalling, OnPostError, RequestHandle,
     ResponseRequest,
     provider::{
-        Access, FailureStatus, TokenKind,
+        Access, Completion, CompletionQueue, FailureStatus, Success, Token, TokenKind,
         fault::{CompletionFault, CompletionFilter},
     },
 };
+
+/// More than an engine of the default options keeps.
+const EVENTS: usize = 4000;
 
 fn every() -> EngineOptions {
     EngineOptions { invalidate_signalling: InvalidateSignalling::Every, ..EngineOptions::default() }
@@ -52,6 +55,25 @@ fn s64_nothing_registered_is_cancelled_without_a_post_and_nothing_twice() {
     test.steps(5);
     assert_eq!(test.host.ended, [(1, "cancelled")]);
     assert_eq!(cancel_now(&mut test, request), Err(CancelNowError::Refused(CancelError::Ended)), "the handle is dead");
+}
+
+#[test]
+fn s64_s67_a_caller_that_took_no_events_is_told_so_and_not_that_time_is_over() {
+    let mut test = Scripted::new("reg_mr");
+    let request = test.submit(1, 2, false);
+    test.command();
+    let foreign = Token::new(TokenKind::Foreign, 0, 0);
+    let completion = Completion { token: foreign, queue_pair: test.queue_pair(), result: Ok(Success::default()) };
+    for _ in 0..EVENTS {
+        test.inject(CompletionQueue::Send, completion);
+    }
+    let now = test.pair.now;
+    let host = &mut test.pair.host;
+    while host.engine.poll(now, &mut host.protocol) > 0 {}
+    assert_eq!(cancel_now(&mut test, request), Err(CancelNowError::EventsWaiting));
+    assert_eq!(test.pair.now, now, "at once");
+    test.until("ended", |pair| pair.host.ended.len() == 1);
+    assert_eq!((test.status(1), test.open_bytes()), (Some("cancelled"), 0));
 }
 
 #[test]

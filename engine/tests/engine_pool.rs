@@ -191,6 +191,35 @@ fn s25_a_waiting_request_can_be_given_up_and_what_waits_behind_goes_on() {
 }
 
 #[test]
+fn s24_s43_a_request_that_needs_more_mrs_than_the_device_makes_ends_and_the_others_go_on() {
+    for write_pad in [false, true] {
+        let setup = Setup::new("reg_mr").host(|host| (host.registrations, host.write_pad) = (4, write_pad));
+        let objects = 2 + u32::from(write_pad);
+        let mut pair = setup.device(|soft| soft.capabilities.attributes.max_registrations = objects).watched();
+        let (three, two) = (pair.scattered(3), pair.scattered(2));
+        pair.pair.host.submit(1, Access::RemoteWrite, &three, true).unwrap();
+        pair.pair.host.submit(2, Access::RemoteWrite, &two, true).unwrap();
+        pair.steps(3000);
+        assert!(pair.pair.host.ended.is_empty(), "the device may have objects again");
+        for _ in 0..200 {
+            pair.pair.now += core::time::Duration::from_millis(1);
+            pair.steps(2);
+            pair.serve(true);
+        }
+        pair.until("ended", |pair| {
+            pair.serve(true);
+            pair.host.ended.len() == 2
+        });
+        assert_eq!(pair.pair.host.ended, [(1, "too few registrations"), (2, "replied")]);
+        // Nobody waits so long again, until the device has made some.
+        pair.pair.host.submit(3, Access::RemoteWrite, &three, true).unwrap();
+        pair.request(4, 2, false, true);
+        assert_eq!(pair.pair.host.ended[2], (3, "too few registrations"));
+        assert!(pair.pair.host.is_ready());
+    }
+}
+
+#[test]
 fn s27_s107_i28_i29_teardown_while_the_pool_fills() {
     for steps in 0..12 {
         let setup = Setup::new("reg_mr").host(|host| (host.first_fill, host.registrations) = (1, 64));

@@ -322,6 +322,36 @@ fn late_completions_bring_their_buffers_back() {
     round_trip(&mut test, second, 10);
 }
 
+/// What was given up with one queue pair is not found by what comes late from another.
+#[test]
+fn late_completions_of_a_drained_queue_pair_find_nothing_of_a_lost_one() {
+    let mut test = apart("window", 3, 0);
+    let lost = open(&mut test);
+    // The target cannot move its queue pair to the error state, and gives it up.
+    test.target_faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
+    let ended = test.target.connections[0];
+    test.target.engine.disconnect(ended);
+    test.steps(500);
+    test.now += core::time::Duration::from_secs(6);
+    test.until("gone", |pair| pair.target.disconnected == 1);
+    let _ = lost;
+    let (drained, stays) = (open(&mut test), open(&mut test));
+    assert_eq!(free(&test), 0);
+    let queue = CompletionFilter { queue: Some(CompletionQueue::Receive), ..Default::default() };
+    test.target_faults.on_all_completions(queue, CompletionFault::Hold);
+    for cookie in 0..3 {
+        send(&mut test, drained, cookie);
+    }
+    test.steps(50);
+    test.host.engine.disconnect(drained);
+    test.until("gone", |pair| pair.target.disconnected == 2);
+    test.target_faults.release();
+    test.steps(5);
+    let withdrawn = test.target.engine.statistics().shared_receives_withdrawn;
+    assert_eq!((free(&test), withdrawn), (GRANT, u64::from(GRANT)));
+    round_trip(&mut test, stays, 10);
+}
+
 /// A receive that fails ends its connection, and its buffer is used again; a completion that comes twice counts once.
 #[test]
 fn failed_and_doubled_receives() {

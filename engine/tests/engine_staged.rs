@@ -5,7 +5,7 @@ mod engine_harness;
 
 use engine_harness::scripted::Scripted;
 use engine_harness::{PROFILES, Setup};
-use frwr_engine::{CancelError, Chunk, EngineOptions, InvalidateOrder, OnPostError, provider::Access};
+use frwr_engine::{CancelError, Chunk, DisconnectCause, EngineOptions, InvalidateOrder, OnPostError, provider::Access};
 
 /// MRs of the requests below, and what their work requests look like.
 const REQUESTS: [(u64, &str); 5] = [(1, "RS"), (2, "RRS"), (0, "S"), (1, "RS"), (3, "RRRS")];
@@ -166,6 +166,41 @@ fn i25_f13_nobody_answers_a_request_that_was_not_posted() {
     }
     assert!(test.status(2).is_none(), "it was not sent, so that nothing can have answered it");
     assert_eq!(test.host.engine.statistics().bad_reply_count, 1);
+}
+
+#[test]
+fn i25_f13_nobody_answers_a_request_that_the_device_refused() {
+    for profile in PROFILES {
+        for cancels in [false, true] {
+            let mut test = Scripted::new(profile);
+            test.submit(1, 1, false);
+            let (name, _) = test.command();
+            // The reply that guesses the next request's name is in before the device refuses to send that.
+            let request = test.submit(2, 0, false);
+            test.reply(2u64.to_le_bytes(), None);
+            test.refuse(0);
+            test.host.engine.flush();
+            if cancels {
+                assert_eq!(test.host.engine.cancel(request), Err(CancelError::Ended), "its end is on the way");
+            }
+            let now = test.pair.now;
+            for _ in 0..20 {
+                test.pair.target.step(now);
+                let host = &mut test.pair.host;
+                host.engine.poll(now, &mut host.protocol);
+            }
+            assert_eq!(test.host.engine.statistics().bad_reply_count, 1, "{profile}");
+            let _ = test.target.try_answer(name, &[], None);
+            test.until_gone();
+            assert_eq!(
+                test.status(2),
+                Some("lost"),
+                "{profile}: it was not sent, so that nothing can have answered it"
+            );
+            assert_eq!(test.host.causes, [DisconnectCause::PostRefused]);
+            test.reconnect_works();
+        }
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ const MAX_DOUBLINGS: u32 = 16;
 impl<P: Port> Host<P> {
     pub(super) fn event(&mut self, event: Event) {
         match event {
-            Event::Connected { connection, private_data } => self.connected(connection, &private_data),
+            Event::Connected { connection, private_data, .. } => self.connected(connection, &private_data),
             Event::OpenFailed { connection, reason, private_data } => {
                 self.closed(connection, HostFailure::of_open(reason, &private_data));
             }
@@ -196,14 +196,14 @@ impl<P: Port> Host<P> {
         } else {
             None
         };
-        let unannounced = matches!(status, RequestStatus::Unannounced);
+        let too_many_keys = matches!(status, RequestStatus::Unannounced | RequestStatus::TooFewRegistrations);
         if let RequestStatus::Replied(received) = status {
             self.engine.release(received);
         }
         let Some(index) = index else { return };
         match (response, index < self.io_slots()) {
             (Some(response), true) => self.answered(index, &response),
-            (None, true) if unannounced => {
+            (None, true) if too_many_keys => {
                 self.leave_queue(index);
                 self.command_ended(index, Err(IoError::TooManyKeys));
             }

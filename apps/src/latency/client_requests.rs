@@ -282,6 +282,7 @@ impl<P: Port> ClientSide<P> {
             RequestStatus::Lost => Ok(()),
             RequestStatus::PostRefused => Err(Failure::Ended("refused by the device")),
             RequestStatus::Unannounced => Err(Failure::Ended("without room for its keys")),
+            RequestStatus::TooFewRegistrations => Err(Failure::Ended("the device has too few memory registrations")),
         }
     }
 

@@ -250,7 +250,7 @@ impl<P: Port> Engine<P> {
         shared.released.push(buffer);
         let Some(index) = index else {
             self.statistics.stale_completions += 1;
-            shared.found();
+            shared.found(completion.queue_pair);
             return;
         };
         let connection = &mut self.connections[index];

@@ -150,6 +150,22 @@ impl<P: Port> Engine<P> {
         self.events.push_ended(handle.index());
     }
 
+    /// After a refused post on a connection that ends by it: messages that were not sent can have no reply, so whatever the peer
+    /// sends from here on is none. Their requests end with the connection; what was reserved for them goes with it.
+    pub(super) fn lose_refused(&mut self, index: usize, accepted: usize) {
+        for at in accepted..self.connections[index].chain.len() {
+            if self.connections[index].chain.as_slice()[at].token.kind() != TokenKind::Message {
+                continue;
+            }
+            let owner = self.connections[index].send_queue.staged_at(at).owner();
+            if let Some((_, request)) = self.requests.at_mut(owner).filter(|(_, found)| found.phase == Phase::Posted) {
+                request.outcome = Outcome::Lost;
+                // At most MAX_MRS_PER_REQUEST.
+                request.phase = Phase::Fencing { fences: request.mrs.len() as u8 };
+            }
+        }
+    }
+
     /// After a refused post on a connection that goes on: where the invalidation was refused, destroying the MR is the
     /// fence (D7, S72, S84).
     pub(super) fn fence_refused(&mut self, index: usize, accepted: usize) {
@@ -157,7 +173,7 @@ impl<P: Port> Engine<P> {
             let token = self.connections[index].chain.as_slice()[at].token;
             let owner = self.connections[index].send_queue.staged_at(at).owner();
             match token.kind() {
-                TokenKind::Invalidate if self.registration_may_run(index, token.index(), owner) => {
+                TokenKind::Invalidate if self.registration_may_run(index, token.index()) => {
                     self.fail(index, DisconnectCause::PostRefused);
                 }
                 TokenKind::Invalidate => self.quarantine(index, token.index()),
@@ -177,12 +193,11 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Whether the registration of an MR may still be in flight: no completion passed it, and no reply came that shows
-    /// that the message behind it was sent. Then its object must not be destroyed while the queue pair works (I11).
-    fn registration_may_run(&self, index: usize, descriptor: u32, owner: u32) -> bool {
-        let request = self.requests.at(owner);
-        let replied = request.is_some_and(|(_, request)| matches!(request.outcome, Outcome::Replied { .. }));
-        !replied && self.connections[index].send_queue.is_posted(TokenKind::Register, descriptor)
+    /// Whether the registration of an MR may still be in flight: no completion passed it. A reply shows nothing: a peer can
+    /// guess whom to answer before the message behind the registration is sent. Then its object must not be destroyed while
+    /// the queue pair works (I11).
+    fn registration_may_run(&self, index: usize, descriptor: u32) -> bool {
+        self.connections[index].send_queue.is_posted(TokenKind::Register, descriptor)
     }
 
     /// A request whose message was refused: what the device never heard of goes back; registrations that it took are

@@ -321,6 +321,7 @@ impl<P: Port> Engine<P> {
             self.connections[index].send_queue.release(posted.cost);
         }
         if self.options.on_post_error == OnPostError::Disconnect {
+            self.lose_refused(index, accepted);
             self.fail(index, DisconnectCause::PostRefused);
         } else {
             let refused = self.connections[index].chain.as_slice().iter().skip(accepted);

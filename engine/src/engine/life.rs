@@ -115,6 +115,7 @@ impl<P: Port> Engine<P> {
                     self.give_up_receives(index);
                 }
                 if drained || overdue {
+                    self.connections[index].undrained |= !drained;
                     self.statistics.drain_timeouts += u64::from(!drained);
                     self.destroy_all(index);
                 }
@@ -154,6 +155,7 @@ impl<P: Port> Engine<P> {
         } else {
             // A queue pair that takes nothing gives nothing back either: its destruction is what ends its work.
             self.statistics.posts_refused += 1;
+            self.connections[index].undrained = true;
             self.abandon_posted(index);
         }
         self.set_step(index, Ending::Drain { marker_posted: true });
@@ -250,18 +252,26 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// All objects are destroyed: every key is dead, and what was in flight can be told to be lost.
+    /// All objects are destroyed: every key is dead. What was in flight can be told to be lost, unless the queue pair did not
+    /// drain: it may still read messages and write to receives and to where RDMA READs land, until it is destroyed (Hold).
     fn destroyed_all(&mut self, index: usize) -> bool {
         self.send_frees(index);
         let entry = &self.connections[index];
         if entry.freeing > 0 || entry.allocating > 0 {
             return false;
         }
+        if !self.connections[index].undrained {
+            self.give_back_all(index);
+        }
+        self.set_step(index, Ending::Close { told: false });
+        true
+    }
+
+    /// Nothing reaches the connection's slots and buffers any more: they are handed back, and its requests told to be lost.
+    fn give_back_all(&mut self, index: usize) {
         self.report_lost(index);
         self.forget_received(index);
         self.connections[index].clear_queues();
-        self.set_step(index, Ending::Close { told: false });
-        true
     }
 
     /// Nothing is posted any more, and nobody will be told of messages that came before the connection was ready.
@@ -316,6 +326,9 @@ impl<P: Port> Engine<P> {
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         let Some(index) = self.index_of(connection) else { return };
         let Phase::Ending { cause, .. } = self.connections[index].phase else { return };
+        if self.connections[index].undrained {
+            self.give_back_all(index);
+        }
         let orphaned_mrs = self.connections[index].orphans;
         self.vacate(index);
         self.events.push_back(Event::Disconnected { connection, cause, orphaned_mrs });

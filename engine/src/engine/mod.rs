@@ -540,5 +540,5 @@ fn connection(
         registrations: plan.registrations,
         send_entries: plan.sizes.send,
     };
-    Connection::new(index, limits, plan.signaller(options.signal, plan.sizes.send), idle, absent)
+    Connection::new(index, limits, plan.signaller(options, plan.sizes.send), idle, absent)
 }

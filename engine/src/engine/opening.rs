@@ -21,6 +21,11 @@ use std::net::SocketAddr;
 /// only bounds how often a device that is full is asked (K12).
 const REFILL_PAUSE: Duration = Duration::from_millis(1);
 
+/// Times in a row that the device made no object, behind which a request that needs more MRs than its connection has ends
+/// instead of waiting, and those behind it are served. With the pause in between that is a tenth of a second: longer than
+/// another connection takes to end and give its objects back, short for who waits.
+const MAX_EMPTY_REFILLS: u32 = 100;
+
 /// Why opening could not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
@@ -111,8 +116,7 @@ impl<P: Port> Engine<P> {
         options: &ConnectionOptions,
     ) -> Result<ConnectionId, OpenError> {
         let private_data = private(private_data)?;
-        let vacant = self.connections.iter().position(|connection| connection.phase == Phase::Vacant);
-        let index = vacant.ok_or(OpenError::NoConnection)?;
+        let index = self.vacant().ok_or(OpenError::NoConnection)?;
         let granted = self.receives_to_grant(options)?;
         let connection = self.connections[index].key;
         let open = OpenOptions {
@@ -132,18 +136,35 @@ impl<P: Port> Engine<P> {
         entry.abandoned_replies = 0;
         entry.relief_coming = false;
         entry.receives_posted = 0;
+        entry.undrained = false;
         entry.granted_receives = granted;
         entry.last_receive_at = None;
         entry.accepts = accepts;
         entry.may_have_received = false;
         entry.gave_up_receives = false;
         entry.repairing = 0;
+        entry.empty_refills = 0;
         entry.orphans = 0;
         if let Some(shared) = &mut self.shared {
             shared.grant(granted);
         }
         self.unsettled += 1;
         Ok(connection)
+    }
+
+    /// The vacant slot of which the caller holds the fewest receive buffers: they are missing from the next connection.
+    fn vacant(&self) -> Option<usize> {
+        let mut fewest = None;
+        for (index, connection) in self.connections.iter().enumerate().filter(|(_, entry)| entry.is_vacant()) {
+            let held = if self.shared.is_some() { 0 } else { self.receives.held_of(connection.key.index) };
+            if held == 0 {
+                return Some(index);
+            }
+            if fewest.is_none_or(|(least, _)| held < least) {
+                fewest = Some((held, index));
+            }
+        }
+        fewest.map(|(_, index)| index)
     }
 
     /// Shared receives for a new connection; 0 where it has its own.
@@ -201,7 +222,7 @@ impl<P: Port> Engine<P> {
         // The device may grant more than was asked for; the completion queues were sized for what was asked.
         let entries = sizes.send.min(self.plan.sizes.send);
         entry.send_queue.open(entries);
-        entry.signaller = self.plan.signaller(self.options.signal, entries);
+        entry.signaller = self.plan.signaller(&self.options, entries);
         entry.clear_queues();
         if let Some(shared) = &mut self.shared {
             entry.receives_posted = entry.granted_receives;
@@ -211,6 +232,8 @@ impl<P: Port> Engine<P> {
         }
         entry.phase = Phase::Opening(Opening::Handshake { told: false });
         self.post_receives(index);
+        let entry = &mut self.connections[index];
+        entry.first_receives = entry.receives_posted;
         if core::mem::take(&mut self.connections[index].doomed) {
             self.fail(index, DisconnectCause::Local);
         }
@@ -282,6 +305,20 @@ impl<P: Port> Engine<P> {
         }
     }
 
+    /// Whether a connection has fewer MRs than a request needs, in use or not, and the device makes no more.
+    pub(super) fn never_has(&self, index: usize, mrs: u32) -> bool {
+        let connection = &self.connections[index];
+        if connection.empty_refills < MAX_EMPTY_REFILLS || connection.allocating > 0 || connection.freeing > 0 {
+            return false;
+        }
+        let usable = |descriptor: &u32| {
+            let state = self.pool.get(*descriptor).map(mr::Mr::state);
+            let gone = matches!(state, None | Some(mr::State::Absent | mr::State::Recovering | mr::State::Stale(_)));
+            !gone && connection.pad != Some(*descriptor)
+        };
+        (self.pool.of(connection.key.index).filter(usable).count() as u32) < mrs
+    }
+
     fn allocated(&mut self, connection: ConnectionId, descriptor: u32, object: Option<(RegistrationId, u32)>) {
         let index = usize::from(self.pool.connection_of(descriptor));
         let Some(entry) = self.connections.get_mut(index) else { return };
@@ -290,6 +327,7 @@ impl<P: Port> Engine<P> {
         entry.repairing = entry.repairing.saturating_sub(1);
         let Some((object, key)) = object else {
             entry.refill_after = self.now + REFILL_PAUSE;
+            entry.empty_refills = entry.empty_refills.saturating_add(u32::from(entry.allocating == 0));
             self.pool.put(&mut entry.absent, descriptor);
             self.statistics.mr_allocations_failed += 1;
             // The failure is told of the connection; there is no MR whose name could be (F10).
@@ -297,6 +335,7 @@ impl<P: Port> Engine<P> {
             self.filled(index);
             return;
         };
+        entry.empty_refills = 0;
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         let installed = mr.install(object, key, connection);
         debug_assert!(installed.is_ok(), "a descriptor from the absent list has no object");
@@ -319,7 +358,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         let (connection, private_data) = (entry.key, private_data.clone());
-        let created = entry.idle.len();
+        let (created, receives) = (entry.idle.len(), entry.first_receives);
         entry.phase = Phase::Ready;
         self.unsettled -= 1;
         self.statistics.connections += 1;
@@ -327,7 +366,7 @@ impl<P: Port> Engine<P> {
         if self.options.write_pad {
             self.make_pad(index);
         }
-        self.events.push_back(Event::Connected { connection, private_data });
+        self.events.push_back(Event::Connected { connection, private_data, receives });
     }
 
     /// The write pad: one MR for four bytes that all requests of the connection share, registered alone and never

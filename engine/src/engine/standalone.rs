@@ -34,6 +34,11 @@ pub enum CancelNowError {
     /// The deadline passed. The request still ends by itself, by its fence or with its connection.
     #[error("the deadline passed before the keys were known to be dead")]
     Deadline,
+    /// So many events wait that the engine takes no completions before some are taken. The request still ends by itself.
+    #[error(
+        "too many events wait for completions to be taken; take them by next_event, poll, and await the request's own event"
+    )]
+    EventsWaiting,
     /// The connection ended; the request ends as lost or cancelled once its keys are dead (I15).
     #[error("the connection ended; the request's event follows when its keys are dead")]
     Disconnected,
@@ -223,8 +228,8 @@ impl<P: Port> Engine<P> {
     }
 
     /// Cancels a request and polls until its keys are dead: for callers that must have the memory back before they
-    /// return (S64, S67, D5). Flushes as well. Other events are kept for [`Engine::next_event`]; re-entrancy is
-    /// impossible since the engine is borrowed throughout.
+    /// return (S64, S67, D5). Flushes as well. Other events are kept for [`Engine::next_event`], so call it with few of them
+    /// waiting ([`CancelNowError::EventsWaiting`]); re-entrancy is impossible since the engine is borrowed throughout.
     ///
     /// # Errors
     /// [`CancelNowError`]. It never waits for what cannot come (S68, I15).
@@ -246,6 +251,10 @@ impl<P: Port> Engine<P> {
             }
             if matches!(self.connections[index].phase, ConnectionPhase::Ending { .. } | ConnectionPhase::Vacant) {
                 return Err(CancelNowError::Disconnected);
+            }
+            // Polls would find nothing from here on.
+            if self.events.is_half_full() {
+                return Err(CancelNowError::EventsWaiting);
             }
             let now = clock();
             if now >= deadline {

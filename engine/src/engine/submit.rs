@@ -104,7 +104,8 @@ pub enum SubmitError {
 impl<P: Port> Engine<P> {
     /// Takes a request: its memory is opened to the peer, its message sent, and its end reported by
     /// [`crate::Event::Completed`] when every key of it is dead. Nothing is posted before [`Engine::flush`]. A request that finds
-    /// too few MRs, send queue entries or receives waits in order.
+    /// too few MRs, send queue entries or receives waits in order; one that needs more MRs than the device makes ends as
+    /// [`crate::RequestStatus::TooFewRegistrations`].
     ///
     /// # Errors
     /// [`SubmitError`]; nothing is left behind.
@@ -629,12 +630,15 @@ impl<P: Port> Engine<P> {
         while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].is_ready() {
             let Some(&slot) = self.connections[index].waiting_requests.front() else { break };
             let Some(handle) = self.requests.handle_at(slot) else { break };
-            if !self.reserve(handle) {
+            if self.reserve(handle) {
+                self.unpark(handle);
+                if self.open_memory(handle, protocol).is_err() {
+                    self.end_unposted(handle, Outcome::Unannounced);
+                }
+            } else if self.requests.get(handle).is_some_and(|found| self.never_has(index, found.pieces.into())) {
+                self.end_unposted(handle, Outcome::TooFewRegistrations);
+            } else {
                 break;
-            }
-            self.unpark(handle);
-            if self.open_memory(handle, protocol).is_err() {
-                self.end_unannounced(handle);
             }
             self.connections[index].waiting_requests.pop_front();
             admitted += 1;
@@ -642,9 +646,9 @@ impl<P: Port> Engine<P> {
         admitted
     }
 
-    fn end_unannounced(&mut self, handle: Handle) {
+    fn end_unposted(&mut self, handle: Handle, outcome: Outcome) {
         if let Some(request) = self.requests.get_mut(handle) {
-            request.outcome = Outcome::Unannounced;
+            request.outcome = outcome;
         }
         self.end_request(handle);
     }

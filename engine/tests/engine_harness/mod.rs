@@ -222,6 +222,7 @@ impl<D: Device> Side<D> {
                     RequestStatus::Lost => "lost",
                     RequestStatus::PostRefused => "refused",
                     RequestStatus::Unannounced => "unannounced",
+                    RequestStatus::TooFewRegistrations => "too few registrations",
                 };
                 assert!(!self.ended.iter().any(|(ended, _)| *ended == cookie), "request {cookie} ended twice");
                 self.ended.push((cookie, name));

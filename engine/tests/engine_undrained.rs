@@ -1,0 +1,127 @@
+//! Queue pairs that are destroyed without having drained: until then the device may still read and write what their work
+//! requests name, so nothing of it is handed back (promise Hold).
+
+mod engine_harness;
+
+use core::time::Duration;
+use engine_harness::{PROFILES, Setup, scripted::*};
+use frwr_engine::{
+    FetchRequest, RemoteSegment,
+    provider::{Access, Chain, CommandError, Port, QueuePairId, RemoteRange, TokenKind, fault::CommandKind},
+};
+
+/// Longer than the drain time-out.
+const OVERDUE: Duration = Duration::from_secs(6);
+
+/// Steps of one side within which everything has come to its end.
+const PATIENCE: u32 = 1000;
+
+/// Why a queue pair does not drain.
+#[derive(Clone, Copy, Debug)]
+enum Stuck {
+    /// Completions of this kind do not come.
+    Held(TokenKind),
+    /// The marker behind everything else is refused.
+    MarkerRefused,
+}
+
+/// Whether the host's device still has a queue pair: it takes an empty post then.
+fn exists(test: &mut Scripted, queue_pair: QueuePairId) -> bool {
+    test.pair.host.engine.port_mut().post(queue_pair, Chain { requests: &[], elements: &[] }).is_ok()
+}
+
+#[test]
+fn s95_hold_nothing_of_an_undrained_queue_pair_is_given_back_while_it_exists() {
+    for profile in PROFILES {
+        for stuck in [Stuck::Held(TokenKind::Drain), Stuck::Held(TokenKind::Receive), Stuck::MarkerRefused] {
+            let mut test = Scripted::new(profile);
+            test.submit(1, 2, true);
+            test.submit(2, 0, false);
+            test.until("commands", |pair| pair.target.commands.len() == 2);
+            let queue_pair = test.queue_pair();
+            match stuck {
+                Stuck::Held(kind) => test.hold(kind),
+                Stuck::MarkerRefused => test.refuse(0),
+            }
+            let connection = test.host.connection.unwrap();
+            let (before, posted) = (test.host.engine.statistics(), test.host.engine.receive_buffers().posted);
+            test.host.engine.disconnect(connection);
+            test.steps(50);
+            test.now += OVERDUE;
+            let mut destroyed = false;
+            for _ in 0..PATIENCE {
+                let now = test.now;
+                test.pair.host.step(now);
+                if !exists(&mut test, queue_pair) {
+                    destroyed = true;
+                    break;
+                }
+                let statistics = test.host.engine.statistics();
+                assert!(test.host.ended.is_empty(), "{profile} {stuck:?}: {:?}", test.host.ended);
+                assert_eq!(statistics.request_slots_used, before.request_slots_used, "{profile} {stuck:?}");
+                if matches!(stuck, Stuck::Held(TokenKind::Receive)) {
+                    assert_eq!(test.host.engine.receive_buffers().posted, posted, "{profile}");
+                }
+            }
+            assert!(destroyed, "{profile} {stuck:?}");
+            test.until_gone();
+            assert_eq!((test.status(1), test.status(2)), (Some("lost"), Some("lost")));
+            assert_eq!(test.host.disconnected, 1);
+            let last = test.host.events.last().unwrap();
+            assert!(last.starts_with("Disconnected"), "{last}: everything was reported before");
+            assert_eq!(test.monitor.stalled_destroys(), 0, "MRs go before their queue pair");
+            test.reconnect_works();
+        }
+    }
+}
+
+/// What an RDMA READ of a former connection brings must not meet what its caller does with the memory next.
+#[test]
+fn hold_memory_that_is_told_to_be_lost_is_written_by_nobody() {
+    let mut test = Scripted::of(Setup::new("reg_mr"));
+    test.connect();
+    test.host.data.write(0, &[0xAA; 512]).unwrap();
+    let offered = [test.host.segment(0, 512)];
+    test.host.submit(1, Access::RemoteRead, &offered, false).unwrap();
+    let (_, grants) = test.command();
+    let target = &mut test.pair.target;
+    let remote = [RemoteSegment {
+        remote: RemoteRange { address: grants[0].address, key: grants[0].key },
+        length: grants[0].length,
+    }];
+    let local = [target.segment(4096, 512)];
+    let connection = target.connection.unwrap();
+    target.engine.fetch(connection, &FetchRequest { local: &local, remote: &remote, cookie: 3 }).unwrap();
+    target.engine.flush();
+    // The queue pair cannot be moved to the error state, so that the READ goes on; the peer is slow, and is told nothing.
+    test.target_faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
+    test.target_faults.fail_command(CommandKind::Disconnect, CommandError::Busy, 1);
+    let target = &mut test.pair.target;
+    target.engine.disconnect(connection);
+    let mut now = test.pair.now;
+    for step in 0..PATIENCE {
+        // The first ten polls find nothing, then the time is over.
+        now += if step == 10 { OVERDUE } else { Duration::from_micros(1) };
+        target.step(now);
+        if target.fetched > 0 {
+            break;
+        }
+    }
+    assert_eq!(target.fetched, 1, "told to be lost");
+    assert!(
+        target.events.iter().any(|event| event.contains("Fetched") && event.contains("Lost")),
+        "{:?}",
+        target.events
+    );
+    // The memory is the caller's again.
+    target.data.write(4096, &[0x55; 512]).unwrap();
+    test.pair.now = now;
+    for _ in 0..20 {
+        let (host, target) = (&mut test.pair.host, &mut test.pair.target);
+        host.engine.poll(now, &mut host.protocol);
+        target.engine.poll(now, &mut target.protocol);
+    }
+    let mut found = [0; 512];
+    test.target.data.read(4096, &mut found).unwrap();
+    assert!(found.iter().all(|byte| *byte == 0x55), "the old queue pair wrote {:#x}", found[0]);
+}
