@@ -48,6 +48,8 @@ pub struct Carried<P: Port> {
     pub failed: u64,
     /// Whether requests that ended are followed by others.
     pub refill: bool,
+    /// Whether every third request writes. Of such a one the target fetches the data before it replies: one iteration more.
+    pub writes: bool,
     data: MemoryId,
     idle: Vec<u64>,
     next: u64,
@@ -76,7 +78,7 @@ impl<P: Port> Carried<P> {
         {
             let (lba, length) = (self.next % BLOCKS, BLOCK_BYTES);
             let segments = [Segment { memory: self.data, offset: slot * u64::from(BLOCK_BYTES), length }];
-            let write = self.next.is_multiple_of(3);
+            let write = self.writes && self.next.is_multiple_of(3);
             let taken =
                 if write { self.host.write(lba, &segments, slot) } else { self.host.read(lba, &segments, slot) };
             if taken.is_err() {
@@ -181,7 +183,8 @@ impl<D: Device> Stepped<D> {
         target.listen()?;
         host.start();
         let idle = (0..u64::from(queue_depth)).collect();
-        let carried = Carried { host, target, succeeded: 0, failed: 0, refill: false, data: id, idle, next: 0 };
+        let carried =
+            Carried { host, target, succeeded: 0, failed: 0, refill: false, writes: true, data: id, idle, next: 0 };
         let clock = VirtualClock::new();
         let wiring = Wiring::new(1, 0, &Clock::from(&clock), Options::default())?;
         let (seat, _) = wiring.seats.into_iter().next().ok_or("no seat")?;
