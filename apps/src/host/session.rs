@@ -8,7 +8,7 @@ use crate::nvmf::{
 };
 use core::time::Duration;
 use frwr_engine::provider::Port;
-use frwr_engine::{ConnectionId, ConnectionOptions, Event, OpenError, RequestStatus};
+use frwr_engine::{ConnectionId, ConnectionOptions, Event, OpenError, RequestStatus, SubmitError};
 use zerocopy::IntoBytes;
 
 /// The back-off's exponent stays below the bits of its factor.
@@ -196,18 +196,24 @@ impl<P: Port> Host<P> {
         } else {
             None
         };
-        let too_many_keys = matches!(status, RequestStatus::Unannounced | RequestStatus::TooFewRegistrations);
+        let refused = match status {
+            RequestStatus::Unannounced => Some(IoError::TooManyKeys),
+            RequestStatus::TooFewRegistrations => Some(IoError::Submit(SubmitError::TooManyRegistrations)),
+            _ => None,
+        };
         if let RequestStatus::Replied(received) = status {
             self.engine.release(received);
         }
         let Some(index) = index else { return };
         match (response, index < self.io_slots()) {
             (Some(response), true) => self.answered(index, &response),
-            (None, true) if too_many_keys => {
-                self.leave_queue(index);
-                self.command_ended(index, Err(IoError::TooManyKeys));
-            }
-            (None, true) => self.lost(index),
+            (None, true) => match refused {
+                Some(error) => {
+                    self.leave_queue(index);
+                    self.command_ended(index, Err(error));
+                }
+                None => self.lost(index),
+            },
             (Some(response), false) if index == self.admin_slot(Admin::Step) => self.step_answered(&response),
             (Some(response), false) if index == self.admin_slot(Admin::Chore) => self.chore_answered(&response),
             (Some(response), false) if index == self.admin_slot(Admin::Event) => self.event_reported(&response),
