@@ -64,7 +64,7 @@ impl<P: Port> Engine<P> {
             cookie,
         };
         let handle = self.stage(connection.index, &submission)?;
-        if self.requests.get(handle).is_none_or(|request| request.pieces != 1) {
+        if self.pieces_of(handle) != 1 {
             self.requests.remove(handle);
             return Err(SubmitError::TooManyRegistrations);
         }
@@ -75,7 +75,7 @@ impl<P: Port> Engine<P> {
     /// A registration was confirmed: a standalone one is open now, and its caller learns of its grant.
     pub(super) fn registered_now(&mut self, slot: u32) {
         let Some((handle, request)) = self.requests.at_mut(slot) else { return };
-        if !request.standalone || request.phase != Phase::Posted {
+        if !request.is_standalone() || request.phase != Phase::Posted {
             return;
         }
         request.phase = Phase::Open;
@@ -100,9 +100,9 @@ impl<P: Port> Engine<P> {
         let found = self.requests.get_mut(handle).ok_or(CancelError::Ended)?;
         let index = usize::from(found.connection);
         match found.phase {
-            Phase::Ended | Phase::Fencing { .. } => return Err(CancelError::Ended),
+            Phase::Ended | Phase::Held | Phase::Fencing { .. } => return Err(CancelError::Ended),
             Phase::Posted if found.invited => return Err(CancelError::PeerMayInvalidate),
-            Phase::Posted if found.standalone => {
+            Phase::Posted if found.is_standalone() => {
                 // The registration is on the way: the invalidation stands behind it in the same queue.
             }
             Phase::Posted => self.connections[index].awaiting_reply -= 1,
@@ -111,6 +111,7 @@ impl<P: Port> Engine<P> {
                 found.outcome = Outcome::Cancelled;
                 found.phase = Phase::Fencing { fences: 0 };
                 self.connections[index].waiting_requests.retain(|&slot| slot != handle.index());
+                self.connections[index].note_usual();
                 self.end_if_fenced(handle);
                 return Ok(());
             }
@@ -129,7 +130,7 @@ impl<P: Port> Engine<P> {
     fn cancel_queued(&mut self, request: RequestHandle) {
         let handle = request.0;
         let Some(found) = self.requests.get_mut(handle) else { return };
-        let (index, standalone) = (usize::from(found.connection), found.standalone);
+        let (index, standalone) = (usize::from(found.connection), found.is_standalone());
         let mrs = core::mem::take(&mut found.mrs);
         found.outcome = Outcome::Cancelled;
         found.phase = Phase::Fencing { fences: 0 };
@@ -165,7 +166,7 @@ impl<P: Port> Engine<P> {
         self.cancel(request)?;
         loop {
             self.flush();
-            let ended = self.requests.get(request.0).is_none_or(|found| found.phase == Phase::Ended);
+            let ended = self.requests.get(request.0).is_none_or(|found| found.has_ended());
             if ended {
                 return Ok(());
             }
@@ -193,7 +194,7 @@ impl<P: Port> Engine<P> {
         self.statistics.registrations += 1;
         self.statistics.work_requests += 1;
         // Its entry is one of the two that requests cannot reserve, so retiring it must not give one to them.
-        self.connections[index].send_queue.push(Posted::new(registration.token, NO_OWNER, 0));
+        self.connections[index].send_queue.push(Posted::new(registration.token, NO_OWNER));
         true
     }
 }
