@@ -2,7 +2,8 @@
 //! next flush posts.
 
 use crate::fixed_list::FixedList;
-use crate::provider::{ElementRange, Operation, RegistrationFields, Token, TokenKind, WorkRequest};
+use crate::provider::{Access, ElementRange, Operation, SendQueueCost, Token, TokenKind, WorkRequest};
+use frwr_mempool::slab::Ring;
 
 /// Entries kept free of requests: one for the marker that ends a drain (the "+1" of S7), one for the write pad (S92).
 pub(crate) const RESERVED_ENTRIES: u32 = 2;
@@ -10,92 +11,125 @@ pub(crate) const RESERVED_ENTRIES: u32 = 2;
 /// The owner of work requests that belong to no request slot.
 pub(crate) const NO_OWNER: u32 = Token::MAX_INDEX;
 
-/// Marks the owner of a registration without a message.
-const STANDALONE: u32 = 1 << 31;
-/// Marks the owner of a registration whose message, behind it, vouches for it.
-const VOUCHED_FOR: u32 = 1 << 30;
-const _: () = assert!(NO_OWNER & (STANDALONE | VOUCHED_FOR) == 0, "slots leave room for the marks");
+/// The position of what was never posted, or will not be: in front of all others.
+pub(crate) const NOT_POSTED: u64 = 0;
+
+/// Marks the token of a registration whose message, behind it, vouches for it.
+const VOUCHED_FOR: u64 = 1 << 63;
+const _: () = assert!((TokenKind::Drain as u64) << 60 & VOUCHED_FOR == 0, "kinds leave room for the mark");
+
+/// Positions that a search looks at in one step of its loop.
+const BLOCK: usize = 8;
+
+/// Positions per word of those that are awaited.
+pub(crate) const WORD: u64 = u64::BITS as u64;
 
 /// A posted work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Posted {
     pub(crate) token: Token,
     /// The request slot that a registration or invalidation belongs to; the MR may have a new owner by now (D2).
-    owner: u32,
-    /// Send queue entries that it takes.
-    pub(crate) cost: u32,
+    /// [`NO_OWNER`] where the message behind it tells.
+    pub(crate) owner: u32,
+    /// Somebody waits for it: it is looked at when a completion has passed it.
+    awaited: bool,
+    vouched_for: bool,
 }
 
 impl Posted {
-    pub(crate) const fn new(token: Token, owner: u32, cost: u32) -> Self {
-        Self { token, owner, cost }
+    /// Of a request, a transfer, or the queue pair itself, which hears of it.
+    pub(crate) const fn new(token: Token, owner: u32) -> Self {
+        Self { token, owner, awaited: true, vouched_for: false }
     }
 
-    /// The same, for a registration that nothing but its own completion vouches for.
-    pub(crate) const fn standalone(self) -> Self {
-        Self { owner: self.owner | STANDALONE, ..self }
+    /// A request's message. `awaited`: the request's end waits for it (S51).
+    pub(crate) const fn message(token: Token, awaited: bool) -> Self {
+        Self { token, owner: token.index(), awaited, vouched_for: false }
     }
 
-    /// The same, for a registration in front of its request's message.
-    #[inline(always)]
-    pub(crate) const fn vouched_for(self) -> Self {
-        Self { owner: self.owner | VOUCHED_FOR, ..self }
+    /// A registration in front of its request's message.
+    pub(crate) const fn vouched_for(token: Token) -> Self {
+        Self { token, owner: NO_OWNER, awaited: false, vouched_for: true }
     }
 
-    #[inline(always)]
-    pub(crate) const fn is_vouched_for(self) -> bool {
-        self.owner & VOUCHED_FOR != 0
+    /// A registration that nothing but its own completion vouches for.
+    pub(crate) fn is_standalone(self) -> bool {
+        self.token.is(TokenKind::Register) && !self.vouched_for && self.owner != NO_OWNER
     }
 
-    pub(crate) const fn is_standalone(self) -> bool {
-        self.owner & STANDALONE != 0
-    }
-
-    pub(crate) const fn owner(self) -> u32 {
-        self.owner & !(STANDALONE | VOUCHED_FOR)
+    /// A marker or a write pad, whose entry is not one that requests could reserve ([`RESERVED_ENTRIES`]).
+    fn is_set_aside(self) -> bool {
+        let is_pad = self.token.is(TokenKind::Register) && !self.vouched_for && self.owner == NO_OWNER;
+        is_pad || self.token.is(TokenKind::Drain)
     }
 }
 
 /// Credits, and the ring of what is posted. Entries are reserved when a request is admitted, so that its message and
 /// its fence can always be posted (I31), and come back when a completion has passed them.
+///
+/// What is retired is not looked at, unless somebody waits for it (`awaited`): a message's slot remembers its position, and from
+/// that it is seen whether the device is done with it. Positions count on for ever, over all queue pairs of a connection.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
-    ring: Box<[Posted]>,
-    /// Position of the next entry to post; wraps freely.
-    head: u32,
+    /// Tokens by position, with [`VOUCHED_FOR`].
+    ring: Ring<u64>,
+    /// Owners of registrations without a message and of invalidations.
+    owners: Ring<u32>,
+    /// A bit for each position that somebody waits for. All others are clear.
+    awaited: Ring<u64>,
+    /// Position of the next entry to post.
+    head: u64,
     /// Position of the oldest entry posted; `head - tail` are posted.
-    tail: u32,
+    tail: u64,
+    /// What stands in front of this position the device is done with. Not so what was given up (`abandon`).
+    done: u64,
     /// Position of the first entry of the chain that was posted last.
-    chain: u32,
+    chain: u64,
     /// Entries behind `head` of the chain that the next flush posts.
-    staged: u32,
+    staged: u64,
     /// Entries that nothing is reserved for.
     free: u32,
     depth: u32,
+    cost: SendQueueCost,
+    /// Entries that any work request takes; 0 where it depends on its kind.
+    equal_cost: u32,
+    /// Posted ones that take none.
+    set_aside: u32,
 }
 
 impl SendQueue {
     /// A queue that can track `entries` entries; [`SendQueue::open`] sets how many a queue pair really has.
-    pub(crate) fn new(entries: u32) -> Self {
-        let vacant = Posted::new(Token(0), NO_OWNER, 0);
+    pub(crate) fn new(entries: u32, cost: SendQueueCost) -> Self {
+        let ring = Ring::new(entries as usize, 0);
+        let words = ring.capacity().div_ceil(WORD as usize);
+        let equal = cost.register == cost.message && cost.invalidate == cost.message;
         Self {
-            ring: vec![vacant; entries.max(1).next_power_of_two() as usize].into(),
-            head: 0,
-            tail: 0,
-            chain: 0,
+            owners: Ring::new(ring.capacity(), NO_OWNER),
+            // With few entries one word has more bits than there are positions, and each has its own all the same.
+            awaited: Ring::new(words, 0),
+            ring,
+            head: NOT_POSTED + 1,
+            tail: NOT_POSTED + 1,
+            done: NOT_POSTED + 1,
+            chain: NOT_POSTED + 1,
             staged: 0,
             free: 0,
             depth: 0,
+            cost,
+            equal_cost: if equal { cost.message } else { 0 },
+            set_aside: 0,
         }
     }
 
     /// Starts over for a queue pair with `entries` entries.
     pub(crate) fn open(&mut self, entries: u32) {
-        self.head = 0;
-        self.tail = 0;
-        self.chain = 0;
+        self.tail = self.head;
+        self.done = self.head;
+        self.chain = self.head;
         self.staged = 0;
-        self.depth = entries.min(self.ring.len() as u32);
+        self.set_aside = 0;
+        self.awaited.fill(0);
+        self.depth = entries.min(self.ring.capacity() as u32);
         self.free = self.depth.saturating_sub(RESERVED_ENTRIES);
     }
 
@@ -132,168 +166,317 @@ impl SendQueue {
 
     /// Work requests posted and not yet passed by a completion.
     pub(crate) fn posted(&self) -> u32 {
-        self.head.wrapping_sub(self.tail)
+        // At most the entries of the ring.
+        (self.head - self.tail) as u32
+    }
+
+    /// Send queue entries that a work request takes. Markers and write pads have theirs set aside ([`RESERVED_ENTRIES`]).
+    pub(crate) fn cost_of(&self, posted: &Posted) -> u32 {
+        match posted.token.kind() {
+            _ if posted.is_set_aside() => 0,
+            TokenKind::Register => self.cost.register,
+            TokenKind::Invalidate => self.cost.invalidate,
+            TokenKind::Message | TokenKind::Transfer | TokenKind::Reply => self.cost.message,
+            TokenKind::Drain | TokenKind::Foreign | TokenKind::Receive => 0,
+        }
     }
 
     /// Notes a work request of the chain that the next post takes in its place, which counts once the device took it. Returns
     /// its position.
-    #[inline(always)]
-    pub(crate) fn stage(&mut self, posted: Posted) -> u32 {
+    pub(crate) fn stage(&mut self, posted: Posted) -> u64 {
         let position = self.next_position();
-        debug_assert!(
-            position.wrapping_sub(self.tail) < self.ring.len() as u32,
-            "the reservation bounds what is posted"
-        );
-        let at = self.slot(position);
-        // The mask keeps it inside; said so for the compiler.
-        if let Some(place) = self.ring.get_mut(at) {
-            *place = posted;
+        self.check_room(position);
+        self.ring.set(position, posted.token.0 | if posted.vouched_for { VOUCHED_FOR } else { 0 });
+        self.owners.set(position, posted.owner);
+        if posted.awaited {
+            self.await_at(position);
         }
         self.staged += 1;
         position
     }
 
-    /// [`SendQueue::stage`] of two, one behind the other. Returns the position of the second.
+    /// [`SendQueue::stage`] of a message that nobody waits for.
     #[inline(always)]
-    pub(crate) fn stage_pair(&mut self, first: Posted, second: Posted) -> u32 {
+    pub(crate) fn stage_message(&mut self, message: Token) {
         let position = self.next_position();
-        debug_assert!(
-            position.wrapping_add(1).wrapping_sub(self.tail) < self.ring.len() as u32,
-            "the reservation bounds what is posted"
-        );
-        for (position, posted) in [(position, first), (position.wrapping_add(1), second)] {
-            let at = self.slot(position);
-            if let Some(place) = self.ring.get_mut(at) {
-                *place = posted;
-            }
-        }
+        self.check_room(position);
+        self.ring.set(position, message.0);
+        self.staged += 1;
+    }
+
+    /// [`SendQueue::stage_message`] behind a registration that the message vouches for, at the next position.
+    #[inline(always)]
+    pub(crate) fn stage_pair(&mut self, position: u64, registration: Token, message: Token) {
+        debug_assert_eq!(position, self.next_position());
+        self.check_room(position + 1);
+        self.ring.set_pair(position, [registration.0 | VOUCHED_FOR, message.0]);
         self.staged += 2;
-        position.wrapping_add(1)
+    }
+
+    /// [`SendQueue::stage`] of an invalidation.
+    #[inline(always)]
+    pub(crate) fn stage_invalidation(&mut self, token: Token, owner: u32) {
+        let position = self.next_position();
+        self.check_room(position);
+        self.ring.set(position, token.0);
+        self.owners.set(position, owner);
+        self.await_at(position);
+        self.staged += 1;
+    }
+
+    #[inline(always)]
+    fn check_room(&self, position: u64) {
+        debug_assert!(position - self.tail < self.ring.capacity() as u64, "the reservation bounds what is posted");
     }
 
     /// The position of the next work request that is staged.
     #[inline(always)]
-    pub(crate) fn next_position(&self) -> u32 {
-        self.head.wrapping_add(self.staged)
+    pub(crate) fn next_position(&self) -> u64 {
+        self.head + self.staged
     }
 
-    /// Whether something that was staged and not posted may stand at this position: false is certain.
+    /// Somebody waits for what is posted or staged at this position.
     #[inline(always)]
-    pub(crate) fn may_be_staged(&self, position: u32) -> bool {
-        position.wrapping_sub(self.head) < self.staged
+    pub(crate) fn await_at(&mut self, position: u64) {
+        let word = position / WORD;
+        self.awaited.set(word, self.awaited.at(word) | 1 << (position % WORD));
+    }
+
+    /// Nobody waits for it any more. Whether somebody did.
+    fn forget_at(&mut self, position: u64) -> bool {
+        let word = position / WORD;
+        let bits = self.awaited.at(word);
+        self.awaited.set(word, bits & !(1 << (position % WORD)));
+        bits & 1 << (position % WORD) != 0
+    }
+
+    /// Whether the device may still work on what was staged at this position: no completion has passed it.
+    #[inline(always)]
+    pub(crate) fn is_pending(&self, position: u64) -> bool {
+        position >= self.done
+    }
+
+    /// Whether what was staged at this position is posted, or was.
+    #[inline(always)]
+    pub(crate) fn was_posted(&self, position: u64) -> bool {
+        position < self.head
     }
 
     /// What is staged and not posted at this position.
-    pub(crate) fn staged_behind(&self, position: u32) -> Option<Posted> {
-        if !self.may_be_staged(position) {
-            return None;
-        }
-        self.ring.get(self.slot(position)).copied()
+    pub(crate) fn staged_behind(&self, position: u64) -> Option<Posted> {
+        (position >= self.head && position - self.head < self.staged).then(|| self.entry(position))
     }
 
-    /// Nothing is staged any more. Returns how many work requests were; [`SendQueue::next_at`] still finds them.
-    pub(crate) fn unstage(&mut self) -> u32 {
+    /// What is staged so many behind all that is posted.
+    pub(crate) fn next_at(&self, at: u64) -> Option<Posted> {
+        self.staged_behind(self.head + at)
+    }
+
+    /// Nothing is staged any more. Returns how many work requests were; [`SendQueue::take_next`] still finds them.
+    pub(crate) fn unstage(&mut self) -> u64 {
         core::mem::take(&mut self.staged)
     }
 
-    /// What stands so many behind all that is posted.
-    pub(crate) fn next_at(&self, at: u32) -> Option<Posted> {
-        self.ring.get(self.slot(self.head.wrapping_add(at))).copied()
+    /// Takes what stands so many behind all that is posted; nobody waits for it there any more.
+    pub(crate) fn take_next(&mut self, at: u64) -> (u64, Posted) {
+        let position = self.head + at;
+        let awaited = self.forget_at(position);
+        (position, Posted { awaited, ..self.entry(position) })
     }
 
     /// A work request of the chain that was posted last.
     pub(crate) fn staged_at(&self, at: usize) -> Posted {
-        self.ring[self.slot(self.chain.wrapping_add(at as u32))]
+        self.entry(self.chain + at as u64)
     }
 
     /// The chain was posted, and the device took the first `accepted` of it.
     #[inline]
     pub(crate) fn accept(&mut self, accepted: usize) {
         self.chain = self.head;
-        self.head = self.chain.wrapping_add(accepted as u32);
-        self.staged = 0;
+        self.head = self.chain + accepted as u64;
+        let refused = core::mem::take(&mut self.staged) - accepted as u64;
+        if refused > 0 {
+            self.forget_refused(refused);
+        }
+    }
+
+    #[cold]
+    fn forget_refused(&mut self, refused: u64) {
+        for at in 0..refused {
+            self.forget_at(self.head + at);
+        }
     }
 
     /// Notes an accepted work request that was posted alone.
     pub(crate) fn push(&mut self, posted: Posted) {
         debug_assert!(self.staged == 0, "nothing is posted between a chain and its flush");
+        self.set_aside += u32::from(posted.is_set_aside());
         self.stage(posted);
         self.accept(1);
     }
 
-    /// Like [`SendQueue::ahead_of`], for a work request that was posted at this position.
+    /// Whether this token was posted at this position, and no completion has passed it.
+    #[inline(always)]
+    pub(crate) fn is_posted_at(&self, position: u64, token: Token) -> bool {
+        position >= self.tail && position < self.head && self.ring.at(position) == token.0
+    }
+
+    /// The position of the oldest one.
     #[inline]
-    pub(crate) fn ahead_at(&self, position: u32, token: Token) -> Option<u32> {
-        let ahead = position.wrapping_sub(self.tail);
-        let posted = self.ring.get(self.slot(position))?;
-        (posted.token == token && ahead < self.posted()).then_some(ahead)
+    pub(crate) fn oldest(&self) -> u64 {
+        self.tail
     }
 
     /// Whether this is the oldest one, and no other has its token.
     #[inline]
     pub(crate) fn is_oldest(&self, token: Token) -> bool {
-        let token_at = |ahead: u32| self.ring.get(self.slot(self.tail.wrapping_add(ahead))).map(|posted| posted.token);
-        match self.posted() {
-            0 => false,
-            1 => token_at(0) == Some(token),
-            _ => token_at(0) == Some(token) && token_at(1) != Some(token),
-        }
+        let posted = self.posted();
+        posted > 0 && self.has(self.tail, token) && (posted == 1 || !self.has(self.tail + 1, token))
     }
 
-    /// How many posted work requests stand before the one with this token, the last one if several have it: the RDMA
+    #[inline]
+    fn has(&self, position: u64, token: Token) -> bool {
+        self.ring.at(position) & !VOUCHED_FOR == token.0
+    }
+
+    /// The position of the posted work request with this token, the last one if several have it: the RDMA
     /// operations of one transfer do, and only their last one asks for a completion. `None` for a token that is not posted.
-    pub(crate) fn ahead_of(&self, token: Token) -> Option<u32> {
+    pub(crate) fn position_of(&self, token: Token) -> Option<u64> {
+        let mut first = self.find(token.0);
+        if first.is_none() && token.is(TokenKind::Register) {
+            first = self.find(token.0 | VOUCHED_FOR);
+        }
+        let mut position = first?;
+        while position + 1 < self.head && self.has(position + 1, token) {
+            position += 1;
+        }
+        Some(position)
+    }
+
+    /// The oldest position with this in its place.
+    fn find(&self, place: u64) -> Option<u64> {
         let posted = self.posted() as usize;
         // The ring as two runs, up to its end and from its start on: a device that repeats completions makes us look often.
-        let (start, oldest) = self.ring.split_at(self.slot(self.tail));
+        let places = self.ring.as_slice();
+        let (start, oldest) = places.split_at((self.tail % places.len() as u64) as usize);
         let oldest = oldest.get(..posted).unwrap_or(oldest);
         let start = start.get(..posted - oldest.len()).unwrap_or(start);
-        let find = |run: &[Posted]| run.iter().position(|posted| posted.token == token);
-        let first = find(oldest).or_else(|| find(start).map(|at| oldest.len() + at))?;
-        let behind = oldest.iter().chain(start).skip(first + 1);
-        let more = behind.take_while(|posted| posted.token == token).count();
-        // At most what is posted.
-        Some((first + more) as u32)
+        let at = find(oldest, place).or_else(|| find(start, place).map(|at| oldest.len() + at))?;
+        Some(self.tail + at as u64)
     }
 
     /// Whether a work request of this kind for this object is posted and not yet passed by a completion.
     pub(crate) fn is_posted(&self, kind: TokenKind, index: u32) -> bool {
-        let mut posted = (0..self.posted()).map(|ahead| self.ring[self.slot(self.tail.wrapping_add(ahead))].token);
+        let mut posted = (self.tail..self.head).map(|position| self.entry(position).token);
         posted.any(|token| token.kind() == kind && token.index() == index)
     }
 
-    /// The oldest posted work requests, in one run or the first of two.
-    #[inline]
-    pub(crate) fn oldest_run(&self, most: u32) -> &[Posted] {
-        let first = self.slot(self.tail);
-        let run = self.ring.get(first..).unwrap_or(&[]);
-        let most = most.min(self.posted()) as usize;
-        run.get(..most).unwrap_or(run)
+    /// Retires everything up to this posted position, and returns the first position that it retired. Whoever waits for one of them
+    /// is found by [`SendQueue::take_awaited`]; what nobody waits for costs nothing.
+    #[inline(always)]
+    pub(crate) fn retire_through(&mut self, through: u64) -> u64 {
+        let (first, end) = (self.tail, through + 1);
+        let cost = if self.equal_cost > 0 && self.set_aside == 0 {
+            // At most the entries of the queue.
+            (end - first) as u32 * self.equal_cost
+        } else {
+            self.cost_up_to(end)
+        };
+        self.release(cost);
+        self.tail = end;
+        self.done = end;
+        first
     }
 
-    /// Takes the oldest `count` out, which take `cost` entries together.
-    #[inline]
-    pub(crate) fn retire_run(&mut self, count: u32, cost: u32) {
-        self.tail = self.tail.wrapping_add(count);
-        self.release(cost);
+    #[cold]
+    fn cost_up_to(&mut self, end: u64) -> u32 {
+        let mut cost = 0;
+        for position in self.tail..end {
+            cost += self.cost_of_retired(position);
+        }
+        cost
+    }
+
+    fn cost_of_retired(&mut self, position: u64) -> u32 {
+        let posted = self.entry(position);
+        self.set_aside -= u32::from(posted.is_set_aside());
+        self.cost_of(&posted)
+    }
+
+    /// Which positions of those that share a word with `from`, from there on and not behind `through`, somebody waits for, as bits
+    /// from the first position of that word on. Nobody does any more.
+    #[inline(always)]
+    pub(crate) fn take_awaited(&mut self, from: u64, through: u64) -> u64 {
+        let word = from / WORD;
+        let mut bits = u64::MAX << (from % WORD);
+        if through / WORD == word {
+            bits &= u64::MAX >> (WORD - 1 - through % WORD);
+        }
+        let awaited = self.awaited.at(word);
+        if awaited & bits != 0 {
+            self.awaited.set(word, awaited & !bits);
+        }
+        awaited & bits
+    }
+
+    /// What stands or stood at this position that somebody waits for, which nothing vouches for.
+    #[inline(always)]
+    pub(crate) fn token_at(&self, position: u64) -> Token {
+        Token(self.ring.at(position))
     }
 
     /// Takes the oldest posted work request out; its entries are free again.
-    #[inline]
     pub(crate) fn retire(&mut self) -> Option<Posted> {
-        if self.posted() == 0 {
-            return None;
-        }
-        let posted = *self.ring.get(self.slot(self.tail))?;
-        self.tail = self.tail.wrapping_add(1);
-        self.release(posted.cost);
+        let posted = self.abandon()?;
+        self.done = self.tail;
         Some(posted)
     }
 
-    #[inline]
-    fn slot(&self, position: u32) -> usize {
-        position as usize & (self.ring.len() - 1)
+    /// The same where nothing tells that the device is done with it.
+    pub(crate) fn abandon(&mut self) -> Option<Posted> {
+        if self.posted() == 0 {
+            return None;
+        }
+        self.forget_at(self.tail);
+        let posted = self.entry(self.tail);
+        let cost = self.cost_of_retired(self.tail);
+        self.tail += 1;
+        self.release(cost);
+        Some(posted)
     }
+
+    /// Owner of the invalidation that stands or stood at this position.
+    #[inline(always)]
+    pub(crate) fn owner_at(&self, position: u64) -> u32 {
+        self.owners.at(position)
+    }
+
+    /// What stands or stood at this position.
+    pub(crate) fn entry(&self, position: u64) -> Posted {
+        let place = self.ring.at(position);
+        let token = Token(place & !VOUCHED_FOR);
+        let vouched_for = place & VOUCHED_FOR != 0;
+        let owner = match token.kind() {
+            TokenKind::Register if vouched_for => NO_OWNER,
+            TokenKind::Register | TokenKind::Invalidate => self.owners.at(position),
+            _ => token.index(),
+        };
+        Posted { token, owner, awaited: false, vouched_for }
+    }
+}
+
+/// The first index of this value, in blocks that the compiler unrolls.
+#[inline(always)]
+fn find(run: &[u64], place: u64) -> Option<usize> {
+    let (blocks, rest) = run.as_chunks::<BLOCK>();
+    for (at, block) in blocks.iter().enumerate() {
+        for (more, found) in block.iter().enumerate() {
+            if *found == place {
+                return Some(at * BLOCK + more);
+            }
+        }
+    }
+    rest.iter().position(|found| *found == place).map(|at| blocks.len() * BLOCK + at)
 }
 
 /// The work requests that the next flush posts to one queue pair, in order.
@@ -317,12 +500,12 @@ pub(crate) struct Registered {
 
 impl Registered {
     #[inline(always)]
-    pub(crate) fn add(&mut self, fields: &RegistrationFields, key_mask: u32) {
+    pub(crate) fn add(&mut self, access: Access, length: u32, key: u32, key_mask: u32) {
         self.registrations += 1;
-        if let Some(bytes) = self.bytes.get_mut(fields.access as usize) {
-            *bytes += u64::from(fields.length);
+        if let Some(bytes) = self.bytes.get_mut(access as usize) {
+            *bytes += u64::from(length);
         }
-        if fields.key & key_mask == 0 {
+        if key & key_mask == 0 {
             self.first_keys = true;
         }
     }
@@ -332,7 +515,7 @@ impl Registered {
         let mut registered = Self { first_keys: true, ..Self::default() };
         for request in requests {
             if let Operation::Register(fields) = &request.operation {
-                registered.add(fields, 0);
+                registered.add(fields.access, fields.length, fields.key, 0);
             }
         }
         registered
@@ -342,7 +525,9 @@ impl Registered {
 #[cfg(test)]
 mod tests {
     use super::{Posted, SendQueue};
-    use crate::provider::{Token, TokenKind};
+    use crate::provider::{SendQueueCost, Token, TokenKind};
+
+    const FREE: SendQueueCost = SendQueueCost { register: 0, invalidate: 0, message: 0 };
 
     /// The RDMA operations of one transfer share a token, and only their last one completes: it retires all of them, also
     /// where the ring wraps between them.
@@ -350,9 +535,9 @@ mod tests {
     fn operations_of_one_transfer_retire_with_the_last() {
         let token = |kind, index| Token::new(kind, index, 0);
         for retired in 0..8 {
-            let mut queue = SendQueue::new(8);
+            let mut queue = SendQueue::new(8, FREE);
             queue.open(8);
-            let post = |queue: &mut SendQueue, token| queue.push(Posted::new(token, 0, 0));
+            let post = |queue: &mut SendQueue, token| queue.push(Posted::new(token, 0));
             for _ in 0..retired {
                 post(&mut queue, token(TokenKind::Message, 9));
                 assert!(queue.retire().is_some());
@@ -361,10 +546,61 @@ mod tests {
             for token in [token(TokenKind::Message, 1), transfer, transfer, transfer, token(TokenKind::Reply, 1)] {
                 post(&mut queue, token);
             }
-            let ahead =
-                [TokenKind::Message, TokenKind::Transfer, TokenKind::Reply].map(|kind| queue.ahead_of(token(kind, 1)));
+            let oldest = queue.oldest();
+            let ahead = [TokenKind::Message, TokenKind::Transfer, TokenKind::Reply]
+                .map(|kind| queue.position_of(token(kind, 1)).map(|position| position - oldest));
             assert_eq!(ahead, [Some(0), Some(3), Some(4)], "{retired} retired before");
-            assert_eq!(queue.ahead_of(token(TokenKind::Transfer, 2)), None);
+            assert_eq!(queue.position_of(token(TokenKind::Transfer, 2)), None);
+        }
+    }
+
+    /// Whatever is passed over, those that somebody waits for come out one by one, in order, and every credit comes back, with
+    /// costs that are equal and costs that are not, wherever the ring wraps.
+    #[test]
+    fn who_waits_is_told_in_order_and_credits_are_exact() {
+        for cost in [
+            SendQueueCost { register: 1, invalidate: 1, message: 1 },
+            SendQueueCost { register: 3, invalidate: 2, message: 1 },
+        ] {
+            let mut queue = SendQueue::new(256, cost);
+            queue.open(256);
+            let before = queue.free;
+            let token = |kind, index| Token::new(kind, index, 1);
+            for round in 0..300_u32 {
+                let first = queue.next_position();
+                assert!(queue.reserve(2 * (cost.register + cost.message) + cost.invalidate));
+                queue.stage_pair(first, token(TokenKind::Register, 5), token(TokenKind::Message, 6));
+                queue.stage(Posted::new(token(TokenKind::Invalidate, 7), 8));
+                queue.stage_pair(first + 3, token(TokenKind::Register, 9), token(TokenKind::Message, 10));
+                queue.accept(5);
+                assert!(queue.is_posted_at(first + 1, token(TokenKind::Message, 6)));
+                assert!(!queue.is_posted_at(first + 1, token(TokenKind::Message, 10)));
+                let message_waits = round % 3 == 0;
+                if message_waits {
+                    queue.await_at(first + 4);
+                }
+                assert!(queue.is_pending(first) && queue.is_pending(first + 4));
+                let told = |queue: &mut SendQueue, first: u64, through: u64| {
+                    let mut told = Vec::new();
+                    let mut from = queue.retire_through(through);
+                    assert_eq!(from, first);
+                    while from <= through {
+                        let bits = queue.take_awaited(from, through);
+                        told.extend((0..64).filter(|bit| bits & 1 << bit != 0).map(|bit| from / 64 * 64 + bit));
+                        from = (from / 64 + 1) * 64;
+                    }
+                    told
+                };
+                // In two parts: what waits behind the first is not told with it.
+                assert_eq!(told(&mut queue, first, first + 1), Vec::<u64>::new());
+                assert!(!queue.is_pending(first + 1) && queue.is_pending(first + 2));
+                let expected = if message_waits { vec![first + 2, first + 4] } else { vec![first + 2] };
+                assert_eq!(told(&mut queue, first + 2, first + 4), expected);
+                let invalidation = queue.entry(first + 2);
+                assert_eq!((invalidation.token, invalidation.owner), (token(TokenKind::Invalidate, 7), 8));
+                assert_eq!((queue.posted(), queue.free, queue.is_pending(first + 4)), (0, before, false));
+                assert!(!queue.is_posted_at(first + 4, token(TokenKind::Message, 10)));
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     idle::Idle,
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
-    provider::{BaseId, PrivateData, QueuePairId, Success},
+    provider::{BaseId, PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token},
     signal::Signaller,
 };
 use core::time::Duration;
@@ -75,6 +75,9 @@ impl Reach {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) key: ConnectionKey,
+    /// Its key while `submit` need not look at anything else: it is ready, no request waits, no invalidation is due. Of another
+    /// connection otherwise ([`Connection::note_usual`]).
+    pub(crate) usual: ConnectionKey,
     pub(crate) phase: Phase,
     pub(crate) queue_pair: QueuePairId,
     pub(crate) send_queue: SendQueue,
@@ -116,7 +119,8 @@ pub(crate) struct Connection {
     /// One without a message was staged, and the last of those has not asked for its completion yet.
     pub(crate) standalone_staged: bool,
     pub(crate) transfers: VecDeque<u32>,
-    pub(crate) receives: FixedList<u32>,
+    /// The receives that it posts.
+    pub(crate) receives: FixedList<ReceiveRequest>,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
     pub(crate) early: VecDeque<(Received, Success)>,
     /// Receives posted to the device; of shared ones those that this connection's peer may use.
@@ -147,6 +151,8 @@ pub(crate) struct Connection {
     pub(crate) doomed: bool,
     /// On the list of connections with work for the next flush.
     pub(crate) dirty: bool,
+    /// Its steps are recorded, which the usual way leaves out.
+    pub(crate) traced: bool,
 }
 
 /// Most that the queues of one connection ever hold; bounds them without growth.
@@ -157,16 +163,19 @@ pub(crate) struct ConnectionLimits {
     pub(crate) receives: u32,
     pub(crate) registrations: u32,
     pub(crate) send_entries: u32,
+    pub(crate) cost: SendQueueCost,
 }
 
 impl Connection {
     pub(crate) fn new(index: u16, limits: ConnectionLimits, signaller: Signaller, idle: Idle, absent: List) -> Self {
         let queue = |entries: u32| VecDeque::with_capacity(entries as usize);
+        let vacant = ReceiveRequest { token: Token(0), element: ScatterElement::default() };
         Self {
             key: ConnectionKey { index, epoch: 0 },
+            usual: ConnectionKey { index: !index, epoch: 0 },
             phase: Phase::Vacant,
             queue_pair: QueuePairId(0),
-            send_queue: SendQueue::new(limits.send_entries),
+            send_queue: SendQueue::new(limits.send_entries, limits.cost),
             signaller,
             bases: [BaseKey::default(); MAX_MEMORIES],
             reach: [Reach::NONE; MAX_MEMORIES],
@@ -189,7 +198,7 @@ impl Connection {
             registered: Registered::default(),
             standalone_staged: false,
             transfers: queue(limits.transfers),
-            receives: FixedList::new(limits.receives as usize, 0),
+            receives: FixedList::new(limits.receives as usize, vacant),
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
             undrained: false,
@@ -205,12 +214,38 @@ impl Connection {
             peer_receives: 0,
             doomed: false,
             dirty: false,
+            traced: false,
         }
     }
 
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready)
+    }
+
+    /// To be called wherever one of the things has changed that [`Connection::usual`] stands for.
+    pub(crate) fn note_usual(&mut self) {
+        // Nobody can name a connection of another index in this one's place.
+        let index = if self.is_usual() { self.key.index } else { !self.key.index };
+        self.usual = ConnectionKey { index, ..self.key };
+    }
+
+    /// An MR's key is to die; the next flush, or the next request, posts the invalidation.
+    #[inline(always)]
+    pub(crate) fn invalidate(&mut self, descriptor: u32) {
+        self.invalidations.push(descriptor);
+        self.usual = ConnectionKey { index: !self.key.index, ..self.key };
+    }
+
+    fn is_usual(&self) -> bool {
+        self.is_ready() && !self.traced && self.waiting_requests.is_empty() && self.invalidations.is_empty()
+    }
+
+    /// Whether this is its name, and nothing is in the way of a request.
+    #[inline(always)]
+    pub(crate) fn takes_at_once(&self, name: ConnectionKey) -> bool {
+        debug_assert!(self.usual != self.key || self.is_usual(), "a change was not noted");
+        self.usual == name
     }
 
     pub(crate) fn is_vacant(&self) -> bool {
@@ -263,5 +298,6 @@ impl Connection {
         self.transfers.clear();
         self.receives.clear();
         self.early.clear();
+        self.note_usual();
     }
 }

@@ -4,6 +4,7 @@
 //! what waits is one number; only what has no slot is kept as it is.
 
 use crate::event::Event;
+use frwr_mempool::slab::Ring;
 use std::collections::VecDeque;
 
 /// Stands for the oldest of those that are kept as they are. No slot has this number (`Token::MAX_INDEX`).
@@ -11,42 +12,42 @@ const WHOLE: u32 = u32::MAX;
 
 /// The queue. It never grows beyond what it was made for: the engine takes nothing that could fill it while it is half full.
 pub(crate) struct Events {
-    order: Box<[u32]>,
-    /// Position of the oldest; positions wrap freely, their slot is the low bits.
-    oldest: u32,
-    len: u32,
+    order: Ring<u32>,
+    /// Position of the oldest.
+    oldest: u64,
+    /// Position behind the newest.
+    end: u64,
     /// Half of what it was made for.
-    half: u32,
+    half: u64,
     whole: VecDeque<Event>,
 }
 
 impl Events {
     /// Room for this many, rounded up to a power of two.
     pub(crate) fn new(entries: usize) -> Self {
-        let order = vec![WHOLE; entries.max(1).next_power_of_two()].into();
-        // Slots, transfers, receives and connections of one core: far below 32 bit.
-        Self { order, oldest: 0, len: 0, half: (entries / 2) as u32, whole: VecDeque::with_capacity(entries) }
+        let order = Ring::new(entries, WHOLE);
+        Self { order, oldest: 0, end: 0, half: entries as u64 / 2, whole: VecDeque::with_capacity(entries) }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
+        self.oldest == self.end
     }
 
     #[inline]
     pub(crate) fn is_half_full(&self) -> bool {
-        self.len > self.half
+        self.end - self.oldest > self.half
     }
 
     /// A request ended; its slot stays until this is taken.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_ended(&mut self, slot: u32) {
-        debug_assert!((self.len as usize) < self.order.len(), "events are taken before they fill their queue");
-        let at = self.slot(self.oldest.wrapping_add(self.len));
-        if let Some(place) = self.order.get_mut(at) {
-            *place = slot;
-        }
-        self.len += 1;
+        debug_assert!(
+            self.end - self.oldest < self.order.capacity() as u64,
+            "events are taken before they fill their queue"
+        );
+        self.order.set(self.end, slot);
+        self.end += 1;
     }
 
     pub(crate) fn push_back(&mut self, event: Event) {
@@ -55,37 +56,26 @@ impl Events {
     }
 
     /// The slot of the request whose end comes next; `None` where nothing is left, or something else comes next.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pop_ended(&mut self) -> Option<u32> {
-        if self.len == 0 {
+        if self.is_empty() {
             return None;
         }
-        let slot = *self.order.get(self.slot(self.oldest))?;
+        let slot = self.order.at(self.oldest);
         if slot == WHOLE {
             return None;
         }
-        self.drop_front();
+        self.oldest += 1;
         Some(slot)
     }
 
     /// What comes next and is no request's end.
     #[cold]
     pub(crate) fn pop_whole(&mut self) -> Option<Event> {
-        if self.len == 0 {
+        if self.is_empty() {
             return None;
         }
-        self.drop_front();
+        self.oldest += 1;
         self.whole.pop_front()
-    }
-
-    #[inline]
-    fn drop_front(&mut self) {
-        self.oldest = self.oldest.wrapping_add(1);
-        self.len -= 1;
-    }
-
-    #[inline]
-    fn slot(&self, position: u32) -> usize {
-        position as usize & (self.order.len() - 1)
     }
 }

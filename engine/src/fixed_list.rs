@@ -35,13 +35,17 @@ impl<T: Copy> FixedList<T> {
         }
     }
 
-    /// Places for so many values more, which the caller fills. `None` where it was not made for them: they are lost.
+    /// Places for so many values more, which the caller fills and then counts by `filled`. `None` where it was not made for them.
     #[inline(always)]
-    pub(crate) fn next<const COUNT: usize>(&mut self) -> Option<&mut [T; COUNT]> {
+    pub(crate) fn places<const COUNT: usize>(&mut self) -> Option<&mut [T; COUNT]> {
         debug_assert!(self.len + COUNT <= self.places.len(), "a list is made for all that it may hold");
-        let places = self.places.get_mut(self.len..)?.first_chunk_mut()?;
-        self.len += COUNT;
-        Some(places)
+        self.places.get_mut(self.len..self.len + COUNT)?.try_into().ok()
+    }
+
+    /// So many places more have values.
+    #[inline(always)]
+    pub(crate) fn filled(&mut self, count: usize) {
+        self.len += count;
     }
 
     #[inline]
@@ -74,9 +78,5 @@ impl<T: Copy> FixedList<T> {
 
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
-    }
-
-    pub(crate) fn extend(&mut self, values: impl IntoIterator<Item = T>) {
-        values.into_iter().for_each(|value| self.push(value));
     }
 }

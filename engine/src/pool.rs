@@ -123,7 +123,7 @@ impl Pool {
     /// where they do not rotate.
     #[inline]
     pub(crate) fn key_mask(rotating_bits: u8) -> u32 {
-        (1u32 << rotating_bits.min(8)) - 1
+        crate::mr::tag_mask(rotating_bits)
     }
 
     /// Notes that a descriptor's keys begin a round at `now_ns`.

@@ -25,6 +25,10 @@ pub struct AnnounceError;
 /// The upper layer's half of a message. Dispatched statically, once per message; called on the engine's core, from
 /// inside `Engine::poll` and `Engine::submit`, and must not block.
 pub trait Protocol {
+    /// Bytes of a received message that [`Protocol::classify`] asks for, at most [`CLASSIFY_BYTES`]: fewer are read faster, and 16
+    /// hold the name of a request in most protocols.
+    const CLASSIFIED_BYTES: usize = CLASSIFY_BYTES;
+
     /// Writes what the peer needs to reach the memory of a request into its message. Called once per request, when it
     /// gets its MRs; `grants` are in the order of the request's chunks, and of the segments in a chunk.
     ///
@@ -32,7 +36,7 @@ pub trait Protocol {
     /// [`AnnounceError`] when the message has no room (S43); the request then ends as refused, nothing is posted.
     fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError>;
 
-    /// Says what a received message is. `prefix` holds its first [`CLASSIFY_BYTES`] bytes, or all of a shorter one;
+    /// Says what a received message is. `prefix` holds its first [`Protocol::CLASSIFIED_BYTES`] bytes, or all of a shorter one;
     /// `length` is that of the whole message. The bytes come from the peer: nothing in them may be trusted.
     fn classify(&mut self, connection: ConnectionId, prefix: &[u8], length: u32) -> Message;
 }

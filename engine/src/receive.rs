@@ -6,25 +6,69 @@ use frwr_mempool::DeviceMemory;
 
 /// Where a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Place {
     Idle,
     Posted,
-    Held { length: u32 },
+    Held,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffer {
-    state: State,
-    generation: u32,
-    /// Whose it is where they are not shared.
+    /// Under which it was posted last; its generation is the buffer's.
+    token: Token,
+    /// Bytes of the message in it, where it is held.
+    length: u32,
+    /// Whose it is; where they are shared no connection's.
     pub(crate) connection: u16,
+    place: Place,
 }
 
 impl Buffer {
     /// Hands a posted buffer to the caller.
     #[inline(always)]
     pub(crate) fn hold(&mut self, length: u32) {
-        self.state = State::Held { length };
+        self.place = Place::Held;
+        self.length = length;
+    }
+
+    fn is(&self, place: Place, generation: u32) -> bool {
+        self.place == place && self.token.generation() == generation
+    }
+
+    /// Posts it under a new generation.
+    #[inline(always)]
+    fn post(&mut self) -> Token {
+        let generation = self.token.generation().wrapping_add(1);
+        self.place = Place::Posted;
+        self.token = Token((self.token.0 & !u64::from(u32::MAX)) | u64::from(generation));
+        self.token
+    }
+}
+
+/// A buffer in the caller's hands that comes back.
+pub(crate) struct HeldBuffer<'a> {
+    entry: &'a mut Buffer,
+    address: u64,
+    length: u32,
+}
+
+impl HeldBuffer<'_> {
+    /// Whose it is.
+    #[inline(always)]
+    pub(crate) fn connection(&self) -> u16 {
+        self.entry.connection
+    }
+
+    /// Marks it as posted; see [`Receives::post`].
+    #[inline(always)]
+    pub(crate) fn post(self, lkey: u32) -> ReceiveRequest {
+        let element = ScatterElement { address: self.address, length: self.length, lkey };
+        ReceiveRequest { token: self.entry.post(), element }
+    }
+
+    /// It is not posted for now.
+    pub(crate) fn put_by(self) {
+        self.entry.place = Place::Idle;
     }
 }
 
@@ -43,9 +87,22 @@ pub(crate) struct Receives {
 }
 
 impl Receives {
-    pub(crate) fn new(memory: DeviceMemory, offset: usize, stride: u32, depth: u32, buffers: u32) -> Self {
-        // One core has at most u16::MAX connections; of shared buffers nobody asks whose they are.
-        let idle = |buffer| Buffer { state: State::Idle, generation: 0, connection: (buffer / depth.max(1)) as u16 };
+    pub(crate) fn new(
+        memory: DeviceMemory,
+        offset: usize,
+        stride: u32,
+        depth: u32,
+        buffers: u32,
+        shared: bool,
+    ) -> Self {
+        // One core has at most u16::MAX connections, so that nobody has this number.
+        let owner = |buffer| if shared { u16::MAX } else { (buffer / depth.max(1)) as u16 };
+        let idle = |buffer| Buffer {
+            token: Token::new(TokenKind::Receive, buffer, 0),
+            length: 0,
+            connection: owner(buffer),
+            place: Place::Idle,
+        };
         Self { buffers: (0..buffers).map(idle).collect(), address: memory.address(), memory, offset, stride, depth }
     }
 
@@ -73,71 +130,66 @@ impl Receives {
         self.stride
     }
 
-    /// Marks a buffer as posted, under a new generation, and returns the work request for it.
+    /// Marks a buffer as posted, under a new generation, and returns the work request for it. Who does not post that, or is refused,
+    /// takes it back by [`Receives::unpost`].
     #[inline]
     pub(crate) fn post(&mut self, buffer: u32, lkey: u32) -> ReceiveRequest {
         let address = self.address + self.offset_of(buffer) as u64;
         let entry = &mut self.buffers[buffer as usize];
-        debug_assert_eq!(entry.state, State::Idle, "a buffer is posted once");
-        entry.state = State::Posted;
-        entry.generation = entry.generation.wrapping_add(1);
-        ReceiveRequest {
-            token: Token::new(TokenKind::Receive, buffer, entry.generation),
-            element: ScatterElement { address, length: self.stride, lkey },
-        }
+        debug_assert_eq!(entry.place, Place::Idle, "a buffer is posted once");
+        ReceiveRequest { token: entry.post(), element: ScatterElement { address, length: self.stride, lkey } }
     }
 
     /// Takes a posted buffer back: flushed, or refused by the device. False for a completion that is none of ours.
     pub(crate) fn unpost(&mut self, buffer: u32, generation: u32) -> bool {
-        self.leave(buffer, generation, State::Idle)
+        let Some(entry) = self.buffers.get_mut(buffer as usize).filter(|entry| entry.is(Place::Posted, generation))
+        else {
+            return false;
+        };
+        entry.place = Place::Idle;
+        true
     }
 
     /// Hands a filled buffer to the caller. `None` for a late, duplicated or foreign completion.
     #[inline]
     pub(crate) fn fill(&mut self, buffer: u32, generation: u32, length: u32) -> Option<Received> {
         let length = length.min(self.stride);
-        self.leave(buffer, generation, State::Held { length }).then_some(Received { buffer, generation, length })
+        let entry = self.buffers.get_mut(buffer as usize).filter(|entry| entry.is(Place::Posted, generation))?;
+        entry.hold(length);
+        Some(Received { buffer, generation, length })
     }
 
-    /// A buffer that is posted under this generation.
+    /// The buffer that is posted under this token.
     #[inline(always)]
-    pub(crate) fn posted_mut(&mut self, buffer: u32, generation: u32) -> Option<&mut Buffer> {
+    pub(crate) fn posted_mut(&mut self, token: Token) -> Option<&mut Buffer> {
         self.buffers
-            .get_mut(buffer as usize)
-            .filter(|entry| entry.state == State::Posted && entry.generation == generation)
+            .get_mut(token.index() as usize)
+            .filter(|entry| entry.token == token && entry.place == Place::Posted)
     }
 
-    #[inline]
-    fn leave(&mut self, buffer: u32, generation: u32, to: State) -> bool {
-        match self.buffers.get_mut(buffer as usize) {
-            Some(entry) if entry.state == State::Posted && entry.generation == generation => {
-                entry.state = to;
-                true
-            }
-            _ => false,
-        }
+    /// A buffer that the caller holds, with what posts it again under a new generation.
+    #[inline(always)]
+    pub(crate) fn held_mut(&mut self, buffer: u32, generation: u32) -> Option<HeldBuffer<'_>> {
+        let address = self.address + self.offset_of(buffer) as u64;
+        let entry = self.buffers.get_mut(buffer as usize).filter(|entry| entry.is(Place::Held, generation))?;
+        Some(HeldBuffer { entry, address, length: self.stride })
     }
 
     /// Takes a buffer back from the caller, and says whose it is. `None` for one that the caller does not hold.
     #[inline]
     pub(crate) fn release(&mut self, buffer: u32, generation: u32) -> Option<u16> {
-        match self.buffers.get_mut(buffer as usize) {
-            Some(entry) if matches!(entry.state, State::Held { .. }) && entry.generation == generation => {
-                entry.state = State::Idle;
-                Some(entry.connection)
-            }
-            _ => None,
-        }
+        let entry = self.buffers.get_mut(buffer as usize).filter(|entry| entry.is(Place::Held, generation))?;
+        entry.place = Place::Idle;
+        Some(entry.connection)
     }
 
     /// Copies a message out, from its byte `from` on. Returns how many bytes were copied.
     pub(crate) fn read(&self, buffer: u32, generation: u32, from: u32, into: &mut [u8]) -> usize {
         let Some(entry) = self.buffers.get(buffer as usize) else { return 0 };
-        let State::Held { length } = entry.state else { return 0 };
-        if entry.generation != generation || from > length {
+        if !entry.is(Place::Held, generation) || from > entry.length {
             return 0;
         }
-        let bytes = into.len().min((length - from) as usize);
+        let bytes = into.len().min((entry.length - from) as usize);
         match self.memory.read(self.offset_of(buffer) + from as usize, &mut into[..bytes]) {
             Ok(()) => bytes,
             Err(_) => 0,
@@ -148,31 +200,26 @@ impl Receives {
     pub(crate) fn reset(&mut self, connection: u16) {
         for buffer in self.of(connection) {
             let entry = &mut self.buffers[buffer as usize];
-            if entry.state == State::Posted {
-                entry.state = State::Idle;
+            if entry.place == Place::Posted {
+                entry.place = Place::Idle;
             }
         }
     }
 
-    /// The buffers of a connection that can be posted.
-    pub(crate) fn idle_of(&self, connection: u16) -> impl Iterator<Item = u32> {
-        self.of(connection).filter(|&buffer| self.buffers[buffer as usize].state == State::Idle)
+    /// Whether a buffer can be posted.
+    pub(crate) fn is_idle(&self, buffer: u32) -> bool {
+        self.buffers.get(buffer as usize).is_some_and(|entry| entry.place == Place::Idle)
     }
 
     /// How many buffers of a connection are in the caller's hands.
     pub(crate) fn held_of(&self, connection: u16) -> usize {
-        let held = |buffer: &u32| matches!(self.buffers[*buffer as usize].state, State::Held { .. });
+        let held = |buffer: &u32| self.buffers.get(*buffer as usize).is_some_and(|entry| entry.place == Place::Held);
         self.of(connection).filter(held).count()
     }
 
     /// How many buffers are posted, in the caller's hands, and idle.
     pub(crate) fn counts(&self) -> (u32, u32, u32) {
-        let count =
-            |wanted: fn(&State) -> bool| self.buffers.iter().filter(|entry| wanted(&entry.state)).count() as u32;
-        (
-            count(|state| *state == State::Posted),
-            count(|state| matches!(state, State::Held { .. })),
-            count(|state| *state == State::Idle),
-        )
+        let count = |wanted| self.buffers.iter().filter(|entry| entry.place == wanted).count() as u32;
+        (count(Place::Posted), count(Place::Held), count(Place::Idle))
     }
 }

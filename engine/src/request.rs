@@ -1,14 +1,15 @@
-//! The requester's slot: a message, the MRs that it opened, and the bits that free it.
+//! The requester's slot: a message, the MRs that it opened, and what frees it.
 
+use crate::chain::NOT_POSTED;
 use crate::event::{Received, RequestStatus};
 use crate::options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST};
 use crate::provider::Access;
 use arrayvec::ArrayVec;
 use frwr_mempool::slab::Handle;
 
-/// Bytes of a cold cache line pair: the budget of one slot (goal A23).
-const MAX_SLOT_BYTES: usize = 256;
-const _: () = assert!(size_of::<Request>() <= MAX_SLOT_BYTES, "a request slot stays within its cache budget");
+/// Two cache lines, half of the budget of one slot (goal A23); a power of two, so that its place is a shift away.
+const SLOT_BYTES: usize = 128;
+const _: () = assert!(size_of::<Request>() == SLOT_BYTES, "a request slot takes two cache lines");
 
 /// A request in flight. Its generation makes the name of an ended request harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,8 +48,22 @@ pub(crate) enum Phase {
     Open,
     /// Its end is known; `fences` keys are not dead yet.
     Fencing { fences: u8 },
-    /// Its end is reported or about to be; only Hold keeps the slot.
+    /// Its end is about to be reported: the slot keeps what its event says until that is taken.
     Ended,
+    /// Its end was reported. Only Hold keeps the slot: no completion has passed its message, so that the device may still
+    /// read it (K9, K10).
+    Held,
+}
+
+/// What a request sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A message.
+    Usual,
+    /// A message with bytes out of the caller's memory: the end waits for the message's completion too (S51).
+    Inline,
+    /// None: made by `register_now`, and its registration is waited for.
+    Standalone,
 }
 
 /// What the caller will be told when the fence is done.
@@ -80,15 +95,6 @@ impl Outcome {
     }
 }
 
-/// A reason for the slot to live on after its end was reported.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hold {
-    /// The message is posted or to be posted, and no completion has passed it: the device may still read it (K9, K10).
-    pub(crate) message: bool,
-    /// The event of its end was not taken yet.
-    pub(crate) event: bool,
-}
-
 /// One chunk as it waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingChunk {
@@ -99,78 +105,93 @@ pub(crate) struct WaitingChunk {
 /// Bytes of one request's slot, hot while the request lives (goal A23); its message is elsewhere.
 pub const REQUEST_SLOT_BYTES: usize = size_of::<Request>();
 
-/// One slot. 256 bytes at most, asserted above.
+/// One slot. What stands side by side is written together when a request is made.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Request {
     pub(crate) cookie: u64,
-    pub(crate) iova_cookie: u32,
-    pub(crate) message_length: u32,
-    pub(crate) connection: u16,
-    pub(crate) phase: Phase,
+    /// Where its message stands in the send queue's ring, once it is staged; of a standalone one its registration. The device may
+    /// read the message until a completion has passed it ([`crate::chain::SendQueue::is_pending`]).
+    pub(crate) message_position: u64,
     pub(crate) outcome: Outcome,
-    pub(crate) hold: Hold,
+    pub(crate) phase: Phase,
+    pub(crate) kind: Kind,
+    pub(crate) connection: u16,
     /// The peer was asked to invalidate one of the keys.
     pub(crate) invited: bool,
-    /// Made by `register_now`: no message, and its registration is waited for.
-    pub(crate) standalone: bool,
-    /// The message carries bytes out of the caller's memory: the end waits for the message's completion too (S51).
-    pub(crate) awaits_message: bool,
+    /// MRs whose keys are not known to be dead.
+    pub(crate) mrs: ArrayVec<u32, MAX_MRS_PER_REQUEST>,
+}
+
+/// What nobody asks for beside a slot once its request is admitted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Admission {
+    pub(crate) iova_cookie: u32,
+    pub(crate) message_length: u32,
     /// MRs that its chunks take.
     pub(crate) pieces: u8,
     /// Elements of the message beyond its first.
     pub(crate) inline_segments: u8,
-    /// Where its message stands in the send queue's ring, once it is staged; of a standalone one its registration.
-    pub(crate) message_position: u32,
-    /// MRs whose keys are not known to be dead.
-    pub(crate) mrs: ArrayVec<u32, MAX_MRS_PER_REQUEST>,
     /// What to map once a request that had to wait is admitted.
     pub(crate) chunks: ArrayVec<WaitingChunk, MAX_CHUNKS>,
 }
 
-/// What a slot is made with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) cookie: u64,
-    pub(crate) iova_cookie: u32,
-    pub(crate) message_length: u32,
-    pub(crate) connection: u16,
-    pub(crate) invited: bool,
-    pub(crate) standalone: bool,
-    pub(crate) pieces: u8,
-    pub(crate) inline_segments: u8,
-    /// Its message goes into the chain at once.
-    pub(crate) staged: bool,
-}
-
 impl Request {
-    #[inline(always)]
-    pub(crate) fn new(wanted: Wanted) -> Self {
+    /// One that waits for its admission.
+    pub(crate) fn waiting(cookie: u64, connection: u16, invited: bool, kind: Kind) -> Self {
         Self {
-            cookie: wanted.cookie,
-            iova_cookie: wanted.iova_cookie,
-            message_length: wanted.message_length,
-            connection: wanted.connection,
-            phase: if wanted.staged { Phase::Posted } else { Phase::Waiting },
+            cookie,
+            message_position: NOT_POSTED,
             outcome: Outcome::Unknown,
-            hold: Hold { message: wanted.staged, event: false },
-            invited: wanted.invited,
-            standalone: wanted.standalone,
-            awaits_message: wanted.inline_segments > 0,
-            pieces: wanted.pieces,
-            inline_segments: wanted.inline_segments,
-            message_position: 0,
+            phase: Phase::Waiting,
+            kind,
+            connection,
+            invited,
             mrs: ArrayVec::new(),
-            chunks: ArrayVec::new(),
         }
     }
 
-    /// Only Hold keeps the slot (it counts for signalling pressure).
-    pub(crate) fn is_held_only(&self) -> bool {
-        self.phase == Phase::Ended && self.hold.message && !self.hold.event
+    /// One without a message, whose registration goes into the chain at once, to this position.
+    pub(crate) fn standalone(cookie: u64, connection: u16, position: u64, descriptor: u32) -> Self {
+        let usual = Self::posted(cookie, connection, false, position, Some(descriptor));
+        Self { kind: Kind::Standalone, ..usual }
     }
 
-    /// Nothing keeps the slot any more.
-    pub(crate) fn is_recyclable(&self) -> bool {
-        self.phase == Phase::Ended && self.hold == Hold::default()
+    /// The usual one: with one MR or none, and a message that goes into the chain at once, to this position.
+    #[inline(always)]
+    pub(crate) fn posted(
+        cookie: u64,
+        connection: u16,
+        invited: bool,
+        message_position: u64,
+        descriptor: Option<u32>,
+    ) -> Self {
+        let mut mrs = ArrayVec::new();
+        if let Some(descriptor) = descriptor {
+            mrs.push(descriptor);
+        }
+        Self {
+            cookie,
+            message_position,
+            outcome: Outcome::Unknown,
+            phase: Phase::Posted,
+            kind: Kind::Usual,
+            connection,
+            invited,
+            mrs,
+        }
+    }
+
+    pub(crate) fn is_standalone(&self) -> bool {
+        self.kind == Kind::Standalone
+    }
+
+    pub(crate) fn awaits_message(&self) -> bool {
+        self.kind == Kind::Inline
+    }
+
+    /// Its end is known, and reported or about to be.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended | Phase::Held)
     }
 }

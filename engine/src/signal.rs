@@ -34,6 +34,9 @@ const GLOBAL_COUNTER_SIGNALS_ALL: u32 = 2;
 /// Held slots may be at most one in this many of the slab before they ask for a completion.
 const HELD_SLOTS_SHARE: u32 = 4;
 
+/// Work requests of a request with one registration.
+const SINGLE: u32 = 2;
+
 /// Unsignalled entries that no queue gets to, so that adding to their number needs no care.
 const MOST_UNSIGNALLED: u32 = u32::MAX / 2;
 
@@ -118,6 +121,21 @@ impl Signaller {
             return false;
         }
         self.message_by_policy(work_requests, must_signal, held_slots_pressure)
+    }
+
+    /// [`Signaller::registration`] and [`Signaller::message`] of a request with one registration whose message nobody waits for.
+    /// Returns whether the registration and whether the message is to be signalled.
+    #[inline(always)]
+    pub(crate) fn single(&mut self, held_slots_pressure: bool) -> [bool; 2] {
+        if let SignalPolicy::Sparse = self.policy {
+            return [false, self.message(SINGLE, false, held_slots_pressure)];
+        }
+        self.single_by_policy(held_slots_pressure)
+    }
+
+    #[inline(never)]
+    fn single_by_policy(&mut self, held_slots_pressure: bool) -> [bool; 2] {
+        [self.registration(), self.message(SINGLE, false, held_slots_pressure)]
     }
 
     #[inline(never)]

@@ -153,19 +153,14 @@ impl<T> Slab<T> {
     /// As [`Slab::insert_with`], with the value for who goes on filling it.
     #[inline(always)]
     pub fn insert_new(&mut self, make: impl FnOnce() -> T) -> Option<(Handle, &mut T)> {
+        Some(self.vacant()?.insert(make))
+    }
+
+    /// The slot that was freed last, for who needs its index before there is a value to put there. `None` when all slots are taken.
+    #[inline(always)]
+    pub fn vacant(&mut self) -> Option<Vacant<'_, T>> {
         let index = self.free;
-        if index >= self.capacity {
-            return None;
-        }
-        // SAFETY: as in `insert`. The slot counts as free until the value is there, should `make` panic.
-        unsafe { self.values.add(index as usize).write(MaybeUninit::new(make())) };
-        // SAFETY: the index is below the capacity, and metas are initialised from the start.
-        let meta = unsafe { self.metas.add(index as usize).as_mut() };
-        let generation = meta.generation.wrapping_add(1).max(1);
-        self.free = core::mem::replace(meta, Meta { generation, next: OCCUPIED }).next;
-        self.len += 1;
-        // SAFETY: the slot is occupied.
-        Some((Handle { index, generation }, unsafe { self.value_mut(index) }))
+        (index < self.capacity).then_some(Vacant { slab: self, index })
     }
 
     /// Marks the slot that was freed last as occupied. The caller fills it.
@@ -291,6 +286,44 @@ impl<T> Slab<T> {
     }
 }
 
+/// A free slot of a slab, which stays free unless a value is put there.
+pub struct Vacant<'a, T> {
+    slab: &'a mut Slab<T>,
+    /// The slab's first free slot, below its capacity.
+    index: u32,
+}
+
+impl<'a, T> Vacant<'a, T> {
+    /// The slot.
+    #[inline(always)]
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Puts what `make` returns into the slot.
+    #[inline(always)]
+    pub fn insert(self, make: impl FnOnce() -> T) -> (Handle, &'a mut T) {
+        let Self { slab, index } = self;
+        // SAFETY: the slot is free and below the capacity; a free slot holds nothing that would leak. It counts as free until the
+        // value is there, should `make` panic.
+        unsafe { slab.values.add(index as usize).write(MaybeUninit::new(make())) };
+        // SAFETY: the index is below the capacity, and metas are initialised from the start.
+        let meta = unsafe { slab.metas.add(index as usize).as_mut() };
+        let generation = meta.generation.wrapping_add(1).max(1);
+        slab.free = core::mem::replace(meta, Meta { generation, next: OCCUPIED }).next;
+        slab.len += 1;
+        // SAFETY: the slot is occupied.
+        (Handle { index, generation }, unsafe { slab.value_mut(index) })
+    }
+}
+
+impl<T> fmt::Debug for Vacant<'_, T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Vacant").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
 impl<T> Drop for Slab<T> {
     fn drop(&mut self) {
         if !core::mem::needs_drop::<T>() {
@@ -358,6 +391,76 @@ impl<T> Drop for Table<T> {
     fn drop(&mut self) {
         // SAFETY: all values are initialised, and nobody reaches them again.
         unsafe { core::ptr::drop_in_place(&raw mut **self) };
+    }
+}
+
+/// A power of two of values, one for each position modulo their number: what queues that count on for ever are kept in.
+///
+/// A position needs no check, since its low bits always name one of the values.
+pub struct Ring<T> {
+    places: Box<[T]>,
+    /// One less than the number of places.
+    mask: u64,
+}
+
+impl<T: Copy> Ring<T> {
+    /// Room for at least `entries` values, all of them `vacant`.
+    #[must_use]
+    pub fn new(entries: usize, vacant: T) -> Self {
+        let places: Box<[T]> = vec![vacant; entries.max(1).next_power_of_two()].into();
+        Self { mask: places.len() as u64 - 1, places }
+    }
+
+    /// The number of values: a power of two.
+    #[inline]
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The value at a position.
+    #[inline(always)]
+    #[must_use]
+    pub fn at(&self, position: u64) -> T {
+        // SAFETY: a number masked by one less than the number of places is below that number, which is not zero.
+        unsafe { *self.places.get_unchecked((position & self.mask) as usize) }
+    }
+
+    /// Puts another value at a position.
+    #[inline(always)]
+    pub fn set(&mut self, position: u64, value: T) {
+        // SAFETY: as in `at`.
+        unsafe { *self.places.get_unchecked_mut((position & self.mask) as usize) = value };
+    }
+
+    /// Puts values at a position and at the one behind it.
+    #[inline(always)]
+    pub fn set_pair(&mut self, position: u64, [first, second]: [T; 2]) {
+        let (at, behind) = (position & self.mask, position.wrapping_add(1) & self.mask);
+        let places = self.places.as_mut_ptr();
+        // SAFETY: as in `at`; nothing else reaches the places meanwhile.
+        unsafe {
+            *places.add(at as usize) = first;
+            *places.add(behind as usize) = second;
+        }
+    }
+
+    /// Puts the same value everywhere.
+    pub fn fill(&mut self, value: T) {
+        self.places.fill(value);
+    }
+
+    /// The values as they stand in memory: that at a position is the one whose index is the position modulo the capacity.
+    #[inline]
+    #[must_use]
+    pub fn as_slice(&self) -> &[T] {
+        &self.places
+    }
+}
+
+impl<T> fmt::Debug for Ring<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Ring").field("capacity", &self.places.len()).finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use frwr_mempool::{
     Region, Slab,
     device_memory::LINE,
     region::{PagePolicy, RegionOptions},
-    slab::Table,
+    slab::{Ring, Table},
 };
 use std::rc::Rc;
 
@@ -41,8 +41,13 @@ fn a_slot_that_was_discarded_is_free_and_its_handle_finds_nothing() {
     assert_eq!(slab.get(handle), None);
     let again = slab.insert_with(|| Rc::clone(&counted)).unwrap();
     assert_eq!((again.index(), slab.get(handle)), (handle.index(), None));
-    assert!(slab.insert_new(|| Rc::clone(&counted)).is_some());
-    assert!(slab.insert_new(|| Rc::clone(&counted)).is_none(), "all slots are taken");
+    let free = slab.vacant().unwrap().index();
+    assert_eq!((slab.len(), slab.handle_at(free)), (1, None), "one that was only looked at stays free");
+    let vacant = slab.vacant().unwrap();
+    let (handle, value) = vacant.insert(|| Rc::clone(&counted));
+    assert_eq!((handle.index(), Rc::strong_count(value), slab.len()), (free, 3, 2));
+    assert!(slab.vacant().is_none(), "all slots are taken");
+    assert!(slab.insert_new(|| Rc::clone(&counted)).is_none());
 }
 
 #[test]
@@ -59,6 +64,41 @@ fn lines_are_copied_whole_inside_of_the_memory_only() {
     for offset in [1, LINE + 4, 3 * LINE + 8, 4 * LINE, usize::MAX, usize::MAX - LINE + 1] {
         assert_eq!((memory.read_line(offset), memory.write_line(offset, &line)), (None, false), "{offset}");
     }
+    let bytes: Vec<u8> = memory.read_front::<2>(LINE).unwrap().concat();
+    assert_eq!(bytes, line[..16]);
+    assert_eq!(
+        memory.read_front::<2>(4 * LINE - 16),
+        Some([line[48..56].try_into().unwrap(), line[56..].try_into().unwrap()])
+    );
+    for offset in [1, LINE + 4, 4 * LINE - 8, 4 * LINE, usize::MAX, usize::MAX - 15] {
+        assert_eq!(memory.read_front::<2>(offset), None, "{offset}");
+    }
     let short = memory.slice(0, LINE - 8).unwrap();
     assert_eq!((short.read_line(0), short.write_line(0, &line)), (None, false));
+}
+
+#[test]
+fn a_ring_keeps_the_newest_value_of_each_place_at_any_position() {
+    for entries in [0, 1, 3, 4, 5] {
+        let mut ring = Ring::new(entries, 7_u64);
+        let places = ring.capacity() as u64;
+        assert_eq!(places, entries.max(1).next_power_of_two() as u64);
+        assert!((0..places).all(|position| ring.at(position) == 7));
+        for first in [0, 1, u64::MAX - places, u64::MAX - 1] {
+            for at in 0..2 * places {
+                ring.set(first.wrapping_add(at), at);
+            }
+            for at in places..2 * places {
+                assert_eq!(ring.at(first.wrapping_add(at)), at);
+                assert_eq!(ring.as_slice()[(first.wrapping_add(at) % places) as usize], at);
+            }
+        }
+        for first in [0, 3, u64::MAX - 1, u64::MAX] {
+            ring.set_pair(first, [1, 2]);
+            let expected = if places == 1 { 2 } else { 1 };
+            assert_eq!([ring.at(first), ring.at(first.wrapping_add(1))], [expected, 2]);
+        }
+        ring.fill(9);
+        assert!(ring.as_slice().iter().all(|value| *value == 9));
+    }
 }

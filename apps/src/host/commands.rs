@@ -157,6 +157,8 @@ impl Protocol for Commands {
         Ok(())
     }
 
+    const CLASSIFIED_BYTES: usize = RESPONSE_CAPSULE_BYTES;
+
     fn classify(&mut self, connection: ConnectionId, prefix: &[u8], length: u32) -> Message {
         if length as usize != RESPONSE_CAPSULE_BYTES {
             return Message::Malformed;

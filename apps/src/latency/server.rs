@@ -83,6 +83,8 @@ impl Protocol for Commands {
         Err(AnnounceError)
     }
 
+    const CLASSIFIED_BYTES: usize = 0;
+
     fn classify(&mut self, _: ConnectionId, _: &[u8], _: u32) -> Message {
         Message::Command
     }

@@ -119,6 +119,8 @@ impl Protocol for Commands {
         Err(AnnounceError)
     }
 
+    const CLASSIFIED_BYTES: usize = 0;
+
     fn classify(&mut self, _connection: ConnectionId, _prefix: &[u8], _length: u32) -> Message {
         Message::Command
     }

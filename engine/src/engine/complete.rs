@@ -1,18 +1,15 @@
-//! Completions: what was received, what was sent, and what that retires.
+//! One poll: completions, what was received, and what else there is to look at. What was sent is for `retire`.
 
-use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied, life::keys_at_stake};
+use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied};
 use crate::{
-    chain::Posted,
     connection::{Connection, Opening, Phase as Connected},
-    event::{DisconnectCause, Event, Received, TransferStatus},
-    pool::Pool,
+    event::{ConnectionId, DisconnectCause, Event, Received},
     protocol::{CLASSIFY_BYTES, Message, Protocol},
-    provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, Success, Token, TokenKind},
-    request::{Outcome, Phase, Request, RequestHandle},
-    trace::TracePoint,
-    transfer::Kind,
+    provider::{Completion, CompletionBatch, CompletionQueue, Port, Success, Token, TokenKind},
+    request::{Kind, Outcome, Phase, RequestHandle},
 };
 use core::time::Duration;
+use frwr_mempool::{DeviceMemory, device_memory, slab::Handle};
 
 impl<P: Port> Engine<P> {
     /// One poll stage: completions of receives, then of sends, messages from Control, requests that wait. Returns the work
@@ -93,11 +90,8 @@ impl<P: Port> Engine<P> {
     #[inline(always)]
     fn receive_completion(&mut self, completion: &Completion, protocol: &mut impl Protocol) {
         let token = completion.token;
-        if !token.is(TokenKind::Receive) {
-            return self.other_receive_completion(completion, protocol);
-        }
         let stride = self.receives.stride();
-        let Some(entry) = self.receives.posted_mut(token.index(), token.generation()) else {
+        let Some(entry) = self.receives.posted_mut(token) else {
             return self.other_receive_completion(completion, protocol);
         };
         let index = entry.connection;
@@ -111,63 +105,61 @@ impl<P: Port> Engine<P> {
         entry.hold(length);
         connection.receives_posted = connection.receives_posted.saturating_sub(1);
         connection.peer_receives += 1;
-        // A buffer has CLASSIFY_BYTES bytes or more, and is ours until it is released. What stands behind a shorter message
-        // is not shown to anybody.
-        let prefix: [u8; CLASSIFY_BYTES] =
-            self.messages.read_line(self.receives.offset_of(token.index())).unwrap_or([0; CLASSIFY_BYTES]);
-        let prefix = &prefix[..CLASSIFY_BYTES.min(length as usize)];
-        let message = protocol.classify(connection.key, prefix, length);
+        let offset = self.receives.offset_of(token.index());
+        let message = classify(&self.messages, offset, protocol, connection.key, length);
         let Message::Reply(RequestHandle(handle)) = message else {
             return self.classified_late(usize::from(index), token, length, success, message);
         };
-        if let Some(request) = self.requests.get_mut(handle).map(|request| &mut **request)
-            && request.connection == index
-            && request.phase == Phase::Posted
-            && !request.standalone
-            && !request.awaits_message
-            && !connection.send_queue.may_be_staged(request.message_position)
+        let Some(request) = self.requests.get_mut(handle).map(|request| &mut **request) else {
+            return self.replied_late(usize::from(index), token, length, success, handle);
+        };
+        if request.connection != index
+            || request.phase != Phase::Posted
+            || request.kind != Kind::Usual
+            || !connection.send_queue.was_posted(request.message_position)
         {
-            match (request.mrs.as_slice(), success.invalidated) {
-                ([], None) => {}
-                (mrs, None) => {
-                    // At most MAX_MRS_PER_REQUEST.
-                    request.phase = Phase::Fencing { fences: mrs.len() as u8 };
-                    for &descriptor in mrs {
-                        connection.invalidations.push(descriptor);
-                    }
-                    connection.awaiting_reply -= 1;
-                    let (buffer, generation) = (token.index(), token.generation());
-                    request.outcome = Outcome::Replied { buffer, generation, length };
-                    if !core::mem::replace(&mut connection.dirty, true) {
-                        self.dirty.push(index);
-                    }
-                    return;
-                }
-                (&[only], Some(key))
-                    if let Some(mr) = self.pool.get_mut(only)
-                        && mr.remotely_invalidated(handle.index(), connection.key, key).is_ok() =>
-                {
-                    request.mrs.clear();
-                    let cost = self.capabilities.send_queue_cost.invalidate;
-                    connection.send_queue.release(cost);
-                    connection.idle.push(only);
-                    if !request.invited {
-                        self.statistics.uninvited_invalidations += 1;
-                    }
-                    self.statistics.remote_invalidations += 1;
-                }
-                _ => return self.classified_late(usize::from(index), token, length, success, message),
+            return self.replied_late(usize::from(index), token, length, success, handle);
+        }
+        if let (&[only], Some(key)) = (request.mrs.as_slice(), success.invalidated) {
+            let Some(mr) = self.pool.get_mut(only) else {
+                return self.replied_late(usize::from(index), token, length, success, handle);
+            };
+            if mr.remotely_invalidated(handle.index(), connection.key, key).is_err() {
+                return self.replied_late(usize::from(index), token, length, success, handle);
             }
-            connection.awaiting_reply -= 1;
-            let (buffer, generation) = (token.index(), token.generation());
-            request.outcome = Outcome::Replied { buffer, generation, length };
+            request.mrs.clear();
+            let cost = self.capabilities.send_queue_cost.invalidate;
+            connection.send_queue.release(cost);
+            connection.idle.push(only);
+            if !request.invited {
+                self.statistics.uninvited_invalidations += 1;
+            }
+            self.statistics.remote_invalidations += 1;
+        } else if success.invalidated.is_some() {
+            return self.replied_late(usize::from(index), token, length, success, handle);
+        }
+        connection.awaiting_reply -= 1;
+        request.outcome = Outcome::Replied { buffer: token.index(), generation: token.generation(), length };
+        if request.mrs.is_empty() {
             request.phase = Phase::Ended;
-            request.hold.event = true;
             self.statistics.requests_ended += 1;
             self.events.push_ended(handle.index());
             return;
         }
-        self.classified_late(usize::from(index), token, length, success, message);
+        // At most MAX_MRS_PER_REQUEST.
+        request.phase = Phase::Fencing { fences: request.mrs.len() as u8 };
+        for &descriptor in &request.mrs {
+            connection.invalidate(descriptor);
+        }
+        if !core::mem::replace(&mut connection.dirty, true) {
+            self.dirty.push(index);
+        }
+    }
+
+    /// [`Engine::classified_late`] for a reply that does not end its request at once.
+    #[inline(never)]
+    fn replied_late(&mut self, index: usize, token: Token, length: u32, success: Success, request: Handle) {
+        self.classified_late(index, token, length, success, Message::Reply(RequestHandle(request)));
     }
 
     /// [`Engine::classified`] for a message of a receive that is in the caller's hands already.
@@ -275,7 +267,7 @@ impl<P: Port> Engine<P> {
 
     /// The completion names a queue pair that the connection has now.
     #[inline]
-    fn is_current(&self, index: usize, completion: &Completion) -> bool {
+    pub(super) fn is_current(&self, index: usize, completion: &Completion) -> bool {
         self.connections.get(index).is_some_and(|found| found.queue_pair == completion.queue_pair && !found.is_vacant())
     }
 
@@ -288,10 +280,8 @@ impl<P: Port> Engine<P> {
         }
         connection.peer_receives += 1;
         let key = connection.key;
-        let mut prefix = [0u8; CLASSIFY_BYTES];
-        let _ = self.messages.read(self.receives.offset_of(received.buffer), &mut prefix);
-        let prefix = &prefix[..CLASSIFY_BYTES.min(received.length as usize)];
-        let message = protocol.classify(key, prefix, received.length);
+        let offset = self.receives.offset_of(received.buffer);
+        let message = classify(&self.messages, offset, protocol, key, received.length);
         self.classified(index, received, success, message);
     }
 
@@ -348,295 +338,8 @@ impl<P: Port> Engine<P> {
             connection.phase,
             Connected::Ready | Connected::Opening(Opening::Handshake { .. } | Opening::Filling { .. })
         ) {
-            connection.receives.push(buffer);
+            connection.receives.push(self.receives.post(buffer, connection.bases[0].lkey));
             self.mark_dirty(owner);
-        }
-    }
-
-    #[inline(never)]
-    fn take_sends(&mut self, batch: &CompletionBatch) -> u32 {
-        for completion in batch {
-            if !self.message_completion(completion) {
-                self.send_completion(*completion);
-            }
-        }
-        let taken = batch.len() as u32;
-        self.statistics.send_completions += u64::from(taken);
-        taken
-    }
-
-    /// A good completion of a request's message: all that [`Engine::send_completion`] does with it, with one look-up of each
-    /// thing, and nothing more where the oldest that are posted are a registration and this message behind it, as where every
-    /// message asks for a completion. False: nothing was done.
-    #[inline(always)]
-    fn message_completion(&mut self, completion: &Completion) -> bool {
-        let token = completion.token;
-        if completion.result.is_err() || !token.is(TokenKind::Message) {
-            return false;
-        }
-        let slot = token.index();
-        let Some((_, request)) = self.requests.at_mut(slot) else { return false };
-        let index = usize::from(request.connection);
-        let Some(connection) = self.connections.get_mut(index) else { return false };
-        if connection.queue_pair != completion.queue_pair || connection.is_vacant() {
-            return false;
-        }
-        // A message that is posted keeps its slot.
-        let Some(ahead) = connection.send_queue.ahead_at(request.message_position, token) else { return false };
-        connection.relief_coming = false;
-        if ahead == 1
-            && !request.awaits_message
-            && let [registration, message] = connection.send_queue.oldest_run(2)
-            && registration.is_vouched_for()
-        {
-            let cost = registration.cost + message.cost;
-            connection.send_queue.retire_run(2, cost);
-            if message_sent(request, &mut self.pool) {
-                self.held -= 1;
-                self.requests.discard_at(slot);
-            }
-        } else {
-            self.retire_successes(index, ahead + 1);
-        }
-        true
-    }
-
-    /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without
-    /// a completion of its own has succeeded (S52, S67). A failure vouches for nothing that somebody waits for: a
-    /// completion that was lost in between would look the same (fault 13).
-    fn send_completion(&mut self, completion: Completion) {
-        let token = completion.token;
-        let index = self.connection_of(token).filter(|&index| self.is_current(index, &completion));
-        let ahead = index.and_then(|index| self.ahead_of(index, token));
-        let (Some(index), Some(ahead)) = (index, ahead) else {
-            if token.kind() == TokenKind::Foreign {
-                self.events.push_back(Event::Foreign(completion));
-            } else {
-                self.statistics.stale_completions += 1;
-            }
-            return;
-        };
-        self.connections[index].relief_coming = false;
-        match completion.result {
-            Ok(_) => self.retire_successes(index, ahead + 1),
-            Err(status) => self.retire_to_failure(index, ahead, status),
-        }
-    }
-
-    /// Retires the oldest `count`, which all succeeded.
-    fn retire_successes(&mut self, index: usize, count: u32) {
-        let mut left = count;
-        while left > 0 {
-            left -= self.retire_usual(index, left);
-            if left > 0 {
-                left -= 1;
-                if let Some(posted) = self.connections[index].send_queue.retire() {
-                    self.retired(index, posted, Ok(()));
-                }
-            }
-        }
-    }
-
-    /// Retires, in one pass over the ring, registrations and messages of requests that nothing waits for, and invalidations that
-    /// end their request. Stops in front of anything else, and returns how many it has retired, at most `most`.
-    #[inline(never)]
-    fn retire_usual(&mut self, index: usize, most: u32) -> u32 {
-        let Connection { send_queue, idle, .. } = &mut self.connections[index];
-        let traced = self.trace.is_some();
-        let (mut retired, mut cost) = (0, 0);
-        for posted in send_queue.oldest_run(most) {
-            let slot = posted.token.index();
-            if posted.is_vouched_for() {
-                // Its message, behind it, tells of both.
-            } else if posted.token.is(TokenKind::Message)
-                && let Some((_, request)) = self.requests.at_mut(slot)
-                && !request.awaits_message
-            {
-                if message_sent(request, &mut self.pool) {
-                    self.held -= 1;
-                    self.requests.discard_at(slot);
-                }
-            } else if posted.token.is(TokenKind::Invalidate)
-                && !traced
-                && let Some((handle, request)) = self.requests.at_mut(posted.owner())
-                && request.phase == (Phase::Fencing { fences: 1 })
-                && request.mrs.as_slice() == [slot]
-                && !request.awaits_message
-                && let Some(mr) = self.pool.get_mut(slot)
-                && mr.is_invalidating()
-                && mr.invalidated(posted.token.generation()).is_ok()
-            {
-                self.statistics.local_invalidations += 1;
-                idle.push(slot);
-                request.mrs.clear();
-                request.phase = Phase::Ended;
-                request.hold.event = true;
-                self.statistics.requests_ended += 1;
-                self.events.push_ended(handle.index());
-            } else {
-                break;
-            }
-            retired += 1;
-            cost += posted.cost;
-        }
-        send_queue.retire_run(retired, cost);
-        retired
-    }
-
-    #[cold]
-    fn retire_to_failure(&mut self, index: usize, ahead: u32, status: FailureStatus) {
-        for _ in 0..ahead {
-            if let Some(posted) = self.connections[index].send_queue.retire() {
-                let waited_for = matches!(posted.token.kind(), TokenKind::Invalidate | TokenKind::Transfer);
-                let awaited = waited_for || posted.is_standalone();
-                self.retired(index, posted, if awaited { Err(FailureStatus::Flushed) } else { Ok(()) });
-            }
-        }
-        if let Some(posted) = self.connections[index].send_queue.retire() {
-            self.retired(index, posted, Err(status));
-        }
-        self.fail(index, DisconnectCause::WorkRequest(status));
-    }
-
-    /// How many posted work requests stand in front of the completed one. Usually its slot or the ring's start tells.
-    #[inline]
-    fn ahead_of(&self, index: usize, token: Token) -> Option<u32> {
-        let queue = &self.connections[index].send_queue;
-        if queue.is_oldest(token) {
-            return Some(0);
-        }
-        if token.kind() == TokenKind::Message {
-            // A message that is posted keeps its slot.
-            let (_, request) = self.requests.at(token.index())?;
-            return queue.ahead_at(request.message_position, token);
-        }
-        queue.ahead_of(token)
-    }
-
-    /// The connection that a token of the send queue belongs to, from the token alone (S113).
-    #[inline]
-    fn connection_of(&self, token: Token) -> Option<usize> {
-        let index = match token.kind() {
-            TokenKind::Register | TokenKind::Invalidate => {
-                self.pool.get(token.index()).map(|_| self.pool.connection_of(token.index()))
-            }
-            TokenKind::Message => self.requests.at(token.index()).map(|(_, request)| request.connection),
-            TokenKind::Transfer | TokenKind::Reply => {
-                self.transfers.at(token.index()).map(|(_, transfer)| transfer.connection)
-            }
-            TokenKind::Drain => u16::try_from(token.index()).ok(),
-            TokenKind::Foreign | TokenKind::Receive => None,
-        };
-        index.map(usize::from)
-    }
-
-    /// The device is done with a work request.
-    pub(super) fn retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
-        let token = posted.token;
-        match token.kind() {
-            TokenKind::Register => self.register_retired(index, posted, result),
-            TokenKind::Invalidate => self.invalidate_retired(index, posted, result),
-            TokenKind::Message => self.message_retired(token),
-            TokenKind::Transfer => self.fetch_retired(token, result),
-            TokenKind::Reply => self.reply_retired(token, result),
-            TokenKind::Drain | TokenKind::Foreign | TokenKind::Receive => {}
-        }
-    }
-
-    #[inline]
-    fn register_retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
-        let (descriptor, generation) = (posted.token.index(), posted.token.generation());
-        let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        match result {
-            Ok(()) => {
-                // The peer may have invalidated it, and another request may have it by now.
-                let _ = mr.registered(generation);
-                if posted.is_standalone() {
-                    self.registered_now(posted.owner());
-                }
-            }
-            Err(status) => self.registration_failed(index, descriptor, generation, status),
-        }
-    }
-
-    #[cold]
-    fn registration_failed(&mut self, index: usize, descriptor: u32, generation: u32, status: FailureStatus) {
-        let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        let at_stake = keys_at_stake(mr);
-        let _ = mr.register_failed(generation);
-        self.statistics.mrs_destroyed_live += at_stake.saturating_sub(keys_at_stake(mr));
-        self.record(TracePoint::RegisterFailed(status), index as u16, Some(descriptor), 0);
-    }
-
-    #[inline]
-    fn invalidate_retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
-        let (descriptor, generation) = (posted.token.index(), posted.token.generation());
-        let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        match result {
-            Ok(()) => {
-                // Without the early return the MR was this request's until now; with it, it is free or taken again.
-                let held = mr.is_invalidating();
-                let news = mr.invalidated(generation);
-                self.statistics.local_invalidations += 1;
-                self.record(TracePoint::LocalInvalidateDone, index as u16, Some(descriptor), 0);
-                if held && news.is_ok() {
-                    self.connections[index].idle.push(descriptor);
-                }
-                self.fenced(posted.owner(), descriptor);
-            }
-            Err(status) => self.invalidation_failed(index, descriptor, generation, status),
-        }
-    }
-
-    /// No fence: the request waits for the MR's destruction (S74, S80, D6).
-    #[cold]
-    fn invalidation_failed(&mut self, index: usize, descriptor: u32, generation: u32, status: FailureStatus) {
-        self.invalidation_lost(descriptor, generation);
-        self.record(TracePoint::LocalInvalidateFailed(status), index as u16, Some(descriptor), 0);
-    }
-
-    /// Nobody knows whether the invalidation of `generation` took effect. With the early return (D2) the MR may have had
-    /// several keys since, and its state tells of the latest one or two: those that it does not tell of any more are
-    /// counted here, because it is the object's destruction that ends them.
-    pub(super) fn invalidation_lost(&mut self, descriptor: u32, generation: u32) {
-        let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        let at_stake = keys_at_stake(mr);
-        self.statistics.mrs_destroyed_live += match mr.invalidate_failed(generation) {
-            Ok(()) => at_stake.saturating_sub(keys_at_stake(mr)),
-            Err(_) => 1,
-        };
-    }
-
-    /// The device is done with a request's message: Hold ends.
-    #[inline]
-    fn message_retired(&mut self, token: Token) {
-        let Some((handle, request)) = self.requests.at_mut(token.index()) else { return };
-        let held = request.is_held_only();
-        request.hold.message = false;
-        self.held -= u32::from(held);
-        if request.is_recyclable() {
-            self.requests.discard_at(handle.index());
-        } else if request.awaits_message && request.phase == (Phase::Fencing { fences: 0 }) {
-            self.end_if_fenced(handle);
-        }
-    }
-
-    fn fetch_retired(&mut self, token: Token, result: Result<(), FailureStatus>) {
-        let Some((_, transfer)) = self.transfers.at_mut(token.index()) else { return };
-        // RDMA WRITEs of a response end with its reply.
-        if matches!(transfer.kind, Kind::Respond { .. }) || result.is_err() {
-            return;
-        }
-        transfer.operations = transfer.operations.saturating_sub(1);
-        if transfer.operations == 0 {
-            self.end_transfer(token.index(), TransferStatus::Done);
-        }
-    }
-
-    fn reply_retired(&mut self, token: Token, result: Result<(), FailureStatus>) {
-        // A flushed reply may have arrived or not; it is reported with the connection's end.
-        if result.is_ok() {
-            self.end_transfer(token.index(), TransferStatus::Done);
         }
     }
 
@@ -690,22 +393,25 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// The device is done with the message of a request that does not wait for it. Whether nothing keeps the slot any more.
+/// Has the protocol say what stands at this offset of the engine's memory: a buffer has [`CLASSIFY_BYTES`] bytes or more, and is ours
+/// until it is released. What stands behind a shorter message is not shown to anybody.
 #[inline(always)]
-fn message_sent(request: &mut Request, pool: &mut Pool) -> bool {
-    request.hold.message = false;
-    if request.phase == Phase::Posted {
-        vouch(pool, request);
+fn classify<Q: Protocol>(
+    messages: &DeviceMemory,
+    offset: usize,
+    protocol: &mut Q,
+    connection: ConnectionId,
+    length: u32,
+) -> Message {
+    const SHORT: usize = 2 * device_memory::WORD;
+    let shown = Q::CLASSIFIED_BYTES.min(CLASSIFY_BYTES);
+    if Q::CLASSIFIED_BYTES == 0 {
+        return protocol.classify(connection, &[], length);
     }
-    request.phase == Phase::Ended && !request.hold.event
-}
-
-/// A request's message completed, and with it the registrations in front of it. Of a request that was answered the peer or an
-/// invalidation has told as much.
-fn vouch(pool: &mut Pool, request: &Request) {
-    for &descriptor in &request.mrs {
-        if let Some(mr) = pool.get_mut(descriptor) {
-            let _ = mr.registered(mr.generation());
-        }
+    if Q::CLASSIFIED_BYTES <= SHORT {
+        let prefix = messages.read_front::<2>(offset).unwrap_or_default();
+        return protocol.classify(connection, &prefix.as_flattened()[..shown.min(length as usize)], length);
     }
+    let prefix: [u8; CLASSIFY_BYTES] = messages.read_line(offset).unwrap_or([0; CLASSIFY_BYTES]);
+    protocol.classify(connection, &prefix[..shown.min(length as usize)], length)
 }

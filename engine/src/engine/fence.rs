@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::{
+    chain::NOT_POSTED,
     connection::{Ending, Phase as Connected},
     event::{DisconnectCause, Received},
     mr::{ConnectionKey, State},
@@ -36,7 +37,8 @@ impl<P: Port> Engine<P> {
         received: &Received,
     ) -> Replied {
         let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
-        let found = usize::from(request.connection) == index && request.phase == Phase::Posted && !request.standalone;
+        let found =
+            usize::from(request.connection) == index && request.phase == Phase::Posted && !request.is_standalone();
         // Nobody answers what was not sent.
         if !found || self.requests.get(handle).is_some_and(|request| self.is_staged(handle.index(), request)) {
             return Replied::Unknown;
@@ -58,14 +60,14 @@ impl<P: Port> Engine<P> {
         let Received { buffer, generation, length } = *received;
         request.outcome = Outcome::Replied { buffer, generation, length };
         connection.awaiting_reply -= 1;
-        if request.mrs.is_empty() && !(request.awaits_message && request.hold.message) {
+        let waits_for_send = request.awaits_message() && connection.send_queue.is_pending(request.message_position);
+        if request.mrs.is_empty() && !waits_for_send {
             // Nothing is left to fence: the usual reply of a peer that invalidates.
             request.phase = Phase::Ended;
-            request.hold.event = true;
             self.statistics.requests_ended += 1;
             self.events.push_ended(handle.index());
         } else {
-            self.statistics.reply_waits_for_send += u64::from(request.awaits_message && request.hold.message);
+            self.statistics.reply_waits_for_send += u64::from(waits_for_send);
             self.fence(handle);
         }
         if self.trace.is_some()
@@ -106,7 +108,7 @@ impl<P: Port> Engine<P> {
         }
         let connection = &mut self.connections[usize::from(index)];
         for &descriptor in &request.mrs {
-            connection.invalidations.push(descriptor);
+            connection.invalidate(descriptor);
         }
         self.mark_dirty(index);
     }
@@ -134,7 +136,10 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn end_if_fenced(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        if request.phase != (Phase::Fencing { fences: 0 }) || (request.awaits_message && request.hold.message) {
+        let queue = &self.connections[usize::from(request.connection)].send_queue;
+        if request.phase != (Phase::Fencing { fences: 0 })
+            || (request.awaits_message() && queue.is_pending(request.message_position))
+        {
             return;
         }
         self.end_request(handle);
@@ -145,7 +150,10 @@ impl<P: Port> Engine<P> {
     pub(super) fn end_request(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
         request.phase = Phase::Ended;
-        request.hold.event = true;
+        if request.is_standalone() {
+            // It has no message that the device could read.
+            request.message_position = NOT_POSTED;
+        }
         self.statistics.requests_ended += 1;
         self.events.push_ended(handle.index());
     }
@@ -157,8 +165,9 @@ impl<P: Port> Engine<P> {
             if self.connections[index].chain.as_slice()[at].token.kind() != TokenKind::Message {
                 continue;
             }
-            let owner = self.connections[index].send_queue.staged_at(at).owner();
+            let owner = self.connections[index].send_queue.staged_at(at).owner;
             if let Some((_, request)) = self.requests.at_mut(owner).filter(|(_, found)| found.phase == Phase::Posted) {
+                request.message_position = NOT_POSTED;
                 request.outcome = Outcome::Lost;
                 // At most MAX_MRS_PER_REQUEST.
                 request.phase = Phase::Fencing { fences: request.mrs.len() as u8 };
@@ -171,7 +180,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn fence_refused(&mut self, index: usize, accepted: usize) {
         for at in accepted..self.connections[index].chain.len() {
             let token = self.connections[index].chain.as_slice()[at].token;
-            let owner = self.connections[index].send_queue.staged_at(at).owner();
+            let owner = self.connections[index].send_queue.staged_at(at).owner;
             match token.kind() {
                 TokenKind::Invalidate if self.registration_may_run(index, token.index()) => {
                     self.fail(index, DisconnectCause::PostRefused);
@@ -179,10 +188,9 @@ impl<P: Port> Engine<P> {
                 TokenKind::Invalidate => self.quarantine(index, token.index()),
                 TokenKind::Message => self.refuse_request(owner),
                 TokenKind::Register
-                    if self
-                        .requests
-                        .handle_at(owner)
-                        .is_some_and(|handle| self.requests.get(handle).is_some_and(|request| request.standalone)) =>
+                    if self.requests.handle_at(owner).is_some_and(|handle| {
+                        self.requests.get(handle).is_some_and(|request| request.is_standalone())
+                    }) =>
                 {
                     self.refuse_request(owner);
                 }
@@ -209,7 +217,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         request.outcome = Outcome::PostRefused;
-        request.hold.message = false;
+        request.message_position = NOT_POSTED;
         let index = usize::from(request.connection);
         let mrs = core::mem::take(&mut request.mrs);
         let mut unused: ArrayVec<u32, MAX_MRS_PER_REQUEST> = ArrayVec::new();
@@ -218,7 +226,7 @@ impl<P: Port> Engine<P> {
             if posted { request.mrs.push(descriptor) } else { unused.push(descriptor) }
         }
         let entries = unused.len() as u32 * self.capabilities.send_queue_cost.invalidate;
-        let standalone = request.standalone;
+        let standalone = request.is_standalone();
         let connection = &mut self.connections[index];
         connection.send_queue.release(entries);
         if !standalone {

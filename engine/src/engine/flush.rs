@@ -55,22 +55,18 @@ impl<P: Port> Engine<P> {
         if connection.receives.is_empty() {
             return;
         }
-        let lkey = connection.bases[0].lkey;
-        let receives = &mut self.receives;
-        self.scratch.receives.clear();
-        self.scratch.receives.extend(connection.receives.as_slice().iter().map(|&buffer| receives.post(buffer, lkey)));
-        connection.receives.clear();
-        let posts = self.scratch.receives.len();
-        let accepted = match self.port.post_receives(connection.queue_pair, &self.scratch.receives) {
+        let receives = connection.receives.as_slice();
+        let posts = receives.len();
+        let accepted = match self.port.post_receives(connection.queue_pair, receives) {
             Ok(()) => posts,
             Err(error) => error.accepted.min(posts),
         };
+        for refused in receives.iter().skip(accepted) {
+            self.receives.unpost(refused.token.index(), refused.token.generation());
+        }
+        connection.receives.clear();
         connection.receives_posted += accepted as u32;
         self.statistics.receive_doorbells += 1;
-        for refused in accepted..posts {
-            let token = self.scratch.receives[refused].token;
-            self.receives.unpost(token.index(), token.generation());
-        }
         if accepted < posts {
             self.statistics.posts_refused += 1;
             self.fail(index, DisconnectCause::PostRefused);
@@ -289,8 +285,7 @@ impl<P: Port> Engine<P> {
             self.connections[index].signaller.signalled();
         }
         let token = Token::new(kind, handle.index(), handle.generation());
-        let cost = self.capabilities.send_queue_cost.message;
-        self.connections[index].send_queue.stage(Posted::new(token, handle.index(), cost));
+        self.connections[index].send_queue.stage(Posted::new(token, handle.index()));
         self.connections[index].chain.push(WorkRequest { token, signalled, fence: false, operation });
     }
 
@@ -318,7 +313,8 @@ impl<P: Port> Engine<P> {
                 }
                 _ => {}
             }
-            self.connections[index].send_queue.release(posted.cost);
+            let queue = &mut self.connections[index].send_queue;
+            queue.release(queue.cost_of(&posted));
         }
         if self.options.on_post_error == OnPostError::Disconnect {
             self.lose_refused(index, accepted);

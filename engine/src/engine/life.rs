@@ -2,13 +2,13 @@
 
 use super::Engine;
 use crate::{
-    chain::{NO_OWNER, Posted},
+    chain::{NO_OWNER, NOT_POSTED, Posted},
     connection::{Ending, Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, Received, TransferStatus},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
     provider::{Chain, ElementRange, FailureStatus, Operation, Port, Token, TokenKind, WorkRequest},
-    request::{Hold, Outcome, Phase as RequestPhase},
+    request::{Outcome, Phase as RequestPhase},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -53,7 +53,11 @@ impl<P: Port> Engine<P> {
         let deadline = self.now.saturating_add(self.options.drain_timeout);
         let entry = &mut self.connections[index];
         entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline };
+        entry.note_usual();
         // rxe does not flush a receive that comes behind the error state (verbs.md 5.4): the drain would wait for it.
+        for receive in entry.receives.as_slice() {
+            self.receives.unpost(receive.token.index(), receive.token.generation());
+        }
         entry.receives.clear();
         self.statistics.disconnects += 1;
         self.record(TracePoint::Disconnect, index as u16, None, 0);
@@ -151,7 +155,7 @@ impl<P: Port> Engine<P> {
         let chain = Chain { requests: &[request], elements: &self.elements };
         if self.port.post(queue_pair, chain).is_ok() {
             self.statistics.drain_markers += 1;
-            self.connections[index].send_queue.push(Posted::new(request.token, NO_OWNER, 0));
+            self.connections[index].send_queue.push(Posted::new(request.token, NO_OWNER));
         } else {
             // A queue pair that takes nothing gives nothing back either: its destruction is what ends its work.
             self.statistics.posts_refused += 1;
@@ -191,7 +195,7 @@ impl<P: Port> Engine<P> {
     }
 
     fn abandon_posted(&mut self, index: usize) {
-        while let Some(posted) = self.connections[index].send_queue.retire() {
+        while let Some(posted) = self.connections[index].send_queue.abandon() {
             if posted.token.kind() == TokenKind::Invalidate {
                 self.invalidation_lost(posted.token.index(), posted.token.generation());
             }
@@ -296,14 +300,17 @@ impl<P: Port> Engine<P> {
             if usize::from(request.connection) != index {
                 continue;
             }
-            if request.phase == RequestPhase::Ended {
-                self.held -= u32::from(request.is_held_only());
-                request.hold = Hold { message: false, event: request.hold.event };
-                self.recycle_request(handle);
-                continue;
+            request.message_position = NOT_POSTED;
+            match request.phase {
+                RequestPhase::Held => {
+                    self.held -= 1;
+                    self.requests.discard_at(slot);
+                    continue;
+                }
+                RequestPhase::Ended => continue,
+                _ => {}
             }
             request.mrs.clear();
-            request.hold.message = false;
             if let Outcome::Replied { buffer, generation, .. } = request.outcome
                 && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared

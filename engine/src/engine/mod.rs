@@ -1,10 +1,11 @@
 //! All of FRWR for one core: `submit`, `poll`, `flush`.
 //!
 //! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms: `submit` (a request from the
-//! caller's segments to mapped MRs), `resolve` and `run` (those segments), `stage` (work requests and the chain), `respond`
-//! (transfers), `flush` (posts), `complete` (completions and the fence), `life` (opening and ending connections),
-//! `standalone` (`register_now` and cancelling).
+//! caller's segments to mapped MRs), `at_once` (the usual one), `resolve` and `run` (those segments), `stage` (work requests and the
+//! chain), `respond` (transfers), `flush` (posts), `complete` (polls, receives), `retire` (what was sent), `fence`, `life` (opening and
+//! ending connections), `standalone` (`register_now` and cancelling).
 
+mod at_once;
 mod complete;
 mod fence;
 mod flush;
@@ -12,6 +13,7 @@ mod life;
 mod opening;
 mod resolve;
 mod respond;
+mod retire;
 mod run;
 mod stage;
 mod standalone;
@@ -36,7 +38,7 @@ use crate::{
     pool::Pool,
     provider::{Access, Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
-    request::{Outcome, Request, RequestHandle},
+    request::{Admission, Outcome, Phase, Request, RequestHandle},
     shared_receives::SharedReceives,
     statistics::Statistics,
     trace::{TracePoint, TraceRecord},
@@ -44,12 +46,7 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use core::{mem::ManuallyDrop, time::Duration};
-use frwr_mempool::{
-    DeviceMemory, Region,
-    freelist::Order,
-    lane,
-    slab::{Handle, Slab},
-};
+use frwr_mempool::{DeviceMemory, Region, freelist::Order, lane, slab::Slab};
 use stage::Making;
 use submit::MAX_INLINE_SEGMENTS;
 
@@ -91,6 +88,8 @@ pub struct Engine<P: Port> {
     messages: DeviceMemory,
     /// Of numbers alone: that they are never dropped saves looking what there is to drop.
     requests: Slab<ManuallyDrop<Request>>,
+    /// By slot, what only their admission needs.
+    admissions: Box<[Admission]>,
     transfers: Slab<Transfer>,
     pool: Pool,
     receives: Receives,
@@ -129,6 +128,7 @@ struct Scratch {
     /// What follows the message in its SEND.
     inline: ArrayVec<ScatterElement, MAX_INLINE_SEGMENTS>,
     message: Box<[u8]>,
+    /// Of shared receives.
     receives: Vec<ReceiveRequest>,
 }
 
@@ -198,6 +198,7 @@ impl<P: Port> Engine<P> {
             plan.message_bytes,
             plan.receive_depth,
             plan.receive_buffers,
+            plan.shares_receives,
         );
         let shared = plan.shares_receives.then(|| SharedReceives::new(plan.receive_buffers, plan.connections));
         let connections =
@@ -220,6 +221,7 @@ impl<P: Port> Engine<P> {
             memories: ArrayVec::new(),
             messages: messages.clone(),
             requests,
+            admissions: vec![Admission::default(); plan.request_slots as usize].into(),
             transfers,
             pool,
             receives,
@@ -242,11 +244,7 @@ impl<P: Port> Engine<P> {
                 chunks: ArrayVec::new(),
                 inline: ArrayVec::new(),
                 message: vec![0; plan.message_bytes as usize].into(),
-                receives: Vec::with_capacity(if plan.shares_receives {
-                    plan.receive_buffers
-                } else {
-                    plan.receive_depth
-                } as usize),
+                receives: Vec::with_capacity(if plan.shares_receives { plan.receive_buffers } else { 0 } as usize),
             },
             trace: None,
             options,
@@ -287,12 +285,17 @@ impl<P: Port> Engine<P> {
         let Some(slot) = self.events.pop_ended() else { return self.events.pop_whole() };
         // A slot is kept until its event is taken; nothing but Hold keeps it from here on.
         let (handle, request) = self.requests.at_mut(slot)?;
-        request.hold.event = false;
         let (cookie, outcome) = (request.cookie, request.outcome);
-        if request.hold.message {
-            self.held += 1;
-        } else {
-            self.requests.discard_at(slot);
+        let position = request.message_position;
+        match self.connections.get_mut(usize::from(request.connection)) {
+            Some(connection) if connection.send_queue.is_pending(position) => {
+                request.phase = Phase::Held;
+                self.held += 1;
+                connection.send_queue.await_at(position);
+            }
+            _ => {
+                self.requests.discard_at(slot);
+            }
         }
         let status = if let Outcome::Replied { buffer, generation, length } = outcome {
             RequestStatus::Replied(Received { buffer, generation, length })
@@ -312,20 +315,21 @@ impl<P: Port> Engine<P> {
     #[inline(always)]
     pub fn release(&mut self, received: Received) {
         let Received { buffer, generation, .. } = received;
-        let Some(owner) = self.receives.release(buffer, generation) else { return };
-        if self.shared.is_some() {
-            // Shared buffers are nobody's: there may be more of them than all connections could own.
-            return self.repost(buffer, owner);
+        let Some(held) = self.receives.held_mut(buffer, generation) else { return };
+        let owner = held.connection();
+        // Shared buffers are nobody's: there may be more of them than all connections could own.
+        if let Some(connection) = self.connections.get_mut(usize::from(owner))
+            && connection.is_ready()
+        {
+            connection.receives.push(held.post(connection.bases[0].lkey));
+            if !connection.dirty {
+                connection.dirty = true;
+                self.dirty.push(owner);
+            }
+            return;
         }
-        let Some(connection) = self.connections.get_mut(usize::from(owner)) else { return };
-        if !connection.is_ready() {
-            return self.repost(buffer, owner);
-        }
-        connection.receives.push(buffer);
-        if !connection.dirty {
-            connection.dirty = true;
-            self.dirty.push(owner);
-        }
+        held.put_by();
+        self.repost(buffer, owner);
     }
 
     /// Counters, by value.
@@ -369,7 +373,7 @@ impl<P: Port> Engine<P> {
             && self.events.is_empty()
             && self.dirty.is_empty()
             && self.shared.as_ref().is_none_or(|shared| shared.queue().is_none() || shared.released.is_empty())
-            && self.requests.iter().all(|(_, request)| request.phase == crate::request::Phase::Ended)
+            && self.requests.iter().all(|(_, request)| request.has_ended())
             && self.transfers.is_empty()
     }
 
@@ -410,6 +414,11 @@ impl<P: Port> Engine<P> {
         }
         let (sender, receiver) = lane::bounded(self.options.trace_records.next_power_of_two());
         self.trace = Some(sender);
+        // Whoever traces sees every step, and pays for it.
+        for connection in &mut self.connections {
+            connection.traced = true;
+            connection.note_usual();
+        }
         Some(receiver)
     }
 
@@ -432,7 +441,10 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn receive_buffers(&self) -> ReceiveBuffers {
         let (posted, held, idle) = self.receives.counts();
-        ReceiveBuffers { posted, held, idle }
+        // Those that were given back have their work request already.
+        let next: usize = self.connections.iter().map(|connection| connection.receives.len()).sum();
+        let next = next as u32;
+        ReceiveBuffers { posted: posted - next, held, idle: idle + next }
     }
 
     /// The table index of a connection that is meant by this name and not vacant (I24).
@@ -448,13 +460,6 @@ impl<P: Port> Engine<P> {
         if !entry.dirty {
             entry.dirty = true;
             self.dirty.push(connection);
-        }
-    }
-
-    /// Frees a request's slot if nothing keeps it.
-    fn recycle_request(&mut self, handle: Handle) {
-        if self.requests.get(handle).is_some_and(|request| request.is_recyclable()) {
-            self.requests.discard_at(handle.index());
         }
     }
 
@@ -539,6 +544,7 @@ fn connection(
         receives: plan.receive_depth,
         registrations: plan.registrations,
         send_entries: plan.sizes.send,
+        cost: capabilities.send_queue_cost,
     };
     Connection::new(index, limits, plan.signaller(options, plan.sizes.send), idle, absent)
 }

@@ -228,7 +228,12 @@ impl<P: Port> Engine<P> {
             entry.receives_posted = entry.granted_receives;
             shared.opened(queue_pair, connection.index);
         } else {
-            entry.receives.extend(self.receives.idle_of(connection.index));
+            let lkey = bases[0].lkey;
+            for buffer in self.receives.of(connection.index) {
+                if self.receives.is_idle(buffer) {
+                    entry.receives.push(self.receives.post(buffer, lkey));
+                }
+            }
         }
         entry.phase = Phase::Opening(Opening::Handshake { told: false });
         self.post_receives(index);
@@ -360,6 +365,7 @@ impl<P: Port> Engine<P> {
         let (connection, private_data) = (entry.key, private_data.clone());
         let (created, receives) = (entry.idle.len(), entry.first_receives);
         entry.phase = Phase::Ready;
+        entry.note_usual();
         self.unsettled -= 1;
         self.statistics.connections += 1;
         self.record(TracePoint::MrsCreated, connection.index, None, created);

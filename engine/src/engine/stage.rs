@@ -6,16 +6,14 @@
 
 use super::Engine;
 use crate::{
-    chain::{NO_OWNER, Posted, Registered},
+    chain::{NO_OWNER, NOT_POSTED, Posted, Registered, SendQueue},
     connection::Connection,
-    mr::{ConnectionKey, Mapping, Mr},
+    mr::{Mr, Opening},
     options::{InvalidateOrder, InvalidateSignalling, OnPostError},
     pool::Pool,
-    provider::{
-        Capabilities, ElementRange, Operation, Port, RegistrationFields, SendQueueCost, Token, TokenKind, WorkRequest,
-    },
+    provider::{Capabilities, ElementRange, Operation, Port, SendQueueCost, Token, TokenKind, WorkRequest},
     request::{Phase, Request},
-    signal::{Signaller, held_slots_limit},
+    signal::held_slots_limit,
 };
 use frwr_mempool::slab::Handle;
 
@@ -27,13 +25,13 @@ pub(super) struct Making {
     /// The same of a request of one registration, with its invalidation.
     pub(super) single: u32,
     /// See [`Pool::key_mask`].
-    key_mask: u32,
+    pub(super) key_mask: u32,
     /// With so many slots held a message asks for a completion.
     held_limit: u32,
     /// A message waits for the registrations in front of it.
-    fence: bool,
+    pub(super) fence: bool,
     /// A chain may be cut anywhere, so that nothing may count on a later completion (F5, F6).
-    every: bool,
+    pub(super) every: bool,
 }
 
 impl Making {
@@ -48,143 +46,62 @@ impl Making {
             every: on_post_error == OnPostError::DeregisterAndContinue,
         }
     }
+
+    /// So many slots are kept only by Hold that a message is to ask for a completion, unless one is coming anyway.
+    #[inline(always)]
+    pub(super) fn slots_are_short(&self, held: u32, relief_coming: bool) -> bool {
+        held >= self.held_limit && !relief_coming
+    }
 }
 
 /// A request's message as a work request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MessageToSend {
-    pub(super) request: Handle,
-    pub(super) elements: ElementRange,
-    /// Registrations in front of it.
-    pub(super) registrations: u32,
-    /// Its request waits for its completion (S51).
-    pub(super) awaited: bool,
-    /// Slots that only Hold keeps.
-    pub(super) held: u32,
+#[inline(always)]
+pub(super) fn message_request(token: Token, elements: ElementRange, signalled: bool, fence: bool) -> WorkRequest {
+    WorkRequest { token, signalled, fence, operation: Operation::Send { local: elements, invalidate: None } }
 }
 
-impl MessageToSend {
-    #[inline(always)]
-    fn posted(&self, making: &Making) -> Posted {
-        let token = Token::new(TokenKind::Message, self.request.index(), self.request.generation());
-        Posted::new(token, self.request.index(), making.cost.message)
-    }
-
-    #[inline(always)]
-    fn signalled(&self, making: &Making, signaller: &mut Signaller, relief_coming: &mut bool) -> bool {
-        let slots_short = self.held >= making.held_limit && !*relief_coming;
-        if slots_short {
-            return self.signalled_for_slots(signaller, relief_coming);
-        }
-        let signalled = signaller.message(self.registrations + 1, self.awaited, false);
-        if signalled {
-            *relief_coming = true;
-        }
-        signalled
-    }
-
-    #[cold]
-    fn signalled_for_slots(&self, signaller: &mut Signaller, relief_coming: &mut bool) -> bool {
-        let signalled = signaller.message(self.registrations + 1, self.awaited, true);
-        *relief_coming |= signalled;
-        signalled
-    }
-
-    #[inline(always)]
-    fn operation(&self) -> Operation {
-        Operation::Send { local: self.elements, invalidate: None }
-    }
+/// The token of the message of the request in this slot.
+#[inline(always)]
+pub(super) fn message_token(request: Handle) -> Token {
+    Token::new(TokenKind::Message, request.index(), request.generation())
 }
 
-/// Stages the registration of a mapped MR, without the message that stands behind it. One that is not mapped is none of ours, and
-/// is left out. `alone`: no message stands behind it that could vouch for it; the last of those asks in the flush.
+/// Stages the registration of a mapped MR, without the message that stands behind it. False for one that is not mapped. `alone`: the
+/// slot that it belongs to where no message stands behind it that could vouch for it; the last of those asks in the flush.
 fn stage_registration(
     connection: &mut Connection,
     making: &Making,
     mr: &mut Mr,
     descriptor: u32,
-    slot: u32,
-    alone: bool,
-) {
+    alone: Option<u32>,
+) -> bool {
     let token = mr.token_register(descriptor);
-    let Ok(fields) = mr.enter_chain() else { return };
-    if alone {
-        push_standalone(connection, making, token, slot, fields);
-        return;
-    }
-    connection.registered.add(fields, making.key_mask);
-    connection.send_queue.stage(Posted::new(token, slot, making.cost.register).vouched_for());
-    let signalled = connection.signaller.registration();
+    let Ok(fields) = mr.enter_chain() else { return false };
+    connection.registered.add(fields.access, fields.length, fields.key, making.key_mask);
+    let (posted, signalled) = match alone {
+        Some(slot) => (Posted::new(token, slot), connection.signaller.standalone(making.every)),
+        None => (Posted::vouched_for(token), connection.signaller.registration()),
+    };
+    connection.standalone_staged |= alone.is_some();
+    connection.send_queue.stage(posted);
     connection.chain.push(WorkRequest { token, signalled, fence: false, operation: Operation::Register(*fields) });
+    true
 }
 
-/// Stages a registration that no message follows. Returns its position.
-#[inline]
-fn push_standalone(
-    connection: &mut Connection,
-    making: &Making,
-    token: Token,
-    slot: u32,
-    fields: &RegistrationFields,
-) -> u32 {
-    connection.registered.add(fields, making.key_mask);
-    connection.standalone_staged = true;
-    let signalled = connection.signaller.standalone(making.every);
-    connection.chain.push(WorkRequest { token, signalled, fence: false, operation: Operation::Register(*fields) });
-    connection.send_queue.stage(Posted::new(token, slot, making.cost.register).standalone())
-}
-
-/// The same of a free MR, for a slot. `opening` is connection, mapping and first element. `None` where it cannot be registered.
+/// The same of a free MR. Returns its position; `None` where it cannot be registered, and nothing is changed.
 pub(super) fn stage_standalone(
     connection: &mut Connection,
     making: &Making,
-    (mr, descriptor): (&mut Mr, u32),
-    slot: u32,
-    (key, mapping, first): (ConnectionKey, &Mapping, u32),
-) -> Option<u32> {
-    let fields = mr.open_in_chain(slot, key, mapping, first).ok()?;
-    Some(push_standalone(connection, making, mr.token_register(descriptor), slot, &fields))
-}
-
-/// Stages a request's last registration and its message behind it (S45, S46): of an MR that is mapped, or with `opening` of a free
-/// one, for which that is connection, mapping and first element. Returns the message's position, and what was registered; `None`
-/// where the MR cannot be registered, so that the request is to be taken back.
-#[inline(always)]
-pub(super) fn stage_single(
-    connection: &mut Connection,
-    making: &Making,
-    (mr, descriptor): (&mut Mr, u32),
-    message: &MessageToSend,
-    opening: Option<(ConnectionKey, &Mapping, u32)>,
-) -> Option<(u32, RegistrationFields)> {
-    let Connection { chain, send_queue, signaller, registered, relief_coming, .. } = connection;
-    // Both places are at hand before there is anything to put there.
-    let [registration, send] = chain.next()?;
-    let fields = match opening {
-        Some((key, mapping, first)) => mr.open_in_chain(message.request.index(), key, mapping, first),
-        None => mr.register_posted(),
-    };
-    let fields = fields.ok()?;
-    let token = mr.token_register(descriptor);
-    let signalled = signaller.registration();
-    *registration = WorkRequest { token, signalled, fence: false, operation: Operation::Register(fields) };
-    registered.add(&fields, making.key_mask);
-    let posted = message.posted(making);
-    let signalled = message.signalled(making, signaller, relief_coming);
-    *send = WorkRequest { token: posted.token, signalled, fence: making.fence, operation: message.operation() };
-    let registered = Posted::new(token, message.request.index(), making.cost.register).vouched_for();
-    let position = send_queue.stage_pair(registered, posted);
-    Some((position, fields))
-}
-
-/// Stages a request's message, behind all its registrations. Returns its position.
-#[inline(always)]
-pub(super) fn stage_message(connection: &mut Connection, making: &Making, message: &MessageToSend) -> u32 {
-    let signalled = message.signalled(making, &mut connection.signaller, &mut connection.relief_coming);
-    let posted = message.posted(making);
-    let fence = message.registrations > 0 && making.fence;
-    connection.chain.push(WorkRequest { token: posted.token, signalled, fence, operation: message.operation() });
-    connection.send_queue.stage(posted)
+    mr: &mut Mr,
+    opening: &Opening,
+) -> Option<u64> {
+    let [place] = connection.chain.places()?;
+    let (token, key) = mr.open_in_chain(connection.key, opening, place).ok()?;
+    place.signalled = connection.signaller.standalone(making.every);
+    connection.chain.filled(1);
+    connection.registered.add(opening.access, opening.bytes, key, making.key_mask);
+    connection.standalone_staged = true;
+    Some(connection.send_queue.stage(Posted::new(token, opening.owner)))
 }
 
 impl<P: Port> Engine<P> {
@@ -197,39 +114,26 @@ impl<P: Port> Engine<P> {
         request.phase = Phase::Posted;
         request.message_position = connection.send_queue.next_position();
         let slot = handle.index();
-        let (alone, last) = match request.mrs.as_slice() {
-            // No message stands behind it that could vouch for it.
-            mrs if request.standalone => (mrs, None),
-            [front @ .., last] => (front, Some(*last)),
-            [] => (&[][..], None),
-        };
-        for &descriptor in alone {
-            if let Some(mr) = self.pool.get_mut(descriptor) {
-                stage_registration(connection, making, mr, descriptor, slot, request.standalone);
+        let alone = request.is_standalone().then_some(slot);
+        for &descriptor in &request.mrs {
+            let mr = self.pool.get_mut(descriptor);
+            if !mr.is_some_and(|mr| stage_registration(connection, making, mr, descriptor, alone)) {
+                return false;
             }
         }
-        if request.standalone {
+        if request.is_standalone() {
             return true;
         }
-        let message = MessageToSend {
-            request: handle,
-            elements: ElementRange {
-                first: self.plan.request_element(slot),
-                count: 1 + u32::from(request.inline_segments),
-            },
-            registrations: request.mrs.len() as u32,
-            awaited: request.awaits_message,
-            held: self.held,
-        };
-        request.hold.message = true;
-        let last = last.and_then(|descriptor| self.pool.get_mut(descriptor).map(|mr| (mr, descriptor)));
-        request.message_position = match last {
-            Some(last) => match stage_single(connection, making, last, &message, None) {
-                Some((position, _)) => position,
-                None => return false,
-            },
-            None => stage_message(connection, making, &message),
-        };
+        let registrations = request.mrs.len() as u32;
+        let inline = self.admissions.get(slot as usize).map_or(0, |admission| admission.inline_segments);
+        let elements = ElementRange { first: self.plan.request_element(slot), count: 1 + u32::from(inline) };
+        let pressure = making.slots_are_short(self.held, connection.relief_coming);
+        let signalled = connection.signaller.message(registrations + 1, request.awaits_message(), pressure);
+        connection.relief_coming |= signalled;
+        let token = message_token(handle);
+        let fence = registrations > 0 && making.fence;
+        connection.chain.push(message_request(token, elements, signalled, fence));
+        request.message_position = connection.send_queue.stage(Posted::message(token, request.awaits_message()));
         true
     }
 
@@ -239,8 +143,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn ask_for_standalone(&mut self, index: usize) {
         let Connection { chain, send_queue, signaller, standalone_staged, .. } = &mut self.connections[index];
         *standalone_staged = false;
-        // A chain is as long as its send queue at most.
-        let is_alone = |at: &usize| send_queue.next_at(*at as u32).is_some_and(Posted::is_standalone);
+        let is_alone = |at: &usize| send_queue.next_at(*at as u64).is_some_and(Posted::is_standalone);
         let Some(last) = (0..chain.len()).rev().find(is_alone) else { return };
         let Some(&work) = chain.as_slice().get(last) else { return };
         chain.set(last, WorkRequest { signalled: true, ..work });
@@ -269,16 +172,14 @@ impl<P: Port> Engine<P> {
         // a later one's completion (F5, F6).
         let every = self.options.invalidate_signalling == InvalidateSignalling::Every
             || self.options.on_post_error == OnPostError::DeregisterAndContinue;
-        let cost = self.capabilities.send_queue_cost.invalidate;
         for &descriptor in connection.invalidations.as_slice() {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
             let owner = mr.owner().unwrap_or(NO_OWNER);
             let token = mr.token_invalidate(descriptor);
             let Ok(operation) = mr.invalidate_posted(mr.key(), self.options.return_policy) else { continue };
-            connection.send_queue.stage(Posted::new(token, owner, cost));
+            connection.send_queue.stage_invalidation(token, owner);
             chain.push(WorkRequest { token, signalled: every, fence: false, operation });
         }
-        connection.invalidations.clear();
         let count = chain.len() - first;
         if count > 0 {
             if let Some(last) = chain.last_mut() {
@@ -288,6 +189,8 @@ impl<P: Port> Engine<P> {
             self.statistics.local_inv_chains += 1;
             connection.signaller.invalidations(count as u32, true);
         }
+        connection.invalidations.clear();
+        connection.note_usual();
     }
 
     /// Whether a request's work requests stand in the chain and are not posted. `found` is the request in this slot.
@@ -296,7 +199,7 @@ impl<P: Port> Engine<P> {
         found.phase == Phase::Posted
             && queue
                 .staged_behind(found.message_position)
-                .is_some_and(|posted| posted.owner() == slot && !posted.token.is(TokenKind::Invalidate))
+                .is_some_and(|posted| posted.owner == slot && !posted.token.is(TokenKind::Invalidate))
     }
 
     /// Takes a request's work requests out of the chain; what stands behind them moves up. It is queued again, and its MRs are
@@ -304,18 +207,16 @@ impl<P: Port> Engine<P> {
     #[cold]
     pub(super) fn unstage(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        request.phase = Phase::Queued;
-        request.hold.message = false;
         let connection = &mut self.connections[usize::from(request.connection)];
+        let leaving = positions(&connection.send_queue, handle, request);
+        request.phase = Phase::Queued;
+        request.message_position = NOT_POSTED;
         let staged = connection.send_queue.unstage();
         let (mut kept, mut asked) = (0, false);
         for at in 0..staged {
-            let (Some(posted), Some(&work)) =
-                (connection.send_queue.next_at(at), connection.chain.as_slice().get(at as usize))
-            else {
-                break;
-            };
-            if posted.owner() == handle.index() && !posted.token.is(TokenKind::Invalidate) {
+            let (position, posted) = connection.send_queue.take_next(at);
+            let Some(&work) = connection.chain.as_slice().get(at as usize) else { break };
+            if leaving.contains(&position) {
                 if let Some(mr) =
                     self.pool.get_mut(posted.token.index()).filter(|_| posted.token.is(TokenKind::Register))
                 {
@@ -325,12 +226,11 @@ impl<P: Port> Engine<P> {
                 asked |= work.signalled;
                 continue;
             }
-            let position = connection.send_queue.stage(posted);
-            let moved = self.requests.at_mut(posted.owner()).filter(|_| !posted.token.is(TokenKind::Invalidate));
-            if let Some((_, other)) = moved
-                && (posted.token.is(TokenKind::Message) || other.standalone)
+            let moved = connection.send_queue.stage(posted);
+            if let Some((_, other)) = self.requests.at_mut(posted.owner)
+                && (posted.token.is(TokenKind::Message) || posted.is_standalone())
             {
-                other.message_position = position;
+                other.message_position = moved;
             }
             connection.chain.set(kept, work);
             kept += 1;
@@ -358,7 +258,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         for at in 0..staged {
-            let Some(posted) = connection.send_queue.next_at(at) else { break };
+            let (_, posted) = connection.send_queue.take_next(at);
             let token = posted.token;
             let mr = self.pool.get_mut(token.index());
             match (token.kind(), mr) {
@@ -371,13 +271,22 @@ impl<P: Port> Engine<P> {
                 }
                 _ => {}
             }
-            if let Some((_, request)) = self.requests.at_mut(posted.owner()) {
+            if let Some((_, request)) = self.requests.at_mut(posted.owner) {
                 request.phase = Phase::Queued;
-                request.hold.message = false;
+                request.message_position = NOT_POSTED;
             }
         }
         connection.chain.clear();
         connection.registered = Registered::default();
         connection.standalone_staged = false;
     }
+}
+
+/// Where a staged request's work requests stand: its registrations, and its message right behind them. One that could not be staged
+/// whole has all that stands from its first one on.
+fn positions(queue: &SendQueue, handle: Handle, request: &Request) -> core::ops::Range<u64> {
+    let registrations = request.mrs.len() as u64;
+    let position = request.message_position;
+    let is_whole = queue.staged_behind(position).is_some_and(|posted| posted.token == message_token(handle));
+    if is_whole { position - registrations..position + 1 } else { position..position + registrations }
 }

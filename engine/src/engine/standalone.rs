@@ -6,10 +6,10 @@ use crate::{
     connection::Phase as ConnectionPhase,
     event::{ConnectionId, Event},
     gather::Resolved,
-    mr::Mapping,
+    mr::Opening,
     protocol::Protocol,
-    provider::{Chain, Port, WorkRequest},
-    request::{Outcome, Phase, Request, RequestHandle, Wanted},
+    provider::{Chain, ElementRange, Port, WorkRequest},
+    request::{Outcome, Phase, Request, RequestHandle},
 };
 use core::{mem::ManuallyDrop, time::Duration};
 
@@ -64,7 +64,7 @@ impl<P: Port> Engine<P> {
         if !self.connections[index].is_ready() {
             return Err(SubmitError::NotConnected);
         }
-        if let Some(done) = self.register_at_once(connection.index, chunk, cookie) {
+        if let Some(done) = self.register_at_once(connection, chunk, cookie) {
             return done;
         }
         let submission = Submission {
@@ -76,7 +76,7 @@ impl<P: Port> Engine<P> {
             cookie,
         };
         let handle = self.stage(connection.index, &submission)?;
-        if self.requests.get(handle).is_none_or(|request| request.pieces != 1) {
+        if self.pieces_of(handle) != 1 {
             self.requests.remove(handle);
             return Err(SubmitError::TooManyRegistrations);
         }
@@ -87,17 +87,15 @@ impl<P: Port> Engine<P> {
     /// One range that need not wait, with one look-up of each thing, as [`Engine::submit`] has it. `None`: it takes the long way.
     fn register_at_once(
         &mut self,
-        connection_index: u16,
+        name: ConnectionId,
         chunk: &Chunk<'_>,
         cookie: u64,
     ) -> Option<Result<RequestHandle, SubmitError>> {
         let [segment] = chunk.segments else { return None };
         let making = &self.making;
-        let connection = self.connections.get_mut(usize::from(connection_index))?;
+        let connection = self.connections.get_mut(usize::from(name.index))?;
         let entries = making.cost.register + making.cost.invalidate;
-        // Whoever traces sees every step, and pays for it.
-        let waits = !connection.waiting_requests.is_empty() || !connection.send_queue.can_reserve(entries);
-        if waits || !connection.invalidations.is_empty() || self.trace.is_some() {
+        if !connection.takes_at_once(name) || !connection.send_queue.can_reserve(entries) {
             return None;
         }
         let Resolved { element, base } = match locate(connection, segment) {
@@ -107,53 +105,41 @@ impl<P: Port> Engine<P> {
         if !self.gather.covers(&element) {
             return None;
         }
+        let Some(vacant) = self.requests.vacant() else { return Some(Err(SubmitError::NoSlot)) };
         let descriptor = connection.idle.pop()?;
-        let wanted = Wanted {
-            cookie,
-            iova_cookie: 0,
-            message_length: 0,
-            connection: connection_index,
-            invited: false,
-            standalone: true,
-            pieces: 1,
-            inline_segments: 0,
-            staged: true,
-        };
-        let Some((handle, request)) = self.requests.insert_new(|| ManuallyDrop::new(Request::new(wanted))) else {
-            connection.idle.push(descriptor);
-            return Some(Err(SubmitError::NoSlot));
-        };
-        connection.send_queue.take(entries);
-        // It has none.
-        request.hold.message = false;
-        request.mrs.push(descriptor);
         let first = self.pool.first_element(descriptor);
+        let opening = Opening {
+            descriptor,
+            owner: vacant.index(),
+            bytes: element.length,
+            base,
+            elements: ElementRange { first, count: 1 },
+            access: chunk.access,
+            iova: self.iova.apply(element.address, 0),
+            key_mask: making.key_mask,
+        };
+        let request = |position| Request::standalone(cookie, name.index, position, descriptor);
+        let mr = self.pool.get_mut(descriptor);
+        let Some(handle) = mr.and_then(|mr| {
+            let position = stage_standalone(connection, making, mr, &opening)?;
+            Some(vacant.insert(|| ManuallyDrop::new(request(position))).0)
+        }) else {
+            connection.idle.push(descriptor);
+            return None;
+        };
         if let Some(place) = self.elements.get_mut(first as usize) {
             *place = element;
         }
-        let mapping = Mapping {
-            bytes: element.length,
-            address: element.address,
-            base,
-            elements: 1,
-            access: chunk.access,
-            iova: self.iova.apply(element.address, 0),
-            rotating_key_bits: self.capabilities.rotating_key_bits,
-        };
-        let opening = (connection.key, &mapping, first);
-        let mr = self.pool.get_mut(descriptor);
-        let staged = mr.and_then(|mr| stage_standalone(connection, making, (mr, descriptor), handle.index(), opening));
-        let Some(position) = staged else { return Some(Err(self.undo(handle))) };
-        request.message_position = position;
+        connection.send_queue.take(entries);
         self.statistics.requests += 1;
-        self.mark_dirty(connection_index);
+        self.mark_dirty(name.index);
         Some(Ok(RequestHandle(handle)))
     }
 
     /// A registration was confirmed: a standalone one is open now, and its caller learns of its grant.
     pub(super) fn registered_now(&mut self, slot: u32) {
         let Some((handle, request)) = self.requests.at_mut(slot) else { return };
-        if !request.standalone || request.phase != Phase::Posted {
+        if !request.is_standalone() || request.phase != Phase::Posted {
             return;
         }
         request.phase = Phase::Open;
@@ -179,9 +165,9 @@ impl<P: Port> Engine<P> {
         let found = self.requests.get_mut(handle).ok_or(CancelError::Ended)?;
         let index = usize::from(found.connection);
         match found.phase {
-            Phase::Ended | Phase::Fencing { .. } => return Err(CancelError::Ended),
+            Phase::Ended | Phase::Held | Phase::Fencing { .. } => return Err(CancelError::Ended),
             Phase::Posted if found.invited => return Err(CancelError::PeerMayInvalidate),
-            Phase::Posted if found.standalone => {
+            Phase::Posted if found.is_standalone() => {
                 // The registration is on the way: the invalidation stands behind it in the same queue.
             }
             // Its message is on the way, and the peer may reply: that takes a receive, which nobody else is promised.
@@ -191,6 +177,7 @@ impl<P: Port> Engine<P> {
                 found.outcome = Outcome::Cancelled;
                 found.phase = Phase::Fencing { fences: 0 };
                 self.connections[index].waiting_requests.retain(|&slot| slot != handle.index());
+                self.connections[index].note_usual();
                 self.end_if_fenced(handle);
                 return Ok(());
             }
@@ -209,7 +196,7 @@ impl<P: Port> Engine<P> {
     fn cancel_queued(&mut self, request: RequestHandle) {
         let handle = request.0;
         let Some(found) = self.requests.get_mut(handle) else { return };
-        let (index, standalone) = (usize::from(found.connection), found.standalone);
+        let (index, standalone) = (usize::from(found.connection), found.is_standalone());
         let mrs = core::mem::take(&mut found.mrs);
         found.outcome = Outcome::Cancelled;
         found.phase = Phase::Fencing { fences: 0 };
@@ -245,7 +232,7 @@ impl<P: Port> Engine<P> {
         self.cancel(request)?;
         loop {
             self.flush();
-            let ended = self.requests.get(request.0).is_none_or(|found| found.phase == Phase::Ended);
+            let ended = self.requests.get(request.0).is_none_or(|found| found.has_ended());
             if ended {
                 return Ok(());
             }
@@ -277,7 +264,7 @@ impl<P: Port> Engine<P> {
         self.statistics.registrations += 1;
         self.statistics.work_requests += 1;
         // Its entry is one of the two that requests cannot reserve, so retiring it must not give one to them.
-        self.connections[index].send_queue.push(Posted::new(registration.token, NO_OWNER, 0));
+        self.connections[index].send_queue.push(Posted::new(registration.token, NO_OWNER));
         true
     }
 }

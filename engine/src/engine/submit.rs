@@ -2,24 +2,22 @@
 
 use super::{
     Engine, MAX_ADMITTED_PER_POLL,
-    resolve::{copy_elements, locate, resolve},
-    run::{Run, gather_run},
-    stage::{MessageToSend, stage_message, stage_single},
+    at_once::Covered,
+    resolve::{copy_elements, resolve},
 };
 use crate::{
-    connection::Connection,
     event::ConnectionId,
-    gather::{GatherError, Resolved, Segment},
+    gather::{GatherError, Segment},
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
-    provider::{Access, ElementRange, Port, ScatterElement},
-    request::{Outcome, Request, RequestHandle, WaitingChunk, Wanted},
+    provider::{Access, Port},
+    request::{Kind, Outcome, Request, RequestHandle, WaitingChunk},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
-use frwr_mempool::{DeviceMemory, device_memory::LINE, slab::Handle};
+use frwr_mempool::slab::Handle;
 
 /// Grants of one request.
 type Grants = ArrayVec<Grant, MAX_MRS_PER_REQUEST>;
@@ -61,13 +59,6 @@ pub struct Coverage {
     pub bytes: u32,
     /// Keys that they take.
     pub keys: u32,
-}
-
-/// What the one registration of a request covers.
-#[derive(Clone, Copy, Debug)]
-enum Covered<'a> {
-    Segment(&'a Segment),
-    List(&'a [Segment]),
 }
 
 /// Why a request was not taken. The caller keeps everything; the first three are worth another try after a poll.
@@ -117,19 +108,15 @@ impl<P: Port> Engine<P> {
         protocol: &mut impl Protocol,
     ) -> Result<RequestHandle, SubmitError> {
         let index = usize::from(connection.index);
-        let Some(found) = self.connections.get(index).filter(|found| found.key == connection && found.is_ready())
-        else {
-            return Err(SubmitError::NotConnected);
-        };
+        let at_once = self.connections.get(index).is_some_and(|found| found.takes_at_once(connection));
         if submission.message.is_empty() || submission.message.len() > self.plan.message_bytes as usize {
-            return Err(SubmitError::MessageLength);
+            return Err(if self.takes_requests(connection) {
+                SubmitError::MessageLength
+            } else {
+                SubmitError::NotConnected
+            });
         }
-        // Whoever traces sees every step, and pays for it.
-        if submission.inline.is_empty()
-            && found.waiting_requests.is_empty()
-            && found.invalidations.is_empty()
-            && self.trace.is_none()
-        {
+        if at_once && submission.inline.is_empty() {
             let done = match submission.chunks {
                 [] => self.submit_at_once(index, submission, None, protocol),
                 [Chunk { access, segments: [segment] }] => {
@@ -142,11 +129,21 @@ impl<P: Port> Engine<P> {
                 return done;
             }
         }
+        if !at_once && !self.takes_requests(connection) {
+            return Err(SubmitError::NotConnected);
+        }
         // A copy: what is not passed on need not be in memory.
         let submission = *submission;
         let mut refused = SubmitError::NoSlot;
         let handle = self.submit_any(index, &submission, protocol, &mut refused);
         if handle.generation() == 0 { Err(refused) } else { Ok(RequestHandle(handle)) }
+    }
+
+    #[cold]
+    fn takes_requests(&self, connection: ConnectionId) -> bool {
+        self.connections
+            .get(usize::from(connection.index))
+            .is_some_and(|found| found.key == connection && found.is_ready())
     }
 
     /// [`Engine::submit`] of whatever it may be, on a ready connection. What it returns fits into a register, so that what its
@@ -199,134 +196,6 @@ impl<P: Port> Engine<P> {
         Ok(RequestHandle(handle))
     }
 
-    /// A request of at most one registration that need not wait: what `stage`, `reserve`, `map_chunks` and `announce` do, with
-    /// one look-up of each thing. `None`: it takes the long way.
-    #[inline(always)]
-    fn submit_at_once(
-        &mut self,
-        index: usize,
-        submission: &Submission<'_>,
-        piece: Option<(Access, Covered<'_>)>,
-        protocol: &mut impl Protocol,
-    ) -> Option<Result<RequestHandle, SubmitError>> {
-        let making = &self.making;
-        let connection = self.connections.get_mut(index)?;
-        let entries = if piece.is_some() { making.single } else { making.cost.message };
-        if !connection.may_send() || !connection.send_queue.can_reserve(entries) {
-            return None;
-        }
-        let mut opened = None;
-        if let Some((access, covered)) = piece {
-            let mut located = None;
-            if let Covered::Segment(segment) = covered {
-                let resolved = match locate(connection, segment) {
-                    Ok(resolved) => resolved,
-                    Err(error) => return Some(Err(error)),
-                };
-                if !self.gather.covers(&resolved.element) {
-                    return None;
-                }
-                located = Some(resolved);
-            }
-            let descriptor = connection.idle.pop()?;
-            let first = self.pool.first_element(descriptor);
-            let run = match (covered, located) {
-                (Covered::List(segments), _) => {
-                    let room = self.elements.get_mut(first as usize..).unwrap_or_default();
-                    let depth = (self.plan.mr_depth as usize).min(room.len());
-                    let Some(run) = gather_run(connection, &self.gather, segments, &mut room[..depth]) else {
-                        connection.idle.push(descriptor);
-                        return None;
-                    };
-                    run
-                }
-                (_, Some(Resolved { element, base })) => {
-                    if let Some(place) = self.elements.get_mut(first as usize) {
-                        *place = element;
-                    }
-                    Run { address: element.address, bytes: element.length, base, elements: 1 }
-                }
-                _ => return None,
-            };
-            opened = Some((access, descriptor, first, run));
-        }
-        let wanted = Wanted { staged: true, ..wanted(index as u16, submission, u8::from(opened.is_some())) };
-        let Some((handle, request)) = self.requests.insert_new(|| ManuallyDrop::new(Request::new(wanted))) else {
-            if let Some((_, descriptor, ..)) = opened {
-                connection.idle.push(descriptor);
-            }
-            return Some(Err(SubmitError::NoSlot));
-        };
-        connection.send_queue.take(entries);
-        let offset = self.plan.request_offset(handle.index());
-        let element = self.plan.request_element(handle.index());
-        let mut message = MessageToSend {
-            request: handle,
-            elements: ElementRange { first: element, count: 1 },
-            registrations: 0,
-            awaited: false,
-            held: self.held,
-        };
-        let written = if let Some((access, descriptor, first, run)) = opened {
-            request.mrs.push(descriptor);
-            message.registrations = 1;
-            let mapping = Mapping {
-                bytes: run.bytes,
-                address: run.address,
-                base: run.base,
-                elements: run.elements,
-                access,
-                iova: self.iova.apply(run.address, submission.iova_cookie),
-                rotating_key_bits: self.capabilities.rotating_key_bits,
-            };
-            let opening = Some((connection.key, &mapping, first));
-            // While all of it is at hand, before the message is completed: one that cannot be is rare.
-            if let Some(mr) = self.pool.get_mut(descriptor)
-                && let Some((position, fields)) = stage_single(connection, making, (mr, descriptor), &message, opening)
-            {
-                request.message_position = position;
-                let grant = mr::grant_of(&fields);
-                announce(&self.messages, offset, submission.message, &mut self.scratch.message, &grant, protocol)
-            } else {
-                false
-            }
-        } else {
-            request.message_position = stage_message(connection, making, &message);
-            // The slot's message buffer has message_bytes bytes.
-            write_message(&self.messages, offset, submission.message)
-        };
-        if !written {
-            return Some(Err(self.undo(handle)));
-        }
-        self.statistics.requests += 1;
-        let address = self.messages.address() + offset as u64;
-        // At most message_bytes, which is 32 bit.
-        let length = submission.message.len() as u32;
-        if account(connection, &mut self.elements, element, address, length) {
-            self.dirty.push(index as u16);
-        }
-        Some(Ok(RequestHandle(handle)))
-    }
-
-    /// A request whose message could not be completed.
-    #[cold]
-    pub(super) fn undo(&mut self, handle: Handle) -> SubmitError {
-        self.unstage(handle);
-        self.reset(handle);
-        self.requests.remove(handle);
-        SubmitError::Unannounced
-    }
-
-    /// Accounts for a message that stands in its slot's buffer and in the chain.
-    fn account_message(&mut self, index: usize, slot: u32, length: u32) {
-        let address = self.messages.address() + self.plan.request_offset(slot) as u64;
-        let element = self.plan.request_element(slot);
-        let connection = &mut self.connections[index];
-        if account(connection, &mut self.elements, element, address, length) {
-            self.dirty.push(index as u16);
-        }
-    }
-
     /// How much of the front of `segments` at most `most` keys of one request cover on this connection: what protocols need
     /// to know whose messages have room for few keys.
     ///
@@ -375,10 +244,19 @@ impl<P: Port> Engine<P> {
         if pieces > self.plan.max_mrs as usize {
             return Err(SubmitError::TooManyRegistrations);
         }
-        // At most MAX_MRS_PER_REQUEST.
-        let wanted = wanted(connection, submission, pieces as u8);
-        let handle =
-            self.requests.insert_with(|| ManuallyDrop::new(Request::new(wanted))).ok_or(SubmitError::NoSlot)?;
+        let kind = match (submission.message, submission.inline) {
+            ([], _) => Kind::Standalone,
+            (_, []) => Kind::Usual,
+            _ => Kind::Inline,
+        };
+        let request = Request::waiting(submission.cookie, connection, submission.invite_invalidation, kind);
+        let handle = self.requests.insert_with(|| ManuallyDrop::new(request)).ok_or(SubmitError::NoSlot)?;
+        let Some(admission) = self.admissions.get_mut(handle.index() as usize) else { return Err(SubmitError::NoSlot) };
+        admission.iova_cookie = submission.iova_cookie;
+        // At most message_bytes, which is 32 bit, MAX_MRS_PER_REQUEST, and the elements of one SEND.
+        admission.message_length = submission.message.len() as u32;
+        (admission.pieces, admission.inline_segments) = (pieces as u8, submission.inline.len() as u8);
+        admission.chunks.clear();
         if !submission.inline.is_empty() {
             let element = self.plan.request_element(handle.index()) as usize + 1;
             self.elements[element..][..self.scratch.inline.len()].copy_from_slice(&self.scratch.inline);
@@ -405,6 +283,7 @@ impl<P: Port> Engine<P> {
         }
         self.park(handle, chunks);
         self.connections[index].waiting_requests.push_back(handle.index());
+        self.connections[index].note_usual();
         self.attention = true;
         self.statistics.requests_waited += 1;
         Ok(())
@@ -412,13 +291,13 @@ impl<P: Port> Engine<P> {
 
     /// Keeps what a request that waits is made of: its message in its buffer, its segments beside its slot.
     fn park(&mut self, handle: Handle, chunks: &[Chunk<'_>]) {
-        let Some(request) = self.requests.get_mut(handle) else { return };
-        let message = &self.scratch.message[..request.message_length as usize];
+        let Some(admission) = self.admissions.get_mut(handle.index() as usize) else { return };
+        let message = &self.scratch.message[..admission.message_length as usize];
         // The slot's message buffer has message_bytes bytes.
         let _ = self.messages.write(self.plan.request_offset(handle.index()), message);
         for chunk in chunks {
             // At most max_segments, which is 4096 at most.
-            request.chunks.push(WaitingChunk { access: chunk.access, segments: chunk.segments.len() as u16 });
+            admission.chunks.push(WaitingChunk { access: chunk.access, segments: chunk.segments.len() as u16 });
         }
         let first = handle.index() as usize * self.options.max_segments as usize;
         let kept = chunks.iter().flat_map(|chunk| chunk.segments);
@@ -429,13 +308,17 @@ impl<P: Port> Engine<P> {
 
     /// Brings a parked request back into the scratch lists.
     fn unpark(&mut self, handle: Handle) {
-        let Some(request) = self.requests.get(handle) else { return };
-        let message = &mut self.scratch.message[..request.message_length as usize];
+        let (Some(request), Some(admission)) =
+            (self.requests.get(handle), self.admissions.get(handle.index() as usize))
+        else {
+            return;
+        };
+        let message = &mut self.scratch.message[..admission.message_length as usize];
         let _ = self.messages.read(self.plan.request_offset(handle.index()), message);
         let mut first = handle.index() as usize * self.options.max_segments as usize;
         self.scratch.clear();
         let connection = &self.connections[usize::from(request.connection)];
-        for chunk in &request.chunks {
+        for chunk in &admission.chunks {
             let segments = &self.waiting_segments[first..first + usize::from(chunk.segments)];
             first += segments.len();
             // They were resolved once, on this very connection.
@@ -484,8 +367,8 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn reserve(&mut self, handle: Handle) -> bool {
         let Some(request) = self.requests.get(handle) else { return false };
-        let (index, standalone) = (usize::from(request.connection), request.standalone);
-        let pieces = u32::from(request.pieces);
+        let (index, standalone) = (usize::from(request.connection), request.is_standalone());
+        let pieces = self.pieces_of(handle);
         let entries = self.entries(pieces, standalone);
         let connection = &mut self.connections[index];
         if connection.idle.len() < pieces {
@@ -493,6 +376,11 @@ impl<P: Port> Engine<P> {
             return false;
         }
         (standalone || connection.may_send()) && connection.send_queue.reserve(entries)
+    }
+
+    /// MRs that the chunks of a staged request take.
+    pub(super) fn pieces_of(&self, handle: Handle) -> u32 {
+        self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.pieces.into())
     }
 
     #[cold]
@@ -517,7 +405,7 @@ impl<P: Port> Engine<P> {
             self.statistics.requests += 1;
             return Ok(());
         }
-        self.reset(handle);
+        self.reset(handle, self.pieces_of(handle));
         Err(SubmitError::Unannounced)
     }
 
@@ -527,6 +415,7 @@ impl<P: Port> Engine<P> {
         let Some(request) = self.requests.get_mut(handle) else { return false };
         let connection = &mut self.connections[usize::from(request.connection)];
         let bits = self.capabilities.rotating_key_bits;
+        let cookie = self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.iova_cookie);
         let mut at = 0;
         for chunk in &self.scratch.chunks {
             while at < chunk.end {
@@ -544,7 +433,7 @@ impl<P: Port> Engine<P> {
                     base: rest[0].base,
                     elements,
                     access: chunk.access,
-                    iova: self.iova.apply(address, request.iova_cookie),
+                    iova: self.iova.apply(address, cookie),
                     rotating_key_bits: bits,
                 };
                 let Some(mr) = self.pool.get_mut(descriptor) else { return false };
@@ -578,16 +467,16 @@ impl<P: Port> Engine<P> {
     /// Completes the message in the scratch buffer, puts it where the device reads it, and has the next flush post it.
     fn announce(&mut self, handle: Handle, protocol: &mut impl Protocol, grants: &[Grant]) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return false };
-        let (index, standalone) = (request.connection, request.standalone);
+        let (index, standalone) = (request.connection, request.is_standalone());
+        let length = self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.message_length);
         if !standalone {
-            let message = &mut self.scratch.message[..request.message_length as usize];
+            let message = &mut self.scratch.message[..length as usize];
             let offset = self.plan.request_offset(handle.index());
             let named = grants.is_empty() || protocol.announce(message, grants).is_ok();
             if !named || self.messages.write(offset, message).is_err() {
                 return false;
             }
         }
-        let length = request.message_length;
         if !self.stage_request(usize::from(index), handle) {
             self.unstage(handle);
             return false;
@@ -601,11 +490,10 @@ impl<P: Port> Engine<P> {
     }
 
     /// Undoes an admission that failed: nothing was posted, so nothing has to be (S85 to S87).
-    fn reset(&mut self, handle: Handle) {
+    pub(super) fn reset(&mut self, handle: Handle, pieces: u32) {
         let Some(request) = self.requests.get_mut(handle) else { return };
         let mrs = core::mem::take(&mut request.mrs);
-        let (index, pieces, standalone) =
-            (usize::from(request.connection), u32::from(request.pieces), request.standalone);
+        let (index, standalone) = (usize::from(request.connection), request.is_standalone());
         let entries = self.entries(pieces, standalone);
         self.connections[index].send_queue.release(entries);
         self.statistics.failed_marshal_count += 1;
@@ -630,12 +518,13 @@ impl<P: Port> Engine<P> {
         while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].is_ready() {
             let Some(&slot) = self.connections[index].waiting_requests.front() else { break };
             let Some(handle) = self.requests.handle_at(slot) else { break };
+            let pieces = self.admissions.get(slot as usize).map_or(0, |admission| admission.pieces.into());
             if self.reserve(handle) {
                 self.unpark(handle);
                 if self.open_memory(handle, protocol).is_err() {
                     self.end_unposted(handle, Outcome::Unannounced);
                 }
-            } else if self.requests.get(handle).is_some_and(|found| self.never_has(index, found.pieces.into())) {
+            } else if self.never_has(index, pieces) {
                 self.end_unposted(handle, Outcome::TooFewRegistrations);
             } else {
                 break;
@@ -643,6 +532,7 @@ impl<P: Port> Engine<P> {
             self.connections[index].waiting_requests.pop_front();
             admitted += 1;
         }
+        self.connections[index].note_usual();
         admitted
     }
 
@@ -652,72 +542,4 @@ impl<P: Port> Engine<P> {
         }
         self.end_request(handle);
     }
-}
-
-/// Accounts for a message at `address` that the next flush posts. True where its connection had no work before.
-#[inline(always)]
-fn account(
-    connection: &mut Connection,
-    elements: &mut [ScatterElement],
-    element: u32,
-    address: u64,
-    length: u32,
-) -> bool {
-    if let Some(place) = elements.get_mut(element as usize) {
-        *place = ScatterElement { address, length, lkey: connection.bases[0].lkey };
-    }
-    connection.peer_receives -= 1;
-    connection.awaiting_reply += 1;
-    !core::mem::replace(&mut connection.dirty, true)
-}
-
-/// What a submission's slot is made with.
-#[inline(always)]
-fn wanted(connection: u16, submission: &Submission<'_>, pieces: u8) -> Wanted {
-    Wanted {
-        cookie: submission.cookie,
-        iova_cookie: submission.iova_cookie,
-        // At most message_bytes, which is 32 bit.
-        message_length: submission.message.len() as u32,
-        connection,
-        invited: submission.invite_invalidation,
-        standalone: submission.message.is_empty(),
-        pieces,
-        // At most the elements of one SEND.
-        inline_segments: submission.inline.len() as u8,
-        staged: false,
-    }
-}
-
-/// Puts a message where the device reads it. False where it has no room.
-#[inline]
-fn write_message(messages: &DeviceMemory, offset: usize, message: &[u8]) -> bool {
-    match message.first_chunk::<LINE>() {
-        // The usual size, known to the compiler.
-        Some(line) if message.len() == LINE => messages.write_line(offset, line),
-        _ => messages.write(offset, message).is_ok(),
-    }
-}
-
-/// Completes a message with its grant, in memory that no peer reaches, and puts it where the device reads it.
-#[inline(always)]
-fn announce(
-    messages: &DeviceMemory,
-    offset: usize,
-    message: &[u8],
-    scratch: &mut [u8],
-    grant: &Grant,
-    protocol: &mut impl Protocol,
-) -> bool {
-    if let Some(line) = message.first_chunk::<LINE>()
-        && message.len() == LINE
-    {
-        let mut line = *line;
-        return protocol.announce(&mut line, core::slice::from_ref(grant)).is_ok()
-            && messages.write_line(offset, &line);
-    }
-    // As long as the longest message.
-    let Some(scratch) = scratch.get_mut(..message.len()) else { return false };
-    scratch.copy_from_slice(message);
-    protocol.announce(scratch, core::slice::from_ref(grant)).is_ok() && messages.write(offset, scratch).is_ok()
 }

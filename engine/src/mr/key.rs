@@ -10,7 +10,7 @@ pub const KEY_TAG_BITS: u8 = 8;
 const LARGEST_PAGE_BYTES: u64 = 1 << 16;
 
 /// The low bits of a key that change, as a mask.
-const fn tag_mask(rotating_bits: u8) -> u32 {
+pub(crate) const fn tag_mask(rotating_bits: u8) -> u32 {
     // No device rotates more than the tag; a larger number is cut off here and refused by `Mr::map`.
     let bits = if rotating_bits > KEY_TAG_BITS { KEY_TAG_BITS } else { rotating_bits };
     (1u32 << bits) - 1
@@ -20,8 +20,13 @@ const fn tag_mask(rotating_bits: u8) -> u32 {
 /// with 0 rotating bits neither does the key (S37, I20, U10).
 #[must_use]
 pub const fn next_key(key: u32, rotating_bits: u8) -> u32 {
-    let mask = tag_mask(rotating_bits);
-    (key & !mask) | (key.wrapping_add(1) & mask)
+    next_masked(key, tag_mask(rotating_bits))
+}
+
+/// The same by the mask of the bits that change.
+#[inline(always)]
+pub(crate) const fn next_masked(key: u32, mask: u32) -> u32 {
+    key ^ ((key ^ key.wrapping_add(1)) & mask)
 }
 
 /// Whether `next` may follow `current` on one device object.

@@ -11,12 +11,33 @@ mod release;
 mod state;
 
 pub use error::MrError;
-pub(crate) use key::IovaRule;
+use key::next_masked;
 pub use key::{IovaPolicy, KEY_TAG_BITS, check_next_key, iova, next_key};
+pub(crate) use key::{IovaRule, tag_mask};
 pub use state::{Cause, ConnectionKey, Grant, Mapping, Registration, ReturnPolicy, State};
 
-use crate::provider::{Access, BaseId, ElementRange, RegistrationFields, RegistrationId, Token, TokenKind};
+use crate::provider::{
+    Access, BaseId, ElementRange, Operation, RegistrationFields, RegistrationId, Token, TokenKind, WorkRequest,
+};
 use core::num::NonZeroU32;
+
+/// What [`Mr::open_in_chain`] registers, with everything about it checked: the bytes lie in their base registration, and neither
+/// they nor their base address wrap around (I18).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// The MR's own number.
+    pub(crate) descriptor: u32,
+    /// The request slot.
+    pub(crate) owner: u32,
+    pub(crate) bytes: u32,
+    pub(crate) base: BaseId,
+    /// They stand in the chain's table.
+    pub(crate) elements: ElementRange,
+    pub(crate) access: Access,
+    pub(crate) iova: u64,
+    /// The low bits of a key that change.
+    pub(crate) key_mask: u32,
+}
 
 /// Bytes of one descriptor: one cache line, so that a step touches one.
 pub const MR_BYTES: usize = 64;
@@ -156,24 +177,43 @@ impl Mr {
     }
 
     /// [`Mr::open`] and [`Mr::register_posted`] in one, for who makes the work request at once: Idle or IdlePending to
-    /// Registering. What is refused changes nothing.
+    /// Registering, with the work request, unsignalled, put into its place. Returns token and key. What is refused changes nothing.
     ///
     /// # Errors
-    /// As [`Mr::open`].
+    /// [`MrError::InvalidState`], [`MrError::StaleConnection`], [`MrError::WrongQueue`] as [`Mr::take`].
     #[inline(always)]
     pub(crate) fn open_in_chain(
         &mut self,
-        owner: u32,
         connection: ConnectionKey,
-        mapping: &Mapping,
-        first_element: u32,
-    ) -> Result<RegistrationFields, MrError> {
+        opening: &Opening,
+        place: &mut WorkRequest,
+    ) -> Result<(Token, u32), MrError> {
         self.check_free(connection)?;
-        let fields = self.prepare(mapping, first_element)?;
-        self.owner = owner;
+        debug_assert!(opening.bytes != 0 && opening.elements.count != 0 && opening.elements.count <= opening.bytes);
+        debug_assert!(opening.iova.checked_add(opening.bytes.into()).is_some(), "no base address wraps around");
+        self.generation = following(self.generation);
+        let mut key = next_masked(self.fields.key, opening.key_mask);
+        if key as u8 == self.device_tag {
+            key = next_masked(key, opening.key_mask);
+        }
+        let fields = RegistrationFields {
+            object: self.fields.object,
+            base: opening.base,
+            old_key: (key & !0xFF) | u32::from(self.device_tag),
+            key,
+            access: opening.access,
+            iova: opening.iova,
+            length: opening.bytes,
+            elements: opening.elements,
+        };
+        let token = self.token_register(opening.descriptor);
+        // Side by side, so that each value is at hand once.
+        self.fields = fields;
+        *place = WorkRequest { token, signalled: false, fence: false, operation: Operation::Register(fields) };
+        self.owner = opening.owner;
         self.step = Step::Registering;
-        self.device_tag = fields.key as u8;
-        Ok(fields)
+        self.device_tag = key as u8;
+        Ok((token, key))
     }
 
     /// Takes a free MR as the connection's pad (S90). From here on it can only be mapped, registered and destroyed.

@@ -1,0 +1,295 @@
+//! What completions of the send queue retire.
+//!
+//! A queue completes in order: what stands in front of a completed work request has succeeded. Nothing of it is looked at but what
+//! somebody waits for (`SendQueue::awaited`): slots that only Hold keeps, invalidations, transfers, registrations without a message,
+//! messages with memory of the caller in them. A registration's success is not written down either: whoever may ask sees by the
+//! position of its message whether the device is done with both.
+
+use super::{Engine, life::keys_at_stake};
+use crate::{
+    chain::{Posted, WORD},
+    connection::Connection,
+    event::{DisconnectCause, Event, TransferStatus},
+    provider::{Completion, CompletionBatch, FailureStatus, Port, Token, TokenKind},
+    request::Phase,
+    trace::TracePoint,
+    transfer::Kind,
+};
+
+impl<P: Port> Engine<P> {
+    #[inline(never)]
+    pub(super) fn take_sends(&mut self, batch: &CompletionBatch) -> u32 {
+        for completion in batch {
+            if !self.message_completion(completion) {
+                self.send_completion(*completion);
+            }
+        }
+        let taken = batch.len() as u32;
+        self.statistics.send_completions += u64::from(taken);
+        taken
+    }
+
+    /// A good completion of a request's message: all that [`Engine::send_completion`] does with it, with one look-up of each
+    /// thing. False: nothing was done.
+    #[inline(always)]
+    fn message_completion(&mut self, completion: &Completion) -> bool {
+        let token = completion.token;
+        if completion.result.is_err() || !token.is(TokenKind::Message) {
+            return false;
+        }
+        // A message that is posted keeps its slot.
+        let Some((_, request)) = self.requests.at(token.index()) else { return false };
+        let (index, position) = (usize::from(request.connection), request.message_position);
+        let Some(connection) = self.connections.get_mut(index) else { return false };
+        if connection.queue_pair != completion.queue_pair
+            || connection.is_vacant()
+            || !connection.send_queue.is_posted_at(position, token)
+        {
+            return false;
+        }
+        connection.relief_coming = false;
+        self.retire_successes(index, position);
+        true
+    }
+
+    /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without
+    /// a completion of its own has succeeded (S52, S67). A failure vouches for nothing that somebody waits for: a
+    /// completion that was lost in between would look the same (fault 13).
+    fn send_completion(&mut self, completion: Completion) {
+        let token = completion.token;
+        let index = self.connection_of(token).filter(|&index| self.is_current(index, &completion));
+        let position = index.and_then(|index| self.position_of(index, token));
+        let (Some(index), Some(position)) = (index, position) else {
+            if token.kind() == TokenKind::Foreign {
+                self.events.push_back(Event::Foreign(completion));
+            } else {
+                self.statistics.stale_completions += 1;
+            }
+            return;
+        };
+        self.connections[index].relief_coming = false;
+        match completion.result {
+            Ok(_) => self.retire_successes(index, position),
+            Err(status) => self.retire_to_failure(index, position, status),
+        }
+    }
+
+    /// Retires all up to this position, which succeeded, and tells those that wait for any of it.
+    #[inline(always)]
+    fn retire_successes(&mut self, index: usize, through: u64) {
+        let mut from = self.connections[index].send_queue.retire_through(through);
+        while from <= through {
+            let awaited = self.connections[index].send_queue.take_awaited(from, through);
+            let word = from - from % WORD;
+            if awaited != 0 {
+                self.tell_retired(index, word, awaited);
+            }
+            from = word + WORD;
+        }
+    }
+
+    /// Tells those that wait for what is retired, by the bits of their positions from `word` on.
+    #[inline(never)]
+    fn tell_retired(&mut self, index: usize, word: u64, mut awaited: u64) {
+        while awaited != 0 {
+            let Some(position) = self.tell_usual(index, word, &mut awaited) else { return };
+            let posted = self.connections[index].send_queue.entry(position);
+            self.retired(index, posted, Ok(()));
+        }
+    }
+
+    /// The usual ones: slots that only Hold keeps, and invalidations that end their request. Returns the position of the first that is
+    /// neither, whose bit is taken as well.
+    #[inline(always)]
+    fn tell_usual(&mut self, index: usize, word: u64, awaited: &mut u64) -> Option<u64> {
+        let Connection { send_queue, idle, .. } = self.connections.get_mut(index)?;
+        let mut rest = *awaited;
+        while rest != 0 {
+            let position = word + u64::from(rest.trailing_zeros());
+            rest &= rest - 1;
+            let token = send_queue.token_at(position);
+            let slot = token.index();
+            if token.is(TokenKind::Message)
+                && let Some((_, request)) = self.requests.at(slot)
+                && request.phase == Phase::Held
+            {
+                self.held -= 1;
+                self.requests.discard_at(slot);
+            } else if token.is(TokenKind::Invalidate)
+                && self.trace.is_none()
+                && let Some((handle, request)) = self.requests.at_mut(send_queue.owner_at(position))
+                && request.phase == (Phase::Fencing { fences: 1 })
+                && request.mrs.as_slice() == [slot]
+                && !request.awaits_message()
+                && let Some(mr) = self.pool.get_mut(slot)
+                && mr.is_invalidating()
+                && mr.invalidated(token.generation()).is_ok()
+            {
+                self.statistics.local_invalidations += 1;
+                idle.push(slot);
+                request.mrs.clear();
+                request.phase = Phase::Ended;
+                self.statistics.requests_ended += 1;
+                self.events.push_ended(handle.index());
+            } else {
+                *awaited = rest;
+                return Some(position);
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn retire_to_failure(&mut self, index: usize, position: u64, status: FailureStatus) {
+        while self.connections[index].send_queue.oldest() < position {
+            let Some(posted) = self.connections[index].send_queue.retire() else { break };
+            let waited_for = matches!(posted.token.kind(), TokenKind::Invalidate | TokenKind::Transfer);
+            let awaited = waited_for || posted.is_standalone();
+            self.retired(index, posted, if awaited { Err(FailureStatus::Flushed) } else { Ok(()) });
+        }
+        if let Some(posted) = self.connections[index].send_queue.retire() {
+            self.retired(index, posted, Err(status));
+        }
+        self.fail(index, DisconnectCause::WorkRequest(status));
+    }
+
+    /// Where a posted work request stands. Usually its slot or the ring's start tells.
+    #[inline]
+    fn position_of(&self, index: usize, token: Token) -> Option<u64> {
+        let queue = &self.connections[index].send_queue;
+        if queue.is_oldest(token) {
+            return Some(queue.oldest());
+        }
+        if token.kind() == TokenKind::Message {
+            // A message that is posted keeps its slot.
+            let (_, request) = self.requests.at(token.index())?;
+            return queue.is_posted_at(request.message_position, token).then_some(request.message_position);
+        }
+        queue.position_of(token)
+    }
+
+    /// The connection that a token of the send queue belongs to, from the token alone (S113).
+    #[inline]
+    fn connection_of(&self, token: Token) -> Option<usize> {
+        let index = match token.kind() {
+            TokenKind::Register | TokenKind::Invalidate => {
+                self.pool.get(token.index()).map(|_| self.pool.connection_of(token.index()))
+            }
+            TokenKind::Message => self.requests.at(token.index()).map(|(_, request)| request.connection),
+            TokenKind::Transfer | TokenKind::Reply => {
+                self.transfers.at(token.index()).map(|(_, transfer)| transfer.connection)
+            }
+            TokenKind::Drain => u16::try_from(token.index()).ok(),
+            TokenKind::Foreign | TokenKind::Receive => None,
+        };
+        index.map(usize::from)
+    }
+
+    /// The device is done with a work request.
+    pub(super) fn retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
+        let token = posted.token;
+        match token.kind() {
+            TokenKind::Register => self.register_retired(index, posted, result),
+            TokenKind::Invalidate => self.invalidate_retired(index, posted, result),
+            TokenKind::Message => self.message_retired(token),
+            TokenKind::Transfer => self.fetch_retired(token, result),
+            TokenKind::Reply => self.reply_retired(token, result),
+            TokenKind::Drain | TokenKind::Foreign | TokenKind::Receive => {}
+        }
+    }
+
+    #[inline]
+    fn register_retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
+        let (descriptor, generation) = (posted.token.index(), posted.token.generation());
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        match result {
+            Ok(()) => {
+                // The peer may have invalidated it, and another request may have it by now.
+                let _ = mr.registered(generation);
+                if posted.is_standalone() {
+                    self.registered_now(posted.owner);
+                }
+            }
+            Err(status) => self.registration_failed(index, descriptor, generation, status),
+        }
+    }
+
+    #[cold]
+    fn registration_failed(&mut self, index: usize, descriptor: u32, generation: u32, status: FailureStatus) {
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        let at_stake = keys_at_stake(mr);
+        let _ = mr.register_failed(generation);
+        self.statistics.mrs_destroyed_live += at_stake.saturating_sub(keys_at_stake(mr));
+        self.record(TracePoint::RegisterFailed(status), index as u16, Some(descriptor), 0);
+    }
+
+    #[inline]
+    fn invalidate_retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
+        let (descriptor, generation) = (posted.token.index(), posted.token.generation());
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        match result {
+            Ok(()) => {
+                // Without the early return the MR was this request's until now; with it, it is free or taken again.
+                let held = mr.is_invalidating();
+                let news = mr.invalidated(generation);
+                self.statistics.local_invalidations += 1;
+                self.record(TracePoint::LocalInvalidateDone, index as u16, Some(descriptor), 0);
+                if held && news.is_ok() {
+                    self.connections[index].idle.push(descriptor);
+                }
+                self.fenced(posted.owner, descriptor);
+            }
+            Err(status) => self.invalidation_failed(index, descriptor, generation, status),
+        }
+    }
+
+    /// No fence: the request waits for the MR's destruction (S74, S80, D6).
+    #[cold]
+    fn invalidation_failed(&mut self, index: usize, descriptor: u32, generation: u32, status: FailureStatus) {
+        self.invalidation_lost(descriptor, generation);
+        self.record(TracePoint::LocalInvalidateFailed(status), index as u16, Some(descriptor), 0);
+    }
+
+    /// Nobody knows whether the invalidation of `generation` took effect. With the early return (D2) the MR may have had
+    /// several keys since, and its state tells of the latest one or two: those that it does not tell of any more are
+    /// counted here, because it is the object's destruction that ends them.
+    pub(super) fn invalidation_lost(&mut self, descriptor: u32, generation: u32) {
+        let Some(mr) = self.pool.get_mut(descriptor) else { return };
+        let at_stake = keys_at_stake(mr);
+        self.statistics.mrs_destroyed_live += match mr.invalidate_failed(generation) {
+            Ok(()) => at_stake.saturating_sub(keys_at_stake(mr)),
+            Err(_) => 1,
+        };
+    }
+
+    /// The device is done with a request's message: Hold ends.
+    #[inline]
+    fn message_retired(&mut self, token: Token) {
+        let Some((handle, request)) = self.requests.at_mut(token.index()) else { return };
+        if request.phase == Phase::Held {
+            self.held -= 1;
+            self.requests.discard_at(handle.index());
+        } else if request.awaits_message() && request.phase == (Phase::Fencing { fences: 0 }) {
+            self.end_if_fenced(handle);
+        }
+    }
+
+    fn fetch_retired(&mut self, token: Token, result: Result<(), FailureStatus>) {
+        let Some((_, transfer)) = self.transfers.at_mut(token.index()) else { return };
+        // RDMA WRITEs of a response end with its reply.
+        if matches!(transfer.kind, Kind::Respond { .. }) || result.is_err() {
+            return;
+        }
+        transfer.operations = transfer.operations.saturating_sub(1);
+        if transfer.operations == 0 {
+            self.end_transfer(token.index(), TransferStatus::Done);
+        }
+    }
+
+    fn reply_retired(&mut self, token: Token, result: Result<(), FailureStatus>) {
+        // A flushed reply may have arrived or not; it is reported with the connection's end.
+        if result.is_ok() {
+            self.end_transfer(token.index(), TransferStatus::Done);
+        }
+    }
+}
