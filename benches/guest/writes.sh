@@ -25,7 +25,8 @@ both_ends() { # command...
 # One WRITE in flight, each with a completion that is waited for, as ours have it: millions per second, the fifth number of the line of
 # results, is one by the time of one.
 one_at_a_time() {
-    both_ends ib_write_bw -F -d rxe0 -x 1 -s 4096 -n 8000 -t 1 -Q 1 --noPeak || return 1
+    # Where the line is there it has measured; its two ends part from each other behind that, and one may complain.
+    both_ends ib_write_bw -F -d rxe0 -x 1 -s 4096 -n 8000 -t 1 -Q 1 --noPeak
     time=$(awk '$1 == 4096 && $5 > 0 { printf "%.3f", 1 / $5 }' /tmp/perftest)
     [ -n "$time" ] && sample perftest_one_4096 "$time"
 }

@@ -294,7 +294,7 @@ impl SendQueue {
     pub(crate) fn accept(&mut self, accepted: usize) {
         self.chain = self.head;
         self.head = self.chain + accepted as u64;
-        let refused = core::mem::take(&mut self.staged) - accepted as u64;
+        let refused = core::mem::take(&mut self.staged).saturating_sub(accepted as u64);
         if refused > 0 {
             self.forget_refused(refused);
         }

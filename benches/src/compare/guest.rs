@@ -130,8 +130,12 @@ fn figures_text(places: &Places, job: &str) -> String {
 /// One boot with these jobs. An error is the reason for figures that are not there; others are as good as ever.
 fn run(places: &Places, jobs: &[&str]) -> Result<(), String> {
     for job in jobs {
-        // A figure of an earlier run must not be taken for this one's.
-        let _ = fs::remove_dir_all(results(places, job));
+        // A figure of an earlier run must not be taken for this one's; of several boots the one before may have to be looked at.
+        let earlier = results(places, job).with_extension("previous");
+        let _ = fs::remove_dir_all(&earlier);
+        if fs::rename(results(places, job), earlier).is_err() {
+            let _ = fs::remove_dir_all(results(places, job));
+        }
     }
     build(places)?;
     let list = places.target.join("vm/benches.list");

@@ -76,7 +76,7 @@ pub(super) fn judge(goals: &[Goal], ours: Measured, peer: Option<Measured>) -> V
     Verdict { ours, peer, ratio, met, why, boots: None }
 }
 
-/// What several boots say of one case: the figures of the middle one, and met where every boot has it so. One that missed it tells
+/// What several boots say of one case: the figures of the middle one (the larger of two), and met where every boot has it so. One that missed it tells
 /// why, else one that does not know. `None` of no boots.
 pub(super) fn over_boots(mut verdicts: Vec<Verdict>) -> Option<Verdict> {
     let of = verdicts.len();
@@ -88,7 +88,7 @@ pub(super) fn over_boots(mut verdicts: Vec<Verdict>) -> Option<Verdict> {
     verdicts.sort_by(|one, other| size(one).total_cmp(&size(other)));
     let known = || verdicts.iter().filter_map(Verdict::size);
     let range = known().next().zip(known().next_back());
-    let mut middle = verdicts.into_iter().nth(of.saturating_sub(1) / 2)?;
+    let mut middle = verdicts.into_iter().nth(of / 2)?;
     if of > 1 {
         middle.boots = Some(Boots { met, of, range });
         if let Some((at, met, why)) = told {
