@@ -134,7 +134,7 @@ fn slots(iterations: u64) -> Result<u32, String> {
 fn slot(slab: &mut Slab<u64>, iterations: u64) {
     for at in 0..iterations {
         let Some((handle, _)) = slab.insert_new(|| at) else { return };
-        if !slab.discard_at(black_box(handle).index()) {
+        if !slab.discard_at(black_box(handle.index())) {
             return;
         }
     }

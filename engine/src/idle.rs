@@ -56,6 +56,17 @@ impl Idle {
         })
     }
 
+    /// Puts back what [`Idle::pop`] took last, where it was: it is the next one again, so that fixed keys still come back as late as
+    /// their pool permits (U10).
+    #[inline(always)]
+    pub(crate) fn put_back(&mut self, descriptor: u32) {
+        debug_assert!(!self.contains(descriptor), "descriptor {descriptor} is idle already");
+        match self.order {
+            Order::LastInFirstOut => self.end += 1,
+            Order::FirstInFirstOut => self.oldest -= 1,
+        }
+    }
+
     fn contains(&self, descriptor: u32) -> bool {
         (self.oldest..self.end).any(|at| self.places.at(at) == descriptor)
     }
@@ -76,6 +87,9 @@ mod tests {
                     idle.push(descriptor);
                 }
                 assert_eq!(idle.len(), 3);
+                let first = idle.pop();
+                idle.put_back(first.unwrap_or_default());
+                assert_eq!((first, idle.len()), (Some(expected[0]), 3));
                 assert_eq!([idle.pop(), idle.pop(), idle.pop()], expected.map(Some));
                 assert_eq!((idle.pop(), idle.len()), (None, 0));
             }

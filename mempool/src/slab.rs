@@ -18,9 +18,15 @@ const END: u32 = u32::MAX - 1;
 /// Slots of the largest slab: what is left of the indices.
 pub const MAX_CAPACITY: u32 = END - 1;
 
+/// Between two generations of a slot: odd ones, so that none is 0 and nobody has to look.
+const GENERATION_STEP: u32 = 2;
+/// The generation of a slot that never held a value; the first one is 1. Nothing is found by it, as the slot is not occupied.
+const BEFORE_FIRST: u32 = 1_u32.wrapping_sub(GENERATION_STEP);
+const _: () = assert!(BEFORE_FIRST % 2 == 1 && GENERATION_STEP.is_multiple_of(2), "generations are odd");
+
 /// Names one value of one slab, now or formerly.
 ///
-/// A slot's generation starts at 1 and wraps around to 1 after 2^32 - 1 inserts; 0 is never used, so that
+/// A slot's generation starts at 1 and is odd; after 2^31 inserts it comes round. 0 is never used, so that
 /// `Handle::from_parts(_, 0)` names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle {
@@ -51,7 +57,7 @@ impl Handle {
 /// What is kept about a slot, away from its value: values of 64 bytes then have a cache line each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Meta {
-    /// Generation of the slot's value, or of its last one; 0 before the first.
+    /// Generation of the slot's value, or of its last one; [`BEFORE_FIRST`] before the first.
     generation: u32,
     /// [`OCCUPIED`], or the next free slot, or [`END`].
     next: u32,
@@ -100,7 +106,7 @@ impl<T> Slab<T> {
         for index in 0..capacity {
             let next = if index + 1 < capacity { index + 1 } else { END };
             // SAFETY: the index is below the capacity, and `metas_at` and the block's address are multiples of 64.
-            unsafe { metas.add(index as usize).write(Meta { generation: 0, next }) };
+            unsafe { metas.add(index as usize).write(Meta { generation: BEFORE_FIRST, next }) };
         }
         let free = if capacity == 0 { END } else { 0 };
         Ok(Self { values: base.cast(), metas, capacity, len: 0, free, _block: block, _values: PhantomData })
@@ -168,7 +174,7 @@ impl<T> Slab<T> {
     fn occupy_free(&mut self) -> Option<Handle> {
         let index = self.free;
         let meta = self.meta_mut(index)?;
-        let generation = meta.generation.wrapping_add(1).max(1);
+        let generation = meta.generation.wrapping_add(GENERATION_STEP);
         self.free = core::mem::replace(meta, Meta { generation, next: OCCUPIED }).next;
         self.len += 1;
         Some(Handle { index, generation })
@@ -310,7 +316,7 @@ impl<'a, T> Vacant<'a, T> {
         unsafe { slab.values.add(index as usize).write(MaybeUninit::new(make())) };
         // SAFETY: the index is below the capacity, and metas are initialised from the start.
         let meta = unsafe { slab.metas.add(index as usize).as_mut() };
-        let generation = meta.generation.wrapping_add(1).max(1);
+        let generation = meta.generation.wrapping_add(GENERATION_STEP);
         slab.free = core::mem::replace(meta, Meta { generation, next: OCCUPIED }).next;
         slab.len += 1;
         // SAFETY: the slot is occupied.

@@ -82,7 +82,7 @@ impl<P: Port> Engine<P> {
             let (Some(run), Some(mr), Some([registration, send])) =
                 (run, self.pool.get_mut(descriptor), chain.places())
             else {
-                idle.push(descriptor);
+                idle.put_back(descriptor);
                 return None;
             };
             let opening = Opening {
@@ -96,7 +96,7 @@ impl<P: Port> Engine<P> {
                 key_mask: making.key_mask,
             };
             let Ok((opened, key)) = mr.open_in_chain(*name, &opening, registration) else {
-                idle.push(descriptor);
+                idle.put_back(descriptor);
                 return None;
             };
             let [first_signalled, signalled] = signaller.single(pressure);

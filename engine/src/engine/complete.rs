@@ -404,6 +404,7 @@ fn classify<Q: Protocol>(
     length: u32,
 ) -> Message {
     const SHORT: usize = 2 * device_memory::WORD;
+    const { assert!(Q::CLASSIFIED_BYTES <= CLASSIFY_BYTES, "a protocol sees CLASSIFY_BYTES bytes at most") };
     let shown = Q::CLASSIFIED_BYTES.min(CLASSIFY_BYTES);
     if Q::CLASSIFIED_BYTES == 0 {
         return protocol.classify(connection, &[], length);

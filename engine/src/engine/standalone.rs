@@ -124,7 +124,7 @@ impl<P: Port> Engine<P> {
             let position = stage_standalone(connection, making, mr, &opening)?;
             Some(vacant.insert(|| ManuallyDrop::new(request(position))).0)
         }) else {
-            connection.idle.push(descriptor);
+            connection.idle.put_back(descriptor);
             return None;
         };
         if let Some(place) = self.elements.get_mut(first as usize) {

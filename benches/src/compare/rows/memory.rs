@@ -111,6 +111,8 @@ pub(super) const ROWS: &[Row] = &[
             Case {
                 name: "by a slice, each checked",
                 ours: instructions(ours("freelist", &["slice", "lifo"])),
+                goals: &[],
+                stretch: None,
                 ..AT_ONCE
             },
         ],
@@ -123,6 +125,8 @@ pub(super) const ROWS: &[Row] = &[
             Case {
                 name: "by a slice, each checked, as Control does",
                 ours: instructions(ours("freelist", &["return-slice", "lifo"])),
+                goals: &[],
+                stretch: None,
                 ..FROM_AFAR
             },
             beside(
