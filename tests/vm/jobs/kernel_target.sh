@@ -101,18 +101,18 @@ lists_that_cut_blocks() { # pieces
 }
 
 # What of Compare, Write Zeroes and Dataset Management the target offers, and what it leaves behind.
-optional_commands() { # nsid
+optional_commands() { # nsid what_is_said_of_write_zeroes
     local line
     optional-commands rxe0 $ADDRESS:$PORT $NQN "$1" > /tmp/optional
     code=$?
     cat /tmp/optional
     while read -r line; do note "the kernel's target, namespace $1: $line"; done < /tmp/optional
-    [ $code -eq 0 ] && grep -q '^Compare: ' /tmp/optional && grep -q '^Write Zeroes: 15 of 15 ' /tmp/optional &&
+    [ $code -eq 0 ] && grep -q '^Compare: ' /tmp/optional && grep -q "^Write Zeroes: $2" /tmp/optional &&
         grep -q '^Dataset Management: [0-9]* of 11 ' /tmp/optional
 }
 
-# A file gives its blocks back, and has holes there.
-holes_are_zeros() { optional_commands 3 && grep -q '^Dataset Management: 11 of 11 ' /tmp/optional; }
+# A file gives its blocks back, and has holes there. In memory it cannot be told to fill a range with zeros.
+holes_are_zeros() { optional_commands 3 refused && grep -q '^Dataset Management: 11 of 11 ' /tmp/optional; }
 
 four_queues() {
     load_json --file /tmp/file --runtime 1 --queues 4 && [ "$(figure queues)" -eq 4 ]
@@ -209,8 +209,8 @@ run_test counted_by_the_kernel counted_by_the_kernel
 run_test counted_by_the_kernel_with_local_invalidations none_killed_by_the_peer
 run_test lists_of_whole_blocks lists_of_whole_blocks
 run_test lists_that_cut_blocks lists_that_cut_blocks 3
-run_test optional_commands_on_a_ram_disk optional_commands 1
-run_test optional_commands_on_null_blk optional_commands 2
+run_test optional_commands_on_a_ram_disk optional_commands 1 '15 of 15 '
+run_test optional_commands_on_null_blk optional_commands 2 '15 of 15 '
 run_test optional_commands_on_a_file holes_are_zeros
 run_test four_queues four_queues
 run_test the_path_is_closed_and_opened_again the_path_is_closed_and_opened_again
