@@ -56,7 +56,9 @@ mod tests {
         assert!(first.thread > 0 && first.process >= first.thread, "{first:?}");
         let begin = PageFaults::so_far().unwrap();
         touch(&mut bytes);
-        assert_eq!((PageFaults::so_far().unwrap() - begin).thread, 0);
+        // Usually none; the kernel may look after single pages meanwhile.
+        let again = PageFaults::so_far().unwrap() - begin;
+        assert!(again.thread < first.thread, "{again:?} of {first:?}");
     }
 
     #[test]
