@@ -8,7 +8,7 @@ use crate::{
     },
     provider::{Capabilities, Contiguity, KeyScope, QueueSizes, Token},
     request::Request,
-    signal::Signaller,
+    signal::{SINGLE, Signaller},
     sizing::{self, SizingError},
     transfer::Transfer,
 };
@@ -22,11 +22,6 @@ pub const MAX_MESSAGE_BYTES: u32 = 128 * 1024 + 64;
 
 /// Bytes per slab slot beside its value: occupancy, generation and alignment.
 const SLAB_OVERHEAD_PER_SLOT: usize = 16;
-
-/// Work requests of the smallest request with a registration. Where a refused post does not end the connection fewer stand
-/// in a row without a completion: a registration's MR is destroyed on a queue pair that works only once a completion has
-/// passed it (I11), so one has to come whatever the peer does.
-const SMALLEST_WITH_REGISTRATION: u32 = 2;
 
 /// Slack for the alignment of each block carved from the region.
 const CARVE_SLACK: usize = 4096;
@@ -167,15 +162,15 @@ impl Plan {
         let cost = capabilities.send_queue_cost;
         let transfer =
             if options.transfer_depth == 0 { 0 } else { (MAX_TRANSFER_OPERATIONS as u32 + 1) * cost.message };
+        let largest_transfer = transfer + crate::chain::RESERVED_ENTRIES;
         // Half of the queue may be unsignalled (I31); the other half holds the largest request. One transfer fits as a whole.
         // One more entry per request lets messages stay unsignalled where every request is in flight.
         let send = (sizing.max_send_wr + queue_depth + transfers + crate::chain::RESERVED_ENTRIES)
             .max(2 * (request_entries(capabilities, max_mrs) + crate::chain::RESERVED_ENTRIES))
-            .max(transfer + crate::chain::RESERVED_ENTRIES)
+            .max(largest_transfer)
             .min(capabilities.attributes.max_qp_wr);
-        if send < transfer + crate::chain::RESERVED_ENTRIES {
-            let need = transfer + crate::chain::RESERVED_ENTRIES;
-            return Err(SizingError::QueueTooSmall { have: send, need }.into());
+        if send < largest_transfer {
+            return Err(SizingError::QueueTooSmall { have: send, need: largest_transfer }.into());
         }
         let max_mrs = max_mrs.min(mrs_that_fit(capabilities, send)?);
         let receive_depth = match options.receive_depth {
@@ -255,7 +250,9 @@ impl Plan {
         let spare = (entries + 1).saturating_sub(crate::chain::RESERVED_ENTRIES + self.room);
         let mut limit = (entries / 2).min(spare) / self.largest_cost;
         if options.on_post_error == OnPostError::DeregisterAndContinue {
-            limit = limit.min(SMALLEST_WITH_REGISTRATION);
+            // Every message behind a registration completes: where a refused post does not end the connection, an MR is destroyed
+            // on a queue pair that works only once a completion has passed its registration (I11), whatever the peer does.
+            limit = limit.min(SINGLE);
         }
         Signaller::with_limits(options.signal, limit, self.unsignalled_messages)
     }

@@ -35,7 +35,7 @@ const GLOBAL_COUNTER_SIGNALS_ALL: u32 = 2;
 const HELD_SLOTS_SHARE: u32 = 4;
 
 /// Work requests of a request with one registration.
-const SINGLE: u32 = 2;
+pub(crate) const SINGLE: u32 = 2;
 
 /// Unsignalled entries that no queue gets to, so that adding to their number needs no care.
 const MOST_UNSIGNALLED: u32 = u32::MAX / 2;
