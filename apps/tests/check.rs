@@ -7,7 +7,7 @@ use frwr_reactor::{CpuSet, Topology};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const FIRST_EXAMPLE: &str = "sizing --page-list-len 65535 --max-sge-rd 30 --max-sge 30 --max-qp-wr 32768 --sg-gaps \
                              --requests 128 --page-size 4096";
@@ -31,13 +31,13 @@ fn one_json_line(output: &Output) -> Value {
 }
 
 /// A tree of files that is deleted at the end.
-struct Tree(PathBuf);
+struct Tree(tempfile::TempDir);
 
 impl Tree {
-    fn new(name: &str, files: &[(&str, &str)]) -> Self {
-        let root = std::env::temp_dir().join(format!("frwr-check-{name}-{}", std::process::id()));
+    fn new(files: &[(&str, &str)]) -> Self {
+        let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
-            let path = root.join(path);
+            let path = root.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
@@ -46,51 +46,42 @@ impl Tree {
 
     fn machine(&self, allowed: &str) -> Machine {
         let allowed = CpuSet::parse_kernel_list(allowed).unwrap();
-        Machine::read(&self.0, Topology::read(&self.0.join("sys"), allowed))
+        Machine::read(self.0.path(), Topology::read(&self.0.path().join("sys"), allowed))
     }
 }
 
-impl Drop for Tree {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn good_machine(name: &str) -> Tree {
-    Tree::new(
-        name,
-        &[
-            ("sys/devices/system/cpu/online", "0-3\n"),
-            ("sys/devices/system/cpu/isolated", "2-3\n"),
-            ("sys/devices/system/node/node0/cpulist", "0-3\n"),
-            ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n"),
-            ("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
-            ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "128\n"),
-            ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "100\n"),
-            ("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n"),
-            ("sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages", "0\n"),
-            ("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n"),
-            ("sys/class/infiniband/mlx5_0/device/numa_node", "0\n"),
-            ("sys/class/infiniband/mlx5_0/fw_ver", "16.35.2000\n"),
-            ("sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet\n"),
-            ("sys/class/infiniband/mlx5_0/ports/1/gids/0", "fe80:0000:0000:0000:5054:00ff:fe12:3456\n"),
-            ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/0", "IB/RoCE v1\n"),
-            ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth0\n"),
-            ("sys/class/infiniband/mlx5_0/ports/1/gids/3", "0000:0000:0000:0000:0000:ffff:0a00:0001\n"),
-            ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/3", "RoCE v2\n"),
-            ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/3", "eth0\n"),
-            ("sys/class/infiniband/mlx5_0/ports/1/gids/4", "0000:0000:0000:0000:0000:0000:0000:0000\n"),
-            ("sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0\n"),
-            ("sys/class/misc/rdma_cm/dev", "10:58\n"),
-            ("dev/infiniband/uverbs0", ""),
-            ("dev/infiniband/rdma_cm", ""),
-            ("usr/lib64/libibverbs.so.1", ""),
-            // As the linker's cache has it: names between zeros.
-            ("etc/ld.so.cache", "\0librdmacm.so.1\0/opt/lib/librdmacm.so.1\0"),
-            ("proc/self/limits", "Limit  Soft  Hard  Units\nMax locked memory         unlimited  unlimited  bytes\n"),
-            ("proc/cpuinfo", "processor : 0\nflags\t\t: fpu tsc constant_tsc nonstop_tsc\n"),
-        ],
-    )
+fn good_machine() -> Tree {
+    Tree::new(&[
+        ("sys/devices/system/cpu/online", "0-3\n"),
+        ("sys/devices/system/cpu/isolated", "2-3\n"),
+        ("sys/devices/system/node/node0/cpulist", "0-3\n"),
+        ("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "performance\n"),
+        ("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "128\n"),
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "100\n"),
+        ("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n"),
+        ("sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages", "0\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n"),
+        ("sys/class/infiniband/mlx5_0/device/numa_node", "0\n"),
+        ("sys/class/infiniband/mlx5_0/fw_ver", "16.35.2000\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/gids/0", "fe80:0000:0000:0000:5054:00ff:fe12:3456\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/0", "IB/RoCE v1\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth0\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/gids/3", "0000:0000:0000:0000:0000:ffff:0a00:0001\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/3", "RoCE v2\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/3", "eth0\n"),
+        ("sys/class/infiniband/mlx5_0/ports/1/gids/4", "0000:0000:0000:0000:0000:0000:0000:0000\n"),
+        ("sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0\n"),
+        ("sys/class/misc/rdma_cm/dev", "10:58\n"),
+        ("dev/infiniband/uverbs0", ""),
+        ("dev/infiniband/rdma_cm", ""),
+        ("usr/lib64/libibverbs.so.1", ""),
+        // As the linker's cache has it: names between zeros.
+        ("etc/ld.so.cache", "\0librdmacm.so.1\0/opt/lib/librdmacm.so.1\0"),
+        ("proc/self/limits", "Limit  Soft  Hard  Units\nMax locked memory         unlimited  unlimited  bytes\n"),
+        ("proc/cpuinfo", "processor : 0\nflags\t\t: fpu tsc constant_tsc nonstop_tsc\n"),
+    ])
 }
 
 #[test]
@@ -168,7 +159,7 @@ fn help_is_no_error() {
 
 #[test]
 fn a_good_machine_lacks_nothing() {
-    let tree = good_machine("good");
+    let tree = good_machine();
     let machine = tree.machine("0-1");
     assert_eq!(shortcomings(&machine), []);
     assert_eq!(machine.hugepages[0], HugePages { size_kib: 2048, total: 128, free: 100 });
@@ -195,8 +186,8 @@ fn an_empty_machine_falls_short_with_remedies() {
 
 #[test]
 fn low_limits_and_slow_clocks_fall_short() {
-    let tree = good_machine("low");
-    let write = |path: &str, text: &str| fs::write(tree.0.join(path), text).unwrap();
+    let tree = good_machine();
+    let write = |path: &str, text: &str| fs::write(tree.0.path().join(path), text).unwrap();
     write("proc/self/limits", "Max locked memory         8388608  8388608  bytes\n");
     write("proc/cpuinfo", "flags : fpu tsc constant_tsc\n");
     write("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave\n");
@@ -215,8 +206,8 @@ fn this_machine_is_read_without_errors() {
 }
 
 /// The good machine with soft RoCE on it.
-fn with_rxe(name: &str) -> Tree {
-    let tree = good_machine(name);
+fn with_rxe() -> Tree {
+    let tree = good_machine();
     for (path, text) in [
         ("sys/class/infiniband/rxe0/parent", "eth1\n"),
         ("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE\n"),
@@ -229,11 +220,12 @@ fn with_rxe(name: &str) -> Tree {
         ("etc/libibverbs.d/rxe.driver", "driver rxe\n"),
         ("etc/libibverbs.d/mlx5.driver", "driver mlx5\n"),
     ] {
-        let path = tree.0.join(path);
+        let path = tree.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    std::os::unix::fs::symlink("/nowhere/mlx5_core", tree.0.join("sys/class/infiniband/mlx5_0/device/driver")).unwrap();
+    std::os::unix::fs::symlink("/nowhere/mlx5_core", tree.0.path().join("sys/class/infiniband/mlx5_0/device/driver"))
+        .unwrap();
     tree
 }
 
@@ -243,7 +235,7 @@ fn device<'a>(machine: &'a Machine, name: &str) -> &'a RdmaDevice {
 
 #[test]
 fn rdma_devices_are_read_from_sysfs() {
-    let tree = with_rxe("rdma");
+    let tree = with_rxe();
     let machine = tree.machine("0-1");
     assert_eq!(shortcomings(&machine), []);
     let mlx5 = device(&machine, "mlx5_0");
@@ -262,7 +254,7 @@ fn rdma_devices_are_read_from_sysfs() {
 
 #[test]
 fn both_outputs_show_every_device() {
-    let tree = with_rxe("shown");
+    let tree = with_rxe();
     let text = check("", || tree.machine("0-1")).stdout;
     for part in [
         "mlx5_0 (1 of 1 ports active), rxe0",
@@ -291,7 +283,7 @@ fn findings() -> SelfTest {
 
 #[test]
 fn one_device_is_shown_with_every_finding() {
-    let tree = with_rxe("details");
+    let tree = with_rxe();
     let mut asked = Vec::new();
     let output = check_with(
         "--device rxe0",
@@ -322,9 +314,9 @@ fn one_device_is_shown_with_every_finding() {
 
 #[test]
 fn a_device_that_was_opened_proves_its_libraries() {
-    let tree = with_rxe("opened");
+    let tree = with_rxe();
     for path in ["usr/lib64/libibverbs.so.1", "etc/ld.so.cache", "etc/libibverbs.d/rxe.driver"] {
-        fs::remove_file(tree.0.join(path)).unwrap();
+        fs::remove_file(tree.0.path().join(path)).unwrap();
     }
     assert_eq!(shortcomings(&tree.machine("0-1")).len(), 3);
     let text = check_with("", || tree.machine("0-1"), |_| SelfTest::Ran(Vec::new())).stdout;
@@ -333,7 +325,7 @@ fn a_device_that_was_opened_proves_its_libraries() {
 
 #[test]
 fn unknown_devices_are_told_with_those_that_there_are() {
-    let tree = with_rxe("unknown");
+    let tree = with_rxe();
     let output = check("--device mlx4_0", || tree.machine("0-1"));
     assert_eq!((output.exit_code, output.stdout.as_str()), (1, ""));
     assert!(
@@ -359,9 +351,9 @@ fn what_rdma_devices_lack_is_told_with_its_remedy() {
         ("gid", &["sys/class/infiniband/rxe0/ports/1/gids"], "rdma_gid", "ip link set"),
     ];
     for (name, paths, shortcoming, remedy) in lacks {
-        let tree = with_rxe(&format!("lacks-{name}"));
+        let tree = with_rxe();
         for path in paths {
-            let path = tree.0.join(path);
+            let path = tree.0.path().join(path);
             if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
         }
         let short = shortcomings(&tree.machine("0-1"));
@@ -374,14 +366,14 @@ fn what_rdma_devices_lack_is_told_with_its_remedy() {
 
 #[test]
 fn ports_without_an_ipv4_gid_and_devices_that_cannot_be_opened_fall_short() {
-    let tree = with_rxe("gids");
-    let gid = tree.0.join("sys/class/infiniband/rxe0/ports/1/gids/0");
+    let tree = with_rxe();
+    let gid = tree.0.path().join("sys/class/infiniband/rxe0/ports/1/gids/0");
     fs::write(&gid, "fe80:0000:0000:0000:5054:00ff:fe12:3456\n").unwrap();
     let short = shortcomings(&tree.machine("0-1"));
     assert_eq!((short.len(), short[0].name), (1, "rdma_gid"));
     assert!(short[0].remedy.contains("ip address add") && short[0].remedy.contains("dev eth1"), "{short:?}");
     // On InfiniBand every GID will do.
-    fs::write(tree.0.join("sys/class/infiniband/rxe0/ports/1/link_layer"), "InfiniBand\n").unwrap();
+    fs::write(tree.0.path().join("sys/class/infiniband/rxe0/ports/1/link_layer"), "InfiniBand\n").unwrap();
     assert_eq!(shortcomings(&tree.machine("0-1")), []);
     let refused = |name: &str| SelfTest::NotOpened(format!("{name} said no"));
     let text = check_with("", || tree.machine("0-1"), refused).stdout;
@@ -392,8 +384,8 @@ fn ports_without_an_ipv4_gid_and_devices_that_cannot_be_opened_fall_short() {
 #[test]
 fn device_files_without_permission_fall_short() {
     use std::os::unix::fs::PermissionsExt as _;
-    let tree = with_rxe("denied");
-    let path = tree.0.join("dev/infiniband/uverbs1");
+    let tree = with_rxe();
+    let path = tree.0.path().join("dev/infiniband/uverbs1");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&path).is_ok() {
         // Permission bits do not bind root; a folder cannot be opened for writing by anybody.

@@ -31,24 +31,19 @@ fn open(fake: &FakeDevice, registration: Registration) -> VerbsDevice {
     VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A file that is deleted at the end.
-struct Temporary(PathBuf);
+/// A file in a folder of its own, which is deleted at the end.
+struct Temporary(PathBuf, #[expect(dead_code, reason = "it is deleted when dropped")] tempfile::TempDir);
 
 impl Temporary {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("frwr-fake-{}-{name}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
         fs::write(&path, (0..FILE_BYTES).map(|at| (at * at / 7) as u8).collect::<Vec<_>>()).unwrap();
-        Self(path)
+        Self(path, folder)
     }
 
     fn text(&self) -> &str {
         self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 

@@ -3,7 +3,6 @@
 use serde_json::Value;
 use std::{
     fs,
-    path::PathBuf,
     process::{Command, Output, Stdio},
 };
 
@@ -193,29 +192,21 @@ fn a_rate_is_kept_and_counted_from_when_requests_were_meant_to_begin() {
 }
 
 /// A folder that is deleted at the end.
-struct Folder(PathBuf);
+struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("frwr-latency-cli-{}-{name}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
     }
 
     fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join(name).to_str().unwrap().to_owned()
     }
 }
 
 #[test]
 fn results_go_to_files() {
-    let folder = Folder::new("files");
+    let folder = Folder::new();
     let [csv, hgrm, svg] = ["a.csv", "a.hgrm", "a.svg"].map(|name| folder.path(name));
     // What is there is replaced, also where it was longer.
     fs::write(&csv, vec![b'x'; 100_000]).unwrap();

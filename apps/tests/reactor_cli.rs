@@ -14,12 +14,13 @@ const PROFILES: [&str; 5] = ["soft:reg_mr", "soft:window", "soft:umr", "soft:umr
 /// No multiple of any block size.
 const FILE_BYTES: usize = 200_001;
 
-/// A path that is deleted at the end.
-struct Temporary(PathBuf);
+/// A path in a folder of its own, which is deleted at the end: tests run beside each other and may use the same names.
+struct Temporary(PathBuf, #[expect(dead_code, reason = "it is deleted when dropped")] tempfile::TempDir);
 
 impl Temporary {
     fn path(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("frwr-cli-{}-{name}", std::process::id())))
+        let folder = tempfile::tempdir().unwrap();
+        Self(folder.path().join(name), folder)
     }
 
     fn file(name: &str, bytes: &[u8]) -> Self {
@@ -36,12 +37,6 @@ impl Temporary {
 
     fn text(&self) -> &str {
         self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 

@@ -9,29 +9,20 @@ use std::{
     fs,
     path::PathBuf,
     process::{Command, Output},
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 /// A configuration that is deleted at the end.
-struct Written(PathBuf);
+struct Written(tempfile::TempPath);
 
 impl Written {
     fn new(text: &str) -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("frwr-config-{}-{}.toml", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        let path = std::env::temp_dir().join(name);
+        let path = tempfile::Builder::new().suffix(".toml").tempfile().unwrap().into_temp_path();
         fs::write(&path, text).unwrap();
         Self(path)
     }
 
     fn text(&self) -> &str {
         self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Written {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 

@@ -157,27 +157,21 @@ fn a_file_has_one_writer_or_many_readers() {
 }
 
 /// A file system of 1 MiB that goes away at the end.
-struct SmallDisk(std::path::PathBuf);
+struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    fn mount(kind: &str, options: &str, name: &str) -> Option<Self> {
-        let folder = std::env::temp_dir().join(format!("frwr-storage-{}-{name}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+    fn mount(kind: &str, options: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", kind, "-o", options, "frwr"]).arg(&folder);
+        mount.args(["-t", kind, "-o", options, "frwr"]).arg(folder.path());
         let mounted = mount.output().is_ok_and(|output| output.status.success());
-        if mounted {
-            return Some(Self(folder));
-        }
-        let _ = fs::remove_dir(&folder);
-        None
+        mounted.then(|| Self(folder))
     }
 }
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-        let _ = fs::remove_dir(&self.0);
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
 }
 
@@ -185,10 +179,10 @@ impl Drop for SmallDisk {
 fn a_full_disk_is_told_as_such() {
     for backing in [Backing::Ring, Backing::Thread] {
         // One for each: a kernel that has ended a ring lets go of its file, and its space, in its own time.
-        let Some(disk) = SmallDisk::mount("tmpfs", "size=1m", &format!("full-{backing:?}")) else {
+        let Some(disk) = SmallDisk::mount("tmpfs", "size=1m") else {
             return skipped("no file system can be mounted here: not root");
         };
-        let path = disk.0.join("disk");
+        let path = disk.0.path().join("disk");
         File::create(&path).unwrap().set_len(4 << 20).unwrap();
         let (storage, _) = FileMedium::open(&FileOptions::new(&path)).unwrap().storage(backing, 4).unwrap();
         let mut bench = attached(storage);
@@ -205,10 +199,10 @@ fn a_full_disk_is_told_as_such() {
 
 #[test]
 fn a_file_system_without_direct_access_is_buffered_and_says_so() {
-    let Some(disk) = SmallDisk::mount("ramfs", "mode=0755", "buffered") else {
+    let Some(disk) = SmallDisk::mount("ramfs", "mode=0755") else {
         return skipped("no file system can be mounted here: not root");
     };
-    let path = disk.0.join("disk");
+    let path = disk.0.path().join("disk");
     File::create(&path).unwrap().set_len(16 * BLOCK as u64).unwrap();
     let medium = FileMedium::open(&FileOptions::new(&path)).unwrap();
     for backing in [Backing::Ring, Backing::Thread] {

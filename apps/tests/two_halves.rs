@@ -33,12 +33,13 @@ const FILE_BYTES: usize = 300_001;
 const ADDRESS: &str = "127.0.0.1:4420";
 const PROFILES: [&str; 5] = ["reg_mr", "window", "umr", "umr:fixed-key", "rxe"];
 
-/// A path that is deleted at the end.
-struct Temporary(PathBuf);
+/// A path in a folder of its own, which is deleted at the end: tests run beside each other and may use the same names.
+struct Temporary(PathBuf, #[expect(dead_code, reason = "it is deleted when dropped")] tempfile::TempDir);
 
 impl Temporary {
     fn path(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("frwr-halves-{}-{name}", std::process::id())))
+        let folder = tempfile::tempdir().unwrap();
+        Self(folder.path().join(name), folder)
     }
 
     fn data(name: &str, seed: usize) -> Self {
@@ -58,12 +59,6 @@ impl Temporary {
 
     fn digest(&self) -> String {
         Sha256::digest(self.bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -100,7 +95,9 @@ impl Target {
     fn start(profile: &'static str, arguments: &[&str]) -> Self {
         let target = Self::begin(SoftFabric::new(), profile, arguments);
         assert!(target.lines.recv().unwrap().contains("SHA-256"));
-        let listening = target.lines.recv().unwrap();
+        // A slow start is told once a second.
+        let listening = target.lines.iter().find(|line| !line.contains(" s  starting "));
+        let listening = listening.expect("a target that serves says so");
         assert!(listening.starts_with("listening on 127.0.0.1:4420, namespace "), "{listening}");
         target
     }

@@ -1,7 +1,7 @@
 //! Core lists, placements and sysfs fixtures: no thread is started here.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use frwr_reactor::{CORE_LIMIT, CoreList, CoreListError, CpuId, CpuSet, Placement, PlacementError, Topology};
 
@@ -14,13 +14,13 @@ fn set(text: &str) -> CpuSet {
 }
 
 /// A made-up /sys that is removed at the end.
-struct Fixture(PathBuf);
+struct Fixture(tempfile::TempDir);
 
 impl Fixture {
-    fn new(name: &str, files: &[(&str, &str)]) -> Self {
-        let root = std::env::temp_dir().join(format!("frwr-topology-{}-{name}", std::process::id()));
+    fn new(files: &[(&str, &str)]) -> Self {
+        let root = tempfile::tempdir().expect("a directory");
         for (path, text) in files {
-            let path = root.join("devices/system").join(path);
+            let path = root.path().join("devices/system").join(path);
             fs::create_dir_all(path.parent().expect("inside the root")).expect("a directory");
             fs::write(path, text).expect("a file");
         }
@@ -28,18 +28,12 @@ impl Fixture {
     }
 
     fn read(&self, allowed: &str) -> Topology {
-        Topology::read(&self.0, set(allowed))
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        Topology::read(self.0.path(), set(allowed))
     }
 }
 
 /// Two packages, two cores each, two hardware threads per core; 3 and 7 isolated.
-fn server(name: &str) -> Fixture {
+fn server() -> Fixture {
     let mut files = vec![
         ("cpu/online".to_owned(), "0-7\n".to_owned()),
         ("cpu/isolated".to_owned(), "3,7\n".to_owned()),
@@ -52,7 +46,7 @@ fn server(name: &str) -> Fixture {
         files.push((format!("cpu/cpu{cpu}/topology/physical_package_id"), format!("{}\n", cpu % 4 / 2)));
     }
     let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-    Fixture::new(name, &files)
+    Fixture::new(&files)
 }
 
 #[test]
@@ -119,7 +113,7 @@ fn kernel_lists_round_trip_and_nonsense_is_refused() {
 
 #[test]
 fn topology_tells_nodes_packages_and_siblings() {
-    let machine = server("whole").read("0-2,4-6");
+    let machine = server().read("0-2,4-6");
     assert_eq!((machine.online(), machine.isolated()), (&set("0-7"), &set("3,7")));
     assert_eq!(machine.allowed(), &set("0-2,4-6"));
     let core = machine.core(cpu(6)).unwrap();
@@ -143,7 +137,7 @@ fn missing_or_broken_sysfs_leaves_things_unknown() {
         ("node/node0/cpulist", "?"),
         ("cpu/cpu0/topology/physical_package_id", "-1\n"),
     ];
-    let broken = Fixture::new("broken", &files).read("0");
+    let broken = Fixture::new(&files).read("0");
     assert_eq!((broken.online(), broken.node_of(cpu(0))), (&set("0"), None));
     assert_eq!(broken.core(cpu(0)).unwrap().package, None);
     assert!(Topology::read(Path::new("/nonexistent"), CpuSet::new()).cores().is_empty());
@@ -151,7 +145,7 @@ fn missing_or_broken_sysfs_leaves_things_unknown() {
 
 #[test]
 fn placements_are_checked_against_the_machine() {
-    let machine = server("placement").read("0-2,4");
+    let machine = server().read("0-2,4");
     let cores = |numbers: &[usize]| Placement::Cores(numbers.iter().map(|&number| cpu(number)).collect());
     let refused = |placement: Placement| placement.resolve(&machine, false).unwrap_err();
     let seats = cores(&[3, 0]).resolve(&machine, false).unwrap();
@@ -170,7 +164,7 @@ fn placements_are_checked_against_the_machine() {
 
 #[test]
 fn spread_takes_isolated_then_whole_cores() {
-    let machine = server("spread").read("0-7");
+    let machine = server().read("0-7");
     let spread = |reactors, siblings| Placement::Spread { reactors }.resolve(&machine, siblings);
     let numbers =
         |seats: frwr_reactor::Seats| seats.cores().iter().flatten().map(|core| core.get()).collect::<Vec<_>>();

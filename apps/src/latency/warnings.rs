@@ -160,16 +160,16 @@ mod tests {
     use super::{about_cores, about_memory, busy_siblings, neighbours};
     use crate::check::{BusyTimes, Machine};
     use frwr_reactor::{CpuId, CpuSet, Topology};
-    use std::{fs, path::PathBuf};
+    use std::fs;
 
     /// A machine made of files, which are deleted at the end.
-    struct Tree(PathBuf);
+    struct Tree(tempfile::TempDir);
 
     impl Tree {
-        fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let root = std::env::temp_dir().join(format!("frwr-latency-{}-{name}", std::process::id()));
+        fn new(files: &[(&str, &str)]) -> Self {
+            let root = tempfile::tempdir().unwrap();
             for (path, text) in files {
-                let path = root.join(path);
+                let path = root.path().join(path);
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, text).unwrap();
             }
@@ -178,13 +178,7 @@ mod tests {
 
         fn machine(&self) -> Machine {
             let allowed = CpuSet::parse_kernel_list("0-3").unwrap();
-            Machine::read(&self.0, Topology::read(&self.0.join("sys"), allowed))
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+            Machine::read(self.0.path(), Topology::read(&self.0.path().join("sys"), allowed))
         }
     }
 
@@ -201,17 +195,14 @@ mod tests {
 
     #[test]
     fn a_quiet_machine_has_no_warning() {
-        let tree = Tree::new(
-            "quiet",
-            &[
-                (&format!("{CPU}/online"), "0-3\n"),
-                (&format!("{CPU}/isolated"), "2-3\n"),
-                (&format!("{CPU}/nohz_full"), "2-3\n"),
-                (&format!("{CPU}/cpu2/cpufreq/scaling_governor"), "performance\n"),
-                (&format!("{CPU}/intel_pstate/no_turbo"), "1\n"),
-                ("proc/cpuinfo", "flags : fpu tsc\n"),
-            ],
-        );
+        let tree = Tree::new(&[
+            (&format!("{CPU}/online"), "0-3\n"),
+            (&format!("{CPU}/isolated"), "2-3\n"),
+            (&format!("{CPU}/nohz_full"), "2-3\n"),
+            (&format!("{CPU}/cpu2/cpufreq/scaling_governor"), "performance\n"),
+            (&format!("{CPU}/intel_pstate/no_turbo"), "1\n"),
+            ("proc/cpuinfo", "flags : fpu tsc\n"),
+        ]);
         assert_eq!(names(&tree.machine(), &[2, 3], None), Vec::<&str>::new());
         assert_eq!(names(&tree.machine(), &[1, 3], None), ["isolation"]);
     }
@@ -219,21 +210,18 @@ mod tests {
     #[test]
     fn everything_that_falls_short_is_named() {
         let device = "sys/class/infiniband/mlx5_0";
-        let tree = Tree::new(
-            "loud",
-            &[
-                (&format!("{CPU}/online"), "0-3\n"),
-                (&format!("{CPU}/cpu0/topology/thread_siblings_list"), "0-1\n"),
-                (&format!("{CPU}/cpu1/topology/thread_siblings_list"), "0-1\n"),
-                (&format!("{CPU}/cpu0/cpufreq/scaling_governor"), "powersave\n"),
-                (&format!("{CPU}/cpufreq/boost"), "1\n"),
-                ("sys/devices/system/node/node0/cpulist", "0-1\n"),
-                ("sys/devices/system/node/node1/cpulist", "2-3\n"),
-                (&format!("{device}/device/numa_node"), "1\n"),
-                (&format!("{device}/ports/1/state"), "4: ACTIVE\n"),
-                ("proc/cpuinfo", "flags : fpu tsc hypervisor\n"),
-            ],
-        );
+        let tree = Tree::new(&[
+            (&format!("{CPU}/online"), "0-3\n"),
+            (&format!("{CPU}/cpu0/topology/thread_siblings_list"), "0-1\n"),
+            (&format!("{CPU}/cpu1/topology/thread_siblings_list"), "0-1\n"),
+            (&format!("{CPU}/cpu0/cpufreq/scaling_governor"), "powersave\n"),
+            (&format!("{CPU}/cpufreq/boost"), "1\n"),
+            ("sys/devices/system/node/node0/cpulist", "0-1\n"),
+            ("sys/devices/system/node/node1/cpulist", "2-3\n"),
+            (&format!("{device}/device/numa_node"), "1\n"),
+            (&format!("{device}/ports/1/state"), "4: ACTIVE\n"),
+            ("proc/cpuinfo", "flags : fpu tsc hypervisor\n"),
+        ]);
         let machine = tree.machine();
         let found = names(&machine, &[0, 1], Some("mlx5_0"));
         assert_eq!(found, ["governor", "turbo", "isolation", "numa_node", "smt_in_use", "virtual_machine"]);
@@ -254,10 +242,10 @@ mod tests {
 
     #[test]
     fn a_sibling_that_works_is_told_with_its_share() {
-        let tree = Tree::new(
-            "smt",
-            &[(&format!("{CPU}/online"), "0-1\n"), (&format!("{CPU}/cpu0/topology/thread_siblings_list"), "0-1\n")],
-        );
+        let tree = Tree::new(&[
+            (&format!("{CPU}/online"), "0-1\n"),
+            (&format!("{CPU}/cpu0/topology/thread_siblings_list"), "0-1\n"),
+        ]);
         let before = BusyTimes::parse("cpu  0 0 0 0\ncpu0 10 0 0 90 0\ncpu1 0 0 0 100 0\n");
         let after = BusyTimes::parse("cpu  0 0 0 0\ncpu0 110 0 0 90 0\ncpu1 40 0 0 160 0\n");
         let topology = tree.machine().topology;

@@ -21,13 +21,14 @@ pub fn memory(bytes: usize) -> DeviceMemory {
     region.carve(bytes, 4096).unwrap().into_device_memory()
 }
 
-/// A file that is deleted at the end.
-pub struct Temporary(pub PathBuf);
+/// A file in a folder of its own, which is deleted at the end.
+pub struct Temporary(pub PathBuf, #[expect(dead_code, reason = "it is deleted when dropped")] tempfile::TempDir);
 
 impl Temporary {
     /// A sparse file.
     pub fn sparse(name: &str, bytes: u64) -> Self {
-        let temporary = Self(std::env::temp_dir().join(format!("frwr-storage-{}-{name}", std::process::id())));
+        let folder = tempfile::tempdir().unwrap();
+        let temporary = Self(folder.path().join(name), folder);
         File::create(&temporary.0).unwrap().set_len(bytes).unwrap();
         temporary
     }
@@ -42,12 +43,6 @@ impl Temporary {
             eprintln!("{note}");
         }
         storage
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 

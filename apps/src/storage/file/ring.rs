@@ -250,12 +250,12 @@ mod tests {
     const BLOCK: usize = 4096;
 
     /// A ring over a file of eight blocks that has no name any more.
-    fn ring(name: &str) -> Option<Box<RingStorage>> {
-        let path = std::env::temp_dir().join(format!("frwr-ring-{}-{name}", std::process::id()));
+    fn ring() -> Option<Box<RingStorage>> {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         std::fs::write(&path, [0; 8 * BLOCK]).unwrap();
         let medium = FileMedium::open(&FileOptions::new(&path)).unwrap();
         let opened = medium.storage(Backing::Auto, 4);
-        std::fs::remove_file(&path).unwrap();
+        path.close().unwrap();
         let AnyStorage::Ring(mut ring) = opened.unwrap().0 else { return None };
         let mut region =
             Region::map(&RegionOptions::new(8 * BLOCK).pages(PagePolicy::Exactly(PageSize::Plain))).unwrap();
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_refuses_for_good_ends_everything_that_it_has_not_taken() {
-        let Some(mut ring) = ring("broken") else { return };
+        let Some(mut ring) = ring() else { return };
         write(&mut ring, 0);
         ring.flush();
         write(&mut ring, 1);
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_refusal_that_passes_is_waited_for_and_one_that_lasts_is_not() {
-        let Some(mut ring) = ring("refused") else { return };
+        let Some(mut ring) = ring() else { return };
         write(&mut ring, 0);
         for errno in [libc::EAGAIN, libc::EBUSY, libc::EINTR] {
             ring.ring.refuse(Some(errno));
