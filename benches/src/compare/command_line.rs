@@ -186,7 +186,7 @@ mod tests {
             (&["A1"], 1, "count"),
             (&["A1", "A2", "A1"], 2, "count"),
             (&["A10"], 1, "count guest"),
-            (&["cores"], 2, "cores"),
+            (&["cores"], 3, "cores"),
         ] {
             let selection = select(&words(wanted)).expect("they exist");
             assert_eq!(selection.rows.len(), rows, "{wanted:?}");

@@ -2,6 +2,7 @@
 
 use super::super::goal::Goal::{AtMost, RatioAtMost};
 use super::super::quantity::{ITERATIONS, Program, Quantity, Source};
+use super::memory::REQUESTS_OF_ONE_CORE;
 use super::{Case, NONE, Row, instructions, ours};
 
 const REMOTE: Quantity = instructions(ours("request-cost", &["remote", "32"]));
@@ -70,6 +71,13 @@ pub(super) const ROWS: &[Row] = &[
                 floor: Some(110.0),
                 goals: &[AtMost(320.0)],
                 stretch: Some(230.0),
+                ..NONE
+            },
+            // What they cost in time: the processor does several instructions in a cycle.
+            Case {
+                name: "in a second on one core, with port and loop",
+                unit: "1/s",
+                ours: REQUESTS_OF_ONE_CORE,
                 ..NONE
             },
         ],

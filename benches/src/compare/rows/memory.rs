@@ -35,6 +35,9 @@ const fn timed(program: Program, iterations: u64, best: Best) -> Quantity {
     Quantity::Timed(program.iterations(0, iterations), best)
 }
 
+/// Registered requests per second of one core, over a device that completes at once.
+pub(super) const REQUESTS_OF_ONE_CORE: Quantity = timed(ONE_CORE, REQUESTS, Best::Most);
+
 /// Many iterations: what the reactor copies out every 10 ms, however many iterations those are, is then little of each.
 const fn idle(arguments: &'static [&'static str]) -> Quantity {
     instructions(ours("idle", arguments).iterations(200_000, 2_200_000))
@@ -260,7 +263,7 @@ pub(super) const ROWS: &[Row] = &[
                 name: "throughput",
                 unit: "1/s",
                 ours: timed(TWO_CORES, REQUESTS, Best::Most),
-                peer: Some(timed(ONE_CORE, REQUESTS, Best::Most)),
+                peer: Some(REQUESTS_OF_ONE_CORE),
                 peer_name: "one core",
                 floor: Some(2.0),
                 goals: &[RatioAtLeast(1.9)],
