@@ -4,11 +4,10 @@
 use core::hint::black_box;
 use core::str::FromStr;
 
-use frwr_mempool::freelist::{Batch, Freelist, List, Order};
+use frwr_mempool::freelist::{Batch, FreeRing, Freelist, List, Order};
 use frwr_mempool::{PagePolicy, Region, RegionOptions, Slab};
 
 use crate::arguments::unknown;
-use crate::idle_ring::Idle;
 
 /// Indices per batch.
 const BATCH: usize = 32;
@@ -93,7 +92,7 @@ pub fn run(operation: Operation, order: Order, iterations: u64) -> Result<u32, S
         Operation::One => one(&mut freelist, &mut list, iterations),
         Operation::Slot => return slots(iterations),
         Operation::Idle => {
-            let mut idle = Idle::new(CAPACITY, order);
+            let mut idle = FreeRing::new(CAPACITY, order);
             (0..CAPACITY).for_each(|descriptor| idle.push(descriptor));
             idle_mrs(&mut idle, iterations);
             return Ok(idle.len());
@@ -142,7 +141,7 @@ fn slot(slab: &mut Slab<u64>, iterations: u64) {
 
 // As `one`.
 #[inline(never)]
-fn idle_mrs(idle: &mut Idle, iterations: u64) {
+fn idle_mrs(idle: &mut FreeRing, iterations: u64) {
     for _ in 0..iterations {
         let Some(descriptor) = idle.pop() else { return };
         idle.push(black_box(descriptor));

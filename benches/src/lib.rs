@@ -5,10 +5,6 @@ pub mod compare;
 pub mod cores;
 pub mod freelist;
 pub mod idle;
-// The engine's own file, which it shows to nobody: what is counted here is what it uses.
-#[allow(dead_code, reason = "what only the engine asks of it")]
-#[path = "../../engine/src/idle.rs"]
-mod idle_ring;
 pub mod lane;
 pub mod null_device;
 pub mod per_request;

@@ -5,14 +5,16 @@ use crate::{
     event::{DisconnectCause, Received},
     fixed_list::FixedList,
     gather::MemoryId,
-    idle::Idle,
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
     provider::{BaseId, PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token},
     signal::Signaller,
 };
 use core::time::Duration;
-use frwr_mempool::{DeviceMemory, freelist::List};
+use frwr_mempool::{
+    DeviceMemory,
+    freelist::{FreeRing, List},
+};
 use std::collections::VecDeque;
 
 /// How far opening has come.
@@ -86,7 +88,7 @@ pub(crate) struct Connection {
     /// The same, with where each memory lies.
     pub(crate) reach: [Reach; MAX_MEMORIES],
     /// MRs that may be taken.
-    pub(crate) idle: Idle,
+    pub(crate) idle: FreeRing,
     /// MR descriptors without a device object.
     pub(crate) absent: List,
     /// Objects that Control was asked to make.
@@ -167,7 +169,13 @@ pub(crate) struct ConnectionLimits {
 }
 
 impl Connection {
-    pub(crate) fn new(index: u16, limits: ConnectionLimits, signaller: Signaller, idle: Idle, absent: List) -> Self {
+    pub(crate) fn new(
+        index: u16,
+        limits: ConnectionLimits,
+        signaller: Signaller,
+        idle: FreeRing,
+        absent: List,
+    ) -> Self {
         let queue = |entries: u32| VecDeque::with_capacity(entries as usize);
         let vacant = ReceiveRequest { token: Token(0), element: ScatterElement::default() };
         Self {

@@ -19,7 +19,6 @@ mod event;
 mod events;
 mod fixed_list;
 pub mod gather;
-mod idle;
 mod link;
 pub mod mr;
 mod options;

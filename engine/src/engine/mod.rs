@@ -30,7 +30,6 @@ use crate::{
     events::Events,
     fixed_list::FixedList,
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
-    idle::Idle,
     link::{CoreLink, MAX_INCOMING, MAX_MEMORIES, ToControl},
     mr::IovaRule,
     options::{EngineOptions, MAX_CHUNKS},
@@ -46,7 +45,12 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use core::{mem::ManuallyDrop, time::Duration};
-use frwr_mempool::{DeviceMemory, Region, freelist::Order, lane, slab::Slab};
+use frwr_mempool::{
+    DeviceMemory, Region,
+    freelist::{FreeRing, Order},
+    lane,
+    slab::Slab,
+};
 use stage::Making;
 use submit::MAX_INLINE_SEGMENTS;
 
@@ -535,7 +539,7 @@ fn connection(
     // Fixed keys repeat at once: the longest way round the pool keeps a late access from meeting a new grant (U10).
     // Otherwise the MR used last has the warmest descriptor (S23).
     let order = if capabilities.rotating_key_bits == 0 { Order::FirstInFirstOut } else { Order::LastInFirstOut };
-    let idle = Idle::new(plan.registrations, order);
+    let idle = FreeRing::new(plan.registrations, order);
     let mut absent = pool.list(Order::FirstInFirstOut);
     pool.fill_absent(index, &mut absent);
     let limits = ConnectionLimits {

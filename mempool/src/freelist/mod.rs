@@ -8,15 +8,18 @@
 //! exact for as long as the index has not been handed out again; after that, the generation in a
 //! [`Handle`](crate::slab::Handle) is what tells the old holder from the new one.
 //!
-//! Indices that are taken and given back together are moved as a [`Batch`], whose type is the check: it costs a copy.
+//! Indices that are taken and given back together are moved as a [`Batch`], whose type is the check: it costs a copy. An owner
+//! whose indices say themselves whether they are free has no need of it, and keeps them in a [`FreeRing`].
 
 mod batch;
+mod free_ring;
 mod list;
 mod returns;
 
 use core::sync::atomic;
 
 pub use batch::{BATCH_CAPACITY, Batch};
+pub use free_ring::FreeRing;
 pub use list::{List, Order};
 pub use returns::Returner;
 

@@ -1,0 +1,112 @@
+//! A freelist for an owner whose indices have a state of their own that says whether they are free.
+
+use super::list::Order;
+use crate::slab::Ring;
+
+/// Free indices of one core, newest or oldest first, in a ring.
+///
+/// Whoever puts an index here vouches that it is not here already: by a state machine, say, which makes the step to "free"
+/// once. So nothing is looked up and marked per index, as a [`Freelist`](super::Freelist) does, which finds double frees by
+/// itself; to that one, those here are handed out. One thread at a time; allocates when it is made, and nowhere later.
+///
+/// A promise that is broken costs no memory safety: the index is handed out twice, or another one is lost. Builds with debug
+/// assertions panic instead.
+#[derive(Debug)]
+pub struct FreeRing {
+    places: Ring<u32>,
+    /// Position of the oldest.
+    oldest: u64,
+    /// Position behind the newest.
+    end: u64,
+    order: Order,
+}
+
+impl FreeRing {
+    /// An empty one with room for `capacity` indices.
+    #[must_use]
+    pub fn new(capacity: u32, order: Order) -> Self {
+        Self { places: Ring::new(capacity as usize, 0), oldest: 0, end: 0, order }
+    }
+
+    /// Indices that are here.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> u32 {
+        // At most the capacity.
+        (self.end - self.oldest) as u32
+    }
+
+    /// Whether none is.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.end == self.oldest
+    }
+
+    /// Puts an index behind the others.
+    #[inline(always)]
+    pub fn push(&mut self, index: u32) {
+        debug_assert!((self.len() as usize) < self.places.capacity(), "no more are free than there are");
+        debug_assert!(!self.contains(index), "index {index} is free already");
+        self.places.set(self.end, index);
+        self.end += 1;
+    }
+
+    /// Takes the next one in its order.
+    #[inline(always)]
+    pub fn pop(&mut self) -> Option<u32> {
+        let (oldest, end) = (self.oldest, self.end);
+        if oldest == end {
+            return None;
+        }
+        Some(match self.order {
+            Order::LastInFirstOut => {
+                self.end = end - 1;
+                self.places.at(end - 1)
+            }
+            Order::FirstInFirstOut => {
+                self.oldest = oldest + 1;
+                self.places.at(oldest)
+            }
+        })
+    }
+
+    /// Puts back what [`FreeRing::pop`] took last, where it was: it is the next one again, so that what is reused oldest first
+    /// is still reused as late as possible (U10).
+    #[inline(always)]
+    pub fn put_back(&mut self, index: u32) {
+        debug_assert!(!self.contains(index), "index {index} is free already");
+        match self.order {
+            Order::LastInFirstOut => self.end += 1,
+            Order::FirstInFirstOut => self.oldest -= 1,
+        }
+    }
+
+    fn contains(&self, index: u32) -> bool {
+        (self.oldest..self.end).any(|at| self.places.at(at) == index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FreeRing, Order};
+
+    #[test]
+    fn s23_u10_the_newest_or_the_oldest_comes_first_however_often_the_ring_wraps() {
+        for (order, expected) in [(Order::LastInFirstOut, [5, 4, 3]), (Order::FirstInFirstOut, [3, 4, 5])] {
+            let mut ring = FreeRing::new(3, order);
+            assert_eq!(ring.pop(), None);
+            for _ in 0..9 {
+                for index in 3..6 {
+                    ring.push(index);
+                }
+                assert_eq!(ring.len(), 3);
+                let first = ring.pop();
+                ring.put_back(first.unwrap_or_default());
+                assert_eq!((first, ring.len()), (Some(expected[0]), 3));
+                assert_eq!([ring.pop(), ring.pop(), ring.pop()], expected.map(Some));
+                assert_eq!((ring.pop(), ring.len()), (None, 0));
+            }
+        }
+    }
+}
