@@ -2,6 +2,7 @@
 
 use core::convert::Infallible;
 
+use frwr_engine::Timestamp;
 use frwr_engine::provider::soft::SoftProfile;
 use frwr_engine::provider::{CompletionBatch, CompletionQueue, Port};
 use frwr_reactor::{Clock, Context, Now, Options, Poller, Reactor, Schedule, Sleep, Source, Step, Wiring, poll_fn};
@@ -58,14 +59,24 @@ struct EnginePoller {
     ended: u32,
 }
 
-impl Poller<Nothing> for EnginePoller {
-    fn poll(&mut self, _: &mut Nothing, now: &Now) -> u32 {
-        let mut work = self.requester.engine.poll(now.time(), &mut self.requester.protocol);
+impl EnginePoller {
+    /// Takes what has ended.
+    #[cold]
+    #[inline(never)]
+    fn take_events(&mut self) -> u32 {
+        let before = self.ended;
         while self.requester.engine.next_event().is_some() {
             self.ended += 1;
-            work += 1;
         }
-        work
+        self.ended - before
+    }
+}
+
+impl Poller<Nothing> for EnginePoller {
+    fn poll(&mut self, _: &mut Nothing, now: &Now) -> u32 {
+        let time = Timestamp::from_nanoseconds(now.nanoseconds());
+        let work = self.requester.engine.poll(time, &mut self.requester.protocol);
+        if work == 0 { 0 } else { work + self.take_events() }
     }
 
     fn flush(&mut self, _: &mut Nothing, _: &Now) {
@@ -86,7 +97,7 @@ struct Queues {
 impl Queues {
     #[inline]
     fn poll(&mut self) -> u32 {
-        if self.ports.iter().any(|port| port.has_completions(CompletionQueue::Send)) { self.take() } else { 0 }
+        if self.ports.iter().any(|port| port.may_have_completions(CompletionQueue::Send)) { self.take() } else { 0 }
     }
 
     /// Takes what they hold. Also in a program the look at empty queues shall not pay for this.

@@ -122,18 +122,6 @@ impl NullPort {
     }
 }
 
-impl NullPort {
-    /// Whether a poll of a completion queue would find something: what a port looks at first.
-    #[inline(always)]
-    #[must_use]
-    pub fn has_completions(&self, queue: CompletionQueue) -> bool {
-        match queue {
-            CompletionQueue::Send => self.signalled.written != self.signalled.read,
-            CompletionQueue::Receive => self.keys.written != self.keys.read,
-        }
-    }
-}
-
 impl Port for NullPort {
     fn id(&self) -> PortId {
         PortId(0)
@@ -165,6 +153,14 @@ impl Port for NullPort {
 
     fn post_shared_receives(&mut self, _: SharedReceiveQueueId, _: &[ReceiveRequest]) -> Result<(), PostError> {
         Err(PostError { accepted: 0, reason: PostRefusal::NotReady })
+    }
+
+    #[inline(always)]
+    fn may_have_completions(&self, queue: CompletionQueue) -> bool {
+        match queue {
+            CompletionQueue::Send => self.signalled.written != self.signalled.read,
+            CompletionQueue::Receive => self.keys.written != self.keys.read,
+        }
     }
 
     #[inline(always)]

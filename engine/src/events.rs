@@ -8,7 +8,7 @@ use frwr_mempool::slab::Ring;
 use std::collections::VecDeque;
 
 /// Stands for the oldest of those that are kept as they are. No slot has this number (`Token::MAX_INDEX`).
-const WHOLE: u32 = u32::MAX;
+pub(crate) const WHOLE: u32 = u32::MAX;
 
 /// The queue. It never grows beyond what it was made for: the engine takes nothing that could fill it while it is half full.
 pub(crate) struct Events {
@@ -55,27 +55,20 @@ impl Events {
         self.push_ended(WHOLE);
     }
 
-    /// The slot of the request whose end comes next; `None` where nothing is left, or something else comes next.
+    /// The slot of the request whose end comes next, or [`WHOLE`]; `None` where nothing is left.
     #[inline(always)]
-    pub(crate) fn pop_ended(&mut self) -> Option<u32> {
+    pub(crate) fn pop(&mut self) -> Option<u32> {
         if self.is_empty() {
             return None;
         }
         let slot = self.order.at(self.oldest);
-        if slot == WHOLE {
-            return None;
-        }
         self.oldest += 1;
         Some(slot)
     }
 
-    /// What comes next and is no request's end.
+    /// What comes next where that is no request's end: behind [`Events::pop`] that said so.
     #[cold]
     pub(crate) fn pop_whole(&mut self) -> Option<Event> {
-        if self.is_empty() {
-            return None;
-        }
-        self.oldest += 1;
         self.whole.pop_front()
     }
 }

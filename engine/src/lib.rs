@@ -32,6 +32,7 @@ mod shared_receives;
 pub mod signal;
 pub mod sizing;
 mod statistics;
+mod timestamp;
 mod trace;
 mod transfer;
 
@@ -43,5 +44,6 @@ pub use plan::{EngineError, MAX_MESSAGE_BYTES, SLOTS_PER_REQUEST};
 pub use protocol::{AnnounceError, CLASSIFY_BYTES, Message, Protocol};
 pub use request::{REQUEST_SLOT_BYTES, RequestHandle};
 pub use statistics::Statistics;
+pub use timestamp::Timestamp;
 pub use trace::{TracePoint, TraceRecord};
 pub use transfer::RemoteSegment;

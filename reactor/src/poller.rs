@@ -24,13 +24,14 @@ pub enum Sleep {
 
 /// Something that a reactor runs. All calls come from the reactor's own thread; none may block.
 pub trait Poller<C> {
-    /// Does a bounded amount of work and returns how many units it was: 0 is an empty poll. `now` is the time of the
-    /// iteration, converted only where it is asked for.
+    /// Does a bounded amount of work and returns how many units it was: 0 is an empty poll, and leaves nothing to hand over.
+    /// `now` is the time of the iteration, converted only where it is asked for.
     fn poll(&mut self, context: &mut C, now: &Now) -> u32;
 
-    /// Called at the end of each iteration in which the poller was active: hand over what the iteration has gathered.
-    /// A timed poller is flushed in the iterations in which it was polled. Also called once after another poller
-    /// panicked.
+    /// Called at the end of each iteration in which the poller was active and anybody found anything, be it a message: hand
+    /// over what the iteration has gathered. Also where something changed that rarely does (handles of pollers, a shutdown), every
+    /// 10 ms where the reactor does not sleep, and once after another poller panicked. A timed poller is flushed in the iterations in
+    /// which it was polled. An iteration that found nothing calls no flush: who gathers something in a poll and returns 0 waits.
     fn flush(&mut self, context: &mut C, now: &Now) {
         let _ = (context, now);
     }

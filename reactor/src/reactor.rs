@@ -7,10 +7,11 @@
 //! 3. busy pollers, in the order of registration (a device's poller, registered first, takes its completions first);
 //! 4. timed pollers that are due, the earliest first, at most [`TIMED_BUDGET`];
 //! 5. flush, in reverse order of registration: whoever polls first flushes last, so that what others hand over in their
-//!    flush still leaves in this iteration.
+//!    flush still leaves in this iteration. Only where the iteration found something or looked at changes, or a timed poller or a
+//!    copy of the statistics was due: there is nothing to hand over else.
 //!
 //! In steady state an iteration makes no system call, takes no lock and does not allocate. One that finds nothing costs a reading of
-//! the clock, a load for all changes together, one for each lane, and a call for each busy poller and each that flushes. It
+//! the clock, a load for all changes together, one for each lane, and a call for each busy poller. It
 //! accounts for nothing but its number: what else there is to know of it follows from the next iteration that does more.
 
 use core::time::Duration;
@@ -62,6 +63,16 @@ pub enum Step {
     Stopped,
 }
 
+/// Who is flushed at the end of an iteration.
+#[derive(Clone, Copy)]
+enum Flush {
+    Nobody,
+    /// Busy pollers.
+    Busy,
+    /// The same, and the timed ones that were polled.
+    All,
+}
+
 /// No poller panicked.
 const NOBODY: usize = usize::MAX;
 
@@ -103,7 +114,7 @@ pub struct Reactor<C: Context> {
     slots: Slots<C>,
     /// A busy poller flushes.
     flushes: bool,
-    /// The current iteration has more to do when all are polled: it found something, or somebody flushes. Between two: `flushes`.
+    /// The current iteration found something. False between two.
     more: bool,
     /// Messages and work units that the current iteration found; zero between two.
     messages: u32,
@@ -235,7 +246,7 @@ impl<C: Context> Reactor<C> {
         }
         self.poll_busy();
         if self.more {
-            return self.end(false);
+            return self.end(Flush::Busy);
         }
         self.counters.iterations += 1;
         Step::Idle
@@ -264,7 +275,11 @@ impl<C: Context> Reactor<C> {
         if rings {
             self.poll_timed();
         }
-        let step = self.end(rings);
+        let step = self.end(match () {
+            () if rings => Flush::All,
+            () if changed || self.messages > 0 || self.work > 0 => Flush::Busy,
+            () => Flush::Nobody,
+        });
         if rings {
             self.end_alarm();
         }
@@ -306,15 +321,15 @@ impl<C: Context> Reactor<C> {
         self.look_at_slots();
     }
 
-    /// Ends an iteration that found something, or flushes; timed pollers too, where some were polled.
+    /// Ends an iteration that found something, or is not a plain one.
     #[inline(never)]
-    fn end(&mut self, timed: bool) -> Step {
-        if timed {
-            self.flush_all();
-        } else if self.flushes {
-            self.flush_busy();
+    fn end(&mut self, flush: Flush) -> Step {
+        match flush {
+            Flush::All => self.flush_all(),
+            Flush::Busy if self.flushes => self.flush_busy(),
+            Flush::Busy | Flush::Nobody => {}
         }
-        self.more = self.flushes;
+        self.more = false;
         self.counters.iterations += 1;
         let (messages, work) = (core::mem::take(&mut self.messages), core::mem::take(&mut self.work));
         let found = messages.saturating_add(work);
@@ -435,7 +450,6 @@ impl<C: Context> Reactor<C> {
     /// Works out what iterations need to know of all slots together.
     fn look_at_slots(&mut self) {
         self.flushes = self.slots.iter().any(|slot| slot.flushed);
-        self.more = self.flushes;
         let first_due = self.slots.others().iter().filter_map(Slot::due).min();
         let alarm = first_due.map_or(self.next_publication, |due| due.min(self.next_publication));
         self.alarm = self.now.ticks_at(alarm);

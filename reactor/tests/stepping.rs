@@ -19,9 +19,27 @@ fn iteration_polls_in_order_and_flushes_in_reverse() {
     assert_eq!(take_log(&mut reactor), all);
     clock.advance(ns(5));
     assert_eq!(reactor.step(), Step::Idle);
-    assert_eq!(take_log(&mut reactor), ["poll first 15", "poll second 15", "flush second", "flush first"]);
+    assert_eq!(take_log(&mut reactor), ["poll first 15", "poll second 15"], "who found nothing hands nothing over");
     clock.advance(ns(5));
     assert_eq!(reactor.step(), Step::Worked(4));
+}
+
+#[test]
+fn one_that_finds_something_is_enough_for_all_to_be_flushed() {
+    let (_clock, mut reactor) = alone(Options::default());
+    reactor.add("finds", Schedule::Busy, Scribe::with_work("finds", vec![0, 1, 0])).unwrap();
+    reactor.add("finds nothing", Schedule::Busy, Scribe::new("finds nothing")).unwrap();
+    let mut flushes = || {
+        reactor.step();
+        take_log(&mut reactor).into_iter().filter(|line| line.starts_with("flush")).collect::<Vec<_>>()
+    };
+    let both = ["flush finds nothing", "flush finds"];
+    assert_eq!(flushes(), both, "the first iteration looks at everything");
+    assert_eq!(flushes(), both, "a work unit of the first one");
+    assert!(flushes().is_empty(), "nothing was found");
+    assert_eq!(reactor.context_mut().outbox.send(common::FIRST, 7), Ok(()));
+    reactor.step();
+    assert_eq!(take_log(&mut reactor).len(), 1 + 2 + 2, "a message");
 }
 
 #[test]

@@ -7,18 +7,44 @@ use crate::{
     protocol::{CLASSIFY_BYTES, Message, Protocol},
     provider::{Completion, CompletionBatch, CompletionQueue, Port, Success, Token, TokenKind},
     request::{Kind, Outcome, Phase, RequestHandle},
+    shared_receives::SharedReceives,
+    timestamp::Timestamp,
 };
 use core::time::Duration;
 use frwr_mempool::{DeviceMemory, device_memory, slab::Handle};
 
 impl<P: Port> Engine<P> {
     /// One poll stage: completions of receives, then of sends, messages from Control, requests that wait. Returns the work
-    /// done; 0 for an empty poll. `now` must not go back. Bounded: at most one batch of each kind.
-    pub fn poll(&mut self, now: Duration, protocol: &mut impl Protocol) -> u32 {
-        if now > self.now {
-            self.now = now;
-        }
+    /// done; 0 for an empty poll, behind which no event waits and nothing is to be flushed, so that both calls may be left out.
+    /// `now` must not go back. Bounded: at most one batch of each kind.
+    #[inline(always)]
+    pub fn poll(&mut self, now: impl Into<Timestamp>, protocol: &mut impl Protocol) -> u32 {
+        self.now = self.now.max(now.into());
         self.port.begin_iteration(self.statistics.polls);
+        self.statistics.polls += 1;
+        // Most polls of a core that waits end here.
+        if self.has_nothing_to_do() { 0 } else { self.poll_all(protocol) }
+    }
+
+    /// Whether [`Engine::poll_all`] would do nothing.
+    #[inline(always)]
+    fn has_nothing_to_do(&self) -> bool {
+        debug_assert!(self.alert || !self.has_chores(), "who makes work for a poll raises the alert");
+        !self.alert
+            && self.dirty.is_empty()
+            && self.events.is_empty()
+            && !self.link.from_control.has_news()
+            && !self.port.may_have_completions(CompletionQueue::Receive)
+            && !self.port.may_have_completions(CompletionQueue::Send)
+    }
+
+    /// Whether each poll has to look at more than a core that waits does.
+    fn has_chores(&self) -> bool {
+        self.freeing > 0 || self.unsettled > 0 || self.attention || self.shared.is_some()
+    }
+
+    #[inline(never)]
+    fn poll_all(&mut self, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
         // A caller that takes no events gets no more completions and messages: nothing is lost, and nothing grows.
         if !self.events.is_half_full() {
@@ -40,6 +66,20 @@ impl<P: Port> Engine<P> {
                 work += self.poll_control();
             }
         }
+        if self.alert {
+            work += self.poll_chores(protocol);
+        }
+        if work == 0 && !self.has_left() {
+            return 0;
+        }
+        self.full_polls += 1;
+        work.max(1)
+    }
+
+    /// What is rarely there.
+    #[inline(never)]
+    fn poll_chores(&mut self, protocol: &mut impl Protocol) -> u32 {
+        let mut work = 0;
         if self.freeing > 0 {
             work += self.poll_returned();
         }
@@ -49,24 +89,29 @@ impl<P: Port> Engine<P> {
         if self.attention {
             work += self.admit_all(protocol);
         }
-        self.statistics.polls += 1;
-        if work == 0 {
-            self.statistics.empty_polls += 1;
-        }
+        // What a full budget left of Control's messages is no news.
+        self.alert = self.has_chores() || !self.link.from_control.is_empty();
         work
+    }
+
+    /// Whether events wait, or the next flush has anything to post.
+    fn has_left(&self) -> bool {
+        let returned = |shared: &SharedReceives| shared.queue().is_some() && !shared.released.is_empty();
+        !self.events.is_empty() || !self.dirty.is_empty() || self.shared.as_ref().is_some_and(returned)
     }
 
     /// When the engine has to be polled again although nothing arrives: the next drain time-out or refill.
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
+        let now = self.now.since_epoch();
         if self.unsettled > 0 || !self.events.is_empty() {
-            return Some(self.now);
+            return Some(now);
         }
         if self.connections.iter().any(|connection| !connection.to_free.is_empty()) {
-            return Some(self.now);
+            return Some(now);
         }
         let waiting = |connection: &&Connection| !connection.waiting_requests.is_empty();
-        self.connections.iter().filter(waiting).map(|connection| connection.refill_after.max(self.now)).min()
+        self.connections.iter().filter(waiting).map(|connection| connection.refill_after.max(now)).min()
     }
 
     #[inline(never)]
@@ -351,6 +396,8 @@ impl<P: Port> Engine<P> {
             self.control_message(message);
             work += 1;
         }
+        // More may be left, which is no news.
+        self.alert = true;
         work
     }
 

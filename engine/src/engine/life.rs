@@ -28,6 +28,7 @@ impl<P: Port> Engine<P> {
         let told = match &entry.phase {
             Phase::Ready => {
                 self.unsettled += 1;
+                self.alert = true;
                 false
             }
             // Connected but not ready: the queue pair is there to be failed.
@@ -50,7 +51,7 @@ impl<P: Port> Engine<P> {
             }
         };
         self.unstage_all(index);
-        let deadline = self.now.saturating_add(self.options.drain_timeout);
+        let deadline = self.now.since_epoch().saturating_add(self.options.drain_timeout);
         let entry = &mut self.connections[index];
         entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline };
         entry.note_usual();
@@ -91,9 +92,10 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     pub(super) fn settle(&mut self) -> u32 {
         let mut work = 0;
+        let now = self.now.since_epoch();
         for index in 0..self.connections.len() {
             let moved = match self.connections[index].phase {
-                Phase::Ending { step, deadline, .. } => self.settle_one(index, step, self.now >= deadline),
+                Phase::Ending { step, deadline, .. } => self.settle_one(index, step, now >= deadline),
                 Phase::Opening(Opening::Handshake { told: false }) => self.tell_control_of_receives(index),
                 _ => false,
             };
@@ -215,6 +217,7 @@ impl<P: Port> Engine<P> {
         self.freeing += entry.not_freed.len() as u32;
         entry.to_free.extend(entry.not_freed.drain(..));
         self.attention = true;
+        self.alert = true;
         for descriptor in self.pool.of(connection.index) {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
             // What has no object, or is being destroyed already, needs nothing.
@@ -234,6 +237,7 @@ impl<P: Port> Engine<P> {
         let _ = mr.begin_recovery();
         entry.to_free.push_back(descriptor);
         self.attention = true;
+        self.alert = true;
         entry.freeing += 1;
         self.freeing += 1;
         self.send_frees(index);

@@ -27,7 +27,7 @@ pub use submit::{Chunk, Coverage, Submission, SubmitError};
 use crate::{
     connection::{Connection, ConnectionLimits},
     event::{ConnectionId, Event, Received, RequestStatus},
-    events::Events,
+    events::{self, Events},
     fixed_list::FixedList,
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
     link::{CoreLink, MAX_INCOMING, MAX_MEMORIES, ToControl},
@@ -40,11 +40,12 @@ use crate::{
     request::{Admission, Outcome, Phase, Request, RequestHandle},
     shared_receives::SharedReceives,
     statistics::Statistics,
+    timestamp::Timestamp,
     trace::{TracePoint, TraceRecord},
     transfer::{RemoteSegment, Transfer},
 };
 use arrayvec::ArrayVec;
-use core::{mem::ManuallyDrop, time::Duration};
+use core::mem::ManuallyDrop;
 use frwr_mempool::{
     DeviceMemory, Region,
     freelist::{FreeRing, Order},
@@ -86,7 +87,8 @@ pub struct Engine<P: Port> {
     making: Making,
     gather: Limits,
     iova: IovaRule,
-    now: Duration,
+    /// The time that the last poll was told; never goes back.
+    now: Timestamp,
     memories: ArrayVec<DeviceMemory, MAX_MEMORIES>,
     /// The engine's own memory, the first of them.
     messages: DeviceMemory,
@@ -116,7 +118,12 @@ pub struct Engine<P: Port> {
     freeing: u32,
     /// Some connection may need attention (`Connection::needs_attention`).
     attention: bool,
+    /// A poll may have more to look at than completions, news of Control, and what is left to be told or posted: a poll that waits
+    /// asks this alone. Set with whatever [`Engine::has_chores`] asks for; a poll that finds nothing of it takes it back.
+    alert: bool,
     statistics: Statistics,
+    /// Polls that found work.
+    full_polls: u64,
     /// Slots kept only by Hold.
     held: u32,
     scratch: Scratch,
@@ -221,7 +228,7 @@ impl<P: Port> Engine<P> {
             link,
             capabilities: *capabilities,
             making: Making::new(capabilities, plan.request_slots, options.on_post_error),
-            now: Duration::ZERO,
+            now: Timestamp::EPOCH,
             memories: ArrayVec::new(),
             messages: messages.clone(),
             requests,
@@ -241,7 +248,9 @@ impl<P: Port> Engine<P> {
             events: Events::new(2 * events),
             freeing: 0,
             attention: false,
+            alert: true,
             statistics: Statistics { shortest_key_reuse_ns: u64::MAX, ..Statistics::default() },
+            full_polls: 0,
             held: 0,
             scratch: Scratch {
                 resolved: Vec::with_capacity(options.max_segments as usize + crate::options::MAX_MRS_PER_REQUEST),
@@ -286,7 +295,10 @@ impl<P: Port> Engine<P> {
     /// The next event, oldest first.
     #[inline(always)]
     pub fn next_event(&mut self) -> Option<Event> {
-        let Some(slot) = self.events.pop_ended() else { return self.events.pop_whole() };
+        let slot = self.events.pop()?;
+        if slot == events::WHOLE {
+            return self.events.pop_whole();
+        }
         // A slot is kept until its event is taken; nothing but Hold keeps it from here on.
         let (handle, request) = self.requests.at_mut(slot)?;
         let (cookie, outcome) = (request.cookie, request.outcome);
@@ -342,6 +354,7 @@ impl<P: Port> Engine<P> {
         Statistics {
             request_slots_used: u64::from(self.requests.len()),
             slots_held: u64::from(self.held),
+            empty_polls: self.statistics.polls - self.full_polls,
             shortest_key_reuse_ns: self.pool.shortest_key_reuse_ns(),
             shared_receives_free: self.shared.as_ref().map_or(0, |shared| shared.free().into()),
             shared_receives_withdrawn: self.shared.as_ref().map_or(0, |shared| shared.withdrawn().into()),
@@ -498,7 +511,7 @@ impl<P: Port> Engine<P> {
     }
 
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX)
+        self.now.nanoseconds()
     }
 }
 

@@ -149,6 +149,7 @@ impl<P: Port> Engine<P> {
             shared.grant(granted);
         }
         self.unsettled += 1;
+        self.alert = true;
         Ok(connection)
     }
 
@@ -305,7 +306,7 @@ impl<P: Port> Engine<P> {
     /// A request found too few MRs: ask for one full-sized request's worth, unless that was just done (S24, D22).
     pub(super) fn request_refill(&mut self, index: usize) {
         let connection = &self.connections[index];
-        if connection.is_ready() && connection.allocating == 0 && self.now >= connection.refill_after {
+        if connection.is_ready() && connection.allocating == 0 && self.now.since_epoch() >= connection.refill_after {
             self.refill(index, self.plan.refill);
         }
     }
@@ -331,7 +332,7 @@ impl<P: Port> Engine<P> {
         let repaired = entry.repairing > 0;
         entry.repairing = entry.repairing.saturating_sub(1);
         let Some((object, key)) = object else {
-            entry.refill_after = self.now + REFILL_PAUSE;
+            entry.refill_after = self.now.since_epoch().saturating_add(REFILL_PAUSE);
             entry.empty_refills = entry.empty_refills.saturating_add(u32::from(entry.allocating == 0));
             self.pool.put(&mut entry.absent, descriptor);
             self.statistics.mr_allocations_failed += 1;

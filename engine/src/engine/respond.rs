@@ -202,6 +202,7 @@ impl<P: Port> Engine<P> {
         if !self.connections[index].waiting_transfers.is_empty() || !self.admit_transfer(handle) {
             self.connections[index].waiting_transfers.push_back(handle.index());
             self.attention = true;
+            self.alert = true;
         }
     }
 

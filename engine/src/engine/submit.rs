@@ -285,6 +285,7 @@ impl<P: Port> Engine<P> {
         self.connections[index].waiting_requests.push_back(handle.index());
         self.connections[index].note_usual();
         self.attention = true;
+        self.alert = true;
         self.statistics.requests_waited += 1;
         Ok(())
     }

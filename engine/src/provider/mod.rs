@@ -136,6 +136,15 @@ pub trait Port {
     /// Returns how many were taken. Software devices make their progress in here and in `post`, a bounded amount per call.
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize;
 
+    /// Whether [`Port::poll`] may find something in a completion queue, or has anything else to do; false only where it has
+    /// not. A core that waits looks here first, so that looking costs it no call and no room for a batch. True where a look
+    /// costs as much as a poll: ibv_poll_cq(3) is both.
+    #[inline(always)]
+    fn may_have_completions(&self, queue: CompletionQueue) -> bool {
+        let _ = queue;
+        true
+    }
+
     /// A poll iteration begins: for wrappers that say what happened in which. Devices need not know.
     fn begin_iteration(&mut self, iteration: u64) {
         let _ = iteration;

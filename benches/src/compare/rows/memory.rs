@@ -233,7 +233,7 @@ pub(super) const ROWS: &[Row] = &[
                 ..NONE
             },
             Case {
-                name: "with an idle engine: two queues, their flush",
+                name: "with an idle engine: two queues",
                 unit: "insn",
                 ours: idle(&["1", "engine"]),
                 floor: Some(15.0 + 6.0),

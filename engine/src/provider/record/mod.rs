@@ -364,6 +364,10 @@ impl<P: Port> Port for RecordedPort<P> {
         taken
     }
 
+    fn may_have_completions(&self, queue: CompletionQueue) -> bool {
+        self.port.may_have_completions(queue)
+    }
+
     fn remote_bytes_open(&self) -> Option<u64> {
         self.port.remote_bytes_open()
     }
