@@ -1,12 +1,12 @@
 # shellcheck shell=dash
-# Rows A17 and A18: unprotected WRITEs beside a bare loop of verbs and perftest.
+# Rows A17 and A18: unprotected WRITEs beside a bare loop of verbs, on the same processor, and perftest.
 # tools: ib_write_lat:perftest ib_write_bw:perftest
 # limit: 200
 . /h/guest/figures.sh
 
 single() {
     latency --op write --key static --size 4096 --depth 1 --runtime 0.5 --warm-up 0.2 && sample write_4096 "$(reported p50)" &&
-        sample write_mean_4096 "$(us_per_request)" && one_at_a_time && peer_sample write_loop_4096 verbs_write rxe0 single 4096 8000
+        sample write_mean_4096 "$(us_per_request)" && one_at_a_time && peer_sample write_loop_4096 taskset -c 1 verbs_write rxe0 single 4096 8000
 }
 
 # Both ends of a program of perftest; its server ends with the client. What the client prints is in /tmp/perftest.
@@ -46,8 +46,8 @@ round_of() { # one|each
 }
 
 batches() {
-    peer_sample each_loop_8 verbs_write rxe0 each 8 600 && round_of each &&
-        peer_sample batched_loop_8 verbs_write rxe0 batched 8 600 && round_of one
+    peer_sample each_loop_8 taskset -c 1 verbs_write rxe0 each 8 600 && round_of each &&
+        peer_sample batched_loop_8 taskset -c 1 verbs_write rxe0 batched 8 600 && round_of one
 }
 
 batched="each_loop_8 batched_loop_8"

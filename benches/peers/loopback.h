@@ -1,8 +1,8 @@
 /* What every verbs peer needs: one device, and two queue pairs of one process that are connected to each other. */
+#include "median.h"
 #include <infiniband/verbs.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -1,9 +1,9 @@
 /* Peer of row A19: UCX puts of BYTES to another worker of this process, or gets from it, each complete before the next, from or
- * into memory that UCX has to register each time: UCX_IB_REG_METHODS=direct, UCX_ZCOPY_THRESH=0. Prints the time of one.
+ * into memory that UCX has to register each time: UCX_IB_REG_METHODS=direct, UCX_ZCOPY_THRESH=0. Prints the time of one: mean and median.
  * ADDRESS is one of the device's own; the workers meet there by rdma_cm. */
+#include "median.h"
 #include <arpa/inet.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <ucp/api/ucp.h>
@@ -71,7 +71,7 @@ int main(int count, char **arguments)
 	ucp_mem_h memory;
 	ucp_rkey_h key;
 	void *packed;
-	double begun = 0;
+	double begun = 0, *times = calloc(rounds + warm, sizeof *times);
 	memset(ours_data, 1, bytes), memset(peers_data, 0, bytes);
 	need(ucp_init(&wish, NULL, &context), "ucp_init");
 	need(ucp_worker_create(context, &threads, &ours), "ucp_worker_create");
@@ -87,13 +87,15 @@ int main(int count, char **arguments)
 	finish(ucp_ep_flush_nbx(end, &plain), "the connection");
 	need(ucp_ep_rkey_unpack(end, packed, &key), "ucp_ep_rkey_unpack");
 	for (size_t i = 0; i < rounds + warm; i++) {
-		begun = i == warm ? now_us() : begun;
+		double before = now_us();
+		begun = i == warm ? before : begun;
 		finish(gets ? ucp_get_nbx(end, ours_data, bytes, (uintptr_t)peers_data, key, &plain)
 			    : ucp_put_nbx(end, ours_data, bytes, (uintptr_t)peers_data, key, &plain), arguments[2]);
 		finish(ucp_ep_flush_nbx(end, &plain), "ucp_ep_flush_nbx");
+		times[i] = now_us() - before;
 	}
 	double time = (now_us() - begun) / rounds;
 	need(memcmp(ours_data, peers_data, bytes) ? UCS_ERR_IO_ERROR : UCS_OK, "what arrived");
-	printf("%zu iterations of 1 %s of %zu bytes\nus %.3f\n", rounds, arguments[2], bytes, time);
+	printf("%zu iterations of 1 %s of %zu bytes\nus %.3f\nmedian %.3f\n", rounds, arguments[2], bytes, time, median(times + warm, rounds));
 	fflush(stdout), _Exit(0); /* Without the long goodbye. */
 }

@@ -5,11 +5,6 @@
 
 #define BATCH 32
 
-static int by_value(const void *a, const void *b)
-{
-	return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
 int main(int count, char **arguments)
 {
 	if (count != 5) {
@@ -54,8 +49,7 @@ int main(int count, char **arguments)
 		times[i] = now_us() - before;
 	}
 	double per_write = (now_us() - begun) / (rounds - warm) / batch;
-	qsort(times + warm, rounds - warm, sizeof *times, by_value);
 	printf("%zu iterations of %d WRITEs of %zu bytes\n", rounds, batch, bytes);
-	printf("us %.3f\n", single ? times[warm + (rounds - warm) / 2] : per_write);
+	printf("us %.3f\n", single ? median(times + warm, rounds - warm) : per_write);
 	return 0;
 }

@@ -228,11 +228,14 @@ impl<P: Port> Engine<P> {
         // Where a refused post does not end the connection a chain may be cut anywhere (F5, F6).
         let every = self.options.on_post_error == OnPostError::DeregisterAndContinue;
         while let Some(slot) = self.connections[index].transfers.pop_front() {
-            let Some(handle) = self.transfers.handle_at(slot) else { continue };
-            let Some(transfer) = self.transfers.get_mut(handle) else { continue };
+            let Some((handle, transfer)) = self.transfers.at_mut(slot) else { continue };
             transfer.phase = transfer::Phase::Posted;
             let (kind, operations) = (transfer.kind, u32::from(transfer.operations));
             let first = self.plan.transfer_element(slot);
+            if operations == 1 && !matches!(kind, Kind::Respond { .. }) {
+                self.chain_piece(index, handle, kind, first, every);
+                continue;
+            }
             for at in 0..operations {
                 let remote = self.remote_segments[slot as usize * MAX_TRANSFER_OPERATIONS + at as usize].remote;
                 let local = ElementRange { first: first + at, count: 1 };
@@ -263,6 +266,26 @@ impl<P: Port> Engine<P> {
                 self.chain_transfer(index, handle, TokenKind::Reply, signalled, operation);
             }
         }
+    }
+
+    /// The usual transfer, of one RDMA READ or WRITE and no reply: what the loop of [`Engine::chain_transfers`] and `chain_transfer` do,
+    /// with one look-up of the connection.
+    #[inline(always)]
+    fn chain_piece(&mut self, index: usize, handle: frwr_mempool::slab::Handle, kind: Kind, first: u32, every: bool) {
+        let remote = self.remote_segments[handle.index() as usize * MAX_TRANSFER_OPERATIONS].remote;
+        let local = ElementRange { first, count: 1 };
+        let connection = &mut self.connections[index];
+        let reads = kind == Kind::Fetch;
+        let last = connection.transfers.is_empty();
+        // One completion tells of all RDMA WRITEs of a chain.
+        let signalled = reads || every || connection.signaller.reply(1, last, false);
+        if signalled {
+            connection.signaller.signalled();
+        }
+        let operation = if reads { Operation::Read { local, remote } } else { Operation::Write { local, remote } };
+        let token = Token::new(TokenKind::Transfer, handle.index(), handle.generation());
+        connection.send_queue.stage(Posted::new(token, handle.index()));
+        connection.chain.push(WorkRequest { token, signalled, fence: false, operation });
     }
 
     /// Whether a transfer of so many RDMA WRITEs is to complete by itself: the last of a chain is, since nothing may ever be

@@ -76,12 +76,7 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`TransferError`]; nothing is left behind.
     pub fn fetch(&mut self, connection: ConnectionId, request: &FetchRequest<'_>) -> Result<(), TransferError> {
-        if request.local.is_empty() {
-            return Err(TransferError::LengthMismatch);
-        }
-        let handle = self.stage_transfer(connection, request.cookie, Kind::Fetch, request.local, request.remote)?;
-        self.take_transfer(handle);
-        Ok(())
+        self.transfer(connection, request.cookie, Kind::Fetch, request.local, request.remote)
     }
 
     /// Writes data to a peer without telling it; ends with [`Event::Written`]: the peer's device has acknowledged all of it.
@@ -91,12 +86,7 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`TransferError`]; nothing is left behind.
     pub fn write(&mut self, connection: ConnectionId, request: &WriteRequest<'_>) -> Result<(), TransferError> {
-        if request.local.is_empty() {
-            return Err(TransferError::LengthMismatch);
-        }
-        let handle = self.stage_transfer(connection, request.cookie, Kind::Write, request.local, request.remote)?;
-        self.take_transfer(handle);
-        Ok(())
+        self.transfer(connection, request.cookie, Kind::Write, request.local, request.remote)
     }
 
     /// Writes data to a peer and replies behind it; ends with [`Event::Responded`] when the device is done with both.
@@ -114,6 +104,70 @@ impl<P: Port> Engine<P> {
         // The slot's buffer has message_bytes bytes.
         let _ = self.messages.write(offset, request.message);
         self.take_transfer(handle);
+        Ok(())
+    }
+
+    #[inline]
+    fn transfer(
+        &mut self,
+        connection: ConnectionId,
+        cookie: u64,
+        kind: Kind,
+        local: &[Segment],
+        remote: &[RemoteSegment],
+    ) -> Result<(), TransferError> {
+        match (local, remote) {
+            ([local], [remote]) if local.length == remote.length => {
+                self.transfer_piece(connection, cookie, kind, local, remote)
+            }
+            ([], _) => Err(TransferError::LengthMismatch),
+            _ => {
+                let handle = self.stage_transfer(connection, cookie, kind, local, remote)?;
+                self.take_transfer(handle);
+                Ok(())
+            }
+        }
+    }
+
+    /// The usual transfer, of one piece to one range, without a reply: all that [`Engine::stage_transfer`], `cut_transfer` and
+    /// `admit_transfer` do, with one look-up of each thing.
+    #[inline]
+    fn transfer_piece(
+        &mut self,
+        id: ConnectionId,
+        cookie: u64,
+        kind: Kind,
+        local: &Segment,
+        remote: &RemoteSegment,
+    ) -> Result<(), TransferError> {
+        let connection = self.connections.get_mut(usize::from(id.index)).ok_or(TransferError::NotConnected)?;
+        if connection.key != id || !connection.is_ready() {
+            return Err(TransferError::NotConnected);
+        }
+        let Some(vacant) = self.transfers.vacant().filter(|_| self.plan.transfer_slots > 0) else {
+            return Err(TransferError::NoSlot);
+        };
+        let memory = self.memories.get(local.memory.0 as usize).ok_or(GatherError::OutOfBounds)?;
+        let key = connection.base(local.memory).ok_or(GatherError::OutOfBounds)?;
+        let resolved = local.resolve(memory.address(), memory.len() as u64, crate::provider::BaseId(0), key.lkey)?;
+        let entries = self.capabilities.send_queue_cost.message;
+        let admitted = connection.waiting_transfers.is_empty() && connection.send_queue.reserve(entries);
+        let phase = if admitted { Phase::Queued } else { Phase::Waiting };
+        let (handle, _) = vacant.insert(|| Transfer { cookie, connection: id.index, phase, kind, operations: 1 });
+        let slot = handle.index();
+        self.elements[self.plan.transfer_element(slot) as usize] = resolved.element;
+        self.remote_segments[slot as usize * MAX_TRANSFER_OPERATIONS] = *remote;
+        if !admitted {
+            connection.waiting_transfers.push_back(slot);
+            self.attention = true;
+            return Ok(());
+        }
+        connection.transfers.push_back(slot);
+        self.statistics.transfers += 1;
+        if !connection.dirty {
+            connection.dirty = true;
+            self.dirty.push(id.index);
+        }
         Ok(())
     }
 

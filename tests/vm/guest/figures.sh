@@ -47,7 +47,7 @@ latency() { # arguments...
     [ $code -eq 0 ] || { tail -n 1 /tmp/latency.err | grep . || echo "frwr-latency: exit code $code"; return 1; }
 }
 
-# A number of that report.
+# A number of that report; of times the median is p50.
 reported() { # name
     sed -n "s/.*\"$1\":\([0-9.eE+-]*\).*/\1/p" /tmp/latency.json
 }
@@ -62,4 +62,9 @@ peer_sample() { # key command...
     timeout -s KILL 60 "$@" > /tmp/peer 2>&1 || { tail -n 1 /tmp/peer; echo "$*: failed: $(tail -n 1 /tmp/peer)"; return 1; }
     cat /tmp/peer
     sample "$key" "$(awk '$1 == "us" { value = $2 } END { print value }' /tmp/peer)"
+}
+
+# The median of the run that peer_sample has just taken a sample of, which prints "median NUMBER" as well.
+peer_median() { # key
+    sample "$1" "$(awk '$1 == "median" { value = $2 } END { print value }' /tmp/peer)"
 }
