@@ -131,8 +131,14 @@ fn sizes_pieces_depths_connections_and_cores() {
         let report = measured(203, arguments);
         latencies_are_in_order(&report);
         let cores = if arguments.contains(&"unpinned:4") { 2 } else { 1 };
-        let shares: u64 = report["per_core"].as_array().unwrap().iter().map(|core| number(core, "requests")).sum();
+        let per_core = report["per_core"].as_array().unwrap();
+        let shares: u64 = per_core.iter().map(|core| number(core, "requests")).sum();
         assert_eq!((number(&report, "cores"), shares), (cores, 203), "{report}");
+        for core in per_core {
+            let (long, all) = (number(core, "long_iterations"), number(core, "iterations"));
+            assert!(long < all, "{core}");
+            assert!(long == 0 || real(core, "longest_iteration_us") >= real(core, "long_iteration_us"), "{core}");
+        }
     }
     // One key for all pieces where lists have gaps, one for each where a window is a range.
     for (registration, keys) in [("windows", 3), ("lists", 1)] {

@@ -45,5 +45,5 @@ pub use reactor::{Context, INBOX_BUDGET, Reactor, Step, TIMED_BUDGET};
 pub use running::{Finished, Running, RunningError};
 pub use seat::{Idle, MAX_REACTORS, Options, Seat, Wiring, WiringError};
 pub use shutdown::{Report, ShutdownHandle};
-pub use statistics::{Longest, PollerStatistics, Statistics};
+pub use statistics::{LONG_ITERATION, Longest, PollerStatistics, Statistics};
 pub use topology::{Core, Topology};

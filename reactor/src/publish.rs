@@ -17,7 +17,7 @@ use crate::statistics::{Longest, LoopCounters, PollerStatistics, Statistics};
 /// A reader that meets a writer this often takes what it has: a writer may be preempted in the middle.
 const READ_TRIES: usize = 1000;
 
-const LOOP_WORDS: usize = 11;
+const LOOP_WORDS: usize = 12;
 const POLLER_WORDS: usize = 8;
 
 type Words<const N: usize> = [AtomicU64; N];
@@ -116,11 +116,12 @@ fn loop_words(counters: &LoopCounters) -> [u64; LOOP_WORDS] {
         counters.would_blocks,
         counters.longest,
         counters.longest_at,
+        counters.long,
     ]
 }
 
 fn loop_from(words: [u64; LOOP_WORDS]) -> LoopCounters {
-    let [at, iterations, busy_iterations, busy, idle, asleep, work, messages, would_blocks, longest, longest_at] =
+    let [at, iterations, busy_iterations, busy, idle, asleep, work, messages, would_blocks, longest, longest_at, long] =
         words;
     LoopCounters {
         at,
@@ -134,6 +135,7 @@ fn loop_from(words: [u64; LOOP_WORDS]) -> LoopCounters {
         would_blocks,
         longest,
         longest_at,
+        long,
     }
 }
 

@@ -31,7 +31,7 @@ use crate::seat::{Idle, Options, Seat};
 use crate::shutdown::{Life, Report, ShutdownHandle};
 use crate::slot::Slot;
 use crate::slots::Slots;
-use crate::statistics::{LoopCounters, PollerStatistics, Statistics};
+use crate::statistics::{LONG_ITERATION, LoopCounters, PollerStatistics, Statistics};
 
 /// Messages taken per iteration: with some ten nanoseconds each, the pollers wait for less than a microsecond.
 pub const INBOX_BUDGET: usize = 64;
@@ -73,6 +73,12 @@ enum Flush {
     All,
 }
 
+/// A span in ticks.
+fn ticks_of(span: Duration, now: &Now) -> u64 {
+    // Microseconds: far below 2^64 nanoseconds.
+    now.ticks_at(span.as_nanos() as u64).saturating_sub(now.ticks_at(0))
+}
+
 /// No poller panicked.
 const NOBODY: usize = usize::MAX;
 
@@ -106,8 +112,10 @@ pub struct Reactor<C: Context> {
     /// Time of the current or last iteration; never goes back.
     now: Now,
     /// An iteration is a plain one if it begins less than so many ticks after the one before. So it is 0 where none is plain, and
-    /// else above the longest iteration.
+    /// else above the longest iteration, or above what makes one a long one.
     plain_below: u64,
+    /// [`LONG_ITERATION`] in ticks.
+    long: u64,
     /// When the next timed poller is due, or the next copy of the statistics; in ticks.
     alarm: u64,
     inbox: Inbox<C::Message>,
@@ -153,6 +161,7 @@ impl<C: Context> Reactor<C> {
             ticker,
             now,
             plain_below: 0,
+            long: ticks_of(LONG_ITERATION, &now),
             alarm: 0,
             inbox: seat.inbox,
             slots: Slots::new(),
@@ -287,7 +296,7 @@ impl<C: Context> Reactor<C> {
             self.end_changes(!received, others_were_drained);
         }
         let plain = self.ticker.counts_ticks() && !self.options.time_pollers && !self.found;
-        self.plain_below = if plain { self.counters.longest.saturating_add(1) } else { 0 };
+        self.plain_below = if plain { self.counters.longest.min(self.long).saturating_add(1) } else { 0 };
         step
     }
 
@@ -390,6 +399,7 @@ impl<C: Context> Reactor<C> {
         if duration > self.counters.longest {
             (self.counters.longest, self.counters.longest_at) = (duration, began);
         }
+        self.counters.long += u64::from(duration > self.long);
         if self.found {
             self.account(began, duration);
         }

@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Journal, Scribe, alone, ns, take_log};
-use frwr_reactor::{MAX_POLLERS, Now, Options, PollerError, PollerHandle, Schedule, Step, TIMED_BUDGET, poll_fn};
+use frwr_reactor::{
+    LONG_ITERATION, MAX_POLLERS, Now, Options, PollerError, PollerHandle, Schedule, Step, TIMED_BUDGET, poll_fn,
+};
 
 #[test]
 fn iteration_polls_in_order_and_flushes_in_reverse() {
@@ -197,6 +199,20 @@ fn statistics_split_time_into_busy_and_idle() {
     assert_eq!((worker.longest_iteration.duration, worker.longest_iteration.at), (ns(30), ns(100)));
     assert_eq!((idler.polls, idler.empty_polls, idler.longest_iteration.duration), (4, 4, ns(0)));
     assert_eq!(worker.time, ns(0), "not timed unless asked");
+}
+
+#[test]
+fn iterations_above_the_limit_are_counted() {
+    let (clock, mut reactor) = alone(Options::default());
+    reactor.add("worker", Schedule::Busy, Scribe::with_work("worker", vec![1, 0, 0, 0])).unwrap();
+    let mut time = ns(100);
+    // The first one follows none; what is as long as the limit is not above it.
+    for longer in [ns(0), LONG_ITERATION, LONG_ITERATION + ns(1), ns(70), LONG_ITERATION * 9] {
+        time += longer;
+        clock.set(time);
+        reactor.step();
+    }
+    assert_eq!(reactor.statistics().long_iterations, 2);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::check::Shortcoming;
 use core::{fmt::Write as _, time::Duration};
-use frwr_reactor::Statistics;
+use frwr_reactor::{LONG_ITERATION, Statistics};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -238,6 +238,9 @@ impl LatencyReport {
             "latency_us": self.latency_json(&core.measured.histogram),
             "busy_share": core.reactor.busy_share(),
             "longest_iteration_us": core.reactor.longest_iteration.duration.as_secs_f64() * 1e6,
+            "iterations": core.reactor.iterations,
+            "long_iterations": core.reactor.long_iterations,
+            "long_iteration_us": LONG_ITERATION.as_secs_f64() * 1e6,
             "completions_per_poll": counters.completions_per_poll(),
             "work_requests_per_doorbell": counters.work_requests_per_doorbell(),
             "empty_poll_share": counters.empty_poll_share(),
@@ -407,7 +410,17 @@ impl LatencyReport {
         )?;
         let shown = |faults: Option<u64>| faults.map_or_else(|| "unknown".to_owned(), |faults| faults.to_string());
         let (cores, process) = (shown(self.page_faults()), shown(self.page_faults_of_process()));
-        writeln!(out, "page faults meanwhile: {cores} of these cores, {process} of the whole process\n")
+        writeln!(out, "page faults meanwhile: {cores} of these cores, {process} of the whole process")?;
+        self.write_long_iterations(out)
+    }
+
+    /// Of the reactors' whole lives: connecting and warming up are part of them.
+    fn write_long_iterations(&self, out: &mut String) -> core::fmt::Result {
+        let sum = |count: fn(&Statistics) -> u64| self.cores.iter().map(|core| count(&core.reactor)).sum::<u64>();
+        let (long, all) = (sum(|reactor| reactor.long_iterations), sum(|reactor| reactor.iterations));
+        let limit = LONG_ITERATION.as_micros();
+        let share = 100.0 * ratio(all - long, all);
+        writeln!(out, "iterations of up to {limit} us: {share:.4} % of {all}, {long} took longer\n")
     }
 
     /// The figures as a table: a head, a row for all cores, and one for each.
