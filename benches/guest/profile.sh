@@ -42,7 +42,7 @@ split_samples() { # name us_per_request
             samples[process]++
             frames = 0
         }
-        /^[^\t]/ && NF { keep(); time = $NF; sub(/:$/, "", time); process = $(NF - 1); next }
+        /^[^\t]/ && NF { keep(); time = $NF + 0; process = $(NF - 1) + 0; next }
         NF > 1 {
             frames++
             dso[frames] = $NF; gsub(/^\(|\)$/, "", dso[frames]); sub(/.*\//, "", dso[frames])
@@ -55,10 +55,11 @@ split_samples() { # name us_per_request
             for (i = 1; i <= all; i++) {
                 if (at[i] < first + from * (last - first) || at[i] > first + to * (last - first)) continue
                 n++
-                if (of[i] != main && of[i] != 0) who[i] = "others"
+                if (of[i] != main && of[i] != 0 && who[i] !~ /softirq/) who[i] = "others"
                 parts[who[i]]++
                 tops[who[i] ": " top[i]]++
             }
+            if (n == 0) exit 1
             line = sprintf("%s %.1f us of %d samples:", name, us, n)
             split("program,libraries,system call,post,ioctl,requester,responder,completer,requester (softirq),responder (softirq),completer (softirq),softirq,interrupts,others,idle", order, ",")
             for (i = 1; i in order; i++) if (parts[order[i]]) line = line sprintf(" %s %.1f,", order[i], us * parts[order[i]] / n)
@@ -75,7 +76,12 @@ sampled() { # command...
 
 told() { # name us_per_request
     perf script -i /tmp/perf.data -C $PROCESSOR -F comm,pid,time,ip,sym,dso 2> /tmp/perf.err > /tmp/perf.txt
-    line=$(split_samples "$1" "$2" < /tmp/perf.txt) && [ -n "$line" ] && note "$line" && echo "$line"
+    line=$(split_samples "$1" "$2" < /tmp/perf.txt) || {
+        echo "no samples in $(wc -c < /tmp/perf.data) bytes and $(wc -l < /tmp/perf.txt) lines"
+        tail -n 3 /tmp/perf.err
+        return 1
+    }
+    note "$line" && echo "$line"
     sort -rn "$LOGS/$1.symbols" | head -n 60 > /tmp/symbols && mv /tmp/symbols "$LOGS/$1.symbols"
 }
 

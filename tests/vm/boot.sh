@@ -18,6 +18,7 @@ EXIT_FAILED=3
 EXIT_LIMIT=(124 137)
 
 qemu=""
+watch=""
 
 # tsc=reliable: otherwise the kernel takes the emulated TSC for broken and turns to a far slower clock.
 # no_timer_check: on a busy machine an emulated timer may be late enough for the kernel to give up at boot.
@@ -37,6 +38,24 @@ qemu_command() { # share serial
         -kernel "$CACHE/kernel/vmlinux" -initrd "$CACHE/kernel/initramfs.cpio" -append "$(kernel_arguments)")
 }
 
+# Notes once a second how long QEMU's threads ran, and how long they waited for a processor of this machine, in ns. The guest sees
+# nothing of that: it measures it as time.
+note_waits() { # pid of timeout, file
+    local child
+    while sleep 1; do
+        # A line without its end.
+        read -r child _ < "/proc/$1/task/$1/children"
+        [ -n "$child" ] || continue
+        # A thread that ends meanwhile costs this second.
+        cat /proc/"$child"/task/*/schedstat > "$2.new" && mv "$2.new" "$2"
+    done 2> /dev/null
+}
+
+# The share of the time that they wanted to run, in percent.
+waited() { # file
+    [ ! -f "$1" ] || awk '{ ran += $1; waited += $2 } END { if (ran > 0) printf "%.0f", 100 * waited / (ran + waited) }' "$1"
+}
+
 # Returns QEMU's exit code, or timeout's.
 boot() { # share limit
     local command
@@ -44,9 +63,12 @@ boot() { # share limit
     # In the background, so that a signal to the rig is not held up until the guest ends.
     timeout -k 5 "$2" "${command[@]}" > "$1/qemu.log" 2>&1 < /dev/null &
     qemu=$!
+    note_waits "$qemu" "$1/waits" &
+    watch=$!
     wait "$qemu"
     local code=$?
-    qemu=""
+    kill "$watch" 2> /dev/null
+    qemu="" watch=""
     return $code
 }
 
@@ -57,7 +79,7 @@ boot_interactive() { # share
 }
 
 stop_guest() {
-    [ -z "$qemu" ] || kill "$qemu" 2> /dev/null
+    [ -z "$qemu" ] || kill "$qemu" "$watch" 2> /dev/null
 }
 
 limit_reached() { # exit code
