@@ -12,3 +12,4 @@ pub mod ping_pong;
 pub mod requester;
 pub mod scaling;
 pub mod storm;
+pub mod turns;

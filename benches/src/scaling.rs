@@ -27,8 +27,78 @@ const WORDS: usize = 512;
 /// cores it is enough to hit one.
 const BLOCKS: u64 = 40;
 
+/// Words that the wide floor works on at once: enough that the processor waits for nothing.
+const LANES: usize = 8;
+/// Objects of a block of `turns`: some milliseconds.
+const BLOCK_REQUESTS: u64 = 100_000;
+const BLOCK_CHAINS: u64 = 8_000;
+const BLOCK_WIDE: u64 = 24_000;
+
+/// What one core does again and again.
+pub(crate) enum Load {
+    /// Requests of an engine.
+    Engine(Box<Core>),
+    /// Computes on memory of its own, each step with the last one's result.
+    Floor(Vec<u64>),
+    /// The same with [`LANES`] that do not wait for each other, so that it needs what a core has as much as an engine does.
+    Wide(Vec<[u64; LANES]>),
+}
+
+/// A load by its name.
+pub(crate) fn open(name: &str) -> Result<Load, String> {
+    match name {
+        "engine" => Core::open().map(Box::new).map(Load::Engine).map_err(|error| error.to_string()),
+        "floor" => Ok(Load::Floor(vec![1; WORDS])),
+        "wide" => Ok(Load::Wide(vec![[1; LANES]; WORDS / LANES])),
+        _ => Err(unknown(name, "engine, floor, wide")),
+    }
+}
+
+impl Load {
+    /// Objects of a block.
+    pub(crate) fn block(&self) -> u64 {
+        match self {
+            Self::Engine(_) => BLOCK_REQUESTS,
+            Self::Floor(_) => BLOCK_CHAINS,
+            Self::Wide(_) => BLOCK_WIDE,
+        }
+    }
+
+    /// Does so many.
+    pub(crate) fn run(&mut self, objects: u64) -> Result<(), String> {
+        match self {
+            Self::Engine(core) => core.requests(objects).map_err(|error| error.to_string())?,
+            Self::Floor(words) => chains(words, objects),
+            Self::Wide(words) => wide(words, objects),
+        }
+        Ok(())
+    }
+}
+
+fn chains(words: &mut [u64], objects: u64) {
+    for object in 0..objects {
+        let mut carried = object;
+        for word in black_box(&mut *words).iter_mut() {
+            carried = carried.rotate_left(5) ^ *word;
+            *word = carried;
+        }
+    }
+}
+
+fn wide(words: &mut [[u64; LANES]], objects: u64) {
+    for object in 0..objects {
+        let mut carried = [object; LANES];
+        for group in black_box(&mut *words).iter_mut() {
+            for (carried, word) in carried.iter_mut().zip(group) {
+                *carried = carried.rotate_left(5) ^ *word;
+                *word = *carried;
+            }
+        }
+    }
+}
+
 /// What one core has; nothing of it is another's.
-struct Core {
+pub(crate) struct Core {
     requester: Requester<NullDevice<NullPort>>,
     segments: Vec<Segment>,
 }
@@ -128,15 +198,7 @@ fn engine(requests: u64, barrier: &Barrier) -> Result<Vec<f64>, String> {
 
 fn floor(requests: u64, barrier: &Barrier) -> Vec<f64> {
     let mut words = vec![1_u64; WORDS];
-    timed(requests, barrier, |requests| {
-        for request in 0..requests {
-            let mut carried = request;
-            for word in black_box(&mut words).iter_mut() {
-                carried = carried.rotate_left(5) ^ *word;
-                *word = carried;
-            }
-        }
-    })
+    timed(requests, barrier, |requests| chains(&mut words, requests))
 }
 
 #[cfg(test)]

@@ -217,3 +217,33 @@ fn fault03_receives_that_are_refused_end_the_connection_and_none_is_lost() {
         }
     }
 }
+
+#[test]
+fn a_poll_that_returns_nothing_leaves_nothing_to_tell_or_to_post() {
+    let mut test = Scripted::new("reg_mr");
+    test.steps(20);
+    let now = test.pair.now;
+    let foreign = Token::new(TokenKind::Foreign, 0, 0);
+    let completion = Completion { token: foreign, queue_pair: test.queue_pair(), result: Ok(Success::default()) };
+    let host = &mut test.pair.host;
+    let before = host.engine.statistics();
+    assert_eq!(host.engine.poll(now, &mut host.protocol), 0);
+    let after = host.engine.statistics();
+    assert_eq!((after.polls - before.polls, after.empty_polls - before.empty_polls), (1, 1));
+    test.inject(CompletionQueue::Send, completion);
+    let host = &mut test.pair.host;
+    for _ in 0..3 {
+        assert_ne!(host.engine.poll(now, &mut host.protocol), 0, "an event waits");
+    }
+    assert!(host.engine.next_event().is_some());
+    assert_eq!(host.engine.poll(now, &mut host.protocol), 0, "it was taken");
+    test.submit(1, 2, false);
+    let host = &mut test.pair.host;
+    for _ in 0..3 {
+        assert_ne!(host.engine.poll(now, &mut host.protocol), 0, "a request is not posted yet");
+    }
+    assert_eq!(host.engine.flush(), 1);
+    let statistics = host.engine.statistics();
+    assert_eq!(statistics.polls - after.polls, 7);
+    assert_eq!(statistics.empty_polls - after.empty_polls, 1);
+}

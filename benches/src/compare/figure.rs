@@ -1,18 +1,20 @@
 //! Numbers that were measured, and how sure they are.
 
-/// Which of several samples of one figure counts. What disturbs a run only ever makes it worse.
+/// Which of several samples of one figure counts. What disturbs a run only ever makes a time or a rate worse; a ratio it may make better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Best {
     /// Times.
     Least,
     /// Rates.
     Most,
+    /// Ratios: the median, of an even number of samples the lesser of the two in the middle.
+    Middle,
 }
 
 /// One number of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Figure {
-    /// The best sample.
+    /// The sample that counts.
     pub(super) value: f64,
     /// How much larger the largest sample is than the smallest, as a share of it: 0 where the figure is exact.
     pub(super) spread: f64,
@@ -27,12 +29,21 @@ impl Figure {
         Self { value, spread: 0.0 }
     }
 
-    /// The best of these samples, or nothing where there is none.
+    /// The one of these samples that counts, or nothing where there is none.
     pub(super) fn best_of(samples: &[f64], best: Best) -> Option<Self> {
         let least = samples.iter().copied().reduce(f64::min)?;
         let most = samples.iter().copied().reduce(f64::max)?;
         let spread = if least > 0.0 { most / least - 1.0 } else { 0.0 };
-        Some(Self { value: if best == Best::Least { least } else { most }, spread })
+        let value = match best {
+            Best::Least => least,
+            Best::Most => most,
+            Best::Middle => {
+                let mut sorted = samples.to_vec();
+                sorted.sort_by(f64::total_cmp);
+                sorted[(sorted.len() - 1) / 2]
+            }
+        };
+        Some(Self { value, spread })
     }
 }
 
@@ -81,6 +92,8 @@ mod tests {
             (&[5.0], Best::Least, Some(Figure { value: 5.0, spread: 0.0 })),
             (&[10.0, 8.0, 12.0], Best::Least, Some(Figure { value: 8.0, spread: 0.5 })),
             (&[10.0, 8.0, 12.0], Best::Most, Some(Figure { value: 12.0, spread: 0.5 })),
+            (&[10.0, 8.0, 12.0], Best::Middle, Some(Figure { value: 10.0, spread: 0.5 })),
+            (&[10.0, 8.0, 12.0, 11.0], Best::Middle, Some(Figure { value: 10.0, spread: 0.5 })),
             (&[0.0, 1.0], Best::Least, Some(Figure { value: 0.0, spread: 0.0 })),
         ] {
             assert_eq!(Figure::best_of(samples, best), expected, "{samples:?}");

@@ -8,6 +8,8 @@ use core::fmt;
 pub(super) enum Goal {
     /// At most this.
     AtMost(f64),
+    /// At least this.
+    AtLeast(f64),
     /// Not more and not less.
     Equal(f64),
     /// Ours divided by the peer's is at most this.
@@ -24,6 +26,7 @@ impl Goal {
     pub(super) fn holds(self, ours: f64, ratio: Option<f64>) -> Option<bool> {
         match self {
             Self::AtMost(limit) => Some(ours <= limit + EXACT),
+            Self::AtLeast(limit) => Some(ours >= limit - EXACT),
             Self::Equal(value) => Some((ours - value).abs() <= EXACT),
             Self::RatioAtMost(limit) => ratio.map(|ratio| ratio <= limit + EXACT),
             Self::RatioAtLeast(limit) => ratio.map(|ratio| ratio >= limit - EXACT),
@@ -34,6 +37,7 @@ impl Goal {
     pub(super) fn used(self, ours: f64, ratio: Option<f64>) -> Option<f64> {
         let share = match self {
             Self::AtMost(limit) | Self::Equal(limit) => ours / limit,
+            Self::AtLeast(limit) => limit / ours,
             Self::RatioAtMost(limit) => ratio? / limit,
             Self::RatioAtLeast(limit) => limit / ratio?,
         };
@@ -46,6 +50,7 @@ impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AtMost(limit) => write!(f, "<={}", readable(*limit)),
+            Self::AtLeast(limit) => write!(f, ">={}", readable(*limit)),
             Self::Equal(value) => write!(f, "={}", readable(*value)),
             Self::RatioAtMost(limit) => write!(f, "<={}x", readable(*limit)),
             Self::RatioAtLeast(limit) => write!(f, ">={}x", readable(*limit)),
@@ -70,6 +75,8 @@ mod tests {
         for (goal, ours, ratio, holds, used) in [
             (Goal::AtMost(23.0), 23.0, None, Some(true), Some(1.0)),
             (Goal::AtMost(23.0), 23.1, Some(0.1), Some(false), Some(23.1 / 23.0)),
+            (Goal::AtLeast(1.9), 1.9, None, Some(true), Some(1.0)),
+            (Goal::AtLeast(1.9), 1.5, Some(2.0), Some(false), Some(1.9 / 1.5)),
             (Goal::Equal(2.0), 2.0, None, Some(true), Some(1.0)),
             (Goal::Equal(2.0), 1.0, None, Some(false), Some(0.5)),
             (Goal::Equal(0.0), 0.0, None, Some(true), None),

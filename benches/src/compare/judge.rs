@@ -107,7 +107,7 @@ fn ratio(ours: f64, peer: f64) -> Option<f64> {
 
 fn shortfall(goal: Goal, ours: f64, ratio: Option<f64>) -> String {
     match goal {
-        Goal::AtMost(_) | Goal::Equal(_) => format!("{} where the goal is {goal}", readable(ours)),
+        Goal::AtMost(_) | Goal::AtLeast(_) | Goal::Equal(_) => format!("{} where the goal is {goal}", readable(ours)),
         Goal::RatioAtMost(_) | Goal::RatioAtLeast(_) => {
             format!("{}x where the goal is {goal}", readable(ratio.unwrap_or_default()))
         }

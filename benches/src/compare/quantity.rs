@@ -63,7 +63,7 @@ pub(super) enum Quantity {
     Printed(Program, &'static str),
     /// A number that it prints in front of these words.
     Told(Program, &'static str),
-    /// The best of several runs of a timing program.
+    /// A time, rate or ratio of a timing program: the one of several runs that counts.
     Timed(Program, Best),
     /// A figure of the jobs in the virtual machine.
     Guest(&'static str, Best),

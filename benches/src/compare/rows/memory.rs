@@ -1,7 +1,7 @@
 //! Rows of mempool and the reactor: A1 to A6, A21, A23.
 
 use super::super::figure::Best;
-use super::super::goal::Goal::{AtMost, Equal, RatioAtLeast, RatioAtMost};
+use super::super::goal::Goal::{AtLeast, AtMost, Equal, RatioAtLeast, RatioAtMost};
 use super::super::quantity::{Program, Quantity};
 use super::{Case, NONE, Row, dpdk, instructions, ours};
 
@@ -17,12 +17,17 @@ const RAW_PING_PONG: Quantity = timed(ours("ping-pong", &["raw"]), ROUND_TRIPS, 
 const RING_PING_PONG: Quantity = timed(dpdk("ring_ping_pong", &["single"]), ROUND_TRIPS, Best::Least);
 const RINGS_PING_PONG: Quantity = timed(dpdk("ring_ping_pong", &["multiple"]), ROUND_TRIPS, Best::Least);
 
+/// Rounds of a run of turns.
+const ROUNDS: u64 = 100;
 /// Requests per core of a timing program.
 const REQUESTS: u64 = 1_000_000;
 const ONE_CORE: Program = ours("scaling", &["engine", "1"]);
 const TWO_CORES: Program = ours("scaling", &["engine", "2"]);
-const ONE_CORE_FLOOR: Program = ours("scaling", &["floor", "1"]);
-const TWO_CORES_FLOOR: Program = ours("scaling", &["floor", "2"]);
+
+/// What two cores are worth, by turns; rounds of some 15 to 30 ms.
+const fn turns(arguments: &'static [&'static str]) -> Quantity {
+    timed(ours("scaling", arguments), ROUNDS, Best::Middle)
+}
 
 const ONE_INDEX: Program = ours("freelist", &["one", "lifo"]);
 const ONE_SLOT: Program = ours("freelist", &["slot", "lifo"]);
@@ -260,20 +265,26 @@ pub(super) const ROWS: &[Row] = &[
         what: "two cores against one, disjoint queue pairs",
         cases: &[
             Case {
-                name: "throughput",
+                name: "throughput, in turns",
+                unit: "x",
+                ours: turns(&["turns", "engine"]),
+                floor: Some(2.0),
+                goals: &[AtLeast(1.9)],
+                stretch: Some(1.95),
+                ..NONE
+            },
+            Case { name: "a loop that computes, in turns", unit: "x", ours: turns(&["turns", "wide"]), ..NONE },
+            Case {
+                name: "the first by the second, in the same rounds",
+                unit: "x",
+                ours: turns(&["turns", "engine/wide"]),
+                ..NONE
+            },
+            Case {
+                name: "best of separate runs",
                 unit: "1/s",
                 ours: timed(TWO_CORES, REQUESTS, Best::Most),
                 peer: Some(REQUESTS_OF_ONE_CORE),
-                peer_name: "one core",
-                floor: Some(2.0),
-                goals: &[RatioAtLeast(1.9)],
-                stretch: Some(1.95),
-            },
-            Case {
-                name: "a loop that computes",
-                unit: "1/s",
-                ours: timed(TWO_CORES_FLOOR, REQUESTS, Best::Most),
-                peer: Some(timed(ONE_CORE_FLOOR, REQUESTS, Best::Most)),
                 peer_name: "one core",
                 ..NONE
             },

@@ -1,0 +1,164 @@
+//! Row A21's ratio: what two cores do at the same time, beside what each of them does alone right before or behind it.
+//!
+//! A round has three blocks of a few milliseconds: core 0 alone, core 1 alone, both. What two cores are worth is the sum of their rates
+//! while both work, by the mean of what each does alone; a run's figure is the median of its rounds. So a host that is slow for a
+//! second is slow for both sides of some ratios, and one block that was lucky or not decides nothing, unlike with the best
+//! of two separate runs.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use crossbeam_utils::CachePadded;
+
+use crate::{
+    cores::on_each,
+    scaling::{Load, open},
+};
+
+/// A core works for a part of its block before that is timed: what slept comes back with cold caches.
+const WARM_UP: u64 = 4;
+/// Whoever is done first goes on by such parts of a block, so that the other's is worked beside to its end.
+const COMPANY: u64 = 64;
+
+/// The cores of a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Only(usize),
+    Both,
+}
+
+/// The blocks of a round. Every other one has them in the opposite order, so that what gets faster or slower with time does
+/// nothing to the median.
+const ROUND: [Who; 3] = [Who::Only(0), Who::Only(1), Who::Both];
+
+/// Where both cores meet: right before a block of both, and at its end.
+#[derive(Default)]
+struct Meeting {
+    begun: CachePadded<AtomicUsize>,
+    done: CachePadded<AtomicUsize>,
+}
+
+impl Meeting {
+    /// Begins when both are there.
+    fn begin(&self, blocks: usize) {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        while self.begun.load(Ordering::Acquire) < 2 * blocks {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// Rates of one core in a round: alone, and beside the other.
+#[derive(Clone, Copy, Default)]
+struct Rates {
+    alone: f64,
+    beside: f64,
+}
+
+/// What two cores are worth to a load, or to one beside what they are worth to another in the same rounds ("engine/wide").
+///
+/// # Errors
+/// A text: a name that is none, cores that cannot be had, or what the engine refuses.
+pub fn run(what: &str, rounds: u64) -> Result<String, String> {
+    let names: Vec<&str> = what.split('/').collect();
+    let rounds = usize::try_from(rounds).unwrap_or(usize::MAX).max(1);
+    let meeting = Meeting::default();
+    let of_cores = on_each(2, |core, barrier| play(&names, core, rounds, barrier, &meeting))?;
+    let of_cores = of_cores.into_iter().collect::<Result<Vec<_>, String>>()?;
+    let mut ratios: Vec<f64> = (0..rounds).map(|round| ratio(&names, round, &of_cores)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let at = |quarter: usize| ratios[(rounds * quarter / 4).min(rounds - 1)];
+    Ok(format!("{rounds} rounds, the middle half from {:.3} to {:.3}, ratio {:.4}", at(1), at(3), at(2)))
+}
+
+/// The ratio of one round: of the first load, divided by those of the others.
+fn ratio(names: &[&str], round: usize, of_cores: &[Vec<Rates>]) -> f64 {
+    let worth = |load: usize| {
+        let rates = of_cores.iter().map(|rates| rates[round * names.len() + load]);
+        let (alone, beside) = rates.fold((0.0, 0.0), |sum, core| (sum.0 + core.alone, sum.1 + core.beside));
+        beside / (alone / of_cores.len() as f64)
+    };
+    (1..names.len()).fold(worth(0), |ratio, load| ratio / worth(load))
+}
+
+/// One core's part of all rounds: its rates by round and load.
+fn play(
+    names: &[&str],
+    core: usize,
+    rounds: usize,
+    barrier: &Barrier,
+    meeting: &Meeting,
+) -> Result<Vec<Rates>, String> {
+    let mut loads = names.iter().map(|name| open(name)).collect::<Result<Vec<_>, String>>();
+    let mut all = Vec::with_capacity(rounds * names.len());
+    let mut blocks = 0;
+    for round in 0..rounds {
+        for at in 0..names.len() {
+            let mut rates = Rates::default();
+            for step in 0..ROUND.len() {
+                let who = ROUND[if round % 2 == 0 { step } else { ROUND.len() - 1 - step }];
+                blocks += usize::from(who == Who::Both);
+                // Whoever has no part in a block sleeps here. One that failed comes here all the same: the other waits for it.
+                barrier.wait();
+                if who == Who::Only(1 - core) {
+                    continue;
+                }
+                let rate = if let Ok(loads) = &mut loads {
+                    block(&mut loads[at], (who == Who::Both).then_some((meeting, blocks)))
+                } else {
+                    // The other's block shall end.
+                    absent(meeting, who == Who::Both);
+                    continue;
+                };
+                match (rate, who) {
+                    (Ok(rate), Who::Both) => rates.beside = rate,
+                    (Ok(rate), Who::Only(_)) => rates.alone = rate,
+                    (Err(error), _) => loads = Err(error),
+                }
+            }
+            all.push(rates);
+        }
+    }
+    loads.map(|_| all)
+}
+
+/// A block of both in which this core does nothing.
+fn absent(meeting: &Meeting, both: bool) {
+    meeting.begun.fetch_add(usize::from(both), Ordering::AcqRel);
+    meeting.done.fetch_add(usize::from(both), Ordering::AcqRel);
+}
+
+/// A block; of both, if it is the so-manieth of those. Returns its objects per second.
+fn block(load: &mut Load, meeting: Option<(&Meeting, usize)>) -> Result<f64, String> {
+    let objects = load.block();
+    let warm = load.run(objects / WARM_UP);
+    if let Some((meeting, blocks)) = meeting {
+        meeting.begin(blocks);
+    }
+    let began = Instant::now();
+    let ran = load.run(objects);
+    let seconds = began.elapsed().as_secs_f64();
+    let mut kept_company = Ok(());
+    if let Some((meeting, blocks)) = meeting {
+        meeting.done.fetch_add(1, Ordering::AcqRel);
+        while kept_company.is_ok() && meeting.done.load(Ordering::Acquire) < 2 * blocks {
+            kept_company = load.run(objects / COMPANY);
+        }
+    }
+    warm.and(ran).and(kept_company)?;
+    Ok(objects as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_cores_are_worth_the_sum_of_their_rates_by_what_each_does_alone() {
+        let of_core = |alone, beside| vec![Rates { alone, beside }, Rates { alone: 10.0, beside: 9.5 }];
+        let of_cores = [of_core(100.0, 90.0), of_core(300.0, 270.0)];
+        assert!((ratio(&["engine"], 0, &of_cores) - 1.8).abs() < 1e-9);
+        assert!((ratio(&["engine", "wide"], 0, &of_cores) - 1.8 / 1.9).abs() < 1e-9, "beside the other load");
+    }
+}
