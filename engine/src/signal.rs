@@ -57,6 +57,8 @@ pub const fn held_slots_pressure(held: u32, slab: u32) -> bool {
 #[derive(Clone, Debug)]
 pub struct Signaller {
     policy: SignalPolicy,
+    /// A request's message asks where a limit is reached, or where it is told to, whatever its policy has counted.
+    by_limits: bool,
     /// Budget left, in the unit of the policy; signed because [`SignalPolicy::GlobalCounter`] passes through zero.
     budget: i64,
     /// Entries since the last one that completes.
@@ -88,14 +90,16 @@ impl Signaller {
             SignalPolicy::KernelBudget { batch } | SignalPolicy::SendsOnly { batch } => batch as i64,
             SignalPolicy::GlobalCounter { max_send_wr } => reload(max_send_wr),
         };
+        let every = signals_every_message(policy);
         Self {
             policy,
+            by_limits: every || matches!(policy, SignalPolicy::Sparse),
             budget,
             unsignalled: 0,
             before_invalidations: 0,
             limit: if entries < MOST_UNSIGNALLED { entries } else { MOST_UNSIGNALLED },
             messages: 0,
-            message_limit: messages,
+            message_limit: if every { 0 } else { messages },
         }
     }
 
@@ -107,7 +111,7 @@ impl Signaller {
     /// the message is counted here.
     #[inline(always)]
     pub fn message(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
-        if let SignalPolicy::Sparse = self.policy {
+        if self.by_limits {
             // Both far below 2^32, see `MOST_UNSIGNALLED`.
             let total = self.unsignalled + work_requests;
             let full = total >= self.limit || self.messages >= self.message_limit;
@@ -127,7 +131,7 @@ impl Signaller {
     /// Returns whether the registration and whether the message is to be signalled.
     #[inline(always)]
     pub(crate) fn single(&mut self, held_slots_pressure: bool) -> [bool; 2] {
-        if let SignalPolicy::Sparse = self.policy {
+        if self.by_limits {
             return [false, self.message(SINGLE, false, held_slots_pressure)];
         }
         self.single_by_policy(held_slots_pressure)
@@ -262,6 +266,12 @@ impl Signaller {
         }
         due
     }
+}
+
+/// A policy without a budget: each message asks, which is as if none might go without, and there is nothing to count.
+/// [`SignalPolicy::GlobalCounter`] signals registrations as well then.
+const fn signals_every_message(policy: SignalPolicy) -> bool {
+    matches!(policy, SignalPolicy::KernelBudget { batch: 0 } | SignalPolicy::SendsOnly { batch: 0 })
 }
 
 /// The start value of [`SignalPolicy::GlobalCounter`]: half the queue less one, or 0 where that is too little (S55).

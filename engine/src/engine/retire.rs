@@ -7,7 +7,7 @@
 
 use super::{Engine, life::keys_at_stake};
 use crate::{
-    chain::{Posted, WORD},
+    chain::{NOT_POSTED, Posted, WORD},
     connection::Connection,
     event::{DisconnectCause, Event, TransferStatus},
     provider::{Completion, CompletionBatch, FailureStatus, Port, Token, TokenKind},
@@ -16,40 +16,67 @@ use crate::{
     transfer::Kind,
 };
 
+/// Good completions of one connection's messages, one behind the other, that are retired together.
+#[derive(Clone, Copy)]
+struct Run {
+    index: usize,
+    /// Position of the last one.
+    through: u64,
+}
+
+impl Run {
+    /// Of no connection.
+    const NONE: Self = Self { index: usize::MAX, through: NOT_POSTED };
+}
+
 impl<P: Port> Engine<P> {
     #[inline(never)]
     pub(super) fn take_sends(&mut self, batch: &CompletionBatch) -> u32 {
+        let mut run = Run::NONE;
         for completion in batch {
-            if !self.message_completion(completion) {
-                self.send_completion(*completion);
+            match self.completed_message(completion) {
+                // What the last of them retires is all that each would.
+                Some((index, position)) if index == run.index && position > run.through => run.through = position,
+                Some((index, position)) if index != run.index => {
+                    self.retire_run(run);
+                    run = Run { index, through: position };
+                }
+                _ => {
+                    self.retire_run(core::mem::replace(&mut run, Run::NONE));
+                    self.send_completion(*completion);
+                }
             }
         }
+        self.retire_run(run);
         let taken = batch.len() as u32;
         self.statistics.send_completions += u64::from(taken);
         taken
     }
 
-    /// A good completion of a request's message: all that [`Engine::send_completion`] does with it, with one look-up of each
-    /// thing. False: nothing was done.
+    /// Connection and position of a request's message that a good completion names; `None` for any other completion.
     #[inline(always)]
-    fn message_completion(&mut self, completion: &Completion) -> bool {
+    fn completed_message(&self, completion: &Completion) -> Option<(usize, u64)> {
         let token = completion.token;
         if completion.result.is_err() || !token.is(TokenKind::Message) {
-            return false;
+            return None;
         }
         // A message that is posted keeps its slot.
-        let Some((_, request)) = self.requests.at(token.index()) else { return false };
+        let (_, request) = self.requests.at(token.index())?;
         let (index, position) = (usize::from(request.connection), request.message_position);
-        let Some(connection) = self.connections.get_mut(index) else { return false };
-        if connection.queue_pair != completion.queue_pair
-            || connection.is_vacant()
-            || !connection.send_queue.is_posted_at(position, token)
-        {
-            return false;
+        let connection = self.connections.get(index)?;
+        let is_posted = connection.queue_pair == completion.queue_pair
+            && !connection.is_vacant()
+            && connection.send_queue.is_posted_at(position, token);
+        is_posted.then_some((index, position))
+    }
+
+    /// All that [`Engine::send_completion`] does with good completions of messages of one queue pair.
+    #[inline(always)]
+    fn retire_run(&mut self, run: Run) {
+        if let Some(connection) = self.connections.get_mut(run.index) {
+            connection.relief_coming = false;
+            self.retire_successes(run.index, run.through);
         }
-        connection.relief_coming = false;
-        self.retire_successes(index, position);
-        true
     }
 
     /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without
