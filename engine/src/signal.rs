@@ -37,8 +37,8 @@ const HELD_SLOTS_SHARE: u32 = 4;
 /// Work requests of a request with one registration.
 pub(crate) const SINGLE: u32 = 2;
 
-/// Unsignalled entries that no queue gets to, so that adding to their number needs no care.
-const MOST_UNSIGNALLED: u32 = u32::MAX / 2;
+/// Unsignalled entries and messages that no queue gets to: half of what the halves of a run count, so that nothing runs over.
+const MOST_UNSIGNALLED: u32 = (1 << 31) - 1;
 
 /// So many request slots of `slab`, kept only until their message retires, ask for a completion: a quarter of them.
 #[must_use]
@@ -59,17 +59,25 @@ pub struct Signaller {
     policy: SignalPolicy,
     /// Budget left, in the unit of the policy; signed because [`SignalPolicy::GlobalCounter`] passes through zero.
     budget: i64,
-    /// Entries since the last one that completes.
-    unsignalled: u32,
-    /// `unsignalled` before the latest chain of invalidations, in case the post refuses it.
+    /// Since the last work request that completes: entries in the low half, and in the high half messages of requests, each of which
+    /// holds its slot. Each begins so far below its bit of [`REACHED`] that it gets there with its limit.
+    run: u64,
+    /// A run right behind a work request that completes.
+    fresh: u64,
+    /// Bits of a run that make a message ask for a completion: [`REACHED`], or any where a policy has a count of its own.
+    stops: u64,
+    /// Entries of the run before the latest chain of invalidations, in case the post refused it.
     before_invalidations: u32,
-    /// Unsignalled entries that must not be exceeded.
-    limit: u32,
-    /// Messages of requests since the last work request that completes: each holds its slot.
-    messages: u32,
-    /// Unsignalled messages that must not be exceeded.
-    message_limit: u32,
 }
+
+/// One message of a run.
+const MESSAGE: u64 = 1 << 32;
+
+/// The limits of both halves of a run.
+const REACHED: u64 = MESSAGE << 31 | 1 << 31;
+
+/// The policy decides: a run that a message was added to always has some bit.
+const BY_POLICY: u64 = u64::MAX;
 
 impl Signaller {
     /// For a send queue of `send_queue_entries`.
@@ -88,61 +96,64 @@ impl Signaller {
             SignalPolicy::KernelBudget { batch } | SignalPolicy::SendsOnly { batch } => batch as i64,
             SignalPolicy::GlobalCounter { max_send_wr } => reload(max_send_wr),
         };
-        Self {
-            policy,
-            budget,
-            unsignalled: 0,
-            before_invalidations: 0,
-            limit: if entries < MOST_UNSIGNALLED { entries } else { MOST_UNSIGNALLED },
-            messages: 0,
-            message_limit: messages,
-        }
+        let every = signals_every_message(policy);
+        let entries = if entries < MOST_UNSIGNALLED { entries } else { MOST_UNSIGNALLED };
+        let messages = if messages < MOST_UNSIGNALLED { messages } else { MOST_UNSIGNALLED };
+        let messages = if every { 0 } else { messages };
+        // The message behind the last one that need not ask gets to its limit.
+        let fresh = REACHED - MESSAGE * (messages as u64 + 1) - entries as u64;
+        let stops = if every || matches!(policy, SignalPolicy::Sparse) { REACHED } else { BY_POLICY };
+        Self { policy, budget, run: fresh, fresh, stops, before_invalidations: 0 }
     }
 
     /// A request's message and the registrations in front of it: `work_requests` entries in all. Returns whether the
     /// message is to be signalled. `must_signal`: something waits for its completion (S51, `kref > 1`);
-    /// `held_slots_pressure`: see [`held_slots_pressure`].
+    /// `held_slots_pressure`: see [`held_slots_pressure`]. No chain comes near 2^31 entries.
     ///
     /// Under [`SignalPolicy::GlobalCounter`] each registration was counted by [`Signaller::registration`] before, and only
     /// the message is counted here.
     #[inline(always)]
     pub fn message(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
-        if let SignalPolicy::Sparse = self.policy {
-            // Both far below 2^32, see `MOST_UNSIGNALLED`.
-            let total = self.unsignalled + work_requests;
-            let full = total >= self.limit || self.messages >= self.message_limit;
-            if full || must_signal || held_slots_pressure {
-                self.signalled();
-                return true;
-            }
-            self.unsignalled = total;
-            // Below its limit, as was just seen.
-            self.messages += 1;
+        let next = self.run + (MESSAGE + u64::from(work_requests));
+        if next & self.stops == 0 && !must_signal && !held_slots_pressure {
+            self.run = next;
             return false;
         }
-        self.message_by_policy(work_requests, must_signal, held_slots_pressure)
+        if self.stops == BY_POLICY {
+            return self.message_by_policy(work_requests, must_signal, held_slots_pressure);
+        }
+        self.signalled();
+        true
     }
 
     /// [`Signaller::registration`] and [`Signaller::message`] of a request with one registration whose message nobody waits for.
     /// Returns whether the registration and whether the message is to be signalled.
     #[inline(always)]
-    pub(crate) fn single(&mut self, held_slots_pressure: bool) -> [bool; 2] {
-        if let SignalPolicy::Sparse = self.policy {
-            return [false, self.message(SINGLE, false, held_slots_pressure)];
+    pub(crate) fn single(&mut self, held_slots_pressure: bool) -> (bool, bool) {
+        let next = self.run + (MESSAGE + SINGLE as u64);
+        if next & self.stops == 0 && !held_slots_pressure {
+            self.run = next;
+            return (false, false);
         }
-        self.single_by_policy(held_slots_pressure)
+        if self.stops == BY_POLICY {
+            return self.single_by_policy(held_slots_pressure);
+        }
+        self.signalled();
+        (false, true)
     }
 
     #[inline(never)]
-    fn single_by_policy(&mut self, held_slots_pressure: bool) -> [bool; 2] {
-        [self.registration(), self.message(SINGLE, false, held_slots_pressure)]
+    fn single_by_policy(&mut self, held_slots_pressure: bool) -> (bool, bool) {
+        (self.registration(), self.message(SINGLE, false, held_slots_pressure))
     }
 
     #[inline(never)]
     fn message_by_policy(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
-        let must_signal = must_signal || self.messages >= self.message_limit;
+        let must_signal = must_signal || (self.run + MESSAGE) & (MESSAGE << 31) != 0;
         let signal = self.reply(work_requests, must_signal, held_slots_pressure);
-        self.messages = if signal { 0 } else { self.messages.saturating_add(1) };
+        if !signal {
+            self.run += MESSAGE;
+        }
         signal
     }
 
@@ -194,39 +205,43 @@ impl Signaller {
             self.budget = reload(max_send_wr) + if posted { -count } else { count };
         }
         if posted {
-            self.before_invalidations = self.unsignalled;
+            self.before_invalidations = self.unsignalled();
             self.signalled();
         } else {
-            self.unsignalled = self.before_invalidations;
+            self.run = self.run - u64::from(self.unsignalled()) + u64::from(self.before_invalidations);
         }
     }
 
     /// Some other signalled work request was posted: what stands before it will complete with it.
     pub const fn signalled(&mut self) {
-        self.unsignalled = 0;
-        self.messages = 0;
+        self.run = self.fresh;
     }
 
     /// Part of a chain was refused, and with it perhaps what was to be signalled: the next message is.
     pub const fn refused(&mut self) {
-        self.unsignalled = self.limit;
+        self.run += self.left() as u64;
     }
 
     /// Entries since the last one that completes; at most half the send queue (I31).
     #[must_use]
     pub const fn unsignalled(&self) -> u32 {
-        self.unsignalled
+        // The low halves.
+        (self.run as u32) - (self.fresh as u32)
+    }
+
+    /// Entries with which the limit is reached.
+    const fn left(&self) -> u32 {
+        (REACHED as u32).saturating_sub(self.run as u32)
     }
 
     /// Applies the bound, which stands above every policy, and keeps the count.
     #[inline]
     const fn count(&mut self, entries: u32, wanted: bool) -> bool {
-        let total = self.unsignalled.saturating_add(entries);
-        let signal = wanted || total >= self.limit;
+        let signal = wanted || entries >= self.left();
         if signal {
             self.signalled();
         } else {
-            self.unsignalled = total;
+            self.run += entries as u64;
         }
         signal
     }
@@ -262,6 +277,12 @@ impl Signaller {
         }
         due
     }
+}
+
+/// A policy without a budget: each message asks, which is as if none might go without, and there is nothing to count.
+/// [`SignalPolicy::GlobalCounter`] signals registrations as well then.
+const fn signals_every_message(policy: SignalPolicy) -> bool {
+    matches!(policy, SignalPolicy::KernelBudget { batch: 0 } | SignalPolicy::SendsOnly { batch: 0 })
 }
 
 /// The start value of [`SignalPolicy::GlobalCounter`]: half the queue less one, or 0 where that is too little (S55).

@@ -10,6 +10,7 @@ use frwr_engine::{
         fault::{CompletionFault, CompletionFilter},
         soft::SoftOptions,
     },
+    signal::SignalPolicy,
 };
 
 const KINDS: [TokenKind; 7] = [
@@ -71,6 +72,37 @@ fn s113_s115_i16_tokens_of_nothing_are_dropped_and_counted() {
     test.reply(name, None);
     test.until("ended", |pair| pair.host.ended.len() == 1);
     assert_eq!(test.status(1), Some("replied"));
+}
+
+/// What one poll brings of one queue pair is retired together; what repeats an earlier completion of it, or stands in front of one, is
+/// stale all the same.
+#[test]
+fn s67_s113_completions_that_one_poll_brings_twice_retire_once() {
+    let every = EngineOptions { signal: SignalPolicy::KernelBudget { batch: 0 }, ..EngineOptions::default() };
+    let mut test = Scripted::with("reg_mr", every);
+    test.hold(TokenKind::Message);
+    for cookie in 0..4 {
+        test.submit(cookie, 1, false);
+    }
+    test.host.engine.flush();
+    let messages: Vec<_> =
+        test.posted().iter().map(|wr| wr.token).filter(|token| token.is(TokenKind::Message)).collect();
+    assert_eq!(messages.len(), 4);
+    let queue_pair = test.queue_pair();
+    for at in [0, 0, 2, 1, 3, 3] {
+        let completion = Completion { token: messages[at], queue_pair, result: Ok(Success::default()) };
+        test.inject(CompletionQueue::Send, completion);
+    }
+    test.steps(1);
+    assert_eq!(test.host.engine.statistics().stale_completions, 3);
+    for _ in 0..4 {
+        let (name, _) = test.command();
+        test.reply(name, None);
+    }
+    test.until("ended", |pair| pair.host.ended.len() == 4);
+    assert!(test.host.ended.iter().all(|(_, status)| *status == "replied"));
+    let after = test.host.engine.statistics();
+    assert_eq!((after.slots_held, after.request_slots_used, after.stale_completions), (0, 0, 3));
 }
 
 #[test]

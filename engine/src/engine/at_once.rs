@@ -59,7 +59,6 @@ impl<P: Port> Engine<P> {
         // At most the slots of one core.
         let offset = self.plan.request_offset(slot);
         let elements = ElementRange { first: self.plan.request_element(slot), count: 1 };
-        let pressure = making.slots_are_short(self.held, connection.relief_coming);
         let written = if let Some((access, covered)) = piece {
             let descriptor = connection.idle.pop()?;
             let first = self.pool.first_element(descriptor);
@@ -99,8 +98,11 @@ impl<P: Port> Engine<P> {
                 idle.put_back(descriptor);
                 return None;
             };
-            let [first_signalled, signalled] = signaller.single(pressure);
-            registration.signalled = first_signalled;
+            let (first_signalled, signalled) = signaller.single(making.slots_are_short(self.held, *relief_coming));
+            // It is unsignalled as it is made.
+            if first_signalled {
+                registration.signalled = true;
+            }
             registered.add(access, run.bytes, key, making.key_mask);
             let position = send_queue.next_position();
             // The message stands behind its registration.
@@ -118,6 +120,7 @@ impl<P: Port> Engine<P> {
             let position = connection.send_queue.next_position();
             let (handle, _) = vacant.insert(|| usual(index, submission, position, None));
             let token = message_token(handle);
+            let pressure = making.slots_are_short(self.held, connection.relief_coming);
             let signalled = connection.signaller.message(1, false, pressure);
             connection.relief_coming |= signalled;
             connection.chain.push(message_request(token, elements, signalled, false));

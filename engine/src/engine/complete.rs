@@ -5,7 +5,7 @@ use crate::{
     connection::{Connection, Opening, Phase as Connected},
     event::{ConnectionId, DisconnectCause, Event, Received},
     protocol::{CLASSIFY_BYTES, Message, Protocol},
-    provider::{Completion, CompletionBatch, CompletionQueue, Port, Success, Token, TokenKind},
+    provider::{Completion, CompletionBatch, CompletionQueue, Port, Success, TokenKind},
     request::{Kind, Outcome, Phase, RequestHandle},
     shared_receives::SharedReceives,
     timestamp::Timestamp,
@@ -153,24 +153,27 @@ impl<P: Port> Engine<P> {
         let offset = self.receives.offset_of(token.index());
         let message = classify(&self.messages, offset, protocol, connection.key, length);
         let Message::Reply(RequestHandle(handle)) = message else {
-            return self.classified_late(usize::from(index), token, length, success, message);
+            return self.classified_late(completion, message);
         };
         let Some(request) = self.requests.get_mut(handle).map(|request| &mut **request) else {
-            return self.replied_late(usize::from(index), token, length, success, handle);
+            return self.replied_late(completion, handle);
         };
         if request.connection != index
             || request.phase != Phase::Posted
             || request.kind != Kind::Usual
             || !connection.send_queue.was_posted(request.message_position)
         {
-            return self.replied_late(usize::from(index), token, length, success, handle);
+            return self.replied_late(completion, handle);
         }
-        if let (&[only], Some(key)) = (request.mrs.as_slice(), success.invalidated) {
+        if let Some(key) = success.invalidated {
+            let &[only] = request.mrs.as_slice() else {
+                return self.replied_late(completion, handle);
+            };
             let Some(mr) = self.pool.get_mut(only) else {
-                return self.replied_late(usize::from(index), token, length, success, handle);
+                return self.replied_late(completion, handle);
             };
             if mr.remotely_invalidated(handle.index(), connection.key, key).is_err() {
-                return self.replied_late(usize::from(index), token, length, success, handle);
+                return self.replied_late(completion, handle);
             }
             request.mrs.clear();
             let cost = self.capabilities.send_queue_cost.invalidate;
@@ -180,12 +183,10 @@ impl<P: Port> Engine<P> {
                 self.statistics.uninvited_invalidations += 1;
             }
             self.statistics.remote_invalidations += 1;
-        } else if success.invalidated.is_some() {
-            return self.replied_late(usize::from(index), token, length, success, handle);
         }
         connection.awaiting_reply -= 1;
         request.outcome = Outcome::Replied { buffer: token.index(), generation: token.generation(), length };
-        if request.mrs.is_empty() {
+        if success.invalidated.is_some() || request.mrs.is_empty() {
             request.phase = Phase::Ended;
             self.statistics.requests_ended += 1;
             self.events.push_ended(handle.index());
@@ -203,15 +204,19 @@ impl<P: Port> Engine<P> {
 
     /// [`Engine::classified_late`] for a reply that does not end its request at once.
     #[inline(never)]
-    fn replied_late(&mut self, index: usize, token: Token, length: u32, success: Success, request: Handle) {
-        self.classified_late(index, token, length, success, Message::Reply(RequestHandle(request)));
+    fn replied_late(&mut self, completion: &Completion, request: Handle) {
+        self.classified_late(completion, Message::Reply(RequestHandle(request)));
     }
 
-    /// [`Engine::classified`] for a message of a receive that is in the caller's hands already.
+    /// [`Engine::classified`] for a message of a receive that is in the caller's hands already. All but the message is found once more,
+    /// so that who calls need not keep it at hand.
     #[inline(never)]
-    fn classified_late(&mut self, index: usize, token: Token, length: u32, success: Success, message: Message) {
-        let received = Received { buffer: token.index(), generation: token.generation(), length };
-        self.classified(index, received, success, message);
+    fn classified_late(&mut self, completion: &Completion, message: Message) {
+        let buffer = completion.token.index();
+        let (Some(index), Ok(success)) = (self.receives.owner(buffer), completion.result) else { return };
+        let length = success.bytes.min(self.receives.stride());
+        let received = Received { buffer, generation: completion.token.generation(), length };
+        self.classified(usize::from(index), received, success, message);
     }
 
     /// A completion of a receive queue that one connection has for itself.

@@ -7,49 +7,77 @@
 
 use super::{Engine, life::keys_at_stake};
 use crate::{
-    chain::{Posted, WORD},
+    chain::{NOT_POSTED, Posted, WORD},
     connection::Connection,
     event::{DisconnectCause, Event, TransferStatus},
     provider::{Completion, CompletionBatch, FailureStatus, Port, Token, TokenKind},
-    request::Phase,
+    request::{Phase, Request},
     trace::TracePoint,
     transfer::Kind,
 };
+use core::mem::ManuallyDrop;
+
+/// Good completions of one connection's messages, one behind the other, that are retired together.
+#[derive(Clone, Copy)]
+struct Run {
+    index: usize,
+    /// Position of the last one.
+    through: u64,
+}
+
+impl Run {
+    /// Of no connection.
+    const NONE: Self = Self { index: usize::MAX, through: NOT_POSTED };
+}
 
 impl<P: Port> Engine<P> {
     #[inline(never)]
     pub(super) fn take_sends(&mut self, batch: &CompletionBatch) -> u32 {
+        let mut run = Run::NONE;
         for completion in batch {
-            if !self.message_completion(completion) {
-                self.send_completion(*completion);
+            match self.completed_message(completion) {
+                // What the last of them retires is all that each would.
+                Some((index, position)) if index == run.index && position > run.through => run.through = position,
+                Some((index, position)) if index != run.index => {
+                    self.retire_run(run);
+                    run = Run { index, through: position };
+                }
+                _ => {
+                    self.retire_run(core::mem::replace(&mut run, Run::NONE));
+                    self.send_completion(*completion);
+                }
             }
         }
+        self.retire_run(run);
         let taken = batch.len() as u32;
         self.statistics.send_completions += u64::from(taken);
         taken
     }
 
-    /// A good completion of a request's message: all that [`Engine::send_completion`] does with it, with one look-up of each
-    /// thing. False: nothing was done.
+    /// Connection and position of a request's message that a good completion names; `None` for any other completion.
     #[inline(always)]
-    fn message_completion(&mut self, completion: &Completion) -> bool {
+    fn completed_message(&self, completion: &Completion) -> Option<(usize, u64)> {
         let token = completion.token;
         if completion.result.is_err() || !token.is(TokenKind::Message) {
-            return false;
+            return None;
         }
         // A message that is posted keeps its slot.
-        let Some((_, request)) = self.requests.at(token.index()) else { return false };
+        let (_, request) = self.requests.at(token.index())?;
         let (index, position) = (usize::from(request.connection), request.message_position);
-        let Some(connection) = self.connections.get_mut(index) else { return false };
-        if connection.queue_pair != completion.queue_pair
-            || connection.is_vacant()
-            || !connection.send_queue.is_posted_at(position, token)
-        {
-            return false;
+        let connection = self.connections.get(index)?;
+        let is_posted = connection.queue_pair == completion.queue_pair
+            && !connection.is_vacant()
+            && connection.send_queue.is_posted_at(position, token);
+        is_posted.then_some((index, position))
+    }
+
+    /// All that [`Engine::send_completion`] does with good completions of messages of one queue pair.
+    #[inline(always)]
+    fn retire_run(&mut self, run: Run) {
+        if let Some(connection) = self.connections.get_mut(run.index) {
+            connection.relief_coming = false;
+            self.retire_successes(run.index, run.through);
         }
-        connection.relief_coming = false;
-        self.retire_successes(index, position);
-        true
     }
 
     /// Retires everything up to the completed work request: a queue completes in order, so what stands before it without
@@ -88,55 +116,70 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Tells those that wait for what is retired, by the bits of their positions from `word` on.
+    /// Tells those that wait for what is retired, by the bits of their positions from `word` on. The usual ones come in rows of a kind.
     #[inline(never)]
     fn tell_retired(&mut self, index: usize, word: u64, mut awaited: u64) {
         while awaited != 0 {
-            let Some(position) = self.tell_usual(index, word, &mut awaited) else { return };
-            let posted = self.connections[index].send_queue.entry(position);
-            self.retired(index, posted, Ok(()));
+            let before = awaited;
+            awaited = self.end_invalidated(index, word, awaited);
+            awaited = self.free_held(index, word, awaited);
+            if awaited == before {
+                let posted = self.connections[index].send_queue.entry(word + u64::from(awaited.trailing_zeros()));
+                awaited &= awaited - 1;
+                self.retired(index, posted, Ok(()));
+            }
         }
     }
 
-    /// The usual ones: slots that only Hold keeps, and invalidations that end their request. Returns the position of the first that is
-    /// neither, whose bit is taken as well.
+    /// Slots that only Hold keeps, up to the first position that is something else. Returns what is left of `awaited`.
     #[inline(always)]
-    fn tell_usual(&mut self, index: usize, word: u64, awaited: &mut u64) -> Option<u64> {
-        let Connection { send_queue, idle, .. } = self.connections.get_mut(index)?;
-        let mut rest = *awaited;
-        while rest != 0 {
-            let position = word + u64::from(rest.trailing_zeros());
-            rest &= rest - 1;
-            let token = send_queue.token_at(position);
+    fn free_held(&mut self, index: usize, word: u64, mut awaited: u64) -> u64 {
+        let Some(Connection { send_queue, .. }) = self.connections.get(index) else { return 0 };
+        while awaited != 0 {
+            let token = send_queue.token_at(word + u64::from(awaited.trailing_zeros()));
             let slot = token.index();
-            if token.is(TokenKind::Message)
-                && let Some((_, request)) = self.requests.at(slot)
-                && request.phase == Phase::Held
-            {
-                self.held -= 1;
-                self.requests.discard_at(slot);
-            } else if token.is(TokenKind::Invalidate)
-                && self.trace.is_none()
+            let is_held = |(_, request): (_, &ManuallyDrop<Request>)| request.phase == Phase::Held;
+            if !(token.is(TokenKind::Message) && self.requests.at(slot).is_some_and(is_held)) {
+                break;
+            }
+            awaited &= awaited - 1;
+            self.held -= 1;
+            self.requests.discard_at(slot);
+        }
+        awaited
+    }
+
+    /// Invalidations that end their request, in the same way.
+    #[inline(always)]
+    fn end_invalidated(&mut self, index: usize, word: u64, mut awaited: u64) -> u64 {
+        let Some(Connection { send_queue, idle, .. }) = self.connections.get_mut(index) else { return 0 };
+        let mut ended = 0;
+        while awaited != 0 && self.trace.is_none() {
+            let position = word + u64::from(awaited.trailing_zeros());
+            let token = send_queue.token_at(position);
+            let descriptor = token.index();
+            if token.is(TokenKind::Invalidate)
                 && let Some((handle, request)) = self.requests.at_mut(send_queue.owner_at(position))
                 && request.phase == (Phase::Fencing { fences: 1 })
-                && request.mrs.as_slice() == [slot]
+                && request.mrs.as_slice() == [descriptor]
                 && !request.awaits_message()
-                && let Some(mr) = self.pool.get_mut(slot)
+                && let Some(mr) = self.pool.get_mut(descriptor)
                 && mr.is_invalidating()
                 && mr.invalidated(token.generation()).is_ok()
             {
-                self.statistics.local_invalidations += 1;
-                idle.push(slot);
+                awaited &= awaited - 1;
+                idle.push(descriptor);
                 request.mrs.clear();
                 request.phase = Phase::Ended;
-                self.statistics.requests_ended += 1;
                 self.events.push_ended(handle.index());
+                ended += 1;
             } else {
-                *awaited = rest;
-                return Some(position);
+                break;
             }
         }
-        None
+        self.statistics.local_invalidations += ended;
+        self.statistics.requests_ended += ended;
+        awaited
     }
 
     #[cold]

@@ -6,7 +6,7 @@
 
 use super::Engine;
 use crate::{
-    chain::{NO_OWNER, NOT_POSTED, Posted, Registered, SendQueue},
+    chain::{NOT_POSTED, Posted, Registered, SendQueue},
     connection::Connection,
     mr::{Mr, Opening},
     options::{InvalidateOrder, InvalidateSignalling, OnPostError},
@@ -63,7 +63,7 @@ pub(super) fn message_request(token: Token, elements: ElementRange, signalled: b
 /// The token of the message of the request in this slot.
 #[inline(always)]
 pub(super) fn message_token(request: Handle) -> Token {
-    Token::new(TokenKind::Message, request.index(), request.generation())
+    Token::of(TokenKind::Message, request.index(), request.generation())
 }
 
 /// Stages the registration of a mapped MR, without the message that stands behind it. False for one that is not mapped. `alone`: the
@@ -173,10 +173,9 @@ impl<P: Port> Engine<P> {
         let every = self.options.invalidate_signalling == InvalidateSignalling::Every
             || self.options.on_post_error == OnPostError::DeregisterAndContinue;
         for &descriptor in connection.invalidations.as_slice() {
-            let Some(mr) = self.pool.get_mut(descriptor) else { continue };
-            let owner = mr.owner().unwrap_or(NO_OWNER);
-            let token = mr.token_invalidate(descriptor);
-            let Ok(operation) = mr.invalidate_posted(mr.key(), self.options.return_policy) else { continue };
+            let mr = self.pool.get_mut(descriptor);
+            let begun = mr.and_then(|mr| mr.invalidate_in_chain(descriptor, self.options.return_policy));
+            let Some((token, owner, operation)) = begun else { continue };
             connection.send_queue.stage_invalidation(token, owner);
             chain.push(WorkRequest { token, signalled: every, fence: false, operation });
         }

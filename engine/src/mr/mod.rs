@@ -206,7 +206,7 @@ impl Mr {
             length: opening.bytes,
             elements: opening.elements,
         };
-        let token = self.token_register(opening.descriptor);
+        let token = Token::of(TokenKind::Register, opening.descriptor, self.generation);
         // Side by side, so that each value is at hand once.
         self.fields = fields;
         *place = WorkRequest { token, signalled: false, fence: false, operation: Operation::Register(fields) };

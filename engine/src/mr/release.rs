@@ -1,7 +1,7 @@
 //! The second half of an MR's life: invalidation, failure, recovery, the end.
 
 use super::{Cause, ConnectionKey, Mr, MrError, NO_OBJECT, ReturnPolicy, Role, Step};
-use crate::provider::Operation;
+use crate::provider::{Operation, Token, TokenKind};
 use core::num::NonZeroU32;
 
 impl Mr {
@@ -22,11 +22,32 @@ impl Mr {
         if key != self.fields.key {
             return Err(MrError::StaleKey);
         }
+        Ok(self.begin_invalidation(policy))
+    }
+
+    /// [`Mr::invalidate_posted`] of the current key, for who makes the work request at once: with its token, and the request slot
+    /// that it belongs to. `None`, and nothing is changed, where that would be refused.
+    #[inline(always)]
+    pub(crate) fn invalidate_in_chain(
+        &mut self,
+        descriptor: u32,
+        policy: ReturnPolicy,
+    ) -> Option<(Token, u32, Operation)> {
+        if self.is_pad() || !matches!(self.step, Step::Registering | Step::Valid) {
+            return None;
+        }
+        let token = Token::of(TokenKind::Invalidate, descriptor, self.generation);
+        Some((token, self.owner, self.begin_invalidation(policy)))
+    }
+
+    /// Registering or Valid to Invalidating or IdlePending.
+    #[inline(always)]
+    fn begin_invalidation(&mut self, policy: ReturnPolicy) -> Operation {
         (self.step, self.pending) = match (policy, NonZeroU32::new(self.generation)) {
             (ReturnPolicy::OnInvalidatePosted, Some(pending)) => (Step::IdlePending, Some(pending)),
             _ => (Step::Invalidating, None),
         };
-        Ok(Operation::Invalidate { object: self.fields.object, key })
+        Operation::Invalidate { object: self.fields.object, key: self.fields.key }
     }
 
     /// A completion shows that the invalidation of `generation` took effect, its own or a later one of the same queue:

@@ -47,6 +47,15 @@ impl Token {
         Self(((kind as u64) << 60) | (((index & Self::MAX_INDEX) as u64) << 32) | generation as u64)
     }
 
+    /// [`Token::new`] for an index that is known not to exceed [`Token::MAX_INDEX`]: of a slot or descriptor that exists, which
+    /// `Plan` bounds.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) const fn of(kind: TokenKind, index: u32, generation: u32) -> Self {
+        debug_assert!(index <= Self::MAX_INDEX);
+        Self(((kind as u64) << 60) + ((index as u64) << 32) + generation as u64)
+    }
+
     /// The kind; anything that the engine does not know is [`TokenKind::Foreign`].
     #[must_use]
     pub const fn kind(self) -> TokenKind {
