@@ -141,11 +141,11 @@ fn sizes_pieces_depths_connections_and_cores() {
         }
     }
     // One key for all pieces where lists have gaps, one for each where a window is a range.
-    for (registration, keys) in [("windows", 3), ("lists", 1)] {
+    for (registration, keys, lists) in [("windows", 3, 0), ("lists", 1, 100)] {
         let report = measured(100, &["--size", "3072", "--segments", "3", "--registration", registration]);
         assert_eq!(
-            (number(&report, "registrations"), &report["registration"]),
-            (100 * keys, &Value::from(registration))
+            (number(&report, "registrations"), number(&report, "lists_registered"), &report["registration"]),
+            (100 * keys, lists, &Value::from(registration))
         );
     }
 }

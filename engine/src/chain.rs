@@ -492,6 +492,8 @@ pub(crate) fn chain_buffer(entries: u32) -> ChainBuffer {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Registered {
     pub(crate) registrations: u64,
+    /// Of more than one element.
+    pub(crate) lists: u64,
     /// By right.
     pub(crate) bytes: [u64; 3],
     /// Some descriptor's keys begin another round.
@@ -500,8 +502,9 @@ pub(crate) struct Registered {
 
 impl Registered {
     #[inline(always)]
-    pub(crate) fn add(&mut self, access: Access, length: u32, key: u32, key_mask: u32) {
+    pub(crate) fn add(&mut self, access: Access, length: u32, elements: u32, key: u32, key_mask: u32) {
         self.registrations += 1;
+        self.lists += u64::from(elements > 1);
         if let Some(bytes) = self.bytes.get_mut(access as usize) {
             *bytes += u64::from(length);
         }
@@ -515,7 +518,7 @@ impl Registered {
         let mut registered = Self { first_keys: true, ..Self::default() };
         for request in requests {
             if let Operation::Register(fields) = &request.operation {
-                registered.add(fields.access, fields.length, fields.key, 0);
+                registered.add(fields.access, fields.length, fields.elements.count, fields.key, 0);
             }
         }
         registered

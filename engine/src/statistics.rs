@@ -30,6 +30,8 @@ pub struct Statistics {
     pub mrs_recovered: u64,
     /// Registrations accepted by the device.
     pub registrations: u64,
+    /// Of these, registrations of more than one element: memory with gaps, which the device reads through a list (goal B11).
+    pub lists_registered: u64,
     /// MRs put on an invalidation chain (local_inv_needed of S119, per MR).
     pub local_inv_needed: u64,
     /// Chains that carried local invalidations (D25).
@@ -121,6 +123,7 @@ impl core::ops::Add for Statistics {
             mrs_destroyed_live: self.mrs_destroyed_live + other.mrs_destroyed_live,
             mrs_recovered: self.mrs_recovered + other.mrs_recovered,
             registrations: self.registrations + other.registrations,
+            lists_registered: self.lists_registered + other.lists_registered,
             local_inv_needed: self.local_inv_needed + other.local_inv_needed,
             local_inv_chains: self.local_inv_chains + other.local_inv_chains,
             local_invalidations: self.local_invalidations + other.local_invalidations,

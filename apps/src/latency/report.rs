@@ -209,6 +209,7 @@ impl LatencyReport {
             "completions_per_poll": counters.completions_per_poll(),
             "empty_poll_share": counters.empty_poll_share(),
             "registrations": counters.registrations,
+            "lists_registered": counters.lists_registered,
             "local_invalidations": counters.local_invalidations,
             "remote_invalidations": counters.remote_invalidations,
             "requests_waited": counters.requests_waited,
@@ -405,8 +406,11 @@ impl LatencyReport {
         )?;
         writeln!(
             out,
-            "keys: {} made, {} killed by the server, {} by LOCAL_INV",
-            counters.registrations, counters.remote_invalidations, counters.local_invalidations
+            "keys: {} made ({} of memory with gaps), {} killed by the server, {} by LOCAL_INV",
+            counters.registrations,
+            counters.lists_registered,
+            counters.remote_invalidations,
+            counters.local_invalidations
         )?;
         let shown = |faults: Option<u64>| faults.map_or_else(|| "unknown".to_owned(), |faults| faults.to_string());
         let (cores, process) = (shown(self.page_faults()), shown(self.page_faults_of_process()));

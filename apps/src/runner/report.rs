@@ -169,6 +169,7 @@ impl RunReport {
             "resubmitted": self.session.resubmitted,
             "session": self.session_json(),
             "registrations": engine.registrations,
+            "lists_registered": engine.lists_registered,
             "local_invalidations": engine.local_invalidations,
             "remote_invalidations": engine.remote_invalidations,
             "mrs_destroyed": engine.mrs_destroyed_live,

@@ -103,7 +103,7 @@ impl<P: Port> Engine<P> {
             if first_signalled {
                 registration.signalled = true;
             }
-            registered.add(access, run.bytes, key, making.key_mask);
+            registered.add(access, run.bytes, run.elements, key, making.key_mask);
             let position = send_queue.next_position();
             // The message stands behind its registration.
             let (handle, _) = vacant.insert(|| usual(index, submission, position + 1, Some(descriptor)));

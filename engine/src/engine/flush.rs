@@ -166,6 +166,7 @@ impl<P: Port> Engine<P> {
     fn count_accepted(&mut self, index: usize, accepted: usize, registered: Registered) {
         self.statistics.work_requests += accepted as u64;
         self.statistics.registrations += registered.registrations;
+        self.statistics.lists_registered += registered.lists;
         for access in [Access::RemoteRead, Access::RemoteWrite, Access::RemoteReadWrite] {
             let bytes = registered.bytes[access as usize];
             self.statistics.bytes_registered_read += if access.permits_read() { bytes } else { 0 };

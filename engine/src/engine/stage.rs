@@ -77,7 +77,7 @@ fn stage_registration(
 ) -> bool {
     let token = mr.token_register(descriptor);
     let Ok(fields) = mr.enter_chain() else { return false };
-    connection.registered.add(fields.access, fields.length, fields.key, making.key_mask);
+    connection.registered.add(fields.access, fields.length, fields.elements.count, fields.key, making.key_mask);
     let (posted, signalled) = match alone {
         Some(slot) => (Posted::new(token, slot), connection.signaller.standalone(making.every)),
         None => (Posted::vouched_for(token), connection.signaller.registration()),
@@ -99,7 +99,7 @@ pub(super) fn stage_standalone(
     let (token, key) = mr.open_in_chain(connection.key, opening, place).ok()?;
     place.signalled = connection.signaller.standalone(making.every);
     connection.chain.filled(1);
-    connection.registered.add(opening.access, opening.bytes, key, making.key_mask);
+    connection.registered.add(opening.access, opening.bytes, opening.elements.count, key, making.key_mask);
     connection.standalone_staged = true;
     Some(connection.send_queue.stage(Posted::new(token, opening.owner)))
 }
