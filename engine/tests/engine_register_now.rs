@@ -2,10 +2,10 @@
 
 mod engine_harness;
 
-use engine_harness::{PROFILES, scripted::*};
+use engine_harness::{PROFILES, Setup, scripted::*};
 use frwr_engine::{
     CancelError, Chunk, DisconnectCause, EngineOptions, FetchRequest, OnPostError, RemoteSegment, RequestHandle,
-    SubmitError, WriteRequest,
+    SubmitError, TransferError, WriteRequest,
     gather::Segment,
     mr::Grant,
     provider::{Access, Completion, CompletionQueue, FailureStatus, RemoteRange, TokenKind, record::RecordedOperation},
@@ -200,6 +200,40 @@ fn writes_of_one_flush_share_a_completion() {
             test.host.data.read(8192, &mut read).unwrap();
             assert_eq!(read, pattern);
         }
+    }
+}
+
+/// As many as there are slots for, which is more than the send queue of one connection takes: the rest waits, and is posted without
+/// anybody asking.
+#[test]
+fn writes_and_fetches_beyond_the_send_queue_wait_and_are_done() {
+    const EACH: u32 = 64;
+    for writes in [true, false] {
+        let mut test = Scripted::of(Setup::new("reg_mr").target(|target| target.connections = 8));
+        test.connect();
+        let segment = test.host.segment(8192, EACH);
+        let (_, grant) = opened(&mut test, 1, Access::RemoteReadWrite, segment);
+        let target = &mut test.pair.target;
+        let (local, connection) = (target.segment(262_144, EACH), target.connection.unwrap());
+        let before = target.engine.statistics();
+        let remote = [RemoteSegment { remote: RemoteRange { address: grant.address, key: grant.key }, length: EACH }];
+        let mut begun = 0;
+        loop {
+            let begins = if writes {
+                target.engine.write(connection, &WriteRequest { local: &[local], remote: &remote, cookie: begun })
+            } else {
+                target.engine.fetch(connection, &FetchRequest { local: &[local], remote: &remote, cookie: begun })
+            };
+            match begins {
+                Ok(()) => begun += 1,
+                Err(error) => break assert_eq!(error, TransferError::NoSlot),
+            }
+        }
+        let admitted = target.engine.statistics().transfers - before.transfers;
+        assert!(admitted < begun, "{admitted} of {begun} found room at once: some have to wait in this test");
+        let kind = if writes { "Written" } else { "Fetched" };
+        let done = |event: &&String| event.contains(kind) && event.contains("Done");
+        test.until("done", |pair| pair.target.events.iter().filter(done).count() as u64 == begun);
     }
 }
 

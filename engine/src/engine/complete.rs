@@ -38,6 +38,13 @@ impl<P: Port> Engine<P> {
             && !self.port.may_have_completions(CompletionQueue::Send)
     }
 
+    /// Some connection has something that waits: the next poll looks at all of them.
+    #[inline(always)]
+    pub(super) fn ask_attention(&mut self) {
+        self.attention = true;
+        self.alert = true;
+    }
+
     /// Whether each poll has to look at more than a core that waits does.
     fn has_chores(&self) -> bool {
         self.freeing > 0 || self.unsettled > 0 || self.attention || self.shared.is_some()
@@ -325,7 +332,7 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[index];
         if matches!(connection.phase, Connected::Opening(_)) {
             connection.early.push_back((received, success));
-            self.attention = true;
+            self.ask_attention();
             return;
         }
         connection.peer_receives += 1;

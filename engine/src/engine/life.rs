@@ -216,8 +216,7 @@ impl<P: Port> Engine<P> {
         entry.freeing += entry.not_freed.len() as u32;
         self.freeing += entry.not_freed.len() as u32;
         entry.to_free.extend(entry.not_freed.drain(..));
-        self.attention = true;
-        self.alert = true;
+        self.ask_attention();
         for descriptor in self.pool.of(connection.index) {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
             // What has no object, or is being destroyed already, needs nothing.
@@ -236,10 +235,9 @@ impl<P: Port> Engine<P> {
         let _ = mr.connection_lost(entry.key);
         let _ = mr.begin_recovery();
         entry.to_free.push_back(descriptor);
-        self.attention = true;
-        self.alert = true;
         entry.freeing += 1;
         self.freeing += 1;
+        self.ask_attention();
         self.send_frees(index);
     }
 

@@ -159,7 +159,7 @@ impl<P: Port> Engine<P> {
         self.remote_segments[slot as usize * MAX_TRANSFER_OPERATIONS] = *remote;
         if !admitted {
             connection.waiting_transfers.push_back(slot);
-            self.attention = true;
+            self.ask_attention();
             return Ok(());
         }
         connection.transfers.push_back(slot);
@@ -255,8 +255,7 @@ impl<P: Port> Engine<P> {
         let Some(index) = self.transfers.get(handle).map(|transfer| usize::from(transfer.connection)) else { return };
         if !self.connections[index].waiting_transfers.is_empty() || !self.admit_transfer(handle) {
             self.connections[index].waiting_transfers.push_back(handle.index());
-            self.attention = true;
-            self.alert = true;
+            self.ask_attention();
         }
     }
 

@@ -284,8 +284,7 @@ impl<P: Port> Engine<P> {
         self.park(handle, chunks);
         self.connections[index].waiting_requests.push_back(handle.index());
         self.connections[index].note_usual();
-        self.attention = true;
-        self.alert = true;
+        self.ask_attention();
         self.statistics.requests_waited += 1;
         Ok(())
     }
