@@ -289,8 +289,8 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// One iteration: completions, the session's next step, waiting requests. Returns the work done; 0 for an empty poll.
-    /// `now` must not go back.
+    /// One iteration: completions, the session's next step, waiting requests. Returns the work done; 0 for an empty poll, behind which
+    /// nothing is to be flushed. `now` must not go back.
     pub fn poll(&mut self, now: Duration) -> u32 {
         self.now = now.max(self.now);
         let mut work = self.engine.poll(self.now, &mut self.commands);
@@ -303,7 +303,8 @@ impl<P: Port> Host<P> {
         self.step_timeouts();
         self.step_chores();
         self.submit_queued();
-        work
+        // A keep-alive that fell due is submitted by the clock, and has to be flushed all the same.
+        if work == 0 { u32::from(self.engine.has_pending()) } else { work }
     }
 
     /// Posts what the iteration submitted; to be called at the end of every iteration. Returns the doorbells rung.

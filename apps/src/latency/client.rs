@@ -436,15 +436,13 @@ impl<P: Port> ClientSide<P> {
             return self.begin_requests(now, end);
         }
         self.interrupted = stopped;
-        if self.schedule.is_some() && !stopped {
-            // What fell due since the last iteration, and finds a slot, is late but not missed.
-            self.begin_requests(now, end)?;
-        }
+        // What fell due since the last iteration, and finds a slot, is late but not missed.
+        let last = if self.schedule.is_some() && !stopped { self.begin_requests(now, end)? } else { 0 };
         if let (Some(schedule), Extent::Time(_)) = (&self.schedule, self.plan.extent) {
             self.missed = schedule.missed(end.min(self.time));
         }
         self.phase = Phase::Draining;
-        Ok(0)
+        Ok(last)
     }
 
     /// Begins what is due, as far as there are slots. Returns how many.

@@ -234,7 +234,8 @@ impl<S: Storage> Pair<S> {
 
     pub fn step_host(&mut self) {
         self.host_control.poll();
-        self.host.poll(self.now);
+        let work = self.host.poll(self.now);
+        assert!(work > 0 || !self.host.engine().has_pending(), "what returns 0 leaves nothing to flush");
         self.host.flush();
         self.host_control.poll();
         while let Some(completion) = self.host.next_completion() {

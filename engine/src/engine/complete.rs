@@ -76,7 +76,7 @@ impl<P: Port> Engine<P> {
         if self.alert {
             work += self.poll_chores(protocol);
         }
-        if work == 0 && !self.has_left() {
+        if work == 0 && !self.has_pending() {
             return 0;
         }
         self.full_polls += 1;
@@ -101,8 +101,10 @@ impl<P: Port> Engine<P> {
         work
     }
 
-    /// Whether events wait, or the next flush has anything to post.
-    fn has_left(&self) -> bool {
+    /// Whether events wait for [`Engine::next_event`], or the next [`Engine::flush`] has anything to post: what the next poll counts as work.
+    /// Who submits by the clock behind a poll that returned 0 asks here whether its own turn did nothing.
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
         let returned = |shared: &SharedReceives| shared.queue().is_some() && !shared.released.is_empty();
         !self.events.is_empty() || !self.dirty.is_empty() || self.shared.as_ref().is_some_and(returned)
     }
@@ -111,7 +113,7 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
         let now = self.now.since_epoch();
-        if self.unsettled > 0 || !self.events.is_empty() {
+        if self.unsettled > 0 || self.has_pending() {
             return Some(now);
         }
         if self.connections.iter().any(|connection| !connection.to_free.is_empty()) {
