@@ -284,11 +284,14 @@ impl<C: Context> Reactor<C> {
         if rings {
             self.poll_timed();
         }
-        let step = self.end(match () {
-            () if rings => Flush::All,
-            () if changed || self.messages > 0 || self.work > 0 => Flush::Busy,
-            () => Flush::Nobody,
-        });
+        let flush = if rings {
+            Flush::All
+        } else if changed || self.messages > 0 || self.work > 0 {
+            Flush::Busy
+        } else {
+            Flush::Nobody
+        };
+        let step = self.end(flush);
         if rings {
             self.end_alarm();
         }

@@ -40,7 +40,7 @@ macro_rules! counters {
 
 counters! {
     polls, empty_polls, doorbells, work_requests, receive_doorbells, send_completions, receive_completions, registrations,
-    lists_registered,    local_invalidations, remote_invalidations, requests_waited,
+    lists_registered, local_invalidations, remote_invalidations, requests_waited,
 }
 
 impl Counters {
