@@ -92,7 +92,8 @@ pub fn run(operation: Operation, order: Order, iterations: u64) -> Result<u32, S
         Operation::One => one(&mut freelist, &mut list, iterations),
         Operation::Slot => return slots(iterations),
         Operation::Idle => {
-            let mut idle = FreeRing::new(CAPACITY, order);
+            let mut region = region(FreeRing::bytes_needed(CAPACITY))?;
+            let mut idle = FreeRing::new_in(&mut region, CAPACITY, order).map_err(|error| error.to_string())?;
             (0..CAPACITY).for_each(|descriptor| idle.push(descriptor));
             idle_mrs(&mut idle, iterations);
             return Ok(idle.len());
@@ -119,10 +120,14 @@ pub fn run(operation: Operation, order: Order, iterations: u64) -> Result<u32, S
     Ok(freelist.count(&list))
 }
 
-fn slots(iterations: u64) -> Result<u32, String> {
-    let bytes = Slab::<u64>::bytes_needed(CAPACITY).ok_or("slots do not fit the address space")?;
+fn region(bytes: Option<usize>) -> Result<Region, String> {
+    let bytes = bytes.ok_or("slots do not fit the address space")?;
     let options = RegionOptions::new(bytes).pages(PagePolicy::Ladder { allow_plain: true });
-    let mut region = Region::map(&options).map_err(|error| error.to_string())?;
+    Region::map(&options).map_err(|error| error.to_string())
+}
+
+fn slots(iterations: u64) -> Result<u32, String> {
+    let mut region = region(Slab::<u64>::bytes_needed(CAPACITY))?;
     let mut slab = Slab::new_in(&mut region, CAPACITY).map_err(|error| error.to_string())?;
     slot(&mut slab, iterations);
     Ok(slab.capacity() - slab.len())

@@ -3,8 +3,10 @@
 //! A round has three blocks of a few milliseconds: core 0 alone, core 1 alone, both. What two cores are worth is the sum of their rates
 //! while both work, by the mean of what each does alone; a run's figure is the median of its rounds. So a host that is slow for a
 //! second is slow for both sides of some ratios, and one block that was lucky or not decides nothing, unlike with the best
-//! of two separate runs.
+//! of two separate runs. Two processors of a guest may be two threads of one core for a while: how far they were from each other is
+//! measured around each round, and told with the ratio of those rounds.
 
+use std::fmt::Write;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -20,6 +22,15 @@ use crate::{
 const WARM_UP: u64 = 4;
 /// Whoever is done first goes on by such parts of a block, so that the other's is worked beside to its end.
 const COMPANY: u64 = 64;
+
+/// Round trips of a line that are timed as one, and how often: some tens of microseconds each.
+const TRIPS: usize = 200;
+const TRIP_BLOCKS: usize = 4;
+
+/// How far from each other the cores were in a round, by the round trip of a line between them: a host may move a guest's processors
+/// from one second to the next. The limits, in nanoseconds, stand between the 55, 125 and 540 of the machine that this was written on.
+const DISTANCES: [(&str, f64); 3] =
+    [("threads of one core", 85.0), ("cores with one cache", 300.0), ("cores far apart", f64::INFINITY)];
 
 /// The cores of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,9 +48,32 @@ const ROUND: [Who; 3] = [Who::Only(0), Who::Only(1), Who::Both];
 struct Meeting {
     begun: CachePadded<AtomicUsize>,
     done: CachePadded<AtomicUsize>,
+    /// What each core wrote last, for the round trip between them.
+    lines: [CachePadded<AtomicUsize>; 2],
 }
 
 impl Meeting {
+    /// Nanoseconds of a round trip of a line between the cores, the fastest of some. Both call it.
+    fn round_trip(&self, core: usize) -> f64 {
+        let (written, read) = (&self.lines[core], &self.lines[1 - core]);
+        let (mut least, mut message) = (f64::MAX, written.load(Ordering::Relaxed));
+        for _ in 0..TRIP_BLOCKS {
+            let began = Instant::now();
+            for _ in 0..TRIPS {
+                message += 1;
+                if core == 0 {
+                    written.store(message, Ordering::Release);
+                }
+                while read.load(Ordering::Acquire) != message {}
+                if core == 1 {
+                    written.store(message, Ordering::Release);
+                }
+            }
+            least = least.min(began.elapsed().as_secs_f64() * 1e9 / TRIPS as f64);
+        }
+        least
+    }
+
     /// Begins when both are there.
     fn begin(&self, blocks: usize) {
         self.begun.fetch_add(1, Ordering::AcqRel);
@@ -54,6 +88,8 @@ impl Meeting {
 struct Rates {
     alone: f64,
     beside: f64,
+    /// Of a line between the cores in front of the round and behind it, in nanoseconds.
+    trips: [f64; 2],
 }
 
 /// What two cores are worth to a load, or to one beside what they are worth to another in the same rounds ("engine/wide").
@@ -67,9 +103,30 @@ pub fn run(what: &str, rounds: u64) -> Result<String, String> {
     let of_cores = on_each(2, |core, barrier| play(&names, core, rounds, barrier, &meeting))?;
     let of_cores = of_cores.into_iter().collect::<Result<Vec<_>, String>>()?;
     let mut ratios: Vec<f64> = (0..rounds).map(|round| ratio(&names, round, &of_cores)).collect();
+    let trips = |round: usize| of_cores[0][round * names.len()].trips;
+    let by_distance = by_distance((0..rounds).map(|round| (trips(round), ratios[round])));
     ratios.sort_by(f64::total_cmp);
     let at = |quarter: usize| ratios[(rounds * quarter / 4).min(rounds - 1)];
-    Ok(format!("{rounds} rounds, the middle half from {:.3} to {:.3}, ratio {:.4}", at(1), at(3), at(2)))
+    Ok(format!("{by_distance}{rounds} rounds, the middle half from {:.3} to {:.3}, ratio {:.4}", at(1), at(3), at(2)))
+}
+
+/// The median ratio of the rounds of each distance, of those that began and ended with it.
+fn by_distance(rounds: impl Iterator<Item = ([f64; 2], f64)>) -> String {
+    let of = |trip: f64| DISTANCES.iter().position(|(_, below)| trip < *below).unwrap_or(DISTANCES.len() - 1);
+    let mut ratios = DISTANCES.map(|_| Vec::new());
+    for ([before, after], ratio) in rounds {
+        if of(before) == of(after) {
+            ratios[of(before)].push(ratio);
+        }
+    }
+    let mut said = String::new();
+    for ((name, _), ratios) in DISTANCES.iter().zip(&mut ratios) {
+        ratios.sort_by(f64::total_cmp);
+        if let Some(median) = ratios.get(ratios.len() / 2) {
+            let _ = write!(said, "{} as {name} {median:.3}, ", ratios.len());
+        }
+    }
+    said
 }
 
 /// The ratio of one round: of the first load, divided by those of the others.
@@ -93,6 +150,8 @@ fn play(
     let mut loads = names.iter().map(|name| open(name)).collect::<Result<Vec<_>, String>>();
     let mut all = Vec::with_capacity(rounds * names.len());
     let mut blocks = 0;
+    barrier.wait();
+    let mut before = meeting.round_trip(core);
     for round in 0..rounds {
         for at in 0..names.len() {
             let mut rates = Rates::default();
@@ -117,6 +176,9 @@ fn play(
                     (Err(error), _) => loads = Err(error),
                 }
             }
+            barrier.wait();
+            let after = meeting.round_trip(core);
+            rates.trips = [core::mem::replace(&mut before, after), after];
             all.push(rates);
         }
     }
@@ -156,9 +218,20 @@ mod tests {
 
     #[test]
     fn two_cores_are_worth_the_sum_of_their_rates_by_what_each_does_alone() {
-        let of_core = |alone, beside| vec![Rates { alone, beside }, Rates { alone: 10.0, beside: 9.5 }];
+        let of_core = |alone, beside| {
+            vec![Rates { alone, beside, trips: [0.0; 2] }, Rates { alone: 10.0, beside: 9.5, trips: [0.0; 2] }]
+        };
         let of_cores = [of_core(100.0, 90.0), of_core(300.0, 270.0)];
         assert!((ratio(&["engine"], 0, &of_cores) - 1.8).abs() < 1e-9);
         assert!((ratio(&["engine", "wide"], 0, &of_cores) - 1.8 / 1.9).abs() < 1e-9, "beside the other load");
+    }
+
+    #[test]
+    fn rounds_are_told_by_how_far_the_cores_were_before_and_behind_them() {
+        let rounds = [([55.0, 56.0], 1.1), ([120.0, 130.0], 1.9), ([120.0, 130.0], 2.0), ([130.0, 540.0], 1.5)];
+        assert_eq!(
+            by_distance(rounds.into_iter()),
+            "1 as threads of one core 1.100, 2 as cores with one cache 2.000, "
+        );
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::fixed_list::FixedList;
 use crate::provider::{Access, ElementRange, Operation, SendQueueCost, Token, TokenKind, WorkRequest};
-use frwr_mempool::slab::Ring;
+use frwr_mempool::{Region, region::CarveError, slab::Ring};
 
 /// Entries kept free of requests: one for the marker that ends a drain (the "+1" of S7), one for the write pad (S92).
 pub(crate) const RESERVED_ENTRIES: u32 = 2;
@@ -99,14 +99,13 @@ pub(crate) struct SendQueue {
 
 impl SendQueue {
     /// A queue that can track `entries` entries; [`SendQueue::open`] sets how many a queue pair really has.
-    pub(crate) fn new(entries: u32, cost: SendQueueCost) -> Self {
-        let ring = Ring::new(entries as usize, 0);
-        let words = ring.capacity().div_ceil(WORD as usize);
+    pub(crate) fn new_in(region: &mut Region, entries: u32, cost: SendQueueCost) -> Result<Self, CarveError> {
+        let ring = Ring::new_in(region, entries as usize, 0)?;
         let equal = cost.register == cost.message && cost.invalidate == cost.message;
-        Self {
-            owners: Ring::new(ring.capacity(), NO_OWNER),
+        Ok(Self {
+            owners: Ring::new_in(region, ring.capacity(), NO_OWNER)?,
             // With few entries one word has more bits than there are positions, and each has its own all the same.
-            awaited: Ring::new(words, 0),
+            awaited: Ring::new_in(region, words(ring.capacity()), 0)?,
             ring,
             head: NOT_POSTED + 1,
             tail: NOT_POSTED + 1,
@@ -118,7 +117,15 @@ impl SendQueue {
             cost,
             equal_cost: if equal { cost.message } else { 0 },
             set_aside: 0,
-        }
+        })
+    }
+
+    /// Bytes of the region that it takes.
+    pub(crate) fn bytes_needed(entries: u32) -> Option<usize> {
+        let places = (entries as usize).max(1).checked_next_power_of_two()?;
+        Ring::<u64>::bytes_needed(places)?
+            .checked_add(Ring::<u32>::bytes_needed(places)?)?
+            .checked_add(Ring::<u64>::bytes_needed(words(places))?)
     }
 
     /// Starts over for a queue pair with `entries` entries.
@@ -465,6 +472,11 @@ impl SendQueue {
     }
 }
 
+/// Words with a bit for each of so many positions.
+fn words(places: usize) -> usize {
+    places.div_ceil(WORD as usize)
+}
+
 /// The first index of this value, in blocks that the compiler unrolls.
 #[inline(always)]
 fn find(run: &[u64], place: u64) -> Option<usize> {
@@ -483,9 +495,10 @@ fn find(run: &[u64], place: u64) -> Option<usize> {
 pub(crate) type ChainBuffer = FixedList<WorkRequest>;
 
 /// Room for so many work requests.
-pub(crate) fn chain_buffer(entries: u32) -> ChainBuffer {
+pub(crate) fn chain_buffer(region: &mut Region, entries: u32) -> Result<ChainBuffer, CarveError> {
     let operation = Operation::Send { local: ElementRange { first: 0, count: 0 }, invalidate: None };
-    FixedList::new(entries as usize, WorkRequest { token: Token(0), signalled: false, fence: false, operation })
+    let vacant = WorkRequest { token: Token(0), signalled: false, fence: false, operation };
+    FixedList::new_in(region, entries as usize, vacant)
 }
 
 /// Registrations of a chain, for the statistics.
@@ -529,6 +542,11 @@ impl Registered {
 mod tests {
     use super::{Posted, SendQueue};
     use crate::provider::{SendQueueCost, Token, TokenKind};
+    use frwr_mempool::{PagePolicy, Region, RegionOptions};
+
+    fn region() -> Region {
+        Region::map(&RegionOptions::new(1 << 16).pages(PagePolicy::Ladder { allow_plain: true })).unwrap()
+    }
 
     const FREE: SendQueueCost = SendQueueCost { register: 0, invalidate: 0, message: 0 };
 
@@ -538,7 +556,7 @@ mod tests {
     fn operations_of_one_transfer_retire_with_the_last() {
         let token = |kind, index| Token::new(kind, index, 0);
         for retired in 0..8 {
-            let mut queue = SendQueue::new(8, FREE);
+            let mut queue = SendQueue::new_in(&mut region(), 8, FREE).unwrap();
             queue.open(8);
             let post = |queue: &mut SendQueue, token| queue.push(Posted::new(token, 0));
             for _ in 0..retired {
@@ -565,7 +583,7 @@ mod tests {
             SendQueueCost { register: 1, invalidate: 1, message: 1 },
             SendQueueCost { register: 3, invalidate: 2, message: 1 },
         ] {
-            let mut queue = SendQueue::new(256, cost);
+            let mut queue = SendQueue::new_in(&mut region(), 256, cost).unwrap();
             queue.open(256);
             let before = queue.free;
             let token = |kind, index| Token::new(kind, index, 1);

@@ -12,8 +12,9 @@ use crate::{
 };
 use core::time::Duration;
 use frwr_mempool::{
-    DeviceMemory,
-    freelist::{FreeRing, List},
+    DeviceMemory, Region,
+    freelist::{FreeRing, List, Order},
+    region::CarveError,
 };
 use std::collections::VecDeque;
 
@@ -169,25 +170,28 @@ pub(crate) struct ConnectionLimits {
 }
 
 impl Connection {
-    pub(crate) fn new(
+    /// One that is vacant, with what the hot path touches of it in the region. What waits is on the heap: any request of the core may wait
+    /// here, and hardly one does.
+    pub(crate) fn new_in(
+        region: &mut Region,
         index: u16,
         limits: ConnectionLimits,
         signaller: Signaller,
-        idle: FreeRing,
+        order: Order,
         absent: List,
-    ) -> Self {
+    ) -> Result<Self, CarveError> {
         let queue = |entries: u32| VecDeque::with_capacity(entries as usize);
         let vacant = ReceiveRequest { token: Token(0), element: ScatterElement::default() };
-        Self {
+        Ok(Self {
             key: ConnectionKey { index, epoch: 0 },
             usual: ConnectionKey { index: !index, epoch: 0 },
             phase: Phase::Vacant,
             queue_pair: QueuePairId(0),
-            send_queue: SendQueue::new(limits.send_entries, limits.cost),
+            send_queue: SendQueue::new_in(region, limits.send_entries, limits.cost)?,
             signaller,
             bases: [BaseKey::default(); MAX_MEMORIES],
             reach: [Reach::NONE; MAX_MEMORIES],
-            idle,
+            idle: FreeRing::new_in(region, limits.registrations, order)?,
             absent,
             allocating: 0,
             freeing: 0,
@@ -200,13 +204,13 @@ impl Connection {
             pad: None,
             waiting_requests: queue(limits.requests),
             waiting_transfers: queue(limits.transfers),
-            invalidations: FixedList::new(limits.registrations as usize, 0),
+            invalidations: FixedList::new_in(region, limits.registrations as usize, 0)?,
             // Credits bound what one flush can post, so a chain is never split.
-            chain: chain_buffer(limits.send_entries),
+            chain: chain_buffer(region, limits.send_entries)?,
             registered: Registered::default(),
             standalone_staged: false,
             transfers: queue(limits.transfers),
-            receives: FixedList::new(limits.receives as usize, vacant),
+            receives: FixedList::new_in(region, limits.receives as usize, vacant)?,
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
             undrained: false,
@@ -223,7 +227,16 @@ impl Connection {
             doomed: false,
             dirty: false,
             traced: false,
-        }
+        })
+    }
+
+    /// Bytes of the region that [`Connection::new_in`] takes.
+    pub(crate) fn bytes_needed(send_entries: u32, registrations: u32, receives: u32) -> Option<usize> {
+        SendQueue::bytes_needed(send_entries)?
+            .checked_add(FreeRing::bytes_needed(registrations)?)?
+            .checked_add(FixedList::<u32>::bytes_needed(registrations as usize)?)?
+            .checked_add(ChainBuffer::bytes_needed(send_entries as usize)?)?
+            .checked_add(FixedList::<ReceiveRequest>::bytes_needed(receives as usize)?)
     }
 
     #[inline]

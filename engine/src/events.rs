@@ -4,8 +4,11 @@
 //! what waits is one number; only what has no slot is kept as it is.
 
 use crate::event::Event;
-use frwr_mempool::slab::Ring;
-use std::collections::VecDeque;
+use frwr_mempool::{
+    Region,
+    region::CarveError,
+    slab::{Ring, Table},
+};
 
 /// Stands for the oldest of those that are kept as they are. No slot has this number (`Token::MAX_INDEX`).
 pub(crate) const WHOLE: u32 = u32::MAX;
@@ -19,14 +22,26 @@ pub(crate) struct Events {
     end: u64,
     /// Half of what it was made for.
     half: u64,
-    whole: VecDeque<Event>,
+    /// A power of two of places, as many as the order has.
+    whole: Table<Option<Event>>,
+    /// Position of the oldest of them.
+    oldest_whole: usize,
+    /// Position behind the newest.
+    end_whole: usize,
 }
 
 impl Events {
     /// Room for this many, rounded up to a power of two.
-    pub(crate) fn new(entries: usize) -> Self {
-        let order = Ring::new(entries, WHOLE);
-        Self { order, oldest: 0, end: 0, half: entries as u64 / 2, whole: VecDeque::with_capacity(entries) }
+    pub(crate) fn new_in(region: &mut Region, entries: usize) -> Result<Self, CarveError> {
+        let order = Ring::new_in(region, entries, WHOLE)?;
+        let whole = Table::new_in(region, order.capacity(), |_| None)?;
+        Ok(Self { order, oldest: 0, end: 0, half: entries as u64 / 2, whole, oldest_whole: 0, end_whole: 0 })
+    }
+
+    /// Bytes of the region that it takes.
+    pub(crate) fn bytes_needed(entries: usize) -> Option<usize> {
+        let whole = Table::<Option<Event>>::bytes_needed(entries.max(1).checked_next_power_of_two()?)?;
+        Ring::<u32>::bytes_needed(entries)?.checked_add(whole)
     }
 
     #[inline]
@@ -51,7 +66,10 @@ impl Events {
     }
 
     pub(crate) fn push_back(&mut self, event: Event) {
-        self.whole.push_back(event);
+        if let Some(place) = place(&mut self.whole, self.end_whole) {
+            *place = Some(event);
+        }
+        self.end_whole += 1;
         self.push_ended(WHOLE);
     }
 
@@ -69,6 +87,14 @@ impl Events {
     /// What comes next where that is no request's end: behind [`Events::pop`] that said so.
     #[cold]
     pub(crate) fn pop_whole(&mut self) -> Option<Event> {
-        self.whole.pop_front()
+        let event = place(&mut self.whole, self.oldest_whole)?.take();
+        self.oldest_whole += 1;
+        event
     }
+}
+
+/// The place of a position among a power of two of them.
+fn place(places: &mut [Option<Event>], position: usize) -> Option<&mut Option<Event>> {
+    let mask = places.len().wrapping_sub(1);
+    places.get_mut(position & mask)
 }

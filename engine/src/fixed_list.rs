@@ -2,17 +2,24 @@
 //!
 //! Where `Vec::push` prepares for growth, this one has nothing to prepare: functions of the hot path stay without calls.
 
+use frwr_mempool::{Region, region::CarveError, slab::Table};
+
 /// Values in the order in which they were pushed, at most as many as it was made for.
 #[derive(Debug)]
 pub(crate) struct FixedList<T> {
-    places: Box<[T]>,
+    places: Table<T>,
     len: usize,
 }
 
 impl<T: Copy> FixedList<T> {
     /// Room for `capacity` values; `vacant` stands in places that nobody sees.
-    pub(crate) fn new(capacity: usize, vacant: T) -> Self {
-        Self { places: vec![vacant; capacity].into(), len: 0 }
+    pub(crate) fn new_in(region: &mut Region, capacity: usize, vacant: T) -> Result<Self, CarveError> {
+        Ok(Self { places: Table::new_in(region, capacity, |_| vacant)?, len: 0 })
+    }
+
+    /// Bytes of the region that it takes.
+    pub(crate) fn bytes_needed(capacity: usize) -> Option<usize> {
+        Table::<T>::bytes_needed(capacity)
     }
 
     #[inline]

@@ -1,16 +1,26 @@
 //! How many of everything one engine has, and where it lies: computed once, from options and capabilities.
 
 use crate::{
-    gather::GatherError,
+    connection::{Connection, ConnectionLimits},
+    events::Events,
+    fixed_list::FixedList,
+    gather::{GatherError, Segment},
+    link::MAX_INCOMING,
     options::{
         EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, OnPostError, ReceiveQueues,
         ReturnPolicy,
     },
-    provider::{Capabilities, Contiguity, KeyScope, QueueSizes, Token},
-    request::Request,
+    pool::Pool,
+    provider::{Capabilities, Contiguity, KeyScope, QueueSizes, ScatterElement, SendQueueCost, Token},
+    receive::Receives,
+    request::{Admission, Request},
     signal::{SINGLE, Signaller},
     sizing::{self, SizingError},
-    transfer::Transfer,
+    transfer::{RemoteSegment, Transfer},
+};
+use frwr_mempool::{
+    region::BLOCK_GRANULE,
+    slab::{Slab, Table},
 };
 
 /// Slots per request that may be in flight: one half may be kept by Hold alone while the other half works, so that
@@ -24,11 +34,13 @@ const MOST_UNSIGNALLED_MESSAGES: u32 = 31;
 /// Largest message: a command capsule with 128 KiB in the capsule. More belongs into registered memory.
 pub const MAX_MESSAGE_BYTES: u32 = 128 * 1024 + 64;
 
-/// Bytes per slab slot beside its value: occupancy, generation and alignment.
-const SLAB_OVERHEAD_PER_SLOT: usize = 16;
+/// Bytes of the region in front of an engine's tables and behind them that nobody uses. A core walks some tables in strides of a page,
+/// and its processor fetches what would come next, beyond the table's end as well: if that were another core's, each walk would take
+/// lines away that the other one writes, and bring two engines down to 1.6 times one (A21). Sixteen strides are more than was seen.
+pub(crate) const GUARD_BYTES: usize = 64 << 10;
 
-/// Slack for the alignment of each block carved from the region.
-const CARVE_SLACK: usize = 4096;
+/// Events of a connection beside those of its slots: connected, disconnected, a registration's grant, and to spare.
+const EVENTS_PER_CONNECTION: usize = 8;
 
 /// Why an engine cannot be made with these options on this device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -124,6 +136,8 @@ pub(crate) struct Plan {
     pub(crate) message_bytes: u32,
     pub(crate) sizes: QueueSizes,
     pub(crate) own_domain: bool,
+    /// Segments that are kept for a request while it waits.
+    pub(crate) max_segments: u32,
     /// MRs of one request: more would never be free, or never fit into the send queue.
     pub(crate) max_mrs: u32,
     /// Index of the first request's first element: behind those of all MRs.
@@ -214,6 +228,7 @@ impl Plan {
                 crate::options::DomainPolicy::Shared => false,
                 crate::options::DomainPolicy::PerConnection => true,
             },
+            max_segments: u32::from(options.max_segments),
             max_mrs,
             room: request_entries(capabilities, max_mrs)
                 .max(transfer)
@@ -305,14 +320,59 @@ impl Plan {
         self.transfer_element(self.transfer_slots) as usize
     }
 
-    /// Bytes of the region that holds it all.
+    /// Segments of waiting requests.
+    pub(crate) fn waiting_segments(&self) -> usize {
+        self.request_slots as usize * self.max_segments as usize
+    }
+
+    /// Peers' ranges of transfers.
+    pub(crate) fn remote_segments(&self) -> usize {
+        self.transfer_slots as usize * MAX_TRANSFER_OPERATIONS
+    }
+
+    /// Events that may wait: twice what one poll can add, since it takes no completions while more than half is in use.
+    pub(crate) fn events(&self) -> usize {
+        let of_slots = self.request_slots as usize + self.transfer_slots as usize + self.receive_buffers as usize;
+        2 * (of_slots + EVENTS_PER_CONNECTION * self.connections as usize + MAX_INCOMING)
+    }
+
+    /// Most that the queues of one connection ever hold.
+    pub(crate) fn connection_limits(&self, cost: SendQueueCost) -> ConnectionLimits {
+        ConnectionLimits {
+            requests: self.request_slots,
+            transfers: self.transfer_slots,
+            receives: self.receive_depth,
+            registrations: self.registrations,
+            send_entries: self.sizes.send,
+            cost,
+        }
+    }
+
+    /// Bytes of the region that holds it all: what [`Engine::new`](crate::Engine::new) carves, wherever the region stands. More than any
+    /// region has, where that exceeds the address space.
     pub(crate) fn region_bytes(&self) -> usize {
-        let slots = |count: u32, size: usize| count as usize * (size + SLAB_OVERHEAD_PER_SLOT) + CARVE_SLACK;
-        slots(self.request_slots, size_of::<Request>())
-            + slots(self.transfer_slots.max(1), size_of::<Transfer>())
-            + slots(self.connections * self.registrations, crate::mr::MR_BYTES)
-            + self.message_area()
-            + CARVE_SLACK
+        let connections = self.connections as usize;
+        let of_connection = Connection::bytes_needed(self.sizes.send, self.registrations, self.receive_depth);
+        let parts = [
+            // The first block starts on a line wherever the region stands.
+            Some(BLOCK_GRANULE),
+            Some(2 * GUARD_BYTES),
+            Slab::<Request>::bytes_needed(self.request_slots),
+            Slab::<Transfer>::bytes_needed(self.transfer_slots.max(1)),
+            Pool::bytes_needed(self.connections, self.registrations),
+            of_connection.and_then(|bytes| bytes.checked_mul(connections)),
+            Table::<Connection>::bytes_needed(connections),
+            Table::<Admission>::bytes_needed(self.request_slots as usize),
+            FixedList::<u16>::bytes_needed(connections),
+            Table::<Segment>::bytes_needed(self.waiting_segments()),
+            Table::<RemoteSegment>::bytes_needed(self.remote_segments()),
+            Table::<ScatterElement>::bytes_needed(self.elements()),
+            Events::bytes_needed(self.events()),
+            Receives::bytes_needed(self.receive_buffers),
+            Table::<u8>::bytes_needed(self.message_bytes as usize),
+            self.message_area().checked_next_multiple_of(BLOCK_GRANULE),
+        ];
+        parts.into_iter().fold(0, |sum: usize, part| sum.saturating_add(part.unwrap_or(usize::MAX)))
     }
 }
 

@@ -40,11 +40,16 @@ impl Pool {
         depth: u32,
     ) -> Result<Self, CarveError> {
         let capacity = connections * per_connection;
-        let mrs = Table::new_in(region, capacity, Mr::absent)?;
+        let mrs = Table::new_in(region, capacity as usize, |_| Mr::absent())?;
         let free = Freelist::new(capacity);
         let returned = free.list(Order::FirstInFirstOut);
         let key_times = KeyTimes { round_began_ns: vec![0; capacity as usize].into(), shortest_ns: u64::MAX };
         Ok(Self { mrs, free, returned, per_connection, depth, key_times })
+    }
+
+    /// Bytes of the region that it takes.
+    pub(crate) fn bytes_needed(connections: u32, per_connection: u32) -> Option<usize> {
+        Table::<Mr>::bytes_needed(connections.checked_mul(per_connection)? as usize)
     }
 
     /// An empty list for the descriptors of this pool.

@@ -2,7 +2,7 @@
 
 use crate::event::Received;
 use crate::provider::{ReceiveRequest, ScatterElement, Token, TokenKind};
-use frwr_mempool::DeviceMemory;
+use frwr_mempool::{DeviceMemory, Region, region::CarveError, slab::Table};
 
 /// Where a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl HeldBuffer<'_> {
 /// share them.
 #[derive(Debug)]
 pub(crate) struct Receives {
-    buffers: Box<[Buffer]>,
+    buffers: Table<Buffer>,
     memory: DeviceMemory,
     /// Its address.
     address: u64,
@@ -87,23 +87,30 @@ pub(crate) struct Receives {
 }
 
 impl Receives {
-    pub(crate) fn new(
+    pub(crate) fn new_in(
+        region: &mut Region,
         memory: DeviceMemory,
         offset: usize,
         stride: u32,
         depth: u32,
         buffers: u32,
         shared: bool,
-    ) -> Self {
+    ) -> Result<Self, CarveError> {
         // One core has at most u16::MAX connections, so that nobody has this number.
         let owner = |buffer| if shared { u16::MAX } else { (buffer / depth.max(1)) as u16 };
-        let idle = |buffer| Buffer {
+        let idle = |buffer: u32| Buffer {
             token: Token::new(TokenKind::Receive, buffer, 0),
             length: 0,
             connection: owner(buffer),
             place: Place::Idle,
         };
-        Self { buffers: (0..buffers).map(idle).collect(), address: memory.address(), memory, offset, stride, depth }
+        let buffers = Table::new_in(region, buffers as usize, |buffer| idle(buffer as u32))?;
+        Ok(Self { buffers, address: memory.address(), memory, offset, stride, depth })
+    }
+
+    /// Bytes of the region that it takes, beside the buffers themselves.
+    pub(crate) fn bytes_needed(buffers: u32) -> Option<usize> {
+        Table::<Buffer>::bytes_needed(buffers as usize)
     }
 
     /// The buffers of a connection.

@@ -5,7 +5,7 @@ mod engine_harness;
 use core::time::Duration;
 use engine_harness::{Setup, scripted::Scripted};
 use frwr_engine::{
-    Engine, EngineError, EngineOptions, InvalidateOrder, ReturnPolicy,
+    Engine, EngineError, EngineOptions, InvalidateOrder, ReceiveQueues, ReturnPolicy,
     control::Control,
     provider::{
         Capabilities, Device,
@@ -14,6 +14,9 @@ use frwr_engine::{
     sizing::{ReceiveBatch, SizingError},
 };
 use frwr_mempool::{Region, region::RegionOptions};
+
+/// Bytes that may be left of a region of just the size that was asked for: alignment of the first block, and what slabs may need of it.
+const SURPLUS: usize = 1024;
 
 fn capabilities() -> Capabilities {
     SoftProfile::RegMr.capabilities()
@@ -199,6 +202,31 @@ fn tables_that_cannot_be_numbered_are_refused_without_overflow() {
     let error = check(&registrations, &device).expect_err("refused");
     let EngineError::TooLarge { what: "scatter elements", need, limit } = error else { panic!("{error:?}") };
     assert!(need > limit && error.to_string().contains(&need.to_string()));
+}
+
+/// What an engine takes is what it says, whatever its options are: a region of just that size is enough, and hardly a line too much.
+#[test]
+fn a23_a_region_of_just_the_bytes_asked_for_holds_every_table() {
+    let usual = EngineOptions { connections: 1, ..EngineOptions::default() };
+    for options in [
+        usual.clone(),
+        EngineOptions { connections: 7, queue_depth: 3, transfer_depth: 5, ..usual.clone() },
+        EngineOptions { connections: 33, queue_depth: 32, message_bytes: 192, registrations: 5, ..usual.clone() },
+        EngineOptions { connections: 2, queue_depth: 0, transfer_depth: 128, max_segments: 1, ..usual.clone() },
+        EngineOptions { connections: 3, receive_queues: ReceiveQueues::Shared { entries: 0 }, ..usual },
+    ] {
+        let mut control = Control::new(SoftFabric::new().device(SoftOptions::default()));
+        let device = *control.device().capabilities();
+        let bytes = Engine::<SoftPort>::region_bytes(&options, &device).unwrap();
+        for missing in [0, SURPLUS + 1] {
+            let mut region = Region::map(&RegionOptions::new(bytes)).unwrap();
+            let surplus = region.len() - bytes;
+            drop(region.carve(surplus + missing, 1).unwrap());
+            let (port, link) = control.open_core(1024, 1024).unwrap();
+            let made = Engine::new(port, link, &mut region, options.clone(), &device);
+            assert_eq!(made.is_ok(), missing == 0, "{options:?}: {:?}", made.err());
+        }
+    }
 }
 
 #[test]

@@ -16,15 +16,21 @@ fn region() -> Region {
 fn a_table_has_all_its_values_from_the_start_and_drops_each_once() {
     let mut region = region();
     let counted = Rc::new(());
-    let mut table = Table::new_in(&mut region, 5, || Rc::clone(&counted)).unwrap();
+    let mut table = Table::new_in(&mut region, 5, |_| Rc::clone(&counted)).unwrap();
     assert_eq!((table.len(), Rc::strong_count(&counted)), (5, 6));
     assert!(table.get(5).is_none());
     *table.get_mut(4).unwrap() = Rc::new(());
     assert_eq!(Rc::strong_count(&counted), 5);
     drop(table);
     assert_eq!(Rc::strong_count(&counted), 1);
-    assert!(Table::new_in(&mut region, u32::MAX, || 0_u64).is_err(), "more than the region has");
-    assert!(Table::new_in(&mut region, 0, || 0_u64).unwrap().is_empty());
+    let made = Table::of(&mut region, vec![Rc::clone(&counted); 3]).unwrap();
+    assert_eq!((made.len(), Rc::strong_count(&counted)), (3, 4));
+    drop(made);
+    assert_eq!(Rc::strong_count(&counted), 1);
+    assert!(Table::of(&mut region, vec![[Rc::clone(&counted); 1]; 1 << 16]).is_err(), "more than the region has");
+    assert_eq!(Rc::strong_count(&counted), 1, "what finds no room is dropped");
+    assert!(Table::new_in(&mut region, usize::MAX, |_| 0_u64).is_err(), "more than the region has");
+    assert!(Table::new_in(&mut region, 0, |_| 0_u64).unwrap().is_empty());
 }
 
 #[test]
@@ -80,7 +86,7 @@ fn lines_are_copied_whole_inside_of_the_memory_only() {
 #[test]
 fn a_ring_keeps_the_newest_value_of_each_place_at_any_position() {
     for entries in [0, 1, 3, 4, 5] {
-        let mut ring = Ring::new(entries, 7_u64);
+        let mut ring = Ring::new_in(&mut region(), entries, 7_u64).unwrap();
         let places = ring.capacity() as u64;
         assert_eq!(places, entries.max(1).next_power_of_two() as u64);
         assert!((0..places).all(|position| ring.at(position) == 7));
@@ -101,4 +107,30 @@ fn a_ring_keeps_the_newest_value_of_each_place_at_any_position() {
         ring.fill(9);
         assert!(ring.as_slice().iter().all(|value| *value == 9));
     }
+}
+
+/// Whoever adds up what is needed gets by with exactly that, and no two blocks share a line.
+#[test]
+fn tables_and_rings_take_what_they_say_and_start_lines_of_their_own() {
+    let mut region = region();
+    let mut ends = region.address();
+    for entries in [0, 1, 3, 16, 17] {
+        let before = region.remaining();
+        let table = Table::new_in(&mut region, entries, |_| 7_u32).unwrap();
+        assert_eq!(before - region.remaining(), Table::<u32>::bytes_needed(entries).unwrap(), "{entries} in a table");
+        assert!(table.as_ptr().addr() as u64 >= ends && table.as_ptr().addr().is_multiple_of(LINE));
+        ends = region.address() + (region.len() - region.remaining()) as u64;
+        let before = region.remaining();
+        let ring = Ring::new_in(&mut region, entries, 7_u32).unwrap();
+        assert_eq!(before - region.remaining(), Ring::<u32>::bytes_needed(entries).unwrap(), "{entries} in a ring");
+        assert!(ring.as_slice().as_ptr().addr() as u64 >= ends && ring.as_slice().as_ptr().addr().is_multiple_of(LINE));
+        ends = region.address() + (region.len() - region.remaining()) as u64;
+    }
+    assert_eq!(Table::<u64>::bytes_needed(usize::MAX), None);
+    assert_eq!(Ring::<u8>::bytes_needed(usize::MAX), None);
+    let remaining = region.remaining();
+    assert!(
+        Ring::new_in(&mut region, remaining, 0_u16).is_err() && Ring::new_in(&mut region, usize::MAX, 0_u8).is_err()
+    );
+    assert_eq!(region.remaining(), remaining, "unchanged");
 }

@@ -25,15 +25,15 @@ pub use standalone::{CancelError, CancelNowError};
 pub use submit::{Chunk, Coverage, Submission, SubmitError};
 
 use crate::{
-    connection::{Connection, ConnectionLimits},
+    connection::Connection,
     event::{ConnectionId, Event, Received, RequestStatus},
     events::{self, Events},
     fixed_list::FixedList,
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
-    link::{CoreLink, MAX_INCOMING, MAX_MEMORIES, ToControl},
+    link::{CoreLink, MAX_MEMORIES, ToControl},
     mr::IovaRule,
     options::{EngineOptions, MAX_CHUNKS},
-    plan::{EngineError, Plan},
+    plan::{EngineError, GUARD_BYTES, Plan},
     pool::Pool,
     provider::{Access, Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
@@ -48,9 +48,10 @@ use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
 use frwr_mempool::{
     DeviceMemory, Region,
-    freelist::{FreeRing, Order},
+    freelist::Order,
     lane,
-    slab::Slab,
+    region::CarveError,
+    slab::{Slab, Table},
 };
 use stage::Making;
 use submit::MAX_INLINE_SEGMENTS;
@@ -95,7 +96,7 @@ pub struct Engine<P: Port> {
     /// Of numbers alone: that they are never dropped saves looking what there is to drop.
     requests: Slab<ManuallyDrop<Request>>,
     /// By slot, what only their admission needs.
-    admissions: Box<[Admission]>,
+    admissions: Table<Admission>,
     transfers: Slab<Transfer>,
     pool: Pool,
     receives: Receives,
@@ -103,16 +104,16 @@ pub struct Engine<P: Port> {
     shared: Option<SharedReceives>,
     /// Polls that found the receive completion queue empty, while a connection opened or ended.
     empty_receive_polls: u64,
-    connections: Vec<Connection>,
+    connections: Table<Connection>,
     /// Connections with work for the next flush, each at most once.
     dirty: FixedList<u16>,
     /// Connections that are neither vacant nor ready.
     unsettled: u32,
     /// Segments of waiting requests, `max_segments` per request slot.
-    waiting_segments: Box<[Segment]>,
+    waiting_segments: Table<Segment>,
     /// Peers' ranges of transfers, one per operation.
-    remote_segments: Box<[RemoteSegment]>,
-    elements: Box<[ScatterElement]>,
+    remote_segments: Table<RemoteSegment>,
+    elements: Table<ScatterElement>,
     events: Events,
     /// Objects of all connections that are to be destroyed, or being destroyed.
     freeing: u32,
@@ -138,7 +139,7 @@ struct Scratch {
     chunks: ArrayVec<ScratchChunk, MAX_CHUNKS>,
     /// What follows the message in its SEND.
     inline: ArrayVec<ScatterElement, MAX_INLINE_SEGMENTS>,
-    message: Box<[u8]>,
+    message: Table<u8>,
     /// Of shared receives.
     receives: Vec<ReceiveRequest>,
 }
@@ -182,7 +183,8 @@ impl<P: Port> Engine<P> {
         Ok((plan.sizes.send * plan.connections, plan.receive_buffers))
     }
 
-    /// An engine on `port`, with its slabs and messages carved from `region`. Allocates everything that it will need.
+    /// An engine on `port`, with its slabs, tables and messages carved from `region`, on lines and pages that no other core's data shares.
+    /// Allocates everything else that it will need.
     ///
     /// # Errors
     /// [`EngineError`] when an option is out of range, the device too small or the region too small.
@@ -199,24 +201,23 @@ impl<P: Port> Engine<P> {
             depth: plan.mr_depth,
             max_bytes: capabilities.max_registration_bytes,
         })?;
+        // Nobody ever uses these bytes, here and behind the last table.
+        drop(region.carve(GUARD_BYTES, 1)?);
         let requests = Slab::new_in(region, plan.request_slots)?;
         let transfers = Slab::new_in(region, plan.transfer_slots.max(1))?;
         let mut pool = Pool::new(region, plan.connections, plan.registrations, plan.mr_depth)?;
         let messages = region.carve(plan.message_area(), 64)?.into_device_memory();
-        let receives = Receives::new(
+        let receives = Receives::new_in(
+            region,
             messages.clone(),
             plan.receive_offset(),
             plan.message_bytes,
             plan.receive_depth,
             plan.receive_buffers,
             plan.shares_receives,
-        );
+        )?;
         let shared = plan.shares_receives.then(|| SharedReceives::new(plan.receive_buffers, plan.connections));
-        let connections =
-            (0..options.connections).map(|index| connection(index, &plan, &options, capabilities, &mut pool)).collect();
-        // Twice what one poll can add: it takes no completions while more than half is in use.
-        let events = plan.request_slots + plan.transfer_slots + plan.receive_buffers;
-        let events = events as usize + EVENTS_PER_CONNECTION * plan.connections as usize + MAX_INCOMING;
+        let connections = connections(region, &plan, &options, capabilities, &mut pool)?;
         // The lane is empty and holds one returner: the push cannot fail.
         let _ = link.returner.push(pool.returner());
         let no_segment = Segment { memory: MemoryId(0), offset: 0, length: 0 };
@@ -232,20 +233,19 @@ impl<P: Port> Engine<P> {
             memories: ArrayVec::new(),
             messages: messages.clone(),
             requests,
-            admissions: vec![Admission::default(); plan.request_slots as usize].into(),
+            admissions: Table::new_in(region, plan.request_slots as usize, |_| Admission::default())?,
             transfers,
             pool,
             receives,
             shared,
             empty_receive_polls: 0,
             connections,
-            dirty: FixedList::new(plan.connections as usize, 0),
+            dirty: FixedList::new_in(region, plan.connections as usize, 0)?,
             unsettled: 0,
-            waiting_segments: vec![no_segment; plan.request_slots as usize * options.max_segments as usize].into(),
-            remote_segments: vec![no_remote; plan.transfer_slots as usize * crate::options::MAX_TRANSFER_OPERATIONS]
-                .into(),
-            elements: vec![ScatterElement::default(); plan.elements()].into(),
-            events: Events::new(2 * events),
+            waiting_segments: Table::new_in(region, plan.waiting_segments(), |_| no_segment)?,
+            remote_segments: Table::new_in(region, plan.remote_segments(), |_| no_remote)?,
+            elements: Table::new_in(region, plan.elements(), |_| ScatterElement::default())?,
+            events: Events::new_in(region, plan.events())?,
             freeing: 0,
             attention: false,
             alert: true,
@@ -256,13 +256,14 @@ impl<P: Port> Engine<P> {
                 resolved: Vec::with_capacity(options.max_segments as usize + crate::options::MAX_MRS_PER_REQUEST),
                 chunks: ArrayVec::new(),
                 inline: ArrayVec::new(),
-                message: vec![0; plan.message_bytes as usize].into(),
+                message: Table::new_in(region, plan.message_bytes as usize, |_| 0)?,
                 receives: Vec::with_capacity(if plan.shares_receives { plan.receive_buffers } else { 0 } as usize),
             },
             trace: None,
             options,
             plan,
         };
+        drop(region.carve(GUARD_BYTES, 1)?);
         // Memory 0 is the engine's own.
         let _ = engine.add_memory(messages);
         Ok(engine)
@@ -432,7 +433,7 @@ impl<P: Port> Engine<P> {
         let (sender, receiver) = lane::bounded(self.options.trace_records.next_power_of_two());
         self.trace = Some(sender);
         // Whoever traces sees every step, and pays for it.
-        for connection in &mut self.connections {
+        for connection in self.connections.iter_mut() {
             connection.traced = true;
             connection.note_usual();
         }
@@ -539,29 +540,23 @@ pub struct ReceiveBuffers {
     pub idle: u32,
 }
 
-/// Events of a connection beside those of its slots: connected, disconnected, a registration's grant, and to spare.
-const EVENTS_PER_CONNECTION: usize = 8;
-
-fn connection(
-    index: u16,
+/// All connections, vacant, with what they own in front of them.
+fn connections(
+    region: &mut Region,
     plan: &Plan,
     options: &EngineOptions,
     capabilities: &Capabilities,
     pool: &mut Pool,
-) -> Connection {
+) -> Result<Table<Connection>, CarveError> {
     // Fixed keys repeat at once: the longest way round the pool keeps a late access from meeting a new grant (U10).
     // Otherwise the MR used last has the warmest descriptor (S23).
     let order = if capabilities.rotating_key_bits == 0 { Order::FirstInFirstOut } else { Order::LastInFirstOut };
-    let idle = FreeRing::new(plan.registrations, order);
-    let mut absent = pool.list(Order::FirstInFirstOut);
-    pool.fill_absent(index, &mut absent);
-    let limits = ConnectionLimits {
-        requests: plan.request_slots,
-        transfers: plan.transfer_slots,
-        receives: plan.receive_depth,
-        registrations: plan.registrations,
-        send_entries: plan.sizes.send,
-        cost: capabilities.send_queue_cost,
+    let limits = plan.connection_limits(capabilities.send_queue_cost);
+    let mut vacant = |index| {
+        let mut absent = pool.list(Order::FirstInFirstOut);
+        pool.fill_absent(index, &mut absent);
+        Connection::new_in(region, index, limits, plan.signaller(options, plan.sizes.send), order, absent)
     };
-    Connection::new(index, limits, plan.signaller(options, plan.sizes.send), idle, absent)
+    let made = (0..options.connections).map(&mut vacant).collect::<Result<_, _>>()?;
+    Table::of(region, made)
 }

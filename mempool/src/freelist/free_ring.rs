@@ -1,13 +1,14 @@
 //! A freelist for an owner whose indices have a state of their own that says whether they are free.
 
 use super::list::Order;
+use crate::region::{CarveError, Region};
 use crate::slab::Ring;
 
 /// Free indices of one core, newest or oldest first, in a ring.
 ///
 /// Whoever puts an index here vouches that it is not here already: by a state machine, say, which makes the step to "free"
 /// once. So nothing is looked up and marked per index, as a [`Freelist`](super::Freelist) does, which finds double frees by
-/// itself; to that one, those here are handed out. One thread at a time; allocates when it is made, and nowhere later.
+/// itself; to that one, those here are handed out. One thread at a time.
 ///
 /// A promise that is broken costs no memory safety: the index is handed out twice, or another one is lost. Builds with debug
 /// assertions panic instead.
@@ -22,10 +23,18 @@ pub struct FreeRing {
 }
 
 impl FreeRing {
-    /// An empty one with room for `capacity` indices.
+    /// Carves an empty one with room for `capacity` indices out of a region.
+    ///
+    /// # Errors
+    /// [`CarveError`] when the region has too few bytes left; it is unchanged then.
+    pub fn new_in(region: &mut Region, capacity: u32, order: Order) -> Result<Self, CarveError> {
+        Ok(Self { places: Ring::new_in(region, capacity as usize, 0)?, oldest: 0, end: 0, order })
+    }
+
+    /// Bytes of a region that one for `capacity` indices takes at most; `None` if they exceed the address space.
     #[must_use]
-    pub fn new(capacity: u32, order: Order) -> Self {
-        Self { places: Ring::new(capacity as usize, 0), oldest: 0, end: 0, order }
+    pub fn bytes_needed(capacity: u32) -> Option<usize> {
+        Ring::<u32>::bytes_needed(capacity as usize)
     }
 
     /// Indices that are here.
@@ -90,11 +99,14 @@ impl FreeRing {
 #[cfg(test)]
 mod tests {
     use super::{FreeRing, Order};
+    use crate::region::{PagePolicy, Region, RegionOptions};
 
     #[test]
     fn s23_u10_the_newest_or_the_oldest_comes_first_however_often_the_ring_wraps() {
         for (order, expected) in [(Order::LastInFirstOut, [5, 4, 3]), (Order::FirstInFirstOut, [3, 4, 5])] {
-            let mut ring = FreeRing::new(3, order);
+            let pages = PagePolicy::Ladder { allow_plain: true };
+            let mut region = Region::map(&RegionOptions::new(4096).pages(pages)).unwrap();
+            let mut ring = FreeRing::new_in(&mut region, 3, order).unwrap();
             assert_eq!(ring.pop(), None);
             for _ in 0..9 {
                 for index in 3..6 {

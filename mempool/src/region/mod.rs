@@ -348,6 +348,11 @@ impl Block {
         self.base
     }
 
+    /// The first byte, and what keeps the bytes mapped. Whoever keeps both may do with the bytes what it likes, and nobody else may.
+    pub(crate) fn into_parts(self) -> (NonNull<u8>, Arc<Mapping>) {
+        (self.base, self.mapping)
+    }
+
     /// Gives the block up to a device: from now on its bytes are only copied from and to.
     #[must_use]
     pub fn into_device_memory(self) -> DeviceMemory {

@@ -2,6 +2,8 @@
 //!
 //! A value is named by a [`Handle`]: the index of its slot and the slot's generation, which changes with every insert. A
 //! handle of a former value finds nothing. One core owns a slab; it uses no atomics.
+//!
+//! [`Table`] and [`Ring`] are the same without handles: all their values are there from the start.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -10,6 +12,10 @@ use core::ptr::NonNull;
 
 use crate::full::Full;
 use crate::region::{BLOCK_GRANULE, Block, CarveError, Region};
+
+mod table;
+
+pub use table::{Ring, Table};
 
 /// Marks a slot that holds a value, in the place of the next free slot's index.
 const OCCUPIED: u32 = u32::MAX;
@@ -340,139 +346,6 @@ impl<T> Drop for Slab<T> {
                 drop(self.remove(handle));
             }
         }
-    }
-}
-
-/// A table of values that are all there from the start and stay, in a block that nobody else can reach. It is used as a slice.
-pub struct Table<T> {
-    /// `len` values, all initialised.
-    values: NonNull<T>,
-    len: usize,
-    /// Owns their bytes.
-    _block: Block,
-    _values: PhantomData<T>,
-}
-
-// SAFETY: the table owns its values and its block, both may move to another thread.
-unsafe impl<T: Send> Send for Table<T> {}
-
-impl<T> Table<T> {
-    /// Carves a table of `len` values, each made by `make`, out of a region. The first one starts a cache line.
-    ///
-    /// # Errors
-    /// [`CarveError`] when the region has too few bytes left; it is unchanged then.
-    pub fn new_in(region: &mut Region, len: u32, mut make: impl FnMut() -> T) -> Result<Self, CarveError> {
-        let too_many = CarveError::Overflow { count: len, size: size_of::<T>() };
-        let len = len as usize;
-        let bytes = size_of::<T>().checked_mul(len).ok_or(too_many)?;
-        let block = region.carve(bytes.max(1), align_of::<T>().max(BLOCK_GRANULE))?;
-        let values: NonNull<T> = block.pointer().cast();
-        for index in 0..len {
-            // SAFETY: the block has room for `len` values, and is aligned for them.
-            unsafe { values.add(index).write(make()) };
-        }
-        Ok(Self { values, len, _block: block, _values: PhantomData })
-    }
-}
-
-impl<T> core::ops::Deref for Table<T> {
-    type Target = [T];
-
-    #[inline]
-    fn deref(&self) -> &[T] {
-        // SAFETY: all values are initialised; the slice borrows the table, which owns them.
-        unsafe { core::slice::from_raw_parts(self.values.as_ptr(), self.len) }
-    }
-}
-
-impl<T> core::ops::DerefMut for Table<T> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`, and the table is borrowed for one at a time.
-        unsafe { core::slice::from_raw_parts_mut(self.values.as_ptr(), self.len) }
-    }
-}
-
-impl<T> Drop for Table<T> {
-    fn drop(&mut self) {
-        // SAFETY: all values are initialised, and nobody reaches them again.
-        unsafe { core::ptr::drop_in_place(&raw mut **self) };
-    }
-}
-
-/// A power of two of values, one for each position modulo their number: what queues that count on for ever are kept in.
-///
-/// A position needs no check, since its low bits always name one of the values.
-pub struct Ring<T> {
-    places: Box<[T]>,
-    /// One less than the number of places.
-    mask: u64,
-}
-
-impl<T: Copy> Ring<T> {
-    /// Room for at least `entries` values, all of them `vacant`.
-    #[must_use]
-    pub fn new(entries: usize, vacant: T) -> Self {
-        let places: Box<[T]> = vec![vacant; entries.max(1).next_power_of_two()].into();
-        Self { mask: places.len() as u64 - 1, places }
-    }
-
-    /// The number of values: a power of two.
-    #[inline]
-    #[must_use]
-    pub fn capacity(&self) -> usize {
-        self.places.len()
-    }
-
-    /// The value at a position.
-    #[inline(always)]
-    #[must_use]
-    pub fn at(&self, position: u64) -> T {
-        // SAFETY: a number masked by one less than the number of places is below that number, which is not zero.
-        unsafe { *self.places.get_unchecked((position & self.mask) as usize) }
-    }
-
-    /// Puts another value at a position.
-    #[inline(always)]
-    pub fn set(&mut self, position: u64, value: T) {
-        // SAFETY: as in `at`.
-        unsafe { *self.places.get_unchecked_mut((position & self.mask) as usize) = value };
-    }
-
-    /// Puts values at a position and at the one behind it.
-    #[inline(always)]
-    pub fn set_pair(&mut self, position: u64, [first, second]: [T; 2]) {
-        let (at, behind) = (position & self.mask, position.wrapping_add(1) & self.mask);
-        let places = self.places.as_mut_ptr();
-        // SAFETY: as in `at`; nothing else reaches the places meanwhile.
-        unsafe {
-            *places.add(at as usize) = first;
-            *places.add(behind as usize) = second;
-        }
-    }
-
-    /// Puts the same value everywhere.
-    pub fn fill(&mut self, value: T) {
-        self.places.fill(value);
-    }
-
-    /// The values as they stand in memory: that at a position is the one whose index is the position modulo the capacity.
-    #[inline]
-    #[must_use]
-    pub fn as_slice(&self) -> &[T] {
-        &self.places
-    }
-}
-
-impl<T> fmt::Debug for Ring<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Ring").field("capacity", &self.places.len()).finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Table<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Table").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
