@@ -4,6 +4,10 @@
 
 use frwr_mempool::{Region, region::CarveError, slab::Table};
 
+/// Never called; it tells the compiler which way is the usual one.
+#[cold]
+fn lost() {}
+
 /// Values in the order in which they were pushed, at most as many as it was made for.
 #[derive(Debug)]
 pub(crate) struct FixedList<T> {
@@ -36,10 +40,9 @@ impl<T: Copy> FixedList<T> {
     #[inline(always)]
     pub(crate) fn push(&mut self, value: T) {
         debug_assert!(self.len < self.places.len(), "a list is made for all that it may hold");
-        if let Some(place) = self.places.get_mut(self.len) {
-            *place = value;
-            self.len += 1;
-        }
+        let Some(place) = self.places.get_mut(self.len) else { return lost() };
+        *place = value;
+        self.len += 1;
     }
 
     /// Places for so many values more, which the caller fills and then counts by `filled`. `None` where it was not made for them.

@@ -180,8 +180,12 @@ impl<T: Copy> Ring<T> {
     /// Puts values at a position and at the one behind it.
     #[inline(always)]
     pub fn set_pair(&mut self, position: u64, [first, second]: [T; 2]) {
-        self.set(position, first);
-        self.set(position.wrapping_add(1), second);
+        let (at, behind) = (self.place(position), self.place(position.wrapping_add(1)));
+        // SAFETY: as in `set`.
+        unsafe {
+            at.write(first);
+            behind.write(second);
+        }
     }
 
     /// Puts the same value everywhere.
