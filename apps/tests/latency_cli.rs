@@ -40,6 +40,33 @@ fn real(report: &Value, name: &str) -> f64 {
     report[name].as_f64().unwrap_or_else(|| panic!("{name} is no number in {report}"))
 }
 
+/// Each size is a measurement of its own, told in the order in which they were named: in one table for people, one object for programs.
+#[test]
+fn several_sizes_are_measured_one_after_the_other() {
+    let folder = Folder::new();
+    let csv = folder.path("sizes.csv");
+    let usual = ["--iterations", "300", "--warm-up", "0", "--cores", "unpinned", "--size", "64,1K,8"];
+    let (out, err) = texts(&latency(&[&usual[..], &["--json", "--csv", &csv]].concat()));
+    assert_eq!(err, "");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    let of_each: Vec<_> = report["measurements"].as_array().unwrap().iter().map(|one| number(one, "size")).collect();
+    assert_eq!(of_each, [64, 1024, 8]);
+    assert!(report["measurements"].as_array().unwrap().iter().all(|one| number(one, "requests") == 300), "{report}");
+    let table = fs::read_to_string(csv).unwrap();
+    assert_eq!(table.lines().filter(|line| line.contains(",all,300,")).count(), 3, "{table}");
+    assert_eq!(table.lines().filter(|line| line.starts_with("op,")).count(), 1, "{table}");
+    let (out, _) = texts(&latency(&usual));
+    let rows = |name: &str| {
+        let table = out.lines().skip_while(move |line| !line.contains(name)).skip(1);
+        table.take(3).map(|line| line.split_whitespace().next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((rows("#requests"), rows("requests/s ")), (of_sizes(), of_sizes()), "{out}");
+}
+
+fn of_sizes() -> Vec<String> {
+    ["64", "1024", "8"].map(str::to_owned).to_vec()
+}
+
 /// Times are in the order in which they must be.
 fn latencies_are_in_order(report: &Value) {
     let latency = &report["latency_us"];
@@ -313,6 +340,9 @@ fn wrong_arguments_are_one_line_with_a_remedy() {
         (&["--cores", "0,0"], 2, "core_list", &["core 0"]),
         (&["--cores", "9999"], 2, "core_list", &["9999"]),
         (&["--listen", "nowhere"], 2, "usage", &["--listen", "IP address"]),
+        (&["--size", "64,5x"], 2, "usage", &["--size", "\"5x\"", "64K"]),
+        (&["--size", "8,8G"], 2, "usage", &["--size", "\"8G\"", "67108864"]),
+        (&["--size", "8,16", "--hgrm", "a"], 2, "combination", &["--hgrm", "one --size", "--csv"]),
         (&["--csv", "/nonexistent/a.csv"], 1, "file", &["--csv", "/nonexistent/a.csv", "writable"]),
         (&["--hgrm", "/nonexistent/a"], 1, "file", &["--hgrm", "/nonexistent/a", "writable"]),
         (&["--svg", "/dev/full", "--iterations", "5", "--cores", "unpinned"], 1, "file", &["--svg", "/dev/full"]),

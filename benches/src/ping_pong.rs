@@ -1,5 +1,10 @@
 //! Row A4: the round trip of a message between two cores, beside that of a cache line each way, which is the floor.
+//!
+//! Whoever waits tells the processor so between two looks (`spin_loop`, PAUSE on x86-64). Without it the waiting thread runs ahead
+//! with loads of a line that the other core is about to write, which it has to take back then; and where both are
+//! threads of one core, it takes the other's share of that.
 
+use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -41,6 +46,7 @@ impl Ends for Lines<'_> {
                 self.seen = now;
                 return now;
             }
+            spin_loop();
         }
     }
 }
@@ -57,6 +63,7 @@ impl Ends for (lane::Sender<u64>, lane::Receiver<u64>) {
             if let Some(message) = self.1.pop() {
                 return message;
             }
+            spin_loop();
         }
     }
 }

@@ -3,7 +3,9 @@
 use super::{
     client::Extent,
     error::LatencyError,
-    parameters::{Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_CONNECTIONS, Operation, Parameters, PeerDoes},
+    parameters::{
+        Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_CONNECTIONS, MAX_SIZE, Operation, Parameters, PeerDoes,
+    },
     schedule::Doorbells,
     silence::CLIENT_SILENCE,
 };
@@ -22,6 +24,10 @@ use std::{
 pub const DEFAULT_PORT: u16 = 49_200;
 /// Highest rate: far above what a core does, far below what the arithmetic of the schedule holds.
 const MAX_RATE: u64 = 1_000_000_000;
+
+/// Sizes of one run: all powers of two up to the largest size, and as many again.
+const MAX_SIZES: usize = 48;
+const _: () = assert!(MAX_SIZES >= MAX_SIZE.ilog2() as usize, "all powers of two fit");
 
 /// Measures how fast memory is opened to a peer, used, and closed again.
 ///
@@ -61,9 +67,10 @@ pub struct Arguments {
     /// What the server does with the memory of `--op request`.
     #[arg(long, value_name = "RDMA", value_enum, default_value_t = PeerDoes::Write)]
     pub peer: PeerDoes,
-    /// Bytes of one request: a multiple of 8 for each segment.
-    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
-    pub size: u32,
+    /// Bytes of one request, a multiple of 8 for each segment, such as 512 or 64K. Several, with commas between them, are measured
+    /// one after the other.
+    #[arg(long, value_name = "BYTES[,BYTES]...", default_value = "4096")]
+    pub size: Sizes,
     /// Requests in flight of each connection; for `--op register`, batches.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub depth: u32,
@@ -134,6 +141,27 @@ impl FromStr for Seconds {
     }
 }
 
+/// Numbers of bytes as people write them, with commas between: K, M and G stand for 1024, its square and its cube.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes(pub Vec<u32>);
+
+impl FromStr for Sizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split(',').map(bytes).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn bytes(text: &str) -> Result<u32, String> {
+    let units = [(['K', 'k'], 10), (['M', 'm'], 20), (['G', 'g'], 30)];
+    let unit = units.iter().find_map(|(names, shift)| text.strip_suffix(names).map(|digits| (digits, *shift)));
+    let (digits, shift) = unit.unwrap_or((text, 0));
+    let number: u32 =
+        digits.parse().map_err(|_| format!("{text:?} must be a number of bytes, such as 512, 64K or 1M"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} must be at most {MAX_SIZE}"))
+}
+
 /// An IP address, with a port or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub SocketAddr);
@@ -175,8 +203,11 @@ pub struct LatencyConfig {
     pub role: Role,
     /// The device.
     pub device: DeviceChoice,
-    /// What is measured; its connections are those of one core, and its invalidation holds where [`Self::chosen`] says so.
+    /// What is measured; its connections are those of one core, its invalidation holds where [`Self::chosen`] says so, and its size is the
+    /// largest of `sizes`.
     pub parameters: Parameters,
+    /// What is measured one after the other: bytes of one request.
+    pub sizes: Vec<u32>,
     /// Somebody asked for the way of invalidation; else the device decides.
     pub chosen: bool,
     /// When it ends, over all cores.
@@ -223,6 +254,14 @@ impl LatencyConfig {
             ));
         }
         let Arguments { op, key, invalidate, peer, size, depth, segments, batch, connections, .. } = arguments;
+        let Sizes(sizes) = size;
+        range("the number of sizes of --size", sizes.len() as u64, 1, MAX_SIZES as u64)?;
+        if sizes.len() > 1 && (arguments.hgrm.is_some() || arguments.svg.is_some()) {
+            return Err(combination(
+                "--hgrm and --svg",
+                "hold one measurement each; name one --size, or use --csv or --json",
+            ));
+        }
         range("--connections", connections.into(), 1, MAX_CONNECTIONS.into())?;
         range("--rate", arguments.rate.unwrap_or(1), 1, MAX_RATE)?;
         let Address(listen) = arguments.listen.unwrap_or(Address(SocketAddr::from(([0, 0, 0, 0], 1))));
@@ -232,13 +271,15 @@ impl LatencyConfig {
             key: key.unwrap_or(default_key(op)),
             invalidation: invalidate.unwrap_or(Invalidation::Local),
             peer_does: peer,
-            size,
+            size: sizes.iter().copied().max().unwrap_or_default(),
             segments,
             depth,
             batch,
             connections,
         };
-        parameters.check().map_err(LatencyError::Excess)?;
+        for &size in &sizes {
+            Parameters { size, ..parameters }.check().map_err(LatencyError::Excess)?;
+        }
         let extent = match arguments.iterations {
             Some(iterations) => Extent::Requests(iterations.get()),
             None if arguments.runtime.0.is_zero() => {
@@ -254,6 +295,7 @@ impl LatencyConfig {
             role,
             device,
             parameters,
+            sizes,
             chosen: invalidate.is_some(),
             extent,
             warm_up: arguments.warm_up.0,
@@ -268,6 +310,11 @@ impl LatencyConfig {
             hgrm: arguments.hgrm,
             svg: arguments.svg,
         })
+    }
+
+    /// The same for one size.
+    pub(super) fn with_size(&self, size: u32) -> Self {
+        Self { parameters: Parameters { size, ..self.parameters }, ..self.clone() }
     }
 
     /// The RDMA device's name.

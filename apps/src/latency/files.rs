@@ -1,6 +1,6 @@
 //! Results in files: the percentile file of HdrHistogram, and the table.
 
-use super::{command_line::LatencyConfig, error::LatencyError, plot, report::LatencyReport, summary::Scale};
+use super::{command_line::LatencyConfig, error::LatencyError, plot, summary::Scale, sweep::LatencySweep};
 use core::fmt::Write as _;
 use hdrhistogram::Histogram;
 use std::{
@@ -33,16 +33,16 @@ impl<'a> ResultFiles<'a> {
         Ok(Self { files })
     }
 
-    /// Writes the results.
+    /// Writes the results. Percentiles and curve are of one measurement; of several the command line asks for neither.
     ///
     /// # Errors
     /// [`LatencyError::File`], [`LatencyError::Plot`].
-    pub fn write(self, report: &LatencyReport) -> Result<(), LatencyError> {
+    pub fn write(self, sweep: &LatencySweep) -> Result<(), LatencyError> {
         for (flag, path, mut file) in self.files {
-            let text = match flag {
-                "--csv" => report.csv(),
-                "--hgrm" => percentile_file(&report.histogram, report.scale()),
-                _ => plot::percentile_curve(report)?,
+            let text = match (flag, sweep.only()) {
+                ("--hgrm", Some(report)) => percentile_file(&report.histogram, report.scale()),
+                ("--svg", Some(report)) => plot::percentile_curve(report)?,
+                _ => sweep.csv(),
             };
             // Devices and pipes have no length to set.
             let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());

@@ -26,9 +26,10 @@ mod silence;
 mod slots;
 mod start;
 mod summary;
+mod sweep;
 mod warnings;
 
-pub use command_line::{Address, Arguments, DEFAULT_PORT, DeviceChoice, LatencyConfig, Role, Seconds};
+pub use command_line::{Address, Arguments, DEFAULT_PORT, DeviceChoice, LatencyConfig, Role, Seconds, Sizes};
 pub use error::{Failure, LatencyError};
 pub use files::ResultFiles;
 pub use parameters::{
@@ -42,3 +43,4 @@ pub use run::{measure, measure_both};
 pub use schedule::Doorbells;
 pub use serve::{LatencyServerReport, serve};
 pub use summary::{Scale, Summary};
+pub use sweep::LatencySweep;

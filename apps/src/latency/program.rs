@@ -7,22 +7,24 @@ use super::{
     report::LatencyReport,
     run::{measure, measure_both},
     serve::{LatencyServerReport, serve},
+    sweep::LatencySweep,
 };
 use crate::{
     check::Machine,
     runner::{RdmaDeviceConfig, open_rdma},
 };
+use core::cmp::Reverse;
 use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
 use std::{
     net::{IpAddr, SocketAddr, ToSocketAddrs as _},
-    sync::atomic::AtomicBool,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 /// What a process came to.
 #[derive(Clone, Debug)]
 pub enum LatencyOutcome {
-    /// A measurement.
-    Measured(Box<LatencyReport>),
+    /// A measurement, or several one after the other.
+    Measured(LatencySweep),
     /// A server that was stopped.
     Served(LatencyServerReport),
 }
@@ -38,27 +40,43 @@ pub fn run(
 ) -> Result<LatencyOutcome, LatencyError> {
     let files = ResultFiles::open(config)?;
     let machine = Machine::this();
-    let report = match (&config.role, &config.device) {
-        (Role::Server, DeviceChoice::Rdma(device)) => {
-            let address = own_address(config, device, &machine)?;
-            let mut open = || Ok(open_rdma(device)?);
-            return serve(&mut open, address, config, &machine, stop, say).map(LatencyOutcome::Served);
+    if let (Role::Server, DeviceChoice::Rdma(device)) = (&config.role, &config.device) {
+        let address = own_address(config, device, &machine)?;
+        let mut open = || Ok(open_rdma(device)?);
+        return serve(&mut open, address, config, &machine, stop, say).map(LatencyOutcome::Served);
+    }
+    let mut sizes: Vec<(usize, u32)> = config.sizes.iter().copied().enumerate().collect();
+    // The largest first: a server then makes room for all of them at once.
+    sizes.sort_by_key(|&(place, size)| (Reverse(size), place));
+    let mut reports = Vec::new();
+    for (place, size) in sizes {
+        reports.push((place, measure_size(&config.with_size(size), &machine, stop)?));
+        if stop.load(Ordering::Relaxed) {
+            break;
         }
+    }
+    reports.sort_by_key(|(place, _)| *place);
+    let sweep = LatencySweep::new(reports.into_iter().map(|(_, report)| report).collect());
+    files.write(&sweep)?;
+    Ok(LatencyOutcome::Measured(sweep))
+}
+
+/// One measurement, on a device that is opened for it.
+fn measure_size(config: &LatencyConfig, machine: &Machine, stop: &AtomicBool) -> Result<LatencyReport, LatencyError> {
+    match (&config.role, &config.device) {
         (Role::Client(host), DeviceChoice::Rdma(device)) => {
-            measure(open_rdma(device)?, resolve(host)?, config, &machine, stop)?
+            measure(open_rdma(device)?, resolve(host)?, config, machine, stop)
         }
         (_, DeviceChoice::Rdma(device)) => {
-            let address = own_address(config, device, &machine)?;
-            measure_both(open_rdma(device)?, open_rdma(device)?, address, config, &machine, stop)?
+            let address = own_address(config, device, machine)?;
+            measure_both(open_rdma(device)?, open_rdma(device)?, address, config, machine, stop)
         }
         (_, DeviceChoice::Soft(profile)) => {
             let (fabric, options) = (SoftFabric::new(), SoftOptions::new(*profile));
             let address = config.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)));
-            measure_both(fabric.device(options), fabric.device(options), address, config, &machine, stop)?
+            measure_both(fabric.device(options), fabric.device(options), address, config, machine, stop)
         }
-    };
-    files.write(&report)?;
-    Ok(LatencyOutcome::Measured(Box::new(report)))
+    }
 }
 
 /// Where to listen: what was said, or the first IPv4 address among the device's GIDs.

@@ -101,7 +101,18 @@ impl LatencyReport {
         last.saturating_sub(began).as_secs_f64()
     }
 
-    fn counters(&self) -> Counters {
+    /// Requests per second, of all cores.
+    pub(super) fn rate(&self) -> f64 {
+        per_second(self.requests(), self.seconds())
+    }
+
+    /// Of the cores' time, the mean of all.
+    pub(super) fn busy_share(&self) -> f64 {
+        let busy: f64 = self.cores.iter().map(|core| core.reactor.busy_share()).sum();
+        busy / self.cores.len().max(1) as f64
+    }
+
+    pub(super) fn counters(&self) -> Counters {
         self.cores.iter().map(|core| core.measured.counters).fold(Counters::default(), |sum, counters| sum + counters)
     }
 
@@ -145,7 +156,7 @@ impl LatencyReport {
     }
 
     /// All warnings: those of the machine, and a rate that was not kept.
-    fn all_warnings(&self) -> Vec<Shortcoming> {
+    pub(super) fn all_warnings(&self) -> Vec<Shortcoming> {
         let missed = (self.missed() > 0).then(|| Shortcoming {
             name: "rate_missed",
             text: format!("{} requests were due in time and found no slot: the rate was not kept", self.missed()),
@@ -250,7 +261,7 @@ impl LatencyReport {
         })
     }
 
-    fn mebibytes(&self, rate: f64) -> f64 {
+    pub(super) fn mebibytes(&self, rate: f64) -> f64 {
         let bytes = if self.parameters.operation == Operation::Register { 0 } else { self.parameters.size };
         rate * f64::from(bytes) / f64::from(1 << 20)
     }
@@ -266,10 +277,11 @@ impl LatencyReport {
 
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
         writeln!(out, "{}", self.title())?;
-        writeln!(out, "{}", self.settings())?;
+        writeln!(out, "{}", self.settings(&self.parameters.size.to_string()))?;
         if let Some(hardware) = self.hardware() {
             writeln!(out, "{hardware}: check what it says against another tool, and tell us")?;
         }
+        self.write_latency_head(out)?;
         self.write_latency(out)?;
         self.write_cores(out)?;
         self.write_counts(out)?;
@@ -282,7 +294,7 @@ impl LatencyReport {
         Ok(())
     }
 
-    fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         let keys = match (self.parameters.operation, self.parameters.key) {
             (Operation::Send, _) => "no key".to_owned(),
             (Operation::Write | Operation::Read, _) => "one key of the server's for the run".to_owned(),
@@ -302,8 +314,9 @@ impl LatencyReport {
         format!("frwr-latency {operation} on {device} ({}): {keys}{peer}", self.registration.replace('_', " "))
     }
 
-    fn settings(&self) -> String {
-        let Parameters { operation, size, segments, depth, batch, .. } = self.parameters;
+    /// How it was measured, with `sizes` as said.
+    pub(super) fn settings(&self, sizes: &str) -> String {
+        let Parameters { operation, segments, depth, batch, .. } = self.parameters;
         let pieces = if segments > 1 { format!(" in {segments} pieces") } else { String::new() };
         let batches =
             if operation == Operation::Register { format!(", {batch} keys behind a doorbell") } else { String::new() };
@@ -314,7 +327,7 @@ impl LatencyReport {
             Some(Doorbells::Each) => " in rounds with a doorbell each",
         };
         format!(
-            "{size} bytes{pieces}, depth {depth}{rounds}{batches}, {} connection(s) on each of {} core(s){rate}; {} s after {} s \
+            "{sizes} bytes{pieces}, depth {depth}{rounds}{batches}, {} connection(s) on each of {} core(s){rate}; {} s after {} s \
              of warm-up",
             self.connections,
             self.cores.len(),
@@ -323,7 +336,7 @@ impl LatencyReport {
         )
     }
 
-    fn write_latency(&self, out: &mut String) -> core::fmt::Result {
+    pub(super) fn write_latency_head(&self, out: &mut String) -> core::fmt::Result {
         let from_to = match self.parameters.operation {
             Operation::Request => "round trip: from submission to the dead key",
             Operation::Register => "round trip: from making the key to its death",
@@ -342,7 +355,10 @@ impl LatencyReport {
         writeln!(out, "\nlatency in us, {from_to}{whose}")?;
         let names = ["t_min", "t_typical", "t_avg", "t_stdev", "99%", "99.9%", "t_max"];
         let heads: Vec<_> = names.iter().map(|name| format!("{name:>10}")).collect();
-        writeln!(out, "{:>9}{:>12}{}", "#bytes", "#requests", heads.join(""))?;
+        writeln!(out, "{:>9}{:>12}{}", "#bytes", "#requests", heads.join(""))
+    }
+
+    pub(super) fn write_latency(&self, out: &mut String) -> core::fmt::Result {
         let values = Summary::of(&self.histogram, self.scale()).columns().map(|(_, value)| format!("{value:>10.2}"));
         writeln!(out, "{:>9}{:>12}{}", self.parameters.size, self.requests(), values.join(""))
     }
@@ -360,10 +376,7 @@ impl LatencyReport {
         }
         if self.cores.len() > 1 {
             let summary = Summary::of(&self.histogram, self.scale());
-            let busy: f64 = self.cores.iter().map(|core| core.reactor.busy_share()).sum();
-            let busy = busy / self.cores.len() as f64;
-            let rate = per_second(self.requests(), self.seconds());
-            self.write_row(out, "all", rate, &summary, busy, &self.counters())?;
+            self.write_row(out, "all", self.rate(), &summary, self.busy_share(), &self.counters())?;
         }
         Ok(())
     }
@@ -427,15 +440,18 @@ impl LatencyReport {
         writeln!(out, "iterations of up to {limit} us: {share:.4} % of {all}, {long} took longer\n")
     }
 
-    /// The figures as a table: a head, a row for all cores, and one for each.
-    #[must_use]
-    pub fn csv(&self) -> String {
+    /// The head of the table of figures.
+    pub(super) fn csv_head() -> String {
         let head: Vec<_> = Summary::default().columns().iter().map(|(name, _)| format!("{name}_us")).collect();
-        let mut text = format!(
+        format!(
             "op,key,invalidate,device,registration,size,depth,segments,batch,connections,core,requests,requests_per_second,{},\
              latency_is,rate,rounds,completions_per_poll,work_requests_per_doorbell,empty_poll_share\n",
             head.join(",")
-        );
+        )
+    }
+
+    /// Its rows: one for all cores, and one for each.
+    pub(super) fn write_csv(&self, text: &mut String) {
         let Parameters { operation, size, segments, depth, batch, .. } = self.parameters;
         let what = format!(
             "{},{},{},{},{},{size},{depth},{segments},{batch},{}",
@@ -460,13 +476,11 @@ impl LatencyReport {
                 counters.empty_poll_share(),
             );
         };
-        let rate = per_second(self.requests(), self.seconds());
-        row("all", self.requests(), rate, &self.histogram, &self.counters());
+        row("all", self.requests(), self.rate(), &self.histogram, &self.counters());
         for core in &self.cores {
             let name = core.reactor.cpu.map_or_else(|| "unpinned".to_owned(), |cpu| cpu.to_string());
             let measured = &core.measured;
             row(&name, core.requests(), core.rate(), &measured.histogram, &measured.counters);
         }
-        text
     }
 }

@@ -168,7 +168,7 @@ pub enum RunError {
     #[error(transparent)]
     Storage(#[from] FileError),
     /// Built without RDMA devices.
-    #[error("this frwr-reactor was built without RDMA devices; build it with `cargo build --release --features verbs`")]
+    #[error("this program was built without RDMA devices; build it with `cargo build --release --features verbs`")]
     NoRdma,
     /// The RDMA device cannot be used.
     #[error("{reason}; `frwr-check --device {device}` says more")]

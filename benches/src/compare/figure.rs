@@ -1,13 +1,14 @@
 //! Numbers that were measured, and how sure they are.
 
-/// Which of several samples of one figure counts. What disturbs a run only ever makes a time or a rate worse; a ratio it may make better.
+/// Which of several samples of one figure counts. What disturbs a run makes a time or a rate worse; a ratio it may make better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Best {
     /// Times.
     Least,
     /// Rates.
     Most,
-    /// Ratios: the median, of an even number of samples the lesser of the two in the middle.
+    /// Ratios, and times that depend on where the host puts the processors: the median, of an even number of samples the lesser of
+    /// the two in the middle.
     Middle,
 }
 

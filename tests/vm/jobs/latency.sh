@@ -84,6 +84,14 @@ tables() {
     grep -q t_typical /tmp/out && grep -q 'windows' /tmp/out
 }
 
+# One after the other, each a client of its own for the server.
+several_sizes() {
+    client --size 64,16K,512 --iterations 300 --warm-up 0.05 --json > /tmp/report || return 1
+    cat /tmp/report
+    [ "$(grep -oE '"requests":300[,}]' /tmp/report | wc -l)" -ge 3 ] &&
+        [ "$(grep -oE '"size":(64|512|16384)[,}]' /tmp/report | tr -dc '0-9\n' | tr '\n' ' ')" = "64 16384 512 " ]
+}
+
 start_client() {
     # shellcheck disable=SC2086  # several words
     frwr-latency $ADDRESS --device rxe0 --cores 1 $LONG --json > /tmp/client.json 2> /tmp/client.err &
@@ -125,6 +133,7 @@ run_test requests_of_two_processes every_request client
 run_test other_operations_of_two_processes every_other_operation client
 run_test no_operation_has_page_faults no_operation_has_page_faults
 run_test two_clients_do_not_mix measures 2000 2.0 client --connections 4 --depth 8
+run_test several_sizes_one_after_the_other several_sizes
 run_test server_ends end_server
 run_test requests_of_one_process every_request one_process
 run_test other_operations_of_one_process every_other_operation one_process

@@ -1,0 +1,120 @@
+//! Measurements of one size after the other, told together.
+
+use super::{
+    counters::{Counters, ratio},
+    report::LatencyReport,
+};
+use core::fmt::Write as _;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// One measurement, or several that differ in their size alone; never none.
+#[derive(Clone, Debug)]
+pub struct LatencySweep {
+    reports: Vec<LatencyReport>,
+}
+
+impl LatencySweep {
+    pub(super) fn new(reports: Vec<LatencyReport>) -> Self {
+        Self { reports }
+    }
+
+    /// All of them, in the order in which they were asked for.
+    #[must_use]
+    pub fn reports(&self) -> &[LatencyReport] {
+        &self.reports
+    }
+
+    /// Where there is one alone.
+    pub(super) fn only(&self) -> Option<&LatencyReport> {
+        if let [report] = self.reports.as_slice() { Some(report) } else { None }
+    }
+
+    /// One object; of several measurements one with all of theirs.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        match self.only() {
+            Some(report) => report.json(),
+            None => json!({ "measurements": self.reports.iter().map(LatencyReport::json).collect::<Vec<_>>() }),
+        }
+    }
+
+    /// The figures as a table: a head, and of each measurement a row for all cores, and one for each.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let mut text = LatencyReport::csv_head();
+        for report in &self.reports {
+            report.write_csv(&mut text);
+        }
+        text
+    }
+
+    /// The tables: of several measurements a row for each.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        match (self.only(), self.reports.first()) {
+            (Some(report), _) => text = report.table(),
+            // Writing to a string cannot fail.
+            (None, Some(first)) => drop(self.write_table(first, &mut text)),
+            (None, None) => {}
+        }
+        text
+    }
+
+    fn write_table(&self, first: &LatencyReport, out: &mut String) -> core::fmt::Result {
+        let sizes: Vec<_> = self.reports.iter().map(|report| report.parameters.size.to_string()).collect();
+        writeln!(out, "{}", first.title())?;
+        writeln!(out, "{}", first.settings(&sizes.join(", ")))?;
+        if let Some(hardware) = first.hardware() {
+            writeln!(out, "{hardware}: check what it says against another tool, and tell us")?;
+        }
+        first.write_latency_head(out)?;
+        for report in &self.reports {
+            report.write_latency(out)?;
+        }
+        writeln!(
+            out,
+            "\n{:>9}{:>14}{:>12}{:>7}{:>13}{:>18}{:>24}{:>20}",
+            "#bytes",
+            "requests/s",
+            "MiB/s",
+            "busy",
+            "empty polls",
+            "completions/poll",
+            "work requests/doorbell",
+            "doorbells/request"
+        )?;
+        for report in &self.reports {
+            write_rates(report, &report.counters(), out)?;
+        }
+        writeln!(out)?;
+        let warnings = self.reports.iter().flat_map(LatencyReport::all_warnings);
+        let mut told = BTreeSet::new();
+        for warning in warnings {
+            let line = format!("warning: {}; {}", warning.text, warning.remedy);
+            if told.insert(line.clone()) {
+                writeln!(out, "{line}")?;
+            }
+        }
+        if self.reports.iter().any(|report| report.interrupted) {
+            writeln!(out, "interrupted: one row has the requests until then, sizes without a row were not measured")?;
+        }
+        Ok(())
+    }
+}
+
+fn write_rates(report: &LatencyReport, counters: &Counters, out: &mut String) -> core::fmt::Result {
+    writeln!(
+        out,
+        "{:>9}{:>14.0}{:>12.1}{:>6.0}%{:>12.1}%{:>18.2}{:>24.2}{:>20.3}",
+        report.parameters.size,
+        report.rate(),
+        report.mebibytes(report.rate()),
+        100.0 * report.busy_share(),
+        100.0 * counters.empty_poll_share(),
+        counters.completions_per_poll(),
+        counters.work_requests_per_doorbell(),
+        ratio(counters.doorbells, report.requests()),
+    )
+}
