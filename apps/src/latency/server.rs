@@ -216,7 +216,11 @@ impl<P: Port> ServerSide<P> {
             Event::Fetched { cookie, status } => self.fetched(cookie, status),
             Event::OpenFailed { connection, .. } => self.gone(connection, None),
             Event::Disconnected { connection, cause, .. } => self.gone(connection, Some(cause)),
-            Event::Completed { .. } | Event::Written { .. } | Event::Responded { .. } | Event::Foreign(_) => {}
+            Event::Completed { .. }
+            | Event::Written { .. }
+            | Event::Responded { .. }
+            | Event::QueuePairKept { .. }
+            | Event::Foreign(_) => {}
         }
     }
 
