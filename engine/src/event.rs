@@ -88,8 +88,8 @@ pub enum OpenFailure {
         /// Receives that were asked for.
         entries: u32,
     },
-    /// The device has no queue pair, domain or base registration left.
-    #[error("the device has no queue pair, protection domain or memory registration left")]
+    /// The device has no queue pair, domain, base registration or connection left.
+    #[error("the device has no queue pair, protection domain, memory registration or connection left")]
     Exhausted,
 }
 

@@ -254,6 +254,20 @@ fn fault33_a_connection_that_does_not_open_waits_for_its_queue_pair_as_well() {
     }
 }
 
+/// A device that has no more connections is not an address where nobody listens.
+#[test]
+fn fault33_what_the_device_has_none_left_of_is_told_as_that() {
+    for (error, told) in [(CommandError::Exhausted, "Exhausted"), (CommandError::Address, "Unreachable")] {
+        let mut test = Scripted::unconnected("reg_mr", EngineOptions::default());
+        test.faults.fail_command(CommandKind::Connect, error, 1);
+        test.host.engine.connect(address(), b"", &frwr_engine::ConnectionOptions::default()).unwrap();
+        test.until("failed", |pair| pair.host.open_failed == 1);
+        assert!(test.host.events.last().unwrap().contains(told), "{error}: {:?}", test.host.events.last());
+        test.connect();
+        test.round_trip(1);
+    }
+}
+
 #[test]
 fn memory_and_listeners_that_the_device_keeps_are_asked_for_again() {
     // One domain per connection, which goes with its two base registrations.

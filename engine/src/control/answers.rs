@@ -35,8 +35,8 @@ impl<D: Device> Control<D> {
             Pending::QueuePair { link } => self.queue_pair_answered(link, result),
             Pending::SharedReceiveQueue { core } => self.shared_receives_answered(core, result),
             Pending::Connect { core, connection } => {
-                if result.is_err() {
-                    self.not_begun(core, connection);
+                if let Err(error) = result {
+                    self.not_begun(core, connection, error);
                 }
             }
             // A queue pair that cannot be moved to the error state may go on: its core goes on either way, and the drain time-out

@@ -190,14 +190,18 @@ impl<D: Device> Control<D> {
     }
 
     /// The device refused to begin with connecting or accepting.
-    pub(super) fn not_begun(&mut self, core: usize, connection: ConnectionKey) {
+    pub(super) fn not_begun(&mut self, core: usize, connection: ConnectionKey, error: CommandError) {
         let Some(at) = self.find(core, connection) else { return };
         let Some(link) = self.links[at].as_ref().filter(|link| link.stage == Stage::Connecting) else { return };
         if let OpenTarget::Incoming(incoming) = link.target {
             // The peer may still wait for an answer; one that has gone cannot be told, which changes nothing.
             self.command(Command::Reject { incoming, private_data: PrivateData::new() }, Pending::Nothing);
         }
-        self.abort(at, OpenFailure::Unreachable, PrivateData::new());
+        let reason = match error {
+            CommandError::Exhausted | CommandError::LockedMemory { .. } => not_made(error),
+            _ => OpenFailure::Unreachable,
+        };
+        self.abort(at, reason, PrivateData::new());
     }
 
     fn not_connected(&mut self, queue_pair: QueuePairId, reason: OpenFailure, private_data: PrivateData) {
