@@ -154,8 +154,13 @@ fn rejected(fabric: &SoftFabric, bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// A client that connects as it should, and waits for the server's word.
 fn guest(fabric: &SoftFabric, parameters: Parameters) -> (Raw, frwr_engine::ConnectionId) {
+    guest_that_sends(fabric, parameters, 4)
+}
+
+/// The same; it believes that the server takes so many messages that it does not answer.
+fn guest_that_sends(fabric: &SoftFabric, parameters: Parameters, messages: u32) -> (Raw, frwr_engine::ConnectionId) {
     let mut raw = Raw::new(fabric, 4);
-    let options = ConnectionOptions { peer_receives: 4, ..ConnectionOptions::default() };
+    let options = ConnectionOptions { peer_receives: messages, ..ConnectionOptions::default() };
     let data = ConnectData { parameters, client: 9 }.encode();
     let mut connection = raw.engine.connect(ADDRESS.parse().unwrap(), &data, &options).unwrap();
     loop {
@@ -257,6 +262,42 @@ fn a_client_that_breaks_the_protocol_costs_its_own_connection() {
     ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
     let (lines, _) = server.end();
     assert_eq!(lines.iter().filter(|line| line.contains("broke the protocol")).count(), attacks.len(), "{lines:#?}");
+}
+
+/// It asks again and again in the one slot that it has, and takes no answers, so that the server can give none: what the server owes
+/// it is bounded by its depth, and it ends.
+#[test]
+fn a_client_that_floods_is_owed_no_more_than_its_depth() {
+    const FLOOD: u32 = 2_000;
+    for (peer_does, depth) in [(PeerDoes::Write, 1), (PeerDoes::Read, 3)] {
+        let server = Server::start("reg_mr", &[]);
+        let parameters = Parameters { peer_does, depth, invalidation: Invalidation::Local, ..PLAIN };
+        let (mut raw, connection) = guest_that_sends(&server.fabric, parameters, FLOOD);
+        let grant = raw.open_page(connection);
+        let mut command = vec![0; 64];
+        (command[0], command[1]) = (3, 1);
+        command[8..16].copy_from_slice(&grant.address.to_le_bytes());
+        command[16..20].copy_from_slice(&grant.key.to_le_bytes());
+        command[20..24].copy_from_slice(&grant.length.to_le_bytes());
+        let (mut sent, mut is_gone) = (0, false);
+        while sent < FLOOD && !is_gone {
+            let slot = (sent % depth) as u16;
+            command[2..4].copy_from_slice(&slot.to_le_bytes());
+            let message = ResponseRequest { local: &[], remote: &[], message: &command, invalidate: None, cookie: 0 };
+            sent += u32::from(raw.engine.respond(connection, &message).is_ok());
+            // What it receives is never given back.
+            is_gone = matches!(raw.next(), Some(Event::Disconnected { .. }));
+        }
+        assert!(is_gone, "{sent} commands were taken of a client with depth {depth}");
+        server.wait_for("client is gone after ");
+        ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
+        let (lines, _) = server.end();
+        let limit =
+            format!("whose first one was not answered yet; it asked for depth {depth}, so {depth} at most may wait");
+        let is_it =
+            |line: &String| line.contains("it broke the protocol: a second command in slot ") && line.contains(&limit);
+        assert!(lines.iter().any(is_it), "{lines:#?}");
+    }
 }
 
 #[test]

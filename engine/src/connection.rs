@@ -38,8 +38,10 @@ pub(crate) enum Ending {
     Drain { marker_posted: bool },
     /// Drained, or given up. All MRs of the connection are being destroyed (S94).
     Destroy,
-    /// All keys are dead, and every request is reported unless the queue pair did not drain. Control is to destroy it.
+    /// All keys are dead, and every request is reported, unless the connection holds back. Control is to destroy the queue pair.
     Close { told: bool },
+    /// The queue pair is destroyed; MRs that the device kept until then are being destroyed once more (S105).
+    Sweep,
 }
 
 /// Where a connection is in its life.
@@ -98,9 +100,9 @@ pub(crate) struct Connection {
     pub(crate) freeing: u32,
     /// Those of them that Control was not told of yet.
     pub(crate) to_free: VecDeque<u32>,
-    /// Objects that the device did not destroy while the queue pair worked; tried again when it has drained.
+    /// Objects that the device did not destroy: tried again when the queue pair has drained, and when it is destroyed.
     pub(crate) not_freed: Vec<u32>,
-    /// Objects that the device kept although the queue pair had drained (S105).
+    /// Objects that the device kept although the queue pair was destroyed (S105).
     pub(crate) orphans: u32,
     /// Objects that are being made in place of stale ones (S103).
     pub(crate) repairing: u32,
@@ -128,8 +130,9 @@ pub(crate) struct Connection {
     pub(crate) early: VecDeque<(Received, Success)>,
     /// Receives posted to the device; of shared ones those that this connection's peer may use.
     pub(crate) receives_posted: u32,
-    /// The queue pair is destroyed with work in flight: what that work reaches is handed back only behind that (Hold).
-    pub(crate) undrained: bool,
+    /// The queue pair is destroyed with work in flight, or with MRs that the device keeps: what it may reach is handed back only
+    /// behind that (Hold).
+    pub(crate) holds_back: bool,
     /// Receives that were posted for it, or granted to it, before its peer heard of it.
     pub(crate) first_receives: u32,
     /// Shared receives that it was granted.
@@ -213,7 +216,7 @@ impl Connection {
             receives: FixedList::new_in(region, limits.receives as usize, vacant)?,
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
-            undrained: false,
+            holds_back: false,
             first_receives: 0,
             granted_receives: 0,
             last_receive_at: None,
@@ -275,8 +278,10 @@ impl Connection {
 
     /// What its queue pair receives into a shared buffer is for somebody, and within its grant.
     pub(crate) fn takes_shared_receives(&self) -> bool {
-        let is_over =
-            matches!(self.phase, Phase::Vacant | Phase::Ending { step: Ending::Destroy | Ending::Close { .. }, .. });
+        let is_over = matches!(
+            self.phase,
+            Phase::Vacant | Phase::Ending { step: Ending::Destroy | Ending::Close { .. } | Ending::Sweep, .. }
+        );
         self.receives_posted > 0 && !is_over
     }
 

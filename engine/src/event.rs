@@ -88,8 +88,8 @@ pub enum OpenFailure {
         /// Receives that were asked for.
         entries: u32,
     },
-    /// The device has no queue pair, domain or base registration left.
-    #[error("the device has no queue pair, protection domain or memory registration left")]
+    /// The device has no queue pair, domain, base registration or connection left.
+    #[error("the device has no queue pair, protection domain, memory registration or connection left")]
     Exhausted,
 }
 
@@ -165,16 +165,27 @@ pub enum Event {
     },
     /// A connection is gone: all its requests and transfers were reported before, and every key of it is dead but those
     /// of `orphaned_mrs`.
+    ///
+    /// On a device that refuses to destroy the queue pair it may come late: [`Event::QueuePairKept`].
     Disconnected {
         /// Which.
         connection: ConnectionId,
         /// Why.
         cause: DisconnectCause,
-        /// MR objects that the device refused to destroy, also after the queue pair had drained (S105); 0 on devices
+        /// MR objects that the device refused to destroy, also behind the destruction of the queue pair (S105); 0 on devices
         /// that work. Their keys stay in the device's table until their protection domain goes. In a domain of its own
         /// no queue pair leads to them any more; in a shared one ([`crate::DomainPolicy::Shared`], or keys that are bound
         /// to queue pairs) treat memory that the connection's lost requests opened as lost with them, until the process ends.
         orphaned_mrs: u32,
+    },
+    /// The device refused to destroy the queue pair of a connection that ends or could not be opened, and that queue pair may
+    /// still read and write what its work requests name (it did not drain, could not be moved to the error state, or the
+    /// device keeps one of its MRs). So the connection has not ended, nor have its requests and transfers that were not told
+    /// yet, and their memory is the device's (promise Hold). Control asks again; when the device complies all of that is told, with
+    /// [`Event::Disconnected`] or [`Event::OpenFailed`] last. Told once; there is nothing to do but to wait, or to drop the engine.
+    QueuePairKept {
+        /// Which.
+        connection: ConnectionId,
     },
     /// The peer sent a message that is no reply.
     Received {

@@ -88,9 +88,11 @@ pub(crate) enum ToControl {
     Fail {
         connection: ConnectionKey,
     },
-    /// Drained, and every MR is destroyed: destroy the queue pair.
+    /// Nothing more is awaited of the queue pair: destroy it.
     Close {
         connection: ConnectionKey,
+        /// It may still reach what the core would hand back: the core hears of its end when the device has destroyed it, not earlier.
+        may_work: bool,
     },
 }
 
@@ -150,7 +152,11 @@ pub(crate) enum ToCore {
     Failed {
         connection: ConnectionKey,
     },
-    /// The queue pair is destroyed.
+    /// The device refused to destroy the queue pair, and is asked again; its end is told later.
+    QueuePairKept {
+        connection: ConnectionKey,
+    },
+    /// The queue pair is destroyed, or reaches nothing any more.
     Closed {
         connection: ConnectionKey,
     },

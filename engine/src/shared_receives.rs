@@ -3,15 +3,25 @@
 //! A connection is granted a number of receives when it is opened, and the sum of all grants never exceeds the queue:
 //! a peer that keeps to its grant finds a receive, whatever the others do. The sum is kept as what is left of it.
 
-use crate::provider::{QueuePairId, SharedReceiveQueueId};
+use crate::{
+    provider::{QueuePairId, SharedReceiveQueueId},
+    timestamp::Timestamp,
+};
+use core::time::Duration;
+
+/// How long the device is left alone after it refused receives: short for a peer, which finds none meanwhile, and thousands of polls
+/// of a core that would otherwise do nothing but try.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What a core knows of its shared receive queue.
 #[derive(Debug)]
 pub(crate) struct SharedReceives {
     /// The queue and the local key of its buffers, once Control has made it.
     queue: Option<(SharedReceiveQueueId, u32)>,
-    /// Buffers that the next flush posts.
+    /// Buffers that the next flush posts, unless the device has refused some just now.
     pub(crate) released: Vec<u32>,
+    /// Not before this time is the device asked again after it refused receives.
+    rests_until: Timestamp,
     /// Who took each buffer, until it is posted again.
     takers: Box<[Taker]>,
     /// Receives in the queue that nobody was granted.
@@ -41,6 +51,7 @@ impl SharedReceives {
         Self {
             queue: None,
             released: (0..entries).collect(),
+            rests_until: Timestamp::EPOCH,
             takers: vec![Taker::Nobody; entries as usize].into(),
             free: entries,
             withdrawn: 0,
@@ -56,6 +67,23 @@ impl SharedReceives {
     /// Where buffers are posted, and the local key of their memory.
     pub(crate) fn queue(&self) -> Option<(SharedReceiveQueueId, u32)> {
         self.queue
+    }
+
+    /// Whether there is something to post now.
+    #[inline]
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        self.queue.is_some() && !self.released.is_empty() && now >= self.rests_until
+    }
+
+    /// When there is something to post that the device refused before.
+    pub(crate) fn due_at(&self) -> Option<Duration> {
+        let waits = self.queue.is_some() && !self.released.is_empty();
+        waits.then(|| self.rests_until.since_epoch())
+    }
+
+    /// The device took not all that was posted.
+    pub(crate) fn refused(&mut self, now: Timestamp) {
+        self.rests_until = now.since_epoch().saturating_add(PAUSE).into();
     }
 
     /// Receives that a further connection can be granted.

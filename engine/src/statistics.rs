@@ -22,7 +22,7 @@ pub struct Statistics {
     pub mr_allocations_failed: u64,
     /// MR objects destroyed; with `mrs_orphaned` and those alive they are `mrs_allocated`.
     pub mrs_destroyed: u64,
-    /// MR objects that the device refused to destroy although their queue pair had drained (mrs_orphaned of S120, S105).
+    /// MR objects that the device refused to destroy, also behind the destruction of their queue pair (mrs_orphaned of S120, S105).
     pub mrs_orphaned: u64,
     /// MR objects destroyed while their key was valid, or may have been.
     pub mrs_destroyed_live: u64,

@@ -2,6 +2,7 @@
 
 mod engine_harness;
 
+use core::time::Duration;
 use engine_harness::{Setup, address, scripted::Scripted};
 use frwr_engine::{
     ConnectionId, DisconnectCause, DomainPolicy, Engine, EngineError, EngineOptions, OpenError, ReceiveBuffers,
@@ -16,6 +17,9 @@ use std::collections::HashMap;
 
 /// Receives that a connection is granted.
 const GRANT: u32 = 8;
+
+/// Behind this time a queue that refused receives is asked again.
+const RESTED: Duration = Duration::from_millis(1);
 
 /// A target whose connections share `entries` receives; nobody is connected yet.
 fn apart(profile: &str, connections: u16, entries: u32) -> Scripted {
@@ -368,7 +372,7 @@ fn failed_and_doubled_receives() {
     assert_all_there(&test, 2 * GRANT, 1);
 }
 
-/// A queue that takes no receives ends all that share it, and none is lost; the next flush tries again.
+/// A queue that takes no receives ends all that share it, and none is lost; a flush a millisecond later tries again.
 #[test]
 fn refused_receives_end_all_connections_and_none_is_lost() {
     for accepted in 0..3 {
@@ -388,11 +392,54 @@ fn refused_receives_end_all_connections_and_none_is_lost() {
         test.until("ended", |pair| pair.target.disconnected == 2 && pair.host.disconnected == 2);
         assert_eq!(test.target.causes, [DisconnectCause::PostRefused; 2]);
         test.target_faults.clear();
+        test.now += RESTED;
         test.steps(2);
         assert_all_there(&test, 2 * GRANT, 0);
         let again = open(&mut test);
         round_trip(&mut test, again, 10);
     }
+}
+
+/// A core that waits for its device to take receives waits: it does not look busy, and says when it is to be called again.
+#[test]
+fn a_queue_that_keeps_refusing_does_not_keep_a_core_busy() {
+    const REFUSALS: u32 = 20;
+    let (mut test, connections) = connected("reg_mr", 1);
+    send(&mut test, connections[0], 1);
+    until_received(&mut test, 1);
+    for queue in 0..16 {
+        for _ in 0..REFUSALS {
+            test.target_faults.refuse_shared_receives(SharedReceiveQueueId(queue), 0, PostRefusal::QueueFull);
+        }
+    }
+    for (_, received) in take(&mut test) {
+        test.target.engine.release(received);
+    }
+    test.until("ended", |pair| pair.target.engine.is_disconnected() && pair.host.engine.is_disconnected());
+    let refused = |test: &Scripted| test.target.engine.statistics().posts_refused;
+    let (before, now) = (refused(&test), test.now);
+    let (mut busy, mut polls) = (0, 0);
+    while refused(&test) < before + 5 {
+        test.now += Duration::from_micros(1);
+        let now = test.now;
+        let target = &mut test.pair.target;
+        let work = target.engine.poll(now, &mut target.protocol);
+        let due = target.engine.poll_at();
+        assert_eq!(work > 0, due.is_some_and(|due| due <= now), "{work} {due:?} at {now:?}");
+        (busy, polls) = (busy + u32::from(work > 0), polls + 1);
+        // Some callers flush always.
+        target.engine.flush();
+        assert!(polls < 10_000, "it gave up");
+    }
+    assert_eq!(busy, 5, "of {polls} polls");
+    assert!(test.now - now >= 4 * RESTED - Duration::from_micros(10), "{:?}", test.now - now);
+    assert!(!test.target.engine.is_idle(), "something is left to be posted");
+    test.target_faults.clear();
+    test.now += RESTED;
+    test.steps(2);
+    assert_all_there(&test, GRANT, 0);
+    let again = open(&mut test);
+    round_trip(&mut test, again, 10);
 }
 
 /// What the device cannot make is told, and tried again with the next connection.

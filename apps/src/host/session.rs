@@ -25,8 +25,9 @@ impl<P: Port> Host<P> {
             Event::Completed { cookie, status, .. } => self.completed(cookie, status),
             // `classify` calls nothing a command; if the engine did, the buffer would have to go back all the same.
             Event::Received { received, .. } => self.engine.release(received),
-            // It neither listens nor transfers, and shares its completion queues with nobody.
-            Event::Listening { .. }
+            // It neither listens nor transfers, and shares its completion queues with nobody; an end that waits for the device is told later.
+            Event::QueuePairKept { .. }
+            | Event::Listening { .. }
             | Event::Incoming { .. }
             | Event::Registered { .. }
             | Event::Fetched { .. }

@@ -301,8 +301,10 @@ impl<P: Port> ClientSide<P> {
                 Ok(())
             }
             Event::Disconnected { connection, cause, .. } => self.disconnected(connection, cause),
-            // It does not listen, and shares its completion queues with nobody.
-            Event::Listening { .. } | Event::Incoming { .. } | Event::Foreign(_) => Ok(()),
+            // It does not listen, and shares its completion queues with nobody; an end that waits for the device is told later.
+            Event::QueuePairKept { .. } | Event::Listening { .. } | Event::Incoming { .. } | Event::Foreign(_) => {
+                Ok(())
+            }
         }
     }
 

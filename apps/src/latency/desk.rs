@@ -2,6 +2,7 @@
 
 use super::{
     askers::Askers,
+    breach::Breach,
     parameters::{ConnectData, Parameters, Refusal},
 };
 use core::{fmt, time::Duration};
@@ -34,7 +35,7 @@ pub(super) enum Ending {
     /// As the engine says.
     Engine(DisconnectCause),
     /// It sent what it may not.
-    Protocol(&'static str),
+    Protocol(Breach),
     /// Nothing came of it for so long.
     Silent(Duration),
 }
@@ -43,7 +44,7 @@ impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Engine(cause) => cause.fmt(f),
-            Self::Protocol(what) => write!(f, "it broke the protocol: {what}"),
+            Self::Protocol(breach) => write!(f, "it broke the protocol: {breach}"),
             Self::Silent(silence) => {
                 write!(f, "nothing has come of it for {} s, no request and no sign of life", silence.as_secs_f64())
             }

@@ -2,6 +2,7 @@
 
 mod askers;
 mod board;
+mod breach;
 mod client;
 mod client_open;
 mod client_requests;

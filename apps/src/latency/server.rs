@@ -1,6 +1,7 @@
 //! A server's core: it opens memory to clients, answers their commands, and believes nothing that they say.
 
 use super::{
+    breach::Breach,
     desk::{Desk, Ending},
     layout::{Layout, PAGE},
     message::{HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, REPLY_BYTES, Ranges, name_grants, ranges},
@@ -50,8 +51,17 @@ struct Guest {
     /// It has taken its leave.
     bye: bool,
     died: Option<Ending>,
-    /// By slot: the key that dies with its reply, until what it opens was fetched.
-    keys: Box<[Option<u32>]>,
+    slots: Box<[GuestSlot]>,
+}
+
+/// One of a client's slots.
+#[derive(Clone, Copy, Default)]
+struct GuestSlot {
+    /// Its command was not answered yet: another one would be one more than the client's depth. This bounds what is owed,
+    /// since a receive that was given back bounds nothing.
+    is_taken: bool,
+    /// The key that dies with its reply, until what it opens was fetched.
+    key: Option<u32>,
 }
 
 /// What a server owes for a command.
@@ -101,7 +111,7 @@ pub(super) struct ServerSide<P: Port> {
     guests: Vec<Option<Guest>>,
     /// Connect requests that Control had no room for.
     incoming: VecDeque<(IncomingId, Parameters)>,
-    /// Commands that found no transfer slot.
+    /// Commands that found no transfer slot. Bounded by the slots of the clients, and for signs of life by their receives.
     owed: VecDeque<Owed>,
     message: Box<[u8]>,
     vigil: Vigil,
@@ -216,7 +226,11 @@ impl<P: Port> ServerSide<P> {
             Event::Fetched { cookie, status } => self.fetched(cookie, status),
             Event::OpenFailed { connection, .. } => self.gone(connection, None),
             Event::Disconnected { connection, cause, .. } => self.gone(connection, Some(cause)),
-            Event::Completed { .. } | Event::Written { .. } | Event::Responded { .. } | Event::Foreign(_) => {}
+            Event::Completed { .. }
+            | Event::Written { .. }
+            | Event::Responded { .. }
+            | Event::QueuePairKept { .. }
+            | Event::Foreign(_) => {}
         }
     }
 
@@ -260,8 +274,8 @@ impl<P: Port> ServerSide<P> {
             match self.engine.accept(incoming, &[], &options) {
                 Ok(id) => {
                     let layout = Layout::new(&parameters);
-                    let keys = vec![None; parameters.depth as usize].into();
-                    let guest = Guest { id, parameters, layout, served: 0, bye: false, died: None, keys };
+                    let slots = vec![GuestSlot::default(); parameters.depth as usize].into();
+                    let guest = Guest { id, parameters, layout, served: 0, bye: false, died: None, slots };
                     if let Some(place) = self.guests.get_mut(usize::from(id.index)) {
                         *place = Some(guest);
                     }
@@ -270,7 +284,7 @@ impl<P: Port> ServerSide<P> {
                 Err(_) => {
                     // Uneven placement, or a former connection that still ends.
                     self.reject(incoming, Refusal::Busy);
-                    self.desk.left(0, Some(Ending::Protocol("a connection more than it had room for")));
+                    self.desk.left(0, Some(Ending::Protocol(Breach::Connections)));
                 }
             }
             self.incoming.pop_front();
@@ -341,7 +355,9 @@ impl<P: Port> ServerSide<P> {
         let length = self.engine.message(&received, 0, &mut message).min(MAX_COMMAND_BYTES);
         let header = Header::decode(&message[..length]);
         self.vigil.hear();
-        let Some(guest) = self.guest(connection) else { return self.engine.release(received) };
+        // What comes behind a breach is not looked at.
+        let guest = self.guest(connection).filter(|guest| guest.died.is_none());
+        let Some(guest) = guest else { return self.engine.release(received) };
         let asked = match header {
             Some(Header { kind: Kind::Bye, .. }) => {
                 guest.bye = true;
@@ -352,7 +368,7 @@ impl<P: Port> ServerSide<P> {
                 return self.owe(Owed { connection, slot, sequence, what });
             }
             Some(header) => command(guest, header, &message[..length], received.length()).map(|what| (header, what)),
-            None => Err("a message that is none"),
+            None => Err(Breach::NoMessage),
         };
         match asked {
             Ok((Header { slot, sequence, .. }, what)) => {
@@ -386,13 +402,18 @@ impl<P: Port> ServerSide<P> {
         let index = usize::from(owed.connection.index);
         let (parameters, layout) = match self.guest(owed.connection) {
             Some(guest) => (guest.parameters, guest.layout),
-            None => return true,
+            None => {
+                if let Answer::Echo(received) | Answer::Pong(received) = owed.what {
+                    self.engine.release(received);
+                }
+                return true;
+            }
         };
         let offset = self.first_byte(index) + layout.slot_offset(0, owed.slot.into());
         let begun = match &owed.what {
             Answer::Transfer(remote) => self.transfer(&owed, remote, &parameters, offset),
             Answer::Fetched => self.reply_to_fetched(&owed, parameters.size, offset),
-            Answer::Echo(received) => self.echo(owed.connection, received, parameters.size as usize),
+            Answer::Echo(received) => self.echo(&owed, received, parameters.size as usize),
             Answer::Pong(_) => self.pong(owed.connection),
         };
         if begun == Err(TransferError::NoSlot) {
@@ -422,8 +443,8 @@ impl<P: Port> ServerSide<P> {
         if parameters.peer_does == PeerDoes::Read {
             self.mark(offset, parameters.size, 0);
             self.engine.fetch(connection, &FetchRequest { local: &local, remote, cookie: cookie(owed) })?;
-            if let Some(key) = self.guest(connection).and_then(|guest| guest.keys.get_mut(usize::from(slot))) {
-                *key = invalidate;
+            if let Some(slot) = self.slot(connection, slot) {
+                slot.key = invalidate;
             }
             return Ok(());
         }
@@ -431,7 +452,7 @@ impl<P: Port> ServerSide<P> {
         let message = reply(slot, sequence, [0, 0]);
         let answer = ResponseRequest { local: &local, remote, message: &message, invalidate, cookie: 0 };
         self.engine.respond(connection, &answer)?;
-        self.count(connection);
+        self.answered(connection, slot);
         Ok(())
     }
 
@@ -447,16 +468,16 @@ impl<P: Port> ServerSide<P> {
     fn reply_to_fetched(&mut self, owed: &Owed, size: u32, offset: usize) -> Result<(), TransferError> {
         let Owed { connection, slot, sequence, .. } = *owed;
         let message = reply(slot, sequence, ends(offset, size).map(|at| self.word(at)));
-        let key = self.guest(connection).and_then(|guest| guest.keys.get(usize::from(slot)).copied());
-        let invalidate = key.flatten();
+        let invalidate = self.slot(connection, slot).and_then(|slot| slot.key);
         let answer = ResponseRequest { local: &[], remote: &[], message: &message, invalidate, cookie: 0 };
         self.engine.respond(connection, &answer)?;
-        self.count(connection);
+        self.answered(connection, slot);
         Ok(())
     }
 
     /// Sends a message back. Its length was checked.
-    fn echo(&mut self, connection: ConnectionId, received: &Received, size: usize) -> Result<(), TransferError> {
+    fn echo(&mut self, owed: &Owed, received: &Received, size: usize) -> Result<(), TransferError> {
+        let Owed { connection, slot, .. } = *owed;
         let Some(message) = self.message.get_mut(..size) else { return Err(TransferError::MessageLength) };
         self.engine.message(received, 0, message);
         if let Some(header) = Header::decode(message) {
@@ -464,7 +485,7 @@ impl<P: Port> ServerSide<P> {
         }
         let answer = ResponseRequest { local: &[], remote: &[], message, invalidate: None, cookie: 0 };
         self.engine.respond(connection, &answer)?;
-        self.count(connection);
+        self.answered(connection, slot);
         Ok(())
     }
 
@@ -475,10 +496,17 @@ impl<P: Port> ServerSide<P> {
         self.engine.respond(connection, &answer)
     }
 
-    fn count(&mut self, connection: ConnectionId) {
+    fn slot(&mut self, connection: ConnectionId, slot: u16) -> Option<&mut GuestSlot> {
+        self.guest(connection)?.slots.get_mut(usize::from(slot))
+    }
+
+    /// The answer is on its way, and with it the client may use the slot again.
+    fn answered(&mut self, connection: ConnectionId, slot: u16) {
         self.served += 1;
-        if let Some(guest) = self.guest(connection) {
-            guest.served += 1;
+        let Some(guest) = self.guest(connection) else { return };
+        guest.served += 1;
+        if let Some(slot) = guest.slots.get_mut(usize::from(slot)) {
+            slot.is_taken = false;
         }
     }
 
@@ -492,7 +520,7 @@ impl<P: Port> ServerSide<P> {
     fn gone(&mut self, connection: ConnectionId, cause: Option<DisconnectCause>) {
         let Some(place) = self.guests.get_mut(usize::from(connection.index)) else { return };
         let Some(guest) = place.take_if(|guest| guest.id == connection) else { return };
-        let cause = cause.map_or(Ending::Protocol("it did not finish connecting"), Ending::Engine);
+        let cause = cause.map_or(Ending::Protocol(Breach::Unconnected), Ending::Engine);
         // One that this side ends, because it is to stop, has done nothing wrong.
         let ours = self.told_to_stop && cause == Ending::Engine(DisconnectCause::Local);
         let died = guest.died.or((!guest.bye && !ours).then_some(cause));
@@ -501,17 +529,19 @@ impl<P: Port> ServerSide<P> {
 }
 
 /// What a command asks for: a transfer with these ranges, or its own bytes back.
-fn command(guest: &Guest, header: Header, message: &[u8], length: u32) -> Result<Option<Ranges>, &'static str> {
+fn command(guest: &mut Guest, header: Header, message: &[u8], length: u32) -> Result<Option<Ranges>, Breach> {
     let Parameters { operation, size, depth, .. } = guest.parameters;
-    match (header.kind, operation) {
-        _ if u32::from(header.slot) >= depth => Err("a slot beyond the depth that it asked for"),
+    let Header { kind, slot, count, .. } = header;
+    let place = guest.slots.get_mut(usize::from(slot)).ok_or(Breach::Slot { slot, depth })?;
+    let asked = match (kind, operation) {
         (Kind::Request, Operation::Request) => {
-            ranges(message, header.count, size).map(Some).ok_or("memory that is not what it asked for")
+            ranges(message, count, size).map(Some).ok_or(Breach::Ranges { count, size })?
         }
-        (Kind::Echo, Operation::Send) if length == size => Ok(None),
-        (Kind::Echo, Operation::Send) => Err("a message of another size than it asked for"),
-        _ => Err("a command that it did not ask for"),
-    }
+        (Kind::Echo, Operation::Send) if length == size => None,
+        (Kind::Echo, Operation::Send) => return Err(Breach::Length { bytes: length, size }),
+        _ => return Err(Breach::Unasked),
+    };
+    if core::mem::replace(&mut place.is_taken, true) { Err(Breach::SlotTaken { slot, depth }) } else { Ok(asked) }
 }
 
 /// The key that dies with the reply; the client kills the others.

@@ -317,6 +317,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             Event::Listening { ok, .. } => self.statistics.listening = Some(ok),
             Event::Incoming { incoming, peer, private_data } => self.incoming(incoming, peer, &private_data),
             Event::Connected { .. } => {}
+            // Its end is told when the device has complied.
+            Event::QueuePairKept { .. } => {}
             Event::OpenFailed { connection, .. } => self.close_queue(connection),
             Event::Disconnected { connection, cause, .. } => {
                 self.note_end(connection, cause);

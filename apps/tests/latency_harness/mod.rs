@@ -6,11 +6,12 @@ use frwr_apps::{
     latency::{Arguments, LatencyConfig, LatencyServerReport, serve},
 };
 use frwr_engine::{
-    AnnounceError, ConnectionId, Engine, EngineOptions, Event, Message, Protocol, Submission,
+    AnnounceError, Chunk, ConnectionId, Engine, EngineOptions, Event, Message, Protocol, Submission,
     control::Control,
+    gather::{MemoryId, Segment},
     mr::Grant,
     provider::{
-        Device,
+        Access, Device,
         soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort},
     },
 };
@@ -135,6 +136,8 @@ pub(crate) struct Raw {
     control: Control<SoftDevice>,
     pub(crate) engine: Engine<SoftPort>,
     clock: Clock,
+    /// A page of its own.
+    pub(crate) memory: MemoryId,
     _region: Region,
 }
 
@@ -163,8 +166,9 @@ impl Raw {
         let mut region = Region::map(&RegionOptions::new(bytes).pages(plain)).unwrap();
         let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities).unwrap();
         let (port, link) = control.open_core(send, receive).unwrap();
-        let engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();
-        Self { control, engine, clock: Clock::system(), _region: region }
+        let mut engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();
+        let memory = engine.add_memory(region.carve(4096, 4096).unwrap().into_device_memory()).unwrap();
+        Self { control, engine, clock: Clock::system(), memory, _region: region }
     }
 
     pub(crate) fn listen(&mut self) {
@@ -177,6 +181,18 @@ impl Raw {
         self.engine.poll(self.clock.now(), &mut Any);
         self.engine.flush();
         thread::yield_now();
+    }
+
+    /// Opens its page to the peer.
+    pub(crate) fn open_page(&mut self, connection: ConnectionId) -> Grant {
+        let segment = Segment { memory: self.memory, offset: 0, length: 4096 };
+        let chunk = Chunk { access: Access::RemoteReadWrite, segments: &[segment] };
+        self.engine.register_now(connection, &chunk, 0, &mut Any).unwrap();
+        loop {
+            if let Event::Registered { grant, .. } = self.event() {
+                return grant;
+            }
+        }
     }
 
     pub(crate) fn submit(&mut self, connection: ConnectionId, submission: &Submission<'_>) {

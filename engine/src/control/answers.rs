@@ -1,6 +1,11 @@
 //! What the device says: answers to commands, and asynchronous events.
 
-use super::{Control, Pending, connecting::Stage, domain::Base};
+use super::{
+    Control, Pending,
+    connecting::Stage,
+    domain::Base,
+    kept::{Kept, is_gone},
+};
 use crate::{
     event::OpenFailure,
     link::ToCore,
@@ -22,20 +27,29 @@ impl<D: Device> Control<D> {
         match pending {
             Pending::Nothing => {}
             Pending::Domain { domain } => self.domain_answered(domain, result),
-            Pending::FreeDomain { domain } => self.domain_freed(domain, result),
+            Pending::FreeDomain { domain, again } => self.domain_freed(domain, again, &result),
             Pending::Base { domain, core, memory } => self.base_answered(domain, core, memory, result),
-            Pending::BaseGone { domain, core, memory } => self.base_gone(domain, core, memory),
+            Pending::BaseGone { domain, core, memory, base, again } => {
+                self.base_gone(Kept::Base { domain, core, memory, base }, again, &result);
+            }
             Pending::QueuePair { link } => self.queue_pair_answered(link, result),
             Pending::SharedReceiveQueue { core } => self.shared_receives_answered(core, result),
             Pending::Connect { core, connection } => {
-                if result.is_err() {
-                    self.not_begun(core, connection);
+                if let Err(error) = result {
+                    self.not_begun(core, connection, error);
                 }
             }
-            // A queue pair that cannot be moved to the error state is gone or in it: its core goes on either way, and
-            // the drain time-out stands behind it.
-            Pending::Fail { core, connection } => self.tell(core, ToCore::Failed { connection }),
-            Pending::Destroy { link } => self.destroyed(link),
+            // A queue pair that cannot be moved to the error state may go on: its core goes on either way, and the drain time-out
+            // stands behind it. What it drains to proves little then: its destruction is waited for.
+            Pending::Fail { core, connection } => {
+                if !is_gone(&result)
+                    && let Some(link) = self.find(core, connection).and_then(|at| self.links[at].as_mut())
+                {
+                    link.not_failed = true;
+                }
+                self.tell(core, ToCore::Failed { connection });
+            }
+            Pending::Destroy { link } => self.queue_pair_answered_its_end(link, &result),
             Pending::Allocate { core, connection, descriptor } => {
                 let object = match result {
                     Ok(Answer::Registration { object, key }) => Some((object, key)),
@@ -44,7 +58,7 @@ impl<D: Device> Control<D> {
                 self.tell(core, ToCore::Allocated { connection, descriptor, object });
             }
             Pending::Free { core, descriptor } => {
-                if result.is_ok() {
+                if is_gone(&result) {
                     self.cores[core].freed.push(descriptor);
                 } else {
                     self.statistics.frees_refused += 1;
@@ -52,7 +66,11 @@ impl<D: Device> Control<D> {
                 }
             }
             Pending::Listen { address } => self.listen_answered(address, result),
-            Pending::StopListening { core, address } => self.tell(core, ToCore::Listening { address, ok: false }),
+            Pending::StopListening { core, address, listener } => {
+                self.listener_gone(listener, false, &result);
+                self.tell(core, ToCore::Listening { address, ok: false });
+            }
+            Pending::ListenerGone { listener, again } => self.listener_gone(listener, again, &result),
         }
     }
 

@@ -25,8 +25,10 @@ pub(super) enum Stage {
     Failed,
     /// It could not be opened and is being destroyed.
     Aborting { reason: OpenFailure, private_data: PrivateData },
-    /// It is being destroyed.
-    Closing,
+    /// It is being destroyed. Where it may still work its core waits for that.
+    Closing { may_work: bool },
+    /// The device keeps it, but it reaches nothing any more, and its connection has ended: its name is nobody's.
+    Left,
 }
 
 /// One queue pair.
@@ -40,15 +42,21 @@ pub(super) struct Link {
     pub(super) domain: usize,
     pub(super) queue_pair: Option<QueuePairId>,
     pub(super) stage: Stage,
+    /// The device refused to move it to the error state.
+    pub(super) not_failed: bool,
+    /// Polls before its destruction is tried again; 0 as long as the device did not refuse that.
+    pub(super) retry_after: u32,
     /// What it weighs on its core (`Placed::weight`).
     pub(super) weight: u32,
 }
 
 impl<D: Device> Control<D> {
     pub(super) fn find(&self, core: usize, connection: ConnectionKey) -> Option<usize> {
-        self.links
-            .iter()
-            .position(|link| link.as_ref().is_some_and(|link| link.core == core && link.connection == connection))
+        self.links.iter().position(|link| {
+            let is_meant =
+                |link: &Link| link.core == core && link.connection == connection && link.stage != Stage::Left;
+            link.as_ref().is_some_and(is_meant)
+        })
     }
 
     pub(super) fn find_queue_pair(&self, queue_pair: QueuePairId) -> Option<usize> {
@@ -66,7 +74,19 @@ impl<D: Device> Control<D> {
     ) {
         let domain = self.domain_for(options.own_domain);
         let stage = Stage::Domain;
-        let link = Link { core, connection, target, options, private_data, domain, queue_pair: None, stage, weight };
+        let link = Link {
+            core,
+            connection,
+            target,
+            options,
+            private_data,
+            domain,
+            queue_pair: None,
+            stage,
+            not_failed: false,
+            retry_after: 0,
+            weight,
+        };
         let at = match self.links.iter().position(Option::is_none) {
             Some(vacant) => {
                 self.links[vacant] = Some(link);
@@ -170,14 +190,18 @@ impl<D: Device> Control<D> {
     }
 
     /// The device refused to begin with connecting or accepting.
-    pub(super) fn not_begun(&mut self, core: usize, connection: ConnectionKey) {
+    pub(super) fn not_begun(&mut self, core: usize, connection: ConnectionKey, error: CommandError) {
         let Some(at) = self.find(core, connection) else { return };
         let Some(link) = self.links[at].as_ref().filter(|link| link.stage == Stage::Connecting) else { return };
         if let OpenTarget::Incoming(incoming) = link.target {
             // The peer may still wait for an answer; one that has gone cannot be told, which changes nothing.
             self.command(Command::Reject { incoming, private_data: PrivateData::new() }, Pending::Nothing);
         }
-        self.abort(at, OpenFailure::Unreachable, PrivateData::new());
+        let reason = match error {
+            CommandError::Exhausted | CommandError::LockedMemory { .. } => not_made(error),
+            _ => OpenFailure::Unreachable,
+        };
+        self.abort(at, reason, PrivateData::new());
     }
 
     fn not_connected(&mut self, queue_pair: QueuePairId, reason: OpenFailure, private_data: PrivateData) {
@@ -194,10 +218,7 @@ impl<D: Device> Control<D> {
     pub(super) fn abort(&mut self, at: usize, reason: OpenFailure, private_data: PrivateData) {
         let Some(link) = self.links[at].as_mut() else { return };
         link.stage = Stage::Aborting { reason, private_data };
-        match link.queue_pair {
-            Some(queue_pair) => self.command(Command::DestroyQueuePair { queue_pair }, Pending::Destroy { link: at }),
-            None => self.destroyed(at),
-        }
+        if link.queue_pair.is_some() { self.destroy_queue_pair(at) } else { self.destroyed(at) }
     }
 
     /// The connection manager or the device says that a queue pair no longer works; its core acts, once (D27).
@@ -226,7 +247,7 @@ impl<D: Device> Control<D> {
         let Some(at) = self.find(core, connection) else { return };
         let Some(link) = self.links[at].as_mut() else { return };
         let Some(queue_pair) = link.queue_pair else { return };
-        if matches!(link.stage, Stage::Aborting { .. } | Stage::Closing) {
+        if matches!(link.stage, Stage::Aborting { .. } | Stage::Closing { .. }) {
             return;
         }
         let unanswered = match link.target {
@@ -243,12 +264,11 @@ impl<D: Device> Control<D> {
     }
 
     /// A core is done with its queue pair.
-    pub(super) fn close(&mut self, core: usize, connection: ConnectionKey) {
+    pub(super) fn close(&mut self, core: usize, connection: ConnectionKey, may_work: bool) {
         let Some(at) = self.find(core, connection) else { return };
         let Some(link) = self.links[at].as_mut() else { return };
-        let Some(queue_pair) = link.queue_pair else { return };
-        link.stage = Stage::Closing;
-        self.command(Command::DestroyQueuePair { queue_pair }, Pending::Destroy { link: at });
+        link.stage = Stage::Closing { may_work: may_work || link.not_failed };
+        self.destroy_queue_pair(at);
     }
 
     /// A queue pair is destroyed, or never was.
@@ -266,6 +286,8 @@ impl<D: Device> Control<D> {
                 }
                 self.tell(link.core, ToCore::OpenFailed { connection, reason, private_data });
             }
+            // Told when the device refused.
+            Stage::Left => {}
             _ => self.tell(link.core, ToCore::Closed { connection }),
         }
     }

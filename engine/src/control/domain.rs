@@ -1,10 +1,10 @@
 //! Protection domains and the base registrations in them: each memory of a core is registered once per domain that one
 //! of the core's connections uses.
 
-use super::{Control, POLLS_BEFORE_RETRY, Pending};
+use super::{Control, Pending};
 use crate::{
     link::{BaseKey, MAX_MEMORIES},
-    provider::{Answer, BaseId, Command, CommandError, Device, DomainId},
+    provider::{BaseId, Command, Device, DomainId},
 };
 
 /// A base registration on its way.
@@ -122,40 +122,12 @@ impl<D: Device> Control<D> {
             let id = domain.id;
             self.domains[at] = None;
             if let Some(domain) = id {
-                self.command(Command::FreeDomain { domain }, Pending::FreeDomain { domain });
+                self.command(Command::FreeDomain { domain }, Pending::FreeDomain { domain, again: false });
             }
         }
         for ((core, memory), base) in going {
-            self.command(Command::DeregisterMemory { base }, Pending::BaseGone { domain: at, core, memory });
+            let pending = Pending::BaseGone { domain: at, core, memory, base, again: false };
+            self.command(Command::DeregisterMemory { base }, pending);
         }
-    }
-
-    /// A domain is gone, or the device keeps it as long as something is registered in it that Control does not know of.
-    pub(super) fn domain_freed(&mut self, domain: DomainId, result: Result<Answer, CommandError>) {
-        if result == Err(CommandError::Busy) {
-            self.kept.push_back(domain);
-            self.polls_before_retry = POLLS_BEFORE_RETRY;
-        }
-        self.statistics.domains_kept = self.kept.len() as u64;
-    }
-
-    /// Tries again to free a domain that the device kept, one at a time.
-    pub(super) fn retry_domain(&mut self) {
-        self.polls_before_retry = self.polls_before_retry.saturating_sub(1);
-        if self.polls_before_retry == 0
-            && let Some(domain) = self.kept.pop_front()
-        {
-            // What is left waits for the next turn, whatever becomes of this one.
-            self.polls_before_retry = POLLS_BEFORE_RETRY;
-            self.command(Command::FreeDomain { domain }, Pending::FreeDomain { domain });
-        }
-    }
-
-    /// A base registration is gone, or stays with the device, which says that it is in use.
-    pub(super) fn base_gone(&mut self, at: usize, core: usize, memory: u16) {
-        if let Some(domain) = self.domains[at].as_mut() {
-            domain.bases.retain(|(name, _)| *name != (core, memory));
-        }
-        self.dismantle(at);
     }
 }

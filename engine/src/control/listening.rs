@@ -130,7 +130,7 @@ impl<D: Device> Control<D> {
     fn stop(&mut self, at: usize, core: usize) {
         let Listener { address, step, .. } = self.listeners.remove(at);
         if let Step::Listens(listener) = step {
-            self.command(Command::StopListening { listener }, Pending::StopListening { core, address });
+            self.command(Command::StopListening { listener }, Pending::StopListening { core, address, listener });
         }
     }
 

@@ -8,6 +8,7 @@
 mod answers;
 mod connecting;
 mod domain;
+mod kept;
 mod listening;
 mod placement;
 mod shared_receives;
@@ -16,11 +17,14 @@ use crate::{
     event::OpenFailure,
     link::{ControlLink, CoreLink, OpenTarget, ToControl, ToCore, link},
     mr::ConnectionKey,
-    provider::{Command, CommandError, Device, DomainId, Port, PortId, PrivateData, RegistrationId, Ticket},
+    provider::{
+        BaseId, Command, CommandError, Device, DomainId, ListenerId, Port, PortId, PrivateData, RegistrationId, Ticket,
+    },
 };
 use connecting::{Link, Stage};
 use domain::Domain;
 use frwr_mempool::{DeviceMemory, freelist::Returner};
+use kept::Retry;
 use listening::Listener;
 use placement::Unanswered;
 pub use placement::{ConnectRequest, ListeningCore, Placed, Placement};
@@ -33,9 +37,6 @@ use std::{
 /// Messages taken from one core, and events from the device, in one poll: bounds how long one poll takes.
 const MAX_PER_POLL: usize = 256;
 
-/// Polls between two attempts to free a domain that the device kept: a system call in so many polls costs nobody anything.
-const POLLS_BEFORE_RETRY: u32 = 256;
-
 /// What an answer is awaited for.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
@@ -44,6 +45,8 @@ enum Pending {
     },
     FreeDomain {
         domain: DomainId,
+        /// The device kept it before; so below.
+        again: bool,
     },
     Base {
         domain: usize,
@@ -54,6 +57,8 @@ enum Pending {
         domain: usize,
         core: usize,
         memory: u16,
+        base: BaseId,
+        again: bool,
     },
     QueuePair {
         link: usize,
@@ -87,6 +92,11 @@ enum Pending {
     StopListening {
         core: usize,
         address: SocketAddr,
+        listener: ListenerId,
+    },
+    ListenerGone {
+        listener: ListenerId,
+        again: bool,
     },
     /// Nobody waits: a command whose failure changes nothing.
     Nothing,
@@ -116,8 +126,8 @@ pub struct ControlStatistics {
     pub commands: u64,
     /// Commands that failed.
     pub commands_failed: u64,
-    /// Times that the device refused to destroy an MR object. Its connection ends and the object is tried again; one that
-    /// the device keeps then is counted by its engine (`Statistics::mrs_orphaned`).
+    /// Times that the device refused to destroy an MR object. Its connection ends and the object is tried again, at last behind its
+    /// queue pair; one that the device keeps then is counted by its engine (`Statistics::mrs_orphaned`).
     pub frees_refused: u64,
     /// Asynchronous events of the device.
     pub async_events: u64,
@@ -129,9 +139,16 @@ pub struct ControlStatistics {
     pub incoming: u64,
     /// Connect requests rejected without asking a core, since it had [`crate::MAX_INCOMING`] to answer.
     pub incoming_overflow: u64,
-    /// Protection domains that the device keeps though no connection lives in them any more: something in them is still
-    /// registered (`Port::register_memory`). They are freed when that has gone.
+    /// Protection domains that the device keeps now though no connection lives in them any more: something in them is still
+    /// registered (`Port::register_memory`). They are freed when that has gone, as is what follows when the device complies.
     pub domains_kept: u64,
+    /// Queue pairs that the device refused to destroy and still has. Connections whose queue pair may still work wait for them
+    /// ([`crate::Event::QueuePairKept`]); all others have ended.
+    pub queue_pairs_kept: u64,
+    /// Base registrations that the device refused to end and still has.
+    pub memories_kept: u64,
+    /// Listeners that the device refused to end and still has. Their peers are turned away.
+    pub listeners_kept: u64,
 }
 
 /// Control of one device. One thread at a time calls it, which may be another one than any engine's. It must be polled as long
@@ -152,10 +169,8 @@ pub struct Control<D: Device> {
     statistics: ControlStatistics,
     /// For peers that no core is asked about.
     crowded: PrivateData,
-    /// Domains that the device did not free.
-    kept: VecDeque<DomainId>,
-    /// Polls until it is asked again.
-    polls_before_retry: u32,
+    /// What the device did not destroy.
+    kept: Vec<Retry>,
 }
 
 impl<D: Device> Control<D> {
@@ -175,8 +190,7 @@ impl<D: Device> Control<D> {
             next_ticket: 1,
             statistics: ControlStatistics::default(),
             crowded: PrivateData::new(),
-            kept: VecDeque::new(),
-            polls_before_retry: 0,
+            kept: Vec::new(),
         }
     }
 
@@ -232,7 +246,7 @@ impl<D: Device> Control<D> {
             work += self.poll_core(core);
         }
         if !self.kept.is_empty() {
-            self.retry_domain();
+            self.retry_kept();
         }
         self.give_commands();
         for _ in 0..MAX_PER_POLL {
@@ -307,7 +321,7 @@ impl<D: Device> Control<D> {
             }
             ToControl::Free { objects } => self.free(core, &objects),
             ToControl::Fail { connection } => self.fail(core, connection),
-            ToControl::Close { connection } => self.close(core, connection),
+            ToControl::Close { connection, may_work } => self.close(core, connection, may_work),
         }
     }
 

@@ -105,11 +105,11 @@ impl<P: Port> Engine<P> {
     /// Who submits by the clock behind a poll that returned 0 asks here whether its own turn did nothing.
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        let returned = |shared: &SharedReceives| shared.queue().is_some() && !shared.released.is_empty();
-        !self.events.is_empty() || !self.dirty.is_empty() || self.shared.as_ref().is_some_and(returned)
+        let is_due = |shared: &SharedReceives| shared.is_due(self.now);
+        !self.events.is_empty() || !self.dirty.is_empty() || self.shared.as_ref().is_some_and(is_due)
     }
 
-    /// When the engine has to be polled again although nothing arrives: the next drain time-out or refill.
+    /// When the engine has to be polled again although nothing arrives: the next drain time-out, refill, or attempt to post receives.
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
         let now = self.now.since_epoch();
@@ -120,7 +120,8 @@ impl<P: Port> Engine<P> {
             return Some(now);
         }
         let waiting = |connection: &&Connection| !connection.waiting_requests.is_empty();
-        self.connections.iter().filter(waiting).map(|connection| connection.refill_after.max(now)).min()
+        let refills = self.connections.iter().filter(waiting).map(|connection| connection.refill_after.max(now));
+        refills.chain(self.shared.as_ref().and_then(SharedReceives::due_at)).min()
     }
 
     #[inline(never)]

@@ -257,7 +257,7 @@ impl<P: Port> Engine<P> {
         self.object_gone(descriptor);
     }
 
-    /// A descriptor's object is destroyed, or was given up with its drained queue pair.
+    /// A descriptor's object is destroyed, or was given up behind its queue pair.
     fn object_gone(&mut self, descriptor: u32) {
         let index = usize::from(self.pool.connection_of(descriptor));
         let owner = self.owner_of_destroyed(descriptor);
@@ -280,13 +280,12 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// The device did not destroy an object. On a drained queue pair no work request reaches it, and it is given up and
-    /// told with the connection's end (S105); on one that works its key may be alive, so the connection ends, and the
-    /// object is tried once more when it has drained.
+    /// The device did not destroy an object, whose key may be alive: the connection ends, and the object is tried again when its
+    /// queue pair has drained, and once more when that is destroyed. Then it is given up, and told with the connection's end (S105).
     pub(super) fn object_not_destroyed(&mut self, descriptor: u32) {
         let index = usize::from(self.pool.connection_of(descriptor));
         let Some(connection) = self.connections.get_mut(index) else { return };
-        if matches!(connection.phase, Connected::Ending { step: Ending::Destroy | Ending::Close { .. }, .. }) {
+        if matches!(connection.phase, Connected::Ending { step: Ending::Sweep, .. }) {
             self.statistics.mrs_orphaned += 1;
             connection.orphans += 1;
             self.object_gone(descriptor);
@@ -295,7 +294,9 @@ impl<P: Port> Engine<P> {
         connection.freeing = connection.freeing.saturating_sub(1);
         self.freeing = self.freeing.saturating_sub(1);
         connection.not_freed.push(descriptor);
-        self.fail(index, DisconnectCause::Device);
+        if !matches!(connection.phase, Connected::Ending { step: Ending::Destroy, .. }) {
+            self.fail(index, DisconnectCause::Device);
+        }
     }
 
     /// The request that waits for a descriptor's destruction. A rare event, so a walk over the slots is good enough.

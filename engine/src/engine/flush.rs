@@ -75,7 +75,8 @@ impl<P: Port> Engine<P> {
 
     /// Posts what was given back of shared receives, for all connections at once, and gives them credit for it.
     pub(super) fn post_shared_receives(&mut self) {
-        let Some(shared) = self.shared.as_mut().filter(|shared| !shared.released.is_empty()) else { return };
+        let now = self.now;
+        let Some(shared) = self.shared.as_mut().filter(|shared| shared.is_due(now)) else { return };
         let Some((queue, lkey)) = shared.queue() else { return };
         let receives = &mut self.receives;
         self.scratch.receives.clear();
@@ -96,11 +97,13 @@ impl<P: Port> Engine<P> {
         }
         shared.released.drain(..accepted);
         if accepted < posts {
+            shared.refused(now);
             self.shared_receives_refused();
         }
     }
 
-    /// A queue that takes no receives starves all who share it. What was refused is tried again by the next flush.
+    /// A queue that takes no receives starves all who share it. What was refused is tried again by the first flush
+    /// behind a pause, so that a core does not look busy with it.
     #[cold]
     fn shared_receives_refused(&mut self) {
         self.statistics.posts_refused += 1;

@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::{
     chain::{NO_OWNER, NOT_POSTED, Posted},
-    connection::{Ending, Opening, Phase},
+    connection::{Connection, Ending, Opening, Phase},
     event::{ConnectionId, DisconnectCause, Event, Received, TransferStatus},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
@@ -121,7 +121,7 @@ impl<P: Port> Engine<P> {
                     self.give_up_receives(index);
                 }
                 if drained || overdue {
-                    self.connections[index].undrained |= !drained;
+                    self.connections[index].holds_back |= !drained;
                     self.statistics.drain_timeouts += u64::from(!drained);
                     self.destroy_all(index);
                 }
@@ -129,12 +129,13 @@ impl<P: Port> Engine<P> {
             }
             Ending::Destroy => self.destroyed_all(index),
             Ending::Close { told: false } => {
-                let connection = self.connections[index].key;
-                let told = self.link.to_control.push(ToControl::Close { connection }).is_ok();
+                let &Connection { key: connection, holds_back: may_work, .. } = &self.connections[index];
+                let told = self.link.to_control.push(ToControl::Close { connection, may_work }).is_ok();
                 self.set_step(index, Ending::Close { told });
                 told
             }
             Ending::Close { told: true } => false,
+            Ending::Sweep => self.swept(index),
         }
     }
 
@@ -161,7 +162,7 @@ impl<P: Port> Engine<P> {
         } else {
             // A queue pair that takes nothing gives nothing back either: its destruction is what ends its work.
             self.statistics.posts_refused += 1;
-            self.connections[index].undrained = true;
+            self.connections[index].holds_back = true;
             self.abandon_posted(index);
         }
         self.set_step(index, Ending::Drain { marker_posted: true });
@@ -212,11 +213,7 @@ impl<P: Port> Engine<P> {
         self.abandon_posted(index);
         let connection = self.connections[index].key;
         while self.connections[index].idle.pop().is_some() {}
-        let entry = &mut self.connections[index];
-        entry.freeing += entry.not_freed.len() as u32;
-        self.freeing += entry.not_freed.len() as u32;
-        entry.to_free.extend(entry.not_freed.drain(..));
-        self.ask_attention();
+        self.free_again(index);
         for descriptor in self.pool.of(connection.index) {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
             // What has no object, or is being destroyed already, needs nothing.
@@ -225,6 +222,15 @@ impl<P: Port> Engine<P> {
             }
         }
         self.set_step(index, Ending::Destroy);
+    }
+
+    /// Has Control try once more to destroy what the device kept.
+    fn free_again(&mut self, index: usize) {
+        let entry = &mut self.connections[index];
+        entry.freeing += entry.not_freed.len() as u32;
+        self.freeing += entry.not_freed.len() as u32;
+        entry.to_free.extend(entry.not_freed.drain(..));
+        self.ask_attention();
     }
 
     /// Has Control destroy an MR's object. From here on nothing but its destruction is awaited.
@@ -260,13 +266,16 @@ impl<P: Port> Engine<P> {
 
     /// All objects are destroyed: every key is dead. What was in flight can be told to be lost, unless the queue pair did not
     /// drain: it may still read messages and write to receives and to where RDMA READs land, until it is destroyed (Hold).
+    /// Nor is it told where the device kept an object: its key may die with the queue pair, or behind it.
     fn destroyed_all(&mut self, index: usize) -> bool {
         self.send_frees(index);
         let entry = &self.connections[index];
         if entry.freeing > 0 || entry.allocating > 0 {
             return false;
         }
-        if !self.connections[index].undrained {
+        let entry = &mut self.connections[index];
+        entry.holds_back |= !entry.not_freed.is_empty();
+        if !entry.holds_back {
             self.give_back_all(index);
         }
         self.set_step(index, Ending::Close { told: false });
@@ -331,16 +340,39 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// The queue pair is destroyed: the connection's slot is free for the next one.
+    /// The device refused to destroy the queue pair of a connection that ends, or that did not open: the end waits for it.
+    pub(super) fn queue_pair_kept(&mut self, connection: ConnectionId) {
+        if self.index_of(connection).is_some() {
+            self.events.push_back(Event::QueuePairKept { connection });
+        }
+    }
+
+    /// The queue pair is destroyed.
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         let Some(index) = self.index_of(connection) else { return };
-        let Phase::Ending { cause, .. } = self.connections[index].phase else { return };
-        if self.connections[index].undrained {
+        if !matches!(self.connections[index].phase, Phase::Ending { .. }) {
+            return;
+        }
+        self.free_again(index);
+        self.set_step(index, Ending::Sweep);
+        self.swept(index);
+    }
+
+    /// Ends the connection as soon as the device has destroyed its last MR, or refused it for good: its slot is free for the next one.
+    fn swept(&mut self, index: usize) -> bool {
+        self.send_frees(index);
+        if self.connections[index].freeing > 0 {
+            return false;
+        }
+        let &Connection { key: connection, holds_back, .. } = &self.connections[index];
+        let Phase::Ending { cause, .. } = self.connections[index].phase else { return false };
+        if holds_back {
             self.give_back_all(index);
         }
         let orphaned_mrs = self.connections[index].orphans;
         self.vacate(index);
         self.events.push_back(Event::Disconnected { connection, cause, orphaned_mrs });
+        true
     }
 }
 

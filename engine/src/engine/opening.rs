@@ -136,7 +136,7 @@ impl<P: Port> Engine<P> {
         entry.abandoned_replies = 0;
         entry.relief_coming = false;
         entry.receives_posted = 0;
-        entry.undrained = false;
+        entry.holds_back = false;
         entry.granted_receives = granted;
         entry.last_receive_at = None;
         entry.accepts = accepts;
@@ -202,6 +202,7 @@ impl<P: Port> Engine<P> {
             ToCore::NotFreed { descriptor } => self.object_not_destroyed(descriptor),
             ToCore::Ended { connection, by_device } => self.ended(connection, by_device),
             ToCore::Failed { connection } => self.queue_pair_failed(connection),
+            ToCore::QueuePairKept { connection } => self.queue_pair_kept(connection),
             ToCore::Closed { connection } => self.closed(connection),
         }
     }

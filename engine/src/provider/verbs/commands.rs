@@ -122,15 +122,21 @@ impl VerbsDevice {
     pub(super) fn destroy_base(&mut self, base: BaseId) -> Outcome {
         let Base { domain, region, .. } = self.bases.remove(base.0).ok_or(CommandError::Unknown)?;
         // No port has it any more.
-        let region = match Arc::try_unwrap(region).map(MemoryRegion::destroy) {
+        let (region, answer) = match Arc::try_unwrap(region).map(MemoryRegion::destroy) {
             Ok(Ok(())) => return Ok(Answer::Done),
             // `EINVAL`: a window is bound to it (verbs.md 5.3). It goes on as before.
-            Ok(Err((region, _))) => Arc::new(region),
-            Err(region) => region,
+            Ok(Err((region, error))) => (Arc::new(region), self.not_destroyed(&error)),
+            Err(region) => (region, CommandError::Busy),
         };
         self.tell_all(|| PortCommand::AddBase(base, Arc::clone(&region)));
         self.bases.set(base.0, Base { domain, region, leaving: false });
-        Err(CommandError::Busy)
+        Err(answer)
+    }
+
+    /// Why something was not destroyed. `EIO` is said of a device that is gone and by one that works badly, which keeps its objects.
+    fn not_destroyed(&self, error: &io::Error) -> CommandError {
+        let is_gone = command_error(error) == CommandError::DeviceGone && !self.is_present();
+        if is_gone { CommandError::DeviceGone } else { CommandError::Busy }
     }
 
     fn create_queue_pair(
@@ -250,16 +256,23 @@ impl VerbsDevice {
     pub(super) fn destroy_queue_pair(&mut self, id: QueuePairId) -> Outcome {
         let record = self.queue_pairs.remove(&id).ok_or(CommandError::Unknown)?;
         for window in &record.windows {
-            match self.windows.get_mut(window.0) {
+            let Some(record) = self.windows.get_mut(window.0) else { continue };
+            if record.leaving {
                 // The number stays taken until the window's own command is answered.
-                Some(record) if record.leaving => record.window = None,
-                _ => drop(self.windows.remove(window.0)),
+                record.window = None;
+                continue;
+            }
+            match record.window.take().map(|window| Arc::try_unwrap(window).map(Registered::destroy)) {
+                // The device keeps it: its own command can try again.
+                Some(Ok(Err((window, _)))) => record.window = Some(Arc::new(window)),
+                Some(Err(window)) => record.window = Some(window),
+                Some(Ok(Ok(()))) | None => drop(self.windows.remove(window.0)),
             }
         }
         match Arc::try_unwrap(record.queue_pair).map(QueuePair::destroy) {
             Ok(Ok(())) => Ok(Answer::Done),
             Ok(Err((queue_pair, error))) => {
-                let (answer, queue_pair) = (command_error(&error), Arc::new(queue_pair));
+                let (answer, queue_pair) = (self.not_destroyed(&error), Arc::new(queue_pair));
                 let windows = Vec::new();
                 self.queue_pairs.insert(id, QueuePairRecord { port: record.port, queue_pair, windows, leaving: false });
                 Err(answer)
@@ -307,22 +320,22 @@ impl VerbsDevice {
         let WindowRecord { port, queue_pair, window, .. } =
             self.windows.remove(object.0).ok_or(CommandError::Unknown)?;
         let Some(window) = window else { return Ok(Answer::Done) };
-        let window = match Arc::try_unwrap(window).map(Registered::destroy) {
+        let (window, answer) = match Arc::try_unwrap(window).map(Registered::destroy) {
             Ok(Ok(())) => {
                 if let Some(record) = self.queue_pairs.get_mut(&queue_pair) {
                     record.windows.retain(|known| *known != object);
                 }
                 return Ok(Answer::Done);
             }
-            Ok(Err((window, _))) => Arc::new(window),
-            Err(window) => window,
+            Ok(Err((window, error))) => (Arc::new(window), self.not_destroyed(&error)),
+            Err(window) => (window, CommandError::Busy),
         };
         // The device keeps it: it can be tried again.
         if let Some(port) = self.port(port) {
             port.tell(PortCommand::AddWindow(object, Arc::clone(&window)));
         }
         self.windows.set(object.0, WindowRecord { port, queue_pair, window: Some(window), leaving: false });
-        Err(CommandError::Busy)
+        Err(answer)
     }
 }
 
