@@ -61,7 +61,7 @@ pub struct Arguments {
     /// What the server does with the memory of `--op request`.
     #[arg(long, value_name = "RDMA", value_enum, default_value_t = PeerDoes::Write)]
     pub peer: PeerDoes,
-    /// Bytes of one request: a multiple of 8 for each segment.
+    /// Bytes of one request: a multiple of 8 for each segment and range.
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     pub size: u32,
     /// Requests in flight of each connection; for `--op register`, batches.
@@ -70,6 +70,10 @@ pub struct Arguments {
     /// Pieces that the memory of one request is in, with gaps between them.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub segments: u8,
+    /// Ranges of the server's memory that one WRITE or READ goes to or comes from, with gaps between them: a work request for each,
+    /// and one completion for all (libfabric's rma_iov_count; a list of perftest's --post_list as one operation).
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub ranges: u8,
     /// Keys made, and then killed, behind one doorbell (`--op register`).
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: u16,
@@ -222,7 +226,7 @@ impl LatencyConfig {
                 "are the client's: a server measures nothing; leave them out",
             ));
         }
-        let Arguments { op, key, invalidate, peer, size, depth, segments, batch, connections, .. } = arguments;
+        let Arguments { op, key, invalidate, peer, size, depth, segments, ranges, batch, connections, .. } = arguments;
         range("--connections", connections.into(), 1, MAX_CONNECTIONS.into())?;
         range("--rate", arguments.rate.unwrap_or(1), 1, MAX_RATE)?;
         let Address(listen) = arguments.listen.unwrap_or(Address(SocketAddr::from(([0, 0, 0, 0], 1))));
@@ -234,6 +238,7 @@ impl LatencyConfig {
             peer_does: peer,
             size,
             segments,
+            ranges,
             depth,
             batch,
             connections,
@@ -336,6 +341,10 @@ fn check_key(arguments: &Arguments) -> Result<(), LatencyError> {
     if *invalidate == Some(Invalidation::Remote) && !per_request {
         let why = "needs a reply to a request that has a key: --op request --key request";
         return Err(combination("--invalidate remote", why));
+    }
+    if arguments.ranges > 1 && !op.is_transfer() {
+        let why = "goes with --op write and read: only these name the server's memory themselves; --segments is for pieces of our own";
+        return Err(combination("--ranges", why));
     }
     if *batch > 1 && *op != Operation::Register {
         return Err(combination("--batch", "goes with --op register only; --depth is for requests in flight"));

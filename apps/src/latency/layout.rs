@@ -6,6 +6,9 @@ use frwr_engine::gather::{MemoryId, Segment};
 /// Requests begin at pages, as the buffers of storage do, and gaps between pieces are a page.
 pub(super) const PAGE: usize = 4096;
 
+/// Ranges below a page begin at multiples of this: no two share a cache line.
+const LINE: u32 = 64;
+
 /// The memory of one connection: a slot per request in flight, each with its pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
@@ -13,6 +16,8 @@ pub(super) struct Layout {
     pub(super) size: u32,
     /// Pieces of a slot.
     pub(super) segments: u8,
+    /// Ranges of a slot in the server's memory.
+    pub(super) ranges: u8,
     /// Slots.
     pub(super) slots: u32,
 }
@@ -20,15 +25,20 @@ pub(super) struct Layout {
 impl Layout {
     /// Of numbers that need not have been checked.
     pub(super) fn new(parameters: &Parameters) -> Self {
-        let Parameters { operation, size, segments, depth, .. } = *parameters;
+        let Parameters { operation, size, segments, ranges, depth, .. } = *parameters;
         // All keys of `register` cover the same bytes, and a SEND carries them in its message.
         let slots = if matches!(operation, Operation::Register | Operation::Send) { 1 } else { depth };
-        Self { size, segments: segments.max(1), slots: slots.max(1) }
+        Self { size, segments: segments.max(1), ranges: ranges.max(1), slots: slots.max(1) }
     }
 
     /// Bytes of one piece.
     pub(super) fn piece_bytes(&self) -> u32 {
         self.size / u32::from(self.segments)
+    }
+
+    /// Bytes of one range.
+    pub(super) fn range_bytes(&self) -> u32 {
+        self.size / u32::from(self.ranges)
     }
 
     /// From the beginning of one piece to that of the next: pieces do not touch.
@@ -37,9 +47,28 @@ impl Layout {
         (self.piece_bytes() as usize).next_multiple_of(PAGE) + gap
     }
 
-    /// Bytes of one slot, its gaps included.
+    /// From the beginning of one range to that of the next: ranges do not touch, and none below a page lies in two.
+    pub(super) fn range_stride(&self) -> usize {
+        let bytes = self.range_bytes();
+        let whole = if (bytes as usize) < PAGE {
+            bytes.next_power_of_two().max(LINE) as usize
+        } else {
+            (bytes as usize).next_multiple_of(PAGE)
+        };
+        whole + whole.min(PAGE)
+    }
+
+    /// Bytes from the first one of a slot's first range to the last one of its last range, and what lies between.
+    pub(super) fn ranges_span(&self) -> u32 {
+        let others = (usize::from(self.ranges) - 1) * self.range_stride();
+        // A span that was checked fits by far.
+        u32::try_from(others).unwrap_or(u32::MAX).saturating_add(self.range_bytes())
+    }
+
+    /// Bytes of one slot on either side, its gaps included.
     pub(super) fn slot_bytes(&self) -> usize {
-        self.piece_stride() * usize::from(self.segments)
+        let pieces = self.piece_stride() * usize::from(self.segments);
+        pieces.max((self.ranges_span() as usize).next_multiple_of(PAGE))
     }
 
     /// Bytes of the slots of one connection; cut at 64 bit where the numbers were not checked.
@@ -88,7 +117,7 @@ mod tests {
     #[test]
     fn pieces_never_touch_and_stay_in_their_slot() {
         for (size, segments, slots) in [(8, 1, 1), (4096, 1, 3), (4096, 4, 2), (65536, 16, 2), (24576, 3, 5)] {
-            let layout = Layout { size, segments, slots };
+            let layout = Layout { size, segments, ranges: 1, slots };
             let mut end = None;
             for connection in 0..2 {
                 for slot in 0..slots {
@@ -109,6 +138,22 @@ mod tests {
                 }
             }
             assert!(end.unwrap() <= 2 * layout.connection_bytes() as u64);
+        }
+    }
+
+    #[test]
+    fn ranges_never_touch_and_stay_in_their_slot() {
+        for (size, segments, ranges) in
+            [(128, 1, 16), (65536, 16, 2), (65536, 2, 16), (8, 1, 1), (9000, 1, 3), (4096, 1, 1)]
+        {
+            let layout = Layout { size, segments, ranges, slots: 2 };
+            let (stride, bytes) = (layout.range_stride(), layout.range_bytes() as usize);
+            assert!(stride > bytes && bytes * usize::from(ranges) == size as usize, "{layout:?}");
+            for range in 0..usize::from(ranges) {
+                let (first, last) = (range * stride, range * stride + bytes - 1);
+                assert!(last < layout.slot_bytes() && last < layout.ranges_span() as usize, "{layout:?}");
+                assert!(bytes >= PAGE || first / PAGE == last / PAGE, "{layout:?}");
+            }
         }
     }
 }

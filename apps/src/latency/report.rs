@@ -172,7 +172,7 @@ impl LatencyReport {
     #[must_use]
     pub fn json(&self) -> Value {
         let (counters, requests, seconds) = (self.counters(), self.requests(), self.seconds());
-        let Parameters { operation, size, segments, depth, batch, peer_does, .. } = self.parameters;
+        let Parameters { operation, size, segments, ranges, depth, batch, peer_does, .. } = self.parameters;
         let warnings: Vec<_> = self.all_warnings().iter().map(|warning| warning.text.clone()).collect();
         let mut object = json!({
             "op": operation.name(),
@@ -217,6 +217,7 @@ impl LatencyReport {
             "warnings": warnings,
             "hardware": self.hardware(),
         });
+        object["ranges"] = json!(ranges);
         object["page_faults"] = json!(self.page_faults());
         object["page_faults_of_process"] = json!(self.page_faults_of_process());
         object
@@ -303,8 +304,13 @@ impl LatencyReport {
     }
 
     fn settings(&self) -> String {
-        let Parameters { operation, size, segments, depth, batch, .. } = self.parameters;
+        let Parameters { operation, size, segments, ranges, depth, batch, .. } = self.parameters;
         let pieces = if segments > 1 { format!(" in {segments} pieces") } else { String::new() };
+        let to_and_from = match operation {
+            Operation::Write if ranges > 1 => format!(" to {ranges} ranges of the server's memory"),
+            Operation::Read if ranges > 1 => format!(" from {ranges} ranges of the server's memory"),
+            _ => String::new(),
+        };
         let batches =
             if operation == Operation::Register { format!(", {batch} keys behind a doorbell") } else { String::new() };
         let rate = self.rate.map_or(String::new(), |rate| format!(", {rate} requests/s meant to begin"));
@@ -314,7 +320,7 @@ impl LatencyReport {
             Some(Doorbells::Each) => " in rounds with a doorbell each",
         };
         format!(
-            "{size} bytes{pieces}, depth {depth}{rounds}{batches}, {} connection(s) on each of {} core(s){rate}; {} s after {} s \
+            "{size} bytes{pieces}{to_and_from}, depth {depth}{rounds}{batches}, {} connection(s) on each of {} core(s){rate}; {} s after {} s \
              of warm-up",
             self.connections,
             self.cores.len(),
@@ -433,10 +439,10 @@ impl LatencyReport {
         let head: Vec<_> = Summary::default().columns().iter().map(|(name, _)| format!("{name}_us")).collect();
         let mut text = format!(
             "op,key,invalidate,device,registration,size,depth,segments,batch,connections,core,requests,requests_per_second,{},\
-             latency_is,rate,rounds,completions_per_poll,work_requests_per_doorbell,empty_poll_share\n",
+             latency_is,rate,rounds,completions_per_poll,work_requests_per_doorbell,empty_poll_share,ranges\n",
             head.join(",")
         );
-        let Parameters { operation, size, segments, depth, batch, .. } = self.parameters;
+        let Parameters { operation, size, segments, ranges, depth, batch, .. } = self.parameters;
         let what = format!(
             "{},{},{},{},{},{size},{depth},{segments},{batch},{}",
             operation.name(),
@@ -453,7 +459,7 @@ impl LatencyReport {
             let values = Summary::of(histogram, self.scale()).columns().map(|(_, value)| format!("{value:.3}"));
             let _ = writeln!(
                 text,
-                "{what},{core},{requests},{rate:.1},{},{how},{:.4},{:.4},{:.6}",
+                "{what},{core},{requests},{rate:.1},{},{how},{:.4},{:.4},{:.6},{ranges}",
                 values.join(","),
                 counters.completions_per_poll(),
                 counters.work_requests_per_doorbell(),
