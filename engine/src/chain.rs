@@ -224,6 +224,23 @@ impl SendQueue {
         self.staged += 1;
     }
 
+    /// [`SendQueue::stage`] of the RDMA operations of a transfer, all by the same token. `awaited`: the transfer's end waits for the last
+    /// one, which vouches for those in front of it. Returns its position.
+    #[inline(always)]
+    pub(crate) fn stage_operations(&mut self, token: Token, count: u64, awaited: bool) -> u64 {
+        let (first, end) = (self.next_position(), self.next_position() + count);
+        for position in first..end {
+            self.check_room(position);
+            self.ring.set(position, token.0);
+        }
+        self.staged += count;
+        let last = end - 1;
+        if awaited {
+            self.await_at(last);
+        }
+        last
+    }
+
     #[inline(always)]
     fn check_room(&self, position: u64) {
         debug_assert!(position - self.tail < self.ring.capacity() as u64, "the reservation bounds what is posted");
