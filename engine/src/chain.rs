@@ -228,17 +228,27 @@ impl SendQueue {
     /// one, which vouches for those in front of it. Returns its position.
     #[inline(always)]
     pub(crate) fn stage_operations(&mut self, token: Token, count: u64, awaited: bool) -> u64 {
-        let (first, end) = (self.next_position(), self.next_position() + count);
-        for position in first..end {
+        let Some(others) = count.checked_sub(1) else { return NOT_POSTED };
+        let first = self.next_position();
+        for position in first..first + others {
             self.check_room(position);
             self.ring.set(position, token.0);
         }
-        self.staged += count;
-        let last = end - 1;
+        self.staged += others;
+        self.stage_operation(token, awaited)
+    }
+
+    /// One of them.
+    #[inline(always)]
+    pub(crate) fn stage_operation(&mut self, token: Token, awaited: bool) -> u64 {
+        let position = self.next_position();
+        self.check_room(position);
+        self.ring.set(position, token.0);
         if awaited {
-            self.await_at(last);
+            self.await_at(position);
         }
-        last
+        self.staged += 1;
+        position
     }
 
     #[inline(always)]
@@ -498,6 +508,11 @@ fn find(run: &[u64], place: u64) -> Option<usize> {
 
 /// The work requests that the next flush posts to one queue pair, in order.
 pub(crate) type ChainBuffer = FixedList<WorkRequest>;
+
+const _: () = {
+    let order = [Access::RemoteRead as usize, Access::RemoteWrite as usize, Access::RemoteReadWrite as usize];
+    assert!(order[0] == 0 && order[1] == 1 && order[2] == 2, "bytes by right: read, write, both");
+};
 
 /// Room for so many work requests.
 pub(crate) fn chain_buffer(entries: u32) -> ChainBuffer {

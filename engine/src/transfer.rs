@@ -97,35 +97,92 @@ pub(crate) fn cut<E>(
     elements: &mut [ScatterElement; MAX_TRANSFER_OPERATIONS],
     ranges: &mut [RemoteSegment; MAX_TRANSFER_OPERATIONS],
 ) -> Result<usize, CutError<E>> {
-    let mut remote = remote.iter();
-    let mut range = RemoteSegment { remote: RemoteRange { address: 0, key: 0 }, length: 0 };
+    let mut remote = remote;
+    let mut places = elements.iter_mut().zip(ranges);
     let mut operations = 0;
+    let mut put = |element, range| {
+        let (element_place, range_place) = places.next().ok_or(CutError::Operations)?;
+        (*element_place, *range_place) = (element, range);
+        operations += 1;
+        Ok(())
+    };
+    // What is left of a range that began in the piece before.
+    let mut rest = RemoteSegment { remote: RemoteRange { address: 0, key: 0 }, length: 0 };
     for piece in pieces {
         let mut piece = piece.map_err(CutError::Piece)?;
-        while piece.length > 0 {
+        if rest.length > 0 {
+            let (front, behind) = rest.cut(piece.length);
+            put(ScatterElement { length: front.length, ..piece }, front)?;
+            (piece, rest) = (advance(piece, front.length), behind);
+        }
+        // Ranges that lie in the piece as a whole.
+        while let [range, behind @ ..] = remote
+            && range.length <= piece.length
+        {
             if range.length == 0 {
-                range = remote.next().copied().filter(|range| range.length > 0).ok_or(CutError::Length)?;
+                return Err(CutError::Length);
             }
-            let (Some(element), Some(place)) = (elements.get_mut(operations), ranges.get_mut(operations)) else {
-                return Err(CutError::Operations);
-            };
-            let length = piece.length.min(range.length);
-            *element = ScatterElement { length, ..piece };
-            *place = RemoteSegment { length, ..range };
-            operations += 1;
-            piece.address += u64::from(length);
-            piece.length -= length;
-            // The peer's address may wrap; its own device refuses what it did not register.
-            range.remote.address = range.remote.address.wrapping_add(u64::from(length));
-            range.length -= length;
+            put(ScatterElement { length: range.length, ..piece }, *range)?;
+            (piece, remote) = (advance(piece, range.length), behind);
+        }
+        if piece.length > 0 {
+            let [range, behind @ ..] = remote else { return Err(CutError::Length) };
+            let (front, left) = range.cut(piece.length);
+            put(piece, front)?;
+            (rest, remote) = (left, behind);
         }
     }
-    if range.length == 0 && remote.len() == 0 { Ok(operations) } else { Err(CutError::Length) }
+    if rest.length == 0 && remote.is_empty() { Ok(operations) } else { Err(CutError::Length) }
+}
+
+/// [`cut`] of one piece, which lies in no range as a part: an operation for each range.
+#[inline(always)]
+pub(crate) fn cut_piece<E>(
+    piece: ScatterElement,
+    remote: &[RemoteSegment],
+    elements: &mut [ScatterElement; MAX_TRANSFER_OPERATIONS],
+    ranges: &mut [RemoteSegment; MAX_TRANSFER_OPERATIONS],
+) -> Result<usize, CutError<E>> {
+    if remote.len() > MAX_TRANSFER_OPERATIONS {
+        return Err(CutError::Operations);
+    }
+    let (mut bytes, mut all_have_some) = (0, true);
+    for ((element, place), range) in elements.iter_mut().zip(ranges).zip(remote) {
+        // Beyond the piece's end it may wrap: then the lengths differ.
+        *element =
+            ScatterElement { address: piece.address.wrapping_add(bytes), length: range.length, lkey: piece.lkey };
+        *place = *range;
+        bytes += u64::from(range.length);
+        all_have_some &= range.length > 0;
+    }
+    if bytes == u64::from(piece.length) && all_have_some { Ok(remote.len()) } else { Err(CutError::Length) }
+}
+
+/// What is behind so many bytes of an element, which has as many.
+#[inline(always)]
+fn advance(element: ScatterElement, length: u32) -> ScatterElement {
+    ScatterElement {
+        address: element.address.wrapping_add(u64::from(length)),
+        length: element.length - length,
+        ..element
+    }
+}
+
+impl RemoteSegment {
+    /// The first `length` bytes, or all if there are no more, and what is behind them.
+    #[inline(always)]
+    fn cut(self, length: u32) -> (Self, Self) {
+        let front = self.length.min(length);
+        // The peer's address may wrap; its own device refuses what it did not register.
+        let address = self.remote.address.wrapping_add(u64::from(front));
+        let behind = Self { remote: RemoteRange { address, ..self.remote }, length: self.length - front };
+        (Self { length: front, ..self }, behind)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CutError, RemoteSegment, cut};
+    use super::{CutError, RemoteSegment, cut, cut_piece};
     use crate::{
         options::MAX_TRANSFER_OPERATIONS,
         provider::{RemoteRange, ScatterElement},
@@ -140,10 +197,13 @@ mod tests {
         let mut elements = [ScatterElement::default(); MAX_TRANSFER_OPERATIONS];
         let mut ranges = [none; MAX_TRANSFER_OPERATIONS];
         let mut address = 1000;
-        let pieces = local.iter().map(|&length| {
-            address += u64::from(length);
-            Ok(ScatterElement { address: address - u64::from(length), length, lkey: 7 })
-        });
+        let pieces: Vec<_> = local
+            .iter()
+            .map(|&length| {
+                address += u64::from(length);
+                Ok(ScatterElement { address: address - u64::from(length), length, lkey: 7 })
+            })
+            .collect();
         let mut address = u64::MAX - 3;
         let remote: Vec<_> = remote
             .iter()
@@ -153,7 +213,14 @@ mod tests {
                 RemoteSegment { remote: RemoteRange { address: here, key: 9 }, length }
             })
             .collect();
-        let count = cut(pieces, &remote, &mut elements, &mut ranges)?;
+        let count = cut(pieces.into_iter(), &remote, &mut elements, &mut ranges);
+        if let &[length] = local {
+            let piece = ScatterElement { address: 1000, length, lkey: 7 };
+            let alone = cut_piece::<()>(piece, &remote, &mut elements, &mut ranges);
+            assert_eq!(alone.is_ok(), count.is_ok(), "{local:?} {remote:?}");
+            assert_eq!(alone.ok(), count.ok());
+        }
+        let count = count?;
         let both = elements.iter().zip(&ranges).take(count);
         Ok(both
             .map(|(element, range)| {

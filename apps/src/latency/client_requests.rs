@@ -205,7 +205,7 @@ impl<P: Port> ClientSide<P> {
         let pieces = self.pieces(place);
         let remote = self.links[place.link].remote.ok_or(Failure::Ended("without a key of the server's"))?.remote;
         let own = (place.offset - self.layout.slot_offset(place.link, 0)) as u64;
-        let (length, stride) = (self.layout.range_bytes(), self.layout.range_stride() as u64);
+        let (length, stride) = (self.layout.range_bytes, self.layout.range_stride as u64);
         let mut address = remote.address.wrapping_add(own);
         let mut ranges = Ranges::new();
         for _ in 0..self.layout.ranges {

@@ -8,7 +8,7 @@ use crate::{
     mr::{self, ReturnPolicy},
     options::{InvalidateOrder, MAX_TRANSFER_OPERATIONS, OnPostError},
     pool::Pool,
-    provider::{Access, Chain, ElementRange, Operation, Port, PostError, RemoteRange, Token, TokenKind, WorkRequest},
+    provider::{Chain, ElementRange, Operation, Port, PostError, RemoteRange, Token, TokenKind, WorkRequest},
     shared_receives::Taker,
     signal,
     trace::TracePoint,
@@ -167,11 +167,9 @@ impl<P: Port> Engine<P> {
         self.statistics.work_requests += accepted as u64;
         self.statistics.registrations += registered.registrations;
         self.statistics.lists_registered += registered.lists;
-        for access in [Access::RemoteRead, Access::RemoteWrite, Access::RemoteReadWrite] {
-            let bytes = registered.bytes[access as usize];
-            self.statistics.bytes_registered_read += if access.permits_read() { bytes } else { 0 };
-            self.statistics.bytes_registered_write += if access.permits_write() { bytes } else { 0 };
-        }
+        let [read, write, both] = registered.bytes;
+        self.statistics.bytes_registered_read += read + both;
+        self.statistics.bytes_registered_write += write + both;
         if registered.first_keys {
             self.note_rounds(index, accepted);
         }
@@ -326,16 +324,20 @@ impl Connection {
         operation: impl Fn(ElementRange, RemoteRange) -> Operation,
     ) -> u64 {
         let mut local = ElementRange { first: elements, count: 1 };
+        if signalled {
+            self.signaller.signalled();
+        }
+        if let [range] = ranges {
+            self.chain.push(WorkRequest { token, signalled, fence: false, operation: operation(local, range.remote) });
+            return self.send_queue.stage_operation(token, awaited);
+        }
         self.chain.extend(ranges.iter().map(|range| {
             let operation = operation(local, range.remote);
             local.first += 1;
             WorkRequest { token, signalled: false, fence: false, operation }
         }));
-        if signalled {
-            self.signaller.signalled();
-            if let Some(last) = self.chain.last_mut() {
-                last.signalled = true;
-            }
+        if let Some(last) = self.chain.last_mut().filter(|_| signalled) {
+            last.signalled = true;
         }
         self.send_queue.stage_operations(token, ranges.len() as u64, awaited)
     }
@@ -347,6 +349,6 @@ impl Connection {
             self.signaller.signalled();
         }
         self.chain.push(WorkRequest { token, signalled, fence: false, operation });
-        self.send_queue.stage_operations(token, 1, true)
+        self.send_queue.stage_operation(token, true)
     }
 }

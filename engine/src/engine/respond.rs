@@ -6,7 +6,7 @@ use crate::{
     gather::{GatherError, Segment},
     options::MAX_TRANSFER_OPERATIONS,
     provider::{Port, ScatterElement},
-    transfer::{CutError, Kind, Phase, RemoteSegment, Transfer, cut},
+    transfer::{CutError, Kind, Phase, RemoteSegment, Transfer, cut, cut_piece},
 };
 use frwr_mempool::slab::Handle;
 
@@ -193,11 +193,15 @@ impl<P: Port> Engine<P> {
         // Both tables are made for all slots.
         let elements = elements.and_then(<[_]>::first_chunk_mut).ok_or(TransferError::NoSlot)?;
         let ranges = ranges.and_then(<[_]>::first_chunk_mut).ok_or(TransferError::NoSlot)?;
-        let pieces = local.iter().map(|piece| {
+        let resolve = |piece: &Segment| {
             let reach = connection.reach(piece.memory);
             piece.resolve(reach.start, reach.bytes, reach.base, reach.lkey).map(|resolved| resolved.element)
-        });
-        let operations = cut(pieces, remote, elements, ranges)?;
+        };
+        let operations = if let [piece] = local {
+            cut_piece::<GatherError>(resolve(piece)?, remote, elements, ranges)?
+        } else {
+            cut(local.iter().map(resolve), remote, elements, ranges)?
+        };
         // At most MAX_TRANSFER_OPERATIONS.
         let (handle, _) = vacant.insert(|| Transfer::new(cookie, id.index, kind, operations as u8));
         Ok(handle)

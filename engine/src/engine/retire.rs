@@ -129,9 +129,9 @@ impl<P: Port> Engine<P> {
     fn tell_retired(&mut self, index: usize, word: u64, mut awaited: u64) {
         while awaited != 0 {
             let before = awaited;
+            awaited = self.end_transfers(index, word, awaited);
             awaited = self.end_invalidated(index, word, awaited);
             awaited = self.free_held(index, word, awaited);
-            awaited = self.end_transfers(index, word, awaited);
             if awaited == before {
                 let posted = self.connections[index].send_queue.entry(word + u64::from(awaited.trailing_zeros()));
                 awaited &= awaited - 1;
