@@ -151,6 +151,9 @@ fn sizes_pieces_depths_connections_and_cores() {
         &["--op", "send", "--size", "131072"],
         &["--op", "write", "--size", "64", "--segments", "2", "--depth", "5", "--connections", "2"],
         &["--op", "read", "--size", "65536", "--segments", "16", "--depth", "2"],
+        &["--op", "write", "--size", "128", "--ranges", "16", "--depth", "2"],
+        &["--op", "write", "--size", "96", "--ranges", "3", "--segments", "4", "--connections", "2"],
+        &["--op", "read", "--size", "65536", "--ranges", "4", "--segments", "4", "--depth", "5"],
         &["--op", "register", "--batch", "32", "--depth", "2", "--connections", "2"],
         &["--op", "register", "--batch", "256", "--size", "1048576", "--registration", "windows"],
     ];
@@ -250,14 +253,15 @@ fn results_go_to_files() {
     assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{table}");
     let column = rows[0].iter().position(|name| *name == "requests").unwrap();
     assert_eq!([1, 2, 3].map(|row| rows[row][column]), ["2000", "1000", "1000"]);
-    let last = rows[0].len() - 5;
+    let last = rows[0].len() - 6;
     assert_eq!(
         rows[0][last..],
-        ["rate", "rounds", "completions_per_poll", "work_requests_per_doorbell", "empty_poll_share"]
+        ["rate", "rounds", "completions_per_poll", "work_requests_per_doorbell", "empty_poll_share", "ranges"]
     );
     for row in &rows[1..] {
         let [per_poll, per_doorbell, empty] = [2, 3, 4].map(|at| row[last + at].parse::<f64>().unwrap());
         assert_eq!((row[last], row[last + 1]), ("", ""), "neither a rate nor rounds were asked for: {table}");
+        assert_eq!(row[last + 5], "1", "{table}");
         assert!(per_poll >= 1.0 && per_doorbell >= 1.0 && (0.0..1.0).contains(&empty), "{table}");
     }
     let percentiles = fs::read_to_string(hgrm).unwrap();
@@ -313,6 +317,22 @@ fn wrong_arguments_are_one_line_with_a_remedy() {
         (&["--size", "0"], 2, "out_of_range", &["--size is 0", "from 8"]),
         (&["--op", "send", "--size", "131080"], 2, "out_of_range", &["--size is 131080", "131072"]),
         (&["--segments", "17"], 2, "out_of_range", &["--segments is 17", "16"]),
+        (&["--op", "write", "--ranges", "17"], 2, "out_of_range", &["--ranges is 17", "16"]),
+        (&["--op", "read", "--ranges", "0"], 2, "out_of_range", &["--ranges is 0", "16"]),
+        (
+            &["--op", "write", "--ranges", "3"],
+            2,
+            "out_of_range",
+            &["--size is 4096", "multiple of 8 for each segment and range"],
+        ),
+        (
+            &["--op", "write", "--ranges", "16", "--segments", "15", "--size", "1920"],
+            2,
+            "out_of_range",
+            &["--segments and --ranges", "is 30", "16"],
+        ),
+        (&["--ranges", "2"], 2, "combination", &["--ranges", "--op write", "--segments"]),
+        (&["--op", "send", "--ranges", "2"], 2, "combination", &["--ranges", "--op write"]),
         (&["--depth", "0"], 2, "out_of_range", &["--depth is 0", "1024"]),
         (&["--depth", "1025"], 2, "out_of_range", &["--depth is 1025", "1024"]),
         (&["--op", "register", "--batch", "257"], 2, "out_of_range", &["--batch is 257", "256"]),
@@ -375,6 +395,33 @@ fn rounds_have_one_doorbell_or_one_for_each_request() {
         }
     }
     assert!(measured(10, &["--op", "write"])["rounds"].is_null());
+}
+
+/// A18: one operation of many ranges is that many work requests, one event and one latency; those of a round share doorbell and completion.
+#[test]
+fn an_operation_of_several_ranges_is_counted_as_one() {
+    for (operation, completions) in [("write", 0.5), ("read", 1.0)] {
+        for (ranges, segments, work) in [("16", "1", 16.0), ("4", "4", 4.0), ("3", "4", 6.0)] {
+            let size = "384";
+            let arguments = ["--op", operation, "--size", size, "--ranges", ranges, "--segments", segments];
+            let report = measured(640, &[&arguments[..], &["--depth", "2", "--rounds", "one"]].concat());
+            latencies_are_in_order(&report);
+            assert_eq!((number(&report, "ranges").to_string().as_str(), number(&report, "size")), (ranges, 384));
+            assert_eq!(real(&report, "work_requests_per_request"), work, "{report}");
+            assert_eq!(real(&report, "doorbells_per_request"), 0.5, "{report}");
+            assert_eq!(real(&report, "send_completions_per_request"), completions, "{report}");
+            let bytes = real(&report, "requests_per_second") * 384.0 / f64::from(1 << 20);
+            assert!((real(&report, "mib_per_second") - bytes).abs() <= 1e-9 * bytes, "{report}");
+        }
+    }
+    let output =
+        latency(&["--op", "write", "--size", "128", "--ranges", "16", "--cores", "unpinned", "--iterations", "50"]);
+    let (out, _) = texts(&output);
+    assert!(
+        out.contains("128 bytes to 16 ranges of the server's memory")
+            && out.contains("per request: 16.000 work requests"),
+        "{out}"
+    );
 }
 
 #[test]

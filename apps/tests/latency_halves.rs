@@ -32,6 +32,7 @@ const PLAIN: Parameters = Parameters {
     peer_does: PeerDoes::Write,
     size: 4096,
     segments: 1,
+    ranges: 1,
     depth: 1,
     batch: 1,
     connections: 1,
@@ -58,6 +59,8 @@ fn one_server_serves_whatever_clients_ask_for() {
             &["--key", "static", "--depth", "8"],
             &["--op", "write", "--size", "65536", "--depth", "4"],
             &["--op", "read", "--connections", "3"],
+            &["--op", "write", "--size", "128", "--ranges", "16", "--depth", "3"],
+            &["--op", "read", "--size", "8192", "--ranges", "4", "--segments", "2"],
             &["--op", "send", "--size", "16384", "--depth", "16"],
             &["--op", "register", "--batch", "16"],
             &["--peer", "read", "--size", "16384", "--segments", "4", "--depth", "64", "--cores", "unpinned:2"],
@@ -99,13 +102,17 @@ fn who_asks_for_too_much_or_in_another_language_is_refused_with_a_reason() {
     excess(&refused(&server.fabric, &of(Parameters { depth: u32::MAX, ..PLAIN })), Quantity::Depth);
     excess(&refused(&server.fabric, &of(Parameters { size: 0xffff_fff8, ..PLAIN })), Quantity::Size);
     excess(&refused(&server.fabric, &of(Parameters { segments: 255, size: 255 * 8, ..PLAIN })), Quantity::Segments);
+    excess(&refused(&server.fabric, &of(Parameters { ranges: 255, ..PLAIN })), Quantity::Ranges);
+    let transfer = Parameters { operation: Operation::Write, key: KeyKind::Static, ..PLAIN };
+    excess(&refused(&server.fabric, &of(Parameters { ranges: 255, ..transfer })), Quantity::Ranges);
+    excess(&refused(&server.fabric, &of(Parameters { ranges: 16, segments: 15, ..transfer })), Quantity::Operations);
     excess(&refused(&server.fabric, &of(Parameters { connections: u16::MAX, ..PLAIN })), Quantity::Connections);
     let buffers = Parameters { size: 64 << 20, depth: 1024, connections: 1024, ..PLAIN };
     excess(&refused(&server.fabric, &of(buffers)), Quantity::Buffers);
     // It serves the next one as if nothing had been.
     ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
     let (lines, _) = server.end();
-    assert_eq!(lines.iter().filter(|line| line.contains("refused: ")).count(), 10, "{lines:#?}");
+    assert_eq!(lines.iter().filter(|line| line.contains("refused: ")).count(), 13, "{lines:#?}");
     assert!(lines[0].contains("another version"), "{lines:#?}");
 }
 
@@ -376,7 +383,7 @@ fn other_versions_and_other_programs_are_told_apart() {
         (&b"fLAT\x09\x00"[..], "version", "version 9"),
         (b"", "foreign_peer", "no frwr-latency"),
         (b"NVMe-oF says no", "foreign_peer", "no frwr-latency"),
-        (b"fLAT\x02\x00\xff", "foreign_peer", "no frwr-latency"),
+        (b"fLAT\x03\x00\xff", "foreign_peer", "no frwr-latency"),
     ] {
         let error = rejected_with(bytes);
         let line = error.to_string();

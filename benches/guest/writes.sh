@@ -38,7 +38,18 @@ perftest() {
     [ -n "$typical" ] && sample perftest_4096 "$typical"
 }
 
-# 32 in flight in rounds, as the loop in C has them: one doorbell for all of a round, or one for each.
+# 32 WRITEs in rounds, as the loop in C has them, as two operations of 16 ranges: one doorbell and one completion for all. What is said of a
+# request is of 16 WRITEs.
+round_of_lists() {
+    latency --op write --key static --size 128 --ranges 16 --depth 2 --rounds one --runtime 0.5 --warm-up 0.2 &&
+        sample write_list_8 "$(of_16 "$(us_per_request)")" && sample doorbells_list_8 "$(of_16 "$(reported doorbells_per_request)")" &&
+        sample completions_list_8 "$(of_16 "$(reported send_completions_per_request)")" &&
+        sample work_requests_list_8 "$(of_16 "$(reported work_requests_per_request)")"
+}
+
+of_16() { awk -v all="$1" 'BEGIN { printf "%.6f", all / 16 }'; }
+
+# The same as 32 operations: one doorbell for all of a round, or one for each.
 round_of() { # one|each
     latency --op write --key static --size 8 --depth 32 --rounds "$1" --runtime 0.5 --warm-up 0.2 &&
         sample "write_$1_8" "$(us_per_request)" && sample "doorbells_$1_8" "$(reported doorbells_per_request)" &&
@@ -47,10 +58,11 @@ round_of() { # one|each
 
 batches() {
     peer_sample each_loop_8 taskset -c 1 verbs_write rxe0 each 8 600 && round_of each &&
-        peer_sample batched_loop_8 taskset -c 1 verbs_write rxe0 batched 8 600 && round_of one
+        peer_sample batched_loop_8 taskset -c 1 verbs_write rxe0 batched 8 600 && round_of_lists &&
+        round_of one
 }
 
-batched="each_loop_8 batched_loop_8"
+batched="each_loop_8 batched_loop_8 write_list_8 doorbells_list_8 completions_list_8 work_requests_list_8"
 for doorbells in each one; do
     batched="$batched write_${doorbells}_8 doorbells_${doorbells}_8 completions_${doorbells}_8"
 done

@@ -231,6 +231,33 @@ impl SendQueue {
         self.staged += 1;
     }
 
+    /// [`SendQueue::stage`] of the RDMA operations of a transfer, all by the same token. `awaited`: the transfer's end waits for the last
+    /// one, which vouches for those in front of it. Returns its position.
+    #[inline(always)]
+    pub(crate) fn stage_operations(&mut self, token: Token, count: u64, awaited: bool) -> u64 {
+        let Some(others) = count.checked_sub(1) else { return NOT_POSTED };
+        let first = self.next_position();
+        for position in first..first + others {
+            self.check_room(position);
+            self.ring.set(position, token.0);
+        }
+        self.staged += others;
+        self.stage_operation(token, awaited)
+    }
+
+    /// One of them.
+    #[inline(always)]
+    pub(crate) fn stage_operation(&mut self, token: Token, awaited: bool) -> u64 {
+        let position = self.next_position();
+        self.check_room(position);
+        self.ring.set(position, token.0);
+        if awaited {
+            self.await_at(position);
+        }
+        self.staged += 1;
+        position
+    }
+
     #[inline(always)]
     fn check_room(&self, position: u64) {
         debug_assert!(position - self.tail < self.ring.capacity() as u64, "the reservation bounds what is posted");
@@ -493,6 +520,11 @@ fn find(run: &[u64], place: u64) -> Option<usize> {
 
 /// The work requests that the next flush posts to one queue pair, in order.
 pub(crate) type ChainBuffer = FixedList<WorkRequest>;
+
+const _: () = {
+    let order = [Access::RemoteRead as usize, Access::RemoteWrite as usize, Access::RemoteReadWrite as usize];
+    assert!(order[0] == 0 && order[1] == 1 && order[2] == 2, "bytes by right: read, write, both");
+};
 
 /// Room for so many work requests.
 pub(crate) fn chain_buffer(region: &mut Region, entries: u32) -> Result<ChainBuffer, CarveError> {

@@ -298,6 +298,12 @@ impl Connection {
         self.bases.get(memory.0 as usize).copied().filter(|key| key.base.is_some())
     }
 
+    /// Where a memory lies, and its base registration in this connection's domain; nothing lies in one that was declared too late.
+    #[inline(always)]
+    pub(crate) fn reach(&self, memory: MemoryId) -> Reach {
+        self.reach.get(memory.0 as usize).copied().unwrap_or(Reach::NONE)
+    }
+
     /// A request may be sent: the peer has a receive for it, and we have one for its reply.
     #[inline]
     pub(crate) fn may_send(&self) -> bool {

@@ -1,9 +1,9 @@
 //! Events that wait for the caller, oldest first.
 //!
-//! The usual one, a request's end, is told by the request's slot, which keeps all that its event says until it is taken. So
-//! what waits is one number; only what has no slot is kept as it is.
+//! The usual ones, a request's end and a transfer's success, are told by their slot, which keeps all that its event says until it is
+//! taken. So what waits is one number; only what has no slot is kept as it is.
 
-use crate::event::Event;
+use crate::{event::Event, provider::Token};
 use frwr_mempool::{
     Region,
     region::CarveError,
@@ -11,7 +11,22 @@ use frwr_mempool::{
 };
 
 /// Stands for the oldest of those that are kept as they are. No slot has this number (`Token::MAX_INDEX`).
-pub(crate) const WHOLE: u32 = u32::MAX;
+const WHOLE: u32 = u32::MAX;
+
+/// Marks the slot of a transfer that succeeded, among those of requests.
+const TRANSFERRED: u32 = 1 << 30;
+const _: () = assert!(Token::MAX_INDEX < TRANSFERRED, "no slot has that bit");
+
+/// What waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The slot of a request that has ended.
+    Ended(u32),
+    /// The slot of a transfer that succeeded.
+    Transferred(u32),
+    /// [`Events::pop_whole`] has it.
+    Whole,
+}
 
 /// The queue. It never grows beyond what it was made for: the engine takes nothing that could fill it while it is half full.
 pub(crate) struct Events {
@@ -65,6 +80,12 @@ impl Events {
         self.end += 1;
     }
 
+    /// A transfer succeeded; its slot stays until this is taken.
+    #[inline(always)]
+    pub(crate) fn push_transferred(&mut self, slot: u32) {
+        self.push_ended(slot | TRANSFERRED);
+    }
+
     pub(crate) fn push_back(&mut self, event: Event) {
         if let Some(place) = place(&mut self.whole, self.end_whole) {
             *place = Some(event);
@@ -73,15 +94,19 @@ impl Events {
         self.push_ended(WHOLE);
     }
 
-    /// The slot of the request whose end comes next, or [`WHOLE`]; `None` where nothing is left.
+    /// What comes next; `None` where nothing is left.
     #[inline(always)]
-    pub(crate) fn pop(&mut self) -> Option<u32> {
+    pub(crate) fn pop(&mut self) -> Option<Told> {
         if self.is_empty() {
             return None;
         }
         let slot = self.order.at(self.oldest);
         self.oldest += 1;
-        Some(slot)
+        Some(match slot {
+            ..TRANSFERRED => Told::Ended(slot),
+            WHOLE => Told::Whole,
+            _ => Told::Transferred(slot & Token::MAX_INDEX),
+        })
     }
 
     /// What comes next where that is no request's end: behind [`Events::pop`] that said so.

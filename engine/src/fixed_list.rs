@@ -45,6 +45,17 @@ impl<T: Copy> FixedList<T> {
         self.len += 1;
     }
 
+    /// [`FixedList::push`] of all of them, or of none where they are too many.
+    #[inline(always)]
+    pub(crate) fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) {
+        let end = self.len + values.len();
+        debug_assert!(end <= self.places.len(), "a list is made for all that it may hold");
+        if let Some(places) = self.places.get_mut(self.len..end) {
+            places.iter_mut().zip(values).for_each(|(place, value)| *place = value);
+            self.len = end;
+        }
+    }
+
     /// Places for so many values more, which the caller fills and then counts by `filled`. `None` where it was not made for them.
     #[inline(always)]
     pub(crate) fn places<const COUNT: usize>(&mut self) -> Option<&mut [T; COUNT]> {

@@ -93,6 +93,9 @@ pub struct EngineOptions {
     pub queue_depth: u32,
     /// Transfers of one connection at the same time; 0 for a mere requester.
     pub transfer_depth: u32,
+    /// RDMA READs or WRITEs of one transfer as a rule, at most [`MAX_TRANSFER_OPERATIONS`]: the send queue has room for
+    /// `transfer_depth` transfers of so many. Those of more wait for others.
+    pub transfer_operations: u32,
     /// Receives posted per connection, or granted to it of shared ones; 0 for what sizing asks (S8).
     pub receive_depth: u32,
     /// Where they are posted.
@@ -137,6 +140,7 @@ impl Default for EngineOptions {
             connections: 8,
             queue_depth: 32,
             transfer_depth: 0,
+            transfer_operations: 1,
             receive_depth: 0,
             receive_queues: ReceiveQueues::default(),
             message_bytes: 4096,

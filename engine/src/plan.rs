@@ -159,6 +159,8 @@ impl Plan {
         check("connections", u64::from(options.connections), 1, 4096, "1 to 4096")?;
         check("queue_depth", u64::from(options.queue_depth), 0, 16384, "0 to 16384")?;
         check("transfer_depth", u64::from(options.transfer_depth), 0, 16384, "0 to 16384")?;
+        let most_operations = MAX_TRANSFER_OPERATIONS as u64;
+        check("transfer_operations", u64::from(options.transfer_operations), 1, most_operations, "1 to 16")?;
         check("message_bytes", u64::from(options.message_bytes), 16, u64::from(MAX_MESSAGE_BYTES), "16 to 131136")?;
         check("max_segments", u64::from(options.max_segments), 1, 4096, "1 to 4096")?;
         check("receive_depth", u64::from(options.receive_depth), 0, 32768, "0 to 32768")?;
@@ -178,7 +180,8 @@ impl Plan {
         let connections = u32::from(options.connections);
         let queue_depth = options.queue_depth.min(sizing.max_requests);
         let registrations = if options.registrations == 0 { queue_depth.max(1) } else { options.registrations };
-        let transfers = options.transfer_depth * (SLOTS_PER_REQUEST + 1);
+        // Twice their operations, so that all in flight may go with one completion, and a reply each.
+        let transfers = options.transfer_depth * (2 * options.transfer_operations + 1);
         let max_mrs = registrations.min(MAX_MRS_PER_REQUEST as u32);
         let cost = capabilities.send_queue_cost;
         let transfer =

@@ -41,11 +41,13 @@ fn refused(change: impl FnOnce(&mut EngineOptions)) -> EngineError {
 
 #[test]
 fn every_option_has_a_range_and_the_error_names_it() {
-    let cases: [(&str, EngineError); 9] = [
+    let cases: [(&str, EngineError); 11] = [
         ("connections", refused(|options| options.connections = 0)),
         ("connections", refused(|options| options.connections = 4097)),
         ("queue_depth", refused(|options| options.queue_depth = 16385)),
         ("transfer_depth", refused(|options| options.transfer_depth = 16385)),
+        ("transfer_operations", refused(|options| options.transfer_operations = 0)),
+        ("transfer_operations", refused(|options| options.transfer_operations = 17)),
         ("message_bytes", refused(|options| options.message_bytes = 15)),
         ("message_bytes", refused(|options| options.message_bytes = 128 * 1024 + 65)),
         ("max_segments", refused(|options| options.max_segments = 0)),

@@ -25,8 +25,14 @@ pub struct Clock(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Ticks { start: u64, rate: u64 },
-    System { start: Instant },
+    Ticks {
+        start: u64,
+        rate: u64,
+    },
+    /// What the clock read at its start, in nanoseconds.
+    System {
+        start: u64,
+    },
     Virtual(VirtualClock),
 }
 
@@ -45,7 +51,7 @@ impl Clock {
     /// clock_gettime(CLOCK_MONOTONIC).
     #[must_use]
     pub fn system() -> Self {
-        Self(Kind::System { start: Instant::now() })
+        Self(Kind::System { start: cpu::monotonic() })
     }
 
     /// What reads the time: "tsc", "clock_gettime" or "virtual".
@@ -70,7 +76,8 @@ impl Clock {
     pub(crate) fn nanoseconds(&self) -> u64 {
         match &self.0 {
             Kind::Ticks { start, rate } => scale(cpu::ticks().saturating_sub(*start), *rate),
-            Kind::System { start } => nanoseconds(start.elapsed()),
+            // The kernel's goes never back, but for cores that disagree about it.
+            Kind::System { start } => cpu::monotonic().saturating_sub(*start),
             Kind::Virtual(clock) => clock.0.load(Ordering::Relaxed),
         }
     }

@@ -31,6 +31,16 @@ pub(crate) fn page_faults(whole_process: bool) -> Option<u64> {
     Some(counts.iter().sum())
 }
 
+/// clock_gettime(CLOCK_MONOTONIC) in nanoseconds.
+#[inline]
+pub(crate) fn monotonic() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime writes one timespec. Linux has this clock always, so that it does not fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // Neither is negative, and 64 bits of nanoseconds are 584 years.
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
 /// Whether the time stamp counter ticks at one rate in every power state on all cores.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn has_invariant_ticks() -> bool {

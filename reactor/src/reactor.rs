@@ -119,6 +119,8 @@ pub struct Reactor<C: Context> {
     /// When the next timed poller is due, or the next copy of the statistics; in ticks.
     alarm: u64,
     inbox: Inbox<C::Message>,
+    /// The last look at it used up its budget.
+    inbox_left: bool,
     slots: Slots<C>,
     /// A busy poller flushes.
     flushes: bool,
@@ -164,6 +166,7 @@ impl<C: Context> Reactor<C> {
             long: ticks_of(LONG_ITERATION, &now),
             alarm: 0,
             inbox: seat.inbox,
+            inbox_left: false,
             slots: Slots::new(),
             flushes: false,
             more: false,
@@ -273,7 +276,9 @@ impl<C: Context> Reactor<C> {
         let changed = self.member.wants_attention();
         let others_were_drained = changed && self.look_at_changes();
         // What a full budget left is no news.
-        self.receive();
+        if self.inbox_left || self.inbox.has_news() {
+            self.receive();
+        }
         let received = self.messages > 0;
         if self.options.time_pollers {
             self.time_busy();
@@ -357,8 +362,11 @@ impl<C: Context> Reactor<C> {
     pub fn run(&mut self) {
         self.group.enter(self.core.index());
         let mut empty: u32 = 0;
+        // Else no iteration is a plain one, and nothing asks the processor's counter.
+        let counts_ticks = self.ticker.counts_ticks();
         loop {
-            match self.step() {
+            let step = if counts_ticks { self.step() } else { self.step_fully(0) };
+            match step {
                 Step::Stopped => return,
                 Step::Worked(_) => empty = 0,
                 Step::Idle => empty = empty.saturating_add(1),
@@ -491,6 +499,7 @@ impl<C: Context> Reactor<C> {
         let received = inbox.receive(INBOX_BUDGET, |from, message| context.message(from, message, now));
         // At most the budget.
         self.messages = received as u32;
+        self.inbox_left = received >= INBOX_BUDGET;
         self.more |= received > 0;
     }
 

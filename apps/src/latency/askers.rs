@@ -104,6 +104,7 @@ mod tests {
             peer_does: PeerDoes::Write,
             size: 4096,
             segments: 1,
+            ranges: 1,
             depth,
             batch: 1,
             connections: 1,

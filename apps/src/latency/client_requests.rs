@@ -4,7 +4,7 @@ use super::{
     client::ClientSide,
     error::Failure,
     message::{HEADER_BYTES, Header, Kind, REPLY_BYTES, command_bytes, name_ranges, word},
-    parameters::{Invalidation, KeyKind, MAX_SEGMENTS, Operation, PeerDoes},
+    parameters::{Invalidation, KeyKind, MAX_RANGES, MAX_SEGMENTS, Operation, PeerDoes},
     slots::{Slot, stamp},
 };
 use arrayvec::ArrayVec;
@@ -24,6 +24,9 @@ const CHECK_COOKIE: u64 = 1 << 62;
 
 /// The pieces of one request.
 type Pieces = ArrayVec<Segment, { MAX_SEGMENTS as usize }>;
+
+/// The server's ranges of one request.
+type Ranges = ArrayVec<RemoteSegment, { MAX_RANGES as usize }>;
 
 /// Where a request is.
 struct Place {
@@ -202,15 +205,22 @@ impl<P: Port> ClientSide<P> {
         let pieces = self.pieces(place);
         let remote = self.links[place.link].remote.ok_or(Failure::Ended("without a key of the server's"))?.remote;
         let own = (place.offset - self.layout.slot_offset(place.link, 0)) as u64;
-        let range = RemoteRange { address: remote.address.wrapping_add(own), key: remote.key };
-        let remote = [RemoteSegment { remote: range, length: self.plan.parameters.size }];
+        let (length, stride) = (self.layout.range_bytes, self.layout.range_stride as u64);
+        let mut address = remote.address.wrapping_add(own);
+        let mut ranges = Ranges::new();
+        for _ in 0..self.layout.ranges {
+            // As many as were checked.
+            let _ = ranges.try_push(RemoteSegment { remote: RemoteRange { address, key: remote.key }, length });
+            address = address.wrapping_add(stride);
+        }
+        let remote = ranges.as_slice();
         let (local, connection) = (pieces.as_slice(), place.connection);
         // What is read back is in no figure.
         self.begins_now((cookie & !CHECK_COOKIE) as u32);
         let taken = if writes {
-            self.engine.write(connection, &WriteRequest { local, remote: &remote, cookie })
+            self.engine.write(connection, &WriteRequest { local, remote, cookie })
         } else {
-            self.engine.fetch(connection, &FetchRequest { local, remote: &remote, cookie })
+            self.engine.fetch(connection, &FetchRequest { local, remote, cookie })
         };
         match taken {
             Ok(()) => Ok(1),

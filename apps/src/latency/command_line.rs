@@ -67,7 +67,7 @@ pub struct Arguments {
     /// What the server does with the memory of `--op request`.
     #[arg(long, value_name = "RDMA", value_enum, default_value_t = PeerDoes::Write)]
     pub peer: PeerDoes,
-    /// Bytes of one request, a multiple of 8 for each segment, such as 512 or 64K. Several, with commas between them, are measured
+    /// Bytes of one request, a multiple of 8 for each segment and range, such as 512 or 64K. Several, with commas between them, are measured
     /// one after the other.
     #[arg(long, value_name = "BYTES[,BYTES]...", default_value = "4096")]
     pub size: Sizes,
@@ -77,6 +77,10 @@ pub struct Arguments {
     /// Pieces that the memory of one request is in, with gaps between them.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub segments: u8,
+    /// Ranges of the server's memory that one WRITE or READ goes to or comes from, with gaps between them: a work request for each,
+    /// and one completion for all (libfabric's rma_iov_count; a list of perftest's --post_list as one operation).
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub ranges: u8,
     /// Keys made, and then killed, behind one doorbell (`--op register`).
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: u16,
@@ -253,7 +257,7 @@ impl LatencyConfig {
                 "are the client's: a server measures nothing; leave them out",
             ));
         }
-        let Arguments { op, key, invalidate, peer, size, depth, segments, batch, connections, .. } = arguments;
+        let Arguments { op, key, invalidate, peer, size, depth, segments, ranges, batch, connections, .. } = arguments;
         let Sizes(sizes) = size;
         range("the number of sizes of --size", sizes.len() as u64, 1, MAX_SIZES as u64)?;
         if sizes.len() > 1 && (arguments.hgrm.is_some() || arguments.svg.is_some()) {
@@ -273,6 +277,7 @@ impl LatencyConfig {
             peer_does: peer,
             size: sizes.iter().copied().max().unwrap_or_default(),
             segments,
+            ranges,
             depth,
             batch,
             connections,
@@ -383,6 +388,10 @@ fn check_key(arguments: &Arguments) -> Result<(), LatencyError> {
     if *invalidate == Some(Invalidation::Remote) && !per_request {
         let why = "needs a reply to a request that has a key: --op request --key request";
         return Err(combination("--invalidate remote", why));
+    }
+    if arguments.ranges > 1 && !op.is_transfer() {
+        let why = "goes with --op write and read: only these name the server's memory themselves; --segments is for pieces of our own";
+        return Err(combination("--ranges", why));
     }
     if *batch > 1 && *op != Operation::Register {
         return Err(combination("--batch", "goes with --op register only; --depth is for requests in flight"));

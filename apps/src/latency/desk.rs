@@ -237,6 +237,7 @@ mod tests {
         peer_does: PeerDoes::Write,
         size: 4096,
         segments: 1,
+        ranges: 1,
         depth: 32,
         batch: 1,
         connections: 2,

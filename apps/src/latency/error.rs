@@ -161,8 +161,11 @@ pub enum Failure {
 
 fn excess(excess: &Excess) -> String {
     let Excess { what, value, least, most } = *excess;
-    let grain =
-        if what == Quantity::Size { format!(", a multiple of {SIZE_GRAIN} for each segment") } else { String::new() };
+    let grain = if what == Quantity::Size {
+        format!(", a multiple of {SIZE_GRAIN} for each segment and range")
+    } else {
+        String::new()
+    };
     format!("{} is {value}: must be from {least} to {most}{grain}; choose a value inside", what.name())
 }
 

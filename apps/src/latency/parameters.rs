@@ -1,12 +1,13 @@
 //! What is measured, in values: as the command line says it, and as it travels in the private data of connect requests.
 
 use clap::ValueEnum;
+use frwr_engine::MAX_TRANSFER_OPERATIONS;
 
 /// First bytes of all private data of this program.
 const MAGIC: [u8; 4] = *b"fLAT";
 /// Version of what both halves say to each other; it changes with any byte of private data or messages.
-pub const PROTOCOL_VERSION: u16 = 2;
-/// Bytes of a connect request: magic, version, eight single bytes, then numbers.
+pub const PROTOCOL_VERSION: u16 = 3;
+/// Bytes of a connect request: magic, version, six single bytes, then numbers.
 const REQUEST_BYTES: usize = 40;
 /// Bytes of a refusal: magic, version, reason, then value and limit.
 const REFUSAL_BYTES: usize = 24;
@@ -20,6 +21,9 @@ pub const MAX_SIZE: u32 = 64 << 20;
 pub const MAX_DEPTH: u32 = 1024;
 /// Pieces that the memory of one request is in: the keys that one message names (MAX_MRS_PER_REQUEST of the engine).
 pub const MAX_SEGMENTS: u8 = 16;
+/// Ranges of the server's memory that one WRITE or READ goes to or comes from: each is an RDMA operation of a transfer.
+pub(super) const MAX_RANGES: u8 = MAX_TRANSFER_OPERATIONS as u8;
+const _: () = assert!(MAX_TRANSFER_OPERATIONS <= u8::MAX as usize, "a byte of the connect request has it");
 /// Keys made behind one doorbell.
 pub const MAX_BATCH: u16 = 256;
 /// Connections of one core.
@@ -49,6 +53,11 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Each request is RDMA on memory that the server keeps open.
+    pub(super) fn is_transfer(self) -> bool {
+        matches!(self, Self::Write | Self::Read)
+    }
+
     /// Each request is a message to the server.
     pub(super) fn sends_messages(self) -> bool {
         matches!(self, Self::Send | Self::Request)
@@ -129,6 +138,8 @@ pub struct Parameters {
     pub size: u32,
     /// Pieces that they are in.
     pub segments: u8,
+    /// Ranges of the server's memory that they go to or come from (`write`, `read`); 1 else.
+    pub ranges: u8,
     /// Requests in flight of one connection; of `register`, batches.
     pub depth: u32,
     /// Keys behind one doorbell (`register`).
@@ -157,6 +168,10 @@ pub enum Quantity {
     Size,
     /// Pieces of a request.
     Segments,
+    /// Ranges of the server's memory for one request.
+    Ranges,
+    /// RDMA operations of one request: pieces and ranges are cut where either has a boundary.
+    Operations,
     /// Requests in flight.
     Depth,
     /// Keys behind a doorbell.
@@ -168,7 +183,16 @@ pub enum Quantity {
 }
 
 named!(Quantity: Size = 1 "--size", Segments = 2 "--segments", Depth = 3 "--depth", Batch = 4 "--batch",
-    Connections = 5 "the number of connections", Buffers = 6 "bytes of all buffers (connections x depth x size)",);
+    Connections = 5 "the number of connections", Buffers = 6 "bytes of all buffers (connections x depth x size)",
+    Ranges = 7 "--ranges", Operations = 8 "the number of RDMA operations that --segments and --ranges make of a request",);
+
+/// Pieces, or multiples, of this many in common.
+const fn greatest_common_divisor(mut a: u32, mut b: u32) -> u32 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
 
 impl Parameters {
     /// Checks every number against the limits of this build, and all together.
@@ -179,8 +203,15 @@ impl Parameters {
         let within = |what, value: u64, least: u64, most: u64| {
             if (least..=most).contains(&value) { Ok(()) } else { Err(Excess { what, value, least, most }) }
         };
-        let grain = SIZE_GRAIN * u32::from(self.segments.max(1));
         within(Quantity::Segments, self.segments.into(), 1, MAX_SEGMENTS.into())?;
+        let ranges = if self.operation.is_transfer() { MAX_RANGES } else { 1 };
+        within(Quantity::Ranges, self.ranges.into(), 1, ranges.into())?;
+        if self.operation.is_transfer() {
+            within(Quantity::Operations, self.operations().into(), 1, MAX_RANGES.into())?;
+        }
+        // Of either side, and bounded by both.
+        let (segments, ranges) = (u32::from(self.segments), u32::from(self.ranges));
+        let grain = SIZE_GRAIN * segments * ranges / greatest_common_divisor(segments, ranges);
         let most = if self.operation == Operation::Send { MAX_SEND_BYTES } else { MAX_SIZE };
         within(Quantity::Size, self.size.into(), grain.into(), most.into())?;
         if !self.size.is_multiple_of(grain) {
@@ -192,6 +223,13 @@ impl Parameters {
         within(Quantity::Batch, self.batch.into(), 1, MAX_BATCH.into())?;
         within(Quantity::Connections, self.connections.into(), 1, MAX_ALL_CONNECTIONS.into())?;
         within(Quantity::Buffers, self.buffer_bytes(), 1, MAX_BUFFER_BYTES)
+    }
+
+    /// RDMA operations of one WRITE or READ: each piece and each range ends one, and some end together.
+    #[must_use]
+    pub fn operations(&self) -> u32 {
+        let (segments, ranges) = (u32::from(self.segments.max(1)), u32::from(self.ranges.max(1)));
+        segments + ranges - greatest_common_divisor(segments, ranges)
     }
 
     /// Bytes of the buffers of all connections. Of numbers that were checked it fits by far.
@@ -208,7 +246,7 @@ impl Parameters {
     /// Whether what was made for `self` has room for `asked`.
     #[must_use]
     pub fn covers(&self, asked: &Self) -> bool {
-        let same = self.operation == asked.operation && self.segments == asked.segments;
+        let same = self.operation == asked.operation && (self.segments, self.ranges) == (asked.segments, asked.ranges);
         same && self.size >= asked.size && self.depth >= asked.depth && self.connections >= asked.connections
     }
 }
@@ -237,10 +275,10 @@ impl ConnectData {
     /// The bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let Parameters { operation, key, invalidation, peer_does, size, segments, depth, batch, connections } =
+        let Parameters { operation, key, invalidation, peer_does, size, segments, ranges, depth, batch, connections } =
             self.parameters;
         let mut bytes = head();
-        bytes.extend([operation.number(), key.number(), invalidation.number(), peer_does.number(), segments, 0]);
+        bytes.extend([operation.number(), key.number(), invalidation.number(), peer_does.number(), segments, ranges]);
         bytes.extend(size.to_le_bytes());
         bytes.extend(depth.to_le_bytes());
         bytes.extend(batch.to_le_bytes());
@@ -263,7 +301,7 @@ impl ConnectData {
         let key = KeyKind::of(choice()?).ok_or(malformed)?;
         let invalidation = Invalidation::of(choice()?).ok_or(malformed)?;
         let peer_does = PeerDoes::of(choice()?).ok_or(malformed)?;
-        let (segments, _) = (choice()?, choice()?);
+        let (segments, ranges) = (choice()?, choice()?);
         let mut numbers = || {
             Some((
                 u32::from_le_bytes(*take(rest)?),
@@ -278,7 +316,7 @@ impl ConnectData {
             return Err(malformed);
         }
         let parameters =
-            Parameters { operation, key, invalidation, peer_does, size, segments, depth, batch, connections };
+            Parameters { operation, key, invalidation, peer_does, size, segments, ranges, depth, batch, connections };
         Ok(Self { parameters, client })
     }
 }
@@ -405,15 +443,27 @@ mod tests {
         peer_does: PeerDoes::Write,
         size: 4096,
         segments: 1,
+        ranges: 1,
         depth: 1,
         batch: 1,
         connections: 1,
     };
 
+    const WRITE: Parameters = Parameters { operation: Operation::Write, key: KeyKind::Static, ..PLAIN };
+
+    #[test]
+    fn a_request_has_an_operation_for_each_cut() {
+        for (segments, ranges, operations) in [(1, 1, 1), (1, 16, 16), (16, 1, 16), (4, 4, 4), (2, 4, 4), (3, 4, 6)] {
+            assert_eq!(Parameters { segments, ranges, ..WRITE }.operations(), operations, "{segments} {ranges}");
+        }
+        assert_eq!(Parameters { segments: 3, ranges: 4, size: 96, ..WRITE }.check(), Ok(()));
+    }
+
     #[test]
     fn what_is_asked_for_arrives() {
         for operation in [1, 2, 3, 4, 5].map(|number| Operation::of(number).unwrap()) {
-            let parameters = Parameters { operation, depth: 77, segments: 3, batch: 9, connections: 12, ..PLAIN };
+            let parameters =
+                Parameters { operation, depth: 77, segments: 3, ranges: 5, batch: 9, connections: 12, ..PLAIN };
             let data = ConnectData { parameters, client: u64::MAX };
             assert_eq!(ConnectData::decode(&data.encode()), Ok(data));
             // The connection manager may pad it.
@@ -465,6 +515,12 @@ mod tests {
             (Parameters { size: (128 << 10) + 8, operation: Operation::Send, ..PLAIN }, Quantity::Size),
             (Parameters { segments: 0, ..PLAIN }, Quantity::Segments),
             (Parameters { segments: 17, ..PLAIN }, Quantity::Segments),
+            (Parameters { ranges: 2, ..PLAIN }, Quantity::Ranges),
+            (Parameters { ranges: 0, ..WRITE }, Quantity::Ranges),
+            (Parameters { ranges: 17, ..WRITE }, Quantity::Ranges),
+            (Parameters { ranges: 255, segments: 16, ..WRITE }, Quantity::Ranges),
+            (Parameters { ranges: 9, segments: 11, ..WRITE }, Quantity::Operations),
+            (Parameters { ranges: 4, segments: 3, ..WRITE }, Quantity::Size),
             (Parameters { depth: 0, ..PLAIN }, Quantity::Depth),
             (Parameters { depth: 1025, ..PLAIN }, Quantity::Depth),
             (Parameters { batch: 0, ..PLAIN }, Quantity::Batch),
@@ -483,7 +539,7 @@ mod tests {
     proptest! {
         #[test]
         fn decoders_are_total(bytes in proptest::collection::vec(any::<u8>(), 0..64), ours in any::<bool>()) {
-            let bytes = if ours { [&b"fLAT\x02\x00"[..], &bytes].concat() } else { bytes };
+            let bytes = if ours { [&b"fLAT\x03\x00"[..], &bytes].concat() } else { bytes };
             if let Ok(data) = ConnectData::decode(&bytes) {
                 prop_assert_eq!(ConnectData::decode(&data.encode()), Ok(data));
                 // Checks and sums are total too.

@@ -35,8 +35,7 @@ fn receives(parameters: &Parameters) -> u32 {
 /// What sizing is to count with: the bytes of the largest key.
 fn wishes(parameters: &Parameters) -> Wishes {
     let layout = Layout::new(parameters);
-    let long_lived =
-        parameters.key == KeyKind::Static || matches!(parameters.operation, Operation::Write | Operation::Read);
+    let long_lived = parameters.key == KeyKind::Static || parameters.operation.is_transfer();
     let bytes = if long_lived { layout.connection_bytes() } else { layout.slot_bytes() };
     Wishes { payload_bytes: u32::try_from(bytes).unwrap_or(u32::MAX), ..Wishes::default() }
 }
@@ -59,7 +58,8 @@ pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &C
     EngineOptions {
         connections,
         queue_depth: requests,
-        transfer_depth: if matches!(operation, Operation::Write | Operation::Read) { depth } else { 1 },
+        transfer_depth: if operation.is_transfer() { depth } else { 1 },
+        transfer_operations: if operation.is_transfer() { parameters.operations() } else { 1 },
         receive_depth: receives(parameters),
         message_bytes: message_bytes(parameters),
         max_segments: u32::from(segments),

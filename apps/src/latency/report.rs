@@ -183,7 +183,7 @@ impl LatencyReport {
     #[must_use]
     pub fn json(&self) -> Value {
         let (counters, requests, seconds) = (self.counters(), self.requests(), self.seconds());
-        let Parameters { operation, size, segments, depth, batch, peer_does, .. } = self.parameters;
+        let Parameters { operation, size, segments, ranges, depth, batch, peer_does, .. } = self.parameters;
         let warnings: Vec<_> = self.all_warnings().iter().map(|warning| warning.text.clone()).collect();
         let mut object = json!({
             "op": operation.name(),
@@ -228,6 +228,7 @@ impl LatencyReport {
             "warnings": warnings,
             "hardware": self.hardware(),
         });
+        object["ranges"] = json!(ranges);
         object["page_faults"] = json!(self.page_faults());
         object["page_faults_of_process"] = json!(self.page_faults_of_process());
         object
@@ -316,8 +317,13 @@ impl LatencyReport {
 
     /// How it was measured, with `sizes` as said.
     pub(super) fn settings(&self, sizes: &str) -> String {
-        let Parameters { operation, segments, depth, batch, .. } = self.parameters;
+        let Parameters { operation, segments, ranges, depth, batch, .. } = self.parameters;
         let pieces = if segments > 1 { format!(" in {segments} pieces") } else { String::new() };
+        let to_and_from = match operation {
+            Operation::Write if ranges > 1 => format!(" to {ranges} ranges of the server's memory"),
+            Operation::Read if ranges > 1 => format!(" from {ranges} ranges of the server's memory"),
+            _ => String::new(),
+        };
         let batches =
             if operation == Operation::Register { format!(", {batch} keys behind a doorbell") } else { String::new() };
         let rate = self.rate.map_or(String::new(), |rate| format!(", {rate} requests/s meant to begin"));
@@ -327,7 +333,7 @@ impl LatencyReport {
             Some(Doorbells::Each) => " in rounds with a doorbell each",
         };
         format!(
-            "{sizes} bytes{pieces}, depth {depth}{rounds}{batches}, {} connection(s) on each of {} core(s){rate}; {} s after {} s \
+            "{sizes} bytes{pieces}{to_and_from}, depth {depth}{rounds}{batches}, {} connection(s) on each of {} core(s){rate}; {} s after {} s \
              of warm-up",
             self.connections,
             self.cores.len(),
@@ -445,14 +451,14 @@ impl LatencyReport {
         let head: Vec<_> = Summary::default().columns().iter().map(|(name, _)| format!("{name}_us")).collect();
         format!(
             "op,key,invalidate,device,registration,size,depth,segments,batch,connections,core,requests,requests_per_second,{},\
-             latency_is,rate,rounds,completions_per_poll,work_requests_per_doorbell,empty_poll_share\n",
+             latency_is,rate,rounds,completions_per_poll,work_requests_per_doorbell,empty_poll_share,ranges\n",
             head.join(",")
         )
     }
 
     /// Its rows: one for all cores, and one for each.
     pub(super) fn write_csv(&self, text: &mut String) {
-        let Parameters { operation, size, segments, depth, batch, .. } = self.parameters;
+        let Parameters { operation, size, segments, ranges, depth, batch, .. } = self.parameters;
         let what = format!(
             "{},{},{},{},{},{size},{depth},{segments},{batch},{}",
             operation.name(),
@@ -469,7 +475,7 @@ impl LatencyReport {
             let values = Summary::of(histogram, self.scale()).columns().map(|(_, value)| format!("{value:.3}"));
             let _ = writeln!(
                 text,
-                "{what},{core},{requests},{rate:.1},{},{how},{:.4},{:.4},{:.6}",
+                "{what},{core},{requests},{rate:.1},{},{how},{:.4},{:.4},{:.6},{ranges}",
                 values.join(","),
                 counters.completions_per_poll(),
                 counters.work_requests_per_doorbell(),

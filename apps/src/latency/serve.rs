@@ -37,6 +37,7 @@ const FIRST: Parameters = Parameters {
     peer_does: PeerDoes::Write,
     size: 4096,
     segments: 1,
+    ranges: 1,
     depth: 32,
     batch: 1,
     connections: 8,

@@ -307,7 +307,7 @@ impl<P: Port> ServerSide<P> {
         let first = self.first_byte(index);
         for slot in 0..layout.slots {
             // Depths are bounded far below 2^16.
-            self.mark(first + layout.slot_offset(0, slot), layout.size, stamp(slot as u16, 0));
+            self.mark(first + layout.slot_offset(0, slot), layout.ranges_span(), stamp(slot as u16, 0));
         }
         let span = Segment { offset: first as u64, ..layout.connection_span(self.memory, 0) };
         let chunk = Chunk { access, segments: &[span] };

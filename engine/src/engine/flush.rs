@@ -2,17 +2,17 @@
 
 use super::Engine;
 use crate::{
-    chain::{Posted, Registered},
+    chain::Registered,
     connection::Connection,
     event::DisconnectCause,
     mr::{self, ReturnPolicy},
     options::{InvalidateOrder, MAX_TRANSFER_OPERATIONS, OnPostError},
     pool::Pool,
-    provider::{Access, Chain, ElementRange, Operation, Port, PostError, Token, TokenKind, WorkRequest},
+    provider::{Chain, ElementRange, Operation, Port, PostError, RemoteRange, Token, TokenKind, WorkRequest},
     shared_receives::Taker,
     signal,
     trace::TracePoint,
-    transfer::{self, Kind},
+    transfer::{self, Kind, RemoteSegment},
 };
 
 impl<P: Port> Engine<P> {
@@ -170,11 +170,9 @@ impl<P: Port> Engine<P> {
         self.statistics.work_requests += accepted as u64;
         self.statistics.registrations += registered.registrations;
         self.statistics.lists_registered += registered.lists;
-        for access in [Access::RemoteRead, Access::RemoteWrite, Access::RemoteReadWrite] {
-            let bytes = registered.bytes[access as usize];
-            self.statistics.bytes_registered_read += if access.permits_read() { bytes } else { 0 };
-            self.statistics.bytes_registered_write += if access.permits_write() { bytes } else { 0 };
-        }
+        let [read, write, both] = registered.bytes;
+        self.statistics.bytes_registered_read += read + both;
+        self.statistics.bytes_registered_write += write + both;
         if registered.first_keys {
             self.note_rounds(index, accepted);
         }
@@ -231,89 +229,37 @@ impl<P: Port> Engine<P> {
     fn chain_transfers(&mut self, index: usize) {
         // Where a refused post does not end the connection a chain may be cut anywhere (F5, F6).
         let every = self.options.on_post_error == OnPostError::DeregisterAndContinue;
-        while let Some(slot) = self.connections[index].transfers.pop_front() {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        while let Some(slot) = connection.transfers.pop_front() {
+            let waiting = self.transfers.len();
             let Some((handle, transfer)) = self.transfers.at_mut(slot) else { continue };
+            let (first, operations) = (slot as usize * MAX_TRANSFER_OPERATIONS, usize::from(transfer.operations));
+            let Some(ranges) = self.remote_segments.get(first..first + operations) else { continue };
+            let operations = u32::from(transfer.operations);
+            let elements = self.plan.transfer_element(slot);
+            // Nothing may ever be posted behind the last one, and its end must come out all the same.
+            let last = connection.transfers.is_empty();
+            let token = Token::of(TokenKind::Transfer, slot, handle.generation());
             transfer.phase = transfer::Phase::Posted;
-            let (kind, operations) = (transfer.kind, u32::from(transfer.operations));
-            let first = self.plan.transfer_element(slot);
-            if operations == 1 && !matches!(kind, Kind::Respond { .. }) {
-                self.chain_piece(index, handle, kind, first, every);
-                continue;
-            }
-            for at in 0..operations {
-                let remote = self.remote_segments[slot as usize * MAX_TRANSFER_OPERATIONS + at as usize].remote;
-                let local = ElementRange { first: first + at, count: 1 };
-                let last = at + 1 == operations;
-                let signalled = match kind {
-                    Kind::Fetch => last,
+            transfer.position = match transfer.kind {
+                Kind::Fetch => connection.chain_operations(token, elements, ranges, true, true, read),
+                Kind::Write => {
                     // One completion tells of all RDMA WRITEs of a chain.
-                    Kind::Write => last && (every || self.transfer_completes(index, operations)),
+                    let signalled = every || connection.signaller.reply(operations, last, false);
+                    connection.chain_operations(token, elements, ranges, signalled, true, write)
+                }
+                Kind::Respond { invalidate, .. } => {
                     // The reply asks, if anything does.
-                    Kind::Respond { .. } => false,
-                };
-                let operation = match kind {
-                    Kind::Fetch => Operation::Read { local, remote },
-                    Kind::Write | Kind::Respond { .. } => Operation::Write { local, remote },
-                };
-                self.chain_transfer(index, handle, TokenKind::Transfer, signalled, operation);
-            }
-            if let Kind::Respond { invalidate, .. } = kind {
-                let local = ElementRange { first: first + MAX_TRANSFER_OPERATIONS as u32, count: 1 };
-                let waiting = self.transfers.len();
-                // The data's buffers come back with this completion: a responder must not starve for them.
-                let pressure = signal::held_slots_pressure(waiting, self.plan.transfer_slots);
-                // Nothing may ever be posted behind the last one, and its end must come out all the same.
-                let connection = &mut self.connections[index];
-                let last = connection.transfers.is_empty();
-                let signalled = connection.signaller.reply(operations + 1, last, pressure);
-                let operation = Operation::Send { local, invalidate };
-                self.chain_transfer(index, handle, TokenKind::Reply, signalled, operation);
-            }
+                    connection.chain_operations(token, elements, ranges, false, false, write);
+                    // The data's buffers come back with this completion: a responder must not starve for them.
+                    let pressure = signal::held_slots_pressure(waiting, self.plan.transfer_slots);
+                    let signalled = connection.signaller.reply(operations + 1, last, pressure);
+                    let local = ElementRange { first: elements + MAX_TRANSFER_OPERATIONS as u32, count: 1 };
+                    let token = Token::of(TokenKind::Reply, slot, handle.generation());
+                    connection.chain_reply(token, Operation::Send { local, invalidate }, signalled)
+                }
+            };
         }
-    }
-
-    /// The usual transfer, of one RDMA READ or WRITE and no reply: what the loop of [`Engine::chain_transfers`] and `chain_transfer` do,
-    /// with one look-up of the connection.
-    #[inline(always)]
-    fn chain_piece(&mut self, index: usize, handle: frwr_mempool::slab::Handle, kind: Kind, first: u32, every: bool) {
-        let remote = self.remote_segments[handle.index() as usize * MAX_TRANSFER_OPERATIONS].remote;
-        let local = ElementRange { first, count: 1 };
-        let connection = &mut self.connections[index];
-        let reads = kind == Kind::Fetch;
-        let last = connection.transfers.is_empty();
-        // One completion tells of all RDMA WRITEs of a chain.
-        let signalled = reads || every || connection.signaller.reply(1, last, false);
-        if signalled {
-            connection.signaller.signalled();
-        }
-        let operation = if reads { Operation::Read { local, remote } } else { Operation::Write { local, remote } };
-        let token = Token::new(TokenKind::Transfer, handle.index(), handle.generation());
-        connection.send_queue.stage(Posted::new(token, handle.index()));
-        connection.chain.push(WorkRequest { token, signalled, fence: false, operation });
-    }
-
-    /// Whether a transfer of so many RDMA WRITEs is to complete by itself: the last of a chain is, since nothing may ever be
-    /// posted behind it, and what the bound of the send queue asks for.
-    fn transfer_completes(&mut self, index: usize, operations: u32) -> bool {
-        let connection = &mut self.connections[index];
-        let last = connection.transfers.is_empty();
-        connection.signaller.reply(operations, last, false)
-    }
-
-    fn chain_transfer(
-        &mut self,
-        index: usize,
-        handle: frwr_mempool::slab::Handle,
-        kind: TokenKind,
-        signalled: bool,
-        operation: Operation,
-    ) {
-        if signalled {
-            self.connections[index].signaller.signalled();
-        }
-        let token = Token::new(kind, handle.index(), handle.generation());
-        self.connections[index].send_queue.stage(Posted::new(token, handle.index()));
-        self.connections[index].chain.push(WorkRequest { token, signalled, fence: false, operation });
     }
 
     /// The device took only the first `accepted` of the chain.
@@ -356,5 +302,56 @@ impl<P: Port> Engine<P> {
             signaller.refused();
             self.fence_refused(index, accepted);
         }
+    }
+}
+
+fn read(local: ElementRange, remote: RemoteRange) -> Operation {
+    Operation::Read { local, remote }
+}
+
+fn write(local: ElementRange, remote: RemoteRange) -> Operation {
+    Operation::Write { local, remote }
+}
+
+impl Connection {
+    /// Stages the RDMA operations of one transfer, an element and a range for each, of which the last one asks for a completion or none
+    /// does. Returns the last one's position.
+    #[inline(always)]
+    fn chain_operations(
+        &mut self,
+        token: Token,
+        elements: u32,
+        ranges: &[RemoteSegment],
+        signalled: bool,
+        awaited: bool,
+        operation: impl Fn(ElementRange, RemoteRange) -> Operation,
+    ) -> u64 {
+        let mut local = ElementRange { first: elements, count: 1 };
+        if signalled {
+            self.signaller.signalled();
+        }
+        if let [range] = ranges {
+            self.chain.push(WorkRequest { token, signalled, fence: false, operation: operation(local, range.remote) });
+            return self.send_queue.stage_operation(token, awaited);
+        }
+        self.chain.extend(ranges.iter().map(|range| {
+            let operation = operation(local, range.remote);
+            local.first += 1;
+            WorkRequest { token, signalled: false, fence: false, operation }
+        }));
+        if let Some(last) = self.chain.last_mut().filter(|_| signalled) {
+            last.signalled = true;
+        }
+        self.send_queue.stage_operations(token, ranges.len() as u64, awaited)
+    }
+
+    /// Stages the reply of a transfer. Returns its position.
+    #[inline(always)]
+    fn chain_reply(&mut self, token: Token, operation: Operation, signalled: bool) -> u64 {
+        if signalled {
+            self.signaller.signalled();
+        }
+        self.chain.push(WorkRequest { token, signalled, fence: false, operation });
+        self.send_queue.stage_operation(token, true)
     }
 }

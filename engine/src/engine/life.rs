@@ -4,7 +4,7 @@ use super::Engine;
 use crate::{
     chain::{NO_OWNER, NOT_POSTED, Posted},
     connection::{Connection, Ending, Opening, Phase},
-    event::{ConnectionId, DisconnectCause, Event, Received, TransferStatus},
+    event::{ConnectionId, DisconnectCause, Event, Received},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
     provider::{Chain, ElementRange, FailureStatus, Operation, Port, Token, TokenKind, WorkRequest},
@@ -335,7 +335,7 @@ impl<P: Port> Engine<P> {
         }
         for slot in 0..self.plan.transfer_slots {
             if self.transfers.at(slot).is_some_and(|(_, transfer)| usize::from(transfer.connection) == index) {
-                self.end_transfer(slot, TransferStatus::Lost);
+                self.lose_transfer(slot);
             }
         }
     }

@@ -27,7 +27,7 @@ pub use submit::{Chunk, Coverage, Submission, SubmitError};
 use crate::{
     connection::Connection,
     event::{ConnectionId, Event, Received, RequestStatus},
-    events::{self, Events},
+    events::{Events, Told},
     fixed_list::FixedList,
     gather::{GatherRules, Limits, MemoryId, Resolved, Segment},
     link::{CoreLink, MAX_MEMORIES, ToControl},
@@ -296,10 +296,11 @@ impl<P: Port> Engine<P> {
     /// The next event, oldest first.
     #[inline(always)]
     pub fn next_event(&mut self) -> Option<Event> {
-        let slot = self.events.pop()?;
-        if slot == events::WHOLE {
-            return self.events.pop_whole();
-        }
+        let slot = match self.events.pop()? {
+            Told::Ended(slot) => slot,
+            Told::Transferred(slot) => return self.transferred(slot),
+            Told::Whole => return self.events.pop_whole(),
+        };
         // A slot is kept until its event is taken; nothing but Hold keeps it from here on.
         let (handle, request) = self.requests.at_mut(slot)?;
         let (cookie, outcome) = (request.cookie, request.outcome);

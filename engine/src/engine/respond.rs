@@ -5,8 +5,8 @@ use crate::{
     event::{ConnectionId, Event, TransferStatus},
     gather::{GatherError, Segment},
     options::MAX_TRANSFER_OPERATIONS,
-    provider::{Port, RemoteRange, ScatterElement},
-    transfer::{Kind, Phase, RemoteSegment, Transfer, zip_ranges},
+    provider::{Port, ScatterElement},
+    transfer::{CutError, Kind, Phase, RemoteSegment, Transfer, cut, cut_piece},
 };
 use frwr_mempool::slab::Handle;
 
@@ -147,13 +147,12 @@ impl<P: Port> Engine<P> {
         let Some(vacant) = self.transfers.vacant().filter(|_| self.plan.transfer_slots > 0) else {
             return Err(TransferError::NoSlot);
         };
-        let memory = self.memories.get(local.memory.0 as usize).ok_or(GatherError::OutOfBounds)?;
-        let key = connection.base(local.memory).ok_or(GatherError::OutOfBounds)?;
-        let resolved = local.resolve(memory.address(), memory.len() as u64, crate::provider::BaseId(0), key.lkey)?;
+        let reach = connection.reach(local.memory);
+        let resolved = local.resolve(reach.start, reach.bytes, reach.base, reach.lkey)?;
         let entries = self.capabilities.send_queue_cost.message;
         let admitted = connection.waiting_transfers.is_empty() && connection.send_queue.reserve(entries);
         let phase = if admitted { Phase::Queued } else { Phase::Waiting };
-        let (handle, _) = vacant.insert(|| Transfer { cookie, connection: id.index, phase, kind, operations: 1 });
+        let (handle, _) = vacant.insert(|| Transfer { phase, ..Transfer::new(cookie, id.index, kind, 1) });
         let slot = handle.index();
         self.elements[self.plan.transfer_element(slot) as usize] = resolved.element;
         self.remote_segments[slot as usize * MAX_TRANSFER_OPERATIONS] = *remote;
@@ -171,84 +170,41 @@ impl<P: Port> Engine<P> {
         Ok(())
     }
 
+    /// A transfer of any number of pieces and ranges: both sides are cut into RDMA operations, which are noted in the elements and remote
+    /// segments of a slot.
     fn stage_transfer(
         &mut self,
-        connection: ConnectionId,
+        id: ConnectionId,
         cookie: u64,
         kind: Kind,
         local: &[Segment],
         remote: &[RemoteSegment],
     ) -> Result<Handle, TransferError> {
-        let index = self.index_of(connection).ok_or(TransferError::NotConnected)?;
-        if !self.connections[index].is_ready() {
+        let connection = self.connections.get(usize::from(id.index)).ok_or(TransferError::NotConnected)?;
+        if connection.key != id || !connection.is_ready() {
             return Err(TransferError::NotConnected);
         }
-        if self.plan.transfer_slots == 0 {
+        let Some(vacant) = self.transfers.vacant().filter(|_| self.plan.transfer_slots > 0) else {
             return Err(TransferError::NoSlot);
-        }
-        let transfer = Transfer { cookie, connection: connection.index, phase: Phase::Waiting, kind, operations: 0 };
-        let handle = self.transfers.insert(transfer).map_err(|_| TransferError::NoSlot)?;
-        match self.cut_transfer(handle, local, remote) {
-            Ok(operations) => {
-                if let Some(transfer) = self.transfers.get_mut(handle) {
-                    transfer.operations = operations;
-                }
-                Ok(handle)
-            }
-            Err(error) => {
-                self.transfers.remove(handle);
-                Err(error)
-            }
-        }
-    }
-
-    /// Cuts both sides into RDMA operations and notes them in the slot's elements and remote segments.
-    fn cut_transfer(
-        &mut self,
-        handle: Handle,
-        local: &[Segment],
-        remote: &[RemoteSegment],
-    ) -> Result<u8, TransferError> {
-        let Some(transfer) = self.transfers.get(handle) else { return Err(TransferError::NoSlot) };
-        let connection = &self.connections[usize::from(transfer.connection)];
-        for segment in local {
-            let memory = self.memories.get(segment.memory.0 as usize).ok_or(GatherError::OutOfBounds)?;
-            let key = connection.base(segment.memory).ok_or(GatherError::OutOfBounds)?;
-            segment.resolve(memory.address(), memory.len() as u64, crate::provider::BaseId(0), key.lkey)?;
-        }
-        let element = self.plan.transfer_element(handle.index()) as usize;
-        let first = handle.index() as usize * MAX_TRANSFER_OPERATIONS;
-        let (elements, memories) = (&mut self.elements[element..], &self.memories);
-        let remotes = &mut self.remote_segments[first..first + MAX_TRANSFER_OPERATIONS];
-        let (mut operations, mut overflow) = (0usize, false);
-        let whole = zip_ranges(
-            |at| local.get(at).map(|segment| segment.length),
-            |at| remote.get(at).map(|segment| segment.length),
-            |at_local, local_offset, at_remote, remote_offset, length| {
-                let Some(place) = remotes.get_mut(operations) else {
-                    overflow = true;
-                    return false;
-                };
-                let (from, to) = (&local[at_local], &remote[at_remote]);
-                let memory = from.memory.0 as usize;
-                elements[operations] = ScatterElement {
-                    address: memories[memory].address() + from.offset + u64::from(local_offset),
-                    length,
-                    lkey: connection.bases[memory].lkey,
-                };
-                // The peer's address may wrap; its own device refuses what it did not register.
-                let address = to.remote.address.wrapping_add(u64::from(remote_offset));
-                *place = RemoteSegment { remote: RemoteRange { address, key: to.remote.key }, length };
-                operations += 1;
-                true
-            },
-        );
-        match (whole, overflow) {
-            // At most MAX_TRANSFER_OPERATIONS.
-            (true, _) => Ok(operations as u8),
-            (false, true) => Err(TransferError::TooManyOperations),
-            (false, false) => Err(TransferError::LengthMismatch),
-        }
+        };
+        let slot = vacant.index();
+        let elements = self.elements.get_mut(self.plan.transfer_element(slot) as usize..);
+        let ranges = self.remote_segments.get_mut(slot as usize * MAX_TRANSFER_OPERATIONS..);
+        // Both tables are made for all slots.
+        let elements = elements.and_then(<[_]>::first_chunk_mut).ok_or(TransferError::NoSlot)?;
+        let ranges = ranges.and_then(<[_]>::first_chunk_mut).ok_or(TransferError::NoSlot)?;
+        let resolve = |piece: &Segment| {
+            let reach = connection.reach(piece.memory);
+            piece.resolve(reach.start, reach.bytes, reach.base, reach.lkey).map(|resolved| resolved.element)
+        };
+        let operations = if let [piece] = local {
+            cut_piece::<GatherError>(resolve(piece)?, remote, elements, ranges)?
+        } else {
+            cut(local.iter().map(resolve), remote, elements, ranges)?
+        };
+        // At most MAX_TRANSFER_OPERATIONS.
+        let (handle, _) = vacant.insert(|| Transfer::new(cookie, id.index, kind, operations as u8));
+        Ok(handle)
     }
 
     fn take_transfer(&mut self, handle: Handle) {
@@ -301,14 +257,38 @@ impl<P: Port> Engine<P> {
         admitted
     }
 
-    /// Reports a transfer's end and frees its slot.
-    pub(super) fn end_transfer(&mut self, slot: u32, status: TransferStatus) {
-        let Some(handle) = self.transfers.handle_at(slot) else { return };
-        let Some(Transfer { cookie, kind, .. }) = self.transfers.remove(handle) else { return };
-        self.events.push_back(match kind {
-            Kind::Fetch => Event::Fetched { cookie, status },
-            Kind::Write => Event::Written { cookie, status },
-            Kind::Respond { .. } => Event::Responded { cookie, status },
-        });
+    /// All of a transfer succeeded: its slot keeps that until it is told.
+    #[inline]
+    pub(super) fn transfer_done(&mut self, slot: u32) {
+        let Some((_, transfer)) = self.transfers.at_mut(slot) else { return };
+        transfer.phase = Phase::Ended;
+        self.events.push_transferred(slot);
+    }
+
+    /// The event of a transfer that succeeded. Frees its slot.
+    #[inline]
+    pub(super) fn transferred(&mut self, slot: u32) -> Option<Event> {
+        let handle = self.transfers.handle_at(slot)?;
+        self.transfers.remove(handle).map(|transfer| transfer.event(TransferStatus::Done))
+    }
+
+    /// The connection of a transfer has ended. What succeeded before is told as that.
+    pub(super) fn lose_transfer(&mut self, slot: u32) {
+        let Some((handle, transfer)) = self.transfers.at(slot) else { return };
+        if transfer.phase == Phase::Ended {
+            return;
+        }
+        self.events.push_back(transfer.event(TransferStatus::Lost));
+        self.transfers.remove(handle);
+    }
+}
+
+impl From<CutError<GatherError>> for TransferError {
+    fn from(error: CutError<GatherError>) -> Self {
+        match error {
+            CutError::Piece(error) => error.into(),
+            CutError::Length => Self::LengthMismatch,
+            CutError::Operations => Self::TooManyOperations,
+        }
     }
 }

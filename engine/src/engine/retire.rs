@@ -9,11 +9,11 @@ use super::{Engine, life::keys_at_stake};
 use crate::{
     chain::{NOT_POSTED, Posted, WORD},
     connection::Connection,
-    event::{DisconnectCause, Event, TransferStatus},
+    event::{DisconnectCause, Event},
     provider::{Completion, CompletionBatch, FailureStatus, Port, Token, TokenKind},
     request::{Phase, Request},
     trace::TracePoint,
-    transfer::Kind,
+    transfer,
 };
 use core::mem::ManuallyDrop;
 
@@ -54,16 +54,24 @@ impl<P: Port> Engine<P> {
         taken
     }
 
-    /// Connection and position of a request's message that a good completion names; `None` for any other completion.
+    /// Connection and position of a request's message, or of a transfer's last work request, that a good completion names; `None` for any
+    /// other completion.
     #[inline(always)]
     fn completed_message(&self, completion: &Completion) -> Option<(usize, u64)> {
         let token = completion.token;
-        if completion.result.is_err() || !token.is(TokenKind::Message) {
+        if completion.result.is_err() {
             return None;
         }
-        // A message that is posted keeps its slot.
-        let (_, request) = self.requests.at(token.index())?;
-        let (index, position) = (usize::from(request.connection), request.message_position);
+        // What is posted keeps its slot.
+        let (index, position) = if token.is(TokenKind::Message) {
+            let (_, request) = self.requests.at(token.index())?;
+            (usize::from(request.connection), request.message_position)
+        } else if token.is(TokenKind::Transfer) || token.is(TokenKind::Reply) {
+            let (_, transfer) = self.transfers.at(token.index())?;
+            (usize::from(transfer.connection), transfer.position)
+        } else {
+            return None;
+        };
         let connection = self.connections.get(index)?;
         let is_posted = connection.queue_pair == completion.queue_pair
             && !connection.is_vacant()
@@ -121,6 +129,7 @@ impl<P: Port> Engine<P> {
     fn tell_retired(&mut self, index: usize, word: u64, mut awaited: u64) {
         while awaited != 0 {
             let before = awaited;
+            awaited = self.end_transfers(index, word, awaited);
             awaited = self.end_invalidated(index, word, awaited);
             awaited = self.free_held(index, word, awaited);
             if awaited == before {
@@ -182,6 +191,24 @@ impl<P: Port> Engine<P> {
         awaited
     }
 
+    /// Transfers, in the same way: what waits is their last work request, which vouches for those in front of it.
+    #[inline(always)]
+    fn end_transfers(&mut self, index: usize, word: u64, mut awaited: u64) -> u64 {
+        let Some(Connection { send_queue, .. }) = self.connections.get(index) else { return 0 };
+        while awaited != 0 {
+            let token = send_queue.token_at(word + u64::from(awaited.trailing_zeros()));
+            if !(token.is(TokenKind::Transfer) || token.is(TokenKind::Reply)) {
+                break;
+            }
+            awaited &= awaited - 1;
+            if let Some((_, transfer)) = self.transfers.at_mut(token.index()) {
+                transfer.phase = transfer::Phase::Ended;
+                self.events.push_transferred(token.index());
+            }
+        }
+        awaited
+    }
+
     #[cold]
     fn retire_to_failure(&mut self, index: usize, position: u64, status: FailureStatus) {
         while self.connections[index].send_queue.oldest() < position {
@@ -235,7 +262,8 @@ impl<P: Port> Engine<P> {
             TokenKind::Register => self.register_retired(index, posted, result),
             TokenKind::Invalidate => self.invalidate_retired(index, posted, result),
             TokenKind::Message => self.message_retired(token),
-            TokenKind::Transfer => self.fetch_retired(token, result),
+            // Behind a failure: those without a reply vouch for nothing then.
+            TokenKind::Transfer => {}
             TokenKind::Reply => self.reply_retired(token, result),
             TokenKind::Drain | TokenKind::Foreign | TokenKind::Receive => {}
         }
@@ -317,22 +345,10 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    fn fetch_retired(&mut self, token: Token, result: Result<(), FailureStatus>) {
-        let Some((_, transfer)) = self.transfers.at_mut(token.index()) else { return };
-        // RDMA WRITEs of a response end with its reply.
-        if matches!(transfer.kind, Kind::Respond { .. }) || result.is_err() {
-            return;
-        }
-        transfer.operations = transfer.operations.saturating_sub(1);
-        if transfer.operations == 0 {
-            self.end_transfer(token.index(), TransferStatus::Done);
-        }
-    }
-
     fn reply_retired(&mut self, token: Token, result: Result<(), FailureStatus>) {
         // A flushed reply may have arrived or not; it is reported with the connection's end.
         if result.is_ok() {
-            self.end_transfer(token.index(), TransferStatus::Done);
+            self.transfer_done(token.index());
         }
     }
 }

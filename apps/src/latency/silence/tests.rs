@@ -36,6 +36,7 @@ fn parameters(operation: Operation) -> Parameters {
         peer_does: PeerDoes::Write,
         size: 4096,
         segments: 1,
+        ranges: 1,
         depth: 1,
         batch: 1,
         connections: 1,

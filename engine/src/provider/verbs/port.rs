@@ -93,6 +93,7 @@ impl VerbsPort {
         }
     }
 
+    #[cold]
     fn take_commands(&mut self, at_most: usize) {
         for _ in 0..at_most {
             if self.reports.len() == self.reports.capacity() {
@@ -312,7 +313,9 @@ impl Port for VerbsPort {
     }
 
     fn poll(&mut self, queue: Which, batch: &mut CompletionBatch) -> usize {
-        self.take_commands(COMMANDS_PER_POLL);
+        if !self.commands.is_empty() {
+            self.take_commands(COMMANDS_PER_POLL);
+        }
         if self.has_lost {
             self.lose_completions();
         }

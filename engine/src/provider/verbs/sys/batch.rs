@@ -6,7 +6,7 @@ use super::{
     queue_pair::{QueuePair, place_of},
 };
 use crate::provider::{Access, RegistrationFields, RemoteRange, ScatterElement, WorkRequest};
-use core::{marker::PhantomData, ptr::null_mut};
+use core::{marker::PhantomData, mem::MaybeUninit, ptr::null_mut};
 use ibverbs_sys::{ibv_access_flags, ibv_mw, ibv_mw_bind_info, ibv_send_flags, ibv_send_wr, ibv_wr_opcode};
 use std::io;
 
@@ -65,6 +65,10 @@ pub(super) fn bind_info(fields: &RegistrationFields, region: &MemoryRegion) -> i
     ibv_mw_bind_info { mr: region.raw(), addr: fields.iova, length: fields.length.into(), mw_access_flags }
 }
 
+/// A work request that says nothing.
+// SAFETY: zeroes are a value of this plain structure of integers, pointers and unions of them.
+const EMPTY: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
+
 /// Memory for the longest list that is posted at once. Owned by a port; nothing in it is read between two posts.
 pub(in super::super) struct SendMemory {
     requests: Box<[ibv_send_wr]>,
@@ -78,10 +82,7 @@ impl SendMemory {
     /// Memory for lists of `entries` work requests.
     pub(in super::super) fn new(entries: usize) -> Self {
         let window = ibv_mw { context: null_mut(), pd: null_mut(), rkey: 0, handle: 0, type_: 0 };
-        Self {
-            requests: vec![ibv_send_wr::default(); entries].into_boxed_slice(),
-            windows: vec![window; entries].into_boxed_slice(),
-        }
+        Self { requests: vec![EMPTY; entries].into_boxed_slice(), windows: vec![window; entries].into_boxed_slice() }
     }
 
     /// Work requests that one list can hold.
@@ -139,8 +140,10 @@ impl Batch<'_> {
     fn next(&mut self, request: &WorkRequest, opcode: ibv_wr_opcode::Type) -> Option<&mut ibv_send_wr> {
         let entry = self.memory.requests.get_mut(self.length)?;
         self.length += 1;
-        // Everything else must be zero: rxe refuses leftovers in a bind (verbs.md, section 3).
-        *entry = ibv_send_wr { wr_id: request.token.0, opcode, send_flags: flags(request), ..ibv_send_wr::default() };
+        // Everything else must be zero: rxe refuses leftovers in a bind (verbs.md, section 3). In its place: what is made elsewhere is
+        // copied, in other pieces than it was made in.
+        *entry = EMPTY;
+        (entry.wr_id, entry.opcode, entry.send_flags) = (request.token.0, opcode, flags(request));
         Some(entry)
     }
 }
