@@ -2,7 +2,7 @@
 //!
 //! Whoever waits tells the processor so between two looks (`spin_loop`, PAUSE on x86-64). Without it the waiting thread runs ahead
 //! with loads of a line that the other core is about to write, which it has to take back then; and where both are
-//! threads of one core, it takes the other's share of that.
+//! threads of one core, it takes the other's share of that as well.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -32,6 +32,9 @@ const TRIP_BLOCKS: usize = 4;
 const DISTANCES: [(&str, f64); 3] =
     [("threads of one core", 85.0), ("cores with one cache", 300.0), ("cores far apart", f64::INFINITY)];
 
+/// Rounds of two cores decide where they are at least one in so many.
+const FEWEST: usize = 5;
+
 /// The cores of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
@@ -102,21 +105,43 @@ pub fn run(what: &str, rounds: u64) -> Result<String, String> {
     let meeting = Meeting::default();
     let of_cores = on_each(2, |core, barrier| play(&names, core, rounds, barrier, &meeting))?;
     let of_cores = of_cores.into_iter().collect::<Result<Vec<_>, String>>()?;
-    let mut ratios: Vec<f64> = (0..rounds).map(|round| ratio(&names, round, &of_cores)).collect();
     let trips = |round: usize| of_cores[0][round * names.len()].trips;
-    let by_distance = by_distance((0..rounds).map(|round| (trips(round), ratios[round])));
+    let all: Vec<Round> = (0..rounds).map(|round| (trips(round), ratio(&names, round, &of_cores))).collect();
+    let counted = of_two_cores(&all);
+    let at = |quarter: usize| counted[(counted.len() * quarter / 4).min(counted.len() - 1)];
+    Ok(format!(
+        "{}{} of {rounds} rounds count, the middle half from {:.3} to {:.3}, ratio {:.4}",
+        by_distance(&all),
+        counted.len(),
+        at(1),
+        at(3),
+        at(2)
+    ))
+}
+
+/// The round trips of a line in front of a round and behind it, and the round's ratio.
+type Round = ([f64; 2], f64);
+
+/// The ratios that count, in order: of rounds that had two cores all the time, for two threads of one core are worth little more than
+/// one, whatever runs on them. Where these are fewer than one in [`FEWEST`] all count.
+fn of_two_cores(rounds: &[Round]) -> Vec<f64> {
+    let [(_, threads), ..] = DISTANCES;
+    let is_of_two = |(trips, _): &&Round| trips.iter().all(|trip| *trip >= threads);
+    let mut ratios: Vec<f64> = rounds.iter().filter(is_of_two).map(|(_, ratio)| *ratio).collect();
+    if ratios.len() * FEWEST < rounds.len() {
+        ratios = rounds.iter().map(|(_, ratio)| *ratio).collect();
+    }
     ratios.sort_by(f64::total_cmp);
-    let at = |quarter: usize| ratios[(rounds * quarter / 4).min(rounds - 1)];
-    Ok(format!("{by_distance}{rounds} rounds, the middle half from {:.3} to {:.3}, ratio {:.4}", at(1), at(3), at(2)))
+    ratios
 }
 
 /// The median ratio of the rounds of each distance, of those that began and ended with it.
-fn by_distance(rounds: impl Iterator<Item = ([f64; 2], f64)>) -> String {
+fn by_distance(rounds: &[Round]) -> String {
     let of = |trip: f64| DISTANCES.iter().position(|(_, below)| trip < *below).unwrap_or(DISTANCES.len() - 1);
     let mut ratios = DISTANCES.map(|_| Vec::new());
     for ([before, after], ratio) in rounds {
-        if of(before) == of(after) {
-            ratios[of(before)].push(ratio);
+        if of(*before) == of(*after) {
+            ratios[of(*before)].push(*ratio);
         }
     }
     let mut said = String::new();
@@ -229,9 +254,8 @@ mod tests {
     #[test]
     fn rounds_are_told_by_how_far_the_cores_were_before_and_behind_them() {
         let rounds = [([55.0, 56.0], 1.1), ([120.0, 130.0], 1.9), ([120.0, 130.0], 2.0), ([130.0, 540.0], 1.5)];
-        assert_eq!(
-            by_distance(rounds.into_iter()),
-            "1 as threads of one core 1.100, 2 as cores with one cache 2.000, "
-        );
+        assert_eq!(by_distance(&rounds), "1 as threads of one core 1.100, 2 as cores with one cache 2.000, ");
+        assert_eq!(of_two_cores(&rounds), [1.5, 1.9, 2.0], "threads of one core are no two");
+        assert_eq!(of_two_cores(&[rounds[0]; 9]), [1.1; 9], "unless there is nothing else");
     }
 }

@@ -196,7 +196,7 @@ impl<P: Port> ClientSide<P> {
             time,
             clock,
             // System calls take far longer than reading the clock.
-            precise: depth == 1 || key == KeyKind::Memory,
+            precise: depth == 1 || (key == KeyKind::Memory && !operation.is_transfer()),
             read_for_keys: false,
             free: slots.in_turn().collect(),
             outstanding: 0,

@@ -367,7 +367,7 @@ fn check_key(arguments: &Arguments) -> Result<(), LatencyError> {
         (Operation::Request, _)
         | (_, None)
         | (Operation::Register, Some(KeyKind::Request | KeyKind::Memory))
-        | (Operation::Write | Operation::Read, Some(KeyKind::Static)) => {}
+        | (Operation::Write | Operation::Read, Some(KeyKind::Static | KeyKind::Memory)) => {}
         (Operation::Register, Some(KeyKind::Static)) => {
             return Err(combination(
                 "--key static",

@@ -76,7 +76,7 @@ pub enum KeyKind {
     Request,
     /// One key for the whole run.
     Static,
-    /// ibv_reg_mr and ibv_dereg_mr per request.
+    /// ibv_reg_mr and ibv_dereg_mr per request; of `write` and `read` one ibv_reg_mr of the server's for the whole run.
     Memory,
 }
 

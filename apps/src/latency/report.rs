@@ -298,6 +298,9 @@ impl LatencyReport {
     pub(super) fn title(&self) -> String {
         let keys = match (self.parameters.operation, self.parameters.key) {
             (Operation::Send, _) => "no key".to_owned(),
+            (Operation::Write | Operation::Read, KeyKind::Memory) => {
+                "one key of the server's for the run, by ibv_reg_mr".to_owned()
+            }
             (Operation::Write | Operation::Read, _) => "one key of the server's for the run".to_owned(),
             (_, KeyKind::Request) if self.invalidation() == "remote" => {
                 "a key per request, killed by the server's reply".to_owned()

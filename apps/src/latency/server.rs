@@ -19,7 +19,7 @@ use frwr_engine::{
     Protocol, Received, ResponseRequest, SubmitError, TransferError, TransferStatus,
     gather::{MemoryId, Segment},
     mr::Grant,
-    provider::{Access, Capabilities, ConnectionParameters, IncomingId, Port},
+    provider::{Access, Capabilities, ConnectionParameters, IncomingId, Port, RemoteMemory},
 };
 use frwr_mempool::{DeviceMemory, region::PagePolicy};
 use std::{collections::VecDeque, net::SocketAddr};
@@ -51,6 +51,8 @@ struct Guest {
     /// It has taken its leave.
     bye: bool,
     died: Option<Ending>,
+    /// What opens its memory for the run, where that is registered by a system call.
+    opened: Option<RemoteMemory>,
     slots: Box<[GuestSlot]>,
 }
 
@@ -275,7 +277,8 @@ impl<P: Port> ServerSide<P> {
                 Ok(id) => {
                     let layout = Layout::new(&parameters);
                     let slots = vec![GuestSlot::default(); parameters.depth as usize].into();
-                    let guest = Guest { id, parameters, layout, served: 0, bye: false, died: None, slots };
+                    let guest =
+                        Guest { id, parameters, layout, served: 0, bye: false, died: None, opened: None, slots };
                     if let Some(place) = self.guests.get_mut(usize::from(id.index)) {
                         *place = Some(guest);
                     }
@@ -295,7 +298,7 @@ impl<P: Port> ServerSide<P> {
     fn connected(&mut self, connection: ConnectionId) {
         let index = usize::from(connection.index);
         let Some(guest) = self.guest(connection) else { return };
-        let (operation, layout) = (guest.parameters.operation, guest.layout);
+        let (operation, key, layout) = (guest.parameters.operation, guest.parameters.key, guest.layout);
         self.desk.connected();
         self.vigil.hear();
         let access = match operation {
@@ -310,11 +313,33 @@ impl<P: Port> ServerSide<P> {
             self.mark(first + layout.slot_offset(0, slot), layout.ranges_span(), stamp(slot as u16, 0));
         }
         let span = Segment { offset: first as u64, ..layout.connection_span(self.memory, 0) };
+        if key == KeyKind::Memory {
+            return self.open_by_call(connection, span, access);
+        }
         let chunk = Chunk { access, segments: &[span] };
         match self.engine.register_now(connection, &chunk, u64::from(connection.index) << 48, &mut Commands) {
             Ok(_) => {}
             Err(SubmitError::TooManyRegistrations) => self.greet(connection, Kind::TooLarge, &[]),
             Err(_) => self.engine.disconnect(connection),
+        }
+    }
+
+    /// Opens memory to a client for the run by ibv_reg_mr.
+    fn open_by_call(&mut self, connection: ConnectionId, span: Segment, access: Access) {
+        // It lies in the memory.
+        let bytes = self.data.slice(span.offset as usize, span.length as usize);
+        let (Some(queue_pair), Ok(bytes)) = (self.engine.queue_pair(connection), bytes) else {
+            return self.engine.disconnect(connection);
+        };
+        match self.engine.port_mut().register_memory(queue_pair, &bytes, access) {
+            Ok(opened) => {
+                if let Some(guest) = self.guest(connection) {
+                    guest.opened = Some(opened);
+                }
+                let grant = Grant { address: bytes.address(), key: opened.key, length: span.length };
+                self.greet(connection, Kind::Ready, &[grant]);
+            }
+            Err(_) => self.greet(connection, Kind::TooLarge, &[]),
         }
     }
 
@@ -520,6 +545,10 @@ impl<P: Port> ServerSide<P> {
     fn gone(&mut self, connection: ConnectionId, cause: Option<DisconnectCause>) {
         let Some(place) = self.guests.get_mut(usize::from(connection.index)) else { return };
         let Some(guest) = place.take_if(|guest| guest.id == connection) else { return };
+        if let Some(opened) = guest.opened {
+            // One that the device keeps goes with the process: nobody has a connection to it.
+            let _ = self.engine.port_mut().deregister_memory(opened);
+        }
         let cause = cause.map_or(Ending::Protocol(Breach::Unconnected), Ending::Engine);
         // One that this side ends, because it is to stop, has done nothing wrong.
         let ours = self.told_to_stop && cause == Ending::Engine(DisconnectCause::Local);

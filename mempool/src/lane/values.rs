@@ -169,7 +169,7 @@ impl<T> Receiver<T> {
     }
 
     /// Takes the oldest value. A loop that does nothing but wait for one calls [`core::hint::spin_loop`] between two looks: where
-    /// sender and receiver are hardware threads of one core, a round trip then takes two thirds of the time (goal A4).
+    /// sender and receiver are cores that share a cache, a round trip then takes two thirds of the time (goal A4).
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         // SAFETY: the value is moved out of the slot, which is full.

@@ -53,6 +53,7 @@ every_other_operation() { # command...
     measures 500 1.0 "$@" --op write && measures 500 1.0 "$@" --op read --depth 4 && measures 500 1.0 "$@" --op send &&
         measures 500 16.0 "$@" --op write --size 128 --ranges 16 --depth 2 && measures 500 4.0 "$@" --op read --ranges 4 --segments 2 &&
         measures 640 2.0 "$@" --op register && measures 640 2.0 "$@" --op register --batch 32 &&
+        measures 500 1.0 "$@" --op write --key memory && measures 500 1.0 "$@" --op read --key memory --depth 4 &&
         measures 640 0.0 "$@" --op register --key memory --batch 32
 }
 

@@ -315,6 +315,15 @@ pub(super) const ROWS: &[Row] = &[
                 goals: &[RatioAtMost(1.1)],
                 ..NONE
             },
+            // What the device's check of a window adds; the loop's key is of ibv_reg_mr.
+            Case {
+                name: "under a window for the run",
+                unit: "us",
+                ours: least("writes/write_window_4096"),
+                peer: Some(least("writes/write_loop_4096")),
+                peer_name: "verbs loop in C",
+                ..NONE
+            },
             // Half of a ping-pong of two processes, which waits for no acknowledgement: another experiment.
             Case {
                 name: "beside half a ping-pong",
