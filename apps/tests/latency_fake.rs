@@ -19,14 +19,13 @@ fn open(fake: &FakeDevice, registration: Registration) -> VerbsDevice {
 
 fn every_operation(options: FakeOptions, registration: Registration) {
     let machine = Machine::this();
-    for operation in ["request", "register", "send", "write", "read", "ranges", "memory"] {
+    for operation in ["request", "register", "send", "write", "read", "ranges"] {
         let fake = FakeDevice::new(options);
         let count = REQUESTS.to_string();
         let arguments =
             ["--op", operation, "--iterations", &count, "--depth", "4", "--segments", "2", "--warm-up", "0"];
         let fixed = ["frwr-latency", "--device", "test", "--one-process", "--cores", "unpinned", "--pages", "plain"];
         let all = match operation {
-            "memory" => [&fixed[..], &["--op", "write", "--key", "memory"], &arguments[2..]].concat(),
             "ranges" => [&fixed[..], &["--op", "write", "--ranges", "16"], &arguments[2..6], &arguments[8..]].concat(),
             // One key covers a range.
             "register" | "send" => [&fixed[..], &arguments[..6], &arguments[8..]].concat(),
