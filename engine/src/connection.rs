@@ -133,6 +133,8 @@ pub(crate) struct Connection {
     /// The queue pair is destroyed with work in flight, or with MRs that the device keeps: what it may reach is handed back only
     /// behind that (Hold).
     pub(crate) holds_back: bool,
+    /// Its end waits for a queue pair that the device refused to destroy.
+    pub(crate) is_kept: bool,
     /// Receives that were posted for it, or granted to it, before its peer heard of it.
     pub(crate) first_receives: u32,
     /// Shared receives that it was granted.
@@ -217,6 +219,7 @@ impl Connection {
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
             holds_back: false,
+            is_kept: false,
             first_receives: 0,
             granted_receives: 0,
             last_receive_at: None,

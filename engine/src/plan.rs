@@ -11,7 +11,9 @@ use crate::{
         ReturnPolicy,
     },
     pool::Pool,
-    provider::{Capabilities, Contiguity, KeyScope, QueueSizes, ScatterElement, SendQueueCost, Token},
+    provider::{
+        Capabilities, Contiguity, KeyScope, MAX_COMPLETIONS_PER_POLL, QueueSizes, ScatterElement, SendQueueCost, Token,
+    },
     receive::Receives,
     request::{Admission, Request},
     signal::{SINGLE, Signaller},
@@ -335,10 +337,12 @@ impl Plan {
         self.transfer_slots as usize * MAX_TRANSFER_OPERATIONS
     }
 
-    /// Events that may wait: twice what one poll can add, since it takes no completions while more than half is in use.
+    /// Events that may wait: twice what one poll can add, since it takes no completions while more than half is in use. A slot of
+    /// `register_now` has two events, its grant and its end; a completion that is not the engine's has one of its own.
     pub(crate) fn events(&self) -> usize {
-        let of_slots = self.request_slots as usize + self.transfer_slots as usize + self.receive_buffers as usize;
-        2 * (of_slots + EVENTS_PER_CONNECTION * self.connections as usize + MAX_INCOMING)
+        let of_slots = 2 * self.request_slots as usize + self.transfer_slots as usize + self.receive_buffers as usize;
+        let foreign = 2 * MAX_COMPLETIONS_PER_POLL;
+        2 * (of_slots + foreign + EVENTS_PER_CONNECTION * self.connections as usize + MAX_INCOMING)
     }
 
     /// Most that the queues of one connection ever hold.

@@ -66,7 +66,7 @@ fn s95_hold_nothing_is_given_back_while_the_device_keeps_an_undrained_queue_pair
             assert_eq!(test.host.engine.receive_buffers().posted, posted, "{profile} {stuck:?}");
             assert_eq!(test.open_bytes(), 0, "{profile} {stuck:?}: keys are dead before");
             let asked = test.control_failures();
-            assert!((8..40).contains(&asked), "{profile} {stuck:?}: asked {asked} times");
+            assert!((8..u64::from(MANY) / 5).contains(&asked), "{profile} {stuck:?}: asked {asked} times");
 
             // The device thinks better of it.
             test.faults.clear();
@@ -201,6 +201,8 @@ fn s95_what_could_not_be_failed_and_is_kept_has_not_ended_whatever_it_drained_to
     test.steps(MANY);
     assert!(!is_told(&test, connection));
     assert_eq!(kept_events(&test), 1);
+    let (now, poll_at) = (test.now, test.host.engine.poll_at());
+    assert!(poll_at.is_some_and(|at| at > now), "who waits for the device may sleep: {poll_at:?} at {now:?}");
     test.faults.clear();
     test.until("the end", |pair| pair.host.gone.contains(&connection));
     test.until_gone();

@@ -215,7 +215,9 @@ fn a23_a_region_of_just_the_bytes_asked_for_holds_every_table() {
         EngineOptions { connections: 7, queue_depth: 3, transfer_depth: 5, ..usual.clone() },
         EngineOptions { connections: 33, queue_depth: 32, message_bytes: 192, registrations: 5, ..usual.clone() },
         EngineOptions { connections: 2, queue_depth: 0, transfer_depth: 128, max_segments: 1, ..usual.clone() },
-        EngineOptions { connections: 3, receive_queues: ReceiveQueues::Shared { entries: 0 }, ..usual },
+        EngineOptions { connections: 3, receive_queues: ReceiveQueues::Shared { entries: 0 }, ..usual.clone() },
+        EngineOptions { connections: 5, receive_queues: ReceiveQueues::Shared { entries: 77 }, ..usual.clone() },
+        EngineOptions { write_pad: true, receive_depth: 99, transfer_operations: 16, transfer_depth: 7, ..usual },
     ] {
         let mut control = Control::new(SoftFabric::new().device(SoftOptions::default()));
         let device = *control.device().capabilities();

@@ -50,15 +50,28 @@ pub fn run(
     sizes.sort_by_key(|&(place, size)| (Reverse(size), place));
     let mut reports = Vec::new();
     for (place, size) in sizes {
-        reports.push((place, measure_size(&config.with_size(size), &machine, stop)?));
+        match measure_size(&config.with_size(size), &machine, stop) {
+            Ok(report) => reports.push((place, report)),
+            // What there is goes to its files all the same.
+            Err(error) if !reports.is_empty() => {
+                files.write(&sweep(reports, config))?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        }
         if stop.load(Ordering::Relaxed) {
             break;
         }
     }
-    reports.sort_by_key(|(place, _)| *place);
-    let sweep = LatencySweep::new(reports.into_iter().map(|(_, report)| report).collect());
+    let sweep = sweep(reports, config);
     files.write(&sweep)?;
     Ok(LatencyOutcome::Measured(sweep))
+}
+
+/// Measurements with their places among the sizes that were asked for.
+fn sweep(mut reports: Vec<(usize, LatencyReport)>, config: &LatencyConfig) -> LatencySweep {
+    reports.sort_by_key(|(place, _)| *place);
+    LatencySweep::new(reports.into_iter().map(|(_, report)| report).collect(), config.sizes.len())
 }
 
 /// One measurement, on a device that is opened for it.

@@ -12,11 +12,13 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 pub struct LatencySweep {
     reports: Vec<LatencyReport>,
+    /// How many were asked for.
+    asked: usize,
 }
 
 impl LatencySweep {
-    pub(super) fn new(reports: Vec<LatencyReport>) -> Self {
-        Self { reports }
+    pub(super) fn new(reports: Vec<LatencyReport>, asked: usize) -> Self {
+        Self { reports, asked }
     }
 
     /// All of them, in the order in which they were asked for.
@@ -25,9 +27,9 @@ impl LatencySweep {
         &self.reports
     }
 
-    /// Where there is one alone.
+    /// Where one alone was asked for.
     pub(super) fn only(&self) -> Option<&LatencyReport> {
-        if let [report] = self.reports.as_slice() { Some(report) } else { None }
+        self.reports.first().filter(|_| self.asked == 1)
     }
 
     /// One object; of several measurements one with all of theirs.
@@ -35,7 +37,10 @@ impl LatencySweep {
     pub fn json(&self) -> Value {
         match self.only() {
             Some(report) => report.json(),
-            None => json!({ "measurements": self.reports.iter().map(LatencyReport::json).collect::<Vec<_>>() }),
+            None => json!({
+                "measurements": self.reports.iter().map(LatencyReport::json).collect::<Vec<_>>(),
+                "sizes_asked_for": self.asked,
+            }),
         }
     }
 
@@ -97,8 +102,12 @@ impl LatencySweep {
                 writeln!(out, "{line}")?;
             }
         }
-        if self.reports.iter().any(|report| report.interrupted) {
-            writeln!(out, "interrupted: one row has the requests until then, sizes without a row were not measured")?;
+        if self.reports.iter().any(|report| report.interrupted) || self.reports.len() < self.asked {
+            let (rows, asked) = (self.reports.len(), self.asked);
+            writeln!(
+                out,
+                "interrupted: {rows} of {asked} sizes, one of them perhaps with fewer requests than asked for"
+            )?;
         }
         Ok(())
     }

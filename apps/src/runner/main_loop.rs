@@ -50,6 +50,8 @@ pub(crate) trait Served {
     fn can_wait(&self) -> bool;
     /// As [`Device::wait`].
     fn wait(&mut self, at_most: Duration) -> bool;
+    /// Queue pairs that the device refused to destroy and still has.
+    fn queue_pairs_kept(&self) -> u64;
     /// What the run cannot go on with, if that has come to light.
     fn trouble(&self) -> Option<RunError>;
 }
@@ -65,6 +67,10 @@ impl<D: Device> Served for Control<D> {
 
     fn wait(&mut self, at_most: Duration) -> bool {
         self.device_mut().wait(at_most)
+    }
+
+    fn queue_pairs_kept(&self) -> u64 {
+        self.statistics().queue_pairs_kept
     }
 
     fn trouble(&self) -> Option<RunError> {
@@ -108,7 +114,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     pub(super) fn drive(mut self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         let clock = Clock::system();
         let began = clock.now();
-        let (mut next_line, mut said) = (LINE_PERIOD, 0);
+        let (mut next_line, mut said, mut said_kept) = (LINE_PERIOD, 0, 0);
         let (mut asked, mut told) = (false, false);
         let mut idle = Idle::new();
         let mut trouble = None;
@@ -137,6 +143,14 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             {
                 say(&line);
             }
+            let kept: u64 = self.controls.iter().map(|control| control.queue_pairs_kept()).sum();
+            if kept > said_kept {
+                say(&format!(
+                    "the device refuses to destroy {kept} queue pair(s) and is asked again; a connection whose queue pair may still \
+                     work ends when the device complies, and its requests with it"
+                ));
+            }
+            said_kept = said_kept.max(kept);
             if !told && self.progress.has_broken_storage() {
                 told = true;
                 say(BROKEN_STORAGE);
@@ -273,6 +287,10 @@ mod tests {
         fn wait(&mut self, at_most: Duration) -> bool {
             self.times.push(at_most);
             self.ready
+        }
+
+        fn queue_pairs_kept(&self) -> u64 {
+            0
         }
 
         fn trouble(&self) -> Option<RunError> {

@@ -11,6 +11,8 @@ use crate::{
 
 /// Polls between two attempts at most: a system call in so many polls costs nobody anything.
 const MOST_POLLS: u32 = 256;
+/// The same where a connection waits: a main thread that sleeps between its polls makes five in a second.
+const MOST_POLLS_WAITED_FOR: u32 = 16;
 
 /// Something that the device keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +86,9 @@ impl<D: Device> Control<D> {
             self.statistics.queue_pairs_kept -= u64::from(!first);
             return self.destroyed(at);
         }
-        link.retry_after = if first { 1 } else { (2 * link.retry_after).min(MOST_POLLS) };
+        let is_waited_for = !matches!(link.stage, Stage::Left | Stage::Closing { may_work: false });
+        let most = if is_waited_for { MOST_POLLS_WAITED_FOR } else { MOST_POLLS };
+        link.retry_after = if first { 1 } else { (2 * link.retry_after).min(most) };
         let (core, connection, polls) = (link.core, link.connection, link.retry_after);
         self.keep(Kept::QueuePair { link: at }, polls);
         if !first {

@@ -5,6 +5,7 @@
 
 use super::{
     Control, Pending,
+    connecting::Stage,
     placement::{ConnectRequest, ListeningCore, Placed, Placement, fewest_connections},
 };
 use crate::{
@@ -183,7 +184,9 @@ impl<D: Device> Control<D> {
     }
 
     fn listening_core(&self, core: usize) -> ListeningCore {
-        let open = self.links.iter().flatten().filter(|link| link.core == core).map(|link| link.weight);
+        // Of one that has left only its queue pair is still there.
+        let open = self.links.iter().flatten().filter(|link| link.core == core && link.stage != Stage::Left);
+        let open = open.map(|link| link.weight);
         let unanswered = self.cores[core].incoming.iter().map(|(_, weight)| *weight);
         let (connections, weight) =
             open.chain(unanswered).fold((0, 0), |(count, sum), weight| (count + 1, sum + u64::from(weight)));

@@ -13,6 +13,9 @@ use crate::{
 use core::time::Duration;
 use frwr_mempool::{DeviceMemory, device_memory, slab::Handle};
 
+/// How often an engine looks whether Control has news of a queue pair that the device keeps; nothing wakes who sleeps.
+const KEPT_PERIOD: Duration = Duration::from_millis(1);
+
 impl<P: Port> Engine<P> {
     /// One poll stage: completions of receives, then of sends, messages from Control, requests that wait. Returns the work
     /// done; 0 for an empty poll, behind which no event waits and nothing is to be flushed, so that both calls may be left out.
@@ -113,15 +116,17 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
         let now = self.now.since_epoch();
-        if self.unsettled > 0 || self.has_pending() {
+        let kept = self.connections.iter().filter(|connection| connection.is_kept).count();
+        if self.unsettled as usize > kept || self.has_pending() {
             return Some(now);
         }
         if self.connections.iter().any(|connection| !connection.to_free.is_empty()) {
             return Some(now);
         }
+        let kept = (kept > 0).then(|| now.saturating_add(KEPT_PERIOD));
         let waiting = |connection: &&Connection| !connection.waiting_requests.is_empty();
         let refills = self.connections.iter().filter(waiting).map(|connection| connection.refill_after.max(now));
-        refills.chain(self.shared.as_ref().and_then(SharedReceives::due_at)).min()
+        refills.chain(self.shared.as_ref().and_then(SharedReceives::due_at)).chain(kept).min()
     }
 
     #[inline(never)]

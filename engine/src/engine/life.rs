@@ -342,9 +342,9 @@ impl<P: Port> Engine<P> {
 
     /// The device refused to destroy the queue pair of a connection that ends, or that did not open: the end waits for it.
     pub(super) fn queue_pair_kept(&mut self, connection: ConnectionId) {
-        if self.index_of(connection).is_some() {
-            self.events.push_back(Event::QueuePairKept { connection });
-        }
+        let Some(index) = self.index_of(connection) else { return };
+        self.connections[index].is_kept = true;
+        self.events.push_back(Event::QueuePairKept { connection });
     }
 
     /// The queue pair is destroyed.

@@ -432,6 +432,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn vacate(&mut self, index: usize) {
         let entry = &mut self.connections[index];
         entry.phase = Phase::Vacant;
+        entry.is_kept = false;
         entry.key.epoch = entry.key.epoch.wrapping_add(1);
         entry.pad = None;
         entry.clear_queues();

@@ -277,8 +277,12 @@ impl VerbsDevice {
                 self.queue_pairs.insert(id, QueuePairRecord { port: record.port, queue_pair, windows, leaving: false });
                 Err(answer)
             }
-            // No port has it, so nobody has.
-            Err(_) => Err(CommandError::Busy),
+            // No port has it, so nobody has; were there one, its holder would still use it.
+            Err(queue_pair) => {
+                let windows = Vec::new();
+                self.queue_pairs.insert(id, QueuePairRecord { port: record.port, queue_pair, windows, leaving: false });
+                Err(CommandError::Busy)
+            }
         }
     }
 
