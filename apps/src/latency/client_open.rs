@@ -198,6 +198,7 @@ impl<P: Port> ClientSide<P> {
             Header::decode(message).filter(|_| link.state == State::Connected && message.len() >= HEADER_BYTES);
         match header {
             Some(Header { kind: Kind::TooLarge, .. }) => return Err(Failure::ServerKey),
+            Some(Header { kind: Kind::NotRegistered, .. }) => return Err(Failure::ServerMemory),
             Some(header) if header.kind == Kind::Ready => {
                 if takes_remote {
                     let Some(mut ranges) = ranges(message, header.count, bytes).filter(|ranges| ranges.len() == 1)

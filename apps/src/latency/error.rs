@@ -116,6 +116,11 @@ pub enum Failure {
     /// One key of the server does not cover what is asked for.
     #[error("the server's device cannot open all of it with one key; lower --depth or --size")]
     ServerKey,
+    /// The server's system does not register its memory.
+    #[error(
+        "the server's system does not register its memory by ibv_reg_mr; raise `ulimit -l` there, or use --key static"
+    )]
+    ServerMemory,
     /// One key does not cover what is asked for.
     #[error("this device cannot open {bytes} bytes with one key; lower {remedy}")]
     Key {
@@ -236,7 +241,7 @@ impl Failure {
             Self::Refused(Refusal::Crowded(_)) | Self::Crowded { .. } => "crowded",
             Self::Refused(_) => "refused",
             Self::Foreign(_) => "foreign_peer",
-            Self::ServerKey | Self::Key { .. } => "key",
+            Self::ServerKey | Self::ServerMemory | Self::Key { .. } => "key",
             Self::Gone { .. } => "peer_gone",
             Self::NotMoved { .. } => "not_moved",
             Self::Submit(_) | Self::Transfer(_) | Self::Ended(_) => "request",

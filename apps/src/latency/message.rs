@@ -27,6 +27,8 @@ pub(super) enum Kind {
     Ready,
     /// Server: one key does not cover what is asked for.
     TooLarge,
+    /// Server: its system does not register the memory by ibv_reg_mr.
+    NotRegistered,
     /// Client: a request, with its memory.
     Request,
     /// Client: a message that is to come back.
@@ -41,7 +43,7 @@ pub(super) enum Kind {
     Pong,
 }
 
-const KINDS: [(u8, Kind); 8] = [
+const KINDS: [(u8, Kind); 9] = [
     (1, Kind::Ready),
     (2, Kind::TooLarge),
     (3, Kind::Request),
@@ -50,6 +52,7 @@ const KINDS: [(u8, Kind); 8] = [
     (6, Kind::Bye),
     (7, Kind::Ping),
     (8, Kind::Pong),
+    (9, Kind::NotRegistered),
 ];
 
 /// The front of a message.

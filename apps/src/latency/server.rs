@@ -339,7 +339,7 @@ impl<P: Port> ServerSide<P> {
                 let grant = Grant { address: bytes.address(), key: opened.key, length: span.length };
                 self.greet(connection, Kind::Ready, &[grant]);
             }
-            Err(_) => self.greet(connection, Kind::TooLarge, &[]),
+            Err(_) => self.greet(connection, Kind::NotRegistered, &[]),
         }
     }
 

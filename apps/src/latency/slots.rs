@@ -106,7 +106,9 @@ impl Protocol for Slots {
             Some(header) if header.kind == Kind::Reply => {
                 self.replied(connection, header).map_or(Message::Malformed, Message::Reply)
             }
-            Some(Header { kind: Kind::Ready | Kind::TooLarge | Kind::Pong, .. }) => Message::Command,
+            Some(Header { kind: Kind::Ready | Kind::TooLarge | Kind::NotRegistered | Kind::Pong, .. }) => {
+                Message::Command
+            }
             _ => Message::Malformed,
         }
     }
