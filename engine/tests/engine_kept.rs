@@ -6,8 +6,8 @@ mod engine_harness;
 use core::time::Duration;
 use engine_harness::{PROFILES, Setup, address, scripted::*};
 use frwr_engine::{
-    ConnectionId, EngineOptions, FetchRequest, OnPostError, ReceiveQueues, RemoteSegment,
-    provider::{Access, Chain, CommandError, Port, QueuePairId, RemoteRange, TokenKind, fault::CommandKind},
+    ConnectionId, EngineOptions, OnPostError, ReceiveQueues,
+    provider::{Chain, CommandError, Port, QueuePairId, TokenKind, fault::CommandKind},
 };
 
 /// Longer than the drain time-out.
@@ -116,19 +116,7 @@ fn s96_other_connections_go_on_beside_a_queue_pair_that_is_kept() {
 fn hold_memory_of_a_queue_pair_that_is_kept_is_not_told_to_be_lost() {
     let mut test = Scripted::of(Setup::new("reg_mr"));
     test.connect();
-    test.host.data.write(0, &[0xAA; 512]).unwrap();
-    let offered = [test.host.segment(0, 512)];
-    test.host.submit(1, Access::RemoteRead, &offered, false).unwrap();
-    let (_, grants) = test.command();
-    let target = &mut test.pair.target;
-    let remote = [RemoteSegment {
-        remote: RemoteRange { address: grants[0].address, key: grants[0].key },
-        length: grants[0].length,
-    }];
-    let local = [target.segment(4096, 512)];
-    let connection = target.connection.unwrap();
-    target.engine.fetch(connection, &FetchRequest { local: &local, remote: &remote, cookie: 3 }).unwrap();
-    target.engine.flush();
+    let connection = test.target_fetches();
     // The queue pair goes on with its READ, and stays; the peer is slow, and is told nothing.
     for (kind, times) in
         [(CommandKind::FailQueuePair, 1), (CommandKind::Disconnect, 1), (CommandKind::DestroyQueuePair, 5)]

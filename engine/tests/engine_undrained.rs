@@ -5,10 +5,7 @@ mod engine_harness;
 
 use core::time::Duration;
 use engine_harness::{PROFILES, Setup, scripted::*};
-use frwr_engine::{
-    FetchRequest, RemoteSegment,
-    provider::{Access, Chain, CommandError, Port, QueuePairId, RemoteRange, TokenKind, fault::CommandKind},
-};
+use frwr_engine::provider::{Chain, CommandError, Port, QueuePairId, TokenKind, fault::CommandKind};
 
 /// Longer than the drain time-out.
 const OVERDUE: Duration = Duration::from_secs(6);
@@ -80,19 +77,7 @@ fn s95_hold_nothing_of_an_undrained_queue_pair_is_given_back_while_it_exists() {
 fn hold_memory_that_is_told_to_be_lost_is_written_by_nobody() {
     let mut test = Scripted::of(Setup::new("reg_mr"));
     test.connect();
-    test.host.data.write(0, &[0xAA; 512]).unwrap();
-    let offered = [test.host.segment(0, 512)];
-    test.host.submit(1, Access::RemoteRead, &offered, false).unwrap();
-    let (_, grants) = test.command();
-    let target = &mut test.pair.target;
-    let remote = [RemoteSegment {
-        remote: RemoteRange { address: grants[0].address, key: grants[0].key },
-        length: grants[0].length,
-    }];
-    let local = [target.segment(4096, 512)];
-    let connection = target.connection.unwrap();
-    target.engine.fetch(connection, &FetchRequest { local: &local, remote: &remote, cookie: 3 }).unwrap();
-    target.engine.flush();
+    let connection = test.target_fetches();
     // The queue pair cannot be moved to the error state, so that the READ goes on; the peer is slow, and is told nothing.
     test.target_faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
     test.target_faults.fail_command(CommandKind::Disconnect, CommandError::Busy, 1);

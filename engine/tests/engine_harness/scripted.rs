@@ -3,10 +3,10 @@
 use super::{Pair, Setup, Watch, WatchedDevice, Wr};
 use core::ops::{Deref, DerefMut};
 use frwr_engine::{
-    Chunk, EngineOptions, OnPostError,
+    Chunk, ConnectionId, EngineOptions, FetchRequest, OnPostError, RemoteSegment,
     mr::Grant,
     provider::{
-        Access, Completion, CompletionQueue, FailureStatus, Port, PostRefusal, QueuePairId, TokenKind,
+        Access, Completion, CompletionQueue, FailureStatus, Port, PostRefusal, QueuePairId, RemoteRange, TokenKind,
         fault::{CompletionFault, CompletionFilter, FaultHandle},
         soft::{SoftMonitor, SoftOptions},
     },
@@ -149,6 +149,25 @@ impl Scripted {
     /// The target answers without writing anything.
     pub fn reply(&mut self, name: [u8; 8], invalidate: Option<u32>) {
         self.target.answer(name, &[], invalidate);
+    }
+
+    /// The host opens 512 bytes of 0xAA, and the target's RDMA READ of them is on its way to the bytes from 4096 on. Returns the
+    /// target's connection.
+    pub fn target_fetches(&mut self) -> ConnectionId {
+        self.host.data.write(0, &[0xAA; 512]).unwrap();
+        let offered = [self.host.segment(0, 512)];
+        self.host.submit(1, Access::RemoteRead, &offered, false).unwrap();
+        let (_, grants) = self.command();
+        let target = &mut self.pair.target;
+        let remote = [RemoteSegment {
+            remote: RemoteRange { address: grants[0].address, key: grants[0].key },
+            length: grants[0].length,
+        }];
+        let local = [target.segment(4096, 512)];
+        let connection = target.connection.unwrap();
+        target.engine.fetch(connection, &FetchRequest { local: &local, remote: &remote, cookie: 3 }).unwrap();
+        target.engine.flush();
+        connection
     }
 
     /// Bytes that the host's device lets peers reach now, in its own table.
