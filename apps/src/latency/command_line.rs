@@ -9,7 +9,9 @@ use super::{
     schedule::Doorbells,
     silence::CLIENT_SILENCE,
 };
-use crate::runner::{DeviceArguments, MAX_RUNTIME_SECONDS, Pages, RdmaDeviceConfig, RegistrationKind, range};
+use crate::runner::{
+    DeviceArguments, MAX_RUNTIME_SECONDS, Pages, RdmaDeviceConfig, RegistrationKind, bytes_with_unit, range,
+};
 use clap::Parser;
 use core::{num::NonZeroU64, str::FromStr, time::Duration};
 use frwr_engine::provider::{ConnectionParameters, soft::SoftProfile};
@@ -145,7 +147,7 @@ impl FromStr for Seconds {
     }
 }
 
-/// Numbers of bytes as people write them, with commas between: K, M and G stand for 1024, its square and its cube.
+/// Numbers of bytes as people write them, with commas between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sizes(pub Vec<u32>);
 
@@ -158,12 +160,9 @@ impl FromStr for Sizes {
 }
 
 fn bytes(text: &str) -> Result<u32, String> {
-    let units = [(['K', 'k'], 10), (['M', 'm'], 20), (['G', 'g'], 30)];
-    let unit = units.iter().find_map(|(names, shift)| text.strip_suffix(names).map(|digits| (digits, *shift)));
-    let (digits, shift) = unit.unwrap_or((text, 0));
-    let number: u32 =
-        digits.parse().map_err(|_| format!("{text:?} must be a number of bytes, such as 512, 64K or 1M"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} must be at most {MAX_SIZE}"))
+    let bytes =
+        bytes_with_unit(text).ok_or_else(|| format!("{text:?} must be a number of bytes, such as 512, 64K or 1M"))?;
+    u32::try_from(bytes).map_err(|_| format!("{text:?} must be at most {MAX_SIZE}"))
 }
 
 /// An IP address, with a port or without.

@@ -61,7 +61,9 @@ impl LatencySweep {
         match (self.only(), self.reports.first()) {
             (Some(report), _) => text = report.table(),
             // Writing to a string cannot fail.
-            (None, Some(first)) => drop(self.write_table(first, &mut text)),
+            (None, Some(first)) => {
+                let _ = self.write_table(first, &mut text);
+            }
             (None, None) => {}
         }
         text

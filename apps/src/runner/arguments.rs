@@ -109,6 +109,21 @@ impl JobArguments {
     }
 }
 
+/// Bytes as people write them: a number, or one with K, M, G or T behind it, for powers of 1024.
+pub(crate) fn bytes_with_unit(text: &str) -> Option<u64> {
+    let unit = text.chars().last()?;
+    let shift = match unit {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        'T' => 40,
+        '0'..='9' => return text.parse().ok(),
+        _ => return None,
+    };
+    let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+    number.checked_mul(1 << shift)
+}
+
 pub(crate) fn range(flag: &'static str, value: u64, least: u64, most: u64) -> Result<(), RunError> {
     if (least..=most).contains(&value) { Ok(()) } else { Err(RunError::Range { flag, value, least, most }) }
 }

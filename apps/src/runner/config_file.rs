@@ -1,7 +1,7 @@
 //! `frwr-reactor serve --config FILE`: everything that a target can be told, in TOML.
 
 use super::{
-    arguments::{MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, Pages, check_block_size, range},
+    arguments::{MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, Pages, bytes_with_unit, check_block_size, range},
     device_arguments::{DeviceArguments, RegistrationKind},
     error::RunError,
     namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig},
@@ -104,28 +104,13 @@ impl<'de> Deserialize<'de> for Size {
         }
         let bytes = match Written::deserialize(deserializer).map_err(|_| D::Error::custom(SIZE_HELP))? {
             Written::Number(bytes) => Some(bytes),
-            Written::Text(text) => size(&text),
+            Written::Text(text) => bytes_with_unit(&text),
         };
         bytes.map(Self).ok_or_else(|| D::Error::custom(SIZE_HELP))
     }
 }
 
 const SIZE_HELP: &str = "must be a number of bytes, or one with K, M, G or T behind it, such as \"64M\"";
-
-/// `64M`: powers of 1024.
-fn size(text: &str) -> Option<u64> {
-    let unit = text.chars().last()?;
-    let shift = match unit {
-        'K' => 10,
-        'M' => 20,
-        'G' => 30,
-        'T' => 40,
-        '0'..='9' => return text.parse().ok(),
-        _ => return None,
-    };
-    let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
-    number.checked_mul(1 << shift)
-}
 
 /// Reads and checks a file.
 ///

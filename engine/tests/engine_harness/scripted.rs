@@ -1,7 +1,10 @@
 //! The pair on software NICs that record every post and completion and that do on command what devices do rarely.
 
 use super::{Pair, Setup, Watch, WatchedDevice, Wr};
-use core::ops::{Deref, DerefMut};
+use core::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 use frwr_engine::{
     Chunk, ConnectionId, EngineOptions, FetchRequest, OnPostError, RemoteSegment,
     mr::Grant,
@@ -168,6 +171,19 @@ impl Scripted {
         target.engine.fetch(connection, &FetchRequest { local: &local, remote: &remote, cookie: 3 }).unwrap();
         target.engine.flush();
         connection
+    }
+
+    /// The memory of [`Scripted::target_fetches`] is the caller's again: what it writes there stays, whatever both devices still do.
+    pub fn nobody_writes_what_was_fetched(&mut self, now: Duration) {
+        self.target.data.write(4096, &[0x55; 512]).unwrap();
+        for _ in 0..20 {
+            let Pair { host, target, .. } = &mut self.pair;
+            host.engine.poll(now, &mut host.protocol);
+            target.engine.poll(now, &mut target.protocol);
+        }
+        let mut found = [0; 512];
+        self.target.data.read(4096, &mut found).unwrap();
+        assert!(found.iter().all(|byte| *byte == 0x55), "the old queue pair wrote {:#x}", found[0]);
     }
 
     /// Bytes that the host's device lets peers reach now, in its own table.
