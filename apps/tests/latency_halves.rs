@@ -40,7 +40,8 @@ const PLAIN: Parameters = Parameters {
 
 fn client(fabric: &SoftFabric, profile: &str, arguments: &[&str]) -> Result<LatencyReport, LatencyError> {
     let config = config(&[&["10.0.0.1", "--warm-up", "0"], arguments].concat());
-    measure(device(fabric, profile), ADDRESS.parse().unwrap(), &config, &machine(), &AtomicBool::new(false))
+    let stop = AtomicBool::new(false);
+    measure(device(fabric, profile), ADDRESS.parse().unwrap(), &config, &machine(), &stop, &mut |line| panic!("{line}"))
 }
 
 fn ok(report: Result<LatencyReport, LatencyError>, requests: u64) -> LatencyReport {
@@ -337,7 +338,8 @@ fn a_run_on_a_device_that_was_removed_says_so() {
     };
     let run = |device: Faulty<SoftDevice>| {
         let config = config(&["10.0.0.1", "--runtime", "3600"]);
-        measure(device, ADDRESS.parse().unwrap(), &config, &machine(), &AtomicBool::new(false)).unwrap_err()
+        let stop = AtomicBool::new(false);
+        measure(device, ADDRESS.parse().unwrap(), &config, &machine(), &stop, &mut |_| {}).unwrap_err()
     };
     // One that never had a connection.
     let (faulty, faults) = Faulty::new(device(&SoftFabric::new(), "reg_mr"));
@@ -436,7 +438,7 @@ fn a_run_is_ended_early_where_the_server_never_answers() {
         let stop = Arc::clone(&stop);
         move || {
             let config = config(&["10.0.0.1", "--runtime", "1"]);
-            measure(device(&fabric, "reg_mr"), ADDRESS.parse().unwrap(), &config, &machine(), &stop)
+            measure(device(&fabric, "reg_mr"), ADDRESS.parse().unwrap(), &config, &machine(), &stop, &mut |_| {})
         }
     });
     while !matches!(raw.event(), Event::Incoming { .. }) {}
