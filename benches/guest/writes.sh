@@ -70,7 +70,7 @@ done
 
 # The difference of two times, or five percent of one, wants more of them.
 # shellcheck disable=SC2034  # figures.sh reads it
-ROUNDS=13
+ROUNDS=11
 rounds single "write_4096 write_mean_4096 write_window_4096 perftest_one_4096 write_loop_4096" single
 rounds batches "$batched" batches
 ROUNDS=5
