@@ -61,15 +61,19 @@ impl<P: Port> Engine<P> {
         let elements = ElementRange { first: self.plan.request_element(slot), count: 1 };
         let written = if let Some((access, covered)) = piece {
             let descriptor = connection.idle.pop()?;
-            let first = self.pool.first_element(descriptor);
+            let Some(mr) = self.pool.get_mut(descriptor) else {
+                connection.idle.put_back(descriptor);
+                return None;
+            };
+            let first = mr.first_element() as usize;
             let run = match (covered, located) {
                 (Covered::List(segments), _) => {
-                    let room = self.elements.get_mut(first as usize..).unwrap_or_default();
+                    let room = self.elements.get_mut(first..).unwrap_or_default();
                     let depth = (self.plan.mr_depth as usize).min(room.len());
                     gather_run(connection, &self.gather, segments, &mut room[..depth])
                 }
                 (_, Some(Resolved { element, base })) => {
-                    if let Some(place) = self.elements.get_mut(first as usize) {
+                    if let Some(place) = self.elements.get_mut(first) {
                         *place = element;
                     }
                     Some(Run { address: element.address, bytes: element.length, base, elements: 1 })
@@ -78,18 +82,15 @@ impl<P: Port> Engine<P> {
             };
             let Connection { key: name, idle, chain, signaller, registered, send_queue, relief_coming, .. } =
                 &mut *connection;
-            let (Some(run), Some(mr), Some([registration, send])) =
-                (run, self.pool.get_mut(descriptor), chain.places())
-            else {
+            let (Some(run), Some([registration, send])) = (run, chain.places()) else {
                 idle.put_back(descriptor);
                 return None;
             };
             let opening = Opening {
-                descriptor,
                 owner: slot,
                 bytes: run.bytes,
                 base: run.base,
-                elements: ElementRange { first, count: run.elements },
+                elements: run.elements,
                 access,
                 iova: self.iova.apply(run.address, submission.iova_cookie),
                 key_mask: making.key_mask,

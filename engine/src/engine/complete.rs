@@ -10,6 +10,7 @@ use crate::{
     shared_receives::SharedReceives,
     timestamp::Timestamp,
 };
+use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_mempool::{DeviceMemory, device_memory, slab::Handle};
 
@@ -187,10 +188,11 @@ impl<P: Port> Engine<P> {
             let Some(mr) = self.pool.get_mut(only) else {
                 return self.replied_late(completion, handle);
             };
-            if mr.remotely_invalidated(handle.index(), connection.key, key).is_err() {
+            if mr.key_died(handle.index(), connection.key, key).is_err() {
                 return self.replied_late(completion, handle);
             }
-            request.mrs.clear();
+            // Not cleared: that would look once more how many there are.
+            request.mrs = ArrayVec::new();
             let cost = self.capabilities.send_queue_cost.invalidate;
             connection.send_queue.release(cost);
             connection.idle.push(only);

@@ -72,10 +72,9 @@ fn stage_registration(
     connection: &mut Connection,
     making: &Making,
     mr: &mut Mr,
-    descriptor: u32,
     alone: Option<u32>,
 ) -> bool {
-    let token = mr.token_register(descriptor);
+    let token = mr.token_register();
     let Ok(fields) = mr.enter_chain() else { return false };
     connection.registered.add(fields.access, fields.length, fields.elements.count, fields.key, making.key_mask);
     let (posted, signalled) = match alone {
@@ -99,7 +98,7 @@ pub(super) fn stage_standalone(
     let (token, key) = mr.open_in_chain(connection.key, opening, place).ok()?;
     place.signalled = connection.signaller.standalone(making.every);
     connection.chain.filled(1);
-    connection.registered.add(opening.access, opening.bytes, opening.elements.count, key, making.key_mask);
+    connection.registered.add(opening.access, opening.bytes, opening.elements, key, making.key_mask);
     connection.standalone_staged = true;
     Some(connection.send_queue.stage(Posted::new(token, opening.owner)))
 }
@@ -117,7 +116,7 @@ impl<P: Port> Engine<P> {
         let alone = request.is_standalone().then_some(slot);
         for &descriptor in &request.mrs {
             let mr = self.pool.get_mut(descriptor);
-            if !mr.is_some_and(|mr| stage_registration(connection, making, mr, descriptor, alone)) {
+            if !mr.is_some_and(|mr| stage_registration(connection, making, mr, alone)) {
                 return false;
             }
         }
@@ -174,7 +173,7 @@ impl<P: Port> Engine<P> {
             || self.options.on_post_error == OnPostError::DeregisterAndContinue;
         for &descriptor in connection.invalidations.as_slice() {
             let mr = self.pool.get_mut(descriptor);
-            let begun = mr.and_then(|mr| mr.invalidate_in_chain(descriptor, self.options.return_policy));
+            let begun = mr.and_then(|mr| mr.invalidate_in_chain(self.options.return_policy));
             let Some((token, owner, operation)) = begun else { continue };
             connection.send_queue.stage_invalidation(token, owner);
             chain.push(WorkRequest { token, signalled: every, fence: false, operation });

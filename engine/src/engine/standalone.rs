@@ -8,7 +8,7 @@ use crate::{
     gather::Resolved,
     mr::Opening,
     protocol::Protocol,
-    provider::{Chain, ElementRange, Port, WorkRequest},
+    provider::{Chain, Port, WorkRequest},
     request::{Outcome, Phase, Request, RequestHandle},
 };
 use core::{mem::ManuallyDrop, time::Duration};
@@ -107,22 +107,20 @@ impl<P: Port> Engine<P> {
         }
         let Some(vacant) = self.requests.vacant() else { return Some(Err(SubmitError::NoSlot)) };
         let descriptor = connection.idle.pop()?;
-        let first = self.pool.first_element(descriptor);
         let opening = Opening {
-            descriptor,
             owner: vacant.index(),
             bytes: element.length,
             base,
-            elements: ElementRange { first, count: 1 },
+            elements: 1,
             access: chunk.access,
             iova: self.iova.apply(element.address, 0),
             key_mask: making.key_mask,
         };
         let request = |position| Request::standalone(cookie, name.index, position, descriptor);
         let mr = self.pool.get_mut(descriptor);
-        let Some(handle) = mr.and_then(|mr| {
+        let Some((handle, first)) = mr.and_then(|mr| {
             let position = stage_standalone(connection, making, mr, &opening)?;
-            Some(vacant.insert(|| ManuallyDrop::new(request(position))).0)
+            Some((vacant.insert(|| ManuallyDrop::new(request(position))).0, mr.first_element()))
         }) else {
             connection.idle.put_back(descriptor);
             return None;

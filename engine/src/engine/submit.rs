@@ -423,8 +423,10 @@ impl<P: Port> Engine<P> {
                 let Ok(piece) = self.gather.next_piece(rest) else { return false };
                 let Some(descriptor) = connection.idle.pop() else { return false };
                 request.mrs.push(descriptor);
-                let table = self.pool.first_element(descriptor) as usize;
-                let room = table..table + self.pool.depth() as usize;
+                let depth = self.pool.depth() as usize;
+                let Some(mr) = self.pool.get_mut(descriptor) else { return false };
+                let table = mr.first_element() as usize;
+                let room = table..table + depth;
                 let elements = copy_elements(&mut self.elements[room], &rest[..piece.consumed]);
                 let address = rest[0].element.address;
                 let mapping = Mapping {
@@ -436,8 +438,7 @@ impl<P: Port> Engine<P> {
                     iova: self.iova.apply(address, cookie),
                     rotating_key_bits: bits,
                 };
-                let Some(mr) = self.pool.get_mut(descriptor) else { return false };
-                let Ok(grant) = mr.open(handle.index(), connection.key, &mapping, table as u32) else { return false };
+                let Ok(grant) = mr.open(handle.index(), connection.key, &mapping) else { return false };
                 grants.push(grant);
                 at += piece.consumed;
             }
