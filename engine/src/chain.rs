@@ -85,8 +85,8 @@ pub(crate) struct SendQueue {
     done: u64,
     /// Position of the first entry of the chain that was posted last.
     chain: u64,
-    /// Entries behind `head` of the chain that the next flush posts.
-    staged: u64,
+    /// Position behind the last entry of the chain that the next flush posts, which begins at `head`.
+    end: u64,
     /// Entries that nothing is reserved for.
     free: u32,
     depth: u32,
@@ -111,7 +111,7 @@ impl SendQueue {
             tail: NOT_POSTED + 1,
             done: NOT_POSTED + 1,
             chain: NOT_POSTED + 1,
-            staged: 0,
+            end: NOT_POSTED + 1,
             free: 0,
             depth: 0,
             cost,
@@ -133,7 +133,7 @@ impl SendQueue {
         self.tail = self.head;
         self.done = self.head;
         self.chain = self.head;
-        self.staged = 0;
+        self.end = self.head;
         self.set_aside = 0;
         self.awaited.fill(0);
         self.depth = entries.min(self.ring.capacity() as u32);
@@ -198,7 +198,7 @@ impl SendQueue {
         if posted.awaited {
             self.await_at(position);
         }
-        self.staged += 1;
+        self.end = position + 1;
         position
     }
 
@@ -208,7 +208,7 @@ impl SendQueue {
         let position = self.next_position();
         self.check_room(position);
         self.ring.set(position, message.0);
-        self.staged += 1;
+        self.end = position + 1;
     }
 
     /// [`SendQueue::stage_message`] behind a registration that the message vouches for, at the next position.
@@ -217,7 +217,7 @@ impl SendQueue {
         debug_assert_eq!(position, self.next_position());
         self.check_room(position + 1);
         self.ring.set_pair(position, [registration.0 | VOUCHED_FOR, message.0]);
-        self.staged += 2;
+        self.end = position + 2;
     }
 
     /// [`SendQueue::stage`] of an invalidation.
@@ -228,7 +228,7 @@ impl SendQueue {
         self.ring.set(position, token.0);
         self.owners.set(position, owner);
         self.await_at(position);
-        self.staged += 1;
+        self.end = position + 1;
     }
 
     /// [`SendQueue::stage`] of the RDMA operations of a transfer, all by the same token. `awaited`: the transfer's end waits for the last
@@ -241,7 +241,7 @@ impl SendQueue {
             self.check_room(position);
             self.ring.set(position, token.0);
         }
-        self.staged += others;
+        self.end = first + others;
         self.stage_operation(token, awaited)
     }
 
@@ -254,7 +254,7 @@ impl SendQueue {
         if awaited {
             self.await_at(position);
         }
-        self.staged += 1;
+        self.end = position + 1;
         position
     }
 
@@ -266,7 +266,7 @@ impl SendQueue {
     /// The position of the next work request that is staged.
     #[inline(always)]
     pub(crate) fn next_position(&self) -> u64 {
-        self.head + self.staged
+        self.end
     }
 
     /// Somebody waits for what is posted or staged at this position.
@@ -298,7 +298,7 @@ impl SendQueue {
 
     /// What is staged and not posted at this position.
     pub(crate) fn staged_behind(&self, position: u64) -> Option<Posted> {
-        (position >= self.head && position - self.head < self.staged).then(|| self.entry(position))
+        (position >= self.head && position < self.end).then(|| self.entry(position))
     }
 
     /// What is staged so many behind all that is posted.
@@ -308,7 +308,7 @@ impl SendQueue {
 
     /// Nothing is staged any more. Returns how many work requests were; [`SendQueue::take_next`] still finds them.
     pub(crate) fn unstage(&mut self) -> u64 {
-        core::mem::take(&mut self.staged)
+        core::mem::replace(&mut self.end, self.head) - self.head
     }
 
     /// Takes what stands so many behind all that is posted; nobody waits for it there any more.
@@ -328,7 +328,7 @@ impl SendQueue {
     pub(crate) fn accept(&mut self, accepted: usize) {
         self.chain = self.head;
         self.head = self.chain + accepted as u64;
-        let refused = core::mem::take(&mut self.staged).saturating_sub(accepted as u64);
+        let refused = core::mem::replace(&mut self.end, self.head).saturating_sub(self.head);
         if refused > 0 {
             self.forget_refused(refused);
         }
@@ -343,7 +343,7 @@ impl SendQueue {
 
     /// Notes an accepted work request that was posted alone.
     pub(crate) fn push(&mut self, posted: Posted) {
-        debug_assert!(self.staged == 0, "nothing is posted between a chain and its flush");
+        debug_assert!(self.end == self.head, "nothing is posted between a chain and its flush");
         self.set_aside += u32::from(posted.is_set_aside());
         self.stage(posted);
         self.accept(1);

@@ -100,17 +100,20 @@ impl<P: Port> Engine<P> {
                 return None;
             };
             let (first_signalled, signalled) = signaller.single(making.slots_are_short(self.held, *relief_coming));
-            // It is unsignalled as it is made.
-            if first_signalled {
-                registration.signalled = true;
-            }
             registered.add(access, run.bytes, run.elements, key, making.key_mask);
             let position = send_queue.next_position();
             // The message stands behind its registration.
             let (handle, _) = vacant.insert(|| usual(index, submission, position + 1, Some(descriptor)));
             let token = message_token(handle);
-            *send = message_request(token, elements, signalled, making.fence);
-            *relief_coming |= signalled;
+            *send = message_request(token, elements, false, making.fence);
+            // Both are unsignalled as they are made.
+            if first_signalled {
+                registration.signalled = true;
+            }
+            if signalled {
+                send.signalled = true;
+                *relief_coming = true;
+            }
             chain.filled(2);
             send_queue.stage_pair(position, opened, token);
             let grant = Grant { key, address: opening.iova, length: run.bytes };

@@ -195,15 +195,12 @@ impl Mr {
         debug_assert!(opening.bytes != 0 && opening.elements != 0 && opening.elements <= opening.bytes);
         debug_assert!(opening.iova.checked_add(opening.bytes.into()).is_some(), "no base address wraps around");
         let mut key = next_masked(self.fields.key, opening.key_mask);
-        match self.step {
-            // The device had the key in front of this one.
-            Step::Spent => {}
-            Step::Idle | Step::IdlePending => {
-                if key as u8 == self.device_tag {
-                    key = next_masked(key, opening.key_mask);
-                }
+        if self.step != Step::Spent {
+            // Of a Spent one the device had the key in front of this one.
+            self.check_free(connection)?;
+            if key as u8 == self.device_tag {
+                key = next_masked(key, opening.key_mask);
             }
-            _ => return Err(MrError::InvalidState),
         }
         self.check_connection(connection)?;
         let token = following(self.token);
