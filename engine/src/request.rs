@@ -37,6 +37,7 @@ impl RequestHandle {
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Phase {
     /// It waits for MRs, send queue entries or receives, in order, and holds none of them.
     Waiting,
@@ -46,8 +47,8 @@ pub(crate) enum Phase {
     Posted,
     /// Its registration was made by `register_now` and is valid.
     Open,
-    /// Its end is known; `fences` keys are not dead yet.
-    Fencing { fences: u8 },
+    /// Its end is known; those of its MRs that are left have keys that are not dead yet.
+    Fencing,
     /// Its end is about to be reported: the slot keeps what its event says until that is taken.
     Ended,
     /// Its end was reported. Only Hold keeps the slot: no completion has passed its message, so that the device may still
@@ -57,6 +58,7 @@ pub(crate) enum Phase {
 
 /// What a request sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Kind {
     /// A message.
     Usual,
@@ -64,6 +66,35 @@ pub(crate) enum Kind {
     Inline,
     /// None: made by `register_now`, and its registration is waited for.
     Standalone,
+}
+
+/// How far a request of which kind has come, on whose connection.
+#[derive(Clone, Copy, Debug, Eq)]
+#[repr(C, align(4))]
+pub(crate) struct Standing {
+    pub(crate) phase: Phase,
+    pub(crate) kind: Kind,
+    /// Index of the connection.
+    pub(crate) connection: u16,
+}
+
+impl Standing {
+    /// Of a usual request whose reply may come.
+    pub(crate) const fn posted(connection: u16) -> Self {
+        Self { phase: Phase::Posted, kind: Kind::Usual, connection }
+    }
+
+    const fn bits(self) -> u32 {
+        self.phase as u32 | (self.kind as u32) << 8 | (self.connection as u32) << 16
+    }
+}
+
+// As one number: every reply asks for all of it.
+impl PartialEq for Standing {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.bits() == other.bits()
+    }
 }
 
 /// What the caller will be told when the fence is done.
@@ -114,9 +145,7 @@ pub(crate) struct Request {
     /// read the message until a completion has passed it ([`crate::chain::SendQueue::is_pending`]).
     pub(crate) message_position: u64,
     pub(crate) outcome: Outcome,
-    pub(crate) phase: Phase,
-    pub(crate) kind: Kind,
-    pub(crate) connection: u16,
+    pub(crate) standing: Standing,
     /// The peer was asked to invalidate one of the keys.
     pub(crate) invited: bool,
     /// MRs whose keys are not known to be dead.
@@ -143,9 +172,7 @@ impl Request {
             cookie,
             message_position: NOT_POSTED,
             outcome: Outcome::Unknown,
-            phase: Phase::Waiting,
-            kind,
-            connection,
+            standing: Standing { phase: Phase::Waiting, kind, connection },
             invited,
             mrs: ArrayVec::new(),
         }
@@ -153,15 +180,15 @@ impl Request {
 
     /// One without a message, whose registration goes into the chain at once, to this position.
     pub(crate) fn standalone(cookie: u64, connection: u16, position: u64, descriptor: u32) -> Self {
-        let usual = Self::posted(cookie, connection, false, position, Some(descriptor));
-        Self { kind: Kind::Standalone, ..usual }
+        let standing = Standing { kind: Kind::Standalone, ..Standing::posted(connection) };
+        Self::posted(cookie, standing, false, position, Some(descriptor))
     }
 
     /// The usual one: with one MR or none, and a message that goes into the chain at once, to this position.
     #[inline(always)]
     pub(crate) fn posted(
         cookie: u64,
-        connection: u16,
+        standing: Standing,
         invited: bool,
         message_position: u64,
         descriptor: Option<u32>,
@@ -174,24 +201,22 @@ impl Request {
             cookie,
             message_position,
             outcome: Outcome::Unknown,
-            phase: Phase::Posted,
-            kind: Kind::Usual,
-            connection,
+            standing,
             invited,
             mrs,
         }
     }
 
     pub(crate) fn is_standalone(&self) -> bool {
-        self.kind == Kind::Standalone
+        self.standing.kind == Kind::Standalone
     }
 
     pub(crate) fn awaits_message(&self) -> bool {
-        self.kind == Kind::Inline
+        self.standing.kind == Kind::Inline
     }
 
     /// Its end is known, and reported or about to be.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.phase, Phase::Ended | Phase::Held)
+        matches!(self.standing.phase, Phase::Ended | Phase::Held)
     }
 }

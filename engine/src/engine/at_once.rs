@@ -15,7 +15,7 @@ use crate::{
     mr::{Grant, Opening},
     protocol::Protocol,
     provider::{Access, ElementRange, Port, ScatterElement},
-    request::{Request, RequestHandle},
+    request::{Request, RequestHandle, Standing},
 };
 use core::mem::ManuallyDrop;
 use frwr_mempool::{DeviceMemory, device_memory::LINE, slab::Handle};
@@ -80,7 +80,7 @@ impl<P: Port> Engine<P> {
                 }
                 _ => None,
             };
-            let Connection { key: name, idle, chain, signaller, registered, send_queue, relief_coming, .. } =
+            let Connection { key: name, posted, idle, chain, signaller, registered, send_queue, relief_coming, .. } =
                 &mut *connection;
             let (Some(run), Some([registration, send])) = (run, chain.places()) else {
                 idle.put_back(descriptor);
@@ -103,7 +103,7 @@ impl<P: Port> Engine<P> {
             registered.add(access, run.bytes, run.elements, key, making.key_mask);
             let position = send_queue.next_position();
             // The message stands behind its registration.
-            let (handle, _) = vacant.insert(|| usual(index, submission, position + 1, Some(descriptor)));
+            let (handle, _) = vacant.insert(|| usual(*posted, submission, position + 1, Some(descriptor)));
             let token = message_token(handle);
             *send = message_request(token, elements, false, making.fence);
             // Both are unsignalled as they are made.
@@ -122,7 +122,7 @@ impl<P: Port> Engine<P> {
             (handle, done)
         } else {
             let position = connection.send_queue.next_position();
-            let (handle, _) = vacant.insert(|| usual(index, submission, position, None));
+            let (handle, _) = vacant.insert(|| usual(connection.posted, submission, position, None));
             let token = message_token(handle);
             let pressure = making.slots_are_short(self.held, connection.relief_coming);
             let signalled = connection.signaller.message(1, false, pressure);
@@ -167,9 +167,14 @@ impl<P: Port> Engine<P> {
 
 /// The slot of a request whose message goes into the chain at once.
 #[inline(always)]
-fn usual(index: usize, submission: &Submission<'_>, position: u64, descriptor: Option<u32>) -> ManuallyDrop<Request> {
+fn usual(
+    posted: Standing,
+    submission: &Submission<'_>,
+    position: u64,
+    descriptor: Option<u32>,
+) -> ManuallyDrop<Request> {
     let (cookie, invited) = (submission.cookie, submission.invite_invalidation);
-    ManuallyDrop::new(Request::posted(cookie, index as u16, invited, position, descriptor))
+    ManuallyDrop::new(Request::posted(cookie, posted, invited, position, descriptor))
 }
 
 /// Accounts for a message at `address` that the next flush posts. True where its connection had no work before.

@@ -6,7 +6,7 @@ use crate::{
     event::{ConnectionId, DisconnectCause, Event, Received},
     protocol::{CLASSIFY_BYTES, Message, Protocol},
     provider::{Completion, CompletionBatch, CompletionQueue, Port, Success, TokenKind},
-    request::{Kind, Outcome, Phase, RequestHandle},
+    request::{Outcome, Phase, RequestHandle},
     shared_receives::SharedReceives,
     timestamp::Timestamp,
 };
@@ -174,9 +174,7 @@ impl<P: Port> Engine<P> {
         let Some(request) = self.requests.get_mut(handle).map(|request| &mut **request) else {
             return self.replied_late(completion, handle);
         };
-        if request.connection != index
-            || request.phase != Phase::Posted
-            || request.kind != Kind::Usual
+        if request.standing != connection.posted
             || !connection.send_queue.was_posted(request.message_position)
         {
             return self.replied_late(completion, handle);
@@ -204,13 +202,12 @@ impl<P: Port> Engine<P> {
         connection.awaiting_reply -= 1;
         request.outcome = Outcome::Replied { buffer: token.index(), generation: token.generation(), length };
         if success.invalidated.is_some() || request.mrs.is_empty() {
-            request.phase = Phase::Ended;
+            request.standing.phase = Phase::Ended;
             self.statistics.requests_ended += 1;
             self.events.push_ended(handle.index());
             return;
         }
-        // At most MAX_MRS_PER_REQUEST.
-        request.phase = Phase::Fencing { fences: request.mrs.len() as u8 };
+        request.standing.phase = Phase::Fencing;
         for &descriptor in &request.mrs {
             connection.invalidate(descriptor);
         }

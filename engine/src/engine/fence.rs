@@ -38,7 +38,7 @@ impl<P: Port> Engine<P> {
     ) -> Replied {
         let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
         let found =
-            usize::from(request.connection) == index && request.phase == Phase::Posted && !request.is_standalone();
+            usize::from(request.standing.connection) == index && request.standing.phase == Phase::Posted && !request.is_standalone();
         // Nobody answers what was not sent.
         if !found || self.requests.get(handle).is_some_and(|request| self.is_staged(handle.index(), request)) {
             return Replied::Unknown;
@@ -63,7 +63,7 @@ impl<P: Port> Engine<P> {
         let waits_for_send = request.awaits_message() && connection.send_queue.is_pending(request.message_position);
         if request.mrs.is_empty() && !waits_for_send {
             // Nothing is left to fence: the usual reply of a peer that invalidates.
-            request.phase = Phase::Ended;
+            request.standing.phase = Phase::Ended;
             self.statistics.requests_ended += 1;
             self.events.push_ended(handle.index());
         } else {
@@ -99,9 +99,8 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn fence(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        // At most MAX_MRS_PER_REQUEST.
-        request.phase = Phase::Fencing { fences: request.mrs.len() as u8 };
-        let index = request.connection;
+        request.standing.phase = Phase::Fencing;
+        let index = request.standing.connection;
         if request.mrs.is_empty() {
             self.end_if_fenced(handle);
             return;
@@ -122,12 +121,8 @@ impl<P: Port> Engine<P> {
         } else {
             request.mrs.retain(|held| *held != descriptor);
         }
-        if let Phase::Fencing { fences } = request.phase {
-            let fences = fences.saturating_sub(1);
-            request.phase = Phase::Fencing { fences };
-            if fences == 0 {
-                self.end_if_fenced(handle);
-            }
+        if request.standing.phase == Phase::Fencing && request.mrs.is_empty() {
+            self.end_if_fenced(handle);
         }
     }
 
@@ -136,8 +131,9 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn end_if_fenced(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        let queue = &self.connections[usize::from(request.connection)].send_queue;
-        if request.phase != (Phase::Fencing { fences: 0 })
+        let queue = &self.connections[usize::from(request.standing.connection)].send_queue;
+        if request.standing.phase != Phase::Fencing
+            || !request.mrs.is_empty()
             || (request.awaits_message() && queue.is_pending(request.message_position))
         {
             return;
@@ -149,7 +145,7 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn end_request(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        request.phase = Phase::Ended;
+        request.standing.phase = Phase::Ended;
         if request.is_standalone() {
             // It has no message that the device could read.
             request.message_position = NOT_POSTED;
@@ -166,11 +162,10 @@ impl<P: Port> Engine<P> {
                 continue;
             }
             let owner = self.connections[index].send_queue.staged_at(at).owner;
-            if let Some((_, request)) = self.requests.at_mut(owner).filter(|(_, found)| found.phase == Phase::Posted) {
+            if let Some((_, request)) = self.requests.at_mut(owner).filter(|(_, found)| found.standing.phase == Phase::Posted) {
                 request.message_position = NOT_POSTED;
                 request.outcome = Outcome::Lost;
-                // At most MAX_MRS_PER_REQUEST.
-                request.phase = Phase::Fencing { fences: request.mrs.len() as u8 };
+                request.standing.phase = Phase::Fencing;
             }
         }
     }
@@ -213,12 +208,12 @@ impl<P: Port> Engine<P> {
     fn refuse_request(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle_at(slot) else { return };
         let Some(request) = self.requests.get_mut(handle) else { return };
-        if !matches!(request.phase, Phase::Posted) {
+        if !matches!(request.standing.phase, Phase::Posted) {
             return;
         }
         request.outcome = Outcome::PostRefused;
         request.message_position = NOT_POSTED;
-        let index = usize::from(request.connection);
+        let index = usize::from(request.standing.connection);
         let mrs = core::mem::take(&mut request.mrs);
         let mut unused: ArrayVec<u32, MAX_MRS_PER_REQUEST> = ArrayVec::new();
         for descriptor in mrs {
@@ -303,7 +298,7 @@ impl<P: Port> Engine<P> {
     fn owner_of_destroyed(&self, descriptor: u32) -> Option<u32> {
         self.requests
             .iter()
-            .find(|(_, request)| matches!(request.phase, Phase::Fencing { .. }) && request.mrs.contains(&descriptor))
+            .find(|(_, request)| matches!(request.standing.phase, Phase::Fencing) && request.mrs.contains(&descriptor))
             .map(|(handle, _)| handle.index())
     }
 }

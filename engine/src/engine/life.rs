@@ -308,11 +308,11 @@ impl<P: Port> Engine<P> {
     fn report_lost(&mut self, index: usize) {
         for slot in 0..self.plan.request_slots {
             let Some((handle, request)) = self.requests.at_mut(slot) else { continue };
-            if usize::from(request.connection) != index {
+            if usize::from(request.standing.connection) != index {
                 continue;
             }
             request.message_position = NOT_POSTED;
-            match request.phase {
+            match request.standing.phase {
                 RequestPhase::Held => {
                     self.held -= 1;
                     self.requests.discard_at(slot);

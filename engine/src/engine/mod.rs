@@ -305,9 +305,9 @@ impl<P: Port> Engine<P> {
         let (handle, request) = self.requests.at_mut(slot)?;
         let (cookie, outcome) = (request.cookie, request.outcome);
         let position = request.message_position;
-        match self.connections.get_mut(usize::from(request.connection)) {
+        match self.connections.get_mut(usize::from(request.standing.connection)) {
             Some(connection) if connection.send_queue.is_pending(position) => {
-                request.phase = Phase::Held;
+                request.standing.phase = Phase::Held;
                 self.held += 1;
                 connection.send_queue.await_at(position);
             }

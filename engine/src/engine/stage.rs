@@ -110,7 +110,7 @@ impl<P: Port> Engine<P> {
         let making = &self.making;
         let Some(request) = self.requests.get_mut(handle) else { return false };
         let connection = &mut self.connections[index];
-        request.phase = Phase::Posted;
+        request.standing.phase = Phase::Posted;
         request.message_position = connection.send_queue.next_position();
         let slot = handle.index();
         let alone = request.is_standalone().then_some(slot);
@@ -193,8 +193,8 @@ impl<P: Port> Engine<P> {
 
     /// Whether a request's work requests stand in the chain and are not posted. `found` is the request in this slot.
     pub(super) fn is_staged(&self, slot: u32, found: &Request) -> bool {
-        let queue = &self.connections[usize::from(found.connection)].send_queue;
-        found.phase == Phase::Posted
+        let queue = &self.connections[usize::from(found.standing.connection)].send_queue;
+        found.standing.phase == Phase::Posted
             && queue
                 .staged_behind(found.message_position)
                 .is_some_and(|posted| posted.owner == slot && !posted.token.is(TokenKind::Invalidate))
@@ -205,9 +205,9 @@ impl<P: Port> Engine<P> {
     #[cold]
     pub(super) fn unstage(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        let connection = &mut self.connections[usize::from(request.connection)];
+        let connection = &mut self.connections[usize::from(request.standing.connection)];
         let leaving = positions(&connection.send_queue, handle, request);
-        request.phase = Phase::Queued;
+        request.standing.phase = Phase::Queued;
         request.message_position = NOT_POSTED;
         let staged = connection.send_queue.unstage();
         let (mut kept, mut asked) = (0, false);
@@ -270,7 +270,7 @@ impl<P: Port> Engine<P> {
                 _ => {}
             }
             if let Some((_, request)) = self.requests.at_mut(posted.owner) {
-                request.phase = Phase::Queued;
+                request.standing.phase = Phase::Queued;
                 request.message_position = NOT_POSTED;
             }
         }

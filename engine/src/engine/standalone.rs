@@ -137,10 +137,10 @@ impl<P: Port> Engine<P> {
     /// A registration was confirmed: a standalone one is open now, and its caller learns of its grant.
     pub(super) fn registered_now(&mut self, slot: u32) {
         let Some((handle, request)) = self.requests.at_mut(slot) else { return };
-        if !request.is_standalone() || request.phase != Phase::Posted {
+        if !request.is_standalone() || request.standing.phase != Phase::Posted {
             return;
         }
-        request.phase = Phase::Open;
+        request.standing.phase = Phase::Open;
         let cookie = request.cookie;
         let grant =
             request.mrs.first().and_then(|&descriptor| self.pool.get(descriptor)).and_then(crate::mr::Mr::grant);
@@ -161,9 +161,9 @@ impl<P: Port> Engine<P> {
             self.unstage(handle);
         }
         let found = self.requests.get_mut(handle).ok_or(CancelError::Ended)?;
-        let index = usize::from(found.connection);
-        match found.phase {
-            Phase::Ended | Phase::Held | Phase::Fencing { .. } => return Err(CancelError::Ended),
+        let index = usize::from(found.standing.connection);
+        match found.standing.phase {
+            Phase::Ended | Phase::Held | Phase::Fencing => return Err(CancelError::Ended),
             Phase::Posted if found.invited => return Err(CancelError::PeerMayInvalidate),
             Phase::Posted if found.is_standalone() => {
                 // The registration is on the way: the invalidation stands behind it in the same queue.
@@ -173,7 +173,7 @@ impl<P: Port> Engine<P> {
             Phase::Open => {}
             Phase::Waiting => {
                 found.outcome = Outcome::Cancelled;
-                found.phase = Phase::Fencing { fences: 0 };
+                found.standing.phase = Phase::Fencing;
                 self.connections[index].waiting_requests.retain(|&slot| slot != handle.index());
                 self.connections[index].note_usual();
                 self.end_if_fenced(handle);
@@ -194,10 +194,10 @@ impl<P: Port> Engine<P> {
     fn cancel_queued(&mut self, request: RequestHandle) {
         let handle = request.0;
         let Some(found) = self.requests.get_mut(handle) else { return };
-        let (index, standalone) = (usize::from(found.connection), found.is_standalone());
+        let (index, standalone) = (usize::from(found.standing.connection), found.is_standalone());
         let mrs = core::mem::take(&mut found.mrs);
         found.outcome = Outcome::Cancelled;
-        found.phase = Phase::Fencing { fences: 0 };
+        found.standing.phase = Phase::Fencing;
         let cost = self.capabilities.send_queue_cost;
         let entries = u32::from(!standalone) * cost.message + mrs.len() as u32 * (cost.register + cost.invalidate);
         let connection = &mut self.connections[index];
@@ -225,7 +225,7 @@ impl<P: Port> Engine<P> {
         mut clock: impl FnMut() -> Duration,
         protocol: &mut impl Protocol,
     ) -> Result<(), CancelNowError> {
-        let connection = self.requests.get(request.0).map(|found| usize::from(found.connection));
+        let connection = self.requests.get(request.0).map(|found| usize::from(found.standing.connection));
         let index = connection.ok_or(CancelError::Ended)?;
         self.cancel(request)?;
         loop {

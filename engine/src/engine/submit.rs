@@ -317,7 +317,7 @@ impl<P: Port> Engine<P> {
         let _ = self.messages.read(self.plan.request_offset(handle.index()), message);
         let mut first = handle.index() as usize * self.options.max_segments as usize;
         self.scratch.clear();
-        let connection = &self.connections[usize::from(request.connection)];
+        let connection = &self.connections[usize::from(request.standing.connection)];
         for chunk in &admission.chunks {
             let segments = &self.waiting_segments[first..first + usize::from(chunk.segments)];
             first += segments.len();
@@ -367,7 +367,7 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn reserve(&mut self, handle: Handle) -> bool {
         let Some(request) = self.requests.get(handle) else { return false };
-        let (index, standalone) = (usize::from(request.connection), request.is_standalone());
+        let (index, standalone) = (usize::from(request.standing.connection), request.is_standalone());
         let pieces = self.pieces_of(handle);
         let entries = self.entries(pieces, standalone);
         let connection = &mut self.connections[index];
@@ -413,7 +413,7 @@ impl<P: Port> Engine<P> {
     /// failure is cleaned up by the reset like everything else (S23).
     fn map_chunks(&mut self, handle: Handle, grants: &mut Grants) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return false };
-        let connection = &mut self.connections[usize::from(request.connection)];
+        let connection = &mut self.connections[usize::from(request.standing.connection)];
         let bits = self.capabilities.rotating_key_bits;
         let cookie = self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.iova_cookie);
         let mut at = 0;
@@ -451,7 +451,7 @@ impl<P: Port> Engine<P> {
         if self.trace.is_none() {
             return;
         }
-        let Some((index, mrs)) = self.requests.get(handle).map(|request| (request.connection, request.mrs.clone()))
+        let Some((index, mrs)) = self.requests.get(handle).map(|request| (request.standing.connection, request.mrs.clone()))
         else {
             return;
         };
@@ -468,7 +468,7 @@ impl<P: Port> Engine<P> {
     /// Completes the message in the scratch buffer, puts it where the device reads it, and has the next flush post it.
     fn announce(&mut self, handle: Handle, protocol: &mut impl Protocol, grants: &[Grant]) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return false };
-        let (index, standalone) = (request.connection, request.is_standalone());
+        let (index, standalone) = (request.standing.connection, request.is_standalone());
         let length = self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.message_length);
         if !standalone {
             let message = &mut self.scratch.message[..length as usize];
@@ -494,7 +494,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn reset(&mut self, handle: Handle, pieces: u32) {
         let Some(request) = self.requests.get_mut(handle) else { return };
         let mrs = core::mem::take(&mut request.mrs);
-        let (index, standalone) = (usize::from(request.connection), request.is_standalone());
+        let (index, standalone) = (usize::from(request.standing.connection), request.is_standalone());
         let entries = self.entries(pieces, standalone);
         self.connections[index].send_queue.release(entries);
         self.statistics.failed_marshal_count += 1;
