@@ -14,9 +14,9 @@ pub(crate) const NO_OWNER: u32 = Token::MAX_INDEX;
 /// The position of what was never posted, or will not be: in front of all others.
 pub(crate) const NOT_POSTED: u64 = 0;
 
-/// Marks the token of a registration whose message, behind it, vouches for it.
-const VOUCHED_FOR: u64 = 1 << 63;
-const _: () = assert!((TokenKind::Drain as u64) << 60 & VOUCHED_FOR == 0, "kinds leave room for the mark");
+/// Marks the token of a registration that no message behind it vouches for.
+const ALONE: u64 = 1 << 63;
+const _: () = assert!((TokenKind::Drain as u64) << 60 & ALONE == 0, "kinds leave room for the mark");
 
 /// Positions that a search looks at in one step of its loop.
 const BLOCK: usize = 8;
@@ -33,33 +33,34 @@ pub(crate) struct Posted {
     pub(crate) owner: u32,
     /// Somebody waits for it: it is looked at when a completion has passed it.
     awaited: bool,
-    vouched_for: bool,
+    /// A registration that is [`ALONE`].
+    alone: bool,
 }
 
 impl Posted {
     /// Of a request, a transfer, or the queue pair itself, which hears of it.
     pub(crate) const fn new(token: Token, owner: u32) -> Self {
-        Self { token, owner, awaited: true, vouched_for: false }
+        Self { token, owner, awaited: true, alone: token.is(TokenKind::Register) }
     }
 
     /// A request's message. `awaited`: the request's end waits for it (S51).
     pub(crate) const fn message(token: Token, awaited: bool) -> Self {
-        Self { token, owner: token.index(), awaited, vouched_for: false }
+        Self { token, owner: token.index(), awaited, alone: false }
     }
 
     /// A registration in front of its request's message.
     pub(crate) const fn vouched_for(token: Token) -> Self {
-        Self { token, owner: NO_OWNER, awaited: false, vouched_for: true }
+        Self { token, owner: NO_OWNER, awaited: false, alone: false }
     }
 
     /// A registration that nothing but its own completion vouches for.
     pub(crate) fn is_standalone(self) -> bool {
-        self.token.is(TokenKind::Register) && !self.vouched_for && self.owner != NO_OWNER
+        self.alone && self.owner != NO_OWNER
     }
 
     /// A marker or a write pad, whose entry is not one that requests could reserve ([`RESERVED_ENTRIES`]).
     fn is_set_aside(self) -> bool {
-        let is_pad = self.token.is(TokenKind::Register) && !self.vouched_for && self.owner == NO_OWNER;
+        let is_pad = self.alone && self.owner == NO_OWNER;
         is_pad || self.token.is(TokenKind::Drain)
     }
 }
@@ -71,7 +72,7 @@ impl Posted {
 /// that it is seen whether the device is done with it. Positions count on for ever, over all queue pairs of a connection.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
-    /// Tokens by position, with [`VOUCHED_FOR`].
+    /// Tokens by position, with [`ALONE`].
     ring: Ring<u64>,
     /// Owners of registrations without a message and of invalidations.
     owners: Ring<u32>,
@@ -193,7 +194,7 @@ impl SendQueue {
     pub(crate) fn stage(&mut self, posted: Posted) -> u64 {
         let position = self.next_position();
         self.check_room(position);
-        self.ring.set(position, posted.token.0 | if posted.vouched_for { VOUCHED_FOR } else { 0 });
+        self.ring.set(position, posted.token.0 | if posted.alone { ALONE } else { 0 });
         self.owners.set(position, posted.owner);
         if posted.awaited {
             self.await_at(position);
@@ -216,7 +217,7 @@ impl SendQueue {
     pub(crate) fn stage_pair(&mut self, position: u64, registration: Token, message: Token) {
         debug_assert_eq!(position, self.next_position());
         self.check_room(position + 1);
-        self.ring.set_pair(position, [registration.0 | VOUCHED_FOR, message.0]);
+        self.ring.set_pair(position, [registration.0, message.0]);
         self.end = position + 2;
     }
 
@@ -370,7 +371,7 @@ impl SendQueue {
 
     #[inline]
     fn has(&self, position: u64, token: Token) -> bool {
-        self.ring.at(position) & !VOUCHED_FOR == token.0
+        self.ring.at(position) & !ALONE == token.0
     }
 
     /// The position of the posted work request with this token, the last one if several have it: the RDMA
@@ -378,7 +379,7 @@ impl SendQueue {
     pub(crate) fn position_of(&self, token: Token) -> Option<u64> {
         let mut first = self.find(token.0);
         if first.is_none() && token.is(TokenKind::Register) {
-            first = self.find(token.0 | VOUCHED_FOR);
+            first = self.find(token.0 | ALONE);
         }
         let mut position = first?;
         while position + 1 < self.head && self.has(position + 1, token) {
@@ -488,14 +489,14 @@ impl SendQueue {
     /// What stands or stood at this position.
     pub(crate) fn entry(&self, position: u64) -> Posted {
         let place = self.ring.at(position);
-        let token = Token(place & !VOUCHED_FOR);
-        let vouched_for = place & VOUCHED_FOR != 0;
+        let token = Token(place & !ALONE);
+        let alone = place & ALONE != 0;
         let owner = match token.kind() {
-            TokenKind::Register if vouched_for => NO_OWNER,
+            TokenKind::Register if !alone => NO_OWNER,
             TokenKind::Register | TokenKind::Invalidate => self.owners.at(position),
             _ => token.index(),
         };
-        Posted { token, owner, awaited: false, vouched_for }
+        Posted { token, owner, awaited: false, alone }
     }
 }
 

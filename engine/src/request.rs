@@ -197,14 +197,7 @@ impl Request {
         if let Some(descriptor) = descriptor {
             mrs.push(descriptor);
         }
-        Self {
-            cookie,
-            message_position,
-            outcome: Outcome::Unknown,
-            standing,
-            invited,
-            mrs,
-        }
+        Self { cookie, message_position, outcome: Outcome::Unknown, standing, invited, mrs }
     }
 
     pub(crate) fn is_standalone(&self) -> bool {

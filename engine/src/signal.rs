@@ -126,15 +126,21 @@ impl Signaller {
         true
     }
 
-    /// [`Signaller::registration`] and [`Signaller::message`] of a request with one registration whose message nobody waits for.
-    /// Returns whether the registration and whether the message is to be signalled.
+    /// [`Signaller::registration`] and [`Signaller::message`] of a request with one registration whose message nobody waits for, where
+    /// neither is to be signalled. False where one may be, and nothing was counted: [`Signaller::single`] tells.
+    #[inline(always)]
+    pub(crate) fn skips_single(&mut self, held_slots_pressure: bool) -> bool {
+        let next = self.run + (MESSAGE + SINGLE as u64);
+        if next & self.stops != 0 || held_slots_pressure {
+            return false;
+        }
+        self.run = next;
+        true
+    }
+
+    /// The same where [`Signaller::skips_single`] said no. Returns whether the registration and whether the message is to be signalled.
     #[inline(always)]
     pub(crate) fn single(&mut self, held_slots_pressure: bool) -> (bool, bool) {
-        let next = self.run + (MESSAGE + SINGLE as u64);
-        if next & self.stops == 0 && !held_slots_pressure {
-            self.run = next;
-            return (false, false);
-        }
         if self.stops == BY_POLICY {
             return self.single_by_policy(held_slots_pressure);
         }

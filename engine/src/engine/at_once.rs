@@ -13,12 +13,17 @@ use crate::{
     connection::Connection,
     gather::{Resolved, Segment},
     mr::{Grant, Opening},
+    plan::Plan,
     protocol::Protocol,
     provider::{Access, ElementRange, Port, ScatterElement},
     request::{Request, RequestHandle, Standing},
 };
 use core::mem::ManuallyDrop;
-use frwr_mempool::{DeviceMemory, device_memory::LINE, slab::Handle};
+use frwr_mempool::{
+    DeviceMemory,
+    device_memory::{DeviceTable, LINE},
+    slab::Handle,
+};
 
 /// What the one registration of a request covers.
 #[derive(Clone, Copy, Debug)]
@@ -56,9 +61,8 @@ impl<P: Port> Engine<P> {
         }
         let Some(vacant) = self.requests.vacant() else { return Some(Err(SubmitError::NoSlot)) };
         let slot = vacant.index();
-        // At most the slots of one core.
-        let offset = self.plan.request_offset(slot);
-        let elements = ElementRange { first: self.plan.request_element(slot), count: 1 };
+        // At most message_bytes, which is 32 bit.
+        let length = submission.message.len() as u32;
         let written = if let Some((access, covered)) = piece {
             let descriptor = connection.idle.pop()?;
             let Some(mr) = self.pool.get_mut(descriptor) else {
@@ -80,8 +84,18 @@ impl<P: Port> Engine<P> {
                 }
                 _ => None,
             };
-            let Connection { key: name, posted, idle, chain, signaller, registered, send_queue, relief_coming, .. } =
-                &mut *connection;
+            let Connection {
+                key: name,
+                posted,
+                bases,
+                idle,
+                chain,
+                signaller,
+                registered,
+                send_queue,
+                relief_coming,
+                ..
+            } = &mut *connection;
             let (Some(run), Some([registration, send])) = (run, chain.places()) else {
                 idle.put_back(descriptor);
                 return None;
@@ -99,26 +113,31 @@ impl<P: Port> Engine<P> {
                 idle.put_back(descriptor);
                 return None;
             };
-            let (first_signalled, signalled) = signaller.single(making.slots_are_short(self.held, *relief_coming));
-            registered.add(access, run.bytes, run.elements, key, making.key_mask);
             let position = send_queue.next_position();
             // The message stands behind its registration.
             let (handle, _) = vacant.insert(|| usual(*posted, submission, position + 1, Some(descriptor)));
             let token = message_token(handle);
+            send_queue.stage_pair(position, opened, token);
+            let elements = message_elements(&self.plan, &mut self.elements, slot, length, bases[0].lkey);
             *send = message_request(token, elements, false, making.fence);
+            registered.add(access, run.bytes, run.elements, key, making.key_mask);
+            let pressure = making.slots_are_short(self.held, *relief_coming);
             // Both are unsignalled as they are made.
-            if first_signalled {
-                registration.signalled = true;
-            }
-            if signalled {
-                send.signalled = true;
-                *relief_coming = true;
+            if !signaller.skips_single(pressure) {
+                (registration.signalled, send.signalled) = signaller.single(pressure);
+                *relief_coming |= send.signalled;
             }
             chain.filled(2);
-            send_queue.stage_pair(position, opened, token);
             let grant = Grant { key, address: opening.iova, length: run.bytes };
-            let done =
-                announce(&self.messages, offset, submission.message, &mut self.scratch.message, &grant, protocol);
+            let done = announce(
+                &self.messages,
+                &self.request_messages,
+                slot,
+                submission.message,
+                &mut self.scratch.message,
+                &grant,
+                protocol,
+            );
             (handle, done)
         } else {
             let position = connection.send_queue.next_position();
@@ -127,18 +146,17 @@ impl<P: Port> Engine<P> {
             let pressure = making.slots_are_short(self.held, connection.relief_coming);
             let signalled = connection.signaller.message(1, false, pressure);
             connection.relief_coming |= signalled;
+            let lkey = connection.bases[0].lkey;
+            let elements = message_elements(&self.plan, &mut self.elements, slot, length, lkey);
             connection.chain.push(message_request(token, elements, signalled, false));
             connection.send_queue.stage_message(token);
-            // The slot's message buffer has message_bytes bytes.
-            (handle, write_message(&self.messages, offset, submission.message))
+            (handle, write_message(&self.messages, &self.request_messages, slot, submission.message))
         };
-        connection.send_queue.take(entries);
+        // The same once more: so many values are at hand meanwhile.
+        connection.send_queue.take(if piece.is_some() { making.single } else { making.cost.message });
         let (handle, true) = written else { return Some(Err(self.undo(written.0))) };
         self.statistics.requests += 1;
-        let address = self.messages.address() + offset as u64;
-        // At most message_bytes, which is 32 bit.
-        let length = submission.message.len() as u32;
-        if account(connection, &mut self.elements, elements.first, address, length) {
+        if account(connection) {
             self.dirty.push(index as u16);
         }
         Some(Ok(RequestHandle(handle)))
@@ -156,10 +174,9 @@ impl<P: Port> Engine<P> {
 
     /// Accounts for a message that stands in its slot's buffer and in the chain.
     pub(super) fn account_message(&mut self, index: usize, slot: u32, length: u32) {
-        let address = self.messages.address() + self.plan.request_offset(slot) as u64;
-        let element = self.plan.request_element(slot);
         let connection = &mut self.connections[index];
-        if account(connection, &mut self.elements, element, address, length) {
+        message_elements(&self.plan, &mut self.elements, slot, length, connection.bases[0].lkey);
+        if account(connection) {
             self.dirty.push(index as u16);
         }
     }
@@ -177,18 +194,19 @@ fn usual(
     ManuallyDrop::new(Request::posted(cookie, posted, invited, position, descriptor))
 }
 
-/// Accounts for a message at `address` that the next flush posts. True where its connection had no work before.
+/// The element of a message of so many bytes, made in its place; its address stands there from the start.
 #[inline(always)]
-fn account(
-    connection: &mut Connection,
-    elements: &mut [ScatterElement],
-    element: u32,
-    address: u64,
-    length: u32,
-) -> bool {
-    if let Some(place) = elements.get_mut(element as usize) {
-        *place = ScatterElement { address, length, lkey: connection.bases[0].lkey };
+fn message_elements(plan: &Plan, elements: &mut [ScatterElement], slot: u32, length: u32, lkey: u32) -> ElementRange {
+    let first = plan.request_element(slot);
+    if let Some(place) = elements.get_mut(first as usize) {
+        (place.length, place.lkey) = (length, lkey);
     }
+    ElementRange { first, count: 1 }
+}
+
+/// Accounts for a message that the next flush posts. True where its connection had no work before.
+#[inline(always)]
+fn account(connection: &mut Connection) -> bool {
     connection.peer_receives -= 1;
     connection.awaiting_reply += 1;
     !core::mem::replace(&mut connection.dirty, true)
@@ -196,19 +214,27 @@ fn account(
 
 /// Puts a message where the device reads it. False where it has no room.
 #[inline]
-fn write_message(messages: &DeviceMemory, offset: usize, message: &[u8]) -> bool {
+fn write_message(memory: &DeviceMemory, messages: &DeviceTable, slot: u32, message: &[u8]) -> bool {
     match message.first_chunk::<LINE>() {
         // The usual size, known to the compiler.
-        Some(line) if message.len() == LINE => messages.write_line(offset, line),
-        _ => messages.write(offset, message).is_ok(),
+        Some(line) if message.len() == LINE => messages.write_line(slot, line),
+        _ => write_whole(memory, messages, slot, message),
     }
+}
+
+/// The same of any length up to `message_bytes`, which the slot's entry has.
+fn write_whole(memory: &DeviceMemory, messages: &DeviceTable, slot: u32, message: &[u8]) -> bool {
+    // The table lies in the memory.
+    let offset = messages.address(slot) - memory.address();
+    memory.write(offset as usize, message).is_ok()
 }
 
 /// Completes a message with its grant, in memory that no peer reaches, and puts it where the device reads it.
 #[inline(always)]
 fn announce(
-    messages: &DeviceMemory,
-    offset: usize,
+    memory: &DeviceMemory,
+    messages: &DeviceTable,
+    slot: u32,
     message: &[u8],
     scratch: &mut [u8],
     grant: &Grant,
@@ -218,11 +244,10 @@ fn announce(
         && message.len() == LINE
     {
         let mut line = *line;
-        return protocol.announce(&mut line, core::slice::from_ref(grant)).is_ok()
-            && messages.write_line(offset, &line);
+        return protocol.announce(&mut line, core::slice::from_ref(grant)).is_ok() && messages.write_line(slot, &line);
     }
     // As long as the longest message.
     let Some(scratch) = scratch.get_mut(..message.len()) else { return false };
     scratch.copy_from_slice(message);
-    protocol.announce(scratch, core::slice::from_ref(grant)).is_ok() && messages.write(offset, scratch).is_ok()
+    protocol.announce(scratch, core::slice::from_ref(grant)).is_ok() && write_whole(memory, messages, slot, scratch)
 }

@@ -37,8 +37,9 @@ impl<P: Port> Engine<P> {
         received: &Received,
     ) -> Replied {
         let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
-        let found =
-            usize::from(request.standing.connection) == index && request.standing.phase == Phase::Posted && !request.is_standalone();
+        let found = usize::from(request.standing.connection) == index
+            && request.standing.phase == Phase::Posted
+            && !request.is_standalone();
         // Nobody answers what was not sent.
         if !found || self.requests.get(handle).is_some_and(|request| self.is_staged(handle.index(), request)) {
             return Replied::Unknown;
@@ -162,7 +163,9 @@ impl<P: Port> Engine<P> {
                 continue;
             }
             let owner = self.connections[index].send_queue.staged_at(at).owner;
-            if let Some((_, request)) = self.requests.at_mut(owner).filter(|(_, found)| found.standing.phase == Phase::Posted) {
+            if let Some((_, request)) =
+                self.requests.at_mut(owner).filter(|(_, found)| found.standing.phase == Phase::Posted)
+            {
                 request.message_position = NOT_POSTED;
                 request.outcome = Outcome::Lost;
                 request.standing.phase = Phase::Fencing;

@@ -48,6 +48,7 @@ use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
 use frwr_mempool::{
     DeviceMemory, Region,
+    device_memory::DeviceTable,
     freelist::Order,
     lane,
     region::CarveError,
@@ -93,6 +94,8 @@ pub struct Engine<P: Port> {
     memories: ArrayVec<DeviceMemory, MAX_MEMORIES>,
     /// The engine's own memory, the first of them.
     messages: DeviceMemory,
+    /// Requests' messages in it, by slot.
+    request_messages: DeviceTable,
     /// Of numbers alone: that they are never dropped saves looking what there is to drop.
     requests: Slab<ManuallyDrop<Request>>,
     /// By slot, what only their admission needs.
@@ -207,6 +210,9 @@ impl<P: Port> Engine<P> {
         let transfers = Slab::new_in(region, plan.transfer_slots.max(1))?;
         let mut pool = Pool::new(region, plan.connections, plan.registrations, plan.mr_depth)?;
         let messages = region.carve(plan.message_area(), 64)?.into_device_memory();
+        let stride = plan.message_bytes as usize;
+        let request_messages = messages.table(plan.request_offset(0), stride, plan.request_slots);
+        debug_assert_eq!(request_messages.len(), plan.request_slots);
         let receives = Receives::new_in(
             region,
             messages.clone(),
@@ -220,6 +226,7 @@ impl<P: Port> Engine<P> {
         let connections = connections(region, &plan, &options, capabilities, &mut pool)?;
         // The lane is empty and holds one returner: the push cannot fail.
         let _ = link.returner.push(pool.returner());
+        let elements = elements(region, &plan, &request_messages)?;
         let no_segment = Segment { memory: MemoryId(0), offset: 0, length: 0 };
         let no_remote = RemoteSegment { remote: crate::provider::RemoteRange { address: 0, key: 0 }, length: 0 };
         let mut engine = Self {
@@ -232,6 +239,7 @@ impl<P: Port> Engine<P> {
             now: Timestamp::EPOCH,
             memories: ArrayVec::new(),
             messages: messages.clone(),
+            request_messages,
             requests,
             admissions: Table::new_in(region, plan.request_slots as usize, |_| Admission::default())?,
             transfers,
@@ -244,7 +252,7 @@ impl<P: Port> Engine<P> {
             unsettled: 0,
             waiting_segments: Table::new_in(region, plan.waiting_segments(), |_| no_segment)?,
             remote_segments: Table::new_in(region, plan.remote_segments(), |_| no_remote)?,
-            elements: Table::new_in(region, plan.elements(), |_| ScatterElement::default())?,
+            elements,
             events: Events::new_in(region, plan.events())?,
             freeing: 0,
             attention: false,
@@ -539,6 +547,15 @@ pub struct ReceiveBuffers {
     pub held: u32,
     /// To be posted, or of a connection that is not there.
     pub idle: u32,
+}
+
+/// All elements; those of requests' messages have their address, which stays.
+fn elements(region: &mut Region, plan: &Plan, messages: &DeviceTable) -> Result<Table<ScatterElement>, CarveError> {
+    let mut elements = Table::new_in(region, plan.elements(), |_| ScatterElement::default())?;
+    for slot in 0..plan.request_slots {
+        elements[plan.request_element(slot) as usize].address = messages.address(slot);
+    }
+    Ok(elements)
 }
 
 /// All connections, vacant, with what they own in front of them.

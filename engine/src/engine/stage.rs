@@ -68,12 +68,7 @@ pub(super) fn message_token(request: Handle) -> Token {
 
 /// Stages the registration of a mapped MR, without the message that stands behind it. False for one that is not mapped. `alone`: the
 /// slot that it belongs to where no message stands behind it that could vouch for it; the last of those asks in the flush.
-fn stage_registration(
-    connection: &mut Connection,
-    making: &Making,
-    mr: &mut Mr,
-    alone: Option<u32>,
-) -> bool {
+fn stage_registration(connection: &mut Connection, making: &Making, mr: &mut Mr, alone: Option<u32>) -> bool {
     let token = mr.token_register();
     let Ok(fields) = mr.enter_chain() else { return false };
     connection.registered.add(fields.access, fields.length, fields.elements.count, fields.key, making.key_mask);

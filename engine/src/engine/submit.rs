@@ -451,7 +451,8 @@ impl<P: Port> Engine<P> {
         if self.trace.is_none() {
             return;
         }
-        let Some((index, mrs)) = self.requests.get(handle).map(|request| (request.standing.connection, request.mrs.clone()))
+        let Some((index, mrs)) =
+            self.requests.get(handle).map(|request| (request.standing.connection, request.mrs.clone()))
         else {
             return;
         };

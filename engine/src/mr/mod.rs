@@ -194,20 +194,21 @@ impl Mr {
     ) -> Result<(Token, u32), MrError> {
         debug_assert!(opening.bytes != 0 && opening.elements != 0 && opening.elements <= opening.bytes);
         debug_assert!(opening.iova.checked_add(opening.bytes.into()).is_some(), "no base address wraps around");
-        let mut key = next_masked(self.fields.key, opening.key_mask);
+        // Of a Spent one the device has the key in front of this one.
+        let (mut old_key, mut key) = (self.fields.key, next_masked(self.fields.key, opening.key_mask));
         if self.step != Step::Spent {
-            // Of a Spent one the device had the key in front of this one.
             self.check_free(connection)?;
             if key as u8 == self.device_tag {
                 key = next_masked(key, opening.key_mask);
             }
+            old_key = (key & !0xFF) | u32::from(self.device_tag);
         }
         self.check_connection(connection)?;
         let token = following(self.token);
         let fields = RegistrationFields {
             object: self.fields.object,
             base: opening.base,
-            old_key: (key & !0xFF) | u32::from(self.device_tag),
+            old_key,
             key,
             access: opening.access,
             iova: opening.iova,

@@ -19,7 +19,10 @@ fn one_mr_is_one_cache_line() {
 fn s18_s19_fresh_mr() {
     let mut mr = idle();
     assert_eq!(mr.state(), State::Idle { spent: false });
-    assert_eq!((mr.object(), mr.key(), mr.generation(), mr.connection()), (RegistrationId(77), KEY, NEVER_MAPPED, CONNECTION));
+    assert_eq!(
+        (mr.object(), mr.key(), mr.generation(), mr.connection()),
+        (RegistrationId(77), KEY, NEVER_MAPPED, CONNECTION)
+    );
     assert_eq!((mr.grant(), mr.owner(), mr.is_live(), mr.is_pad()), (None, None, false, false));
     // The first use needs no invalidation before it.
     mr.take(OWNER, CONNECTION).expect("free");
