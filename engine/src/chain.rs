@@ -96,6 +96,8 @@ pub(crate) struct SendQueue {
     equal_cost: u32,
     /// Posted ones that take none.
     set_aside: u32,
+    /// No registration that is [`ALONE`] stands behind this position.
+    last_alone: u64,
 }
 
 impl SendQueue {
@@ -118,6 +120,7 @@ impl SendQueue {
             cost,
             equal_cost: if equal { cost.message } else { 0 },
             set_aside: 0,
+            last_alone: NOT_POSTED,
         })
     }
 
@@ -196,6 +199,9 @@ impl SendQueue {
         self.check_room(position);
         self.ring.set(position, posted.token.0 | if posted.alone { ALONE } else { 0 });
         self.owners.set(position, posted.owner);
+        if posted.alone {
+            self.last_alone = position;
+        }
         if posted.awaited {
             self.await_at(position);
         }
@@ -378,7 +384,7 @@ impl SendQueue {
     /// operations of one transfer do, and only their last one asks for a completion. `None` for a token that is not posted.
     pub(crate) fn position_of(&self, token: Token) -> Option<u64> {
         let mut first = self.find(token.0);
-        if first.is_none() && token.is(TokenKind::Register) {
+        if first.is_none() && token.is(TokenKind::Register) && self.last_alone >= self.tail {
             first = self.find(token.0 | ALONE);
         }
         let mut position = first?;
