@@ -227,15 +227,26 @@ impl SendQueue {
         self.end = position + 2;
     }
 
-    /// [`SendQueue::stage`] of an invalidation.
+    /// Puts an invalidation into its place behind all that is staged; [`SendQueue::stage_invalidations`] stages those that have
+    /// their places.
     #[inline(always)]
-    pub(crate) fn stage_invalidation(&mut self, token: Token, owner: u32) {
-        let position = self.next_position();
+    pub(crate) fn put_invalidation(&mut self, position: u64, token: Token, owner: u32) {
         self.check_room(position);
         self.ring.set(position, token.0);
         self.owners.set(position, owner);
-        self.await_at(position);
-        self.end = position + 1;
+    }
+
+    /// [`SendQueue::stage`] of so many invalidations, which have their places.
+    pub(crate) fn stage_invalidations(&mut self, count: u64) {
+        let mut from = self.next_position();
+        self.end = from + count;
+        while from < self.end {
+            let word = from / WORD;
+            let end = self.end.min((word + 1) * WORD);
+            let bits = (u64::MAX >> (WORD - (end - from))) << (from % WORD);
+            self.awaited.set(word, self.awaited.at(word) | bits);
+            from = end;
+        }
     }
 
     /// [`SendQueue::stage`] of the RDMA operations of a transfer, all by the same token. `awaited`: the transfer's end waits for the last

@@ -66,6 +66,12 @@ impl<T: Copy> FixedList<T> {
         self.places.get_mut(len..len + COUNT)?.try_into().ok()
     }
 
+    /// All places that have no value, in order, for who fills some of the first and then counts them by `filled`.
+    #[inline(always)]
+    pub(crate) fn vacant_places(&mut self) -> &mut [T] {
+        self.places.get_mut(self.len as usize..).unwrap_or_default()
+    }
+
     /// So many places more have values.
     #[inline(always)]
     pub(crate) fn filled(&mut self, count: usize) {

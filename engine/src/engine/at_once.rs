@@ -124,8 +124,13 @@ impl<P: Port> Engine<P> {
             let pressure = making.slots_are_short(self.held, *relief_coming);
             // Both are unsignalled as they are made.
             if !signaller.skips_single(pressure) {
-                (registration.signalled, send.signalled) = signaller.single(pressure);
-                *relief_coming |= send.signalled;
+                if signaller.counts_by_policy() {
+                    (registration.signalled, send.signalled) = signaller.single_by_policy(pressure);
+                    *relief_coming |= send.signalled;
+                } else {
+                    signaller.signalled();
+                    (send.signalled, *relief_coming) = (true, true);
+                }
             }
             chain.filled(2);
             let grant = Grant { key, address: opening.iova, length: run.bytes };

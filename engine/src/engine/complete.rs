@@ -207,10 +207,9 @@ impl<P: Port> Engine<P> {
             self.events.push_ended(handle.index());
             return;
         }
+        let &[only] = request.mrs.as_slice() else { return self.fence_all(handle) };
         request.standing.phase = Phase::Fencing;
-        for &descriptor in &request.mrs {
-            connection.invalidate(descriptor);
-        }
+        connection.invalidate(only);
         if !core::mem::replace(&mut connection.dirty, true) {
             self.dirty.push(index);
         }

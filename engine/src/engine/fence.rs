@@ -113,6 +113,12 @@ impl<P: Port> Engine<P> {
         self.mark_dirty(index);
     }
 
+    /// The same for who does it himself where there is one.
+    #[inline(never)]
+    pub(super) fn fence_all(&mut self, handle: Handle) {
+        self.fence(handle);
+    }
+
     /// One key of a request is dead.
     #[inline]
     pub(super) fn fenced(&mut self, slot: u32, descriptor: u32) {

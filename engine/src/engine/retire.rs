@@ -15,6 +15,7 @@ use crate::{
     trace::TracePoint,
     transfer,
 };
+use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
 
 /// Good completions of one connection's messages, one behind the other, that are retired together.
@@ -178,7 +179,7 @@ impl<P: Port> Engine<P> {
             {
                 awaited &= awaited - 1;
                 idle.push(descriptor);
-                request.mrs.clear();
+                request.mrs = ArrayVec::new();
                 request.standing.phase = Phase::Ended;
                 self.events.push_ended(handle.index());
                 ended += 1;

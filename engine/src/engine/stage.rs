@@ -160,25 +160,32 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     pub(super) fn stage_invalidations(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let chain = &mut connection.chain;
-        let first = chain.len();
+        let Connection { chain, send_queue, invalidations, .. } = &mut *connection;
+        let mut position = send_queue.next_position();
+        let first = position;
+        let mut places = chain.vacant_places().iter_mut();
         // Where a refused post does not end the connection a chain may be cut anywhere, so no invalidation may count on
         // a later one's completion (F5, F6).
         let every = self.options.invalidate_signalling == InvalidateSignalling::Every
             || self.options.on_post_error == OnPostError::DeregisterAndContinue;
-        for &descriptor in connection.invalidations.as_slice() {
+        for &descriptor in invalidations.as_slice() {
             let mr = self.pool.get_mut(descriptor);
             let begun = mr.and_then(|mr| mr.invalidate_in_chain(self.options.return_policy));
             let Some((token, owner, operation)) = begun else { continue };
-            connection.send_queue.stage_invalidation(token, owner);
-            chain.push(WorkRequest { token, signalled: every, fence: false, operation });
+            // What was reserved bounds the chain.
+            let Some(place) = places.next() else { break };
+            *place = WorkRequest { token, signalled: every, fence: false, operation };
+            send_queue.put_invalidation(position, token, owner);
+            position += 1;
         }
-        let count = chain.len() - first;
+        let count = position - first;
         if count > 0 {
+            send_queue.stage_invalidations(count);
+            chain.filled(count as usize);
             if let Some(last) = chain.last_mut() {
                 last.signalled = true;
             }
-            self.statistics.local_inv_needed += count as u64;
+            self.statistics.local_inv_needed += count;
             self.statistics.local_inv_chains += 1;
             connection.signaller.invalidations(count as u32, true);
         }

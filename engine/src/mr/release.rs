@@ -38,10 +38,12 @@ impl Mr {
     /// Registering or Valid to Invalidating or IdlePending.
     #[inline(always)]
     fn begin_invalidation(&mut self, policy: ReturnPolicy) -> Operation {
-        (self.step, self.pending) = match (policy, NonZeroU32::new(self.generation())) {
-            (ReturnPolicy::OnInvalidatePosted, Some(pending)) => (Step::IdlePending, Some(pending)),
-            _ => (Step::Invalidating, None),
-        };
+        if policy == ReturnPolicy::OnInvalidateCompleted {
+            (self.step, self.pending) = (Step::Invalidating, None);
+        } else {
+            // No generation is 0.
+            (self.step, self.pending) = (Step::IdlePending, NonZeroU32::new(self.generation()));
+        }
         Operation::Invalidate { object: self.fields.object, key: self.fields.key }
     }
 
