@@ -1,7 +1,7 @@
 //! The requester's slot: a message, the MRs that it opened, and what frees it.
 
 use crate::chain::NOT_POSTED;
-use crate::event::{Received, RequestStatus};
+use crate::event::RequestStatus;
 use crate::options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST};
 use crate::provider::Access;
 use arrayvec::ArrayVec;
@@ -97,35 +97,6 @@ impl PartialEq for Standing {
     }
 }
 
-/// What the caller will be told when the fence is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Unknown,
-    Replied { buffer: u32, generation: u32, length: u32 },
-    Cancelled,
-    PostRefused,
-    Lost,
-    Unannounced,
-    TooFewRegistrations,
-}
-
-impl Outcome {
-    /// What the caller is told.
-    #[cold]
-    pub(crate) fn status(self) -> RequestStatus {
-        match self {
-            Self::Replied { buffer, generation, length } => {
-                RequestStatus::Replied(Received { buffer, generation, length })
-            }
-            Self::Cancelled | Self::Unknown => RequestStatus::Cancelled,
-            Self::PostRefused => RequestStatus::PostRefused,
-            Self::Lost => RequestStatus::Lost,
-            Self::Unannounced => RequestStatus::Unannounced,
-            Self::TooFewRegistrations => RequestStatus::TooFewRegistrations,
-        }
-    }
-}
-
 /// One chunk as it waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitingChunk {
@@ -144,7 +115,8 @@ pub(crate) struct Request {
     /// Where its message stands in the send queue's ring, once it is staged; of a standalone one its registration. The device may
     /// read the message until a completion has passed it ([`crate::chain::SendQueue::is_pending`]).
     pub(crate) message_position: u64,
-    pub(crate) outcome: Outcome,
+    /// What the caller is told when the fence is done, in the form of its event; [`RequestStatus::Lost`] until something else is known.
+    pub(crate) outcome: RequestStatus,
     pub(crate) standing: Standing,
     /// The peer was asked to invalidate one of the keys.
     pub(crate) invited: bool,
@@ -171,7 +143,7 @@ impl Request {
         Self {
             cookie,
             message_position: NOT_POSTED,
-            outcome: Outcome::Unknown,
+            outcome: RequestStatus::Lost,
             standing: Standing { phase: Phase::Waiting, kind, connection },
             invited,
             mrs: ArrayVec::new(),
@@ -197,7 +169,7 @@ impl Request {
         if let Some(descriptor) = descriptor {
             mrs.push(descriptor);
         }
-        Self { cookie, message_position, outcome: Outcome::Unknown, standing, invited, mrs }
+        Self { cookie, message_position, outcome: RequestStatus::Lost, standing, invited, mrs }
     }
 
     pub(crate) fn is_standalone(&self) -> bool {

@@ -3,10 +3,10 @@
 use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied};
 use crate::{
     connection::{Connection, Opening, Phase as Connected},
-    event::{ConnectionId, DisconnectCause, Event, Received},
+    event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     protocol::{CLASSIFY_BYTES, Message, Protocol},
     provider::{Completion, CompletionBatch, CompletionQueue, Port, Success, TokenKind},
-    request::{Outcome, Phase, RequestHandle},
+    request::{Phase, RequestHandle},
     shared_receives::SharedReceives,
     timestamp::Timestamp,
 };
@@ -200,7 +200,8 @@ impl<P: Port> Engine<P> {
             self.statistics.remote_invalidations += 1;
         }
         connection.awaiting_reply -= 1;
-        request.outcome = Outcome::Replied { buffer: token.index(), generation: token.generation(), length };
+        let received = Received { buffer: token.index(), generation: token.generation(), length };
+        request.outcome = RequestStatus::Replied(received);
         if success.invalidated.is_some() || request.mrs.is_empty() {
             request.standing.phase = Phase::Ended;
             self.statistics.requests_ended += 1;

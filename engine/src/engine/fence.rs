@@ -4,12 +4,12 @@ use super::Engine;
 use crate::{
     chain::NOT_POSTED,
     connection::{Ending, Phase as Connected},
-    event::{DisconnectCause, Received},
+    event::{DisconnectCause, Received, RequestStatus},
     mr::{ConnectionKey, State},
     options::{MAX_MRS_PER_REQUEST, StalePolicy},
     pool::Pool,
     provider::{Port, TokenKind},
-    request::{Outcome, Phase, Request},
+    request::{Phase, Request},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -59,7 +59,7 @@ impl<P: Port> Engine<P> {
             self.statistics.remote_invalidations += 1;
         }
         let Received { buffer, generation, length } = *received;
-        request.outcome = Outcome::Replied { buffer, generation, length };
+        request.outcome = RequestStatus::Replied(Received { buffer, generation, length });
         connection.awaiting_reply -= 1;
         let waits_for_send = request.awaits_message() && connection.send_queue.is_pending(request.message_position);
         if request.mrs.is_empty() && !waits_for_send {
@@ -173,7 +173,7 @@ impl<P: Port> Engine<P> {
                 self.requests.at_mut(owner).filter(|(_, found)| found.standing.phase == Phase::Posted)
             {
                 request.message_position = NOT_POSTED;
-                request.outcome = Outcome::Lost;
+                request.outcome = RequestStatus::Lost;
                 request.standing.phase = Phase::Fencing;
             }
         }
@@ -220,7 +220,7 @@ impl<P: Port> Engine<P> {
         if !matches!(request.standing.phase, Phase::Posted) {
             return;
         }
-        request.outcome = Outcome::PostRefused;
+        request.outcome = RequestStatus::PostRefused;
         request.message_position = NOT_POSTED;
         let index = usize::from(request.standing.connection);
         let mrs = core::mem::take(&mut request.mrs);

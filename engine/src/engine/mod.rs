@@ -37,7 +37,7 @@ use crate::{
     pool::Pool,
     provider::{Access, Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
-    request::{Admission, Outcome, Phase, Request, RequestHandle},
+    request::{Admission, Phase, Request, RequestHandle},
     shared_receives::SharedReceives,
     statistics::Statistics,
     timestamp::Timestamp,
@@ -309,9 +309,31 @@ impl<P: Port> Engine<P> {
             Told::Transferred(slot) => return self.transferred(slot),
             Told::Whole => return self.events.pop_whole(),
         };
-        // A slot is kept until its event is taken; nothing but Hold keeps it from here on.
         let (handle, request) = self.requests.at_mut(slot)?;
-        let (cookie, outcome) = (request.cookie, request.outcome);
+        // The usual status, known to the compiler.
+        let RequestStatus::Replied(Received { buffer, generation, length }) = request.outcome else {
+            return self.ended_without_reply(slot);
+        };
+        let cookie = request.cookie;
+        self.leave_slot(slot);
+        let status = RequestStatus::Replied(Received { buffer, generation, length });
+        Some(Event::Completed { request: RequestHandle(handle), cookie, status })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ended_without_reply(&mut self, slot: u32) -> Option<Event> {
+        let (handle, request) = self.requests.at_mut(slot)?;
+        let status = core::mem::replace(&mut request.outcome, RequestStatus::Lost);
+        let cookie = request.cookie;
+        self.leave_slot(slot);
+        Some(Event::Completed { request: RequestHandle(handle), cookie, status })
+    }
+
+    /// A slot is kept until its event is taken; nothing but Hold keeps it from here on.
+    #[inline(always)]
+    fn leave_slot(&mut self, slot: u32) {
+        let Some((_, request)) = self.requests.at_mut(slot) else { return };
         let position = request.message_position;
         match self.connections.get_mut(usize::from(request.standing.connection)) {
             Some(connection) if connection.send_queue.is_pending(position) => {
@@ -323,12 +345,6 @@ impl<P: Port> Engine<P> {
                 self.requests.discard_at(slot);
             }
         }
-        let status = if let Outcome::Replied { buffer, generation, length } = outcome {
-            RequestStatus::Replied(Received { buffer, generation, length })
-        } else {
-            outcome.status()
-        };
-        Some(Event::Completed { request: RequestHandle(handle), cookie, status })
     }
 
     /// Copies a received message, from its byte `from` on. Returns how many bytes were copied; none when its connection

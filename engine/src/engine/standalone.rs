@@ -4,12 +4,12 @@ use super::{Chunk, Engine, Submission, SubmitError, resolve::locate, stage::stag
 use crate::{
     chain::{NO_OWNER, Posted},
     connection::Phase as ConnectionPhase,
-    event::{ConnectionId, Event},
+    event::{ConnectionId, Event, RequestStatus},
     gather::Resolved,
     mr::Opening,
     protocol::Protocol,
     provider::{Chain, Port, WorkRequest},
-    request::{Outcome, Phase, Request, RequestHandle},
+    request::{Phase, Request, RequestHandle},
 };
 use core::{mem::ManuallyDrop, time::Duration};
 
@@ -172,7 +172,7 @@ impl<P: Port> Engine<P> {
             Phase::Posted => self.connections[index].abandoned_replies += 1,
             Phase::Open => {}
             Phase::Waiting => {
-                found.outcome = Outcome::Cancelled;
+                found.outcome = RequestStatus::Cancelled;
                 found.standing.phase = Phase::Fencing;
                 self.connections[index].waiting_requests.retain(|&slot| slot != handle.index());
                 self.connections[index].note_usual();
@@ -184,7 +184,7 @@ impl<P: Port> Engine<P> {
                 return Ok(());
             }
         }
-        found.outcome = Outcome::Cancelled;
+        found.outcome = RequestStatus::Cancelled;
         // On a connection that ends nothing is posted any more; the destruction of its MRs is the fence.
         self.fence(handle);
         Ok(())
@@ -196,7 +196,7 @@ impl<P: Port> Engine<P> {
         let Some(found) = self.requests.get_mut(handle) else { return };
         let (index, standalone) = (usize::from(found.standing.connection), found.is_standalone());
         let mrs = core::mem::take(&mut found.mrs);
-        found.outcome = Outcome::Cancelled;
+        found.outcome = RequestStatus::Cancelled;
         found.standing.phase = Phase::Fencing;
         let cost = self.capabilities.send_queue_cost;
         let entries = u32::from(!standalone) * cost.message + mrs.len() as u32 * (cost.register + cost.invalidate);

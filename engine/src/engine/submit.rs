@@ -6,13 +6,13 @@ use super::{
     resolve::{copy_elements, resolve},
 };
 use crate::{
-    event::ConnectionId,
+    event::{ConnectionId, RequestStatus},
     gather::{GatherError, Segment},
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
     provider::{Access, Port},
-    request::{Kind, Outcome, Request, RequestHandle, WaitingChunk},
+    request::{Kind, Request, RequestHandle, WaitingChunk},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -524,10 +524,10 @@ impl<P: Port> Engine<P> {
             if self.reserve(handle) {
                 self.unpark(handle);
                 if self.open_memory(handle, protocol).is_err() {
-                    self.end_unposted(handle, Outcome::Unannounced);
+                    self.end_unposted(handle, RequestStatus::Unannounced);
                 }
             } else if self.never_has(index, pieces) {
-                self.end_unposted(handle, Outcome::TooFewRegistrations);
+                self.end_unposted(handle, RequestStatus::TooFewRegistrations);
             } else {
                 break;
             }
@@ -538,7 +538,7 @@ impl<P: Port> Engine<P> {
         admitted
     }
 
-    fn end_unposted(&mut self, handle: Handle, outcome: Outcome) {
+    fn end_unposted(&mut self, handle: Handle, outcome: RequestStatus) {
         if let Some(request) = self.requests.get_mut(handle) {
             request.outcome = outcome;
         }
