@@ -497,12 +497,6 @@ impl SendQueue {
         Some(posted)
     }
 
-    /// Owner of the invalidation that stands or stood at this position.
-    #[inline(always)]
-    pub(crate) fn owner_at(&self, position: u64) -> u32 {
-        self.owners.at(position)
-    }
-
     /// What stands or stood at this position.
     pub(crate) fn entry(&self, position: u64) -> Posted {
         let place = self.ring.at(position);

@@ -168,15 +168,14 @@ impl<P: Port> Engine<P> {
             let position = word + u64::from(awaited.trailing_zeros());
             let token = send_queue.token_at(position);
             let descriptor = token.index();
-            if token.is(TokenKind::Invalidate)
-                && let Some((handle, request)) = self.requests.at_mut(send_queue.owner_at(position))
+            if let Some(mr) = self.pool.get_mut(descriptor)
+                && let Some(owner) = mr.owner_while_invalidating(token)
+                && let Some((handle, request)) = self.requests.at_mut(owner)
                 && request.standing.phase == Phase::Fencing
                 && request.mrs.as_slice() == [descriptor]
                 && !request.awaits_message()
-                && let Some(mr) = self.pool.get_mut(descriptor)
-                && mr.is_invalidating()
-                && mr.invalidated(token.generation()).is_ok()
             {
+                mr.invalidation_done();
                 awaited &= awaited - 1;
                 idle.push(descriptor);
                 request.mrs = ArrayVec::new();

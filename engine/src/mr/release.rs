@@ -47,6 +47,19 @@ impl Mr {
         Operation::Invalidate { object: self.fields.object, key: self.fields.key }
     }
 
+    /// The request slot of the invalidation that has this token, where the MR waits for that one to complete.
+    #[inline(always)]
+    pub(crate) fn owner_while_invalidating(&self, token: Token) -> Option<u32> {
+        (token == self.token_invalidate() && self.step == Step::Invalidating).then_some(self.owner)
+    }
+
+    /// [`Mr::invalidated`] of an MR that waits for it, as was seen.
+    #[inline(always)]
+    pub(crate) fn invalidation_done(&mut self) {
+        debug_assert!(self.step == Step::Invalidating && self.pending.is_none());
+        self.step = Step::Spent;
+    }
+
     /// A completion shows that the invalidation of `generation` took effect, its own or a later one of the same queue:
     /// Invalidating or IdlePending to Idle. An MR that was taken early stays with its new owner.
     ///
