@@ -7,6 +7,8 @@
 
 mod error;
 mod key;
+#[cfg(test)]
+mod key_test;
 mod release;
 mod state;
 
