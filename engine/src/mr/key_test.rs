@@ -71,7 +71,7 @@ impl Pair {
         if self.mr.take(OWNER, CONNECTION).is_err() || self.mr.map(&mapping).is_err() {
             return Ok(());
         }
-        if posted || self.mr.key() % 3 == 0 {
+        if posted || self.mr.key().is_multiple_of(3) {
             let fields = self.mr.register_posted().expect("mapped");
             self.staged(fields, posted)?;
         }
