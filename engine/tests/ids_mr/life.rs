@@ -366,7 +366,7 @@ fn s115_f07_two_flushes_of_one_mr() {
 }
 
 #[test]
-fn u16_generations_are_odd_so_that_none_is_zero() {
+fn u16_generation_skips_zero() {
     let mut mr = idle();
     for expected in (1..=599).step_by(2) {
         mr.take(OWNER, CONNECTION).expect("free");
