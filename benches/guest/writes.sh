@@ -1,7 +1,7 @@
 # shellcheck shell=dash
 # Rows A17 and A18: unprotected WRITEs beside a bare loop of verbs, on the same processor, and perftest.
 # tools: ib_write_lat:perftest ib_write_bw:perftest
-# limit: 200
+# limit: 300
 . /h/guest/figures.sh
 
 single() {
@@ -70,7 +70,7 @@ done
 
 # The difference of two times, or five percent of one, wants more of them.
 # shellcheck disable=SC2034  # figures.sh reads it
-ROUNDS=9
+ROUNDS=11
 rounds single "write_4096 write_mean_4096 write_window_4096 perftest_one_4096 write_loop_4096" single
 rounds batches "$batched" batches
 ROUNDS=5

@@ -14,9 +14,9 @@ pub(crate) const NO_OWNER: u32 = Token::MAX_INDEX;
 /// The position of what was never posted, or will not be: in front of all others.
 pub(crate) const NOT_POSTED: u64 = 0;
 
-/// Marks the token of a registration whose message, behind it, vouches for it.
-const VOUCHED_FOR: u64 = 1 << 63;
-const _: () = assert!((TokenKind::Drain as u64) << 60 & VOUCHED_FOR == 0, "kinds leave room for the mark");
+/// Marks the token of a registration that no message behind it vouches for.
+const ALONE: u64 = 1 << 63;
+const _: () = assert!((TokenKind::Drain as u64) << 60 & ALONE == 0, "kinds leave room for the mark");
 
 /// Positions that a search looks at in one step of its loop.
 const BLOCK: usize = 8;
@@ -33,33 +33,34 @@ pub(crate) struct Posted {
     pub(crate) owner: u32,
     /// Somebody waits for it: it is looked at when a completion has passed it.
     awaited: bool,
-    vouched_for: bool,
+    /// A registration that is [`ALONE`].
+    alone: bool,
 }
 
 impl Posted {
     /// Of a request, a transfer, or the queue pair itself, which hears of it.
     pub(crate) const fn new(token: Token, owner: u32) -> Self {
-        Self { token, owner, awaited: true, vouched_for: false }
+        Self { token, owner, awaited: true, alone: token.is(TokenKind::Register) }
     }
 
     /// A request's message. `awaited`: the request's end waits for it (S51).
     pub(crate) const fn message(token: Token, awaited: bool) -> Self {
-        Self { token, owner: token.index(), awaited, vouched_for: false }
+        Self { token, owner: token.index(), awaited, alone: false }
     }
 
     /// A registration in front of its request's message.
     pub(crate) const fn vouched_for(token: Token) -> Self {
-        Self { token, owner: NO_OWNER, awaited: false, vouched_for: true }
+        Self { token, owner: NO_OWNER, awaited: false, alone: false }
     }
 
     /// A registration that nothing but its own completion vouches for.
     pub(crate) fn is_standalone(self) -> bool {
-        self.token.is(TokenKind::Register) && !self.vouched_for && self.owner != NO_OWNER
+        self.alone && self.owner != NO_OWNER
     }
 
     /// A marker or a write pad, whose entry is not one that requests could reserve ([`RESERVED_ENTRIES`]).
     fn is_set_aside(self) -> bool {
-        let is_pad = self.token.is(TokenKind::Register) && !self.vouched_for && self.owner == NO_OWNER;
+        let is_pad = self.alone && self.owner == NO_OWNER;
         is_pad || self.token.is(TokenKind::Drain)
     }
 }
@@ -71,7 +72,7 @@ impl Posted {
 /// that it is seen whether the device is done with it. Positions count on for ever, over all queue pairs of a connection.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
-    /// Tokens by position, with [`VOUCHED_FOR`].
+    /// Tokens by position, with [`ALONE`].
     ring: Ring<u64>,
     /// Owners of registrations without a message and of invalidations.
     owners: Ring<u32>,
@@ -85,8 +86,8 @@ pub(crate) struct SendQueue {
     done: u64,
     /// Position of the first entry of the chain that was posted last.
     chain: u64,
-    /// Entries behind `head` of the chain that the next flush posts.
-    staged: u64,
+    /// Position behind the last entry of the chain that the next flush posts, which begins at `head`.
+    end: u64,
     /// Entries that nothing is reserved for.
     free: u32,
     depth: u32,
@@ -95,6 +96,8 @@ pub(crate) struct SendQueue {
     equal_cost: u32,
     /// Posted ones that take none.
     set_aside: u32,
+    /// No registration that is [`ALONE`] stands behind this position.
+    last_alone: u64,
 }
 
 impl SendQueue {
@@ -111,12 +114,13 @@ impl SendQueue {
             tail: NOT_POSTED + 1,
             done: NOT_POSTED + 1,
             chain: NOT_POSTED + 1,
-            staged: 0,
+            end: NOT_POSTED + 1,
             free: 0,
             depth: 0,
             cost,
             equal_cost: if equal { cost.message } else { 0 },
             set_aside: 0,
+            last_alone: NOT_POSTED,
         })
     }
 
@@ -133,7 +137,7 @@ impl SendQueue {
         self.tail = self.head;
         self.done = self.head;
         self.chain = self.head;
-        self.staged = 0;
+        self.end = self.head;
         self.set_aside = 0;
         self.awaited.fill(0);
         self.depth = entries.min(self.ring.capacity() as u32);
@@ -193,12 +197,15 @@ impl SendQueue {
     pub(crate) fn stage(&mut self, posted: Posted) -> u64 {
         let position = self.next_position();
         self.check_room(position);
-        self.ring.set(position, posted.token.0 | if posted.vouched_for { VOUCHED_FOR } else { 0 });
+        self.ring.set(position, posted.token.0 | if posted.alone { ALONE } else { 0 });
         self.owners.set(position, posted.owner);
+        if posted.alone {
+            self.last_alone = position;
+        }
         if posted.awaited {
             self.await_at(position);
         }
-        self.staged += 1;
+        self.end = position + 1;
         position
     }
 
@@ -208,7 +215,7 @@ impl SendQueue {
         let position = self.next_position();
         self.check_room(position);
         self.ring.set(position, message.0);
-        self.staged += 1;
+        self.end = position + 1;
     }
 
     /// [`SendQueue::stage_message`] behind a registration that the message vouches for, at the next position.
@@ -216,19 +223,30 @@ impl SendQueue {
     pub(crate) fn stage_pair(&mut self, position: u64, registration: Token, message: Token) {
         debug_assert_eq!(position, self.next_position());
         self.check_room(position + 1);
-        self.ring.set_pair(position, [registration.0 | VOUCHED_FOR, message.0]);
-        self.staged += 2;
+        self.ring.set_pair(position, [registration.0, message.0]);
+        self.end = position + 2;
     }
 
-    /// [`SendQueue::stage`] of an invalidation.
+    /// Puts an invalidation into its place behind all that is staged; [`SendQueue::stage_invalidations`] stages those that have
+    /// their places.
     #[inline(always)]
-    pub(crate) fn stage_invalidation(&mut self, token: Token, owner: u32) {
-        let position = self.next_position();
+    pub(crate) fn put_invalidation(&mut self, position: u64, token: Token, owner: u32) {
         self.check_room(position);
         self.ring.set(position, token.0);
         self.owners.set(position, owner);
-        self.await_at(position);
-        self.staged += 1;
+    }
+
+    /// [`SendQueue::stage`] of so many invalidations, which have their places.
+    pub(crate) fn stage_invalidations(&mut self, count: u64) {
+        let mut from = self.next_position();
+        self.end = from + count;
+        while from < self.end {
+            let word = from / WORD;
+            let end = self.end.min((word + 1) * WORD);
+            let bits = (u64::MAX >> (WORD - (end - from))) << (from % WORD);
+            self.awaited.set(word, self.awaited.at(word) | bits);
+            from = end;
+        }
     }
 
     /// [`SendQueue::stage`] of the RDMA operations of a transfer, all by the same token. `awaited`: the transfer's end waits for the last
@@ -241,7 +259,7 @@ impl SendQueue {
             self.check_room(position);
             self.ring.set(position, token.0);
         }
-        self.staged += others;
+        self.end = first + others;
         self.stage_operation(token, awaited)
     }
 
@@ -254,7 +272,7 @@ impl SendQueue {
         if awaited {
             self.await_at(position);
         }
-        self.staged += 1;
+        self.end = position + 1;
         position
     }
 
@@ -266,7 +284,7 @@ impl SendQueue {
     /// The position of the next work request that is staged.
     #[inline(always)]
     pub(crate) fn next_position(&self) -> u64 {
-        self.head + self.staged
+        self.end
     }
 
     /// Somebody waits for what is posted or staged at this position.
@@ -298,7 +316,7 @@ impl SendQueue {
 
     /// What is staged and not posted at this position.
     pub(crate) fn staged_behind(&self, position: u64) -> Option<Posted> {
-        (position >= self.head && position - self.head < self.staged).then(|| self.entry(position))
+        (position >= self.head && position < self.end).then(|| self.entry(position))
     }
 
     /// What is staged so many behind all that is posted.
@@ -308,7 +326,7 @@ impl SendQueue {
 
     /// Nothing is staged any more. Returns how many work requests were; [`SendQueue::take_next`] still finds them.
     pub(crate) fn unstage(&mut self) -> u64 {
-        core::mem::take(&mut self.staged)
+        core::mem::replace(&mut self.end, self.head) - self.head
     }
 
     /// Takes what stands so many behind all that is posted; nobody waits for it there any more.
@@ -328,7 +346,7 @@ impl SendQueue {
     pub(crate) fn accept(&mut self, accepted: usize) {
         self.chain = self.head;
         self.head = self.chain + accepted as u64;
-        let refused = core::mem::take(&mut self.staged).saturating_sub(accepted as u64);
+        let refused = core::mem::replace(&mut self.end, self.head).saturating_sub(self.head);
         if refused > 0 {
             self.forget_refused(refused);
         }
@@ -343,7 +361,7 @@ impl SendQueue {
 
     /// Notes an accepted work request that was posted alone.
     pub(crate) fn push(&mut self, posted: Posted) {
-        debug_assert!(self.staged == 0, "nothing is posted between a chain and its flush");
+        debug_assert!(self.end == self.head, "nothing is posted between a chain and its flush");
         self.set_aside += u32::from(posted.is_set_aside());
         self.stage(posted);
         self.accept(1);
@@ -370,15 +388,15 @@ impl SendQueue {
 
     #[inline]
     fn has(&self, position: u64, token: Token) -> bool {
-        self.ring.at(position) & !VOUCHED_FOR == token.0
+        self.ring.at(position) & !ALONE == token.0
     }
 
     /// The position of the posted work request with this token, the last one if several have it: the RDMA
     /// operations of one transfer do, and only their last one asks for a completion. `None` for a token that is not posted.
     pub(crate) fn position_of(&self, token: Token) -> Option<u64> {
         let mut first = self.find(token.0);
-        if first.is_none() && token.is(TokenKind::Register) {
-            first = self.find(token.0 | VOUCHED_FOR);
+        if first.is_none() && token.is(TokenKind::Register) && self.last_alone >= self.tail {
+            first = self.find(token.0 | ALONE);
         }
         let mut position = first?;
         while position + 1 < self.head && self.has(position + 1, token) {
@@ -479,23 +497,17 @@ impl SendQueue {
         Some(posted)
     }
 
-    /// Owner of the invalidation that stands or stood at this position.
-    #[inline(always)]
-    pub(crate) fn owner_at(&self, position: u64) -> u32 {
-        self.owners.at(position)
-    }
-
     /// What stands or stood at this position.
     pub(crate) fn entry(&self, position: u64) -> Posted {
         let place = self.ring.at(position);
-        let token = Token(place & !VOUCHED_FOR);
-        let vouched_for = place & VOUCHED_FOR != 0;
+        let token = Token(place & !ALONE);
+        let alone = place & ALONE != 0;
         let owner = match token.kind() {
-            TokenKind::Register if vouched_for => NO_OWNER,
+            TokenKind::Register if !alone => NO_OWNER,
             TokenKind::Register | TokenKind::Invalidate => self.owners.at(position),
             _ => token.index(),
         };
-        Posted { token, owner, awaited: false, vouched_for }
+        Posted { token, owner, awaited: false, alone }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
     provider::{BaseId, PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token},
+    request::Standing,
     signal::Signaller,
 };
 use core::time::Duration;
@@ -83,6 +84,8 @@ pub(crate) struct Connection {
     /// Its key while `submit` need not look at anything else: it is ready, no request waits, no invalidation is due. Of another
     /// connection otherwise ([`Connection::note_usual`]).
     pub(crate) usual: ConnectionKey,
+    /// Of its usual request whose reply may come.
+    pub(crate) posted: Standing,
     pub(crate) phase: Phase,
     pub(crate) queue_pair: QueuePairId,
     pub(crate) send_queue: SendQueue,
@@ -190,6 +193,7 @@ impl Connection {
         Ok(Self {
             key: ConnectionKey { index, epoch: 0 },
             usual: ConnectionKey { index: !index, epoch: 0 },
+            posted: Standing::posted(index),
             phase: Phase::Vacant,
             queue_pair: QueuePairId(0),
             send_queue: SendQueue::new_in(region, limits.send_entries, limits.cost)?,

@@ -12,7 +12,8 @@ fn lost() {}
 #[derive(Debug)]
 pub(crate) struct FixedList<T> {
     places: Table<T>,
-    len: usize,
+    /// Of 32 bits, so that no sum with it runs over.
+    len: u32,
 }
 
 impl<T: Copy> FixedList<T> {
@@ -28,7 +29,7 @@ impl<T: Copy> FixedList<T> {
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     #[inline]
@@ -39,8 +40,8 @@ impl<T: Copy> FixedList<T> {
     /// Callers push no more than it was made for: what is too much is lost.
     #[inline(always)]
     pub(crate) fn push(&mut self, value: T) {
-        debug_assert!(self.len < self.places.len(), "a list is made for all that it may hold");
-        let Some(place) = self.places.get_mut(self.len) else { return lost() };
+        debug_assert!(self.len() < self.places.len(), "a list is made for all that it may hold");
+        let Some(place) = self.places.get_mut(self.len as usize) else { return lost() };
         *place = value;
         self.len += 1;
     }
@@ -48,41 +49,50 @@ impl<T: Copy> FixedList<T> {
     /// [`FixedList::push`] of all of them, or of none where they are too many.
     #[inline(always)]
     pub(crate) fn extend(&mut self, values: impl ExactSizeIterator<Item = T>) {
-        let end = self.len + values.len();
+        let end = self.len() + values.len();
         debug_assert!(end <= self.places.len(), "a list is made for all that it may hold");
-        if let Some(places) = self.places.get_mut(self.len..end) {
+        if let Some(places) = self.places.get_mut(self.len as usize..end) {
             places.iter_mut().zip(values).for_each(|(place, value)| *place = value);
-            self.len = end;
+            // At most the places.
+            self.len = end as u32;
         }
     }
 
     /// Places for so many values more, which the caller fills and then counts by `filled`. `None` where it was not made for them.
     #[inline(always)]
     pub(crate) fn places<const COUNT: usize>(&mut self) -> Option<&mut [T; COUNT]> {
-        debug_assert!(self.len + COUNT <= self.places.len(), "a list is made for all that it may hold");
-        self.places.get_mut(self.len..self.len + COUNT)?.try_into().ok()
+        let len = self.len as usize;
+        debug_assert!(len + COUNT <= self.places.len(), "a list is made for all that it may hold");
+        self.places.get_mut(len..len + COUNT)?.try_into().ok()
+    }
+
+    /// All places that have no value, in order, for who fills some of the first and then counts them by `filled`.
+    #[inline(always)]
+    pub(crate) fn vacant_places(&mut self) -> &mut [T] {
+        self.places.get_mut(self.len as usize..).unwrap_or_default()
     }
 
     /// So many places more have values.
     #[inline(always)]
     pub(crate) fn filled(&mut self, count: usize) {
-        self.len += count;
+        // Of places that there are.
+        self.len += count as u32;
     }
 
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
-        self.places.get(self.len).copied()
+        self.places.get(self.len as usize).copied()
     }
 
     #[inline]
     pub(crate) fn as_slice(&self) -> &[T] {
-        self.places.get(..self.len).unwrap_or(&[])
+        self.places.get(..self.len as usize).unwrap_or(&[])
     }
 
     #[inline]
     pub(crate) fn last_mut(&mut self) -> Option<&mut T> {
-        self.places.get_mut(self.len.wrapping_sub(1))
+        self.places.get_mut((self.len as usize).wrapping_sub(1))
     }
 
     #[inline]
@@ -92,12 +102,12 @@ impl<T: Copy> FixedList<T> {
 
     /// Puts another value where there is one.
     pub(crate) fn set(&mut self, at: usize, value: T) {
-        if let Some(place) = self.places.get_mut(..self.len).and_then(|places| places.get_mut(at)) {
+        if let Some(place) = self.places.get_mut(..self.len as usize).and_then(|places| places.get_mut(at)) {
             *place = value;
         }
     }
 
     pub(crate) fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+        self.len = self.len().min(len) as u32;
     }
 }

@@ -40,7 +40,10 @@ impl Pool {
         depth: u32,
     ) -> Result<Self, CarveError> {
         let capacity = connections * per_connection;
-        let mrs = Table::new_in(region, capacity as usize, |_| Mr::absent())?;
+        let mrs = Table::new_in(region, capacity as usize, |number| {
+            // Both fit, by `Plan`.
+            Mr::numbered(number as u32, number as u32 * depth)
+        })?;
         let free = Freelist::new(capacity);
         let returned = free.list(Order::FirstInFirstOut);
         let key_times = KeyTimes { round_began_ns: vec![0; capacity as usize].into(), shortest_ns: u64::MAX };
@@ -84,12 +87,6 @@ impl Pool {
     /// Elements that one MR covers at most.
     pub(crate) fn depth(&self) -> u32 {
         self.depth
-    }
-
-    /// Index of a descriptor's first element in the engine's element table.
-    #[inline]
-    pub(crate) fn first_element(&self, descriptor: u32) -> u32 {
-        descriptor * self.depth
     }
 
     #[inline]

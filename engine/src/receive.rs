@@ -2,7 +2,7 @@
 
 use crate::event::Received;
 use crate::provider::{ReceiveRequest, ScatterElement, Token, TokenKind};
-use frwr_mempool::{DeviceMemory, Region, region::CarveError, slab::Table};
+use frwr_mempool::{DeviceMemory, Region, device_memory::DeviceTable, region::CarveError, slab::Table};
 
 /// Where a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +78,8 @@ impl HeldBuffer<'_> {
 pub(crate) struct Receives {
     buffers: Table<Buffer>,
     memory: DeviceMemory,
-    /// Its address.
-    address: u64,
+    /// The buffers in it.
+    messages: DeviceTable,
     /// Offset of the first buffer in the memory.
     offset: usize,
     stride: u32,
@@ -105,7 +105,9 @@ impl Receives {
             place: Place::Idle,
         };
         let buffers = Table::new_in(region, buffers as usize, |buffer| idle(buffer as u32))?;
-        Ok(Self { buffers, address: memory.address(), memory, offset, stride, depth })
+        let messages = memory.table(offset, stride as usize, buffers.len() as u32);
+        debug_assert_eq!(messages.len() as usize, buffers.len());
+        Ok(Self { buffers, messages, memory, offset, stride, depth })
     }
 
     /// Bytes of the region that it takes, beside the buffers themselves.
@@ -125,9 +127,14 @@ impl Receives {
         self.buffers.get(buffer as usize).map(|entry| entry.connection)
     }
 
+    /// What stands in the buffers.
+    #[inline(always)]
+    pub(crate) fn messages(&self) -> &DeviceTable {
+        &self.messages
+    }
+
     /// Offset of a buffer in the engine's memory.
-    #[inline]
-    pub(crate) fn offset_of(&self, buffer: u32) -> usize {
+    fn offset_of(&self, buffer: u32) -> usize {
         self.offset + buffer as usize * self.stride as usize
     }
 
@@ -141,8 +148,8 @@ impl Receives {
     /// takes it back by [`Receives::unpost`].
     #[inline]
     pub(crate) fn post(&mut self, buffer: u32, lkey: u32) -> ReceiveRequest {
-        let address = self.address + self.offset_of(buffer) as u64;
         let entry = &mut self.buffers[buffer as usize];
+        let address = self.messages.address(buffer);
         debug_assert_eq!(entry.place, Place::Idle, "a buffer is posted once");
         ReceiveRequest { token: entry.post(), element: ScatterElement { address, length: self.stride, lkey } }
     }
@@ -177,8 +184,8 @@ impl Receives {
     /// A buffer that the caller holds, with what posts it again under a new generation.
     #[inline(always)]
     pub(crate) fn held_mut(&mut self, buffer: u32, generation: u32) -> Option<HeldBuffer<'_>> {
-        let address = self.address + self.offset_of(buffer) as u64;
         let entry = self.buffers.get_mut(buffer as usize).filter(|entry| entry.is(Place::Held, generation))?;
+        let address = self.messages.address(buffer);
         Some(HeldBuffer { entry, address, length: self.stride })
     }
 

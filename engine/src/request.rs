@@ -1,7 +1,7 @@
 //! The requester's slot: a message, the MRs that it opened, and what frees it.
 
 use crate::chain::NOT_POSTED;
-use crate::event::{Received, RequestStatus};
+use crate::event::RequestStatus;
 use crate::options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST};
 use crate::provider::Access;
 use arrayvec::ArrayVec;
@@ -37,6 +37,7 @@ impl RequestHandle {
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Phase {
     /// It waits for MRs, send queue entries or receives, in order, and holds none of them.
     Waiting,
@@ -46,8 +47,8 @@ pub(crate) enum Phase {
     Posted,
     /// Its registration was made by `register_now` and is valid.
     Open,
-    /// Its end is known; `fences` keys are not dead yet.
-    Fencing { fences: u8 },
+    /// Its end is known; those of its MRs that are left have keys that are not dead yet.
+    Fencing,
     /// Its end is about to be reported: the slot keeps what its event says until that is taken.
     Ended,
     /// Its end was reported. Only Hold keeps the slot: no completion has passed its message, so that the device may still
@@ -57,6 +58,7 @@ pub(crate) enum Phase {
 
 /// What a request sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Kind {
     /// A message.
     Usual,
@@ -66,32 +68,32 @@ pub(crate) enum Kind {
     Standalone,
 }
 
-/// What the caller will be told when the fence is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Unknown,
-    Replied { buffer: u32, generation: u32, length: u32 },
-    Cancelled,
-    PostRefused,
-    Lost,
-    Unannounced,
-    TooFewRegistrations,
+/// How far a request of which kind has come, on whose connection.
+#[derive(Clone, Copy, Debug, Eq)]
+#[repr(C, align(4))]
+pub(crate) struct Standing {
+    pub(crate) phase: Phase,
+    pub(crate) kind: Kind,
+    /// Index of the connection.
+    pub(crate) connection: u16,
 }
 
-impl Outcome {
-    /// What the caller is told.
-    #[cold]
-    pub(crate) fn status(self) -> RequestStatus {
-        match self {
-            Self::Replied { buffer, generation, length } => {
-                RequestStatus::Replied(Received { buffer, generation, length })
-            }
-            Self::Cancelled | Self::Unknown => RequestStatus::Cancelled,
-            Self::PostRefused => RequestStatus::PostRefused,
-            Self::Lost => RequestStatus::Lost,
-            Self::Unannounced => RequestStatus::Unannounced,
-            Self::TooFewRegistrations => RequestStatus::TooFewRegistrations,
-        }
+impl Standing {
+    /// Of a usual request whose reply may come.
+    pub(crate) const fn posted(connection: u16) -> Self {
+        Self { phase: Phase::Posted, kind: Kind::Usual, connection }
+    }
+
+    const fn bits(self) -> u32 {
+        self.phase as u32 | (self.kind as u32) << 8 | (self.connection as u32) << 16
+    }
+}
+
+// As one number: every reply asks for all of it.
+impl PartialEq for Standing {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.bits() == other.bits()
     }
 }
 
@@ -113,10 +115,9 @@ pub(crate) struct Request {
     /// Where its message stands in the send queue's ring, once it is staged; of a standalone one its registration. The device may
     /// read the message until a completion has passed it ([`crate::chain::SendQueue::is_pending`]).
     pub(crate) message_position: u64,
-    pub(crate) outcome: Outcome,
-    pub(crate) phase: Phase,
-    pub(crate) kind: Kind,
-    pub(crate) connection: u16,
+    /// What the caller is told when the fence is done, in the form of its event; [`RequestStatus::Lost`] until something else is known.
+    pub(crate) outcome: RequestStatus,
+    pub(crate) standing: Standing,
     /// The peer was asked to invalidate one of the keys.
     pub(crate) invited: bool,
     /// MRs whose keys are not known to be dead.
@@ -142,10 +143,8 @@ impl Request {
         Self {
             cookie,
             message_position: NOT_POSTED,
-            outcome: Outcome::Unknown,
-            phase: Phase::Waiting,
-            kind,
-            connection,
+            outcome: RequestStatus::Lost,
+            standing: Standing { phase: Phase::Waiting, kind, connection },
             invited,
             mrs: ArrayVec::new(),
         }
@@ -153,15 +152,15 @@ impl Request {
 
     /// One without a message, whose registration goes into the chain at once, to this position.
     pub(crate) fn standalone(cookie: u64, connection: u16, position: u64, descriptor: u32) -> Self {
-        let usual = Self::posted(cookie, connection, false, position, Some(descriptor));
-        Self { kind: Kind::Standalone, ..usual }
+        let standing = Standing { kind: Kind::Standalone, ..Standing::posted(connection) };
+        Self::posted(cookie, standing, false, position, Some(descriptor))
     }
 
     /// The usual one: with one MR or none, and a message that goes into the chain at once, to this position.
     #[inline(always)]
     pub(crate) fn posted(
         cookie: u64,
-        connection: u16,
+        standing: Standing,
         invited: bool,
         message_position: u64,
         descriptor: Option<u32>,
@@ -170,28 +169,19 @@ impl Request {
         if let Some(descriptor) = descriptor {
             mrs.push(descriptor);
         }
-        Self {
-            cookie,
-            message_position,
-            outcome: Outcome::Unknown,
-            phase: Phase::Posted,
-            kind: Kind::Usual,
-            connection,
-            invited,
-            mrs,
-        }
+        Self { cookie, message_position, outcome: RequestStatus::Lost, standing, invited, mrs }
     }
 
     pub(crate) fn is_standalone(&self) -> bool {
-        self.kind == Kind::Standalone
+        self.standing.kind == Kind::Standalone
     }
 
     pub(crate) fn awaits_message(&self) -> bool {
-        self.kind == Kind::Inline
+        self.standing.kind == Kind::Inline
     }
 
     /// Its end is known, and reported or about to be.
     pub(crate) fn has_ended(&self) -> bool {
-        matches!(self.phase, Phase::Ended | Phase::Held)
+        matches!(self.standing.phase, Phase::Ended | Phase::Held)
     }
 }

@@ -126,24 +126,28 @@ impl Signaller {
         true
     }
 
-    /// [`Signaller::registration`] and [`Signaller::message`] of a request with one registration whose message nobody waits for.
-    /// Returns whether the registration and whether the message is to be signalled.
+    /// [`Signaller::registration`] and [`Signaller::message`] of a request with one registration whose message nobody waits for, where
+    /// neither is to be signalled. False where one may be, and nothing was counted.
     #[inline(always)]
-    pub(crate) fn single(&mut self, held_slots_pressure: bool) -> (bool, bool) {
+    pub(crate) fn skips_single(&mut self, held_slots_pressure: bool) -> bool {
         let next = self.run + (MESSAGE + SINGLE as u64);
-        if next & self.stops == 0 && !held_slots_pressure {
-            self.run = next;
-            return (false, false);
+        if next & self.stops != 0 || held_slots_pressure {
+            return false;
         }
-        if self.stops == BY_POLICY {
-            return self.single_by_policy(held_slots_pressure);
-        }
-        self.signalled();
-        (false, true)
+        self.run = next;
+        true
     }
 
+    /// Where [`Signaller::skips_single`] said no: whether a policy with a count of its own tells ([`Signaller::single_by_policy`]).
+    /// Otherwise the message is to be signalled ([`Signaller::signalled`]).
+    #[inline(always)]
+    pub(crate) const fn counts_by_policy(&self) -> bool {
+        self.stops == BY_POLICY
+    }
+
+    /// Returns whether the registration and whether the message is to be signalled.
     #[inline(never)]
-    fn single_by_policy(&mut self, held_slots_pressure: bool) -> (bool, bool) {
+    pub(crate) fn single_by_policy(&mut self, held_slots_pressure: bool) -> (bool, bool) {
         (self.registration(), self.message(SINGLE, false, held_slots_pressure))
     }
 

@@ -1,7 +1,7 @@
 //! Tables, slots that are dropped where they are, and lines of device memory.
 
 use frwr_mempool::{
-    Region, Slab,
+    DeviceMemory, Region, Slab,
     device_memory::LINE,
     region::{PagePolicy, RegionOptions},
     slab::{Ring, Table},
@@ -57,30 +57,60 @@ fn a_slot_that_was_discarded_is_free_and_its_handle_finds_nothing() {
 }
 
 #[test]
-fn lines_are_copied_whole_inside_of_the_memory_only() {
+fn entries_of_a_device_table_are_lines_inside_of_the_memory_only() {
     let memory = region().carve(4 * LINE, LINE).unwrap().into_device_memory();
     let line: [u8; LINE] = core::array::from_fn(|at| at as u8);
-    assert!(memory.write_line(LINE, &line));
+    let table = memory.table(0, LINE, 4);
+    assert_eq!((table.len(), table.address(3)), (4, memory.address() + 3 * LINE as u64));
+    assert!(table.write_line(1, &line));
     let mut bytes = [0; 4 * LINE];
     memory.read(0, &mut bytes).unwrap();
     assert_eq!(bytes[LINE..2 * LINE], line);
     assert!(bytes[..LINE].iter().chain(&bytes[2 * LINE..]).all(|byte| *byte == 0));
-    assert_eq!(memory.read_line(LINE), Some(line));
-    assert!(memory.write_line(3 * LINE, &line), "the last one");
-    for offset in [1, LINE + 4, 3 * LINE + 8, 4 * LINE, usize::MAX, usize::MAX - LINE + 1] {
-        assert_eq!((memory.read_line(offset), memory.write_line(offset, &line)), (None, false), "{offset}");
+    assert_eq!(table.read_line(1), Some(line));
+    assert!(table.write_line(3, &line), "the last one");
+    for index in [4, 5, u32::MAX] {
+        assert_eq!((table.read_line(index), table.write_line(index, &line)), (None, false), "{index}");
+        assert_eq!(table.read_front::<2>(index), None, "{index}");
     }
-    let bytes: Vec<u8> = memory.read_front::<2>(LINE).unwrap().concat();
+    let bytes: Vec<u8> = table.read_front::<2>(1).unwrap().concat();
     assert_eq!(bytes, line[..16]);
+    // One that begins within a line, with entries of a line and a word, of which the memory has two.
+    let table = memory.table(LINE - 8, LINE + 8, 9);
     assert_eq!(
-        memory.read_front::<2>(4 * LINE - 16),
-        Some([line[48..56].try_into().unwrap(), line[56..].try_into().unwrap()])
+        (table.len(), table.read_line(1)),
+        (2, Some(core::array::from_fn(|at| bytes_at(&memory, 2 * LINE + at))))
     );
-    for offset in [1, LINE + 4, 4 * LINE - 8, 4 * LINE, usize::MAX, usize::MAX - 15] {
-        assert_eq!(memory.read_front::<2>(offset), None, "{offset}");
+}
+
+fn bytes_at(memory: &DeviceMemory, offset: usize) -> u8 {
+    let mut byte = [0];
+    memory.read(offset, &mut byte).unwrap();
+    byte[0]
+}
+
+#[test]
+fn a_device_table_has_no_entry_that_it_could_not_copy_whole() {
+    let memory = region().carve(4 * LINE, LINE).unwrap().into_device_memory();
+    for (offset, stride, len, entries) in [
+        (0, LINE, 3, 3),
+        (0, LINE, 9, 4),
+        (0, 2 * LINE, 9, 2),
+        (8, LINE, 9, 3),
+        (4 * LINE, LINE, 1, 0),
+        (5 * LINE, LINE, 1, 0),
+        (usize::MAX - 7, LINE, 1, 0),
+        (1, LINE, 1, 0),
+        (0, LINE + 4, 1, 0),
+        (0, LINE - 8, 1, 0),
+        (0, 0, 1, 0),
+        (0, usize::MAX - 7, 1, 0),
+        (0, LINE, 0, 0),
+    ] {
+        let table = memory.table(offset, stride, len);
+        assert_eq!((table.len(), table.is_empty()), (entries, entries == 0), "{offset} {stride} {len}");
+        assert_eq!(table.read_line(entries), None);
     }
-    let short = memory.slice(0, LINE - 8).unwrap();
-    assert_eq!((short.read_line(0), short.write_line(0, &line)), (None, false));
 }
 
 #[test]

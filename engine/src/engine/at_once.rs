@@ -13,12 +13,17 @@ use crate::{
     connection::Connection,
     gather::{Resolved, Segment},
     mr::{Grant, Opening},
+    plan::Plan,
     protocol::Protocol,
     provider::{Access, ElementRange, Port, ScatterElement},
-    request::{Request, RequestHandle},
+    request::{Request, RequestHandle, Standing},
 };
 use core::mem::ManuallyDrop;
-use frwr_mempool::{DeviceMemory, device_memory::LINE, slab::Handle};
+use frwr_mempool::{
+    DeviceMemory,
+    device_memory::{DeviceTable, LINE},
+    slab::Handle,
+};
 
 /// What the one registration of a request covers.
 #[derive(Clone, Copy, Debug)]
@@ -56,40 +61,50 @@ impl<P: Port> Engine<P> {
         }
         let Some(vacant) = self.requests.vacant() else { return Some(Err(SubmitError::NoSlot)) };
         let slot = vacant.index();
-        // At most the slots of one core.
-        let offset = self.plan.request_offset(slot);
-        let elements = ElementRange { first: self.plan.request_element(slot), count: 1 };
+        // At most message_bytes, which is 32 bit.
+        let length = submission.message.len() as u32;
         let written = if let Some((access, covered)) = piece {
             let descriptor = connection.idle.pop()?;
-            let first = self.pool.first_element(descriptor);
+            let Some(mr) = self.pool.get_mut(descriptor) else {
+                connection.idle.put_back(descriptor);
+                return None;
+            };
+            let first = mr.first_element() as usize;
             let run = match (covered, located) {
                 (Covered::List(segments), _) => {
-                    let room = self.elements.get_mut(first as usize..).unwrap_or_default();
+                    let room = self.elements.get_mut(first..).unwrap_or_default();
                     let depth = (self.plan.mr_depth as usize).min(room.len());
                     gather_run(connection, &self.gather, segments, &mut room[..depth])
                 }
                 (_, Some(Resolved { element, base })) => {
-                    if let Some(place) = self.elements.get_mut(first as usize) {
+                    if let Some(place) = self.elements.get_mut(first) {
                         *place = element;
                     }
                     Some(Run { address: element.address, bytes: element.length, base, elements: 1 })
                 }
                 _ => None,
             };
-            let Connection { key: name, idle, chain, signaller, registered, send_queue, relief_coming, .. } =
-                &mut *connection;
-            let (Some(run), Some(mr), Some([registration, send])) =
-                (run, self.pool.get_mut(descriptor), chain.places())
-            else {
+            let Connection {
+                key: name,
+                posted,
+                bases,
+                idle,
+                chain,
+                signaller,
+                registered,
+                send_queue,
+                relief_coming,
+                ..
+            } = &mut *connection;
+            let (Some(run), Some([registration, send])) = (run, chain.places()) else {
                 idle.put_back(descriptor);
                 return None;
             };
             let opening = Opening {
-                descriptor,
                 owner: slot,
                 bytes: run.bytes,
                 base: run.base,
-                elements: ElementRange { first, count: run.elements },
+                elements: run.elements,
                 access,
                 iova: self.iova.apply(run.address, submission.iova_cookie),
                 key_mask: making.key_mask,
@@ -98,43 +113,55 @@ impl<P: Port> Engine<P> {
                 idle.put_back(descriptor);
                 return None;
             };
-            let (first_signalled, signalled) = signaller.single(making.slots_are_short(self.held, *relief_coming));
-            // It is unsignalled as it is made.
-            if first_signalled {
-                registration.signalled = true;
-            }
-            registered.add(access, run.bytes, run.elements, key, making.key_mask);
             let position = send_queue.next_position();
             // The message stands behind its registration.
-            let (handle, _) = vacant.insert(|| usual(index, submission, position + 1, Some(descriptor)));
+            let (handle, _) = vacant.insert(|| usual(*posted, submission, position + 1, Some(descriptor)));
             let token = message_token(handle);
-            *send = message_request(token, elements, signalled, making.fence);
-            *relief_coming |= signalled;
-            chain.filled(2);
             send_queue.stage_pair(position, opened, token);
+            let elements = message_elements(&self.plan, &mut self.elements, slot, length, bases[0].lkey);
+            *send = message_request(token, elements, false, making.fence);
+            registered.add(access, run.bytes, run.elements, key, making.key_mask);
+            let pressure = making.slots_are_short(self.held, *relief_coming);
+            // Both are unsignalled as they are made.
+            if !signaller.skips_single(pressure) {
+                if signaller.counts_by_policy() {
+                    (registration.signalled, send.signalled) = signaller.single_by_policy(pressure);
+                    *relief_coming |= send.signalled;
+                } else {
+                    signaller.signalled();
+                    (send.signalled, *relief_coming) = (true, true);
+                }
+            }
+            chain.filled(2);
             let grant = Grant { key, address: opening.iova, length: run.bytes };
-            let done =
-                announce(&self.messages, offset, submission.message, &mut self.scratch.message, &grant, protocol);
+            let done = announce(
+                &self.messages,
+                &self.request_messages,
+                slot,
+                submission.message,
+                &mut self.scratch.message,
+                &grant,
+                protocol,
+            );
             (handle, done)
         } else {
             let position = connection.send_queue.next_position();
-            let (handle, _) = vacant.insert(|| usual(index, submission, position, None));
+            let (handle, _) = vacant.insert(|| usual(connection.posted, submission, position, None));
             let token = message_token(handle);
             let pressure = making.slots_are_short(self.held, connection.relief_coming);
             let signalled = connection.signaller.message(1, false, pressure);
             connection.relief_coming |= signalled;
+            let lkey = connection.bases[0].lkey;
+            let elements = message_elements(&self.plan, &mut self.elements, slot, length, lkey);
             connection.chain.push(message_request(token, elements, signalled, false));
             connection.send_queue.stage_message(token);
-            // The slot's message buffer has message_bytes bytes.
-            (handle, write_message(&self.messages, offset, submission.message))
+            (handle, write_message(&self.messages, &self.request_messages, slot, submission.message))
         };
-        connection.send_queue.take(entries);
+        // The same once more: so many values are at hand meanwhile.
+        connection.send_queue.take(if piece.is_some() { making.single } else { making.cost.message });
         let (handle, true) = written else { return Some(Err(self.undo(written.0))) };
         self.statistics.requests += 1;
-        let address = self.messages.address() + offset as u64;
-        // At most message_bytes, which is 32 bit.
-        let length = submission.message.len() as u32;
-        if account(connection, &mut self.elements, elements.first, address, length) {
+        if account(connection) {
             self.dirty.push(index as u16);
         }
         Some(Ok(RequestHandle(handle)))
@@ -152,10 +179,9 @@ impl<P: Port> Engine<P> {
 
     /// Accounts for a message that stands in its slot's buffer and in the chain.
     pub(super) fn account_message(&mut self, index: usize, slot: u32, length: u32) {
-        let address = self.messages.address() + self.plan.request_offset(slot) as u64;
-        let element = self.plan.request_element(slot);
         let connection = &mut self.connections[index];
-        if account(connection, &mut self.elements, element, address, length) {
+        message_elements(&self.plan, &mut self.elements, slot, length, connection.bases[0].lkey);
+        if account(connection) {
             self.dirty.push(index as u16);
         }
     }
@@ -163,23 +189,29 @@ impl<P: Port> Engine<P> {
 
 /// The slot of a request whose message goes into the chain at once.
 #[inline(always)]
-fn usual(index: usize, submission: &Submission<'_>, position: u64, descriptor: Option<u32>) -> ManuallyDrop<Request> {
+fn usual(
+    posted: Standing,
+    submission: &Submission<'_>,
+    position: u64,
+    descriptor: Option<u32>,
+) -> ManuallyDrop<Request> {
     let (cookie, invited) = (submission.cookie, submission.invite_invalidation);
-    ManuallyDrop::new(Request::posted(cookie, index as u16, invited, position, descriptor))
+    ManuallyDrop::new(Request::posted(cookie, posted, invited, position, descriptor))
 }
 
-/// Accounts for a message at `address` that the next flush posts. True where its connection had no work before.
+/// The element of a message of so many bytes, made in its place; its address stands there from the start.
 #[inline(always)]
-fn account(
-    connection: &mut Connection,
-    elements: &mut [ScatterElement],
-    element: u32,
-    address: u64,
-    length: u32,
-) -> bool {
-    if let Some(place) = elements.get_mut(element as usize) {
-        *place = ScatterElement { address, length, lkey: connection.bases[0].lkey };
+fn message_elements(plan: &Plan, elements: &mut [ScatterElement], slot: u32, length: u32, lkey: u32) -> ElementRange {
+    let first = plan.request_element(slot);
+    if let Some(place) = elements.get_mut(first as usize) {
+        (place.length, place.lkey) = (length, lkey);
     }
+    ElementRange { first, count: 1 }
+}
+
+/// Accounts for a message that the next flush posts. True where its connection had no work before.
+#[inline(always)]
+fn account(connection: &mut Connection) -> bool {
     connection.peer_receives -= 1;
     connection.awaiting_reply += 1;
     !core::mem::replace(&mut connection.dirty, true)
@@ -187,19 +219,27 @@ fn account(
 
 /// Puts a message where the device reads it. False where it has no room.
 #[inline]
-fn write_message(messages: &DeviceMemory, offset: usize, message: &[u8]) -> bool {
+fn write_message(memory: &DeviceMemory, messages: &DeviceTable, slot: u32, message: &[u8]) -> bool {
     match message.first_chunk::<LINE>() {
         // The usual size, known to the compiler.
-        Some(line) if message.len() == LINE => messages.write_line(offset, line),
-        _ => messages.write(offset, message).is_ok(),
+        Some(line) if message.len() == LINE => messages.write_line(slot, line),
+        _ => write_whole(memory, messages, slot, message),
     }
+}
+
+/// The same of any length up to `message_bytes`, which the slot's entry has.
+fn write_whole(memory: &DeviceMemory, messages: &DeviceTable, slot: u32, message: &[u8]) -> bool {
+    // The table lies in the memory.
+    let offset = messages.address(slot) - memory.address();
+    memory.write(offset as usize, message).is_ok()
 }
 
 /// Completes a message with its grant, in memory that no peer reaches, and puts it where the device reads it.
 #[inline(always)]
 fn announce(
-    messages: &DeviceMemory,
-    offset: usize,
+    memory: &DeviceMemory,
+    messages: &DeviceTable,
+    slot: u32,
     message: &[u8],
     scratch: &mut [u8],
     grant: &Grant,
@@ -209,11 +249,10 @@ fn announce(
         && message.len() == LINE
     {
         let mut line = *line;
-        return protocol.announce(&mut line, core::slice::from_ref(grant)).is_ok()
-            && messages.write_line(offset, &line);
+        return protocol.announce(&mut line, core::slice::from_ref(grant)).is_ok() && messages.write_line(slot, &line);
     }
     // As long as the longest message.
     let Some(scratch) = scratch.get_mut(..message.len()) else { return false };
     scratch.copy_from_slice(message);
-    protocol.announce(scratch, core::slice::from_ref(grant)).is_ok() && messages.write(offset, scratch).is_ok()
+    protocol.announce(scratch, core::slice::from_ref(grant)).is_ok() && write_whole(memory, messages, slot, scratch)
 }

@@ -3,21 +3,34 @@
 use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied};
 use crate::{
     connection::{Connection, Opening, Phase as Connected},
-    event::{ConnectionId, DisconnectCause, Event, Received},
+    event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     protocol::{CLASSIFY_BYTES, Message, Protocol},
     provider::{Completion, CompletionBatch, CompletionQueue, Port, Success, TokenKind},
-    request::{Kind, Outcome, Phase, RequestHandle},
+    request::{Phase, RequestHandle},
     shared_receives::SharedReceives,
     timestamp::Timestamp,
 };
+use arrayvec::ArrayVec;
 use core::time::Duration;
-use frwr_mempool::{DeviceMemory, device_memory, slab::Handle};
+use frwr_mempool::{
+    device_memory::{self, DeviceTable},
+    slab::Handle,
+};
 
 /// How often an engine looks whether Control has news of a queue pair that the device keeps; nothing wakes who sleeps.
 const KEPT_PERIOD: Duration = Duration::from_millis(1);
 
+/// Behind so many polls in a row that found completions of sends and none of receives the receive queue counts as silent: this engine only
+/// writes to its peers or reads from them, and hears nothing.
+const SILENT: u32 = 16;
+
+/// One of so many polls that find completions of sends asks a silent receive queue all the same, so that a message is heard that much later
+/// at most. A poll that finds none asks it in any case.
+const SILENT_ASKED: u32 = 8;
+const _: () = assert!(SILENT.is_multiple_of(SILENT_ASKED), "the first poll of a silent queue asks it");
+
 impl<P: Port> Engine<P> {
-    /// One poll stage: completions of receives, then of sends, messages from Control, requests that wait. Returns the work
+    /// One poll stage: completions of receives and of sends, messages from Control, requests that wait. Returns the work
     /// done; 0 for an empty poll, behind which no event waits and nothing is to be flushed, so that both calls may be left out.
     /// `now` must not go back. Bounded: at most one batch of each kind.
     #[inline(always)]
@@ -58,20 +71,7 @@ impl<P: Port> Engine<P> {
         let mut work = 0;
         // A caller that takes no events gets no more completions and messages: nothing is lost, and nothing grows.
         if !self.events.is_half_full() {
-            let mut batch = CompletionBatch::new();
-            self.port.poll(CompletionQueue::Receive, &mut batch);
-            if !batch.is_empty() {
-                work += self.take_receives(&batch, protocol);
-            }
-            // Who ends waits for this; nobody else does.
-            if self.unsettled > 0 && !batch.is_full() {
-                self.empty_receive_polls += 1;
-            }
-            batch.clear();
-            self.port.poll(CompletionQueue::Send, &mut batch);
-            if !batch.is_empty() {
-                work += self.take_sends(&batch);
-            }
+            work += self.poll_queues(protocol);
             if !self.link.from_control.is_empty() {
                 work += self.poll_control();
             }
@@ -84,6 +84,45 @@ impl<P: Port> Engine<P> {
         }
         self.full_polls += 1;
         work.max(1)
+    }
+
+    /// Both completion queues: receives first, since a reply usually tells more than the completions of sends that came with it. Who only
+    /// writes and reads would ask for receives in vain each time: see [`SILENT`].
+    #[inline(always)]
+    fn poll_queues(&mut self, protocol: &mut impl Protocol) -> u32 {
+        let is_silent = self.sends_alone >= SILENT && self.unsettled == 0;
+        let mut sent = if is_silent { self.poll_sends() } else { 0 };
+        let passed_over = sent > 0 && !self.sends_alone.is_multiple_of(SILENT_ASKED);
+        let received = if passed_over { 0 } else { self.poll_receives(protocol) };
+        if !is_silent {
+            sent = self.poll_sends();
+        }
+        if received > 0 {
+            self.sends_alone = 0;
+        } else if sent > 0 {
+            // Where it begins again at 0, the queue is none of the silent for a while.
+            self.sends_alone = self.sends_alone.wrapping_add(1);
+        }
+        received + sent
+    }
+
+    #[inline(always)]
+    fn poll_receives(&mut self, protocol: &mut impl Protocol) -> u32 {
+        let mut batch = CompletionBatch::new();
+        self.port.poll(CompletionQueue::Receive, &mut batch);
+        let taken = if batch.is_empty() { 0 } else { self.take_receives(&batch, protocol) };
+        // Who ends waits for this; nobody else does.
+        if self.unsettled > 0 && !batch.is_full() {
+            self.empty_receive_polls += 1;
+        }
+        taken
+    }
+
+    #[inline(always)]
+    fn poll_sends(&mut self) -> u32 {
+        let mut batch = CompletionBatch::new();
+        self.port.poll(CompletionQueue::Send, &mut batch);
+        if batch.is_empty() { 0 } else { self.take_sends(&batch) }
     }
 
     /// What is rarely there.
@@ -165,19 +204,14 @@ impl<P: Port> Engine<P> {
         entry.hold(length);
         connection.receives_posted = connection.receives_posted.saturating_sub(1);
         connection.peer_receives += 1;
-        let offset = self.receives.offset_of(token.index());
-        let message = classify(&self.messages, offset, protocol, connection.key, length);
+        let message = classify(self.receives.messages(), token.index(), protocol, connection.key, length);
         let Message::Reply(RequestHandle(handle)) = message else {
             return self.classified_late(completion, message);
         };
         let Some(request) = self.requests.get_mut(handle).map(|request| &mut **request) else {
             return self.replied_late(completion, handle);
         };
-        if request.connection != index
-            || request.phase != Phase::Posted
-            || request.kind != Kind::Usual
-            || !connection.send_queue.was_posted(request.message_position)
-        {
+        if request.standing != connection.posted || !connection.send_queue.was_posted(request.message_position) {
             return self.replied_late(completion, handle);
         }
         if let Some(key) = success.invalidated {
@@ -187,10 +221,11 @@ impl<P: Port> Engine<P> {
             let Some(mr) = self.pool.get_mut(only) else {
                 return self.replied_late(completion, handle);
             };
-            if mr.remotely_invalidated(handle.index(), connection.key, key).is_err() {
+            if mr.key_died(handle.index(), connection.key, key).is_err() {
                 return self.replied_late(completion, handle);
             }
-            request.mrs.clear();
+            // Not cleared: that would look once more how many there are.
+            request.mrs = ArrayVec::new();
             let cost = self.capabilities.send_queue_cost.invalidate;
             connection.send_queue.release(cost);
             connection.idle.push(only);
@@ -200,18 +235,17 @@ impl<P: Port> Engine<P> {
             self.statistics.remote_invalidations += 1;
         }
         connection.awaiting_reply -= 1;
-        request.outcome = Outcome::Replied { buffer: token.index(), generation: token.generation(), length };
+        let received = Received { buffer: token.index(), generation: token.generation(), length };
+        request.outcome = RequestStatus::Replied(received);
         if success.invalidated.is_some() || request.mrs.is_empty() {
-            request.phase = Phase::Ended;
+            request.standing.phase = Phase::Ended;
             self.statistics.requests_ended += 1;
             self.events.push_ended(handle.index());
             return;
         }
-        // At most MAX_MRS_PER_REQUEST.
-        request.phase = Phase::Fencing { fences: request.mrs.len() as u8 };
-        for &descriptor in &request.mrs {
-            connection.invalidate(descriptor);
-        }
+        let &[only] = request.mrs.as_slice() else { return self.fence_all(handle) };
+        request.standing.phase = Phase::Fencing;
+        connection.invalidate(only);
         if !core::mem::replace(&mut connection.dirty, true) {
             self.dirty.push(index);
         }
@@ -345,8 +379,7 @@ impl<P: Port> Engine<P> {
         }
         connection.peer_receives += 1;
         let key = connection.key;
-        let offset = self.receives.offset_of(received.buffer);
-        let message = classify(&self.messages, offset, protocol, key, received.length);
+        let message = classify(self.receives.messages(), received.buffer, protocol, key, received.length);
         self.classified(index, received, success, message);
     }
 
@@ -460,12 +493,12 @@ impl<P: Port> Engine<P> {
     }
 }
 
-/// Has the protocol say what stands at this offset of the engine's memory: a buffer has [`CLASSIFY_BYTES`] bytes or more, and is ours
+/// Has the protocol say what stands in this buffer, which has [`CLASSIFY_BYTES`] bytes or more, and is ours
 /// until it is released. What stands behind a shorter message is not shown to anybody.
 #[inline(always)]
 fn classify<Q: Protocol>(
-    messages: &DeviceMemory,
-    offset: usize,
+    messages: &DeviceTable,
+    buffer: u32,
     protocol: &mut Q,
     connection: ConnectionId,
     length: u32,
@@ -477,9 +510,9 @@ fn classify<Q: Protocol>(
         return protocol.classify(connection, &[], length);
     }
     if Q::CLASSIFIED_BYTES <= SHORT {
-        let prefix = messages.read_front::<2>(offset).unwrap_or_default();
+        let prefix = messages.read_front::<2>(buffer).unwrap_or_default();
         return protocol.classify(connection, &prefix.as_flattened()[..shown.min(length as usize)], length);
     }
-    let prefix: [u8; CLASSIFY_BYTES] = messages.read_line(offset).unwrap_or([0; CLASSIFY_BYTES]);
+    let prefix: [u8; CLASSIFY_BYTES] = messages.read_line(buffer).unwrap_or([0; CLASSIFY_BYTES]);
     protocol.classify(connection, &prefix[..shown.min(length as usize)], length)
 }

@@ -4,12 +4,12 @@ use super::Engine;
 use crate::{
     chain::NOT_POSTED,
     connection::{Ending, Phase as Connected},
-    event::{DisconnectCause, Received},
+    event::{DisconnectCause, Received, RequestStatus},
     mr::{ConnectionKey, State},
     options::{MAX_MRS_PER_REQUEST, StalePolicy},
     pool::Pool,
     provider::{Port, TokenKind},
-    request::{Outcome, Phase, Request},
+    request::{Phase, Request},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -37,8 +37,9 @@ impl<P: Port> Engine<P> {
         received: &Received,
     ) -> Replied {
         let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
-        let found =
-            usize::from(request.connection) == index && request.phase == Phase::Posted && !request.is_standalone();
+        let found = usize::from(request.standing.connection) == index
+            && request.standing.phase == Phase::Posted
+            && !request.is_standalone();
         // Nobody answers what was not sent.
         if !found || self.requests.get(handle).is_some_and(|request| self.is_staged(handle.index(), request)) {
             return Replied::Unknown;
@@ -58,12 +59,12 @@ impl<P: Port> Engine<P> {
             self.statistics.remote_invalidations += 1;
         }
         let Received { buffer, generation, length } = *received;
-        request.outcome = Outcome::Replied { buffer, generation, length };
+        request.outcome = RequestStatus::Replied(Received { buffer, generation, length });
         connection.awaiting_reply -= 1;
         let waits_for_send = request.awaits_message() && connection.send_queue.is_pending(request.message_position);
         if request.mrs.is_empty() && !waits_for_send {
             // Nothing is left to fence: the usual reply of a peer that invalidates.
-            request.phase = Phase::Ended;
+            request.standing.phase = Phase::Ended;
             self.statistics.requests_ended += 1;
             self.events.push_ended(handle.index());
         } else {
@@ -99,9 +100,8 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn fence(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        // At most MAX_MRS_PER_REQUEST.
-        request.phase = Phase::Fencing { fences: request.mrs.len() as u8 };
-        let index = request.connection;
+        request.standing.phase = Phase::Fencing;
+        let index = request.standing.connection;
         if request.mrs.is_empty() {
             self.end_if_fenced(handle);
             return;
@@ -113,6 +113,12 @@ impl<P: Port> Engine<P> {
         self.mark_dirty(index);
     }
 
+    /// The same for who does it himself where there is one.
+    #[inline(never)]
+    pub(super) fn fence_all(&mut self, handle: Handle) {
+        self.fence(handle);
+    }
+
     /// One key of a request is dead.
     #[inline]
     pub(super) fn fenced(&mut self, slot: u32, descriptor: u32) {
@@ -122,12 +128,8 @@ impl<P: Port> Engine<P> {
         } else {
             request.mrs.retain(|held| *held != descriptor);
         }
-        if let Phase::Fencing { fences } = request.phase {
-            let fences = fences.saturating_sub(1);
-            request.phase = Phase::Fencing { fences };
-            if fences == 0 {
-                self.end_if_fenced(handle);
-            }
+        if request.standing.phase == Phase::Fencing && request.mrs.is_empty() {
+            self.end_if_fenced(handle);
         }
     }
 
@@ -136,8 +138,9 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn end_if_fenced(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        let queue = &self.connections[usize::from(request.connection)].send_queue;
-        if request.phase != (Phase::Fencing { fences: 0 })
+        let queue = &self.connections[usize::from(request.standing.connection)].send_queue;
+        if request.standing.phase != Phase::Fencing
+            || !request.mrs.is_empty()
             || (request.awaits_message() && queue.is_pending(request.message_position))
         {
             return;
@@ -149,7 +152,7 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn end_request(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        request.phase = Phase::Ended;
+        request.standing.phase = Phase::Ended;
         if request.is_standalone() {
             // It has no message that the device could read.
             request.message_position = NOT_POSTED;
@@ -166,11 +169,12 @@ impl<P: Port> Engine<P> {
                 continue;
             }
             let owner = self.connections[index].send_queue.staged_at(at).owner;
-            if let Some((_, request)) = self.requests.at_mut(owner).filter(|(_, found)| found.phase == Phase::Posted) {
+            if let Some((_, request)) =
+                self.requests.at_mut(owner).filter(|(_, found)| found.standing.phase == Phase::Posted)
+            {
                 request.message_position = NOT_POSTED;
-                request.outcome = Outcome::Lost;
-                // At most MAX_MRS_PER_REQUEST.
-                request.phase = Phase::Fencing { fences: request.mrs.len() as u8 };
+                request.outcome = RequestStatus::Lost;
+                request.standing.phase = Phase::Fencing;
             }
         }
     }
@@ -213,12 +217,12 @@ impl<P: Port> Engine<P> {
     fn refuse_request(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle_at(slot) else { return };
         let Some(request) = self.requests.get_mut(handle) else { return };
-        if !matches!(request.phase, Phase::Posted) {
+        if !matches!(request.standing.phase, Phase::Posted) {
             return;
         }
-        request.outcome = Outcome::PostRefused;
+        request.outcome = RequestStatus::PostRefused;
         request.message_position = NOT_POSTED;
-        let index = usize::from(request.connection);
+        let index = usize::from(request.standing.connection);
         let mrs = core::mem::take(&mut request.mrs);
         let mut unused: ArrayVec<u32, MAX_MRS_PER_REQUEST> = ArrayVec::new();
         for descriptor in mrs {
@@ -303,7 +307,7 @@ impl<P: Port> Engine<P> {
     fn owner_of_destroyed(&self, descriptor: u32) -> Option<u32> {
         self.requests
             .iter()
-            .find(|(_, request)| matches!(request.phase, Phase::Fencing { .. }) && request.mrs.contains(&descriptor))
+            .find(|(_, request)| matches!(request.standing.phase, Phase::Fencing) && request.mrs.contains(&descriptor))
             .map(|(handle, _)| handle.index())
     }
 }

@@ -4,11 +4,11 @@ use super::Engine;
 use crate::{
     chain::{NO_OWNER, NOT_POSTED, Posted},
     connection::{Connection, Ending, Opening, Phase},
-    event::{ConnectionId, DisconnectCause, Event, Received},
+    event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
     provider::{Chain, ElementRange, FailureStatus, Operation, Port, Token, TokenKind, WorkRequest},
-    request::{Outcome, Phase as RequestPhase},
+    request::Phase as RequestPhase,
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -308,11 +308,11 @@ impl<P: Port> Engine<P> {
     fn report_lost(&mut self, index: usize) {
         for slot in 0..self.plan.request_slots {
             let Some((handle, request)) = self.requests.at_mut(slot) else { continue };
-            if usize::from(request.connection) != index {
+            if usize::from(request.standing.connection) != index {
                 continue;
             }
             request.message_position = NOT_POSTED;
-            match request.phase {
+            match request.standing.phase {
                 RequestPhase::Held => {
                     self.held -= 1;
                     self.requests.discard_at(slot);
@@ -322,14 +322,14 @@ impl<P: Port> Engine<P> {
                 _ => {}
             }
             request.mrs.clear();
-            if let Outcome::Replied { buffer, generation, .. } = request.outcome
+            if let RequestStatus::Replied(Received { buffer, generation, .. }) = request.outcome
                 && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
             {
                 shared.released.push(buffer);
             }
-            if request.outcome != Outcome::Cancelled {
-                request.outcome = Outcome::Lost;
+            if request.outcome != RequestStatus::Cancelled {
+                request.outcome = RequestStatus::Lost;
             }
             self.end_request(handle);
         }

@@ -37,7 +37,7 @@ use crate::{
     pool::Pool,
     provider::{Access, Capabilities, Port, QueuePairId, ReceiveRequest, ScatterElement},
     receive::Receives,
-    request::{Admission, Outcome, Phase, Request, RequestHandle},
+    request::{Admission, Phase, Request, RequestHandle},
     shared_receives::SharedReceives,
     statistics::Statistics,
     timestamp::Timestamp,
@@ -48,6 +48,7 @@ use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
 use frwr_mempool::{
     DeviceMemory, Region,
+    device_memory::DeviceTable,
     freelist::Order,
     lane,
     region::CarveError,
@@ -93,6 +94,8 @@ pub struct Engine<P: Port> {
     memories: ArrayVec<DeviceMemory, MAX_MEMORIES>,
     /// The engine's own memory, the first of them.
     messages: DeviceMemory,
+    /// Requests' messages in it, by slot.
+    request_messages: DeviceTable,
     /// Of numbers alone: that they are never dropped saves looking what there is to drop.
     requests: Slab<ManuallyDrop<Request>>,
     /// By slot, what only their admission needs.
@@ -104,6 +107,8 @@ pub struct Engine<P: Port> {
     shared: Option<SharedReceives>,
     /// Polls that found the receive completion queue empty, while a connection opened or ended.
     empty_receive_polls: u64,
+    /// Polls in a row that found completions of sends and none of receives.
+    sends_alone: u32,
     connections: Table<Connection>,
     /// Connections with work for the next flush, each at most once.
     dirty: FixedList<u16>,
@@ -207,6 +212,9 @@ impl<P: Port> Engine<P> {
         let transfers = Slab::new_in(region, plan.transfer_slots.max(1))?;
         let mut pool = Pool::new(region, plan.connections, plan.registrations, plan.mr_depth)?;
         let messages = region.carve(plan.message_area(), 64)?.into_device_memory();
+        let stride = plan.message_bytes as usize;
+        let request_messages = messages.table(plan.request_offset(0), stride, plan.request_slots);
+        debug_assert_eq!(request_messages.len(), plan.request_slots);
         let receives = Receives::new_in(
             region,
             messages.clone(),
@@ -220,6 +228,7 @@ impl<P: Port> Engine<P> {
         let connections = connections(region, &plan, &options, capabilities, &mut pool)?;
         // The lane is empty and holds one returner: the push cannot fail.
         let _ = link.returner.push(pool.returner());
+        let elements = elements(region, &plan, &request_messages)?;
         let no_segment = Segment { memory: MemoryId(0), offset: 0, length: 0 };
         let no_remote = RemoteSegment { remote: crate::provider::RemoteRange { address: 0, key: 0 }, length: 0 };
         let mut engine = Self {
@@ -232,6 +241,7 @@ impl<P: Port> Engine<P> {
             now: Timestamp::EPOCH,
             memories: ArrayVec::new(),
             messages: messages.clone(),
+            request_messages,
             requests,
             admissions: Table::new_in(region, plan.request_slots as usize, |_| Admission::default())?,
             transfers,
@@ -239,12 +249,13 @@ impl<P: Port> Engine<P> {
             receives,
             shared,
             empty_receive_polls: 0,
+            sends_alone: 0,
             connections,
             dirty: FixedList::new_in(region, plan.connections as usize, 0)?,
             unsettled: 0,
             waiting_segments: Table::new_in(region, plan.waiting_segments(), |_| no_segment)?,
             remote_segments: Table::new_in(region, plan.remote_segments(), |_| no_remote)?,
-            elements: Table::new_in(region, plan.elements(), |_| ScatterElement::default())?,
+            elements,
             events: Events::new_in(region, plan.events())?,
             freeing: 0,
             attention: false,
@@ -301,13 +312,35 @@ impl<P: Port> Engine<P> {
             Told::Transferred(slot) => return self.transferred(slot),
             Told::Whole => return self.events.pop_whole(),
         };
-        // A slot is kept until its event is taken; nothing but Hold keeps it from here on.
         let (handle, request) = self.requests.at_mut(slot)?;
-        let (cookie, outcome) = (request.cookie, request.outcome);
+        // The usual status, known to the compiler.
+        let RequestStatus::Replied(Received { buffer, generation, length }) = request.outcome else {
+            return self.ended_without_reply(slot);
+        };
+        let cookie = request.cookie;
+        self.leave_slot(slot);
+        let status = RequestStatus::Replied(Received { buffer, generation, length });
+        Some(Event::Completed { request: RequestHandle(handle), cookie, status })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ended_without_reply(&mut self, slot: u32) -> Option<Event> {
+        let (handle, request) = self.requests.at_mut(slot)?;
+        let status = core::mem::replace(&mut request.outcome, RequestStatus::Lost);
+        let cookie = request.cookie;
+        self.leave_slot(slot);
+        Some(Event::Completed { request: RequestHandle(handle), cookie, status })
+    }
+
+    /// A slot is kept until its event is taken; nothing but Hold keeps it from here on.
+    #[inline(always)]
+    fn leave_slot(&mut self, slot: u32) {
+        let Some((_, request)) = self.requests.at_mut(slot) else { return };
         let position = request.message_position;
-        match self.connections.get_mut(usize::from(request.connection)) {
+        match self.connections.get_mut(usize::from(request.standing.connection)) {
             Some(connection) if connection.send_queue.is_pending(position) => {
-                request.phase = Phase::Held;
+                request.standing.phase = Phase::Held;
                 self.held += 1;
                 connection.send_queue.await_at(position);
             }
@@ -315,12 +348,6 @@ impl<P: Port> Engine<P> {
                 self.requests.discard_at(slot);
             }
         }
-        let status = if let Outcome::Replied { buffer, generation, length } = outcome {
-            RequestStatus::Replied(Received { buffer, generation, length })
-        } else {
-            outcome.status()
-        };
-        Some(Event::Completed { request: RequestHandle(handle), cookie, status })
     }
 
     /// Copies a received message, from its byte `from` on. Returns how many bytes were copied; none when its connection
@@ -539,6 +566,15 @@ pub struct ReceiveBuffers {
     pub held: u32,
     /// To be posted, or of a connection that is not there.
     pub idle: u32,
+}
+
+/// All elements; those of requests' messages have their address, which stays.
+fn elements(region: &mut Region, plan: &Plan, messages: &DeviceTable) -> Result<Table<ScatterElement>, CarveError> {
+    let mut elements = Table::new_in(region, plan.elements(), |_| ScatterElement::default())?;
+    for slot in 0..plan.request_slots {
+        elements[plan.request_element(slot) as usize].address = messages.address(slot);
+    }
+    Ok(elements)
 }
 
 /// All connections, vacant, with what they own in front of them.

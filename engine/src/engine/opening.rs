@@ -385,7 +385,6 @@ impl<P: Port> Engine<P> {
         let base = self.connections[index].bases[0];
         let address = self.memories[0].address() + self.plan.pad_offset(connection.index) as u64;
         let element = crate::provider::ScatterElement { address, length: PAD_BYTES, lkey: base.lkey };
-        self.elements[self.pool.first_element(descriptor) as usize] = element;
         let mapping = base.base.map(|base| mr::Mapping {
             bytes: PAD_BYTES,
             address,
@@ -399,12 +398,10 @@ impl<P: Port> Engine<P> {
         if mr.take_as_pad(connection).is_err() || mr.map(&mapping).is_err() {
             return;
         }
+        self.elements[mr.first_element() as usize] = element;
         // Its entry is one of those that no request can reserve.
-        let first = self.pool.first_element(descriptor);
-        let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        let Ok(mut fields) = mr.register_posted() else { return };
-        fields.elements.first = first;
-        let token = mr.token_register(descriptor);
+        let Ok(fields) = mr.register_posted() else { return };
+        let token = mr.token_register();
         let signalled = self.connections[index].signaller.registration();
         let operation = Operation::Register(fields);
         if self.post_pad(index, WorkRequest { token, signalled, fence: false, operation }) {

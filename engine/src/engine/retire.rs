@@ -15,6 +15,7 @@ use crate::{
     trace::TracePoint,
     transfer,
 };
+use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
 
 /// Good completions of one connection's messages, one behind the other, that are retired together.
@@ -65,7 +66,7 @@ impl<P: Port> Engine<P> {
         // What is posted keeps its slot.
         let (index, position) = if token.is(TokenKind::Message) {
             let (_, request) = self.requests.at(token.index())?;
-            (usize::from(request.connection), request.message_position)
+            (usize::from(request.standing.connection), request.message_position)
         } else if token.is(TokenKind::Transfer) || token.is(TokenKind::Reply) {
             let (_, transfer) = self.transfers.at(token.index())?;
             (usize::from(transfer.connection), transfer.position)
@@ -147,7 +148,7 @@ impl<P: Port> Engine<P> {
         while awaited != 0 {
             let token = send_queue.token_at(word + u64::from(awaited.trailing_zeros()));
             let slot = token.index();
-            let is_held = |(_, request): (_, &ManuallyDrop<Request>)| request.phase == Phase::Held;
+            let is_held = |(_, request): (_, &ManuallyDrop<Request>)| request.standing.phase == Phase::Held;
             if !(token.is(TokenKind::Message) && self.requests.at(slot).is_some_and(is_held)) {
                 break;
             }
@@ -167,19 +168,18 @@ impl<P: Port> Engine<P> {
             let position = word + u64::from(awaited.trailing_zeros());
             let token = send_queue.token_at(position);
             let descriptor = token.index();
-            if token.is(TokenKind::Invalidate)
-                && let Some((handle, request)) = self.requests.at_mut(send_queue.owner_at(position))
-                && request.phase == (Phase::Fencing { fences: 1 })
+            if let Some(mr) = self.pool.get_mut(descriptor)
+                && let Some(owner) = mr.owner_while_invalidating(token)
+                && let Some((handle, request)) = self.requests.at_mut(owner)
+                && request.standing.phase == Phase::Fencing
                 && request.mrs.as_slice() == [descriptor]
                 && !request.awaits_message()
-                && let Some(mr) = self.pool.get_mut(descriptor)
-                && mr.is_invalidating()
-                && mr.invalidated(token.generation()).is_ok()
             {
+                mr.invalidation_done();
                 awaited &= awaited - 1;
                 idle.push(descriptor);
-                request.mrs.clear();
-                request.phase = Phase::Ended;
+                request.mrs = ArrayVec::new();
+                request.standing.phase = Phase::Ended;
                 self.events.push_ended(handle.index());
                 ended += 1;
             } else {
@@ -245,7 +245,7 @@ impl<P: Port> Engine<P> {
             TokenKind::Register | TokenKind::Invalidate => {
                 self.pool.get(token.index()).map(|_| self.pool.connection_of(token.index()))
             }
-            TokenKind::Message => self.requests.at(token.index()).map(|(_, request)| request.connection),
+            TokenKind::Message => self.requests.at(token.index()).map(|(_, request)| request.standing.connection),
             TokenKind::Transfer | TokenKind::Reply => {
                 self.transfers.at(token.index()).map(|(_, transfer)| transfer.connection)
             }
@@ -337,10 +337,10 @@ impl<P: Port> Engine<P> {
     #[inline]
     fn message_retired(&mut self, token: Token) {
         let Some((handle, request)) = self.requests.at_mut(token.index()) else { return };
-        if request.phase == Phase::Held {
+        if request.standing.phase == Phase::Held {
             self.held -= 1;
             self.requests.discard_at(handle.index());
-        } else if request.awaits_message() && request.phase == (Phase::Fencing { fences: 0 }) {
+        } else if request.awaits_message() && request.standing.phase == Phase::Fencing {
             self.end_if_fenced(handle);
         }
     }

@@ -68,14 +68,8 @@ pub(super) fn message_token(request: Handle) -> Token {
 
 /// Stages the registration of a mapped MR, without the message that stands behind it. False for one that is not mapped. `alone`: the
 /// slot that it belongs to where no message stands behind it that could vouch for it; the last of those asks in the flush.
-fn stage_registration(
-    connection: &mut Connection,
-    making: &Making,
-    mr: &mut Mr,
-    descriptor: u32,
-    alone: Option<u32>,
-) -> bool {
-    let token = mr.token_register(descriptor);
+fn stage_registration(connection: &mut Connection, making: &Making, mr: &mut Mr, alone: Option<u32>) -> bool {
+    let token = mr.token_register();
     let Ok(fields) = mr.enter_chain() else { return false };
     connection.registered.add(fields.access, fields.length, fields.elements.count, fields.key, making.key_mask);
     let (posted, signalled) = match alone {
@@ -99,7 +93,7 @@ pub(super) fn stage_standalone(
     let (token, key) = mr.open_in_chain(connection.key, opening, place).ok()?;
     place.signalled = connection.signaller.standalone(making.every);
     connection.chain.filled(1);
-    connection.registered.add(opening.access, opening.bytes, opening.elements.count, key, making.key_mask);
+    connection.registered.add(opening.access, opening.bytes, opening.elements, key, making.key_mask);
     connection.standalone_staged = true;
     Some(connection.send_queue.stage(Posted::new(token, opening.owner)))
 }
@@ -111,13 +105,13 @@ impl<P: Port> Engine<P> {
         let making = &self.making;
         let Some(request) = self.requests.get_mut(handle) else { return false };
         let connection = &mut self.connections[index];
-        request.phase = Phase::Posted;
+        request.standing.phase = Phase::Posted;
         request.message_position = connection.send_queue.next_position();
         let slot = handle.index();
         let alone = request.is_standalone().then_some(slot);
         for &descriptor in &request.mrs {
             let mr = self.pool.get_mut(descriptor);
-            if !mr.is_some_and(|mr| stage_registration(connection, making, mr, descriptor, alone)) {
+            if !mr.is_some_and(|mr| stage_registration(connection, making, mr, alone)) {
                 return false;
             }
         }
@@ -166,25 +160,32 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     pub(super) fn stage_invalidations(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let chain = &mut connection.chain;
-        let first = chain.len();
+        let Connection { chain, send_queue, invalidations, .. } = &mut *connection;
+        let mut position = send_queue.next_position();
+        let first = position;
+        let mut places = chain.vacant_places().iter_mut();
         // Where a refused post does not end the connection a chain may be cut anywhere, so no invalidation may count on
         // a later one's completion (F5, F6).
         let every = self.options.invalidate_signalling == InvalidateSignalling::Every
             || self.options.on_post_error == OnPostError::DeregisterAndContinue;
-        for &descriptor in connection.invalidations.as_slice() {
+        for &descriptor in invalidations.as_slice() {
             let mr = self.pool.get_mut(descriptor);
-            let begun = mr.and_then(|mr| mr.invalidate_in_chain(descriptor, self.options.return_policy));
+            let begun = mr.and_then(|mr| mr.invalidate_in_chain(self.options.return_policy));
             let Some((token, owner, operation)) = begun else { continue };
-            connection.send_queue.stage_invalidation(token, owner);
-            chain.push(WorkRequest { token, signalled: every, fence: false, operation });
+            // What was reserved bounds the chain.
+            let Some(place) = places.next() else { break };
+            *place = WorkRequest { token, signalled: every, fence: false, operation };
+            send_queue.put_invalidation(position, token, owner);
+            position += 1;
         }
-        let count = chain.len() - first;
+        let count = position - first;
         if count > 0 {
+            send_queue.stage_invalidations(count);
+            chain.filled(count as usize);
             if let Some(last) = chain.last_mut() {
                 last.signalled = true;
             }
-            self.statistics.local_inv_needed += count as u64;
+            self.statistics.local_inv_needed += count;
             self.statistics.local_inv_chains += 1;
             connection.signaller.invalidations(count as u32, true);
         }
@@ -194,8 +195,8 @@ impl<P: Port> Engine<P> {
 
     /// Whether a request's work requests stand in the chain and are not posted. `found` is the request in this slot.
     pub(super) fn is_staged(&self, slot: u32, found: &Request) -> bool {
-        let queue = &self.connections[usize::from(found.connection)].send_queue;
-        found.phase == Phase::Posted
+        let queue = &self.connections[usize::from(found.standing.connection)].send_queue;
+        found.standing.phase == Phase::Posted
             && queue
                 .staged_behind(found.message_position)
                 .is_some_and(|posted| posted.owner == slot && !posted.token.is(TokenKind::Invalidate))
@@ -206,9 +207,9 @@ impl<P: Port> Engine<P> {
     #[cold]
     pub(super) fn unstage(&mut self, handle: Handle) {
         let Some(request) = self.requests.get_mut(handle) else { return };
-        let connection = &mut self.connections[usize::from(request.connection)];
+        let connection = &mut self.connections[usize::from(request.standing.connection)];
         let leaving = positions(&connection.send_queue, handle, request);
-        request.phase = Phase::Queued;
+        request.standing.phase = Phase::Queued;
         request.message_position = NOT_POSTED;
         let staged = connection.send_queue.unstage();
         let (mut kept, mut asked) = (0, false);
@@ -271,7 +272,7 @@ impl<P: Port> Engine<P> {
                 _ => {}
             }
             if let Some((_, request)) = self.requests.at_mut(posted.owner) {
-                request.phase = Phase::Queued;
+                request.standing.phase = Phase::Queued;
                 request.message_position = NOT_POSTED;
             }
         }

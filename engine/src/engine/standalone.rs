@@ -4,12 +4,12 @@ use super::{Chunk, Engine, Submission, SubmitError, resolve::locate, stage::stag
 use crate::{
     chain::{NO_OWNER, Posted},
     connection::Phase as ConnectionPhase,
-    event::{ConnectionId, Event},
+    event::{ConnectionId, Event, RequestStatus},
     gather::Resolved,
     mr::Opening,
     protocol::Protocol,
-    provider::{Chain, ElementRange, Port, WorkRequest},
-    request::{Outcome, Phase, Request, RequestHandle},
+    provider::{Chain, Port, WorkRequest},
+    request::{Phase, Request, RequestHandle},
 };
 use core::{mem::ManuallyDrop, time::Duration};
 
@@ -107,22 +107,20 @@ impl<P: Port> Engine<P> {
         }
         let Some(vacant) = self.requests.vacant() else { return Some(Err(SubmitError::NoSlot)) };
         let descriptor = connection.idle.pop()?;
-        let first = self.pool.first_element(descriptor);
         let opening = Opening {
-            descriptor,
             owner: vacant.index(),
             bytes: element.length,
             base,
-            elements: ElementRange { first, count: 1 },
+            elements: 1,
             access: chunk.access,
             iova: self.iova.apply(element.address, 0),
             key_mask: making.key_mask,
         };
         let request = |position| Request::standalone(cookie, name.index, position, descriptor);
         let mr = self.pool.get_mut(descriptor);
-        let Some(handle) = mr.and_then(|mr| {
+        let Some((handle, first)) = mr.and_then(|mr| {
             let position = stage_standalone(connection, making, mr, &opening)?;
-            Some(vacant.insert(|| ManuallyDrop::new(request(position))).0)
+            Some((vacant.insert(|| ManuallyDrop::new(request(position))).0, mr.first_element()))
         }) else {
             connection.idle.put_back(descriptor);
             return None;
@@ -139,10 +137,10 @@ impl<P: Port> Engine<P> {
     /// A registration was confirmed: a standalone one is open now, and its caller learns of its grant.
     pub(super) fn registered_now(&mut self, slot: u32) {
         let Some((handle, request)) = self.requests.at_mut(slot) else { return };
-        if !request.is_standalone() || request.phase != Phase::Posted {
+        if !request.is_standalone() || request.standing.phase != Phase::Posted {
             return;
         }
-        request.phase = Phase::Open;
+        request.standing.phase = Phase::Open;
         let cookie = request.cookie;
         let grant =
             request.mrs.first().and_then(|&descriptor| self.pool.get(descriptor)).and_then(crate::mr::Mr::grant);
@@ -163,9 +161,9 @@ impl<P: Port> Engine<P> {
             self.unstage(handle);
         }
         let found = self.requests.get_mut(handle).ok_or(CancelError::Ended)?;
-        let index = usize::from(found.connection);
-        match found.phase {
-            Phase::Ended | Phase::Held | Phase::Fencing { .. } => return Err(CancelError::Ended),
+        let index = usize::from(found.standing.connection);
+        match found.standing.phase {
+            Phase::Ended | Phase::Held | Phase::Fencing => return Err(CancelError::Ended),
             Phase::Posted if found.invited => return Err(CancelError::PeerMayInvalidate),
             Phase::Posted if found.is_standalone() => {
                 // The registration is on the way: the invalidation stands behind it in the same queue.
@@ -174,8 +172,8 @@ impl<P: Port> Engine<P> {
             Phase::Posted => self.connections[index].abandoned_replies += 1,
             Phase::Open => {}
             Phase::Waiting => {
-                found.outcome = Outcome::Cancelled;
-                found.phase = Phase::Fencing { fences: 0 };
+                found.outcome = RequestStatus::Cancelled;
+                found.standing.phase = Phase::Fencing;
                 self.connections[index].waiting_requests.retain(|&slot| slot != handle.index());
                 self.connections[index].note_usual();
                 self.end_if_fenced(handle);
@@ -186,7 +184,7 @@ impl<P: Port> Engine<P> {
                 return Ok(());
             }
         }
-        found.outcome = Outcome::Cancelled;
+        found.outcome = RequestStatus::Cancelled;
         // On a connection that ends nothing is posted any more; the destruction of its MRs is the fence.
         self.fence(handle);
         Ok(())
@@ -196,10 +194,10 @@ impl<P: Port> Engine<P> {
     fn cancel_queued(&mut self, request: RequestHandle) {
         let handle = request.0;
         let Some(found) = self.requests.get_mut(handle) else { return };
-        let (index, standalone) = (usize::from(found.connection), found.is_standalone());
+        let (index, standalone) = (usize::from(found.standing.connection), found.is_standalone());
         let mrs = core::mem::take(&mut found.mrs);
-        found.outcome = Outcome::Cancelled;
-        found.phase = Phase::Fencing { fences: 0 };
+        found.outcome = RequestStatus::Cancelled;
+        found.standing.phase = Phase::Fencing;
         let cost = self.capabilities.send_queue_cost;
         let entries = u32::from(!standalone) * cost.message + mrs.len() as u32 * (cost.register + cost.invalidate);
         let connection = &mut self.connections[index];
@@ -227,7 +225,7 @@ impl<P: Port> Engine<P> {
         mut clock: impl FnMut() -> Duration,
         protocol: &mut impl Protocol,
     ) -> Result<(), CancelNowError> {
-        let connection = self.requests.get(request.0).map(|found| usize::from(found.connection));
+        let connection = self.requests.get(request.0).map(|found| usize::from(found.standing.connection));
         let index = connection.ok_or(CancelError::Ended)?;
         self.cancel(request)?;
         loop {

@@ -6,13 +6,13 @@ use super::{
     resolve::{copy_elements, resolve},
 };
 use crate::{
-    event::ConnectionId,
+    event::{ConnectionId, RequestStatus},
     gather::{GatherError, Segment},
     mr::{self, Grant, Mapping},
     options::{MAX_CHUNKS, MAX_MRS_PER_REQUEST},
     protocol::Protocol,
     provider::{Access, Port},
-    request::{Kind, Outcome, Request, RequestHandle, WaitingChunk},
+    request::{Kind, Request, RequestHandle, WaitingChunk},
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -317,7 +317,7 @@ impl<P: Port> Engine<P> {
         let _ = self.messages.read(self.plan.request_offset(handle.index()), message);
         let mut first = handle.index() as usize * self.options.max_segments as usize;
         self.scratch.clear();
-        let connection = &self.connections[usize::from(request.connection)];
+        let connection = &self.connections[usize::from(request.standing.connection)];
         for chunk in &admission.chunks {
             let segments = &self.waiting_segments[first..first + usize::from(chunk.segments)];
             first += segments.len();
@@ -367,7 +367,7 @@ impl<P: Port> Engine<P> {
     #[inline]
     pub(super) fn reserve(&mut self, handle: Handle) -> bool {
         let Some(request) = self.requests.get(handle) else { return false };
-        let (index, standalone) = (usize::from(request.connection), request.is_standalone());
+        let (index, standalone) = (usize::from(request.standing.connection), request.is_standalone());
         let pieces = self.pieces_of(handle);
         let entries = self.entries(pieces, standalone);
         let connection = &mut self.connections[index];
@@ -413,7 +413,7 @@ impl<P: Port> Engine<P> {
     /// failure is cleaned up by the reset like everything else (S23).
     fn map_chunks(&mut self, handle: Handle, grants: &mut Grants) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return false };
-        let connection = &mut self.connections[usize::from(request.connection)];
+        let connection = &mut self.connections[usize::from(request.standing.connection)];
         let bits = self.capabilities.rotating_key_bits;
         let cookie = self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.iova_cookie);
         let mut at = 0;
@@ -423,8 +423,10 @@ impl<P: Port> Engine<P> {
                 let Ok(piece) = self.gather.next_piece(rest) else { return false };
                 let Some(descriptor) = connection.idle.pop() else { return false };
                 request.mrs.push(descriptor);
-                let table = self.pool.first_element(descriptor) as usize;
-                let room = table..table + self.pool.depth() as usize;
+                let depth = self.pool.depth() as usize;
+                let Some(mr) = self.pool.get_mut(descriptor) else { return false };
+                let table = mr.first_element() as usize;
+                let room = table..table + depth;
                 let elements = copy_elements(&mut self.elements[room], &rest[..piece.consumed]);
                 let address = rest[0].element.address;
                 let mapping = Mapping {
@@ -436,8 +438,7 @@ impl<P: Port> Engine<P> {
                     iova: self.iova.apply(address, cookie),
                     rotating_key_bits: bits,
                 };
-                let Some(mr) = self.pool.get_mut(descriptor) else { return false };
-                let Ok(grant) = mr.open(handle.index(), connection.key, &mapping, table as u32) else { return false };
+                let Ok(grant) = mr.open(handle.index(), connection.key, &mapping) else { return false };
                 grants.push(grant);
                 at += piece.consumed;
             }
@@ -450,7 +451,8 @@ impl<P: Port> Engine<P> {
         if self.trace.is_none() {
             return;
         }
-        let Some((index, mrs)) = self.requests.get(handle).map(|request| (request.connection, request.mrs.clone()))
+        let Some((index, mrs)) =
+            self.requests.get(handle).map(|request| (request.standing.connection, request.mrs.clone()))
         else {
             return;
         };
@@ -467,7 +469,7 @@ impl<P: Port> Engine<P> {
     /// Completes the message in the scratch buffer, puts it where the device reads it, and has the next flush post it.
     fn announce(&mut self, handle: Handle, protocol: &mut impl Protocol, grants: &[Grant]) -> bool {
         let Some(request) = self.requests.get_mut(handle) else { return false };
-        let (index, standalone) = (request.connection, request.is_standalone());
+        let (index, standalone) = (request.standing.connection, request.is_standalone());
         let length = self.admissions.get(handle.index() as usize).map_or(0, |admission| admission.message_length);
         if !standalone {
             let message = &mut self.scratch.message[..length as usize];
@@ -493,7 +495,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn reset(&mut self, handle: Handle, pieces: u32) {
         let Some(request) = self.requests.get_mut(handle) else { return };
         let mrs = core::mem::take(&mut request.mrs);
-        let (index, standalone) = (usize::from(request.connection), request.is_standalone());
+        let (index, standalone) = (usize::from(request.standing.connection), request.is_standalone());
         let entries = self.entries(pieces, standalone);
         self.connections[index].send_queue.release(entries);
         self.statistics.failed_marshal_count += 1;
@@ -522,10 +524,10 @@ impl<P: Port> Engine<P> {
             if self.reserve(handle) {
                 self.unpark(handle);
                 if self.open_memory(handle, protocol).is_err() {
-                    self.end_unposted(handle, Outcome::Unannounced);
+                    self.end_unposted(handle, RequestStatus::Unannounced);
                 }
             } else if self.never_has(index, pieces) {
-                self.end_unposted(handle, Outcome::TooFewRegistrations);
+                self.end_unposted(handle, RequestStatus::TooFewRegistrations);
             } else {
                 break;
             }
@@ -536,7 +538,7 @@ impl<P: Port> Engine<P> {
         admitted
     }
 
-    fn end_unposted(&mut self, handle: Handle, outcome: Outcome) {
+    fn end_unposted(&mut self, handle: Handle, outcome: RequestStatus) {
         if let Some(request) = self.requests.get_mut(handle) {
             request.outcome = outcome;
         }

@@ -7,6 +7,8 @@
 
 mod error;
 mod key;
+#[cfg(test)]
+mod key_test;
 mod release;
 mod state;
 
@@ -25,14 +27,12 @@ use core::num::NonZeroU32;
 /// they nor their base address wrap around (I18).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
-    /// The MR's own number.
-    pub(crate) descriptor: u32,
     /// The request slot.
     pub(crate) owner: u32,
     pub(crate) bytes: u32,
     pub(crate) base: BaseId,
-    /// They stand in the chain's table.
-    pub(crate) elements: ElementRange,
+    /// So many stand in the chain's table, from the MR's first place on.
+    pub(crate) elements: u32,
     pub(crate) access: Access,
     pub(crate) iova: u64,
     /// The low bits of a key that change.
@@ -44,6 +44,10 @@ pub const MR_BYTES: usize = 64;
 
 /// The object and key of an MR that has none.
 const NO_OBJECT: RegistrationId = RegistrationId(u32::MAX);
+
+/// The owner of a pad: no request slot has this number.
+const NO_SLOT: u32 = u32::MAX;
+const _: () = assert!(NO_SLOT > Token::MAX_INDEX);
 
 /// Whom an MR serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,13 +79,15 @@ enum Step {
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Mr {
-    /// What is mapped, from Mapped to Invalidating, in the form that a chain takes. Object and key are kept throughout.
+    /// What is mapped, from Mapped to Invalidating, in the form that a chain takes. Object, key and the first element's place are
+    /// kept throughout.
     fields: RegistrationFields,
+    /// Of the latest registration; its index is the descriptor's number.
+    token: Token,
     /// The request slot; from Owned to Invalidating.
     owner: u32,
     /// Generation of an earlier invalidation in flight; from IdlePending to Registering, `None` elsewhere.
     pending: Option<NonZeroU32>,
-    generation: u32,
     connection: ConnectionKey,
     step: Step,
     /// Why it is Stale.
@@ -100,9 +106,16 @@ impl Default for Mr {
 }
 
 impl Mr {
-    /// A descriptor without a device object.
+    /// A descriptor without a device object, for who has one of them.
     #[must_use]
     pub const fn absent() -> Self {
+        Self::numbered(0, 0)
+    }
+
+    /// The same of many: the number that its tokens carry, at most [`Token::MAX_INDEX`], and the first of its places in the chain's
+    /// table of elements.
+    #[must_use]
+    pub const fn numbered(number: u32, first_element: u32) -> Self {
         let nothing = RegistrationFields {
             object: NO_OBJECT,
             base: BaseId(0),
@@ -111,13 +124,13 @@ impl Mr {
             access: Access::RemoteRead,
             iova: 0,
             length: 0,
-            elements: ElementRange { first: 0, count: 0 },
+            elements: ElementRange { first: first_element, count: 0 },
         };
         Self {
             fields: nothing,
+            token: Token::new(TokenKind::Register, number, BEFORE_FIRST),
             owner: 0,
             pending: None,
-            generation: 0,
             connection: ConnectionKey { index: 0, epoch: 0 },
             step: Step::Absent,
             cause: Cause::UnusedAtDisconnect,
@@ -157,21 +170,14 @@ impl Mr {
         Ok(())
     }
 
-    /// [`Mr::take`] and [`Mr::map`] in one: Idle or IdlePending to Mapped, with elements that stand at `first_element` of the
-    /// chain's table. What is refused changes nothing.
+    /// [`Mr::take`] and [`Mr::map`] in one: Idle or IdlePending to Mapped. What is refused changes nothing.
     ///
     /// # Errors
     /// As those two.
     #[inline(always)]
-    pub fn open(
-        &mut self,
-        owner: u32,
-        connection: ConnectionKey,
-        mapping: &Mapping,
-        first_element: u32,
-    ) -> Result<Grant, MrError> {
+    pub fn open(&mut self, owner: u32, connection: ConnectionKey, mapping: &Mapping) -> Result<Grant, MrError> {
         self.check_free(connection)?;
-        let fields = self.prepare(mapping, first_element)?;
+        let fields = self.prepare(mapping)?;
         self.owner = owner;
         Ok(grant_of(&fields))
     }
@@ -188,26 +194,31 @@ impl Mr {
         opening: &Opening,
         place: &mut WorkRequest,
     ) -> Result<(Token, u32), MrError> {
-        self.check_free(connection)?;
-        debug_assert!(opening.bytes != 0 && opening.elements.count != 0 && opening.elements.count <= opening.bytes);
+        debug_assert!(opening.bytes != 0 && opening.elements != 0 && opening.elements <= opening.bytes);
         debug_assert!(opening.iova.checked_add(opening.bytes.into()).is_some(), "no base address wraps around");
-        self.generation = following(self.generation);
-        let mut key = next_masked(self.fields.key, opening.key_mask);
-        if key as u8 == self.device_tag {
-            key = next_masked(key, opening.key_mask);
+        // Of a Spent one the device has the key in front of this one.
+        let (mut old_key, mut key) = (self.fields.key, next_masked(self.fields.key, opening.key_mask));
+        if self.step != Step::Spent {
+            self.check_free(connection)?;
+            if key as u8 == self.device_tag {
+                key = next_masked(key, opening.key_mask);
+            }
+            old_key = (key & !0xFF) | u32::from(self.device_tag);
         }
+        self.check_connection(connection)?;
+        let token = following(self.token);
         let fields = RegistrationFields {
             object: self.fields.object,
             base: opening.base,
-            old_key: (key & !0xFF) | u32::from(self.device_tag),
+            old_key,
             key,
             access: opening.access,
             iova: opening.iova,
             length: opening.bytes,
-            elements: opening.elements,
+            elements: ElementRange { first: self.fields.elements.first, count: opening.elements },
         };
-        let token = Token::of(TokenKind::Register, opening.descriptor, self.generation);
         // Side by side, so that each value is at hand once.
+        self.token = token;
         self.fields = fields;
         *place = WorkRequest { token, signalled: false, fence: false, operation: Operation::Register(fields) };
         self.owner = opening.owner;
@@ -221,7 +232,7 @@ impl Mr {
     /// # Errors
     /// As [`Mr::take`].
     pub fn take_as_pad(&mut self, connection: ConnectionKey) -> Result<(), MrError> {
-        self.take(u32::MAX, connection)?;
+        self.take(NO_SLOT, connection)?;
         self.role = Role::Pad;
         Ok(())
     }
@@ -236,11 +247,11 @@ impl Mr {
         if self.step != Step::Owned {
             return Err(MrError::InvalidState);
         }
-        self.prepare(mapping, 0).map(|fields| grant_of(&fields))
+        self.prepare(mapping).map(|fields| grant_of(&fields))
     }
 
     #[inline(always)]
-    fn prepare(&mut self, mapping: &Mapping, first_element: u32) -> Result<RegistrationFields, MrError> {
+    fn prepare(&mut self, mapping: &Mapping) -> Result<RegistrationFields, MrError> {
         if mapping.bytes == 0 || mapping.elements == 0 || mapping.elements > mapping.bytes {
             return Err(MrError::InvalidArgument);
         }
@@ -257,7 +268,7 @@ impl Mr {
         if key as u8 == self.device_tag {
             key = next_key(key, mapping.rotating_key_bits);
         }
-        self.generation = following(self.generation);
+        self.token = following(self.token);
         let fields = RegistrationFields {
             object: self.fields.object,
             base: mapping.base,
@@ -266,7 +277,7 @@ impl Mr {
             access: mapping.access,
             iova: mapping.iova,
             length: mapping.bytes,
-            elements: ElementRange { first: first_element, count: mapping.elements },
+            elements: ElementRange { first: self.fields.elements.first, count: mapping.elements },
         };
         self.fields = fields;
         self.step = Step::Mapped;
@@ -289,8 +300,7 @@ impl Mr {
         Ok(())
     }
 
-    /// The registration enters a chain: Mapped to Registering (S45). Returns its fields; after [`Mr::map`] the caller sets
-    /// `elements.first` to where the elements stand in the chain's table.
+    /// The registration enters a chain: Mapped to Registering (S45). Returns its fields.
     ///
     /// # Errors
     /// [`MrError::InvalidState`] unless Mapped (I2, I3).
@@ -334,14 +344,14 @@ impl Mr {
     #[inline]
     pub fn registered(&mut self, generation: u32) -> Result<(), MrError> {
         match self.step {
-            Step::Registering if generation == self.generation => {
+            Step::Registering if generation == self.generation() => {
                 // A pending invalidation stood in front of it in the same queue: it is done as well.
                 self.step = Step::Valid;
                 self.pending = None;
                 Ok(())
             }
             // The peer's reply or an invalidation may overtake this news.
-            Step::Valid | Step::Invalidating | Step::Spent if generation == self.generation => Ok(()),
+            Step::Valid | Step::Invalidating | Step::Spent if generation == self.generation() => Ok(()),
             Step::IdlePending | Step::Owned | Step::Mapped if self.is_pending(generation) => Ok(()),
             _ => Err(MrError::StaleCompletion),
         }
@@ -445,10 +455,18 @@ impl Mr {
         self.fields.key
     }
 
-    /// Counts successful maps, past 0; part of the tokens (I16).
+    /// Tells one successful map from the other: 1 after the first, then odd numbers, which come round after 2^30 of them; part of the
+    /// tokens (I16).
     #[must_use]
     pub const fn generation(&self) -> u32 {
-        self.generation
+        self.token.generation()
+    }
+
+    /// Index of the first of its places in the chain's table of elements.
+    #[must_use]
+    #[inline(always)]
+    pub(crate) const fn first_element(&self) -> u32 {
+        self.fields.elements.first
     }
 
     /// The connection that the device object was made for.
@@ -457,17 +475,18 @@ impl Mr {
         self.connection
     }
 
-    /// Token of the registration, for the MR at `index` of its slab.
+    /// Token of the registration.
     #[must_use]
-    pub const fn token_register(&self, index: u32) -> Token {
-        Token::new(TokenKind::Register, index, self.generation)
+    pub const fn token_register(&self) -> Token {
+        self.token
     }
 
-    /// Token of the invalidation, for the MR at `index` of its slab. Its kind differs from the registration's, so that
-    /// two late flushes cannot be mistaken for one another (F7, S115).
+    /// Token of the invalidation. Its kind differs from the registration's, so that two late flushes cannot be mistaken for one
+    /// another (F7, S115).
     #[must_use]
-    pub const fn token_invalidate(&self, index: u32) -> Token {
-        Token::new(TokenKind::Invalidate, index, self.generation)
+    #[inline(always)]
+    pub const fn token_invalidate(&self) -> Token {
+        Token(self.token.0 + INVALIDATE_LESS_REGISTER)
     }
 
     const fn current_grant(&self) -> Grant {
@@ -516,7 +535,25 @@ pub(crate) const fn grant_of(fields: &RegistrationFields) -> Grant {
     Grant { key: fields.key, address: fields.iova, length: fields.length }
 }
 
-/// The generation after this one; 0 is left to descriptors that were never mapped.
-const fn following(generation: u32) -> u32 {
-    if generation == u32::MAX { 1 } else { generation + 1 }
+/// What makes the token of an invalidation of that of a registration.
+const INVALIDATE_LESS_REGISTER: u64 = (TokenKind::Invalidate as u64 - TokenKind::Register as u64) << 60;
+const _: () = {
+    let token = Token(Token::new(TokenKind::Register, 1, 1).0 + INVALIDATE_LESS_REGISTER);
+    assert!(matches!(token.kind(), TokenKind::Invalidate) && token.index() == 1);
+};
+
+/// Between two generations: odd ones, so that none is 0 and nobody has to look.
+const GENERATION_STEP: u64 = 2;
+
+/// No generation has this bit, so that none runs over into the index that stands above it in a token.
+const GENERATION_OVERFLOW: u64 = 1 << 31;
+
+/// The generation of a descriptor that was never mapped; the first one is 1.
+const BEFORE_FIRST: u32 = (GENERATION_OVERFLOW - 1) as u32;
+const _: () = assert!(following(Token(BEFORE_FIRST as u64)).0 == 1);
+
+/// The token of the next generation.
+#[inline(always)]
+const fn following(token: Token) -> Token {
+    Token((token.0 + GENERATION_STEP) & !GENERATION_OVERFLOW)
 }

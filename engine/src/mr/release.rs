@@ -1,7 +1,7 @@
 //! The second half of an MR's life: invalidation, failure, recovery, the end.
 
-use super::{Cause, ConnectionKey, Mr, MrError, NO_OBJECT, ReturnPolicy, Role, Step};
-use crate::provider::{Operation, Token, TokenKind};
+use super::{Cause, ConnectionKey, Mr, MrError, NO_OBJECT, NO_SLOT, ReturnPolicy, Role, Step};
+use crate::provider::{Operation, Token};
 use core::num::NonZeroU32;
 
 impl Mr {
@@ -28,26 +28,36 @@ impl Mr {
     /// [`Mr::invalidate_posted`] of the current key, for who makes the work request at once: with its token, and the request slot
     /// that it belongs to. `None`, and nothing is changed, where that would be refused.
     #[inline(always)]
-    pub(crate) fn invalidate_in_chain(
-        &mut self,
-        descriptor: u32,
-        policy: ReturnPolicy,
-    ) -> Option<(Token, u32, Operation)> {
+    pub(crate) fn invalidate_in_chain(&mut self, policy: ReturnPolicy) -> Option<(Token, u32, Operation)> {
         if self.is_pad() || !matches!(self.step, Step::Registering | Step::Valid) {
             return None;
         }
-        let token = Token::of(TokenKind::Invalidate, descriptor, self.generation);
-        Some((token, self.owner, self.begin_invalidation(policy)))
+        Some((self.token_invalidate(), self.owner, self.begin_invalidation(policy)))
     }
 
     /// Registering or Valid to Invalidating or IdlePending.
     #[inline(always)]
     fn begin_invalidation(&mut self, policy: ReturnPolicy) -> Operation {
-        (self.step, self.pending) = match (policy, NonZeroU32::new(self.generation)) {
-            (ReturnPolicy::OnInvalidatePosted, Some(pending)) => (Step::IdlePending, Some(pending)),
-            _ => (Step::Invalidating, None),
-        };
+        if policy == ReturnPolicy::OnInvalidateCompleted {
+            (self.step, self.pending) = (Step::Invalidating, None);
+        } else {
+            // No generation is 0.
+            (self.step, self.pending) = (Step::IdlePending, NonZeroU32::new(self.generation()));
+        }
         Operation::Invalidate { object: self.fields.object, key: self.fields.key }
+    }
+
+    /// The request slot of the invalidation that has this token, where the MR waits for that one to complete.
+    #[inline(always)]
+    pub(crate) fn owner_while_invalidating(&self, token: Token) -> Option<u32> {
+        (token == self.token_invalidate() && self.step == Step::Invalidating).then_some(self.owner)
+    }
+
+    /// [`Mr::invalidated`] of an MR that waits for it, as was seen.
+    #[inline(always)]
+    pub(crate) fn invalidation_done(&mut self) {
+        debug_assert!(self.step == Step::Invalidating && self.pending.is_none());
+        self.step = Step::Spent;
     }
 
     /// A completion shows that the invalidation of `generation` took effect, its own or a later one of the same queue:
@@ -59,8 +69,11 @@ impl Mr {
     #[inline]
     pub fn invalidated(&mut self, generation: u32) -> Result<(), MrError> {
         match self.step {
-            Step::Invalidating if generation == self.generation => self.step = Step::Spent,
-            Step::IdlePending if self.is_pending(generation) => self.step = Step::Spent,
+            Step::Invalidating if generation == self.generation() => self.step = Step::Spent,
+            // Another key may have been burnt since: that one was never valid.
+            Step::IdlePending if self.is_pending(generation) => {
+                self.step = if self.fields.key as u8 == self.device_tag { Step::Spent } else { Step::Idle };
+            }
             Step::Owned | Step::Mapped | Step::Registering if self.is_pending(generation) => {}
             _ => return Err(MrError::StaleCompletion),
         }
@@ -73,9 +86,15 @@ impl Mr {
     /// # Errors
     /// [`MrError::Denied`] for the pad (I26); [`MrError::ProtocolError`] when that request does not hold that key on that
     /// connection, or the key is not valid (I25).
-    #[inline(always)]
     pub fn remotely_invalidated(&mut self, owner: u32, connection: ConnectionKey, key: u32) -> Result<(), MrError> {
         self.check_request_role()?;
+        self.key_died(owner, connection, key)
+    }
+
+    /// The same for a request slot that exists: none has the pad.
+    #[inline(always)]
+    pub(crate) fn key_died(&mut self, owner: u32, connection: ConnectionKey, key: u32) -> Result<(), MrError> {
+        debug_assert!(owner != NO_SLOT || !self.is_pad());
         if matches!(self.step, Step::Registering | Step::Valid)
             && self.owner == owner
             && key == self.fields.key
@@ -94,7 +113,7 @@ impl Mr {
     /// # Errors
     /// [`MrError::StaleCompletion`] when it belongs to another use (I16).
     pub fn register_failed(&mut self, generation: u32) -> Result<(), MrError> {
-        let current = generation == self.generation;
+        let current = generation == self.generation();
         let concerned = match self.step {
             Step::Registering => current || self.is_pending(generation),
             Step::Invalidating | Step::Stale => current,
@@ -198,14 +217,14 @@ impl Mr {
 
     const fn invalidation_in_flight(&self, generation: u32) -> bool {
         match self.step {
-            Step::Invalidating => generation == self.generation,
+            Step::Invalidating => generation == self.generation(),
             Step::IdlePending | Step::Owned | Step::Mapped | Step::Registering => self.is_pending(generation),
             _ => false,
         }
     }
 
     const fn is_stale_of(&self, generation: u32) -> bool {
-        matches!(self.step, Step::Stale) && generation == self.generation
+        matches!(self.step, Step::Stale) && generation == self.generation()
     }
 
     const fn become_stale_if(&mut self, concerned: bool, cause: Cause) -> Result<(), MrError> {

@@ -136,6 +136,7 @@ pub struct ScatterElement {
 
 /// A run of elements in the table that a [`Chain`] carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct ElementRange {
     /// Index of the first element.
     pub first: u32,
@@ -152,11 +153,16 @@ pub struct RemoteRange {
     pub key: u32,
 }
 
-/// The fields of a registration work request (S38).
+/// The fields of a registration work request (S38). What one object has for its life stands side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct RegistrationFields {
+    /// The base address that the peer uses.
+    pub iova: u64,
     /// The device object.
     pub object: RegistrationId,
+    /// The elements covered, in order.
+    pub elements: ElementRange,
     /// The base registration that all elements lie in; devices with [`super::Contiguity::SingleRange`] bind to it.
     pub base: BaseId,
     /// The key before this registration: a type 2 bind sends it along (verbs.md 0.3).
@@ -165,12 +171,8 @@ pub struct RegistrationFields {
     pub key: u32,
     /// The remote right.
     pub access: Access,
-    /// The base address that the peer uses.
-    pub iova: u64,
     /// Bytes covered.
     pub length: u32,
-    /// The elements covered, in order.
-    pub elements: ElementRange,
 }
 
 /// What a work request does.

@@ -4,7 +4,7 @@
 use super::super::figure::Best;
 use super::super::goal::Goal::{self, AtMost, Equal, RatioAtLeast, RatioAtMost};
 use super::super::quantity::Quantity;
-use super::{Case, NONE, Row, least, ours};
+use super::{Case, NONE, Row, instructions, least, ours};
 
 const KERNEL: &str = "nvme-rdma (stated)";
 
@@ -28,6 +28,12 @@ const fn request(
         goals,
         stretch,
     }
+}
+
+/// A WRITE on a device that completes at once, with that device and the program's loop: what a change of ours changes, exactly.
+const fn engine_alone(arguments: &'static [&'static str]) -> Case {
+    let ours = instructions(ours("write-cost", arguments).iterations(32_000, 160_000));
+    Case { name: "instructions, with null port and loop", unit: "insn", ours, ..NONE }
 }
 
 /// The peers of A15, which both register the memory of each request by a system call: ours, and the bare loop.
@@ -333,6 +339,7 @@ pub(super) const ROWS: &[Row] = &[
                 peer_name: "ib_write_lat typical",
                 ..NONE
             },
+            engine_alone(&["one"]),
         ],
     },
     Row {
@@ -381,6 +388,8 @@ pub(super) const ROWS: &[Row] = &[
             },
             one_for_all("doorbells per WRITE, 32 operations", "writes/doorbells_one_8"),
             one_for_all("send completions per WRITE, 32 operations", "writes/completions_one_8"),
+            Case { name: "instructions, 2 operations, with null port and loop", ..engine_alone(&["list"]) },
+            Case { name: "instructions, 32 operations, with null port and loop", ..engine_alone(&["each"]) },
         ],
     },
     Row {

@@ -15,6 +15,10 @@ use std::sync::Arc;
 
 use crate::region::Mapping;
 
+mod table;
+
+pub use table::DeviceTable;
+
 /// Bytes of the one access size.
 pub const WORD: usize = size_of::<AtomicU64>();
 /// Words per step of the copy loops: a cache line. The compiler keeps atomic accesses in a rolled loop otherwise.
@@ -144,54 +148,6 @@ impl DeviceMemory {
             merge(word, |bytes| copy_small(bytes, tail));
         }
         Ok(())
-    }
-
-    /// The [`LINE`] bytes from `offset` on, which starts a word: [`DeviceMemory::read`] for the size that every message has, as part of
-    /// its caller. `None` outside of this memory, and where a word does not start.
-    #[inline(always)]
-    #[must_use]
-    pub fn read_line(&self, offset: usize) -> Option<[u8; LINE]> {
-        self.read_front::<LINE_WORDS>(offset)?.as_flattened().try_into().ok()
-    }
-
-    /// [`DeviceMemory::read_line`] of fewer words: what a message begins with, for who needs no more of it.
-    #[inline(always)]
-    #[must_use]
-    pub fn read_front<const WORDS: usize>(&self, offset: usize) -> Option<[[u8; WORD]; WORDS]> {
-        let words = self.front::<WORDS>(offset)?;
-        let mut bytes = [[0; WORD]; WORDS];
-        for (bytes, word) in bytes.iter_mut().zip(words) {
-            *bytes = load(word);
-        }
-        Some(bytes)
-    }
-
-    /// Copies a line to the bytes from `offset` on, which starts a word. False outside of this memory, and where a word does not
-    /// start; nothing was copied then.
-    #[inline(always)]
-    #[must_use]
-    pub fn write_line(&self, offset: usize, from: &[u8; LINE]) -> bool {
-        let Some(words) = self.front::<LINE_WORDS>(offset) else { return false };
-        let (from, _) = from.as_chunks::<WORD>();
-        for (word, from) in words.iter().zip(from) {
-            word.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
-        }
-        true
-    }
-
-    #[inline(always)]
-    fn front<const WORDS: usize>(&self, offset: usize) -> Option<&[AtomicU64; WORDS]> {
-        if offset.checked_add(WORDS * WORD)? > self.len {
-            return None;
-        }
-        // SAFETY: the offset is at most the length.
-        let start = unsafe { self.base.add(offset) };
-        if !start.addr().get().is_multiple_of(WORD) {
-            return None;
-        }
-        // SAFETY: all bytes of these words are in the memory, which `new`'s caller vouches for, and `AtomicU64` has the layout of a
-        // word.
-        Some(unsafe { start.cast().as_ref() })
     }
 
     /// Copies `len` bytes from `offset` on to the bytes of `other` from `other_offset` on. The ranges may overlap: the

@@ -1,0 +1,127 @@
+//! Keys over any sequence of uses, also those that make their work request at once: what the device is told follows from what it
+//! was told before (I20), however many keys were burnt in between (S86, D14).
+
+use super::{ConnectionKey, Mapping, Mr, Opening, ReturnPolicy, tag_mask};
+use crate::provider::{Access, BaseId, Operation, RegistrationFields, RegistrationId, Token, TokenKind, WorkRequest};
+use proptest::prelude::*;
+
+const CONNECTION: ConnectionKey = ConnectionKey { index: 3, epoch: 1 };
+const OWNER: u32 = 5;
+const FIRST_KEY: u32 = 0xABCD_EF07;
+
+/// An MR, and what its device knows of it.
+struct Pair {
+    mr: Mr,
+    bits: u8,
+    /// The key that the device has.
+    key: u32,
+    generation: u32,
+    /// Invalidations in flight.
+    invalidations: Vec<u32>,
+}
+
+impl Pair {
+    fn new(bits: u8) -> Self {
+        let mut mr = Mr::numbered(9, 90);
+        mr.install(RegistrationId(4), FIRST_KEY, CONNECTION).expect("absent");
+        Self { mr, bits, key: FIRST_KEY, generation: 0, invalidations: Vec::new() }
+    }
+
+    /// A registration is staged. Whether the device gets to see it says `posted`.
+    fn staged(&mut self, fields: RegistrationFields, posted: bool) -> Result<(), TestCaseError> {
+        let mask = tag_mask(self.bits);
+        prop_assert_eq!(fields.old_key, self.key, "the key before is the one that the device has");
+        prop_assert_eq!(fields.key & !mask, FIRST_KEY & !mask, "the index stays");
+        prop_assert!(mask == 0 || fields.key != self.key, "no key follows on itself");
+        prop_assert_eq!((fields.object, fields.elements.first), (RegistrationId(4), 90));
+        let token = self.mr.token_register();
+        prop_assert_eq!((token.kind(), token.index(), token.generation() % 2), (TokenKind::Register, 9, 1));
+        prop_assert!(token.generation() != self.generation, "each registration has a name of its own");
+        self.generation = token.generation();
+        if posted {
+            self.key = fields.key;
+        } else {
+            self.mr.register_refused().expect("registering");
+        }
+        Ok(())
+    }
+
+    fn at_once(&mut self, posted: bool) -> Result<(), TestCaseError> {
+        let (bytes, iova, key_mask) = (4096, 0x1000, tag_mask(self.bits));
+        let (access, base) = (Access::RemoteRead, BaseId(1));
+        let opening = Opening { owner: OWNER, bytes, base, elements: 1, access, iova, key_mask };
+        let operation = Operation::Invalidate { object: RegistrationId(0), key: 0 };
+        let mut place = WorkRequest { token: Token(0), signalled: true, fence: true, operation };
+        let Ok((token, key)) = self.mr.open_in_chain(CONNECTION, &opening, &mut place) else { return Ok(()) };
+        let Operation::Register(fields) = place.operation else { panic!("{place:?}") };
+        prop_assert_eq!((token, key), (place.token, fields.key));
+        self.staged(fields, posted)
+    }
+
+    fn mapped(&mut self, posted: bool) -> Result<(), TestCaseError> {
+        let mapping = Mapping {
+            bytes: 4096,
+            address: 0x1000,
+            base: BaseId(1),
+            elements: 1,
+            access: Access::RemoteRead,
+            iova: 0x1000,
+            rotating_key_bits: self.bits,
+        };
+        if self.mr.take(OWNER, CONNECTION).is_err() || self.mr.map(&mapping).is_err() {
+            return Ok(());
+        }
+        if posted || self.mr.key().is_multiple_of(3) {
+            let fields = self.mr.register_posted().expect("mapped");
+            self.staged(fields, posted)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: u8) -> Result<(), TestCaseError> {
+        match step {
+            0 | 1 => self.at_once(true)?,
+            2 => self.at_once(false)?,
+            3 => self.mapped(true)?,
+            4 => self.mapped(false)?,
+            5 | 6 => drop(self.mr.give_back()),
+            7 => drop(self.mr.remotely_invalidated(OWNER, CONNECTION, self.key)),
+            8 | 9 => {
+                let early =
+                    if step == 8 { ReturnPolicy::OnInvalidatePosted } else { ReturnPolicy::OnInvalidateCompleted };
+                if self.mr.invalidate_posted(self.mr.key(), early).is_ok() {
+                    self.invalidations.push(self.mr.generation());
+                }
+            }
+            _ => {
+                for generation in self.invalidations.drain(..) {
+                    let _ = self.mr.invalidated(generation);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn i20_d14_a_key_never_follows_on_itself_however_many_were_burnt(
+        bits in prop_oneof![Just(0u8), Just(1), Just(2), Just(8)],
+        steps in proptest::collection::vec(0u8..11, 1..200),
+    ) {
+        let mut pair = Pair::new(bits);
+        for step in steps {
+            pair.step(step)?;
+        }
+    }
+}
+
+/// The last generation is followed by the first, in the same index.
+#[test]
+fn u16_generations_come_round_without_touching_the_index() {
+    let token = Token::new(TokenKind::Register, Token::MAX_INDEX, (1 << 31) - 1);
+    let next = super::following(token);
+    assert_eq!((next.kind(), next.index(), next.generation()), (TokenKind::Register, Token::MAX_INDEX, 1));
+}
