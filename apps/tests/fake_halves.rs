@@ -5,7 +5,7 @@
 use clap::Parser as _;
 use frwr_apps::runner::{CommandLine, LoadConfig, ServeConfig, Task, load, serve};
 use frwr_engine::provider::verbs::{Registration, VerbsDevice, VerbsOptions};
-use frwr_fake::{FakeDevice, FakeLists, FakeOptions};
+use frwr_fake::{FakeDevice, FakeLists, FakeOptions, Refusable};
 use std::{
     fs,
     path::PathBuf,
@@ -49,13 +49,18 @@ impl Temporary {
 
 /// Writes a file, reads it back, and loads for a second.
 fn a_file_goes_there_and_back(name: &str, options: FakeOptions, registration: Registration) {
-    let reconnects = halves(name, &FakeDevice::new(options), registration, None);
+    let (reconnects, _) = halves(name, &FakeDevice::new(options), registration, |_| {});
     assert_eq!(reconnects, 0);
 }
 
-/// As [`a_file_goes_there_and_back`], with a completion that cannot be read after so many others; returns how often the host
-/// connected again.
-fn halves(name: &str, fake: &FakeDevice, registration: Registration, readable: Option<u32>) -> u64 {
+/// As [`a_file_goes_there_and_back`], on devices that are `spoilt` once both are open, the host's as the newest; returns how often
+/// the host connected again, and what it said.
+fn halves(
+    name: &str,
+    fake: &FakeDevice,
+    registration: Registration,
+    spoilt: impl FnOnce(&FakeDevice),
+) -> (u64, Vec<String>) {
     let file = Temporary::new(name);
     let address = format!("{}:4420", fake.address());
     let Task::Serve(arguments) = task("serve", &["--listen", &address, "--namespace", file.text()]) else { panic!() };
@@ -66,9 +71,7 @@ fn halves(name: &str, fake: &FakeDevice, registration: Registration, readable: O
 
     let (target_device, host_device) = (open(fake, registration), open(fake, registration));
     // Not in the self-test of either.
-    if let Some(count) = readable {
-        fake.garble_completion_after(count);
-    }
+    spoilt(fake);
     let stop = Arc::new(AtomicBool::new(false));
     let (sender, lines) = mpsc::channel();
     let target = thread::spawn({
@@ -80,14 +83,15 @@ fn halves(name: &str, fake: &FakeDevice, registration: Registration, readable: O
         }
     });
     assert!(lines.iter().any(|line| line.starts_with("listening on")));
-    let loaded = load(host_device, &loaded, &AtomicBool::new(false), &mut |_| {});
+    let mut said = Vec::new();
+    let loaded = load(host_device, &loaded, &AtomicBool::new(false), &mut |line| said.push(line.to_owned()));
     let loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
     assert!(loaded.passed() && loaded.verified, "{}", loaded.table());
     stop.store(true, Relaxed);
     let report = target.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
     assert!(report.passed(), "{}", report.table());
     assert_eq!((fake.remote_bytes(), fake.violations()), (0, Vec::new()));
-    loaded.reconnects()
+    (loaded.reconnects(), said)
 }
 
 #[test]
@@ -108,6 +112,25 @@ fn a_file_goes_through_lists() {
 fn a_completion_that_cannot_be_read_ends_connections_and_the_host_comes_again() {
     for readable in [90, 91, 92, 93] {
         let fake = FakeDevice::new(FakeOptions::windows("mlx5"));
-        assert!(halves("garbled", &fake, Registration::Windows, Some(readable)) > 0, "after {readable}");
+        let (reconnects, _) =
+            halves("garbled", &fake, Registration::Windows, |fake| fake.garble_completion_after(readable));
+        assert!(reconnects > 0, "after {readable}");
     }
+}
+
+/// What `load` says of it is what every program says, and its run is as good as any other.
+#[test]
+fn a_queue_pair_that_the_device_refuses_to_destroy_is_told_of_and_waited_for() {
+    /// Fewer than the last attempts, when the device is dropped, would need.
+    const REFUSALS: u32 = 10;
+    let fake = FakeDevice::new(FakeOptions::windows("mlx5"));
+    let (_, said) = halves("refused", &fake, Registration::Windows, |fake| {
+        let host = fake.newest_context().unwrap();
+        host.refuse(Refusable::FailQueuePair, libc::EBUSY, 1);
+        host.refuse(Refusable::DestroyQueuePair, libc::EBUSY, REFUSALS);
+    });
+    let of_it = said.iter().filter(|line| line.starts_with("the device refuses to destroy "));
+    // A line for each of the two queue pairs at most.
+    assert!((1..=2).contains(&of_it.count()), "{said:?}");
+    assert_eq!(fake.violations(), Vec::<String>::new(), "its end was waited for, or the device were closed with it");
 }

@@ -10,7 +10,8 @@ use frwr_apps::latency::{
 use frwr_engine::{
     ConnectionOptions, Event, MAX_INCOMING, OpenFailure, ResponseRequest, Submission,
     provider::{
-        fault::Faulty,
+        CommandError,
+        fault::{CommandKind, Faulty},
         soft::{SoftDevice, SoftFabric},
     },
 };
@@ -19,6 +20,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
     },
     thread,
     time::Duration,
@@ -40,7 +42,8 @@ const PLAIN: Parameters = Parameters {
 
 fn client(fabric: &SoftFabric, profile: &str, arguments: &[&str]) -> Result<LatencyReport, LatencyError> {
     let config = config(&[&["10.0.0.1", "--warm-up", "0"], arguments].concat());
-    measure(device(fabric, profile), ADDRESS.parse().unwrap(), &config, &machine(), &AtomicBool::new(false))
+    let stop = AtomicBool::new(false);
+    measure(device(fabric, profile), ADDRESS.parse().unwrap(), &config, &machine(), &stop, &mut |line| panic!("{line}"))
 }
 
 fn ok(report: Result<LatencyReport, LatencyError>, requests: u64) -> LatencyReport {
@@ -337,7 +340,8 @@ fn a_run_on_a_device_that_was_removed_says_so() {
     };
     let run = |device: Faulty<SoftDevice>| {
         let config = config(&["10.0.0.1", "--runtime", "3600"]);
-        measure(device, ADDRESS.parse().unwrap(), &config, &machine(), &AtomicBool::new(false)).unwrap_err()
+        let stop = AtomicBool::new(false);
+        measure(device, ADDRESS.parse().unwrap(), &config, &machine(), &stop, &mut |_| {}).unwrap_err()
     };
     // One that never had a connection.
     let (faulty, faults) = Faulty::new(device(&SoftFabric::new(), "reg_mr"));
@@ -436,7 +440,7 @@ fn a_run_is_ended_early_where_the_server_never_answers() {
         let stop = Arc::clone(&stop);
         move || {
             let config = config(&["10.0.0.1", "--runtime", "1"]);
-            measure(device(&fabric, "reg_mr"), ADDRESS.parse().unwrap(), &config, &machine(), &stop)
+            measure(device(&fabric, "reg_mr"), ADDRESS.parse().unwrap(), &config, &machine(), &stop, &mut |_| {})
         }
     });
     while !matches!(raw.event(), Event::Incoming { .. }) {}
@@ -466,4 +470,37 @@ fn what_a_server_has_no_room_for_is_refused_and_others_are_served() {
     ok(client(&server.fabric, "reg_mr", &["--iterations", "10"]), 10);
     let (lines, _) = server.end();
     assert!(lines[0].starts_with("no room for what the client asks for"), "{lines:#?}");
+}
+
+/// One that is to stop waits for its connections as long as `serve` does, and says what has not ended.
+#[test]
+fn a_server_whose_device_never_destroys_a_queue_pair_says_so_and_names_what_has_not_ended() {
+    let (fabric, stop, (sender, lines)) = (SoftFabric::new(), AtomicBool::new(false), mpsc::channel());
+    let (faulty, faults) = Faulty::new(device(&fabric, "reg_mr"));
+    // What works as before does not drain, so that its end waits for its destruction.
+    for (kind, times) in [(CommandKind::FailQueuePair, 1), (CommandKind::DestroyQueuePair, u32::MAX)] {
+        faults.fail_command(kind, CommandError::Busy, times);
+    }
+    let (mut faulty, (config, address)) = (Some(faulty), (config(&[]), ADDRESS.parse().unwrap()));
+    let (report, said) = thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let mut open = || Ok(faulty.take().unwrap());
+            let mut say = |line: &str| sender.send(line.to_owned()).unwrap();
+            serve(&mut open, address, &config, &machine(), &stop, &mut say)
+        });
+        assert!(lines.recv().unwrap().starts_with("listening on"));
+        ok(client(&fabric, "reg_mr", &["--iterations", "50"]), 50);
+        let mut said: Vec<String> = Vec::new();
+        while !said.last().is_some_and(|line| line.starts_with("the device refuses to destroy 1 queue pair(s) ")) {
+            said.push(lines.recv().unwrap());
+        }
+        stop.store(true, Relaxed);
+        let report = server.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
+        said.extend(lines.try_iter());
+        (report, said)
+    });
+    assert_eq!(said.iter().filter(|line| line.starts_with("the device refuses")).count(), 1, "told once: {said:?}");
+    assert!(!said.iter().any(|line| line.starts_with("client has ended")), "its client's end is not told: {said:?}");
+    assert_eq!((report.clients, report.undrained.clone()), (1, vec!["reactor 0: server".to_owned()]));
+    assert!(!report.passed() && report.text().ends_with("\nnot drained: reactor 0: server\n"), "{}", report.text());
 }

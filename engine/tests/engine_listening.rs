@@ -8,15 +8,22 @@ use frwr_engine::{
     ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, MAX_INCOMING,
     control::{Control, Placed},
     provider::{
-        Device, IncomingId,
+        CommandError, Device, IncomingId,
+        fault::{CommandKind, FaultHandle, Faulty, FaultyPort},
         soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort},
     },
 };
 use frwr_mempool::{Region, RegionOptions};
+use std::sync::{Arc, Mutex};
+
+/// Longer than the drain time-out.
+const OVERDUE: Duration = Duration::from_secs(6);
+
+type Port = FaultyPort<SoftPort>;
 
 /// One core of the listening side.
 struct Core {
-    engine: Engine<SoftPort>,
+    engine: Engine<Port>,
     /// Answers to `listen` and `stop_listening`, in order.
     listening: Vec<bool>,
     /// Connect requests, not answered where `hold` is set.
@@ -24,16 +31,18 @@ struct Core {
     hold: bool,
     connected: Vec<ConnectionId>,
     disconnected: usize,
+    /// Connections that wait for a queue pair which the device keeps.
+    kept: usize,
     _region: Region,
 }
 
 impl Core {
-    fn new(control: &mut Control<SoftDevice>) -> Self {
+    fn new(control: &mut Control<Faulty<SoftDevice>>) -> Self {
         let options = EngineOptions { connections: 200, registrations: 1, ..EngineOptions::default() };
         let capabilities = *control.device().capabilities();
-        let bytes = Engine::<SoftPort>::region_bytes(&options, &capabilities).unwrap();
+        let bytes = Engine::<Port>::region_bytes(&options, &capabilities).unwrap();
         let mut region = Region::map(&RegionOptions::new(bytes)).unwrap();
-        let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities).unwrap();
+        let (send, receive) = Engine::<Port>::completion_entries(&options, &capabilities).unwrap();
         let (port, link) = control.open_core(send, receive).unwrap();
         let engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();
         Self {
@@ -43,6 +52,7 @@ impl Core {
             hold: false,
             connected: Vec::new(),
             disconnected: 0,
+            kept: 0,
             _region: region,
         }
     }
@@ -60,6 +70,7 @@ impl Core {
                 }
                 Event::Connected { connection, .. } => self.connected.push(connection),
                 Event::Disconnected { .. } => self.disconnected += 1,
+                Event::QueuePairKept { .. } => self.kept += 1,
                 _ => {}
             }
         }
@@ -68,7 +79,9 @@ impl Core {
 }
 
 struct Rig {
-    control: Control<SoftDevice>,
+    control: Control<Faulty<SoftDevice>>,
+    /// Of the device that listens.
+    faults: FaultHandle,
     cores: Vec<Option<Core>>,
     host: Side<SoftDevice>,
     now: Duration,
@@ -80,11 +93,12 @@ impl Rig {
     fn new(cores: usize) -> Self {
         let fabric = SoftFabric::new();
         let device = || fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
-        let mut control = Control::new(device());
+        let (listening, faults) = Faulty::new(device());
+        let mut control = Control::new(listening);
         let cores = (0..cores).map(|_| Some(Core::new(&mut control))).collect();
         let options = EngineOptions { connections: 300, ..EngineOptions::default() };
         let host = Side::new(device(), options);
-        let mut rig = Self { control, cores, host, now: Duration::ZERO, _fabric: fabric };
+        let mut rig = Self { control, faults, cores, host, now: Duration::ZERO, _fabric: fabric };
         for core in 0..rig.cores.len() {
             rig.core(core).engine.listen(address()).unwrap();
         }
@@ -214,7 +228,7 @@ fn a_core_that_is_gone_leaves_the_address_to_the_others() {
 fn an_address_that_the_device_refuses_is_told_to_all_who_asked() {
     let mut rig = Rig::new(1);
     let fabric = rig._fabric.clone();
-    let mut other = Control::new(fabric.device(SoftOptions::new("reg_mr".parse().unwrap())));
+    let mut other = Control::new(Faulty::new(fabric.device(SoftOptions::new("reg_mr".parse().unwrap()))).0);
     let cores = (0..2).map(|_| Some(Core::new(&mut other))).collect();
     std::mem::swap(&mut rig.control, &mut other);
     let _first: Vec<_> = std::mem::replace(&mut rig.cores, cores);
@@ -242,4 +256,60 @@ fn each_core_has_a_bound_of_its_own_on_unanswered_requests() {
     assert!(rig.host.rejected_with.starts_with(b"one after the other"), "{:?}", rig.host.rejected_with);
     rig.connect(b"other");
     assert_eq!(rig.connected(), [0, 1]);
+}
+
+/// Connections and weights of the cores, as the last placement saw them. Each connection weighs 7, and goes where least weighs.
+fn watched_placement(rig: &mut Rig) -> Arc<Mutex<Vec<(usize, u64)>>> {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let shown = Arc::clone(&seen);
+    rig.control.place_connections(move |request| {
+        *shown.lock().unwrap() = request.members.iter().map(|member| (member.connections, member.weight)).collect();
+        let least = request.members.iter().enumerate().min_by_key(|(_, member)| member.weight);
+        Placed { member: least.map_or(0, |(at, _)| at), weight: 7 }
+    });
+    seen
+}
+
+/// Its core has neither its place nor its buffers back: others have more room.
+#[test]
+fn a_queue_pair_that_is_kept_and_waited_for_weighs_on_its_core_until_it_is_destroyed() {
+    let mut rig = Rig::new(2);
+    let seen = watched_placement(&mut rig);
+    rig.connect(b"");
+    for (kind, times) in [(CommandKind::FailQueuePair, 1), (CommandKind::DestroyQueuePair, u32::MAX)] {
+        rig.faults.fail_command(kind, CommandError::Busy, times);
+    }
+    let first = rig.core(0).connected[0];
+    rig.core(0).engine.disconnect(first);
+    rig.steps(50);
+    // A queue pair that works as before does not drain.
+    rig.now += OVERDUE;
+    rig.steps(200);
+    assert_eq!((rig.core(0).kept, rig.core(0).disconnected), (1, 0), "it waits");
+    rig.connect(b"");
+    assert_eq!((rig.connected(), seen.lock().unwrap().clone()), (vec![1, 1], vec![(1, 7), (0, 0)]));
+    rig.connect(b"");
+    assert_eq!((rig.connected(), seen.lock().unwrap().clone()), (vec![2, 1], vec![(1, 7), (1, 7)]));
+    rig.faults.clear();
+    rig.steps(200);
+    assert_eq!(rig.core(0).disconnected, 1, "the device has complied");
+    rig.connect(b"");
+    assert_eq!(*seen.lock().unwrap(), [(1, 7), (1, 7)], "of the first nothing is left");
+}
+
+/// Nothing of it is its core's any more.
+#[test]
+fn a_drained_queue_pair_that_is_kept_weighs_on_no_core() {
+    let mut rig = Rig::new(2);
+    let seen = watched_placement(&mut rig);
+    rig.connect(b"");
+    rig.connect(b"");
+    rig.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::Busy, u32::MAX);
+    let first = rig.core(0).connected[0];
+    rig.core(0).engine.disconnect(first);
+    rig.steps(200);
+    assert_eq!((rig.core(0).kept, rig.core(0).disconnected), (0, 1), "its connection has ended");
+    assert_eq!(rig.control.statistics().queue_pairs_kept, 1);
+    rig.connect(b"");
+    assert_eq!((rig.connected(), seen.lock().unwrap().clone()), (vec![2, 1], vec![(0, 0), (1, 7)]));
 }

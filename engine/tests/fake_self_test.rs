@@ -2,8 +2,11 @@
 #![cfg(feature = "verbs")]
 
 use frwr_engine::provider::verbs::{OpenError, Outcome, PostInterface, Registration, VerbsDevice, VerbsOptions};
-use frwr_engine::provider::{Answer, Command, Contiguity, Device, DeviceEvent, Port, QueueSizes, Ticket};
-use frwr_fake::{FakeDevice, FakeLists, FakeOptions};
+use frwr_engine::provider::{
+    Answer, Command, CommandError, CompletionBatch, CompletionQueue, Contiguity, Device, DeviceEvent, Port, QueueSizes,
+    Ticket,
+};
+use frwr_fake::{FakeDevice, FakeLists, FakeOptions, Refusable};
 
 fn options(device: &FakeDevice, post: PostInterface) -> VerbsOptions {
     VerbsOptions { post, ..VerbsOptions::new(device.name()) }
@@ -144,4 +147,38 @@ fn u13_the_longest_send_queue_has_room_for_lists() {
             assert_eq!(result.is_ok(), good, "{entries} entries, {send}: {result:?}");
         }
     }
+}
+
+/// EIO is said by a device that is gone, with all that it had, and by one that works badly and keeps everything.
+#[test]
+fn fault33_what_a_device_refuses_that_is_there_is_not_gone_with_it() {
+    const SIZES: QueueSizes = QueueSizes { send: 16, receive: 16, max_send_sge: 4 };
+    let fake = FakeDevice::new(FakeOptions::windows("mlx5"));
+    let mut device = open(&fake, Registration::Windows).unwrap_or_else(|error| panic!("{error}"));
+    let (context, mut port) = (fake.newest_context().unwrap(), device.open_port(16, 16).unwrap());
+    let port_id = port.id();
+    let mut run = |command: Command| {
+        assert!(device.submit(Ticket(0), command).is_ok());
+        // What is destroyed is taken from its port first.
+        port.poll(CompletionQueue::Send, &mut CompletionBatch::new());
+        let Some(DeviceEvent::Answered { result, .. }) = device.poll() else { panic!() };
+        result
+    };
+    let Ok(Answer::Domain(domain)) = run(Command::AllocateDomain) else { panic!() };
+    let create = Command::CreateQueuePair { port: port_id, domain, sizes: SIZES, shared_receives: None };
+    let Ok(Answer::QueuePair { queue_pair, .. }) = run(create) else { panic!() };
+    for code in [libc::EBUSY, libc::EIO] {
+        context.refuse(Refusable::FailQueuePair, code, 1);
+        assert_eq!(run(Command::FailQueuePair { queue_pair }), Err(CommandError::Busy), "{code}");
+        context.refuse(Refusable::DestroyQueuePair, code, 2);
+        for _ in 0..2 {
+            assert_eq!(run(Command::DestroyQueuePair { queue_pair }), Err(CommandError::Busy), "{code}");
+        }
+    }
+    assert_eq!((context.refused(Refusable::FailQueuePair), context.refused(Refusable::DestroyQueuePair)), (2, 4));
+    assert_eq!(run(Command::FailQueuePair { queue_pair }), Ok(Answer::Done), "it is there, and complies");
+    // The kernel lists it no longer.
+    drop(fake);
+    context.refuse(Refusable::DestroyQueuePair, libc::EIO, 1);
+    assert_eq!(run(Command::DestroyQueuePair { queue_pair }), Err(CommandError::DeviceGone));
 }

@@ -14,6 +14,8 @@ use std::{
 
 /// Exit code of wrong arguments.
 const USAGE: u8 = 2;
+/// Exit code of a server whose connections did not all end in time.
+const UNDRAINED: u8 = 1;
 /// Exit code where a second signal ended it: that of shells for SIGINT.
 const INTERRUPTED: i32 = 130;
 
@@ -43,10 +45,15 @@ fn measured(arguments: Arguments) -> Result<Output, LatencyError> {
     let outcome = run(&config, &stop, &mut |line| {
         let _ = writeln!(std::io::stderr(), "{line}");
     })?;
-    Ok(success(match (outcome, config.json) {
+    let exit_code = match &outcome {
+        LatencyOutcome::Served(report) if !report.passed() => UNDRAINED,
+        _ => 0,
+    };
+    let output = success(match (outcome, config.json) {
         (LatencyOutcome::Measured(report), true) => report.json().to_string(),
         (LatencyOutcome::Measured(report), false) => report.table(),
         (LatencyOutcome::Served(report), true) => report.json().to_string(),
-        (LatencyOutcome::Served(report), false) => report.line(),
-    }))
+        (LatencyOutcome::Served(report), false) => report.text(),
+    });
+    Ok(Output { exit_code, ..output })
 }

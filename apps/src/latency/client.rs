@@ -301,10 +301,12 @@ impl<P: Port> ClientSide<P> {
                 Ok(())
             }
             Event::Disconnected { connection, cause, .. } => self.disconnected(connection, cause),
-            // It does not listen, and shares its completion queues with nobody; an end that waits for the device is told later.
-            Event::QueuePairKept { .. } | Event::Listening { .. } | Event::Incoming { .. } | Event::Foreign(_) => {
+            Event::QueuePairKept { connection } => {
+                self.kept(connection);
                 Ok(())
             }
+            // It does not listen, and shares its completion queues with nobody.
+            Event::Listening { .. } | Event::Incoming { .. } | Event::Foreign(_) => Ok(()),
         }
     }
 
@@ -351,7 +353,8 @@ impl<P: Port> ClientSide<P> {
             Phase::Settling | Phase::Measuring | Phase::Draining | Phase::Measured => {
                 self.outstanding > 0 || self.pings.awaited() > 0
             }
-            Phase::Checking | Phase::Leaving => true,
+            Phase::Checking => true,
+            Phase::Leaving => self.awaits_an_end(),
             _ => false,
         };
         owed && now > self.heard.saturating_add(SILENCE)

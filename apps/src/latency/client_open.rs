@@ -57,11 +57,13 @@ pub(super) struct Link {
     /// What is open to the server for the whole run.
     pub(super) grant: Option<Grant>,
     key: Option<RequestHandle>,
+    /// The own device refuses to destroy its queue pair: it ends when that complies, however long that takes.
+    kept: bool,
 }
 
 impl Link {
     pub(super) fn new(not_before: Duration) -> Self {
-        Self { id: None, state: State::Closed { not_before }, remote: None, grant: None, key: None }
+        Self { id: None, state: State::Closed { not_before }, remote: None, grant: None, key: None, kept: false }
     }
 }
 
@@ -172,7 +174,8 @@ impl<P: Port> ClientSide<P> {
             return Err(Failure::Unreachable(reason));
         }
         if let Some((_, link)) = self.link_at(connection) {
-            (link.id, link.state) = (None, State::Closed { not_before: now + RETRY_PAUSE });
+            (link.id, link.kept) = (None, false);
+            link.state = State::Closed { not_before: now + RETRY_PAUSE };
         }
         Ok(())
     }
@@ -320,6 +323,18 @@ impl<P: Port> ClientSide<P> {
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+
+    /// What is measured has ended before, or fails by itself; the main thread says what is waited for.
+    pub(super) fn kept(&mut self, connection: ConnectionId) {
+        if let Some((_, link)) = self.link_at(connection) {
+            link.kept = true;
+        }
+    }
+
+    /// Whether a connection takes its leave that waits for more than the own device.
+    pub(super) fn awaits_an_end(&self) -> bool {
+        self.links.iter().any(|link| link.state == State::Leaving && !link.kept)
     }
 
     pub(super) fn disconnected(&mut self, connection: ConnectionId, cause: DisconnectCause) -> Result<(), Failure> {

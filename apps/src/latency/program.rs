@@ -50,7 +50,7 @@ pub fn run(
     sizes.sort_by_key(|&(place, size)| (Reverse(size), place));
     let mut reports = Vec::new();
     for (place, size) in sizes {
-        match measure_size(&config.with_size(size), &machine, stop) {
+        match measure_size(&config.with_size(size), &machine, stop, say) {
             Ok(report) => reports.push((place, report)),
             // What there is goes to its files all the same.
             Err(error) if !reports.is_empty() => {
@@ -75,19 +75,24 @@ fn sweep(mut reports: Vec<(usize, LatencyReport)>, config: &LatencyConfig) -> La
 }
 
 /// One measurement, on a device that is opened for it.
-fn measure_size(config: &LatencyConfig, machine: &Machine, stop: &AtomicBool) -> Result<LatencyReport, LatencyError> {
+fn measure_size(
+    config: &LatencyConfig,
+    machine: &Machine,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<LatencyReport, LatencyError> {
     match (&config.role, &config.device) {
         (Role::Client(host), DeviceChoice::Rdma(device)) => {
-            measure(open_rdma(device)?, resolve(host)?, config, machine, stop)
+            measure(open_rdma(device)?, resolve(host)?, config, machine, stop, say)
         }
         (_, DeviceChoice::Rdma(device)) => {
             let address = own_address(config, device, machine)?;
-            measure_both(open_rdma(device)?, open_rdma(device)?, address, config, machine, stop)
+            measure_both(open_rdma(device)?, open_rdma(device)?, address, config, machine, stop, say)
         }
         (_, DeviceChoice::Soft(profile)) => {
             let (fabric, options) = (SoftFabric::new(), SoftOptions::new(*profile));
             let address = config.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)));
-            measure_both(fabric.device(options), fabric.device(options), address, config, machine, stop)
+            measure_both(fabric.device(options), fabric.device(options), address, config, machine, stop, say)
         }
     }
 }

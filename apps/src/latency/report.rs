@@ -57,6 +57,8 @@ pub struct LatencyReport {
     pub cores: Vec<LatencyCoreReport>,
     /// What may have ruined it.
     pub warnings: Vec<Shortcoming>,
+    /// What did not drain in time at the end, of all cores of the process.
+    pub undrained: Vec<String>,
 }
 
 impl LatencyCoreReport {
@@ -228,6 +230,7 @@ impl LatencyReport {
             "warnings": warnings,
             "hardware": self.hardware(),
         });
+        object["undrained"] = json!(self.undrained);
         object["ranges"] = json!(ranges);
         object["page_faults"] = json!(self.page_faults());
         object["page_faults_of_process"] = json!(self.page_faults_of_process());
@@ -289,10 +292,15 @@ impl LatencyReport {
         for warning in self.all_warnings() {
             writeln!(out, "warning: {}; {}", warning.text, warning.remedy)?;
         }
+        self.write_undrained(out)?;
         if self.interrupted {
             writeln!(out, "interrupted: these are the requests until then")?;
         }
         Ok(())
+    }
+
+    pub(super) fn write_undrained(&self, out: &mut String) -> core::fmt::Result {
+        self.undrained.iter().try_for_each(|who| writeln!(out, "not drained: {who}"))
     }
 
     pub(super) fn title(&self) -> String {

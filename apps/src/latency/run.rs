@@ -30,7 +30,8 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-/// Server and client in this process, each over a device of its own; the server listens at `address`.
+/// Server and client in this process, each over a device of its own; the server listens at `address`. `say` is told of queue
+/// pairs that a device refuses to destroy.
 ///
 /// # Errors
 /// [`LatencyError`].
@@ -41,6 +42,7 @@ pub fn measure_both<D: Device>(
     config: &LatencyConfig,
     machine: &Machine,
     stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
 ) -> Result<LatencyReport, LatencyError>
 where
     D::Port: Send + 'static,
@@ -69,7 +71,7 @@ where
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut client, halves, true)?;
     let measured = run.go(sides, &desk, |threads, board| {
-        drive(vec![&mut server, &mut client], threads, board, stop, || {
+        drive(vec![&mut server, &mut client], threads, board, stop, say, |_| {
             // Nobody will ever answer.
             if desk.listening().is_none() {
                 board.fail(Failure::Unreachable(frwr_engine::OpenFailure::Unreachable));
@@ -80,7 +82,7 @@ where
     measured.map_err(|error| or_removed(error, &server)).map_err(|error| or_removed(error, &client))
 }
 
-/// The client's half, against a server at `address`.
+/// The client's half, against a server at `address`. `say` is told of queue pairs that the device refuses to destroy.
 ///
 /// # Errors
 /// [`LatencyError`].
@@ -90,6 +92,7 @@ pub fn measure<D: Device>(
     config: &LatencyConfig,
     machine: &Machine,
     stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
 ) -> Result<LatencyReport, LatencyError>
 where
     D::Port: Send + 'static,
@@ -102,8 +105,8 @@ where
     let mut control = Control::new(device);
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut control, cores, false)?;
-    let measured =
-        run.go(sides, &desk, |threads, board| drive(vec![&mut control], threads, board, stop, || finished(board)));
+    let measured = run
+        .go(sides, &desk, |threads, board| drive(vec![&mut control], threads, board, stop, say, |_| finished(board)));
     measured.map_err(|error| or_removed(error, &control))
 }
 
@@ -168,9 +171,10 @@ impl Run<'_> {
         let cpus: Vec<_> = threads.cpus().collect();
         let mut warnings = about_cores(self.machine, &cpus, self.rdma_device());
         drive(&threads, &board)?;
-        let mut cores = Vec::new();
+        let (mut cores, mut undrained) = (Vec::new(), Vec::new());
         for ended in threads.join() {
-            let Finished { context: LatencyCore { client, .. }, report, .. } = ended.map_err(RunError::from)?;
+            let Finished { core, context: LatencyCore { client, .. }, report } = ended.map_err(RunError::from)?;
+            undrained.extend(report.undrained.iter().map(|name| format!("reactor {core}: {name}")));
             if let Some(client) = client {
                 cores.push(LatencyCoreReport { measured: client.measured(), reactor: report.statistics });
             }
@@ -180,7 +184,7 @@ impl Run<'_> {
         }
         warnings.extend(before.siblings(self.machine, &cpus));
         warnings.extend(about_memory(cores.iter().map(|core| &core.measured.memory)));
-        self.report(cores, warnings)
+        self.report(cores, warnings, undrained)
     }
 
     fn rdma_device(&self) -> Option<&str> {
@@ -190,7 +194,12 @@ impl Run<'_> {
         }
     }
 
-    fn report(self, cores: Vec<LatencyCoreReport>, warnings: Vec<Shortcoming>) -> Result<LatencyReport, LatencyError> {
+    fn report(
+        self,
+        cores: Vec<LatencyCoreReport>,
+        warnings: Vec<Shortcoming>,
+        undrained: Vec<String>,
+    ) -> Result<LatencyReport, LatencyError> {
         let histograms = cores.iter().map(|core| core.measured.histogram.clone());
         let histogram = histograms.reduce(|mut sum, histogram| {
             // All have the same bounds.
@@ -217,6 +226,7 @@ impl Run<'_> {
             interrupted,
             cores,
             warnings,
+            undrained,
         })
     }
 }

@@ -61,10 +61,18 @@ impl LatencyServerReport {
         json!({ "clients": self.clients, "commands": self.commands, "undrained": self.undrained })
     }
 
-    /// One line.
+    /// Everything ended in order: exit code 0.
     #[must_use]
-    pub fn line(&self) -> String {
-        format!("{} client(s) served, {} command(s) answered\n", self.clients, self.commands)
+    pub fn passed(&self) -> bool {
+        self.undrained.is_empty()
+    }
+
+    /// One line, and one for each core that did not drain.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = format!("{} client(s) served, {} command(s) answered\n", self.clients, self.commands);
+        self.undrained.iter().for_each(|who| text += &format!("not drained: {who}\n"));
+        text
     }
 }
 
@@ -158,7 +166,7 @@ impl Session<'_> {
         let threads = sides.launch(machine.topology.clone(), placement, &board, &desk)?;
         let cpus: Vec<_> = threads.cpus().collect();
         let mut told = !first;
-        let mut tell = |desk: &Desk| {
+        let mut tell = |desk: &Desk, say: &mut dyn FnMut(&str)| {
             if !told && desk.listening() == Some(cores) {
                 told = true;
                 say(&format!("listening on {address} ({})", registration(&capabilities)));
@@ -168,12 +176,12 @@ impl Session<'_> {
             }
             say_news(desk, say);
         };
-        let driven = drive(vec![&mut control], &threads, &board, stop, || {
-            tell(&desk);
+        let driven = drive(vec![&mut control], &threads, &board, stop, say, |say| {
+            tell(&desk, say);
             stop.load(Relaxed) || desk.wanted().is_some() || desk.listening().is_none()
         });
         driven.map_err(|error| or_removed(error.into(), &control))?;
-        tell(&desk);
+        tell(&desk, say);
         for ended in threads.join() {
             let Finished { core, context: LatencyCore { server, .. }, report: reactor } =
                 ended.map_err(|error| or_removed(RunError::from(error).into(), &control))?;

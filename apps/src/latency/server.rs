@@ -380,8 +380,9 @@ impl<P: Port> ServerSide<P> {
         let length = self.engine.message(&received, 0, &mut message).min(MAX_COMMAND_BYTES);
         let header = Header::decode(&message[..length]);
         self.vigil.hear();
-        // What comes behind a breach is not looked at.
-        let guest = self.guest(connection).filter(|guest| guest.died.is_none());
+        // What comes behind a breach is not looked at, nor what comes behind its leave: the empty message that ends its send
+        // queue, where its device could not stop that.
+        let guest = self.guest(connection).filter(|guest| guest.died.is_none() && !guest.bye);
         let Some(guest) = guest else { return self.engine.release(received) };
         let asked = match header {
             Some(Header { kind: Kind::Bye, .. }) => {

@@ -9,14 +9,16 @@ use super::{
     plan,
     server::{ServerPlan, ServerSide},
 };
-use crate::runner::{Idle, RunError, Served, SetupError, open};
+use crate::runner::{Idle, Refusals, RunError, Served, SetupError, open};
 use core::{convert::Infallible, time::Duration};
 use frwr_engine::{
     CoreLink,
     control::Control,
     provider::{Device, Port},
 };
-use frwr_reactor::{CoreIndex, Outbox, Placement, PollerError, Reactor, Reactors, Running, Schedule, Seat, Topology};
+use frwr_reactor::{
+    Clock, CoreIndex, Outbox, Placement, PollerError, Reactor, Reactors, Running, Schedule, Seat, Topology,
+};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// How long the cores may drain at the end.
@@ -126,7 +128,7 @@ fn build<P: Port>(
 }
 
 /// Serves Control until all reactors have ended; they are asked to when the board says so, `is_over`, or a device fails.
-/// `tick` is called between.
+/// `is_over` is asked between, and may say something, as is said of queue pairs that a device refuses to destroy.
 ///
 /// # Errors
 /// What a device could not go on with.
@@ -135,18 +137,21 @@ pub(super) fn drive<P: Port + Send + 'static>(
     threads: &Threads<P>,
     board: &Board,
     stop: &AtomicBool,
-    mut is_over: impl FnMut() -> bool,
+    say: &mut dyn FnMut(&str),
+    mut is_over: impl FnMut(&mut dyn FnMut(&str)) -> bool,
 ) -> Result<(), RunError> {
     let (mut idle, mut asked, mut trouble) = (Idle::new(), false, None);
+    let (clock, mut refusals) = (Clock::system(), Refusals::default());
     while !threads.is_finished() {
         let work: u32 = controls.iter_mut().map(|control| control.poll()).sum();
         if trouble.is_none() {
             trouble = controls.iter().find_map(|control| control.trouble());
         }
+        refusals.tell(&controls, clock.now(), say);
         if stop.load(Relaxed) {
             board.stop();
         }
-        let over = is_over();
+        let over = is_over(say);
         if !asked && (over || trouble.is_some() || board.has_failed()) {
             asked = true;
             threads.shutdown_handle().request(GRACE);

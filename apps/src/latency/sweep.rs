@@ -104,6 +104,7 @@ impl LatencySweep {
                 writeln!(out, "{line}")?;
             }
         }
+        self.reports.iter().try_for_each(|report| report.write_undrained(out))?;
         if self.reports.iter().any(|report| report.interrupted) || self.reports.len() < self.asked {
             let (rows, asked) = (self.reports.len(), self.asked);
             writeln!(

@@ -114,7 +114,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     pub(super) fn drive(mut self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         let clock = Clock::system();
         let began = clock.now();
-        let (mut next_line, mut said, mut said_kept) = (LINE_PERIOD, 0, 0);
+        let (mut next_line, mut said, mut refusals) = (LINE_PERIOD, 0, Refusals::default());
         let (mut asked, mut told) = (false, false);
         let mut idle = Idle::new();
         let mut trouble = None;
@@ -143,14 +143,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             {
                 say(&line);
             }
-            let kept: u64 = self.controls.iter().map(|control| control.queue_pairs_kept()).sum();
-            if kept > said_kept {
-                say(&format!(
-                    "the device refuses to destroy {kept} queue pair(s) and is asked again; a connection whose queue pair may still \
-                     work ends when the device complies, and its requests with it"
-                ));
-            }
-            said_kept = said_kept.max(kept);
+            refusals.tell(&self.controls, elapsed, say);
             if !told && self.progress.has_broken_storage() {
                 told = true;
                 say(BROKEN_STORAGE);
@@ -204,6 +197,32 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             requests as f64 * f64::from(self.block_bytes) / f64::from(1 << 20),
             busy.join(" ")
         )
+    }
+}
+
+/// What is said of queue pairs that the devices refuse to destroy: a line for each, or one for all that came in a second.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    kept: u64,
+    /// There are more of them than were told of.
+    is_news: bool,
+    next_line: Duration,
+}
+
+impl Refusals {
+    /// Looks, after a poll; `elapsed` is time since an epoch of the caller's.
+    pub(crate) fn tell(&mut self, controls: &[&mut dyn Served], elapsed: Duration, say: &mut dyn FnMut(&str)) {
+        let kept = controls.iter().map(|control| control.queue_pairs_kept()).sum();
+        // What is destroyed before its line is due keeps nobody waiting.
+        self.is_news = kept > 0 && (self.is_news || kept > self.kept);
+        self.kept = kept;
+        if self.is_news && elapsed >= self.next_line {
+            (self.is_news, self.next_line) = (false, elapsed.saturating_add(LINE_PERIOD));
+            say(&format!(
+                "the device refuses to destroy {kept} queue pair(s) and is asked again; a connection whose queue pair may still \
+                 work ends when the device complies, and its requests with it"
+            ));
+        }
     }
 }
 
@@ -267,12 +286,14 @@ fn name(doing: Doing) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{FIRST_WAIT, Idle, LONGEST_WAIT, RunError, Served};
+    use super::{FIRST_WAIT, Idle, LONGEST_WAIT, Refusals, RunError, Served};
     use core::time::Duration;
 
+    #[derive(Default)]
     struct Waited {
         times: Vec<Duration>,
         ready: bool,
+        kept: u64,
     }
 
     impl Served for Waited {
@@ -290,7 +311,7 @@ mod tests {
         }
 
         fn queue_pairs_kept(&self) -> u64 {
-            0
+            self.kept
         }
 
         fn trouble(&self) -> Option<RunError> {
@@ -300,7 +321,7 @@ mod tests {
 
     #[test]
     fn waits_grow_to_a_limit_that_keeps_system_calls_rare() {
-        let mut control = Waited { times: Vec::new(), ready: false };
+        let mut control = Waited::default();
         let mut idle = Idle::new();
         for _ in 0..20 {
             idle.pause(&mut [&mut control], false);
@@ -312,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_trace_keeps_waits_short() {
-        let mut control = Waited { times: Vec::new(), ready: false };
+        let mut control = Waited::default();
         let mut idle = Idle::new();
         for _ in 0..4 {
             idle.pause(&mut [&mut control], true);
@@ -322,11 +343,53 @@ mod tests {
 
     #[test]
     fn a_device_that_cries_wolf_is_not_asked_again_at_once() {
-        let mut control = Waited { times: Vec::new(), ready: true };
+        let mut control = Waited { ready: true, ..Waited::default() };
         let mut idle = Idle::new();
         for _ in 0..4 {
             idle.pause(&mut [&mut control], true);
         }
         assert_eq!(control.times.len(), 2);
+    }
+
+    /// What is said while two devices keep these numbers of queue pairs, at these milliseconds.
+    fn said(course: &[(u64, [u64; 2])]) -> Vec<(u64, String)> {
+        let (mut refusals, mut lines) = (Refusals::default(), Vec::new());
+        for &(at, kept) in course {
+            let [mut first, mut second] = kept.map(|kept| Waited { kept, ..Waited::default() });
+            refusals.tell(&[&mut first, &mut second], Duration::from_millis(at), &mut |line| {
+                lines.push((at, line.to_owned()))
+            });
+        }
+        lines
+    }
+
+    #[test]
+    fn a_queue_pair_that_is_kept_is_told_of_once_however_long_that_takes() {
+        let lines = said(&[(0, [0, 0]), (1, [1, 0]), (2, [1, 0]), (5000, [1, 0]), (6000, [0, 0]), (9000, [0, 0])]);
+        let [(at, line)] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!(*at, 1, "at once");
+        assert!(line.starts_with("the device refuses to destroy 1 queue pair(s) and is asked again; "), "{line}");
+        assert!(line.ends_with("ends when the device complies, and its requests with it") && !line.contains('\n'));
+        assert_eq!(said(&[(0, [0, 0]), (9000, [0, 0])]), [], "nothing is said of devices that comply");
+    }
+
+    #[test]
+    fn each_further_queue_pair_is_told_of_also_where_the_one_before_has_gone() {
+        let lines = said(&[(0, [1, 0]), (2000, [1, 1]), (4000, [0, 1]), (6000, [0, 0]), (8000, [0, 1])]);
+        let of = |count| move |(_, line): &(u64, String)| line.contains(&format!("destroy {count} queue pair(s)"));
+        assert_eq!(lines.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 2000, 8000]);
+        assert!(of(1)(&lines[0]) && of(2)(&lines[1]) && of(1)(&lines[2]), "{lines:?}");
+    }
+
+    #[test]
+    fn many_at_a_time_are_told_of_in_a_line_each_second() {
+        let course: Vec<_> = (0..3000).map(|at| (at, [at + 1, 0])).collect();
+        let lines = said(&course);
+        let expected = [(0, 1), (1000, 1001), (2000, 2001)];
+        assert_eq!(lines.len(), expected.len(), "{lines:?}");
+        for ((at, line), (when, count)) in lines.iter().zip(expected) {
+            assert!(*at == when && line.contains(&format!("destroy {count} queue pair(s)")), "{at}: {line}");
+        }
+        assert_eq!(said(&[(0, [1, 0]), (1, [2, 0]), (2, [0, 0]), (3, [0, 0]), (2000, [0, 0])]).len(), 1, "it has gone");
     }
 }

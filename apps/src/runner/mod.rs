@@ -38,7 +38,7 @@ pub use error::{RunError, SetupError};
 pub use launch::run;
 pub use load::load;
 pub use load_command::{LoadArguments, LoadConfig, MAX_IO_TIMEOUT_SECONDS, MAX_RECONNECTS};
-pub(crate) use main_loop::{Idle, Served, removed};
+pub(crate) use main_loop::{Idle, Refusals, Served, removed};
 pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig};
 pub(crate) use rdma::open as open_rdma;
 pub use rdma::{discover_on_rdma, load_on_rdma, serve_on_rdma};

@@ -9,7 +9,8 @@ use std::net::SocketAddr;
 pub struct ListeningCore {
     /// Its number in the order of [`super::Control::open_core`], from 0.
     pub core: usize,
-    /// Its queue pairs until they are destroyed, and connect requests that it was told of and has not answered.
+    /// Its queue pairs until they are destroyed, or drained where the device refuses that, and connect requests that it was told of
+    /// and has not answered.
     pub connections: usize,
     /// The weights of those that were placed.
     pub weight: u64,

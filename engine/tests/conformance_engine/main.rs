@@ -11,6 +11,8 @@ mod cores;
 mod credits;
 mod cycles;
 mod ends;
+#[cfg(feature = "verbs")]
+mod kept;
 mod requests;
 mod rig;
 mod shared_receives;

@@ -100,7 +100,7 @@ impl AnyDevice {
 
     /// The one that was opened last of a device that is not there.
     #[cfg(feature = "verbs")]
-    pub fn fake(device: VerbsDevice, fake: std::sync::Arc<FakeDevice>) -> Self {
+    pub fn over_fake(device: VerbsDevice, fake: std::sync::Arc<FakeDevice>) -> Self {
         let context = fake.newest_context().expect("it was just opened");
         let mut made = Self::verbs(device);
         made.fake = Some((fake, context));
@@ -120,6 +120,12 @@ impl AnyDevice {
     /// What is alive on it.
     pub fn live(&self) -> &Live {
         &self.live
+    }
+
+    /// The view into a device that is not there.
+    #[cfg(feature = "verbs")]
+    pub fn fake(&self) -> Option<FakeContext> {
+        self.fake.as_ref().map(|(_, context)| *context)
     }
 
     /// The view into a software NIC.

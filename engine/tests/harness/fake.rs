@@ -102,6 +102,6 @@ impl FakeNetwork {
         self.fake.change(&mut options);
         let opened = VerbsDevice::open_with(frwr_fake::library(), &options);
         let device = opened.unwrap_or_else(|error| panic!("device fake:{}: {error}", self.fake.name()));
-        AnyDevice::fake(device, Arc::clone(&self.device))
+        AnyDevice::over_fake(device, Arc::clone(&self.device))
     }
 }

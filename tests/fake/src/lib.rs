@@ -15,6 +15,7 @@ mod posting;
 mod queue_pair;
 mod queue_pairs;
 mod raw;
+mod refusals;
 mod shared_receives;
 mod verbs;
 mod work;
@@ -27,6 +28,7 @@ use frwr_engine::provider::{
         system::{Gid, SystemView},
     },
 };
+pub use refusals::Refusable;
 use std::{
     net::{IpAddr, Ipv4Addr},
     sync::LazyLock,
@@ -169,6 +171,27 @@ impl FakeContext {
     #[must_use]
     pub fn remote_bytes(self) -> u64 {
         with(|world| world.contexts.get(&self.0).map_or(0, |context| context.nic.remote_bytes()))
+    }
+
+    /// Queue pairs that are not destroyed.
+    #[must_use]
+    pub fn queue_pairs(self) -> usize {
+        with(|world| world.contexts.get(&self.0).map_or(0, |context| context.by_soft.len()))
+    }
+
+    /// The next so many calls of a function are refused with this error number; 0 complies again.
+    pub fn refuse(self, what: Refusable, code: i32, times: u32) {
+        with(|world| {
+            if let Some(context) = world.contexts.get_mut(&self.0) {
+                context.refusals.set(what, code, times);
+            }
+        });
+    }
+
+    /// Calls of a function that were refused so far.
+    #[must_use]
+    pub fn refused(self, what: Refusable) -> u32 {
+        with(|world| world.contexts.get(&self.0).map_or(0, |context| context.refusals.refused(what)))
     }
 }
 

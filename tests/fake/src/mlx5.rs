@@ -4,6 +4,7 @@ use crate::{
     builder::Fields,
     queue_pairs::{QueuePairBlock, Wanted},
     raw::null,
+    refusals::Refusable,
     verbs::{context_of, errno_of, give, take_back},
     work::{List, Verb, elements_at},
     world::{MkeyRecord, World, with},
@@ -160,6 +161,7 @@ unsafe extern "C" fn destroy_mkey(raw: *mut Mkey) -> c_int {
     let freed = with(|world| {
         let found = world.contexts.values_mut().find(|context| context.mkeys.contains_key(&raw.addr()));
         let context = found.ok_or(libc::EINVAL)?;
+        context.refusals.check(Refusable::DestroyRegistration)?;
         let record = context.mkeys.remove(&raw.addr()).ok_or(libc::EINVAL)?;
         context.nic.command(Command::FreeRegistration { object: record.object }).map(drop).map_err(errno_of)
     });

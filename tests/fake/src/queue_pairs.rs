@@ -4,6 +4,7 @@ use crate::{
     builder,
     queue_pair::{QueuePair, State},
     raw::null,
+    refusals::Refusable,
     verbs::{context_of, errno_of, give, take_back, zeroed},
     work::{Bind, Verb, Work, elements_at},
     world::{Event, World, with},
@@ -13,8 +14,8 @@ use frwr_engine::provider::verbs::abi::mlx5::{ListBuilder, QueuePairEx};
 use frwr_engine::provider::{Command, PostRefusal, QueueSizes, ReceiveRequest, RemoteRange, ScatterElement, Token};
 use ibverbs_sys::{
     IBV_QP_EX_WITH_BIND_MW, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, ibv_context, ibv_pd, ibv_qp,
-    ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_type, ibv_recv_wr, ibv_send_wr,
-    ibv_srq, ibv_wr_opcode,
+    ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_state, ibv_qp_type, ibv_recv_wr,
+    ibv_send_wr, ibv_srq, ibv_wr_opcode,
 };
 
 /// What is asked for.
@@ -148,7 +149,14 @@ pub(crate) unsafe extern "C" fn modify_qp(raw: *mut ibv_qp, attributes: *mut ibv
     // SAFETY: as above.
     let (number, attributes) = unsafe { ((*raw).qp_num, *attributes) };
     with(|world| {
-        let Some(queue_pair) = world.queue_pairs.get_mut(&number) else { return libc::EINVAL };
+        let World { contexts, queue_pairs, .. } = world;
+        let Some(queue_pair) = queue_pairs.get_mut(&number) else { return libc::EINVAL };
+        if attributes.qp_state == ibv_qp_state::IBV_QPS_ERR
+            && let Some(context) = contexts.get_mut(&queue_pair.context)
+            && let Err(code) = context.refusals.check(Refusable::FailQueuePair)
+        {
+            return code;
+        }
         if let Err(code) = queue_pair.modify(&attributes, mask.cast_unsigned()) {
             return code;
         }
@@ -179,8 +187,11 @@ pub(crate) unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
     // SAFETY: as above.
     let number = unsafe { (*raw).qp_num };
     let destroyed = with(|world| {
-        let Some(queue_pair) = world.queue_pairs.remove(&number) else { return Err(libc::EINVAL) };
-        let context = world.contexts.get_mut(&queue_pair.context).ok_or(libc::EINVAL)?;
+        let World { contexts, queue_pairs, .. } = world;
+        let context = queue_pairs.get(&number).and_then(|queue_pair| contexts.get_mut(&queue_pair.context));
+        let context = context.ok_or(libc::EINVAL)?;
+        context.refusals.check(Refusable::DestroyQueuePair)?;
+        let queue_pair = queue_pairs.remove(&number).ok_or(libc::EINVAL)?;
         let destroyed = context.nic.command(Command::DestroyQueuePair { queue_pair: queue_pair.soft });
         context.by_soft.remove(&queue_pair.soft);
         // Its completions go with it, and so do its events.

@@ -4,6 +4,7 @@ use crate::{
     nic::Nic,
     queue_pairs,
     raw::{Signal, WorkCompletion, null, set_errno},
+    refusals::{Refusable, Refusals},
     shared_receives,
     world::{Context, Event, ObjectRecord, QueueRecord, RegionRecord, World, with},
 };
@@ -171,6 +172,7 @@ impl World {
             by_soft: HashMap::new(),
             events: VecDeque::new(),
             signal,
+            refusals: Refusals::default(),
         };
         self.contexts.insert(raw.addr(), context);
         Ok(raw)
@@ -402,6 +404,7 @@ unsafe extern "C" fn dealloc_mw(raw: *mut ibv_mw) -> c_int {
     let (address, number) = unsafe { ((*raw).context.addr(), (*raw).handle) };
     let freed = with(|world| {
         let context = world.contexts.get_mut(&address).ok_or(libc::EINVAL)?;
+        context.refusals.check(Refusable::DestroyRegistration)?;
         let window = context.windows.remove(&number).ok_or(libc::EINVAL)?;
         context.nic.command(Command::FreeRegistration { object: window.object }).map(drop).map_err(errno_of)
     });

@@ -6,6 +6,7 @@ use crate::{
     nic::{News, Nic},
     queue_pair::{QueuePair, Sent, State},
     raw::{Signal, WorkCompletion},
+    refusals::Refusals,
 };
 use frwr_engine::provider::{
     AsyncEvent, BaseId, Completion, CompletionQueue, DomainId, FailureStatus, QueuePairId, RegistrationId,
@@ -115,6 +116,7 @@ pub(crate) struct Context {
     pub(crate) by_soft: HashMap<QueuePairId, u32>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) signal: Signal,
+    pub(crate) refusals: Refusals,
 }
 
 /// The host.

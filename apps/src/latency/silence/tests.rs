@@ -15,7 +15,8 @@ use frwr_engine::{
     CoreLink, Engine, EngineOptions,
     control::Control,
     provider::{
-        ConnectionParameters, Device as _,
+        CommandError, ConnectionParameters, Device,
+        fault::{CommandKind, FaultHandle, Faulty, FaultyPort},
         soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort, SoftProfile},
     },
 };
@@ -46,16 +47,18 @@ fn parameters(operation: Operation) -> Parameters {
 struct Halves {
     time: VirtualClock,
     server: ServerSide<SoftPort>,
-    client: ClientSide<SoftPort>,
+    client: ClientSide<FaultyPort<SoftPort>>,
     server_control: Control<SoftDevice>,
-    client_control: Control<SoftDevice>,
+    client_control: Control<Faulty<SoftDevice>>,
+    /// Of the client's device.
+    faults: FaultHandle,
     desk: Desk,
     board: Board,
 }
 
-fn open(control: &mut Control<SoftDevice>, options: &EngineOptions) -> (SoftPort, CoreLink) {
+fn open<D: Device>(control: &mut Control<D>, options: &EngineOptions) -> (D::Port, CoreLink) {
     let capabilities = *control.device().capabilities();
-    let (send, receive) = Engine::<SoftPort>::completion_entries(options, &capabilities).unwrap();
+    let (send, receive) = Engine::<D::Port>::completion_entries(options, &capabilities).unwrap();
     control.open_core(send, receive).unwrap()
 }
 
@@ -69,7 +72,8 @@ impl Halves {
         let (fabric, time, connections) = (SoftFabric::new(), VirtualClock::new(), parameters.connections);
         let (desk, board) = (Desk::new(parameters), Board::new(1));
         let device = || fabric.device(SoftOptions::new(SoftProfile::RegMr));
-        let (mut server_control, mut client_control) = (Control::new(device()), Control::new(device()));
+        let (client_device, faults) = Faulty::new(device());
+        let (mut server_control, mut client_control) = (Control::new(device()), Control::new(client_device));
         let (capabilities, address) = (*server_control.device().capabilities(), "127.0.0.1:49200".parse().unwrap());
         let server = ServerPlan {
             capacity: parameters,
@@ -101,7 +105,7 @@ impl Halves {
         let server = ServerSide::new(port, link, server, None, desk.clone()).unwrap();
         let (port, link) = open(&mut client_control, &plan::client(&parameters, connections, &capabilities));
         let client = ClientSide::new(port, link, client, None, Clock::from(&time), board.clone()).unwrap();
-        Self { time, server, client, server_control, client_control, desk, board }
+        Self { time, server, client, server_control, client_control, faults, desk, board }
     }
 
     fn step_server(&mut self) {
@@ -222,4 +226,26 @@ fn a_crowd_of_connections_is_let_in_by_and_by() {
         "{line}"
     );
     assert!(!line.contains('\n'), "{line}");
+}
+
+/// What was measured is not lost to a device that takes its time: the main thread says what is waited for.
+#[test]
+fn a_client_waits_longer_for_a_queue_pair_that_its_device_keeps_than_for_a_server() {
+    let mut halves = Halves::new(Operation::Write, 1);
+    for (kind, times) in [(CommandKind::FailQueuePair, 1), (CommandKind::DestroyQueuePair, u32::MAX)] {
+        halves.faults.fail_command(kind, CommandError::Busy, times);
+    }
+    while halves.client_control.statistics().queue_pairs_kept == 0 {
+        halves.step();
+    }
+    let until = halves.time.now() + 4 * CLIENT_SILENCE;
+    while halves.time.now() < until {
+        halves.step();
+        assert!(!halves.board.has_failed(), "{:?}", halves.board.failure());
+        assert!(!halves.board.all_reached(Step::Finished) && !halves.client.is_drained(), "its end is not told");
+    }
+    halves.faults.clear();
+    let (measured, news) = halves.measure();
+    assert!(!measured.histogram.is_empty() && !measured.interrupted);
+    assert!(matches!(news[..], [News::Came { .. }, News::Left { .. }]), "the server has heard of nothing: {news:?}");
 }

@@ -125,7 +125,7 @@ impl VerbsDevice {
         let (region, answer) = match Arc::try_unwrap(region).map(MemoryRegion::destroy) {
             Ok(Ok(())) => return Ok(Answer::Done),
             // `EINVAL`: a window is bound to it (verbs.md 5.3). It goes on as before.
-            Ok(Err((region, error))) => (Arc::new(region), self.not_destroyed(&error)),
+            Ok(Err((region, error))) => (Arc::new(region), self.refusal(&error)),
             Err(region) => (region, CommandError::Busy),
         };
         self.tell_all(|| PortCommand::AddBase(base, Arc::clone(&region)));
@@ -133,8 +133,9 @@ impl VerbsDevice {
         Err(answer)
     }
 
-    /// Why something was not destroyed. `EIO` is said of a device that is gone and by one that works badly, which keeps its objects.
-    fn not_destroyed(&self, error: &io::Error) -> CommandError {
+    /// Why something was not destroyed, or a queue pair not moved to the error state. `EIO` is said of a device that is gone and by
+    /// one that works badly, which keeps its objects.
+    fn refusal(&self, error: &io::Error) -> CommandError {
         let is_gone = command_error(error) == CommandError::DeviceGone && !self.is_present();
         if is_gone { CommandError::DeviceGone } else { CommandError::Busy }
     }
@@ -231,7 +232,7 @@ impl VerbsDevice {
     fn fail_queue_pair(&mut self, id: QueuePairId) -> Outcome {
         let mut attributes = ibv_qp_attr { qp_state: ibv_qp_state::IBV_QPS_ERR, ..ibv_qp_attr::default() };
         let failed = self.queue_pair(id)?.modify(&mut attributes, ibv_qp_attr_mask::IBV_QP_STATE);
-        failed.map(|()| Answer::Done).map_err(|error| command_error(&error))
+        failed.map(|()| Answer::Done).map_err(|error| self.refusal(&error))
     }
 
     fn retire_queue_pair(&mut self, ticket: Ticket, id: QueuePairId) -> Result<(), CommandError> {
@@ -272,7 +273,7 @@ impl VerbsDevice {
         match Arc::try_unwrap(record.queue_pair).map(QueuePair::destroy) {
             Ok(Ok(())) => Ok(Answer::Done),
             Ok(Err((queue_pair, error))) => {
-                let (answer, queue_pair) = (self.not_destroyed(&error), Arc::new(queue_pair));
+                let (answer, queue_pair) = (self.refusal(&error), Arc::new(queue_pair));
                 let windows = Vec::new();
                 self.queue_pairs.insert(id, QueuePairRecord { port: record.port, queue_pair, windows, leaving: false });
                 Err(answer)
@@ -331,7 +332,7 @@ impl VerbsDevice {
                 }
                 return Ok(Answer::Done);
             }
-            Ok(Err((window, error))) => (Arc::new(window), self.not_destroyed(&error)),
+            Ok(Err((window, error))) => (Arc::new(window), self.refusal(&error)),
             Err(window) => (window, CommandError::Busy),
         };
         // The device keeps it: it can be tried again.
