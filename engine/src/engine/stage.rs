@@ -164,6 +164,7 @@ impl<P: Port> Engine<P> {
         let mut position = send_queue.next_position();
         let first = position;
         let mut places = chain.vacant_places().iter_mut();
+        debug_assert!(invalidations.len() <= places.len(), "what was reserved bounds the chain");
         // Where a refused post does not end the connection a chain may be cut anywhere, so no invalidation may count on
         // a later one's completion (F5, F6).
         let every = self.options.invalidate_signalling == InvalidateSignalling::Every
@@ -172,7 +173,6 @@ impl<P: Port> Engine<P> {
             let mr = self.pool.get_mut(descriptor);
             let begun = mr.and_then(|mr| mr.invalidate_in_chain(self.options.return_policy));
             let Some((token, owner, operation)) = begun else { continue };
-            // What was reserved bounds the chain.
             let Some(place) = places.next() else { break };
             *place = WorkRequest { token, signalled: every, fence: false, operation };
             send_queue.put_invalidation(position, token, owner);
