@@ -3,7 +3,7 @@
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
-    RequestHandle,
+    RequestHandle, Statistics,
     control::Control,
     gather::Segment,
     mr::Grant,
@@ -99,6 +99,17 @@ pub fn prepared(at: u32, signalled: bool) -> [WorkRequest; 2] {
     let request =
         |kind, signalled, operation| WorkRequest { token: Token::new(kind, at, 1), signalled, fence: false, operation };
     [request(TokenKind::Register, false, Operation::Register(fields)), request(TokenKind::Message, signalled, send)]
+}
+
+/// What an engine posted between two readings of its counters, and what its device completed, as programs print it.
+#[must_use]
+pub fn posted(before: &Statistics, after: &Statistics) -> String {
+    format!(
+        "{} doorbells, {} work requests, {} send completions",
+        after.doorbells - before.doorbells,
+        after.work_requests - before.work_requests,
+        after.send_completions - before.send_completions
+    )
 }
 
 /// One engine with one connection, and memory of the caller.

@@ -13,7 +13,7 @@ use core::hint::black_box;
 use core::time::Duration;
 use frwr_benches::{
     null_device::{NullDevice, NullPort},
-    requester::{MESSAGE_BYTES, Requester, prepared, usual_options, write_grant},
+    requester::{MESSAGE_BYTES, Requester, posted, prepared, usual_options, write_grant},
 };
 use frwr_engine::{
     Chunk, EngineOptions, Event, Message, Protocol, RequestStatus, Submission,
@@ -77,13 +77,7 @@ fn engine(requests: u64, batch: u64, mode: &str) -> Result<(), Box<dyn Error>> {
         }
         engine.flush();
     }
-    let after = engine.statistics();
-    println!(
-        "{done} iterations of 1 request, {} doorbells, {} work requests, {} send completions",
-        after.doorbells - before.doorbells,
-        after.work_requests - before.work_requests,
-        after.send_completions - before.send_completions
-    );
+    println!("{done} iterations of 1 request, {}", posted(&before, &engine.statistics()));
     Ok(())
 }
 

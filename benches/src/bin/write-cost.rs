@@ -11,7 +11,7 @@
 use core::time::Duration;
 use frwr_benches::{
     null_device::{NullDevice, NullPort},
-    requester::{PAGE, Requester, usual_options},
+    requester::{PAGE, Requester, posted, usual_options},
 };
 use frwr_engine::{
     EngineOptions, Event, RemoteSegment, TransferStatus, WriteRequest,
@@ -67,12 +67,6 @@ fn run(
         }
         engine.flush();
     }
-    let after = engine.statistics();
-    println!(
-        "{done} iterations of 1 WRITE, {} doorbells, {} work requests, {} send completions",
-        after.doorbells - before.doorbells,
-        after.work_requests - before.work_requests,
-        after.send_completions - before.send_completions
-    );
+    println!("{done} iterations of 1 WRITE, {}", posted(&before, &engine.statistics()));
     Ok(())
 }

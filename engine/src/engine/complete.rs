@@ -20,17 +20,8 @@ use frwr_mempool::{
 /// How often an engine looks whether Control has news of a queue pair that the device keeps; nothing wakes who sleeps.
 const KEPT_PERIOD: Duration = Duration::from_millis(1);
 
-/// Behind so many polls in a row that found completions of sends and none of receives the receive queue counts as silent: this engine only
-/// writes to its peers or reads from them, and hears nothing.
-const SILENT: u32 = 16;
-
-/// One of so many polls that find completions of sends asks a silent receive queue all the same, so that a message is heard that much later
-/// at most. A poll that finds none asks it in any case.
-const SILENT_ASKED: u32 = 8;
-const _: () = assert!(SILENT.is_multiple_of(SILENT_ASKED), "the first poll of a silent queue asks it");
-
 impl<P: Port> Engine<P> {
-    /// One poll stage: completions of receives and of sends, messages from Control, requests that wait. Returns the work
+    /// One poll stage: completions of receives, then of sends, messages from Control, requests that wait. Returns the work
     /// done; 0 for an empty poll, behind which no event waits and nothing is to be flushed, so that both calls may be left out.
     /// `now` must not go back. Bounded: at most one batch of each kind.
     #[inline(always)]
@@ -71,7 +62,20 @@ impl<P: Port> Engine<P> {
         let mut work = 0;
         // A caller that takes no events gets no more completions and messages: nothing is lost, and nothing grows.
         if !self.events.is_half_full() {
-            work += self.poll_queues(protocol);
+            let mut batch = CompletionBatch::new();
+            self.port.poll(CompletionQueue::Receive, &mut batch);
+            if !batch.is_empty() {
+                work += self.take_receives(&batch, protocol);
+            }
+            // Who ends waits for this; nobody else does.
+            if self.unsettled > 0 && !batch.is_full() {
+                self.empty_receive_polls += 1;
+            }
+            batch.clear();
+            self.port.poll(CompletionQueue::Send, &mut batch);
+            if !batch.is_empty() {
+                work += self.take_sends(&batch);
+            }
             if !self.link.from_control.is_empty() {
                 work += self.poll_control();
             }
@@ -84,45 +88,6 @@ impl<P: Port> Engine<P> {
         }
         self.full_polls += 1;
         work.max(1)
-    }
-
-    /// Both completion queues: receives first, since a reply usually tells more than the completions of sends that came with it. Who only
-    /// writes and reads would ask for receives in vain each time: see [`SILENT`].
-    #[inline(always)]
-    fn poll_queues(&mut self, protocol: &mut impl Protocol) -> u32 {
-        let is_silent = self.sends_alone >= SILENT && self.unsettled == 0;
-        let mut sent = if is_silent { self.poll_sends() } else { 0 };
-        let passed_over = sent > 0 && !self.sends_alone.is_multiple_of(SILENT_ASKED);
-        let received = if passed_over { 0 } else { self.poll_receives(protocol) };
-        if !is_silent {
-            sent = self.poll_sends();
-        }
-        if received > 0 {
-            self.sends_alone = 0;
-        } else if sent > 0 {
-            // Where it begins again at 0, the queue is none of the silent for a while.
-            self.sends_alone = self.sends_alone.wrapping_add(1);
-        }
-        received + sent
-    }
-
-    #[inline(always)]
-    fn poll_receives(&mut self, protocol: &mut impl Protocol) -> u32 {
-        let mut batch = CompletionBatch::new();
-        self.port.poll(CompletionQueue::Receive, &mut batch);
-        let taken = if batch.is_empty() { 0 } else { self.take_receives(&batch, protocol) };
-        // Who ends waits for this; nobody else does.
-        if self.unsettled > 0 && !batch.is_full() {
-            self.empty_receive_polls += 1;
-        }
-        taken
-    }
-
-    #[inline(always)]
-    fn poll_sends(&mut self) -> u32 {
-        let mut batch = CompletionBatch::new();
-        self.port.poll(CompletionQueue::Send, &mut batch);
-        if batch.is_empty() { 0 } else { self.take_sends(&batch) }
     }
 
     /// What is rarely there.

@@ -107,8 +107,6 @@ pub struct Engine<P: Port> {
     shared: Option<SharedReceives>,
     /// Polls that found the receive completion queue empty, while a connection opened or ended.
     empty_receive_polls: u64,
-    /// Polls in a row that found completions of sends and none of receives.
-    sends_alone: u32,
     connections: Table<Connection>,
     /// Connections with work for the next flush, each at most once.
     dirty: FixedList<u16>,
@@ -249,7 +247,6 @@ impl<P: Port> Engine<P> {
             receives,
             shared,
             empty_receive_polls: 0,
-            sends_alone: 0,
             connections,
             dirty: FixedList::new_in(region, plan.connections as usize, 0)?,
             unsettled: 0,

@@ -33,12 +33,11 @@ impl DeviceMemory {
     pub fn table(&self, offset: usize, stride: usize, len: u32) -> DeviceTable {
         let start = self.address().wrapping_add(offset as u64);
         let fits = start.is_multiple_of(WORD as u64) && stride.is_multiple_of(WORD) && stride >= LINE;
-        let room = if fits { self.len.saturating_sub(offset) / stride } else { 0 };
+        let rest = self.slice(offset, self.len.saturating_sub(offset)).ok().filter(|_| fits);
         // At most `len`.
-        let len = room.min(len as usize) as u32;
-        // SAFETY: the sum is at most the length.
-        let base = unsafe { self.base.add(offset.min(self.len)) };
-        DeviceTable { base, stride, len, _mapping: Arc::clone(&self.mapping) }
+        let len = rest.as_ref().map_or(0, |rest| (rest.len / stride).min(len as usize)) as u32;
+        let Self { mapping, base, .. } = rest.as_ref().unwrap_or(self);
+        DeviceTable { base: *base, stride, len, _mapping: Arc::clone(mapping) }
     }
 }
 
