@@ -61,7 +61,7 @@ both() { # key...
 for depth in 1 8 32; do
     # Means of many at a time have in them whatever the host does meanwhile: each side wants a turn without.
     # shellcheck disable=SC2034  # figures.sh reads it
-    [ $depth = 1 ] || ROUNDS=7
+    if [ $depth = 1 ]; then ROUNDS=9; else ROUNDS=7; fi
     rounds "depth_$depth" "$(both static_$depth request_$depth memory_$depth) doorbells_$depth work_requests_$depth completions_$depth" \
         turns $depth
     rounds "loops_$depth" "$(both beside_$depth loop_static_$depth loop_reg_mr_$depth)" loops $depth

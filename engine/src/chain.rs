@@ -553,20 +553,17 @@ pub(crate) struct Registered {
     pub(crate) lists: u64,
     /// By right.
     pub(crate) bytes: [u64; 3],
-    /// Some descriptor's keys begin another round.
+    /// Some descriptor's keys begin another round. Who adds it says so.
     pub(crate) first_keys: bool,
 }
 
 impl Registered {
     #[inline(always)]
-    pub(crate) fn add(&mut self, access: Access, length: u32, elements: u32, key: u32, key_mask: u32) {
+    pub(crate) fn add(&mut self, access: Access, length: u32, elements: u32) {
         self.registrations += 1;
         self.lists += u64::from(elements > 1);
         if let Some(bytes) = self.bytes.get_mut(access as usize) {
             *bytes += u64::from(length);
-        }
-        if key & key_mask == 0 {
-            self.first_keys = true;
         }
     }
 
@@ -575,7 +572,7 @@ impl Registered {
         let mut registered = Self { first_keys: true, ..Self::default() };
         for request in requests {
             if let Operation::Register(fields) = &request.operation {
-                registered.add(fields.access, fields.length, fields.elements.count, fields.key, 0);
+                registered.add(fields.access, fields.length, fields.elements.count);
             }
         }
         registered

@@ -63,17 +63,21 @@ pub(crate) struct Reach {
     pub(crate) bytes: u64,
     pub(crate) base: BaseId,
     pub(crate) lkey: u32,
+    /// Bytes of the longest segment that lies in it somewhere and that one registration covers wherever it begins.
+    pub(crate) longest: u32,
 }
 
 impl Reach {
     /// Of a memory that cannot be used.
-    pub(crate) const NONE: Self = Self { start: 0, bytes: 0, base: BaseId(0), lkey: 0 };
+    pub(crate) const NONE: Self = Self { start: 0, bytes: 0, base: BaseId(0), lkey: 0, longest: 0 };
 
-    pub(crate) fn of(memory: &DeviceMemory, key: BaseKey) -> Self {
+    /// `anywhere`: see [`crate::gather::Limits::anywhere`].
+    pub(crate) fn of(memory: &DeviceMemory, key: BaseKey, anywhere: u32) -> Self {
         let Some(base) = key.base else { return Self::NONE };
         let (start, bytes) = (memory.address(), memory.len() as u64);
         // No mapping wraps around; said so here, so that no segment can.
-        Self { start, bytes: bytes.min(u64::MAX - start), base, lkey: key.lkey }
+        let bytes = bytes.min(u64::MAX - start);
+        Self { start, bytes, base, lkey: key.lkey, longest: bytes.min(anywhere.into()) as u32 }
     }
 }
 

@@ -203,7 +203,7 @@ pub(crate) struct Limits {
     page_shift: u32,
     depth: u64,
     max_bytes: u64,
-    /// Bytes that one registration covers wherever they begin.
+    /// See [`Limits::anywhere`].
     anywhere: u32,
 }
 
@@ -283,6 +283,11 @@ impl Limits {
     #[inline]
     pub(crate) fn holds(&self, entries: usize) -> bool {
         entries as u64 <= self.depth
+    }
+
+    /// Bytes that one registration covers wherever they begin.
+    pub(crate) fn anywhere(&self) -> u32 {
+        self.anywhere
     }
 
     /// Whether one registration covers the element, so that there is nothing to cut.

@@ -4,9 +4,11 @@
 //! Count it with callgrind at two numbers of requests and divide the difference. Modes:
 //!
 //! * `remote`: the peer invalidates the key (goal A7). `local`: the engine does.
-//! * `static`: one key for the whole run, made by `register_now` and named in every message (goal A8: `remote` less `static`).
+//! * `static`: one key for the whole run, made by `register_now`; each message names it with an address of its own (goal A8:
+//!   `remote` less `static`).
 //! * `none`: a request that opens no memory.
-//! * `bare`: the null port and this program's loop without an engine: what is part of all others and not the engine's.
+//! * `bare`: the null port and this program's loop without an engine: what is part of `remote` and `local` and not the engine's.
+//!   `bare-static`: the same of `static`, which posts no registrations.
 #![allow(clippy::print_stdout, reason = "a program that prints what it did")]
 
 use core::hint::black_box;
@@ -25,31 +27,48 @@ use frwr_engine::{
 };
 use std::error::Error;
 
+/// A loop of its own for each, so that none asks in every request which it is: a program knows what it sends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Remote,
+    Local,
+    Static,
+    None,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, mode, batch, requests] = &arguments[..] else {
-        return Err("usage: request-cost remote|local|static|none|bare BATCH REQUESTS".into());
+        return Err("usage: request-cost remote|local|static|none|bare|bare-static BATCH REQUESTS".into());
     };
     let (requests, batch): (u64, u64) = (requests.parse()?, batch.parse()?);
     match mode.as_str() {
-        "bare" => bare(requests, batch),
-        "remote" | "local" | "static" | "none" => engine(requests, batch, mode)?,
-        other => return Err(format!("the mode is {other}, but must be remote, local, static, none or bare").into()),
+        "remote" => engine::<{ Mode::Remote as u8 }>(requests, batch)?,
+        "local" => engine::<{ Mode::Local as u8 }>(requests, batch)?,
+        "static" => engine::<{ Mode::Static as u8 }>(requests, batch)?,
+        "none" => engine::<{ Mode::None as u8 }>(requests, batch)?,
+        "bare" => bare::<true>(requests, batch),
+        "bare-static" => bare::<false>(requests, batch),
+        other => {
+            return Err(
+                format!("the mode is {other}, but must be remote, local, static, none, bare or bare-static").into()
+            );
+        }
     }
     Ok(())
 }
 
-fn engine(requests: u64, batch: u64, mode: &str) -> Result<(), Box<dyn Error>> {
+#[inline(never)]
+fn engine<const MODE: u8>(requests: u64, batch: u64) -> Result<(), Box<dyn Error>> {
+    let (is_static, invited) = (MODE == Mode::Static as u8, MODE == Mode::Remote as u8);
+    let registers = invited || MODE == Mode::Local as u8;
     // The key for the whole run takes one slot and one MR more.
-    let options = EngineOptions { queue_depth: 32 + u32::from(mode == "static"), ..usual_options() };
+    let options = EngineOptions { queue_depth: 32 + u32::from(is_static), ..usual_options() };
     let mut requester =
-        Requester::open(NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(mode == "remote")), &options)?;
+        Requester::open(NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(invited)), &options)?;
     let segments = requester.pages(32, 1);
     let mut message = [0u8; MESSAGE_BYTES];
-    if mode == "static" {
-        write_grant(&mut message, &requester.register(&segments[..1])?);
-    }
-    let (registers, invited) = (matches!(mode, "remote" | "local"), mode == "remote");
+    let whole_run = if is_static { Some(requester.register(&segments[..1])?) } else { None };
     let (connection, engine, protocol) = (requester.connection, &mut requester.engine, &mut requester.protocol);
     let before = engine.statistics();
     let (mut done, mut submitted) = (0, 0);
@@ -62,6 +81,9 @@ fn engine(requests: u64, batch: u64, mode: &str) -> Result<(), Box<dyn Error>> {
         }
         while submitted < requests && submitted - done < batch {
             let at = submitted as usize % 32;
+            if let Some(grant) = &whole_run {
+                write_grant(&mut message, &Grant { address: grant.address + submitted, ..*grant });
+            }
             let chunk = [Chunk { access: Access::RemoteWrite, segments: &segments[at..=at] }];
             let submission = Submission {
                 message: &message,
@@ -81,13 +103,17 @@ fn engine(requests: u64, batch: u64, mode: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The same loop, with what the engine would post prepared in advance; one message in a chain asks for a completion.
-fn bare(requests: u64, batch: u64) {
-    let mut port = NullPort::new(true);
+/// The same loop, with what the engine would post prepared in advance; one message in a chain asks for a completion. With
+/// `REGISTERS` a registration stands in front of each message.
+#[inline(never)]
+fn bare<const REGISTERS: bool>(requests: u64, batch: u64) {
+    let per_request = 1 + usize::from(REGISTERS);
+    let mut port = NullPort::new(REGISTERS);
     let mut protocol = frwr_benches::requester::InOrder::default();
     let handle = frwr_engine::RequestHandle::from_parts(1, 1);
     let key = ConnectionKey::default();
-    let work: Vec<WorkRequest> = (0..batch as u32).flat_map(|at| prepared(at, at == 31)).collect();
+    let work: Vec<WorkRequest> =
+        (0..batch as u32).flat_map(|at| prepared(at, at == 31).into_iter().skip(usize::from(!REGISTERS))).collect();
     let receives: Vec<_> = (0..batch as u32)
         .map(|at| ReceiveRequest { token: Token::new(TokenKind::Receive, at, 1), element: ScatterElement::default() })
         .collect();
@@ -115,7 +141,8 @@ fn bare(requests: u64, batch: u64) {
         let count = (submitted - first) as usize;
         if count > 0 {
             let _ = port.post_receives(QueuePairId(1), black_box(&receives[..count]));
-            let _ = port.post(QueuePairId(1), Chain { requests: black_box(&work[..2 * count]), elements: &[] });
+            let _ =
+                port.post(QueuePairId(1), Chain { requests: black_box(&work[..per_request * count]), elements: &[] });
         }
     }
     println!("{done} iterations of 1 request without an engine");

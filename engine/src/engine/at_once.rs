@@ -5,7 +5,7 @@
 
 use super::{
     Engine, Submission, SubmitError,
-    resolve::locate,
+    resolve::locate_whole,
     run::{Run, gather_run},
     stage::{message_request, message_token},
 };
@@ -48,17 +48,10 @@ impl<P: Port> Engine<P> {
         if !connection.may_send() || !connection.send_queue.can_reserve(entries) {
             return None;
         }
-        let mut located = None;
-        if let Some((_, Covered::Segment(segment))) = piece {
-            let resolved = match locate(connection, segment) {
-                Ok(resolved) => resolved,
-                Err(error) => return Some(Err(error)),
-            };
-            if !self.gather.covers(&resolved.element) {
-                return None;
-            }
-            located = Some(resolved);
-        }
+        let located = match piece {
+            Some((_, Covered::Segment(segment))) => Some(locate_whole(connection, segment)?),
+            _ => None,
+        };
         let Some(vacant) = self.requests.vacant() else { return Some(Err(SubmitError::NoSlot)) };
         let slot = vacant.index();
         // At most message_bytes, which is 32 bit.
@@ -109,7 +102,8 @@ impl<P: Port> Engine<P> {
                 iova: self.iova.apply(run.address, submission.iova_cookie),
                 key_mask: making.key_mask,
             };
-            let Ok((opened, key)) = mr.open_in_chain(*name, &opening, registration) else {
+            let first_keys = &mut registered.first_keys;
+            let Ok((opened, key)) = mr.open_in_chain(*name, &opening, registration, first_keys) else {
                 idle.put_back(descriptor);
                 return None;
             };
@@ -120,7 +114,7 @@ impl<P: Port> Engine<P> {
             send_queue.stage_pair(position, opened, token);
             let elements = message_elements(&self.plan, &mut self.elements, slot, length, bases[0].lkey);
             *send = message_request(token, elements, false, making.fence);
-            registered.add(access, run.bytes, run.elements, key, making.key_mask);
+            registered.add(access, run.bytes, run.elements);
             let pressure = making.slots_are_short(self.held, *relief_coming);
             // Both are unsignalled as they are made.
             if !signaller.skips_single(pressure) {

@@ -167,7 +167,8 @@ impl<P: Port> Engine<P> {
         }
         let length = success.bytes.min(stride);
         entry.hold(length);
-        connection.receives_posted = connection.receives_posted.saturating_sub(1);
+        // This one was posted and counted; only a drain that timed out forgets them, and that connection is not ready.
+        connection.receives_posted -= 1;
         connection.peer_receives += 1;
         let message = classify(self.receives.messages(), token.index(), protocol, connection.key, length);
         let Message::Reply(RequestHandle(handle)) = message else {
@@ -186,7 +187,8 @@ impl<P: Port> Engine<P> {
             let Some(mr) = self.pool.get_mut(only) else {
                 return self.replied_late(completion, handle);
             };
-            if mr.key_died(handle.index(), connection.key, key).is_err() {
+            debug_assert_eq!(mr.connection(), connection.key, "a request's MRs are of its connection");
+            if mr.key_died(handle.index(), key).is_err() {
                 return self.replied_late(completion, handle);
             }
             // Not cleared: that would look once more how many there are.

@@ -219,7 +219,7 @@ impl<P: Port> Engine<P> {
         entry.queue_pair = queue_pair;
         entry.bases = bases;
         for ((reach, memory), key) in entry.reach.iter_mut().zip(&self.memories).zip(bases) {
-            *reach = Reach::of(memory, key);
+            *reach = Reach::of(memory, key, self.gather.anywhere());
         }
         // The device may grant more than was asked for; the completion queues were sized for what was asked.
         let entries = sizes.send.min(self.plan.sizes.send);

@@ -78,6 +78,25 @@ pub(super) fn locate(connection: &Connection, segment: &Segment) -> Result<Resol
     Ok(Resolved { element, base: reach.base })
 }
 
+/// [`locate`] of a segment that one registration covers wherever it begins; `None` for every other one, and for those that
+/// `locate` refuses.
+#[inline(always)]
+pub(super) fn locate_whole(connection: &Connection, segment: &Segment) -> Option<Resolved> {
+    whole(connection.reach.get(segment.memory.0 as usize)?, segment)
+}
+
+#[inline(always)]
+fn whole(reach: &Reach, segment: &Segment) -> Option<Resolved> {
+    // An empty one becomes longer than any.
+    if segment.length.wrapping_sub(1) >= reach.longest || segment.offset > reach.bytes - u64::from(segment.length) {
+        return None;
+    }
+    // As above.
+    let address = reach.start.wrapping_add(segment.offset);
+    let element = ScatterElement { address, length: segment.length, lkey: reach.lkey };
+    Some(Resolved { element, base: reach.base })
+}
+
 #[cold]
 fn misplaced(connection: &Connection, segment: &Segment, reach: &Reach) -> SubmitError {
     match connection.base(segment.memory) {
@@ -102,4 +121,41 @@ fn cut_up(gather: &Limits, whole: Resolved, resolved: &mut Vec<Resolved>) -> Res
         rest = behind;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reach, whole};
+    use crate::{
+        gather::{GatherRules, Limits, MemoryId, Segment},
+        provider::{BaseId, Contiguity},
+    };
+
+    /// What is found at once is what lies in the memory and in one registration, wherever it begins; nothing else is.
+    #[test]
+    fn i18_a_segment_is_located_at_once_where_it_lies_in_its_memory_and_in_one_registration() {
+        let lists = Contiguity::PageList { page_size: 4096 };
+        for (contiguity, depth, max_bytes) in [
+            (Contiguity::SingleRange, 1, u64::MAX),
+            (Contiguity::SingleRange, 1, 5000),
+            (lists, 4, u64::MAX),
+            (lists, 1, 1 << 20),
+        ] {
+            let limits = Limits::of(GatherRules { contiguity, depth, max_bytes }).unwrap();
+            for bytes in [0, 1, 4096, 12_289, 1 << 32, u64::MAX - 4096] {
+                let longest = bytes.min(limits.anywhere().into()) as u32;
+                let reach = Reach { start: 4096, bytes, base: BaseId(3), lkey: 7, longest };
+                for length in [0, 1, 2, 4095, 4096, 4097, 5000, 5001, 12_288, 12_289, u32::MAX] {
+                    let ends =
+                        [0, bytes].map(|end: u64| [end.saturating_sub(length.into()), end, end.saturating_add(1)]);
+                    for offset in [0, 1, 4096, u64::MAX].into_iter().chain(ends.into_iter().flatten()) {
+                        let segment = Segment { memory: MemoryId(0), offset, length };
+                        let resolved = segment.resolve(reach.start, bytes, reach.base, reach.lkey).ok();
+                        let expected = resolved.filter(|_| length <= limits.anywhere());
+                        assert_eq!(whole(&reach, &segment), expected, "{segment:?} {reach:?} {contiguity:?}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -182,7 +182,7 @@ mod tests {
         provider::{BaseId, ScatterElement},
     };
 
-    const REACH: Reach = Reach { start: 0x10_0000, bytes: 200 * 4096, base: BaseId(3), lkey: 7 };
+    const REACH: Reach = Reach { start: 0x10_0000, bytes: 200 * 4096, base: BaseId(3), lkey: 7, longest: 0 };
 
     /// Longer than two blocks of either loop.
     const MOST: u64 = 19;

@@ -71,7 +71,8 @@ pub(super) fn message_token(request: Handle) -> Token {
 fn stage_registration(connection: &mut Connection, making: &Making, mr: &mut Mr, alone: Option<u32>) -> bool {
     let token = mr.token_register();
     let Ok(fields) = mr.enter_chain() else { return false };
-    connection.registered.add(fields.access, fields.length, fields.elements.count, fields.key, making.key_mask);
+    connection.registered.first_keys |= fields.key & making.key_mask == 0;
+    connection.registered.add(fields.access, fields.length, fields.elements.count);
     let (posted, signalled) = match alone {
         Some(slot) => (Posted::new(token, slot), connection.signaller.standalone(making.every)),
         None => (Posted::vouched_for(token), connection.signaller.registration()),
@@ -90,10 +91,11 @@ pub(super) fn stage_standalone(
     opening: &Opening,
 ) -> Option<u64> {
     let [place] = connection.chain.places()?;
-    let (token, key) = mr.open_in_chain(connection.key, opening, place).ok()?;
+    let registered = &mut connection.registered;
+    let (token, _) = mr.open_in_chain(connection.key, opening, place, &mut registered.first_keys).ok()?;
     place.signalled = connection.signaller.standalone(making.every);
     connection.chain.filled(1);
-    connection.registered.add(opening.access, opening.bytes, opening.elements, key, making.key_mask);
+    registered.add(opening.access, opening.bytes, opening.elements);
     connection.standalone_staged = true;
     Some(connection.send_queue.stage(Posted::new(token, opening.owner)))
 }

@@ -183,7 +183,8 @@ impl Mr {
     }
 
     /// [`Mr::open`] and [`Mr::register_posted`] in one, for who makes the work request at once: Idle or IdlePending to
-    /// Registering, with the work request, unsignalled, put into its place. Returns token and key. What is refused changes nothing.
+    /// Registering, with the work request, unsignalled, put into its place. Returns token and key; `begins_round` is set where the bits of
+    /// the key that change are zero, and else left. What is refused changes nothing.
     ///
     /// # Errors
     /// [`MrError::InvalidState`], [`MrError::StaleConnection`], [`MrError::WrongQueue`] as [`Mr::take`].
@@ -193,20 +194,24 @@ impl Mr {
         connection: ConnectionKey,
         opening: &Opening,
         place: &mut WorkRequest,
+        begins_round: &mut bool,
     ) -> Result<(Token, u32), MrError> {
         debug_assert!(opening.bytes != 0 && opening.elements != 0 && opening.elements <= opening.bytes);
         debug_assert!(opening.iova.checked_add(opening.bytes.into()).is_some(), "no base address wraps around");
         // Of a Spent one the device has the key in front of this one.
-        let (mut old_key, mut key) = (self.fields.key, next_masked(self.fields.key, opening.key_mask));
-        if self.step != Step::Spent {
+        let (mut old_key, mut key) = (self.fields.key, self.fields.key.wrapping_add(1));
+        let mut token = Token(self.token.0 + GENERATION_STEP);
+        if self.step != Step::Spent || key & opening.key_mask == 0 {
             self.check_free(connection)?;
+            key = next_masked(self.fields.key, opening.key_mask);
             if key as u8 == self.device_tag {
                 key = next_masked(key, opening.key_mask);
             }
             old_key = (key & !0xFF) | u32::from(self.device_tag);
+            token = following(self.token);
+            *begins_round |= key & opening.key_mask == 0;
         }
         self.check_connection(connection)?;
-        let token = following(self.token);
         let fields = RegistrationFields {
             object: self.fields.object,
             base: opening.base,
@@ -455,7 +460,7 @@ impl Mr {
         self.fields.key
     }
 
-    /// Tells one successful map from the other: 1 after the first, then odd numbers, which come round after 2^30 of them; part of the
+    /// Tells one successful map from the other: 1 after the first, then odd numbers, which come round after some 2^30 of them; part of the
     /// tokens (I16).
     #[must_use]
     pub const fn generation(&self) -> u32 {
@@ -545,15 +550,23 @@ const _: () = {
 /// Between two generations: odd ones, so that none is 0 and nobody has to look.
 const GENERATION_STEP: u64 = 2;
 
-/// No generation has this bit, so that none runs over into the index that stands above it in a token.
-const GENERATION_OVERFLOW: u64 = 1 << 31;
+/// A generation from here on is followed by the first one, at the next chance: with every round of its keys, or whenever one is mapped.
+const GENERATIONS: u32 = 1 << 31;
+const _: () = assert!(
+    GENERATION_STEP << KEY_TAG_BITS < (u32::MAX - GENERATIONS) as u64,
+    "no generation runs over into the index that stands above it in a token before its keys have come round"
+);
 
 /// The generation of a descriptor that was never mapped; the first one is 1.
-const BEFORE_FIRST: u32 = (GENERATION_OVERFLOW - 1) as u32;
-const _: () = assert!(following(Token(BEFORE_FIRST as u64)).0 == 1);
+const BEFORE_FIRST: u32 = u32::MAX;
+const FIRST: u32 = 1;
+const _: () = assert!(following(Token(BEFORE_FIRST as u64)).0 == FIRST as u64);
 
 /// The token of the next generation.
 #[inline(always)]
 const fn following(token: Token) -> Token {
-    Token((token.0 + GENERATION_STEP) & !GENERATION_OVERFLOW)
+    if token.generation() >= GENERATIONS {
+        return Token((token.0 & !(u32::MAX as u64)) + FIRST as u64);
+    }
+    Token(token.0 + GENERATION_STEP)
 }

@@ -88,18 +88,17 @@ impl Mr {
     /// connection, or the key is not valid (I25).
     pub fn remotely_invalidated(&mut self, owner: u32, connection: ConnectionKey, key: u32) -> Result<(), MrError> {
         self.check_request_role()?;
-        self.key_died(owner, connection, key)
+        if connection != self.connection {
+            return Err(MrError::ProtocolError);
+        }
+        self.key_died(owner, key)
     }
 
-    /// The same for a request slot that exists: none has the pad.
+    /// The same for a request slot that exists, which the pad has not, and that holds this MR: both are of one connection.
     #[inline(always)]
-    pub(crate) fn key_died(&mut self, owner: u32, connection: ConnectionKey, key: u32) -> Result<(), MrError> {
+    pub(crate) fn key_died(&mut self, owner: u32, key: u32) -> Result<(), MrError> {
         debug_assert!(owner != NO_SLOT || !self.is_pad());
-        if matches!(self.step, Step::Registering | Step::Valid)
-            && self.owner == owner
-            && key == self.fields.key
-            && connection == self.connection
-        {
+        if matches!(self.step, Step::Registering | Step::Valid) && self.owner == owner && key == self.fields.key {
             self.step = Step::Spent;
             self.pending = None;
             return Ok(());
