@@ -27,10 +27,7 @@ fn main() -> ExitCode {
         Err(error) if !error.use_stderr() => success(error.to_string()),
         Err(error) => failure(json, USAGE, "usage", &usage_line("frwr-latency", &error)),
     };
-    // Nobody is left to be told where these fail.
-    let _ = std::io::stderr().write_all(output.stderr.as_bytes());
-    let _ = std::io::stdout().write_all(output.stdout.as_bytes());
-    ExitCode::from(output.exit_code)
+    output.print()
 }
 
 fn measured(arguments: Arguments) -> Result<Output, LatencyError> {
@@ -45,15 +42,19 @@ fn measured(arguments: Arguments) -> Result<Output, LatencyError> {
     let outcome = run(&config, &stop, &mut |line| {
         let _ = writeln!(std::io::stderr(), "{line}");
     })?;
-    let exit_code = match &outcome {
-        LatencyOutcome::Served(report) if !report.passed() => UNDRAINED,
-        _ => 0,
-    };
-    let output = success(match (outcome, config.json) {
-        (LatencyOutcome::Measured(report), true) => report.json().to_string(),
-        (LatencyOutcome::Measured(report), false) => report.table(),
-        (LatencyOutcome::Served(report), true) => report.json().to_string(),
-        (LatencyOutcome::Served(report), false) => report.text(),
-    });
-    Ok(Output { exit_code, ..output })
+    Ok(match outcome {
+        LatencyOutcome::Measured(report) if config.json => success(report.json().to_string()),
+        LatencyOutcome::Measured(report) => success(report.table()),
+        LatencyOutcome::Partly(report, error) => {
+            let (failed, mut object) =
+                (failure(false, error.exit_code(), error.name(), &error.to_string()), report.json());
+            object["error"] = error.name().into();
+            object["message"] = error.to_string().into();
+            Output { stdout: success(if config.json { object.to_string() } else { report.table() }).stdout, ..failed }
+        }
+        LatencyOutcome::Served(report) => {
+            let told = success(if config.json { report.json().to_string() } else { report.text() });
+            Output { exit_code: if report.passed() { 0 } else { UNDRAINED }, ..told }
+        }
+    })
 }

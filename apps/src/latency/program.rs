@@ -21,10 +21,12 @@ use std::{
 };
 
 /// What a process came to.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum LatencyOutcome {
     /// A measurement, or several one after the other.
     Measured(LatencySweep),
+    /// What was measured all the same, and why it is not all that was asked for: a later size failed, or a file of results.
+    Partly(LatencySweep, LatencyError),
     /// A server that was stopped.
     Served(LatencyServerReport),
 }
@@ -52,20 +54,24 @@ pub fn run(
     for (place, size) in sizes {
         match measure_size(&config.with_size(size), &machine, stop, say) {
             Ok(report) => reports.push((place, report)),
-            // What there is goes to its files all the same.
-            Err(error) if !reports.is_empty() => {
-                files.write(&sweep(reports, config))?;
-                return Err(error);
+            Err(error) if reports.is_empty() => return Err(error),
+            // What there is goes to its files, and is told, all the same.
+            Err(error) => {
+                let sweep = sweep(reports, config);
+                // The first that went wrong is told.
+                let _ = files.write(&sweep);
+                return Ok(LatencyOutcome::Partly(sweep, error));
             }
-            Err(error) => return Err(error),
         }
         if stop.load(Ordering::Relaxed) {
             break;
         }
     }
     let sweep = sweep(reports, config);
-    files.write(&sweep)?;
-    Ok(LatencyOutcome::Measured(sweep))
+    Ok(match files.write(&sweep) {
+        Ok(()) => LatencyOutcome::Measured(sweep),
+        Err(error) => LatencyOutcome::Partly(sweep, error),
+    })
 }
 
 /// Measurements with their places among the sizes that were asked for.

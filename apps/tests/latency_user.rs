@@ -1,0 +1,103 @@
+//! `frwr-latency` as somebody uses it who has read its documentation and nothing else: figures are those of what was asked for, no
+//! result is lost without a word, and what makes no sense is refused.
+
+use serde_json::Value;
+use std::{
+    fs::{self, OpenOptions},
+    process::{Command, Output, Stdio},
+};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_frwr-latency"));
+    command.args(["--cores", "unpinned", "--warm-up", "0"]).args(arguments);
+    command
+}
+
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    told(command(arguments).output().unwrap())
+}
+
+fn told(output: Output) -> (Option<i32>, String, String) {
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code(), out, err)
+}
+
+fn measured(arguments: &[&str]) -> Value {
+    let (code, out, err) = run(&[&["--json"], arguments].concat());
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{arguments:?}: {out}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn real(report: &Value, name: &str) -> f64 {
+    report[name].as_f64().unwrap_or_else(|| panic!("{name} is no number in {report}"))
+}
+
+/// The software NIC of the server moves data when its core polls. Where client and server share a core, what the client writes and reads
+/// waits for the next poll of the server, and for nothing else: a server that pauses would put its pauses into each figure.
+#[test]
+fn one_core_for_both_ends_measures_the_software_nic_and_no_pauses() {
+    for operation in ["write", "read"] {
+        let report = measured(&["--op", operation, "--iterations", "2000"]);
+        assert!(real(&report, "empty_poll_share") < 0.9, "{operation}: {report}");
+    }
+}
+
+/// Ten requests at twenty a second take half of a second, the tenth of a second behind the last included.
+#[test]
+fn requests_per_second_are_never_more_than_the_rate() {
+    for cores in ["unpinned", "unpinned:4"] {
+        let report = measured(&["--cores", cores, "--rate", "20", "--iterations", "10"]);
+        let (rate, seconds) = (real(&report, "requests_per_second"), real(&report, "seconds"));
+        assert!(rate <= 20.0 && seconds >= 0.5, "{cores}: {rate} in {seconds} s");
+        let timed = measured(&["--cores", cores, "--rate", "20", "--runtime", "0.5"]);
+        assert!(real(&timed, "requests_per_second") <= 20.0, "{cores}: {timed}");
+    }
+}
+
+/// A full disk behind standard output costs the report, so that it must not look like success; a reader that has seen enough costs nothing.
+#[test]
+fn a_report_that_cannot_be_printed_is_told_and_fails() {
+    for json in [&[][..], &["--json"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let arguments = [&["--iterations", "50"], json].concat();
+        let (code, _, err) = told(command(&arguments).stdout(full).stderr(Stdio::piped()).output().unwrap());
+        assert_eq!((code, err.matches('\n').count()), (Some(1), 1), "{err}");
+        assert!(err.starts_with("error: standard output cannot be written (No space left on device"), "{err}");
+    }
+    let mut child = command(&["--iterations", "50"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let (code, _, err) = told(child.wait_with_output().unwrap());
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+}
+
+/// A measurement may have taken an hour: what cannot go to one file still goes to the others and to standard output.
+#[test]
+fn a_file_that_cannot_be_written_costs_no_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("a.csv");
+    let files = ["--iterations", "50", "--svg", "/dev/full", "--hgrm", "/dev/full", "--csv", csv.to_str().unwrap()];
+    let (code, out, err) = run(&files);
+    assert_eq!((code, err.matches('\n').count()), (Some(1), 1), "{err}");
+    assert!(err.starts_with("error: --hgrm: /dev/full cannot be written") && out.contains("t_typical"), "{err}{out}");
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 3);
+    let (code, out, _) = run(&[&["--json"], &files[..]].concat());
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, report["error"].as_str(), report["requests"].as_u64()), (Some(1), Some("file"), Some(50)));
+    assert!(report["message"].as_str().unwrap().contains("/dev/full"), "{report}");
+}
+
+#[test]
+fn two_results_do_not_go_to_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, link] = ["results", "link"].map(|name| folder.path().join(name).display().to_string());
+    fs::write(&path, "old").unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for other in [&path, &link] {
+        let (code, out, err) = run(&["--iterations", "50", "--csv", &path, "--svg", other]);
+        assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(2), "", 1), "{err}");
+        assert!(err.starts_with("error: --svg names the file that --csv writes: "), "{err}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    }
+    // Devices keep nothing that could be overwritten.
+    measured(&["--iterations", "50", "--csv", "/dev/null", "--svg", "/dev/null"]);
+}
