@@ -70,6 +70,76 @@ fn a_report_that_cannot_be_printed_is_told_and_fails() {
     assert_eq!((code, err.as_str()), (Some(0), ""));
 }
 
+/// What would be ignored is refused: whoever writes it believes that it is measured.
+#[test]
+fn options_that_would_do_nothing_are_refused() {
+    let refusals: &[(&[&str], &[&str])] = &[
+        (&["--op", "write", "--invalidate", "local"], &["--invalidate local", "--op request", "leave it out"]),
+        (&["--op", "send", "--invalidate", "local"], &["--invalidate local", "--op request"]),
+        (&["--key", "static", "--invalidate", "local"], &["--invalidate local", "--key request"]),
+        (&["--op", "write", "--peer", "read"], &["--peer read", "--op request"]),
+        (&["--op", "register", "--peer", "read"], &["--peer read", "--op request"]),
+        (&["--op", "send", "--segments", "4"], &["--segments", "one piece"]),
+        (&["--gid-index", "77"], &["--gid-index", "RDMA device", "leave it out"]),
+        (&["--ib-port", "9"], &["--ib-port", "RDMA device"]),
+        (&["--mtu", "300"], &["--mtu", "RDMA device"]),
+        (&["--traffic-class", "1"], &["--traffic-class", "RDMA device"]),
+        (&["--device", "soft:window", "--ack-timeout", "40"], &["--ack-timeout", "soft:window"]),
+        (&["10.0.0.1", "--device", "rxe0", "--listen", "10.0.0.2"], &["--listen", "HOST"]),
+        (&["--device", ""], &["--device is empty", "frwr-check"]),
+    ];
+    for (arguments, parts) in refusals {
+        let (code, out, err) = run(arguments);
+        assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(2), "", 1), "{arguments:?}: {err}");
+        assert!(parts.iter().all(|part| err.contains(part)), "{arguments:?}: {err}");
+    }
+    // What it says is what happens anyhow.
+    measured(&["--op", "register", "--invalidate", "local", "--iterations", "50"]);
+    measured(&["--op", "write", "--peer", "write", "--iterations", "50"]);
+}
+
+/// The line names what may be chosen, and not what a number of the program can hold.
+#[test]
+fn numbers_that_are_none_are_told_the_limits_of_their_option() {
+    let refusals: &[(&[&str], &str)] = &[
+        (&["--iterations", "0"], "from 1 to 18446744073709551615"),
+        (&["--iterations", "99999999999999999999"], "from 1 to 18446744073709551615"),
+        (&["--iterations", "-5"], "'--iterations <N>': must be a whole number from 1"),
+        (&["--depth", "-1"], "'--depth <N>': must be a whole number from 1 to 1024"),
+        (&["--depth", "1.5"], "from 1 to 1024"),
+        (&["--depth", "99999999999"], "from 1 to 1024"),
+        (&["--segments", "256"], "from 1 to 16"),
+        (&["--op", "write", "--ranges", "256"], "from 1 to 16"),
+        (&["--op", "register", "--batch", "70000"], "from 1 to 256"),
+        (&["--connections", "70000"], "from 1 to 64"),
+        (&["--rate", "1e6"], "from 1 to 1000000000"),
+        (&["--warm-up", "-1"], "must be 0 to 86400 seconds"),
+        (&["--size", "-8"], "must be a number of bytes"),
+    ];
+    for (arguments, part) in refusals {
+        let (code, out, err) = run(arguments);
+        assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(2), "", 1), "{arguments:?}: {err}");
+        assert!(err.contains(part), "{arguments:?}: {err}");
+    }
+}
+
+/// Sizes of which a device cannot make an engine are within the program's own limits: the line names options that a person can change.
+#[test]
+fn what_a_device_cannot_do_is_told_in_options_of_the_command_line() {
+    for (arguments, lacks) in [
+        (&["--size", "67108864"][..], "segments"),
+        (&["--depth", "1024", "--connections", "64"], "completion queue entries"),
+    ] {
+        let (code, out, err) = run(&[&["--iterations", "50"], arguments].concat());
+        assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(1), "", 1), "{err}");
+        assert!(err.contains(&arguments.join(" ")) && err.contains(lacks), "{err}");
+        assert!(
+            err.contains("more than soft:reg_mr can do") && err.contains("lower --size, --depth or --connections"),
+            "{err}"
+        );
+    }
+}
+
 /// A measurement may have taken an hour: what cannot go to one file still goes to the others and to standard output.
 #[test]
 fn a_file_that_cannot_be_written_costs_no_figures() {

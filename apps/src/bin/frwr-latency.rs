@@ -2,7 +2,7 @@
 
 use clap::Parser as _;
 use frwr_apps::{
-    latency::{Arguments, LatencyConfig, LatencyError, LatencyOutcome, run},
+    latency::{Arguments, LatencyConfig, LatencyError, run},
     output::{Output, failure, success, usage_line},
     runner::RunError,
 };
@@ -14,8 +14,6 @@ use std::{
 
 /// Exit code of wrong arguments.
 const USAGE: u8 = 2;
-/// Exit code of a server whose connections did not all end in time.
-const UNDRAINED: u8 = 1;
 /// Exit code where a second signal ended it: that of shells for SIGINT.
 const INTERRUPTED: i32 = 130;
 
@@ -42,19 +40,5 @@ fn measured(arguments: Arguments) -> Result<Output, LatencyError> {
     let outcome = run(&config, &stop, &mut |line| {
         let _ = writeln!(std::io::stderr(), "{line}");
     })?;
-    Ok(match outcome {
-        LatencyOutcome::Measured(report) if config.json => success(report.json().to_string()),
-        LatencyOutcome::Measured(report) => success(report.table()),
-        LatencyOutcome::Partly(report, error) => {
-            let (failed, mut object) =
-                (failure(false, error.exit_code(), error.name(), &error.to_string()), report.json());
-            object["error"] = error.name().into();
-            object["message"] = error.to_string().into();
-            Output { stdout: success(if config.json { object.to_string() } else { report.table() }).stdout, ..failed }
-        }
-        LatencyOutcome::Served(report) => {
-            let told = success(if config.json { report.json().to_string() } else { report.text() });
-            Output { exit_code: if report.passed() { 0 } else { UNDRAINED }, ..told }
-        }
-    })
+    Ok(outcome.output(config.json))
 }

@@ -293,7 +293,9 @@ impl LatencyReport {
             writeln!(out, "warning: {}; {}", warning.text, warning.remedy)?;
         }
         self.write_undrained(out)?;
-        if self.interrupted {
+        if self.interrupted && self.requests() == 0 {
+            writeln!(out, "interrupted before the first request that counts: there are no figures")?;
+        } else if self.interrupted {
             writeln!(out, "interrupted: these are the requests until then")?;
         }
         Ok(())
