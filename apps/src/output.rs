@@ -1,6 +1,13 @@
 //! What the programs print: results and errors, for people and for programs.
 
 use serde_json::json;
+use std::{
+    io::{self, ErrorKind, Write},
+    process::ExitCode,
+};
+
+/// Exit code where results could not be told.
+const UNTOLD: u8 = 1;
 
 /// What a run prints and how it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +18,36 @@ pub struct Output {
     pub stderr: String,
     /// 0: done; 1: not possible on this machine or device; 2: the arguments are wrong.
     pub exit_code: u8,
+}
+
+impl Output {
+    /// Prints it, and ends the program with the exit code: 1 where it says success and standard output did not take all of it, so that
+    /// nobody takes half a report for a whole one. Who reads no further (`| head -1`) has what was wanted.
+    #[must_use]
+    pub fn print(&self) -> ExitCode {
+        let mut stderr = io::stderr();
+        let told = write_all(&mut io::stdout(), &self.stdout);
+        // Nobody is left to be told where these fail.
+        let _ = stderr.write_all(self.stderr.as_bytes());
+        match told {
+            Ok(()) => ExitCode::from(self.exit_code),
+            Err(error) => {
+                let _ = writeln!(
+                    stderr,
+                    "error: standard output cannot be written ({error}); make room, or send it to another file"
+                );
+                ExitCode::from(self.exit_code.max(UNTOLD))
+            }
+        }
+    }
+}
+
+/// Writes a whole text; a reader that has gone wants no more of it.
+fn write_all(to: &mut dyn Write, text: &str) -> io::Result<()> {
+    match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// What was asked for, on standard output.

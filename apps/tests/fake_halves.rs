@@ -3,7 +3,7 @@
 #![cfg(feature = "verbs")]
 
 use clap::Parser as _;
-use frwr_apps::runner::{CommandLine, LoadConfig, ServeConfig, Task, load, serve};
+use frwr_apps::runner::{CommandLine, DiscoverConfig, LoadConfig, ServeConfig, Task, discover, load, serve};
 use frwr_engine::provider::verbs::{Registration, VerbsDevice, VerbsOptions};
 use frwr_fake::{FakeDevice, FakeLists, FakeOptions, Refusable};
 use std::{
@@ -133,4 +133,45 @@ fn a_queue_pair_that_the_device_refuses_to_destroy_is_told_of_and_waited_for() {
     // A line for each of the two queue pairs at most.
     assert!((1..=2).contains(&of_it.count()), "{said:?}");
     assert_eq!(fake.violations(), Vec::<String>::new(), "its end was waited for, or the device were closed with it");
+}
+
+/// What `discover` says of it is the same line, once, and its list is whole.
+#[test]
+fn discover_tells_of_a_queue_pair_that_the_device_refuses_to_destroy_and_waits_for_it() {
+    /// Fewer than the last attempts, when the device is dropped, would need.
+    const REFUSALS: u32 = 10;
+    let (fake, file) = (FakeDevice::new(FakeOptions::windows("mlx5")), Temporary::new("listed"));
+    let address = format!("{}:4420", fake.address());
+    let Task::Serve(arguments) = task("serve", &["--listen", &address, "--namespace", file.text()]) else { panic!() };
+    let served = ServeConfig::new(arguments).unwrap();
+    let line = ["frwr-reactor", "discover", "--device", "test", "--connect", &address];
+    let Some(Task::Discover(arguments)) = CommandLine::try_parse_from(line).unwrap().task else { panic!() };
+    let asked = DiscoverConfig::new(arguments).unwrap();
+
+    let (target_device, device) = (open(&fake, Registration::Windows), open(&fake, Registration::Windows));
+    let context = fake.newest_context().unwrap();
+    context.refuse(Refusable::FailQueuePair, libc::EBUSY, 1);
+    context.refuse(Refusable::DestroyQueuePair, libc::EBUSY, REFUSALS);
+    let (stop, (sender, lines)) = (AtomicBool::new(false), mpsc::channel());
+    let (mut said, mut left) = (Vec::new(), 0);
+    thread::scope(|scope| {
+        let target = scope.spawn(|| {
+            serve(target_device, &served, &stop, &mut |line| {
+                let _ = sender.send(line.to_owned());
+            })
+        });
+        assert!(lines.iter().any(|line| line.starts_with("listening on")));
+        let found = discover(device, &asked, &AtomicBool::new(false), &mut |line| {
+            left = context.queue_pairs();
+            said.push(line.to_owned());
+        });
+        stop.store(true, Relaxed);
+        assert_eq!(found.unwrap_or_else(|error| panic!("{error}")).len(), 1);
+        assert!(target.join().unwrap().unwrap_or_else(|error| panic!("{error}")).passed());
+    });
+    assert!(
+        matches!(&said[..], [line] if line.starts_with("the device refuses to destroy 1 queue pair(s) ")),
+        "{said:?}"
+    );
+    assert_eq!((left, fake.violations()), (1, Vec::<String>::new()), "it was there when that was said, and waited for");
 }

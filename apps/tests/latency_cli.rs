@@ -365,7 +365,6 @@ fn wrong_arguments_are_one_line_with_a_remedy() {
         (&["--size", "8,16", "--hgrm", "a"], 2, "combination", &["--hgrm", "one --size", "--csv"]),
         (&["--csv", "/nonexistent/a.csv"], 1, "file", &["--csv", "/nonexistent/a.csv", "writable"]),
         (&["--hgrm", "/nonexistent/a"], 1, "file", &["--hgrm", "/nonexistent/a", "writable"]),
-        (&["--svg", "/dev/full", "--iterations", "5", "--cores", "unpinned"], 1, "file", &["--svg", "/dev/full"]),
     ];
     refusals.iter().for_each(|refusal| refused(*refusal));
     if cfg!(not(feature = "verbs")) {

@@ -4,8 +4,8 @@
 mod latency_harness;
 
 use frwr_apps::latency::{
-    ConnectData, Invalidation, KeyKind, LatencyError, LatencyReport, Operation, PROTOCOL_VERSION, Parameters, PeerDoes,
-    Quantity, Refusal, measure, serve,
+    ConnectData, Invalidation, KeyKind, LatencyError, LatencyOutcome, LatencyReport, Operation, PROTOCOL_VERSION,
+    Parameters, PeerDoes, Quantity, Refusal, measure, serve,
 };
 use frwr_engine::{
     ConnectionOptions, Event, MAX_INCOMING, OpenFailure, ResponseRequest, Submission,
@@ -503,4 +503,10 @@ fn a_server_whose_device_never_destroys_a_queue_pair_says_so_and_names_what_has_
     assert!(!said.iter().any(|line| line.starts_with("client has ended")), "its client's end is not told: {said:?}");
     assert_eq!((report.clients, report.undrained.clone()), (1, vec!["reactor 0: server".to_owned()]));
     assert!(!report.passed() && report.text().ends_with("\nnot drained: reactor 0: server\n"), "{}", report.text());
+    // What the program makes of it.
+    let outcome = LatencyOutcome::Served(report);
+    let (told, json) = (outcome.output(false), outcome.output(true));
+    assert_eq!((told.exit_code, json.exit_code, told.stderr.as_str()), (1, 1, ""));
+    assert!(told.stdout.ends_with("\nnot drained: reactor 0: server\n"), "{told:?}");
+    assert!(json.stdout.contains(r#""undrained":["reactor 0: server"]"#) && json.stdout.matches('\n').count() == 1);
 }

@@ -298,12 +298,12 @@ fn the_discovery_service_of_serve_is_asked_by_discover() {
         let Some(Task::Discover(arguments)) = line.task else { panic!("not discover") };
         DiscoverConfig::new(arguments).unwrap()
     };
-    let stop = AtomicBool::new(false);
+    let (stop, mut quiet) = (AtomicBool::new(false), |line: &str| panic!("{line}"));
     let device = |fabric: &SoftFabric| fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
     let name = "nqn.2026-11.invalid.frwr:file";
     let allowed = ["--namespace", file.text(), "--allow-host", "nqn.friend"];
     let target = Target::start("reg_mr", &allowed);
-    let found = discover(device(&target.fabric), &config(&["--host-nqn", "nqn.friend"]), &stop).unwrap();
+    let found = discover(device(&target.fabric), &config(&["--host-nqn", "nqn.friend"]), &stop, &mut quiet).unwrap();
     let json = discovered_json(&found);
     let entry = &json["entries"][0];
     assert_eq!(json["entries"].as_array().unwrap().len(), 1);
@@ -312,10 +312,10 @@ fn the_discovery_service_of_serve_is_asked_by_discover() {
     let table = discovered_table(&found);
     assert!(table.lines().count() == 1 && table.contains(name) && table.contains("127.0.0.1"), "{table}");
     // Whom it is not for sees nothing.
-    assert!(discover(device(&target.fabric), &config(&[]), &stop).unwrap().is_empty());
+    assert!(discover(device(&target.fabric), &config(&[]), &stop, &mut quiet).unwrap().is_empty());
     let fabric = target.fabric.clone();
     target.end();
-    let error = discover(device(&fabric), &config(&[]), &stop).unwrap_err();
+    let error = discover(device(&fabric), &config(&[]), &stop, &mut quiet).unwrap_err();
     assert_eq!((error.name(), error.exit_code()), ("no_session", 1));
     assert!(error.to_string().contains(ADDRESS) && !error.to_string().contains('\n'), "{error}");
 }
@@ -680,7 +680,7 @@ fn a_host_that_gives_up_on_a_device_that_was_removed_says_so() {
         panic!("not discover")
     };
     let config = DiscoverConfig::new(arguments).unwrap();
-    let error = discover(device, &config, &AtomicBool::new(false)).unwrap_err();
+    let error = discover(device, &config, &AtomicBool::new(false), &mut |line| panic!("{line}")).unwrap_err();
     one_line(&error, "device_gone", "is gone");
 }
 

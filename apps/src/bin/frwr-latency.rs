@@ -2,7 +2,7 @@
 
 use clap::Parser as _;
 use frwr_apps::{
-    latency::{Arguments, LatencyConfig, LatencyError, LatencyOutcome, run},
+    latency::{Arguments, LatencyConfig, LatencyError, run},
     output::{Output, failure, success, usage_line},
     runner::RunError,
 };
@@ -14,8 +14,6 @@ use std::{
 
 /// Exit code of wrong arguments.
 const USAGE: u8 = 2;
-/// Exit code of a server whose connections did not all end in time.
-const UNDRAINED: u8 = 1;
 /// Exit code where a second signal ended it: that of shells for SIGINT.
 const INTERRUPTED: i32 = 130;
 
@@ -27,10 +25,7 @@ fn main() -> ExitCode {
         Err(error) if !error.use_stderr() => success(error.to_string()),
         Err(error) => failure(json, USAGE, "usage", &usage_line("frwr-latency", &error)),
     };
-    // Nobody is left to be told where these fail.
-    let _ = std::io::stderr().write_all(output.stderr.as_bytes());
-    let _ = std::io::stdout().write_all(output.stdout.as_bytes());
-    ExitCode::from(output.exit_code)
+    output.print()
 }
 
 fn measured(arguments: Arguments) -> Result<Output, LatencyError> {
@@ -45,15 +40,5 @@ fn measured(arguments: Arguments) -> Result<Output, LatencyError> {
     let outcome = run(&config, &stop, &mut |line| {
         let _ = writeln!(std::io::stderr(), "{line}");
     })?;
-    let exit_code = match &outcome {
-        LatencyOutcome::Served(report) if !report.passed() => UNDRAINED,
-        _ => 0,
-    };
-    let output = success(match (outcome, config.json) {
-        (LatencyOutcome::Measured(report), true) => report.json().to_string(),
-        (LatencyOutcome::Measured(report), false) => report.table(),
-        (LatencyOutcome::Served(report), true) => report.json().to_string(),
-        (LatencyOutcome::Served(report), false) => report.text(),
-    });
-    Ok(Output { exit_code, ..output })
+    Ok(outcome.output(config.json))
 }

@@ -2,7 +2,7 @@
 
 use clap::Parser as _;
 use frwr_apps::{
-    output::{failure, usage_line},
+    output::{Output, failure, success, usage_line},
     runner::{CommandLine, Config, DiscoverConfig, LoadConfig, RunError, RunReport, ServeConfig, Task},
     runner::{discover_on_rdma, discovered_json, discovered_table, load_on_rdma, run, serve_on_rdma},
 };
@@ -14,54 +14,56 @@ use std::{
 
 /// Exit code of a run that found something wrong.
 const FOUND: u8 = 1;
+/// Exit code where a second signal ended it: that of shells for SIGINT.
+const INTERRUPTED: i32 = 130;
 /// Exit code of wrong arguments.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
-    let ended = match CommandLine::try_parse() {
-        Ok(CommandLine { task: None, arguments }) => {
-            Config::new(arguments).and_then(|config| moved(json, &run(&config, &*stop()?, &mut say)?))
-        }
-        Ok(CommandLine { task: Some(Task::Serve(arguments)), .. }) => ServeConfig::new(arguments).and_then(|config| {
+    let output = match CommandLine::try_parse() {
+        Ok(command_line) => done(command_line, json)
+            .unwrap_or_else(|error| failure(json, error.exit_code(), error.name(), &error.to_string())),
+        Err(error) if !error.use_stderr() => success(error.to_string()),
+        Err(error) => failure(json, USAGE, "usage", &usage_line("frwr-reactor", &error)),
+    };
+    output.print()
+}
+
+fn done(command_line: CommandLine, json: bool) -> Result<Output, RunError> {
+    let CommandLine { task, arguments } = command_line;
+    match task {
+        None => Ok(moved(json, &run(&Config::new(arguments)?, &*stop()?, &mut say)?)),
+        Some(Task::Serve(arguments)) => {
+            let config = ServeConfig::new(arguments)?;
             if config.check_only {
                 let understood = config.describe();
-                print(&if json { format!("{understood}\n") } else { format!("{understood:#}\n") });
-                return Ok(true);
+                return Ok(success(if json { understood.to_string() } else { format!("{understood:#}") }));
             }
             let report = serve_on_rdma(&config, &*stop()?, &mut say)?;
-            print(&if json { format!("{}\n", report.json()) } else { report.table() });
-            Ok(report.passed())
-        }),
-        Ok(CommandLine { task: Some(Task::Load(arguments)), .. }) => {
-            LoadConfig::new(arguments).and_then(|config| moved(json, &load_on_rdma(&config, &*stop()?, &mut say)?))
+            Ok(judged(report.passed(), if json { report.json().to_string() } else { report.table() }))
         }
-        Ok(CommandLine { task: Some(Task::Discover(arguments)), .. }) => {
-            DiscoverConfig::new(arguments).and_then(|config| {
-                let found = discover_on_rdma(&config, &*stop()?)?;
-                print(&if json { format!("{}\n", discovered_json(&found)) } else { discovered_table(&found) });
-                Ok(true)
-            })
+        Some(Task::Load(arguments)) => {
+            Ok(moved(json, &load_on_rdma(&LoadConfig::new(arguments)?, &*stop()?, &mut say)?))
         }
-        Err(error) if !error.use_stderr() => {
-            print(&error.to_string());
-            return ExitCode::SUCCESS;
+        Some(Task::Discover(arguments)) => {
+            let found = discover_on_rdma(&DiscoverConfig::new(arguments)?, &*stop_or_end()?, &mut say)?;
+            let text = if json { discovered_json(&found).to_string() } else { discovered_table(&found) };
+            Ok(success(text))
         }
-        Err(error) => return fail(json, USAGE, "usage", &usage_line("frwr-reactor", &error)),
-    };
-    match ended {
-        Ok(passed) => ExitCode::from(if passed { 0 } else { FOUND }),
-        Err(error) => fail(json, error.exit_code(), error.name(), &error.to_string()),
     }
 }
 
-/// What a host's run came to; returns whether nothing was wrong.
-fn moved(json: bool, report: &RunReport) -> Result<bool, RunError> {
-    print(&if json { format!("{}\n", report.json()) } else { report.table() });
-    if let Some(caught) = &report.caught {
-        say(&format!("caught: {caught}"));
-    }
-    Ok(report.passed())
+/// What a host's run came to.
+fn moved(json: bool, report: &RunReport) -> Output {
+    let told = judged(report.passed(), if json { report.json().to_string() } else { report.table() });
+    let stderr = report.caught.as_ref().map_or_else(String::new, |caught| format!("caught: {caught}\n"));
+    Output { stderr, ..told }
+}
+
+/// A report, and whether nothing was wrong.
+fn judged(passed: bool, text: String) -> Output {
+    Output { exit_code: if passed { 0 } else { FOUND }, ..success(text) }
 }
 
 /// Set by SIGINT and SIGTERM.
@@ -73,16 +75,15 @@ fn stop() -> Result<Arc<AtomicBool>, RunError> {
     Ok(stop)
 }
 
-fn fail(json: bool, exit_code: u8, name: &str, message: &str) -> ExitCode {
-    let output = failure(json, exit_code, name, message);
-    print(&output.stdout);
-    let _ = std::io::stderr().write_all(output.stderr.as_bytes());
-    ExitCode::from(output.exit_code)
-}
-
-/// Nobody is left to be told where standard output fails.
-fn print(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+/// As [`stop`], and the second signal ends the process at once: nothing limits how long `discover` waits for its device.
+fn stop_or_end() -> Result<Arc<AtomicBool>, RunError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
+            .map_err(RunError::Signal)?;
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(RunError::Signal)?;
+    }
+    Ok(stop)
 }
 
 /// Progress goes to standard error.

@@ -134,6 +134,8 @@ pub(super) struct ClientSide<P: Port> {
     faults: Option<PageFaults>,
     began: Duration,
     last: Duration,
+    /// Until when requests could begin.
+    until: Duration,
     /// When something happened last, or was begun.
     pub(super) heard: Duration,
     pub(super) pings: Pings,
@@ -154,8 +156,9 @@ pub(super) struct Measured {
     pub(super) counters: Counters,
     /// From the beginning of the measurement to the end of its last request: of this core's thread, and of the process.
     pub(super) page_faults: Option<PageFaults>,
-    /// From the beginning of the measurement to the end of its last request.
+    /// The beginning of the measurement.
     pub(super) began: Duration,
+    /// The end of its last request; at a rate also of the last request's period, if that is later.
     pub(super) last: Duration,
     /// Requests that were meant to begin, and did not.
     pub(super) missed: u64,
@@ -216,6 +219,7 @@ impl<P: Port> ClientSide<P> {
             faults: None,
             began: time,
             last: time,
+            until: time,
             heard: time,
             pings: Pings::none(),
             missed: 0,
@@ -441,6 +445,7 @@ impl<P: Port> ClientSide<P> {
             return self.begin_requests(now, end);
         }
         self.interrupted = stopped;
+        self.until = if stopped { self.time } else { end };
         // What fell due since the last iteration, and finds a slot, is late but not missed.
         let last = if self.schedule.is_some() && !stopped { self.begin_requests(now, end)? } else { 0 };
         if let (Some(schedule), Extent::Time(_)) = (&self.schedule, self.plan.extent) {
@@ -495,6 +500,9 @@ impl<P: Port> ClientSide<P> {
 
     fn end_measurement(&mut self) {
         self.recording = false;
+        if let Some(schedule) = &self.schedule {
+            self.last = self.last.max(schedule.covered().min(self.until));
+        }
         self.faults = PageFaults::so_far().zip(self.faults_before).map(|(all, before)| all - before);
         self.counters = Counters::from(self.engine.statistics()) - self.before - self.pings.take_cost();
         if self.plan.parameters.operation == Operation::Write {

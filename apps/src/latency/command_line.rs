@@ -4,13 +4,14 @@ use super::{
     client::Extent,
     error::LatencyError,
     parameters::{
-        Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_CONNECTIONS, MAX_SIZE, Operation, Parameters, PeerDoes,
+        Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_BATCH, MAX_CONNECTIONS, MAX_DEPTH, MAX_RANGES, MAX_SEGMENTS,
+        MAX_SIZE, Operation, Parameters, PeerDoes,
     },
     schedule::Doorbells,
     silence::CLIENT_SILENCE,
 };
 use crate::runner::{
-    DeviceArguments, MAX_RUNTIME_SECONDS, Pages, RdmaDeviceConfig, RegistrationKind, bytes_with_unit, range,
+    DeviceArguments, MAX_RUNTIME_SECONDS, Pages, RdmaDeviceConfig, RegistrationKind, bytes_with_unit, range, whole,
 };
 use clap::Parser;
 use core::{num::NonZeroU64, str::FromStr, time::Duration};
@@ -43,6 +44,8 @@ const _: () = assert!(MAX_SIZES >= MAX_SIZE.ilog2() as usize, "all powers of two
     version,
     // A script's usual flags stand in front of what one line changes: the last one holds.
     args_override_self = true,
+    // So that they are told the limits of their option.
+    allow_negative_numbers = true,
     mut_arg("device", |device| device.help("soft, soft:PROFILE (reg_mr, window, umr, umr:fixed-key, rxe), or an RDMA device such \
         as rxe0 or mlx5_0; `frwr-check` lists them").default_value("soft")),
     mut_arg("cores", |cores| cores.help("Cores of the reactors, such as 1 or 0,2-3, `unpinned`, or `unpinned:N`. In one process \
@@ -74,33 +77,33 @@ pub struct Arguments {
     #[arg(long, value_name = "BYTES[,BYTES]...", default_value = "4096")]
     pub size: Sizes,
     /// Requests in flight of each connection; for `--op register`, batches.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1, MAX_DEPTH.into()))]
     pub depth: u32,
     /// Pieces that the memory of one request is in, with gaps between them.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u8>(1, MAX_SEGMENTS.into()))]
     pub segments: u8,
     /// Ranges of the server's memory that one WRITE or READ goes to or comes from, with gaps between them: a work request for each,
     /// and one completion for all (libfabric's rma_iov_count; a list of perftest's --post_list as one operation).
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u8>(1, MAX_RANGES.into()))]
     pub ranges: u8,
     /// Keys made, and then killed, behind one doorbell (`--op register`).
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1, MAX_BATCH.into()))]
     pub batch: u16,
     /// Connections of each core of the client.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1, MAX_CONNECTIONS.into()))]
     pub connections: u16,
     /// Seconds to measure.
     #[arg(long, value_name = "SECONDS", default_value = "2")]
     pub runtime: Seconds,
     /// Requests to measure instead, over all cores.
-    #[arg(long, value_name = "N", conflicts_with = "runtime")]
+    #[arg(long, value_name = "N", conflicts_with = "runtime", value_parser = whole::<NonZeroU64>(1, u64::MAX))]
     pub iterations: Option<NonZeroU64>,
     /// Seconds of requests that are not counted.
     #[arg(long, value_name = "SECONDS", default_value = "0.5")]
     pub warm_up: Seconds,
     /// Requests per second over all cores, measured from when each was meant to begin. Default: the next one begins as soon as
     /// one has ended.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1, MAX_RATE))]
     pub rate: Option<u64>,
     /// Requests begin in rounds: as many as --depth together, when all of the round before have ended; behind one doorbell, or
     /// with a doorbell each. Default: the next one begins as soon as one has ended.
@@ -388,6 +391,18 @@ fn check_key(arguments: &Arguments) -> Result<(), LatencyError> {
         let why = "needs a reply to a request that has a key: --op request --key request";
         return Err(combination("--invalidate remote", why));
     }
+    if *invalidate == Some(Invalidation::Local) && !per_request && *op != Operation::Register {
+        let why =
+            "kills the keys of requests, and these have none of their own: --op request --key request; leave it out";
+        return Err(combination("--invalidate local", why));
+    }
+    if arguments.peer == PeerDoes::Read && !is_request {
+        let why = format!("goes with --op request; leave it out, or measure --op {} alone", op.name());
+        return Err(combination("--peer read", why));
+    }
+    if arguments.segments > 1 && *op == Operation::Send {
+        return Err(combination("--segments", "goes with all but --op send: a message is one piece; leave it out"));
+    }
     if arguments.ranges > 1 && !op.is_transfer() {
         let why = "goes with --op write and read: only these name the server's memory themselves; --segments is for pieces of our own";
         return Err(combination("--ranges", why));
@@ -416,10 +431,23 @@ fn is_soft(device: &DeviceArguments) -> bool {
 }
 
 fn device(arguments: &DeviceArguments) -> Result<DeviceChoice, LatencyError> {
+    if arguments.device.as_deref() == Some("") {
+        return Err(combination("--device", "is empty; name soft, or an RDMA device (`frwr-check` lists them)"));
+    }
     if !is_soft(arguments) {
         return Ok(DeviceChoice::Rdma(arguments.device()?));
     }
     let name = arguments.device.as_deref().unwrap_or("soft");
+    let of_ports = [
+        ("--gid-index", arguments.gid_index.is_some()),
+        ("--ib-port", arguments.ib_port != 1),
+        ("--mtu", arguments.mtu.is_some()),
+        ("--traffic-class", arguments.traffic_class.is_some()),
+        ("--ack-timeout", arguments.ack_timeout.is_some()),
+    ];
+    if let Some((flag, _)) = of_ports.into_iter().find(|(_, is_said)| *is_said) {
+        return Err(combination(flag, format!("is of an RDMA device's port, and {name} has none; leave it out")));
+    }
     let profile = match name.split_once(':') {
         None => match arguments.registration {
             RegistrationKind::Auto => SoftProfile::RegMr,
@@ -442,6 +470,9 @@ fn role(arguments: &Arguments, device: &DeviceChoice) -> Result<Role, LatencyErr
         }
         (Some(_), _) if arguments.one_process => {
             Err(combination("--one-process", "is both sides; leave HOST out, or leave this out"))
+        }
+        (Some(_), _) if arguments.listen.is_some() => {
+            Err(combination("--listen", "is the server's, and with HOST this is the client; leave one of both out"))
         }
         (Some(host), _) => Ok(Role::Client(host.clone())),
         (None, DeviceChoice::Soft(_)) => Ok(Role::Both),

@@ -58,6 +58,18 @@ pub enum LatencyError {
     /// The curve cannot be drawn: a defect of this program.
     #[error("--svg: the curve cannot be drawn: {0}")]
     Plot(String),
+    /// The engine cannot be made for so much on this device.
+    #[error(
+        "{asked} are more than {device} can do: {source}; of this program that is: lower --size, --depth or --connections"
+    )]
+    TooMuch {
+        /// Which device.
+        device: String,
+        /// The options and their values.
+        asked: String,
+        /// What it lacks, in the engine's words.
+        source: RunError,
+    },
     /// The measurement ended.
     #[error("{peer}: {failure}")]
     Failed {
@@ -207,7 +219,7 @@ impl LatencyError {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Run(error) => error.name(),
+            Self::Run(error) | Self::TooMuch { source: error, .. } => error.name(),
             Self::Excess(_) => "out_of_range",
             Self::Combination { .. } => "combination",
             Self::Host { .. } => "host",
@@ -222,7 +234,7 @@ impl LatencyError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Run(error) => error.exit_code(),
+            Self::Run(error) | Self::TooMuch { source: error, .. } => error.exit_code(),
             Self::Excess(_) | Self::Combination { .. } => USAGE,
             _ => FAILED,
         }

@@ -4,8 +4,9 @@ use super::{command_line::LatencyConfig, error::LatencyError, plot, summary::Sca
 use core::fmt::Write as _;
 use hdrhistogram::Histogram;
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io::Write as _,
+    os::unix::fs::MetadataExt as _,
     path::Path,
 };
 
@@ -24,34 +25,57 @@ impl<'a> ResultFiles<'a> {
     /// [`LatencyError::File`].
     pub fn open(config: &'a LatencyConfig) -> Result<Self, LatencyError> {
         let wanted = [("--csv", &config.csv), ("--hgrm", &config.hgrm), ("--svg", &config.svg)];
-        let mut files = Vec::new();
+        let mut files: Vec<(&'static str, &Path, File)> = Vec::new();
         for (flag, path) in wanted {
             let Some(path) = path else { continue };
             let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-            files.push((flag, path.as_path(), file.map_err(|source| wrong(flag, path, source))?));
+            let file = file.map_err(|source| wrong(flag, path, source))?;
+            if let Some((other, ..)) = files.iter().find(|(.., there)| is_same(there, &file)) {
+                let why = format!("names the file that {other} writes: {}; name another one", path.display());
+                return Err(LatencyError::Combination { flag, why });
+            }
+            files.push((flag, path, file));
         }
         Ok(Self { files })
     }
 
-    /// Writes the results. Percentiles and curve are of one measurement; of several the command line asks for neither.
+    /// Writes the results, each file whether or not another can be written. Percentiles and curve are of one measurement; of several the
+    /// command line asks for neither.
     ///
     /// # Errors
-    /// [`LatencyError::File`], [`LatencyError::Plot`].
+    /// The first [`LatencyError::File`] or [`LatencyError::Plot`].
     pub fn write(self, sweep: &LatencySweep) -> Result<(), LatencyError> {
+        let mut all = Ok(());
         for (flag, path, mut file) in self.files {
-            let text = match (flag, sweep.only()) {
-                ("--hgrm", Some(report)) => percentile_file(&report.histogram, report.scale()),
-                ("--svg", Some(report)) => plot::percentile_curve(report)?,
-                _ => sweep.csv(),
-            };
-            // Devices and pipes have no length to set.
-            let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
-            let cut = if regular { file.set_len(0) } else { Ok(()) };
-            let written = cut.and_then(|()| file.write_all(text.as_bytes()));
-            written.map_err(|source| wrong(flag, path, source))?;
+            let written = Self::text(flag, sweep)
+                .and_then(|text| replace(&mut file, &text).map_err(|source| wrong(flag, path, source)));
+            all = all.and(written);
         }
-        Ok(())
+        all
     }
+
+    fn text(flag: &str, sweep: &LatencySweep) -> Result<String, LatencyError> {
+        match (flag, sweep.only()) {
+            ("--hgrm", Some(report)) => Ok(percentile_file(&report.histogram, report.scale())),
+            ("--svg", Some(report)) => plot::percentile_curve(report),
+            _ => Ok(sweep.csv()),
+        }
+    }
+}
+
+/// The text instead of what the file held.
+fn replace(file: &mut File, text: &str) -> std::io::Result<()> {
+    // Devices and pipes have no length to set.
+    if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        file.set_len(0)?;
+    }
+    file.write_all(text.as_bytes())
+}
+
+/// Whether one would overwrite the other, by whatever path; of devices and pipes each takes what comes.
+fn is_same(one: &File, other: &File) -> bool {
+    let identity = |file: &File| file.metadata().ok().filter(Metadata::is_file).map(|found| (found.dev(), found.ino()));
+    identity(one).is_some_and(|one| Some(one) == identity(other))
 }
 
 fn wrong(flag: &'static str, path: &Path, source: std::io::Error) -> LatencyError {

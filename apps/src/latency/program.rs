@@ -4,6 +4,7 @@ use super::{
     command_line::{DEFAULT_PORT, DeviceChoice, LatencyConfig, Role},
     error::LatencyError,
     files::ResultFiles,
+    parameters::Parameters,
     report::LatencyReport,
     run::{measure, measure_both},
     serve::{LatencyServerReport, serve},
@@ -11,6 +12,7 @@ use super::{
 };
 use crate::{
     check::Machine,
+    output::{Output, failure, success},
     runner::{RdmaDeviceConfig, open_rdma},
 };
 use core::cmp::Reverse;
@@ -21,12 +23,38 @@ use std::{
 };
 
 /// What a process came to.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum LatencyOutcome {
     /// A measurement, or several one after the other.
     Measured(LatencySweep),
+    /// What was measured all the same, and why it is not all that was asked for: a later size failed, or a file of results.
+    Partly(LatencySweep, LatencyError),
     /// A server that was stopped.
     Served(LatencyServerReport),
+}
+
+/// Exit code of a server whose connections did not all end in time.
+const UNDRAINED: u8 = 1;
+
+impl LatencyOutcome {
+    /// What the program prints, and how it ends.
+    #[must_use]
+    pub fn output(&self, json: bool) -> Output {
+        match self {
+            Self::Measured(report) => success(if json { report.json().to_string() } else { report.table() }),
+            Self::Partly(report, error) => {
+                let message = error.to_string();
+                let mut object = report.json();
+                (object["error"], object["message"]) = (error.name().into(), message.as_str().into());
+                let told = success(if json { object.to_string() } else { report.table() });
+                Output { stdout: told.stdout, ..failure(false, error.exit_code(), error.name(), &message) }
+            }
+            Self::Served(report) => {
+                let told = success(if json { report.json().to_string() } else { report.text() });
+                Output { exit_code: if report.passed() { 0 } else { UNDRAINED }, ..told }
+            }
+        }
+    }
 }
 
 /// Does what was asked for, on the device that was named.
@@ -50,28 +78,51 @@ pub fn run(
     sizes.sort_by_key(|&(place, size)| (Reverse(size), place));
     let mut reports = Vec::new();
     for (place, size) in sizes {
-        match measure_size(&config.with_size(size), &machine, stop, say) {
+        let of_size = config.with_size(size);
+        match measure_size(&of_size, &machine, stop, say).map_err(|error| in_our_words(error, &of_size)) {
             Ok(report) => reports.push((place, report)),
-            // What there is goes to its files all the same.
-            Err(error) if !reports.is_empty() => {
-                files.write(&sweep(reports, config))?;
-                return Err(error);
+            Err(error) if reports.is_empty() => return Err(error),
+            // What there is goes to its files, and is told, all the same.
+            Err(error) => {
+                let sweep = sweep(reports, config);
+                // The first that went wrong is told.
+                let _ = files.write(&sweep);
+                return Ok(LatencyOutcome::Partly(sweep, error));
             }
-            Err(error) => return Err(error),
         }
         if stop.load(Ordering::Relaxed) {
             break;
         }
     }
     let sweep = sweep(reports, config);
-    files.write(&sweep)?;
-    Ok(LatencyOutcome::Measured(sweep))
+    Ok(match files.write(&sweep) {
+        Ok(()) => LatencyOutcome::Measured(sweep),
+        Err(error) => LatencyOutcome::Partly(sweep, error),
+    })
 }
 
 /// Measurements with their places among the sizes that were asked for.
 fn sweep(mut reports: Vec<(usize, LatencyReport)>, config: &LatencyConfig) -> LatencySweep {
     reports.sort_by_key(|(place, _)| *place);
     LatencySweep::new(reports.into_iter().map(|(_, report)| report).collect(), config.sizes.len())
+}
+
+/// The engine names its own options where it cannot be made: those of the command line that they come from are said too.
+fn in_our_words(error: LatencyError, config: &LatencyConfig) -> LatencyError {
+    let LatencyError::Run(source) = error else { return error };
+    if !source.is_of_engine() {
+        return LatencyError::Run(source);
+    }
+    let device = match &config.device {
+        DeviceChoice::Rdma(device) => device.device.clone(),
+        DeviceChoice::Soft(profile) => format!("soft:{profile}"),
+    };
+    let Parameters { size, depth, connections, .. } = config.parameters;
+    LatencyError::TooMuch {
+        device,
+        asked: format!("--size {size} --depth {depth} --connections {connections}"),
+        source,
+    }
 }
 
 /// One measurement, on a device that is opened for it.

@@ -68,7 +68,7 @@ impl LatencyCoreReport {
         self.measured.histogram.len()
     }
 
-    /// From the beginning of the measurement to the end of its last request, in seconds.
+    /// From the beginning of the measurement to its end, in seconds.
     fn seconds(&self) -> f64 {
         self.measured.last.saturating_sub(self.measured.began).as_secs_f64()
     }
@@ -293,7 +293,9 @@ impl LatencyReport {
             writeln!(out, "warning: {}; {}", warning.text, warning.remedy)?;
         }
         self.write_undrained(out)?;
-        if self.interrupted {
+        if self.interrupted && self.requests() == 0 {
+            writeln!(out, "interrupted before the first request that counts: there are no figures")?;
+        } else if self.interrupted {
             writeln!(out, "interrupted: these are the requests until then")?;
         }
         Ok(())
@@ -371,12 +373,12 @@ impl LatencyReport {
         let whose = if self.device.starts_with("soft:") { " (the software NIC's, not a network's)" } else { "" };
         writeln!(out, "\nlatency in us, {from_to}{whose}")?;
         let names = ["t_min", "t_typical", "t_avg", "t_stdev", "99%", "99.9%", "t_max"];
-        let heads: Vec<_> = names.iter().map(|name| format!("{name:>10}")).collect();
+        let heads: Vec<_> = names.iter().map(|name| format!(" {name:>9}")).collect();
         writeln!(out, "{:>9}{:>12}{}", "#bytes", "#requests", heads.join(""))
     }
 
     pub(super) fn write_latency(&self, out: &mut String) -> core::fmt::Result {
-        let values = Summary::of(&self.histogram, self.scale()).columns().map(|(_, value)| format!("{value:>10.2}"));
+        let values = Summary::of(&self.histogram, self.scale()).columns().map(|(_, value)| format!(" {value:>9.2}"));
         writeln!(out, "{:>9}{:>12}{}", self.parameters.size, self.requests(), values.join(""))
     }
 
@@ -409,7 +411,7 @@ impl LatencyReport {
     ) -> core::fmt::Result {
         writeln!(
             out,
-            "{name:>5}{rate:>14.0}{:>12.1}{:>13.2}{:>11.2}{:>11.2}{:>6.0}%{:>12.1}%{:>18.2}{:>24.2}",
+            "{name:>5}{rate:>14.0}{:>12.1} {:>12.2} {:>10.2} {:>10.2}{:>6.0}%{:>12.1}%{:>18.2}{:>24.2}",
             self.mebibytes(rate),
             summary.average,
             summary.minimum,

@@ -63,6 +63,7 @@ where
         negotiated: config.negotiated,
         pages: config.pages,
         capabilities: *server.device().capabilities(),
+        moves_data_in_polls: matches!(config.device, DeviceChoice::Soft(_)),
         silence: None,
     };
     for _ in 0..halves {

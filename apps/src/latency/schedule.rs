@@ -64,6 +64,13 @@ impl Schedule {
         })
     }
 
+    /// When the last of the periods ends that the taken requests stand for: a rate is requests by whole periods, and the last request
+    /// begins at the beginning of its own.
+    pub(super) fn covered(&self) -> Duration {
+        let nanoseconds = u128::from(self.taken) * u128::from(self.sharers) * SECOND / u128::from(self.rate);
+        self.start.saturating_add(Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)))
+    }
+
     /// Requests that were meant to begin before `end` and did not.
     pub(super) fn missed(&self, end: Duration) -> u64 {
         let nanoseconds = end.saturating_sub(self.start).as_nanos();
@@ -93,6 +100,20 @@ mod tests {
         assert_eq!(times, (1..=10).map(|at| start + Duration::from_millis(at)).collect::<Vec<_>>());
         assert_eq!(schedule.missed(late), 0);
         assert_eq!(schedule.missed(start + Duration::from_secs(1)), 989);
+    }
+
+    #[test]
+    fn requests_cover_as_many_periods() {
+        for (share, sharers) in [(0, 1), (0, 2), (1, 2)] {
+            let start = Duration::from_secs(3);
+            let mut schedule = Schedule::new(start, 10, share, sharers);
+            assert_eq!(schedule.covered(), start);
+            let end = start + Duration::from_secs(1);
+            while schedule.next() < end {
+                schedule.take(end);
+            }
+            assert_eq!(schedule.covered(), end, "{share} of {sharers}");
+        }
     }
 
     #[test]

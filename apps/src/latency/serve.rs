@@ -155,6 +155,8 @@ impl Session<'_> {
             negotiated: config.negotiated,
             pages: config.pages,
             capabilities,
+            // A server that is alone on its cores polls all the time.
+            moves_data_in_polls: false,
             silence: Some(config.client_silence),
         };
         let (mut sides, desk, board) = (Sides::new(), Desk::knowing(capacity, unaffordable, askers), Board::new(0));

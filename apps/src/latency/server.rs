@@ -38,6 +38,8 @@ pub(super) struct ServerPlan {
     pub(super) negotiated: ConnectionParameters,
     pub(super) pages: PagePolicy,
     pub(super) capabilities: Capabilities,
+    /// The device is the software NIC: what clients write and read here moves when this core polls, and not by itself.
+    pub(super) moves_data_in_polls: bool,
     /// How long nothing may come of a client; `None` where it lives in the same process.
     pub(super) silence: Option<Duration>,
 }

@@ -110,7 +110,11 @@ fn build<P: Port>(
     desk: Desk,
 ) -> Result<Reactor<LatencyCore<P>>, SetupError> {
     let (node, clock) = (seat.node(), seat.clock().clone());
-    let passive = client.as_ref().is_some_and(|client| client.plan.parameters.operation.leaves_server_alone());
+    let driven = server.as_ref().is_some_and(|server| server.plan.moves_data_in_polls);
+    let passive = client.as_ref().is_some_and(|client| {
+        let operation = client.plan.parameters.operation;
+        operation.leaves_server_alone() && !(driven && operation.is_transfer())
+    });
     let schedule = if passive { Schedule::Every(PASSIVE) } else { Schedule::Busy };
     let server = server.map(|Beginning { port, link, plan }| ServerSide::new(port, link, plan, node, desk));
     let client = client.map(|Beginning { port, link, plan }| ClientSide::new(port, link, plan, node, clock, board));

@@ -36,13 +36,13 @@ pub struct CommonArguments {
 #[derive(Clone, Debug, Args)]
 pub struct JobArguments {
     /// Requests in flight, on each core where there are several.
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = whole::<u32>(1, MAX_QUEUE_DEPTH.into()))]
     pub queue_depth: u32,
     /// Seconds of load behind the file.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = whole::<u64>(0, MAX_RUNTIME_SECONDS))]
     pub runtime: u64,
     /// Share of reads in the load, in percent. Default: 70 where a file was written, else 100.
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = whole::<u8>(0, 100))]
     pub read_share: Option<u8>,
     /// Writes every post and completion of the host's port to FILE.
     #[arg(long, value_name = "FILE")]
@@ -122,6 +122,14 @@ pub(crate) fn bytes_with_unit(text: &str) -> Option<u64> {
     };
     let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
     number.checked_mul(1 << shift)
+}
+
+/// A parser of whole numbers. What does not even fit the type is told the limits here, everything else by [`range`].
+pub(crate) fn whole<T: TryFrom<u64>>(least: u64, most: u64) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
+    }
 }
 
 pub(crate) fn range(flag: &'static str, value: u64, least: u64, most: u64) -> Result<(), RunError> {

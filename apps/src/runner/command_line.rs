@@ -24,7 +24,13 @@ pub(super) const DEFAULT_READ_SHARE: u8 = 70;
 /// per-block verification going. Without FILE it moves its own executable. Target and host are in this process, over the
 /// software NIC; `serve` and `load` are the two halves over an RDMA device. A file of such a name is given as ./serve.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "frwr-reactor", version, args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(
+    name = "frwr-reactor",
+    version,
+    allow_negative_numbers = true,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
 pub struct CommandLine {
     /// Half of the job, if not all of it.
     #[command(subcommand)]

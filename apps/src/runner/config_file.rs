@@ -128,8 +128,10 @@ fn parse(path: &Path, text: &str) -> Result<ServeConfig, RunError> {
     let tables: Tables = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| source.line(span.start));
         // One line, whatever the parser says.
-        let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        source.error(line, &source.key_in(line).map_or(message.clone(), |key| format!("{key}: {message}")))
+        let message = for_people(&error.message().split_whitespace().collect::<Vec<_>>().join(" "));
+        // What is missing has no line of its own.
+        let key = source.key_in(line).filter(|_| !message.starts_with("missing field"));
+        source.error(line, &key.map_or(message.clone(), |key| format!("{key}: {message}")))
     })?;
     let mut subsystems = Vec::new();
     source.counted("subsystem", 1, tables.subsystem.len(), MAX_SUBSYSTEMS)?;
@@ -148,6 +150,21 @@ fn parse(path: &Path, text: &str) -> Result<ServeConfig, RunError> {
         }
     }
     config(&tables, subsystems).map_err(|error| source.of_key(1, error))
+}
+
+/// What the parser says in words of Rust, in those of the file, and where to read on.
+fn for_people(message: &str) -> String {
+    let numbers = [("u8", u64::from(u8::MAX)), ("u16", u16::MAX.into()), ("u32", u32::MAX.into()), ("u64", u64::MAX)];
+    let number = numbers.into_iter().find_map(|(name, most)| {
+        let said = message.strip_suffix(name)?.strip_suffix("expected ")?;
+        Some(format!("{said}expected a whole number from 0 to {most} at most"))
+    });
+    let said = number.unwrap_or_else(|| message.to_owned());
+    let said = said.replace(" as i128,", ",").replace(" as u128,", ",");
+    format!(
+        "{}; docs/config.md lists keys and values",
+        said.replace("socket address syntax", "socket address syntax, write ADDRESS:PORT")
+    )
 }
 
 /// What is outside of subsystems, checked by the rules of the command line.

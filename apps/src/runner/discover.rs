@@ -4,7 +4,7 @@ use super::{
     arguments::Pages,
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::{RunError, SetupError},
-    main_loop::removed,
+    main_loop::{Refusals, removed},
     plan,
     start::open,
     target_side::map,
@@ -72,11 +72,16 @@ impl DiscoverConfig {
     }
 }
 
-/// Reads the discovery log page. `stop` ends it early.
+/// Reads the discovery log page. `stop` ends it early; `say` is told of a queue pair that the device refuses to destroy, which it waits for.
 ///
 /// # Errors
 /// [`RunError`].
-pub fn discover<D: Device>(device: D, config: &DiscoverConfig, stop: &AtomicBool) -> Result<Vec<Discovered>, RunError> {
+pub fn discover<D: Device>(
+    device: D,
+    config: &DiscoverConfig,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<Discovered>, RunError> {
     let capabilities = *device.capabilities();
     let mut options = discovery_options(config)?;
     let mut control = Control::new(device);
@@ -95,10 +100,12 @@ pub fn discover<D: Device>(device: D, config: &DiscoverConfig, stop: &AtomicBool
     host.start();
     let clock = Clock::system();
     let began = clock.now();
-    let mut found = Vec::new();
+    let (mut found, mut refusals) = (Vec::new(), Refusals::default());
     while !host.is_stopped() {
         control.poll();
-        let work = host.poll(clock.now().saturating_sub(began));
+        let elapsed = clock.now().saturating_sub(began);
+        refusals.tell(&[&mut control], elapsed, say);
+        let work = host.poll(elapsed);
         if host.is_ready() {
             found = host.discovered().to_vec();
             host.shut_down();

@@ -309,6 +309,11 @@ impl RunError {
         Self::Launch { source: LaunchError::Init { core, source } }
     }
 
+    /// An engine could not be made: the device has too little for its options.
+    pub(crate) fn is_of_engine(&self) -> bool {
+        matches!(self, Self::Launch { source: LaunchError::Init { source: SetupError::Engine(_), .. } })
+    }
+
     /// Stable name for JSON.
     #[must_use]
     pub fn name(&self) -> &'static str {

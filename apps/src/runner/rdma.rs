@@ -31,8 +31,12 @@ pub fn load_on_rdma(config: &LoadConfig, stop: &AtomicBool, say: &mut dyn FnMut(
 ///
 /// # Errors
 /// As [`serve_on_rdma`].
-pub fn discover_on_rdma(config: &DiscoverConfig, stop: &AtomicBool) -> Result<Vec<Discovered>, RunError> {
-    super::discover(open(&config.device)?, config, stop)
+pub fn discover_on_rdma(
+    config: &DiscoverConfig,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<Discovered>, RunError> {
+    super::discover(open(&config.device)?, config, stop, say)
 }
 
 #[cfg(feature = "verbs")]

@@ -9,11 +9,12 @@ use super::quantity::Group;
 use super::report::{Outcome, json, reasons, summary, table};
 use super::result_files;
 use super::rows::{self, Row};
+use super::standard_output::line;
 use clap::Parser;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Exit code of wrong usage; of a guard that fails it is 1, and of everything else 0.
+/// Exit code of wrong usage; of a guard that fails, and of results that could not be kept or printed, it is 1, and of everything else 0.
 const USAGE: u8 = 2;
 
 /// Boots of one run at most: one of all rows takes some six minutes.
@@ -58,26 +59,35 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => {
-            print!("{error}");
-            return ExitCode::SUCCESS;
+            return printed(error.to_string().trim_end());
         }
         Err(error) => return usage(error.to_string().lines().next().unwrap_or_default()),
     };
+    if !arguments.wanted.is_empty() && (arguments.guard || arguments.renew_counts) {
+        return usage("--guard and --renew-counts count all rows; leave ROW out");
+    }
     let selection = match select(&arguments.wanted) {
         Ok(selection) => selection,
         Err(message) => return usage(&message),
     };
     if arguments.needs {
-        println!("{}", groups_that_run(&selection).join(" "));
-        return ExitCode::SUCCESS;
+        return printed(&groups_that_run(&selection).join(" "));
     }
     match Places::find() {
         Ok(places) if arguments.guard => guarded(&places),
         Ok(places) if arguments.renew_counts => renewed(&places),
-        Ok(places) => {
-            compare(&places, &selection, &arguments);
-            ExitCode::SUCCESS
+        Ok(places) if compare(&places, &selection, &arguments) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("benches/run: {message}");
+            ExitCode::FAILURE
         }
+    }
+}
+
+fn printed(text: &str) -> ExitCode {
+    match line(text) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("benches/run: {message}");
             ExitCode::FAILURE
@@ -95,7 +105,7 @@ fn guarded(places: &Places) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(message) => {
-            println!("FAILED: {message}");
+            let _ = line(&format!("FAILED: {message}"));
             ExitCode::FAILURE
         }
     }
@@ -142,7 +152,8 @@ fn groups_that_run(selection: &Selection) -> Vec<&'static str> {
     selection.groups.iter().filter(runs).map(|group| group.name()).collect()
 }
 
-fn compare(places: &Places, selection: &Selection, arguments: &Arguments) {
+/// Measures, keeps and prints. Returns whether all of it was kept and printed.
+fn compare(places: &Places, selection: &Selection, arguments: &Arguments) -> bool {
     let first = measuring::measure(places, &selection.rows, &selection.groups);
     let mut boots = vec![first];
     if selection.groups.contains(&Group::Guest) && !needed(&selection.rows, Group::Guest).is_empty() {
@@ -153,22 +164,28 @@ fn compare(places: &Places, selection: &Selection, arguments: &Arguments) {
     }
     let machine = Machine::ask(&places.root);
     let outcomes: Vec<_> = selection.rows.iter().map(|row| Outcome::new(row, &boots)).collect();
-    println!("{}\n\n{}", machine.line(), table(&outcomes).text());
-    println!("* a time of an emulated machine: only its ratio says something.");
-    reasons(&outcomes).iter().for_each(|line| println!("{line}"));
-    println!("{}", summary(&outcomes));
-    match result_files::write(&places.root, &outcomes, &machine) {
-        Ok(path) => println!("results: {}.json, .html, .svg", path.display()),
-        Err(message) => eprintln!("benches/run: {message}"),
+    // Files first: a run of twenty minutes is not to be lost with whoever reads what it prints.
+    let mut kept = Vec::new();
+    let files = result_files::write(&places.root, &outcomes, &machine);
+    if arguments.write_docs {
+        kept.extend(documents::write(&places.root, &outcomes, &machine).err());
     }
-    if arguments.write_docs
-        && let Err(message) = documents::write(&places.root, &outcomes, &machine)
-    {
-        eprintln!("benches/run: {message}");
+    let mut lines = vec![
+        format!("{}\n\n{}", machine.line(), table(&outcomes).text()),
+        "* a time of an emulated machine: only its ratio says something.".to_owned(),
+    ];
+    lines.extend(reasons(&outcomes));
+    lines.push(summary(&outcomes));
+    match files {
+        Ok(path) => lines.push(format!("results: {}.json, .html, .svg", path.display())),
+        Err(message) => kept.push(message),
     }
     if arguments.json {
-        println!("{}", json(&outcomes));
+        lines.push(json(&outcomes).to_string());
     }
+    kept.extend(lines.iter().find_map(|text| line(text).err()));
+    kept.iter().for_each(|message| eprintln!("benches/run: {message}"));
+    kept.is_empty()
 }
 
 #[cfg(test)]

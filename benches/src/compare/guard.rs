@@ -7,6 +7,7 @@ use super::machine::Machine;
 use super::programs::Places;
 use super::quantity::{Program, Quantity, Source};
 use super::rows;
+use super::standard_output::line;
 use serde::Deserialize;
 use std::fs;
 
@@ -72,21 +73,21 @@ pub(super) fn check(places: &Places) -> Result<bool, String> {
     let rustc = Machine::ask(&places.root).rustc;
     let more = if rustc == counts.rustc { 0.0 } else { counts.other_compiler_percent };
     if more > 0.0 {
-        println!("counts are of {}, this is {rustc}: {more} % more are allowed", counts.rustc);
+        line(&format!("counts are of {}, this is {rustc}: {more} % more are allowed", counts.rustc))?;
     }
     let measured = counting::measure(places, &ours());
     let (mut held, mut missed) = (0, 0);
     for (quantity, measured) in &measured {
-        let (holds, line) = verdict(&counts, quantity, measured, more);
-        println!("{line}");
+        let (holds, text) = verdict(&counts, quantity, measured, more);
+        line(&text)?;
         if holds { held += 1 } else { missed += 1 }
     }
     for count in counts.count.iter().filter(|count| !measured.iter().any(|(q, _)| q.text() == count.what)) {
-        println!("FAILED: {FILE} has a figure that nothing counts: {}", count.what);
+        line(&format!("FAILED: {FILE} has a figure that nothing counts: {}", count.what))?;
         missed += 1;
     }
     for difference in differences(&counts.row) {
-        println!("FAILED: {difference}");
+        line(&format!("FAILED: {difference}"))?;
         missed += 1;
     }
     let now = |leaf: &Quantity| {
@@ -94,9 +95,9 @@ pub(super) fn check(places: &Places) -> Result<bool, String> {
         found.unwrap_or_else(|| Err(format!("{} is not counted here", leaf.text())))
     };
     let Standings { lines, met, missed: behind } = guarded_rows::standings(&now, &|leaf| counts.current(leaf));
-    lines.iter().for_each(|line| println!("{line}"));
-    println!("goals: {met} of these lines are met, {behind} are not");
-    println!("counts: {held} hold, {missed} do not");
+    lines.iter().try_for_each(|text| line(text))?;
+    line(&format!("goals: {met} of these lines are met, {behind} are not"))?;
+    line(&format!("counts: {held} hold, {missed} do not"))?;
     Ok(missed == 0)
 }
 

@@ -21,6 +21,7 @@ mod quantity;
 mod report;
 mod result_files;
 mod rows;
+mod standard_output;
 mod table;
 mod timing;
 

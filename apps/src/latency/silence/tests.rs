@@ -82,6 +82,7 @@ impl Halves {
             negotiated: ConnectionParameters::default(),
             pages: PAGES,
             capabilities,
+            moves_data_in_polls: true,
             silence: Some(CLIENT_SILENCE),
         };
         let client = ClientPlan {

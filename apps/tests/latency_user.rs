@@ -1,0 +1,173 @@
+//! `frwr-latency` as somebody uses it who has read its documentation and nothing else: figures are those of what was asked for, no
+//! result is lost without a word, and what makes no sense is refused.
+
+use serde_json::Value;
+use std::{
+    fs::{self, OpenOptions},
+    process::{Command, Output, Stdio},
+};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_frwr-latency"));
+    command.args(["--cores", "unpinned", "--warm-up", "0"]).args(arguments);
+    command
+}
+
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    told(command(arguments).output().unwrap())
+}
+
+fn told(output: Output) -> (Option<i32>, String, String) {
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code(), out, err)
+}
+
+fn measured(arguments: &[&str]) -> Value {
+    let (code, out, err) = run(&[&["--json"], arguments].concat());
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{arguments:?}: {out}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn real(report: &Value, name: &str) -> f64 {
+    report[name].as_f64().unwrap_or_else(|| panic!("{name} is no number in {report}"))
+}
+
+/// The software NIC of the server moves data when its core polls. Where client and server share a core, what the client writes and reads
+/// waits for the next poll of the server, and for nothing else: a server that pauses would put its pauses into each figure.
+#[test]
+fn one_core_for_both_ends_measures_the_software_nic_and_no_pauses() {
+    for operation in ["write", "read"] {
+        let report = measured(&["--op", operation, "--iterations", "2000"]);
+        assert!(real(&report, "empty_poll_share") < 0.9, "{operation}: {report}");
+    }
+}
+
+/// Ten requests at twenty a second take half of a second, the tenth of a second behind the last included.
+#[test]
+fn requests_per_second_are_never_more_than_the_rate() {
+    for cores in ["unpinned", "unpinned:4"] {
+        let report = measured(&["--cores", cores, "--rate", "20", "--iterations", "10"]);
+        let (rate, seconds) = (real(&report, "requests_per_second"), real(&report, "seconds"));
+        assert!(rate <= 20.0 && seconds >= 0.5, "{cores}: {rate} in {seconds} s");
+        let timed = measured(&["--cores", cores, "--rate", "20", "--runtime", "0.5"]);
+        assert!(real(&timed, "requests_per_second") <= 20.0, "{cores}: {timed}");
+    }
+}
+
+/// A full disk behind standard output costs the report, so that it must not look like success; a reader that has seen enough costs nothing.
+#[test]
+fn a_report_that_cannot_be_printed_is_told_and_fails() {
+    for json in [&[][..], &["--json"]] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let arguments = [&["--iterations", "50"], json].concat();
+        let (code, _, err) = told(command(&arguments).stdout(full).stderr(Stdio::piped()).output().unwrap());
+        assert_eq!((code, err.matches('\n').count()), (Some(1), 1), "{err}");
+        assert!(err.starts_with("error: standard output cannot be written (No space left on device"), "{err}");
+    }
+    let mut child = command(&["--iterations", "50"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let (code, _, err) = told(child.wait_with_output().unwrap());
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+}
+
+/// What would be ignored is refused: whoever writes it believes that it is measured.
+#[test]
+fn options_that_would_do_nothing_are_refused() {
+    let refusals: &[(&[&str], &[&str])] = &[
+        (&["--op", "write", "--invalidate", "local"], &["--invalidate local", "--op request", "leave it out"]),
+        (&["--op", "send", "--invalidate", "local"], &["--invalidate local", "--op request"]),
+        (&["--key", "static", "--invalidate", "local"], &["--invalidate local", "--key request"]),
+        (&["--op", "write", "--peer", "read"], &["--peer read", "--op request"]),
+        (&["--op", "register", "--peer", "read"], &["--peer read", "--op request"]),
+        (&["--op", "send", "--segments", "4"], &["--segments", "one piece"]),
+        (&["--gid-index", "77"], &["--gid-index", "RDMA device", "leave it out"]),
+        (&["--ib-port", "9"], &["--ib-port", "RDMA device"]),
+        (&["--mtu", "300"], &["--mtu", "RDMA device"]),
+        (&["--traffic-class", "1"], &["--traffic-class", "RDMA device"]),
+        (&["--device", "soft:window", "--ack-timeout", "40"], &["--ack-timeout", "soft:window"]),
+        (&["10.0.0.1", "--device", "rxe0", "--listen", "10.0.0.2"], &["--listen", "HOST"]),
+        (&["--device", ""], &["--device is empty", "frwr-check"]),
+    ];
+    for (arguments, parts) in refusals {
+        let (code, out, err) = run(arguments);
+        assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(2), "", 1), "{arguments:?}: {err}");
+        assert!(parts.iter().all(|part| err.contains(part)), "{arguments:?}: {err}");
+    }
+    // What it says is what happens anyhow.
+    measured(&["--op", "register", "--invalidate", "local", "--iterations", "50"]);
+    measured(&["--op", "write", "--peer", "write", "--iterations", "50"]);
+}
+
+/// The line names what may be chosen, and not what a number of the program can hold.
+#[test]
+fn numbers_that_are_none_are_told_the_limits_of_their_option() {
+    let refusals: &[(&[&str], &str)] = &[
+        (&["--iterations", "0"], "from 1 to 18446744073709551615"),
+        (&["--iterations", "99999999999999999999"], "from 1 to 18446744073709551615"),
+        (&["--iterations", "-5"], "'--iterations <N>': must be a whole number from 1"),
+        (&["--depth", "-1"], "'--depth <N>': must be a whole number from 1 to 1024"),
+        (&["--depth", "1.5"], "from 1 to 1024"),
+        (&["--depth", "99999999999"], "from 1 to 1024"),
+        (&["--segments", "256"], "from 1 to 16"),
+        (&["--op", "write", "--ranges", "256"], "from 1 to 16"),
+        (&["--op", "register", "--batch", "70000"], "from 1 to 256"),
+        (&["--connections", "70000"], "from 1 to 64"),
+        (&["--rate", "1e6"], "from 1 to 1000000000"),
+        (&["--warm-up", "-1"], "must be 0 to 86400 seconds"),
+        (&["--size", "-8"], "must be a number of bytes"),
+    ];
+    for (arguments, part) in refusals {
+        let (code, out, err) = run(arguments);
+        assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(2), "", 1), "{arguments:?}: {err}");
+        assert!(err.contains(part), "{arguments:?}: {err}");
+    }
+}
+
+/// Sizes of which a device cannot make an engine are within the program's own limits: the line names options that a person can change.
+#[test]
+fn what_a_device_cannot_do_is_told_in_options_of_the_command_line() {
+    for (arguments, lacks) in [
+        (&["--size", "67108864"][..], "segments"),
+        (&["--depth", "1024", "--connections", "64"], "completion queue entries"),
+    ] {
+        let (code, out, err) = run(&[&["--iterations", "50"], arguments].concat());
+        assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(1), "", 1), "{err}");
+        assert!(err.contains(&arguments.join(" ")) && err.contains(lacks), "{err}");
+        assert!(
+            err.contains("more than soft:reg_mr can do") && err.contains("lower --size, --depth or --connections"),
+            "{err}"
+        );
+    }
+}
+
+/// A measurement may have taken an hour: what cannot go to one file still goes to the others and to standard output.
+#[test]
+fn a_file_that_cannot_be_written_costs_no_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("a.csv");
+    let files = ["--iterations", "50", "--svg", "/dev/full", "--hgrm", "/dev/full", "--csv", csv.to_str().unwrap()];
+    let (code, out, err) = run(&files);
+    assert_eq!((code, err.matches('\n').count()), (Some(1), 1), "{err}");
+    assert!(err.starts_with("error: --hgrm: /dev/full cannot be written") && out.contains("t_typical"), "{err}{out}");
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 3);
+    let (code, out, _) = run(&[&["--json"], &files[..]].concat());
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, report["error"].as_str(), report["requests"].as_u64()), (Some(1), Some("file"), Some(50)));
+    assert!(report["message"].as_str().unwrap().contains("/dev/full"), "{report}");
+}
+
+#[test]
+fn two_results_do_not_go_to_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, link] = ["results", "link"].map(|name| folder.path().join(name).display().to_string());
+    fs::write(&path, "old").unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    for other in [&path, &link] {
+        let (code, out, err) = run(&["--iterations", "50", "--csv", &path, "--svg", other]);
+        assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(2), "", 1), "{err}");
+        assert!(err.starts_with("error: --svg names the file that --csv writes: "), "{err}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    }
+    // Devices keep nothing that could be overwritten.
+    measured(&["--iterations", "50", "--csv", "/dev/null", "--svg", "/dev/null"]);
+}
