@@ -16,7 +16,7 @@ use frwr_engine::{
         soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort, SoftProfile},
     },
 };
-use frwr_mempool::{Region, region::RegionOptions};
+use frwr_mempool::{PagePolicy, Region, region::RegionOptions};
 use std::alloc::{GlobalAlloc, System};
 
 /// Allocations of the whole process; this binary has one test.
@@ -83,7 +83,8 @@ impl Side {
         let mut control = Control::new(device);
         let capabilities = *control.device().capabilities();
         let bytes = Engine::<SoftPort>::region_bytes(&options, &capabilities).unwrap();
-        let mut region = Region::map(&RegionOptions::new(bytes + (1 << 20))).unwrap();
+        let pages = PagePolicy::Ladder { allow_plain: true };
+        let mut region = Region::map(&RegionOptions::new(bytes + (1 << 20)).pages(pages)).unwrap();
         let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities).unwrap();
         let (port, link) = control.open_core(send, receive).unwrap();
         let mut engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();

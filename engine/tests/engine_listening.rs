@@ -13,7 +13,7 @@ use frwr_engine::{
         soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort},
     },
 };
-use frwr_mempool::{Region, RegionOptions};
+use frwr_mempool::Region;
 use std::sync::{Arc, Mutex};
 
 /// Longer than the drain time-out.
@@ -41,7 +41,7 @@ impl Core {
         let options = EngineOptions { connections: 200, registrations: 1, ..EngineOptions::default() };
         let capabilities = *control.device().capabilities();
         let bytes = Engine::<Port>::region_bytes(&options, &capabilities).unwrap();
-        let mut region = Region::map(&RegionOptions::new(bytes)).unwrap();
+        let mut region = engine_harness::region(bytes);
         let (send, receive) = Engine::<Port>::completion_entries(&options, &capabilities).unwrap();
         let (port, link) = control.open_core(send, receive).unwrap();
         let engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();

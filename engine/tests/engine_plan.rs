@@ -3,7 +3,7 @@
 mod engine_harness;
 
 use core::time::Duration;
-use engine_harness::{Setup, scripted::Scripted};
+use engine_harness::{Setup, region, scripted::Scripted};
 use frwr_engine::{
     Engine, EngineError, EngineOptions, InvalidateOrder, ReceiveQueues, ReturnPolicy,
     control::Control,
@@ -13,7 +13,6 @@ use frwr_engine::{
     },
     sizing::{ReceiveBatch, SizingError},
 };
-use frwr_mempool::{Region, region::RegionOptions};
 
 /// Bytes that may be left of a region of just the size that was asked for: alignment of the first block, and what slabs may need of it.
 const SURPLUS: usize = 1024;
@@ -223,7 +222,7 @@ fn a23_a_region_of_just_the_bytes_asked_for_holds_every_table() {
         let device = *control.device().capabilities();
         let bytes = Engine::<SoftPort>::region_bytes(&options, &device).unwrap();
         for missing in [0, SURPLUS + 1] {
-            let mut region = Region::map(&RegionOptions::new(bytes)).unwrap();
+            let mut region = region(bytes);
             let surplus = region.len() - bytes;
             drop(region.carve(surplus + missing, 1).unwrap());
             let (port, link) = control.open_core(1024, 1024).unwrap();
@@ -241,7 +240,7 @@ fn a_region_that_is_too_small_is_refused() {
     let bytes = Engine::<SoftPort>::region_bytes(&options, &device).unwrap();
     // Large enough, and one block too small.
     for (taken, fits) in [(0, true), (bytes / 2, false)] {
-        let mut region = Region::map(&RegionOptions::new(bytes)).unwrap();
+        let mut region = region(bytes);
         let surplus = region.len() - bytes;
         if taken > 0 {
             drop(region.carve(surplus + taken, 8).unwrap());

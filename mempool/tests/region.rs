@@ -189,7 +189,7 @@ fn the_ladder_goes_down_and_records_why() {
     assert_eq!(failed[..2], [PageSize::TwoMebibytes, PageSize::SystemDefault]);
     match region.kind() {
         RegionKind::Transparent => assert_eq!(region.address() % (2 * MEBIBYTE) as u64, 0),
-        RegionKind::Plain => skipped!("transparent hugepages are off: {:?}", region.failed_rungs()),
+        RegionKind::Plain => skipped!("no transparent hugepage for so few bytes: {:?}", region.failed_rungs()),
         other => panic!("{other:?} from an empty pool"),
     }
     assert_usable(region);

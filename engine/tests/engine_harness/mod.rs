@@ -24,7 +24,7 @@ use frwr_engine::{
     mr::Grant,
     provider::{Access, ConnectionParameters, Device, Port, RemoteRange, soft::SoftDevice},
 };
-use frwr_mempool::{DeviceMemory, Region, region::RegionOptions};
+use frwr_mempool::{DeviceMemory, PagePolicy, Region, region::RegionOptions};
 use pace::Pace;
 use std::net::SocketAddr;
 
@@ -119,13 +119,18 @@ pub struct Side<D: Device> {
     _region: Region,
 }
 
+/// Memory of whatever pages there are: transparent hugepages may be off, or too large for so few bytes.
+pub fn region(bytes: usize) -> Region {
+    Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Ladder { allow_plain: true })).unwrap()
+}
+
 impl<D: Device> Side<D> {
     pub fn new(device: D, options: EngineOptions) -> Self {
         let mut control = Control::new(device);
         let pad_bytes = if options.write_pad { 4 } else { 0 };
         let capabilities = *control.device().capabilities();
         let bytes = Engine::<D::Port>::region_bytes(&options, &capabilities).unwrap();
-        let mut region = Region::map(&RegionOptions::new(bytes + DATA_BYTES + 4096)).unwrap();
+        let mut region = region(bytes + DATA_BYTES + 4096);
         let (send, receive) = Engine::<D::Port>::completion_entries(&options, &capabilities).unwrap();
         let (port, link) = control.open_core(send, receive).unwrap();
         let mut engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();

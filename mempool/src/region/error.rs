@@ -110,6 +110,17 @@ pub enum RungError {
         "transparent hugepages are off; turn them on with `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`"
     )]
     TransparentOff,
+    /// A transparent hugepage is so large here that the region would not hold one: 512 MiB where ordinary pages have 64 KiB.
+    #[error(
+        "{bytes} bytes are less than one transparent hugepage, which has {page_size} bytes here; reserve hugepages of \
+         2 MiB, or allow plain pages"
+    )]
+    SmallerThanPage {
+        /// Bytes asked for.
+        bytes: usize,
+        /// Bytes of a transparent hugepage.
+        page_size: usize,
+    },
     /// `mmap` refused.
     #[error("mmap failed: {0}; check `ulimit -v` and the memory cgroup")]
     Map(Errno),

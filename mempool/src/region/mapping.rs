@@ -16,6 +16,10 @@ const NODE_MASK_BITS: usize = 1024;
 const NODE_MASK_WORD_BITS: usize = u64::BITS as usize;
 const _: () = assert!(NODE_MASK_BITS.is_multiple_of(NODE_MASK_WORD_BITS));
 
+/// What the length of a transparent region is a multiple of, at most: a hugepage of machines with ordinary pages of 4 KiB, and a
+/// multiple of every ordinary page.
+const MOST_ROUNDED: usize = 2 * super::MEBIBYTE;
+
 /// Keeps the bytes of a region mapped. Nobody reaches the bytes through it.
 pub(crate) struct Mapping {
     _owner: Owner,
@@ -111,13 +115,21 @@ fn map_huge_default(bytes: usize, node: Option<u32>) -> Result<Mapped, RungError
 
 fn map_transparent(bytes: usize) -> Result<Mapped, RungError> {
     let page_size = pool::transparent_page_size()?;
-    let len = round_up(bytes, page_size)?;
+    let len = transparent_len(bytes, page_size)?;
     // One page more, so that an aligned range lies inside wherever the kernel puts it. The rest is never populated.
     let padded = len.checked_add(page_size).ok_or(RungError::TooLarge { bytes, page_size })?;
     let map = MmapOptions::new().len(padded).map_anon().map_err(|error| RungError::Map(error.into()))?;
     let mapped = mapped(map.into(), len, page_size, RegionKind::Transparent)?;
     advise(&mapped, libc::MADV_HUGEPAGE).map_err(|errno| RungError::Advise { advice: "MADV_HUGEPAGE", errno })?;
     Ok(mapped)
+}
+
+/// The length of a region of at least `bytes` bytes where a transparent hugepage has `page_size`: whole ones where they are small,
+/// else as many as fit, with ordinary pages behind them. Rounding up is populating and pinning: where ordinary pages have
+/// 64 KiB a transparent one has 512 MiB, and a small region would take as much.
+fn transparent_len(bytes: usize, page_size: usize) -> Result<usize, RungError> {
+    let len = round_up(bytes, page_size.min(MOST_ROUNDED))?;
+    if len < page_size { Err(RungError::SmallerThanPage { bytes, page_size }) } else { Ok(len) }
 }
 
 fn map_plain(bytes: usize) -> Result<Mapped, RungError> {
@@ -171,15 +183,58 @@ fn bind(mapped: &Mapped, node: u32) -> Result<(), RungError> {
     if result == 0 {
         return Ok(());
     }
-    // Containers forbid the call by default; where all memory is on the node, nothing is lost by that.
-    match Errno::last() {
-        Errno(libc::EPERM) if pool::is_only_node(node) => Ok(()),
-        errno => Err(RungError::Bind { node, errno }),
-    }
+    let errno = Errno::last();
+    if nobody_binds(errno) && pool::is_only_node(node) { Ok(()) } else { Err(RungError::Bind { node, errno }) }
+}
+
+/// Whether the call was refused whatever it asks for: containers forbid it by default, and what stands in for a kernel (QEMU's
+/// emulation of one architecture's programs on another) may not have it. Where all memory is on the node, nothing is lost by that.
+fn nobody_binds(errno: Errno) -> bool {
+    matches!(errno, Errno(libc::EPERM | libc::ENOSYS))
 }
 
 fn advise(mapped: &Mapped, advice: i32) -> Result<(), Errno> {
     // SAFETY: the range is this mapping's, nobody else has it yet, and none of the advices in use discards its bytes.
     let result = unsafe { libc::madvise(mapped.base.as_ptr().cast(), mapped.len, advice) };
     if result == 0 { Ok(()) } else { Err(Errno::last()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errno, RungError, nobody_binds, transparent_len};
+
+    const KIB: usize = 1 << 10;
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn a_transparent_region_takes_few_bytes_more_than_asked_for_whatever_the_hugepage() {
+        // By ordinary pages of 4 KiB, of 16 KiB and of 64 KiB.
+        let cases = [
+            (2 * MIB, 1, Some(2 * MIB)),
+            (2 * MIB, 5 * MIB, Some(6 * MIB)),
+            (2 * MIB, 6 * MIB, Some(6 * MIB)),
+            (32 * MIB, 1, None),
+            (32 * MIB, 30 * MIB, None),
+            (32 * MIB, 30 * MIB + 1, Some(32 * MIB)),
+            (32 * MIB, 33 * MIB, Some(34 * MIB)),
+            (512 * MIB, 4 * KIB, None),
+            (512 * MIB, 512 * MIB, Some(512 * MIB)),
+            (512 * MIB, 513 * MIB, Some(514 * MIB)),
+            // None is smaller; a kernel that says so is still believed.
+            (64 * KIB, 65 * KIB, Some(128 * KIB)),
+        ];
+        for (page_size, bytes, expected) in cases {
+            let expected = expected.ok_or(RungError::SmallerThanPage { bytes, page_size });
+            assert_eq!(transparent_len(bytes, page_size), expected, "{bytes} bytes in pages of {page_size}");
+        }
+        let too_large = transparent_len(usize::MAX, 512 * MIB);
+        assert!(matches!(too_large, Err(RungError::TooLarge { bytes: usize::MAX, .. })), "{too_large:?}");
+        let refusal = transparent_len(MIB, 512 * MIB).unwrap_err().to_string();
+        assert!(refusal.contains("1048576 bytes") && refusal.contains("536870912"), "{refusal}");
+    }
+    #[test]
+    fn a_call_that_nobody_may_make_is_told_from_one_that_fails() {
+        assert!([libc::EPERM, libc::ENOSYS].map(Errno).into_iter().all(nobody_binds));
+        assert!(![libc::EINVAL, libc::EIO, libc::ENOMEM, libc::EFAULT].map(Errno).into_iter().any(nobody_binds));
+    }
 }

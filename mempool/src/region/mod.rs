@@ -75,7 +75,8 @@ pub enum PagePolicy {
 /// What region to map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionOptions {
-    /// Bytes wanted, at least 1; rounded up to whole pages.
+    /// Bytes wanted, at least 1; rounded up to whole pages. Transparent hugepages larger than 2 MiB, as where ordinary pages have 16 or
+    /// 64 KiB, are the exception: it is rounded up to 2 MiB, and what follows the last whole one is ordinary pages.
     pub bytes: usize,
     /// Which pages.
     pub pages: PagePolicy,
