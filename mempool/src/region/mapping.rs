@@ -232,6 +232,7 @@ mod tests {
         let refusal = transparent_len(MIB, 512 * MIB).unwrap_err().to_string();
         assert!(refusal.contains("1048576 bytes") && refusal.contains("536870912"), "{refusal}");
     }
+
     #[test]
     fn a_call_that_nobody_may_make_is_told_from_one_that_fails() {
         assert!([libc::EPERM, libc::ENOSYS].map(Errno).into_iter().all(nobody_binds));
