@@ -460,7 +460,7 @@ impl Mr {
         self.fields.key
     }
 
-    /// Tells one successful map from the other: 1 after the first, then odd numbers, which come round after some 2^30 of them; part of the
+    /// Tells one successful map from the other: [`u32::MAX`] in front of the first, then 1 and odd numbers, which come round after some 2^30; part of the
     /// tokens (I16).
     #[must_use]
     pub const fn generation(&self) -> u32 {

@@ -8,7 +8,7 @@ use frwr_engine::mr::{
 use frwr_engine::provider::{Access, BaseAddress, BaseId, ElementRange, Operation, RegistrationId, TokenKind};
 
 /// The generation in front of the first one.
-const NEVER_MAPPED: u32 = (1 << 31) - 1;
+const NEVER_MAPPED: u32 = u32::MAX;
 
 #[test]
 fn one_mr_is_one_cache_line() {
