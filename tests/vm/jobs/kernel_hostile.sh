@@ -80,7 +80,10 @@ rping_is_turned_away() {
     timeout 30 rping -c -a $IP -p $PORT -C 1 -d
     code=$?
     one_more() { [ "$(incidents | wc -l)" -gt "$before" ]; }
-    wait_for 10 one_more && incidents | tail -n 1 && [ $code -ne 0 ] && [ "$(incidents | wc -l)" -eq $((before + 1)) ]
+    wait_for 10 one_more || { echo "no incident was told"; return 1; }
+    echo "exit code $code, incidents: $before, then $(incidents | wc -l)"
+    incidents | tail -n +$((before + 1))
+    [ $code -ne 0 ] && [ "$(incidents | wc -l)" -eq $((before + 1)) ]
 }
 
 # Nothing was lost, and nothing had to be sent again.
