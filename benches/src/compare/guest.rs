@@ -243,7 +243,10 @@ mod tests {
         let texts = [("writes", TEXT.to_owned())];
         let of = |key, outcome: Result<(), String>| figure(&Quantity::Guest(key, Best::Least), &texts, &outcome);
         let broken = Err("the guest died".to_owned());
-        assert_eq!(of("writes/a", broken.clone()), Ok(Figure { value: 4.5, spread: 5.0 / 4.5 - 1.0 }));
+        assert_eq!(
+            of("writes/a", broken.clone()),
+            Ok(Figure { value: 4.5, spread: 5.0 / 4.5 - 1.0, ..Figure::default() })
+        );
         assert_eq!(of("writes/e", broken), Err("0 samples of e only: the guest died".to_owned()));
         let few = Err("1 samples of ab only: job writes did not take them all".to_owned());
         assert_eq!(of("writes/ab", Ok(())), few);

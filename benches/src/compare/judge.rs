@@ -59,7 +59,7 @@ pub(super) fn judge(goals: &[Goal], ours: Measured, peer: Option<Measured>) -> V
         return Verdict { ours, peer, ratio: None, met: None, why, boots: None };
     };
     let value = figure.value;
-    let ratio = peer.as_ref().and_then(|peer| peer.as_ref().ok()).and_then(|peer| ratio(value, peer.value));
+    let ratio = peer.as_ref().and_then(|peer| peer.as_ref().ok()).and_then(|peer| figure.by(peer));
     let no_peer = peer.as_ref().and_then(|peer| peer.as_ref().err()).map(|reason| format!("no peer: {reason}"));
     let answers: Vec<_> = goals.iter().map(|goal| (*goal, goal.holds(value, ratio))).collect();
     let missed: Vec<_> = answers.iter().filter(|(_, holds)| *holds == Some(false)).map(|(goal, _)| *goal).collect();
@@ -97,12 +97,6 @@ pub(super) fn over_boots(mut verdicts: Vec<Verdict>) -> Option<Verdict> {
         }
     }
     Some(middle)
-}
-
-/// Ours by the peer's. A peer's difference that is no gain (A18 on a noisy machine) is nothing to compare with: two
-/// losses would pass for a gain that is kept.
-fn ratio(ours: f64, peer: f64) -> Option<f64> {
-    (peer > 0.0).then_some(ours / peer)
 }
 
 fn shortfall(goal: Goal, ours: f64, ratio: Option<f64>) -> String {

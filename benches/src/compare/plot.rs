@@ -119,7 +119,7 @@ mod tests {
                     .iter()
                     .map(|case| {
                         let peer = case.peer.map(|_| Ok(Figure::exact(4.0)));
-                        (case, judge(case.goals, Ok(Figure { value: 2.0, spread: 0.1 }), peer))
+                        (case, judge(case.goals, Ok(Figure { value: 2.0, spread: 0.1, ..Figure::default() }), peer))
                     })
                     .collect(),
             })
