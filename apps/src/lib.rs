@@ -10,5 +10,6 @@ pub mod latency;
 pub mod nvmf;
 pub mod output;
 pub mod runner;
+pub mod signals;
 pub mod storage;
 pub mod target;

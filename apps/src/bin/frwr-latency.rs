@@ -4,18 +4,12 @@ use clap::Parser as _;
 use frwr_apps::{
     latency::{Arguments, LatencyConfig, LatencyError, run},
     output::{Output, failure, success, usage_line},
-    runner::RunError,
+    signals::stop_or_end,
 };
-use std::{
-    io::Write as _,
-    process::ExitCode,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{io::Write as _, process::ExitCode};
 
 /// Exit code of wrong arguments.
 const USAGE: u8 = 2;
-/// Exit code where a second signal ended it: that of shells for SIGINT.
-const INTERRUPTED: i32 = 130;
 
 fn main() -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
@@ -30,13 +24,7 @@ fn main() -> ExitCode {
 
 fn measured(arguments: Arguments) -> Result<Output, LatencyError> {
     let config = LatencyConfig::new(arguments)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The second one ends it at once.
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
-            .map_err(RunError::Signal)?;
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(RunError::Signal)?;
-    }
+    let stop = stop_or_end()?;
     let outcome = run(&config, &stop, &mut |line| {
         let _ = writeln!(std::io::stderr(), "{line}");
     })?;

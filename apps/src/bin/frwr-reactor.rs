@@ -5,17 +5,12 @@ use frwr_apps::{
     output::{Output, failure, success, usage_line},
     runner::{CommandLine, Config, DiscoverConfig, LoadConfig, RunError, RunReport, ServeConfig, Task},
     runner::{discover_on_rdma, discovered_json, discovered_table, load_on_rdma, run, serve_on_rdma},
+    signals::{stop, stop_or_end},
 };
-use std::{
-    io::Write as _,
-    process::ExitCode,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{io::Write as _, process::ExitCode};
 
 /// Exit code of a run that found something wrong.
 const FOUND: u8 = 1;
-/// Exit code where a second signal ended it: that of shells for SIGINT.
-const INTERRUPTED: i32 = 130;
 /// Exit code of wrong arguments.
 const USAGE: u8 = 2;
 
@@ -64,26 +59,6 @@ fn moved(json: bool, report: &RunReport) -> Output {
 /// A report, and whether nothing was wrong.
 fn judged(passed: bool, text: String) -> Output {
     Output { exit_code: if passed { 0 } else { FOUND }, ..success(text) }
-}
-
-/// Set by SIGINT and SIGTERM.
-fn stop() -> Result<Arc<AtomicBool>, RunError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(RunError::Signal)?;
-    }
-    Ok(stop)
-}
-
-/// As [`stop`], and the second signal ends the process at once: nothing limits how long `discover` waits for its device.
-fn stop_or_end() -> Result<Arc<AtomicBool>, RunError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
-            .map_err(RunError::Signal)?;
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(RunError::Signal)?;
-    }
-    Ok(stop)
 }
 
 /// Progress goes to standard error.

@@ -28,7 +28,6 @@ use frwr_engine::{
 use std::error::Error;
 
 /// A loop of its own for each, so that none asks in every request which it is: a program knows what it sends.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Remote,
     Local,

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 /// Exit code of wrong usage; of a guard that fails, and of results that could not be kept or printed, it is 1, and of everything else 0.
 const USAGE: u8 = 2;
 
-/// Boots of one run at most: one of all rows takes some six minutes.
+/// Boots of one run at most: each takes some eight minutes.
 const MAX_BOOTS: u16 = 20;
 
 /// Measures frwr beside what people would use instead, and prints a table.

@@ -125,6 +125,10 @@ proptest! {
 /// Generations come round, in the same index, wherever their keys are: at the latest when those have come round.
 #[test]
 fn u16_generations_come_round_without_touching_the_index() {
+    for last in [super::GENERATIONS, super::GENERATIONS + 1, u32::MAX] {
+        let next = super::following(Token::new(TokenKind::Register, Token::MAX_INDEX, last));
+        assert_eq!((next.kind(), next.index(), next.generation()), (TokenKind::Register, Token::MAX_INDEX, 1));
+    }
     for bits in [0, 1, 8] {
         for before in [0, 1, 2, 255, 600] {
             let mut pair = Pair::new(bits);

@@ -460,8 +460,8 @@ impl Mr {
         self.fields.key
     }
 
-    /// Tells one successful map from the other: [`u32::MAX`] in front of the first, then 1 and odd numbers, which come round after some 2^30; part of the
-    /// tokens (I16).
+    /// Tells one successful map from the other: [`u32::MAX`] in front of the first, then 1 and odd numbers, which come round after some
+    /// 2^30; part of the tokens (I16).
     #[must_use]
     pub const fn generation(&self) -> u32 {
         self.token.generation()
