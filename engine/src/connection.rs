@@ -124,13 +124,14 @@ pub(crate) struct Connection {
     pub(crate) waiting_transfers: VecDeque<u32>,
     /// What the next flush posts.
     pub(crate) invalidations: FixedList<u32>,
-    /// Requests' work requests, with the invalidations that stand in front of them; transfers join them in the flush.
+    /// Work requests of requests and transfers in the order of their admission, with the invalidations that stand in front of them.
     pub(crate) chain: ChainBuffer,
     /// The registrations in it.
     pub(crate) registered: Registered,
     /// One without a message was staged, and the last of those has not asked for its completion yet.
     pub(crate) standalone_staged: bool,
-    pub(crate) transfers: VecDeque<u32>,
+    /// There are transfers in the chain, whose end nothing behind them may ever tell.
+    pub(crate) transfers_staged: bool,
     /// The receives that it posts.
     pub(crate) receives: FixedList<ReceiveRequest>,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
@@ -222,7 +223,7 @@ impl Connection {
             chain: chain_buffer(region, limits.send_entries)?,
             registered: Registered::default(),
             standalone_staged: false,
-            transfers: queue(limits.transfers),
+            transfers_staged: false,
             receives: FixedList::new_in(region, limits.receives as usize, vacant)?,
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
@@ -296,14 +297,6 @@ impl Connection {
         self.receives_posted > 0 && !is_over
     }
 
-    /// The next flush has something to post.
-    pub(crate) fn has_work(&self) -> bool {
-        !(self.invalidations.is_empty()
-            && self.chain.is_empty()
-            && self.transfers.is_empty()
-            && self.receives.is_empty())
-    }
-
     /// The base registration of a memory in this connection's domain; `None` where it was declared too late.
     pub(crate) fn base(&self, memory: MemoryId) -> Option<BaseKey> {
         self.bases.get(memory.0 as usize).copied().filter(|key| key.base.is_some())
@@ -338,7 +331,7 @@ impl Connection {
         self.send_queue.unstage();
         self.chain.clear();
         self.registered = Registered::default();
-        self.transfers.clear();
+        self.transfers_staged = false;
         self.receives.clear();
         self.early.clear();
         self.note_usual();

@@ -28,9 +28,7 @@ pub(crate) enum Kind {
 pub(crate) enum Phase {
     /// It waits for send queue entries or a receive of the peer's, in order.
     Waiting,
-    /// The next flush posts it.
-    Queued,
-    /// It is posted.
+    /// It is posted, or the next flush posts it.
     Posted,
     /// All of it succeeded; its event was not taken yet.
     Ended,
@@ -45,7 +43,7 @@ pub(crate) struct Transfer {
     pub(crate) kind: Kind,
     /// RDMA READs or WRITEs.
     pub(crate) operations: u8,
-    /// Where the last of them stands in the send queue, once it is posted: what a completion has passed, all of them have ended.
+    /// Where the last work request stands in the send queue, once it is admitted: what a completion has passed, all of them have ended.
     pub(crate) position: u64,
 }
 
@@ -54,6 +52,12 @@ impl Transfer {
     #[inline(always)]
     pub(crate) fn new(cookie: u64, connection: u16, kind: Kind, operations: u8) -> Self {
         Self { cookie, connection, phase: Phase::Waiting, kind, operations, position: NOT_POSTED }
+    }
+
+    /// One of one operation that goes into the chain at this position at once.
+    #[inline(always)]
+    pub(crate) fn posted(cookie: u64, connection: u16, kind: Kind, position: u64) -> Self {
+        Self { cookie, connection, phase: Phase::Posted, kind, operations: 1, position }
     }
 
     /// What its caller is told.

@@ -6,13 +6,11 @@ use crate::{
     connection::Connection,
     event::DisconnectCause,
     mr::{self, ReturnPolicy},
-    options::{InvalidateOrder, MAX_TRANSFER_OPERATIONS, OnPostError},
+    options::OnPostError,
     pool::Pool,
-    provider::{Chain, ElementRange, Operation, Port, PostError, RemoteRange, Token, TokenKind, WorkRequest},
+    provider::{Chain, Operation, Port, PostError, TokenKind},
     shared_receives::Taker,
-    signal,
     trace::TracePoint,
-    transfer::{self, Kind, RemoteSegment},
 };
 
 impl<P: Port> Engine<P> {
@@ -36,15 +34,13 @@ impl<P: Port> Engine<P> {
         }
         let mut doorbells = 0;
         while let Some(index) = self.dirty.pop() {
-            let connection = &mut self.connections[usize::from(index)];
+            let index = usize::from(index);
+            let connection = &mut self.connections[index];
             connection.dirty = false;
-            if !connection.has_work() {
-                continue;
+            if !connection.receives.is_empty() {
+                self.post_receives(index);
             }
-            self.post_receives(usize::from(index));
-            if self.connections[usize::from(index)].is_ready() {
-                doorbells += self.post_chain(usize::from(index));
-            }
+            doorbells += self.post_chain(index);
         }
         doorbells
     }
@@ -52,9 +48,6 @@ impl<P: Port> Engine<P> {
     /// Posts the receives that were given back. They stand in front of the chain: the peer may answer at once.
     pub(super) fn post_receives(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        if connection.receives.is_empty() {
-            return;
-        }
         let receives = connection.receives.as_slice();
         let posts = receives.len();
         let accepted = match self.port.post_receives(connection.queue_pair, receives) {
@@ -112,76 +105,77 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// The chain has the requests that were admitted since the last flush; what joins it here stands behind them.
+    /// The chain has the requests and transfers that were admitted since the last flush; invalidations that became due meanwhile
+    /// stand behind them. Returns its doorbells.
+    #[inline(always)]
     fn post_chain(&mut self, index: usize) -> u32 {
-        let before = self.options.invalidate_order == InvalidateOrder::BeforeMessages;
-        if before && !self.connections[index].invalidations.is_empty() {
-            self.stage_invalidations(index);
-        }
-        if !self.connections[index].transfers.is_empty() {
-            self.chain_transfers(index);
-        }
-        if !self.connections[index].invalidations.is_empty() {
-            self.stage_invalidations(index);
-        }
-        if self.connections[index].chain.is_empty() {
+        let connection = &self.connections[index];
+        if !connection.is_ready() {
             return 0;
         }
-        if self.connections[index].standalone_staged {
+        if !connection.invalidations.is_empty() {
+            self.stage_invalidations(index);
+        }
+        let connection = &mut self.connections[index];
+        if connection.chain.is_empty() {
+            return 0;
+        }
+        if connection.transfers_staged {
+            connection.ask_for_transfers();
+        }
+        if connection.standalone_staged {
             self.ask_for_standalone(index);
         }
-        self.statistics.queue_pairs_flushed += 1;
         self.post(index);
         1
     }
 
     /// Posts the chain and accounts for what the device took.
-    #[inline]
+    #[inline(always)]
     fn post(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        let chain = Chain { requests: connection.chain.as_slice(), elements: &self.elements };
-        let all = chain.requests.len();
-        let result = self.port.post(connection.queue_pair, chain);
-        let registered = connection.registered;
+        let requests = connection.chain.as_slice();
+        let all = requests.len();
+        let result = self.port.post(connection.queue_pair, Chain { requests, elements: &self.elements });
         self.statistics.doorbells += 1;
-        match result {
-            Ok(()) => {
-                connection.send_queue.accept(all);
-                self.count_accepted(index, all, registered);
-                self.record(TracePoint::PostSend, index as u16, None, all as u32);
-            }
+        self.statistics.queue_pairs_flushed += 1;
+        let (accepted, registered) = match &result {
+            Ok(()) => (all, connection.registered),
             Err(error) => {
                 let accepted = error.accepted.min(all);
-                connection.send_queue.accept(accepted);
-                let registered = Registered::of(&connection.chain.as_slice()[..accepted]);
-                self.count_accepted(index, accepted, registered);
-                self.record(TracePoint::PostSend, index as u16, None, all as u32);
-                self.post_refused(index, accepted, error);
+                (accepted, Registered::of(&requests[..accepted]))
             }
+        };
+        connection.send_queue.accept(accepted);
+        self.statistics.work_requests += accepted as u64;
+        if registered.registrations > 0 {
+            self.count_registered(&registered);
+        }
+        if registered.first_keys {
+            self.note_rounds(index, accepted);
+        }
+        if self.trace.is_some() {
+            self.record_accepted(index, accepted, all);
+        }
+        if self.options.return_policy == ReturnPolicy::OnInvalidatePosted {
+            self.return_early(index, accepted);
+        }
+        if let Err(error) = result {
+            self.post_refused(index, accepted, error);
         }
         let connection = &mut self.connections[index];
         connection.chain.clear();
         connection.registered = Registered::default();
     }
 
-    /// Accounts for the work requests that the device took.
-    #[inline]
-    fn count_accepted(&mut self, index: usize, accepted: usize, registered: Registered) {
-        self.statistics.work_requests += accepted as u64;
+    /// Accounts for the registrations that the device took.
+    #[inline(always)]
+    fn count_registered(&mut self, registered: &Registered) {
         self.statistics.registrations += registered.registrations;
         self.statistics.lists_registered += registered.lists;
         let [read, write, both] = registered.bytes;
         self.statistics.bytes_registered_read += read + both;
         self.statistics.bytes_registered_write += write + both;
-        if registered.first_keys {
-            self.note_rounds(index, accepted);
-        }
-        if self.trace.is_some() {
-            self.record_accepted(index, accepted);
-        }
-        if self.options.return_policy == ReturnPolicy::OnInvalidatePosted {
-            self.return_early(index, accepted);
-        }
     }
 
     /// Notes when descriptors began another round of their keys.
@@ -198,7 +192,7 @@ impl<P: Port> Engine<P> {
     }
 
     #[cold]
-    fn record_accepted(&mut self, index: usize, accepted: usize) {
+    fn record_accepted(&mut self, index: usize, accepted: usize, all: usize) {
         for at in 0..accepted {
             let request = self.connections[index].chain.as_slice()[at];
             let slot = request.token.index();
@@ -210,6 +204,7 @@ impl<P: Port> Engine<P> {
                 _ => {}
             }
         }
+        self.record(TracePoint::PostSend, index as u16, None, all as u32);
     }
 
     /// Where the policy says so, an MR may be taken again as soon as its invalidation is posted (D2).
@@ -223,42 +218,6 @@ impl<P: Port> Engine<P> {
             if pending {
                 idle.push(descriptor);
             }
-        }
-    }
-
-    fn chain_transfers(&mut self, index: usize) {
-        // Where a refused post does not end the connection a chain may be cut anywhere (F5, F6).
-        let every = self.options.on_post_error == OnPostError::DeregisterAndContinue;
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        while let Some(slot) = connection.transfers.pop_front() {
-            let waiting = self.transfers.len();
-            let Some((handle, transfer)) = self.transfers.at_mut(slot) else { continue };
-            let (first, operations) = (slot as usize * MAX_TRANSFER_OPERATIONS, usize::from(transfer.operations));
-            let Some(ranges) = self.remote_segments.get(first..first + operations) else { continue };
-            let operations = u32::from(transfer.operations);
-            let elements = self.plan.transfer_element(slot);
-            // Nothing may ever be posted behind the last one, and its end must come out all the same.
-            let last = connection.transfers.is_empty();
-            let token = Token::of(TokenKind::Transfer, slot, handle.generation());
-            transfer.phase = transfer::Phase::Posted;
-            transfer.position = match transfer.kind {
-                Kind::Fetch => connection.chain_operations(token, elements, ranges, true, true, read),
-                Kind::Write => {
-                    // One completion tells of all RDMA WRITEs of a chain.
-                    let signalled = every || connection.signaller.reply(operations, last, false);
-                    connection.chain_operations(token, elements, ranges, signalled, true, write)
-                }
-                Kind::Respond { invalidate, .. } => {
-                    // The reply asks, if anything does.
-                    connection.chain_operations(token, elements, ranges, false, false, write);
-                    // The data's buffers come back with this completion: a responder must not starve for them.
-                    let pressure = signal::held_slots_pressure(waiting, self.plan.transfer_slots);
-                    let signalled = connection.signaller.reply(operations + 1, last, pressure);
-                    let local = ElementRange { first: elements + MAX_TRANSFER_OPERATIONS as u32, count: 1 };
-                    let token = Token::of(TokenKind::Reply, slot, handle.generation());
-                    connection.chain_reply(token, Operation::Send { local, invalidate }, signalled)
-                }
-            };
         }
     }
 
@@ -302,56 +261,5 @@ impl<P: Port> Engine<P> {
             signaller.refused();
             self.fence_refused(index, accepted);
         }
-    }
-}
-
-fn read(local: ElementRange, remote: RemoteRange) -> Operation {
-    Operation::Read { local, remote }
-}
-
-fn write(local: ElementRange, remote: RemoteRange) -> Operation {
-    Operation::Write { local, remote }
-}
-
-impl Connection {
-    /// Stages the RDMA operations of one transfer, an element and a range for each, of which the last one asks for a completion or none
-    /// does. Returns the last one's position.
-    #[inline(always)]
-    fn chain_operations(
-        &mut self,
-        token: Token,
-        elements: u32,
-        ranges: &[RemoteSegment],
-        signalled: bool,
-        awaited: bool,
-        operation: impl Fn(ElementRange, RemoteRange) -> Operation,
-    ) -> u64 {
-        let mut local = ElementRange { first: elements, count: 1 };
-        if signalled {
-            self.signaller.signalled();
-        }
-        if let [range] = ranges {
-            self.chain.push(WorkRequest { token, signalled, fence: false, operation: operation(local, range.remote) });
-            return self.send_queue.stage_operation(token, awaited);
-        }
-        self.chain.extend(ranges.iter().map(|range| {
-            let operation = operation(local, range.remote);
-            local.first += 1;
-            WorkRequest { token, signalled: false, fence: false, operation }
-        }));
-        if let Some(last) = self.chain.last_mut().filter(|_| signalled) {
-            last.signalled = true;
-        }
-        self.send_queue.stage_operations(token, ranges.len() as u64, awaited)
-    }
-
-    /// Stages the reply of a transfer. Returns its position.
-    #[inline(always)]
-    fn chain_reply(&mut self, token: Token, operation: Operation, signalled: bool) -> u64 {
-        if signalled {
-            self.signaller.signalled();
-        }
-        self.chain.push(WorkRequest { token, signalled, fence: false, operation });
-        self.send_queue.stage_operation(token, true)
     }
 }

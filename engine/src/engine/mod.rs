@@ -18,6 +18,7 @@ mod run;
 mod stage;
 mod standalone;
 mod submit;
+mod transfers;
 
 pub use opening::OpenError;
 pub use respond::{FetchRequest, ResponseRequest, TransferError, WriteRequest};

@@ -1,12 +1,12 @@
 //! The responder's half: RDMA READs from and WRITEs to what a peer granted, and the reply behind them.
 
-use super::{Engine, MAX_ADMITTED_PER_POLL};
+use super::Engine;
 use crate::{
-    event::{ConnectionId, Event, TransferStatus},
+    event::ConnectionId,
     gather::{GatherError, Segment},
     options::MAX_TRANSFER_OPERATIONS,
-    provider::{Port, ScatterElement},
-    transfer::{CutError, Kind, Phase, RemoteSegment, Transfer, cut, cut_piece},
+    provider::Port,
+    transfer::{CutError, Kind, RemoteSegment, Transfer, cut, cut_piece},
 };
 use frwr_mempool::slab::Handle;
 
@@ -116,57 +116,17 @@ impl<P: Port> Engine<P> {
         local: &[Segment],
         remote: &[RemoteSegment],
     ) -> Result<(), TransferError> {
-        match (local, remote) {
-            ([local], [remote]) if local.length == remote.length => {
-                self.transfer_piece(connection, cookie, kind, local, remote)
-            }
-            ([], _) => Err(TransferError::LengthMismatch),
-            _ => {
-                let handle = self.stage_transfer(connection, cookie, kind, local, remote)?;
-                self.take_transfer(handle);
-                Ok(())
-            }
+        if let ([piece], [range]) = (local, remote)
+            && piece.length == range.length
+            && let Some(taken) = self.transfer_at_once(connection, cookie, kind, piece, range)
+        {
+            return taken;
         }
-    }
-
-    /// The usual transfer, of one piece to one range, without a reply: all that [`Engine::stage_transfer`], `cut_transfer` and
-    /// `admit_transfer` do, with one look-up of each thing.
-    #[inline]
-    fn transfer_piece(
-        &mut self,
-        id: ConnectionId,
-        cookie: u64,
-        kind: Kind,
-        local: &Segment,
-        remote: &RemoteSegment,
-    ) -> Result<(), TransferError> {
-        let connection = self.connections.get_mut(usize::from(id.index)).ok_or(TransferError::NotConnected)?;
-        if connection.key != id || !connection.is_ready() {
-            return Err(TransferError::NotConnected);
+        if local.is_empty() {
+            return Err(TransferError::LengthMismatch);
         }
-        let Some(vacant) = self.transfers.vacant().filter(|_| self.plan.transfer_slots > 0) else {
-            return Err(TransferError::NoSlot);
-        };
-        let reach = connection.reach(local.memory);
-        let resolved = local.resolve(reach.start, reach.bytes, reach.base, reach.lkey)?;
-        let entries = self.capabilities.send_queue_cost.message;
-        let admitted = connection.waiting_transfers.is_empty() && connection.send_queue.reserve(entries);
-        let phase = if admitted { Phase::Queued } else { Phase::Waiting };
-        let (handle, _) = vacant.insert(|| Transfer { phase, ..Transfer::new(cookie, id.index, kind, 1) });
-        let slot = handle.index();
-        self.elements[self.plan.transfer_element(slot) as usize] = resolved.element;
-        self.remote_segments[slot as usize * MAX_TRANSFER_OPERATIONS] = *remote;
-        if !admitted {
-            connection.waiting_transfers.push_back(slot);
-            self.ask_attention();
-            return Ok(());
-        }
-        connection.transfers.push_back(slot);
-        self.statistics.transfers += 1;
-        if !connection.dirty {
-            connection.dirty = true;
-            self.dirty.push(id.index);
-        }
+        let handle = self.stage_transfer(connection, cookie, kind, local, remote)?;
+        self.take_transfer(handle);
         Ok(())
     }
 
@@ -205,81 +165,6 @@ impl<P: Port> Engine<P> {
         // At most MAX_TRANSFER_OPERATIONS.
         let (handle, _) = vacant.insert(|| Transfer::new(cookie, id.index, kind, operations as u8));
         Ok(handle)
-    }
-
-    fn take_transfer(&mut self, handle: Handle) {
-        let Some(index) = self.transfers.get(handle).map(|transfer| usize::from(transfer.connection)) else { return };
-        if !self.connections[index].waiting_transfers.is_empty() || !self.admit_transfer(handle) {
-            self.connections[index].waiting_transfers.push_back(handle.index());
-            self.ask_attention();
-        }
-    }
-
-    /// Reserves what a staged transfer needs. False where it has to wait.
-    fn admit_transfer(&mut self, handle: Handle) -> bool {
-        let Some(transfer) = self.transfers.get(handle) else { return true };
-        let (index, replies) = (transfer.connection, matches!(transfer.kind, Kind::Respond { .. }));
-        let entries = (u32::from(transfer.operations) + u32::from(replies)) * self.capabilities.send_queue_cost.message;
-        let connection = &mut self.connections[usize::from(index)];
-        if (replies && connection.peer_receives == 0) || !connection.send_queue.reserve(entries) {
-            return false;
-        }
-        connection.peer_receives -= u64::from(replies);
-        connection.transfers.push_back(handle.index());
-        if let Kind::Respond { length, .. } = transfer.kind {
-            let element = self.plan.transfer_element(handle.index()) as usize + MAX_TRANSFER_OPERATIONS;
-            self.elements[element] = ScatterElement {
-                address: self.messages.address() + self.plan.reply_offset(handle.index()) as u64,
-                length,
-                lkey: connection.bases[0].lkey,
-            };
-        }
-        if let Some(transfer) = self.transfers.get_mut(handle) {
-            transfer.phase = Phase::Queued;
-        }
-        self.statistics.transfers += 1;
-        self.mark_dirty(index);
-        true
-    }
-
-    /// Admits transfers that wait, in order, as far as there is room.
-    pub(super) fn admit_waiting_transfers(&mut self, index: usize) -> u32 {
-        let mut admitted = 0;
-        while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].is_ready() {
-            let Some(&slot) = self.connections[index].waiting_transfers.front() else { break };
-            let Some(handle) = self.transfers.handle_at(slot) else { break };
-            if !self.admit_transfer(handle) {
-                break;
-            }
-            self.connections[index].waiting_transfers.pop_front();
-            admitted += 1;
-        }
-        admitted
-    }
-
-    /// All of a transfer succeeded: its slot keeps that until it is told.
-    #[inline]
-    pub(super) fn transfer_done(&mut self, slot: u32) {
-        let Some((_, transfer)) = self.transfers.at_mut(slot) else { return };
-        transfer.phase = Phase::Ended;
-        self.events.push_transferred(slot);
-    }
-
-    /// The event of a transfer that succeeded. Frees its slot.
-    #[inline]
-    pub(super) fn transferred(&mut self, slot: u32) -> Option<Event> {
-        let handle = self.transfers.handle_at(slot)?;
-        self.transfers.remove(handle).map(|transfer| transfer.event(TransferStatus::Done))
-    }
-
-    /// The connection of a transfer has ended. What succeeded before is told as that.
-    pub(super) fn lose_transfer(&mut self, slot: u32) {
-        let Some((handle, transfer)) = self.transfers.at(slot) else { return };
-        if transfer.phase == Phase::Ended {
-            return;
-        }
-        self.events.push_back(transfer.event(TransferStatus::Lost));
-        self.transfers.remove(handle);
     }
 }
 

@@ -229,7 +229,12 @@ impl<P: Port> Engine<P> {
                 continue;
             }
             let moved = connection.send_queue.stage(posted);
-            if let Some((_, other)) = self.requests.at_mut(posted.owner)
+            if posted.token.is(TokenKind::Transfer) || posted.token.is(TokenKind::Reply) {
+                // The last of its work requests is the last to move.
+                if let Some((_, other)) = self.transfers.at_mut(posted.owner) {
+                    other.position = moved;
+                }
+            } else if let Some((_, other)) = self.requests.at_mut(posted.owner)
                 && (posted.token.is(TokenKind::Message) || posted.is_standalone())
             {
                 other.message_position = moved;
@@ -271,6 +276,8 @@ impl<P: Port> Engine<P> {
                     let _ = mr.invalidate_refused(token.generation());
                     continue;
                 }
+                // They are told by their slots.
+                (TokenKind::Transfer | TokenKind::Reply, _) => continue,
                 _ => {}
             }
             if let Some((_, request)) = self.requests.at_mut(posted.owner) {
@@ -280,7 +287,7 @@ impl<P: Port> Engine<P> {
         }
         connection.chain.clear();
         connection.registered = Registered::default();
-        connection.standalone_staged = false;
+        (connection.standalone_staged, connection.transfers_staged) = (false, false);
     }
 }
 

@@ -1,0 +1,115 @@
+//! Transfers stand in their connection's chain from their admission on, among its requests: what becomes of them where those leave
+//! it, and where the connection ends first.
+
+mod engine_harness;
+
+use engine_harness::{PROFILES, Setup, scripted::Scripted};
+use frwr_engine::{
+    Chunk, RemoteSegment, WriteRequest,
+    mr::Grant,
+    provider::{Access, RemoteRange},
+};
+
+/// Bytes of each WRITE.
+const EACH: u32 = 512;
+/// More than the send queue has entries, so that its ring begins again.
+const ROUNDS: u64 = 300;
+
+/// A pair whose host has transfers as well as requests.
+fn pair(profile: &str) -> Scripted {
+    let mut test = Scripted::of(Setup::new(profile).host(|host| host.transfer_depth = 8));
+    test.connect();
+    test.posted();
+    test
+}
+
+/// A key of the target's that the host may write under, for two WRITEs.
+fn opened(test: &mut Scripted) -> Grant {
+    let segment = test.target.segment(8192, 2 * EACH);
+    let target = &mut test.pair.target;
+    let chunk = Chunk { access: Access::RemoteWrite, segments: &[segment] };
+    let connection = target.connection.unwrap();
+    target.engine.register_now(connection, &chunk, 1, &mut target.protocol).unwrap();
+    target.outstanding.insert(1, u64::from(2 * EACH));
+    test.until("registered", |pair| !pair.target.grants.is_empty());
+    test.target.grants[0].1
+}
+
+/// The host writes its half of a pattern.
+fn write(test: &mut Scripted, grant: Grant, half: u64, cookie: u64) {
+    let host = &mut test.pair.host;
+    let offset = half * u64::from(EACH);
+    let remote = RemoteRange { address: grant.address + offset, key: grant.key };
+    let remote = [RemoteSegment { remote, length: EACH }];
+    let local = [host.segment(262_144 + offset, EACH)];
+    let connection = host.connection.unwrap();
+    host.engine.write(connection, &WriteRequest { local: &local, remote: &remote, cookie }).unwrap();
+}
+
+/// How often the host was told so of a WRITE.
+fn told(events: &[String], cookie: u64, how: &str) -> usize {
+    let written = format!("Written {{ cookie: {cookie}, status: {how} }}");
+    events.iter().filter(|event| **event == written).count()
+}
+
+#[test]
+fn s75_writes_behind_cancelled_requests_move_up_in_the_chain_and_are_told() {
+    for profile in PROFILES {
+        let mut test = pair(profile);
+        let grant = opened(&mut test);
+        for round in 0..ROUNDS {
+            let pattern = [round as u8; 2 * EACH as usize];
+            test.host.data.write(262_144, &pattern).unwrap();
+            let requests = [0, 1].map(|half| {
+                let request = test.submit(2 * round + half, 1, false);
+                write(&mut test, grant, half, 2 * round + half);
+                request
+            });
+            for request in requests {
+                test.host.engine.cancel(request).unwrap();
+            }
+            let done = |events: &[String]| [0, 1].map(|half| told(events, 2 * round + half, "Done")) == [1, 1];
+            test.until("written", |pair| done(&pair.host.events));
+            assert_eq!(test.chains(), ["PP*"], "{profile}: the WRITEs and nothing else");
+            let mut found = [0; 2 * EACH as usize];
+            test.target.data.read(8192, &mut found).unwrap();
+            assert_eq!(found, pattern, "{profile} {round}");
+        }
+    }
+}
+
+#[test]
+fn a_write_is_told_although_the_request_behind_it_in_the_chain_is_never_answered() {
+    for profile in PROFILES {
+        let mut test = pair(profile);
+        let grant = opened(&mut test);
+        write(&mut test, grant, 0, 5);
+        test.submit(6, 1, false);
+        test.until("written", |pair| told(&pair.host.events, 5, "Done") == 1);
+        assert_eq!(test.chains(), ["PRS*"], "{profile}: the last of the chain asks");
+        assert!(test.host.ended.is_empty());
+    }
+}
+
+#[test]
+fn s97_a_write_that_the_connection_ends_in_front_of_is_lost_and_touches_no_request() {
+    for profile in PROFILES {
+        let mut test = pair(profile);
+        let grant = opened(&mut test);
+        // Its slot has the number that the slot of the WRITE has, and is kept until its message retires (Hold).
+        test.round_trip(1);
+        assert_eq!(test.host.engine.statistics().slots_held, 1, "{profile}");
+        test.posted();
+        let before = test.host.engine.statistics();
+        write(&mut test, grant, 0, 5);
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        // The harness would see a request that ends twice.
+        test.until_gone();
+        let after = test.host.engine.statistics();
+        assert_eq!(told(&test.host.events, 5, "Lost"), 1, "{profile}");
+        assert_eq!(after.requests_ended, before.requests_ended, "{profile}");
+        assert_eq!((after.slots_held, after.request_slots_used), (0, 0), "{profile}");
+        test.reconnect_works();
+    }
+}
