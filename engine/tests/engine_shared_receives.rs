@@ -95,6 +95,7 @@ fn assert_all_there(test: &Scripted, entries: u32, open: u32) {
 fn one_post_of_receives_for_all_connections() {
     for profile in SoftProfile::ALL {
         let (mut test, connections) = connected(profile.name(), 4);
+        assert_eq!(test.target.engine.statistics().receive_doorbells, 1, "{profile}: none of a connection's own");
         for (cookie, connection) in connections.iter().enumerate() {
             send(&mut test, *connection, cookie as u64);
         }

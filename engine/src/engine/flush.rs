@@ -35,11 +35,8 @@ impl<P: Port> Engine<P> {
         let mut doorbells = 0;
         while let Some(index) = self.dirty.pop() {
             let index = usize::from(index);
-            let connection = &mut self.connections[index];
-            connection.dirty = false;
-            if !connection.receives.is_empty() {
-                self.post_receives(index);
-            }
+            self.connections[index].dirty = false;
+            self.post_receives(index);
             doorbells += self.post_chain(index);
         }
         doorbells
@@ -48,6 +45,9 @@ impl<P: Port> Engine<P> {
     /// Posts the receives that were given back. They stand in front of the chain: the peer may answer at once.
     pub(super) fn post_receives(&mut self, index: usize) {
         let connection = &mut self.connections[index];
+        if connection.receives.is_empty() {
+            return;
+        }
         let receives = connection.receives.as_slice();
         let posts = receives.len();
         let accepted = match self.port.post_receives(connection.queue_pair, receives) {
