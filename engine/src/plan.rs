@@ -322,6 +322,11 @@ impl Plan {
         self.request_element(self.request_slots) + slot * TRANSFER_ELEMENTS
     }
 
+    /// Index of the element of a transfer's reply.
+    pub(crate) fn reply_element(&self, slot: u32) -> u32 {
+        self.transfer_element(slot) + MAX_TRANSFER_OPERATIONS as u32
+    }
+
     /// Entries of the element table.
     pub(crate) fn elements(&self) -> usize {
         self.transfer_element(self.transfer_slots) as usize

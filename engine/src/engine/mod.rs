@@ -227,7 +227,7 @@ impl<P: Port> Engine<P> {
         let connections = connections(region, &plan, &options, capabilities, &mut pool)?;
         // The lane is empty and holds one returner: the push cannot fail.
         let _ = link.returner.push(pool.returner());
-        let elements = elements(region, &plan, &request_messages)?;
+        let elements = elements(region, &plan, &messages, &request_messages)?;
         let no_segment = Segment { memory: MemoryId(0), offset: 0, length: 0 };
         let no_remote = RemoteSegment { remote: crate::provider::RemoteRange { address: 0, key: 0 }, length: 0 };
         let mut engine = Self {
@@ -566,11 +566,19 @@ pub struct ReceiveBuffers {
     pub idle: u32,
 }
 
-/// All elements; those of requests' messages have their address, which stays.
-fn elements(region: &mut Region, plan: &Plan, messages: &DeviceTable) -> Result<Table<ScatterElement>, CarveError> {
+/// All elements; those of requests' messages and of replies have their address, which stays.
+fn elements(
+    region: &mut Region,
+    plan: &Plan,
+    messages: &DeviceMemory,
+    requests: &DeviceTable,
+) -> Result<Table<ScatterElement>, CarveError> {
     let mut elements = Table::new_in(region, plan.elements(), |_| ScatterElement::default())?;
     for slot in 0..plan.request_slots {
-        elements[plan.request_element(slot) as usize].address = messages.address(slot);
+        elements[plan.request_element(slot) as usize].address = requests.address(slot);
+    }
+    for slot in 0..plan.transfer_slots {
+        elements[plan.reply_element(slot) as usize].address = messages.address() + plan.reply_offset(slot) as u64;
     }
     Ok(elements)
 }

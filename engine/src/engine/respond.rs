@@ -76,7 +76,7 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`TransferError`]; nothing is left behind.
     pub fn fetch(&mut self, connection: ConnectionId, request: &FetchRequest<'_>) -> Result<(), TransferError> {
-        self.transfer(connection, request.cookie, Kind::Fetch, request.local, request.remote)
+        self.transfer(connection, request.cookie, Kind::Fetch, request.local, request.remote, &[])
     }
 
     /// Writes data to a peer without telling it; ends with [`Event::Written`]: the peer's device has acknowledged all of it.
@@ -86,7 +86,7 @@ impl<P: Port> Engine<P> {
     /// # Errors
     /// [`TransferError`]; nothing is left behind.
     pub fn write(&mut self, connection: ConnectionId, request: &WriteRequest<'_>) -> Result<(), TransferError> {
-        self.transfer(connection, request.cookie, Kind::Write, request.local, request.remote)
+        self.transfer(connection, request.cookie, Kind::Write, request.local, request.remote, &[])
     }
 
     /// Writes data to a peer and replies behind it; ends with [`Event::Responded`] when the device is done with both.
@@ -99,12 +99,7 @@ impl<P: Port> Engine<P> {
         }
         // At most message_bytes, which is 32 bit.
         let kind = Kind::Respond { length: request.message.len() as u32, invalidate: request.invalidate };
-        let handle = self.stage_transfer(connection, request.cookie, kind, request.local, request.remote)?;
-        let offset = self.plan.reply_offset(handle.index());
-        // The slot's buffer has message_bytes bytes.
-        let _ = self.messages.write(offset, request.message);
-        self.take_transfer(handle);
-        Ok(())
+        self.transfer(connection, request.cookie, kind, request.local, request.remote, request.message)
     }
 
     #[inline]
@@ -115,17 +110,23 @@ impl<P: Port> Engine<P> {
         kind: Kind,
         local: &[Segment],
         remote: &[RemoteSegment],
+        reply: &[u8],
     ) -> Result<(), TransferError> {
         if let ([piece], [range]) = (local, remote)
             && piece.length == range.length
-            && let Some(taken) = self.transfer_at_once(connection, cookie, kind, piece, range)
+            && let Some(taken) = self.transfer_at_once(connection, cookie, kind, piece, range, reply)
         {
             return taken;
         }
-        if local.is_empty() {
+        let replies = matches!(kind, Kind::Respond { .. });
+        if local.is_empty() && !replies {
             return Err(TransferError::LengthMismatch);
         }
         let handle = self.stage_transfer(connection, cookie, kind, local, remote)?;
+        if replies {
+            // The slot's buffer has message_bytes bytes.
+            let _ = self.messages.write(self.plan.reply_offset(handle.index()), reply);
+        }
         self.take_transfer(handle);
         Ok(())
     }

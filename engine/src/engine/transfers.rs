@@ -6,6 +6,7 @@ use crate::{
     event::{ConnectionId, Event, TransferStatus},
     gather::Segment,
     options::MAX_TRANSFER_OPERATIONS,
+    plan::Plan,
     provider::{ElementRange, Operation, Port, RemoteRange, ScatterElement, Token, TokenKind, WorkRequest},
     signal,
     transfer::{Kind, Phase, RemoteSegment, Transfer},
@@ -13,8 +14,9 @@ use crate::{
 use frwr_mempool::slab::Handle;
 
 impl<P: Port> Engine<P> {
-    /// The usual transfer, of one piece to a range of the same length, without a reply, which has not to wait: all that
-    /// [`Engine::stage_transfer`] and [`Engine::take_transfer`] do, with one look-up of each thing. `None`: it takes the long way.
+    /// The usual transfer, of one piece to a range of the same length, which has not to wait: all that [`Engine::stage_transfer`] and
+    /// [`Engine::take_transfer`] do, with one look-up of each thing. `reply` is the message of one that responds. `None`: it takes the
+    /// long way.
     #[inline(always)]
     pub(super) fn transfer_at_once(
         &mut self,
@@ -23,7 +25,9 @@ impl<P: Port> Engine<P> {
         kind: Kind,
         local: &Segment,
         remote: &RemoteSegment,
+        reply: &[u8],
     ) -> Option<Result<(), TransferError>> {
+        let replies = matches!(kind, Kind::Respond { .. });
         let connection = self.connections.get_mut(usize::from(id.index))?;
         if !connection.takes_at_once(id) || !connection.waiting_transfers.is_empty() || self.plan.transfer_slots == 0 {
             return None;
@@ -34,14 +38,25 @@ impl<P: Port> Engine<P> {
             Ok(resolved) => resolved.element,
             Err(error) => return Some(Err(error.into())),
         };
-        if !connection.send_queue.reserve(self.making.cost.message) {
+        if (replies && connection.peer_receives == 0)
+            || !connection.send_queue.reserve((1 + u32::from(replies)) * self.making.cost.message)
+        {
             return None;
         }
-        let position = connection.send_queue.next_position();
+        // The reply stands behind its data.
+        let position = connection.send_queue.next_position() + u64::from(replies);
         let (handle, _) = vacant.insert(|| Transfer::posted(cookie, id.index, kind, position));
         let elements = self.plan.transfer_element(handle.index());
         self.elements[elements as usize] = element;
         connection.chain_data(kind, handle, elements, core::slice::from_ref(remote), self.making.every);
+        if let Kind::Respond { length, invalidate } = kind {
+            connection.peer_receives -= 1;
+            // The slot's buffer has message_bytes bytes.
+            let _ = self.messages.write(self.plan.reply_offset(handle.index()), reply);
+            let local = reply_element(&self.plan, &mut self.elements, handle.index(), length, connection.bases[0].lkey);
+            let pressure = signal::held_slots_pressure(self.transfers.len(), self.plan.transfer_slots);
+            connection.chain_reply(handle, Operation::Send { local, invalidate }, 1, pressure);
+        }
         self.statistics.transfers += 1;
         if !connection.dirty {
             connection.dirty = true;
@@ -92,16 +107,10 @@ impl<P: Port> Engine<P> {
         transfer.phase = Phase::Posted;
         transfer.position = connection.chain_data(transfer.kind, handle, elements, ranges, self.making.every);
         if let Kind::Respond { length, invalidate } = transfer.kind {
-            let local = ElementRange { first: elements + MAX_TRANSFER_OPERATIONS as u32, count: 1 };
-            self.elements[local.first as usize] = ScatterElement {
-                address: self.messages.address() + self.plan.reply_offset(slot) as u64,
-                length,
-                lkey: connection.bases[0].lkey,
-            };
-            // The data's buffers come back with this completion: a responder must not starve for them.
+            let local = reply_element(&self.plan, &mut self.elements, slot, length, connection.bases[0].lkey);
             let pressure = signal::held_slots_pressure(used, self.plan.transfer_slots);
-            let signalled = connection.signaller.reply(u32::from(transfer.operations) + 1, false, pressure);
-            transfer.position = connection.chain_reply(handle, Operation::Send { local, invalidate }, signalled);
+            let (operation, data) = (Operation::Send { local, invalidate }, u32::from(transfer.operations));
+            transfer.position = connection.chain_reply(handle, operation, data, pressure);
         }
     }
 
@@ -144,6 +153,16 @@ impl<P: Port> Engine<P> {
         self.events.push_back(transfer.event(TransferStatus::Lost));
         self.transfers.remove(handle);
     }
+}
+
+/// The element of a reply of so many bytes, made in its place; its address stands there from the start.
+#[inline(always)]
+fn reply_element(plan: &Plan, elements: &mut [ScatterElement], slot: u32, length: u32, lkey: u32) -> ElementRange {
+    let first = plan.reply_element(slot);
+    if let Some(place) = elements.get_mut(first as usize) {
+        (place.length, place.lkey) = (length, lkey);
+    }
+    ElementRange { first, count: 1 }
 }
 
 fn read(local: ElementRange, remote: RemoteRange) -> Operation {
@@ -203,9 +222,11 @@ impl Connection {
         self.send_queue.stage_operations(token, ranges.len() as u64, awaited)
     }
 
-    /// Stages the reply of a transfer. Returns its position.
+    /// Stages the reply of a transfer, behind so many RDMA operations. `pressure`: so many slots are in use that it is to ask for its
+    /// completion, with which its data's buffers come back: a responder must not starve for them. Returns its position.
     #[inline(always)]
-    fn chain_reply(&mut self, handle: Handle, operation: Operation, signalled: bool) -> u64 {
+    fn chain_reply(&mut self, handle: Handle, operation: Operation, operations: u32, pressure: bool) -> u64 {
+        let signalled = self.signaller.reply(operations + 1, false, pressure);
         let token = Token::of(TokenKind::Reply, handle.index(), handle.generation());
         self.chain.push(WorkRequest { token, signalled, fence: false, operation });
         self.send_queue.stage_operation(token, true)
