@@ -499,6 +499,7 @@ fn wrong_digests_and_unsuitable_namespaces_are_told() {
             Ok(report) => panic!("{arguments:?}: {}", report.table()),
         };
         assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        assert!(!output.0.exists(), "nothing was read");
     }
     target.end();
 }
