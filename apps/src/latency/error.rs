@@ -27,6 +27,15 @@ pub enum LatencyError {
         /// What it does not go with, and the remedy.
         why: String,
     },
+    /// A client's option on a server.
+    #[error(
+        "{option} is the client's to decide, and without HOST this is the server, which does what clients ask for; leave it out, or name \
+         HOST, or --one-process for both"
+    )]
+    OfClient {
+        /// Which.
+        option: String,
+    },
     /// No address of that name.
     #[error(
         "{host}: no such host ({reason}); name an IP address, or a host that resolves to one, as HOST or HOST:PORT"
@@ -221,7 +230,7 @@ impl LatencyError {
         match self {
             Self::Run(error) | Self::TooMuch { source: error, .. } => error.name(),
             Self::Excess(_) => "out_of_range",
-            Self::Combination { .. } => "combination",
+            Self::Combination { .. } | Self::OfClient { .. } => "combination",
             Self::Host { .. } => "host",
             Self::NoAddress { .. } => "address",
             Self::File { .. } => "file",
@@ -235,7 +244,7 @@ impl LatencyError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Run(error) | Self::TooMuch { source: error, .. } => error.exit_code(),
-            Self::Excess(_) | Self::Combination { .. } => USAGE,
+            Self::Excess(_) | Self::Combination { .. } | Self::OfClient { .. } => USAGE,
             _ => FAILED,
         }
     }
