@@ -265,6 +265,72 @@ fn wrong_arguments_name_limit_value_and_remedy() {
     refusals.iter().for_each(|refusal| refused(*refusal));
 }
 
+/// An option, its value, and what is accepted.
+type WrongNumber<'a> = (&'a str, &'a str, &'a str);
+
+/// The line names what may be written, and not what a number of the program can hold.
+#[test]
+fn numbers_that_are_none_are_told_the_limits_of_their_option() {
+    let file = Temporary::data("numbers");
+    let f = file.text();
+    let serve = ["serve", "--device", "rxe0", "--listen", "127.0.0.1:4420", "--namespace", f];
+    let load = ["load", "--device", "rxe0", "--connect", "127.0.0.1:4420"];
+    let block = "must be a power of two from 512 to 65536 bytes, of `load` to 1048576, such as 512 or 4K";
+    let of_each: &[(&[&str], &[WrongNumber<'_>])] = &[
+        (
+            &[f],
+            &[
+                ("--seed", "X", "must be a whole number from 0 to 18446744073709551615"),
+                ("--seed", "-1", "from 0 to 18446744073709551615"),
+                ("--seed", "18446744073709551616", "from 0 to 18446744073709551615"),
+                ("--block-size", "X", block),
+                ("--block-size", "4KB", block),
+                ("--block-size", "4G", block),
+                ("--block-size", "-512", block),
+            ],
+        ),
+        (
+            &serve,
+            &[
+                ("--hosts", "100000", "from 1 to 256"),
+                ("--queue-depth", "x", "from 1 to 1024"),
+                ("--io-queues", "x", "from 1 to 16"),
+                ("--in-capsule", "x", "from 0 to "),
+                ("--data-blocks", "256", "from 1 to "),
+                ("--shared-receives", "on", "must be off, or a whole number up to 65536"),
+                ("--runtime", "1.5", "from 0 to 86400"),
+            ],
+        ),
+        (
+            &load,
+            &[
+                ("--block-size", "x", block),
+                ("--nsid", "4294967296", "from 1 to 4294967294"),
+                ("--queues", "x", "from 1 to "),
+                ("--scatter", "256", "from 1 to "),
+                ("--bytes", "1M", "from 1 to 1073741824"),
+                ("--reconnects", "x", "from 0 to 100"),
+                ("--io-timeout", "0.5", "from 1 to 3600"),
+                ("--gid-index", "256", "from 0 to 255"),
+                ("--ib-port", "x", "from 1 to 255"),
+                ("--mtu", "jumbo", "must be 256, 512, 1024, 2048 or 4096"),
+                ("--traffic-class", "0x20", "from 0 to 255"),
+                ("--ack-timeout", "x", "from 0 to 31"),
+                ("--retry-count", "x", "from 0 to 7"),
+                ("--rnr-retry-count", "x", "from 0 to 7"),
+            ],
+        ),
+    ];
+    for (fixed, wrong) in of_each {
+        for (option, value, limits) in *wrong {
+            let named = format!("'{value}' for '{option} <");
+            refused((&[fixed, &[*option, *value][..]].concat(), 2, "usage", &[&named, limits]));
+        }
+    }
+    let report = verified(&job(&file, &["--block-size", "4K"]), "a unit");
+    assert_eq!(number(&report, "block_bytes"), 4096);
+}
+
 #[test]
 fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
     let file = Temporary::data("halves");
