@@ -127,6 +127,32 @@ fn a_run_that_is_killed_leaves_no_file() {
     assert_eq!(folder.files(), NONE);
 }
 
+/// Interrupted in its warm-up it has measured nothing: no rows of zeros.
+#[test]
+fn a_run_that_is_interrupted_before_its_first_request_leaves_no_file() {
+    let folder = Folder::new();
+    let [csv, hgrm, svg] = ["a.csv", "a.hgrm", "a.svg"].map(|name| folder.path(name));
+    for sizes in ["8", "8,16"] {
+        let files: &[&str] =
+            if sizes == "8" { &["--csv", &csv, "--hgrm", &hgrm, "--svg", &svg] } else { &["--csv", &csv] };
+        let child = Command::new(LATENCY)
+            .args(["--warm-up", "3600", "--cores", "unpinned", "--size", sizes])
+            .args(files)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A builtin of every shell. Before its handlers are there a signal would end it: so it is asked until it has them.
+        let script =
+            format!("until grep -q '^SigCgt:.*[4-7c-f]...$' /proc/{0}/status; do :; done; kill -INT {0}", child.id());
+        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+        let (code, out, err) = told(child.wait_with_output().unwrap());
+        assert_eq!((code, err), (Some(0), Vec::new()), "{out}");
+        assert!(out.contains("nothing was measured") && !out.contains("t_typical"), "{out}");
+        assert_eq!(folder.files(), NONE);
+    }
+}
+
 #[test]
 fn what_was_there_stays_until_there_are_results() {
     let folder = Folder::new();

@@ -546,6 +546,16 @@ fn a_host_is_interrupted_before_and_behind_its_first_session() {
     let stopped = AtomicBool::new(true);
     let report = load(device(), &load_config(&[]), &stopped, &mut |_| {}).unwrap();
     assert!(report.interrupted && report.passed() && !report.verified);
+    // Rates and latencies of no request would look like figures.
+    let (table, json) = (report.table(), report.json());
+    assert!(
+        table.contains("nothing was measured") && table.contains("interrupted before the first request"),
+        "{table}"
+    );
+    assert!(!table.contains("p99.9") && !table.contains("IOPS") && !table.contains("per request"), "{table}");
+    for name in ["min", "mean", "p50", "p99", "p999", "max"] {
+        assert_eq!(json["latency_us"].get(name), Some(&serde_json::Value::Null), "{name} in {json}");
+    }
     let file = Temporary::data("interrupted", 8);
     let target = Target::start("reg_mr", &["--namespace", file.text()]);
     let stop = AtomicBool::new(false);
