@@ -33,11 +33,7 @@ impl ResultFile {
     /// The system's, and that nobody reads a named pipe: it would be waited for.
     pub fn open(path: &Path) -> io::Result<Self> {
         match open_there(path) {
-            Ok(file) => {
-                let found = file.metadata().ok().filter(fs::Metadata::is_file);
-                let identity = found.map(|found| Identity::There(found.dev(), found.ino()));
-                Ok(Self { path: path.to_owned(), there: Some(file), identity })
-            }
+            Ok(file) => Ok(Self { path: path.to_owned(), there: Some(file), identity: identity(path) }),
             Err(error) if error.kind() == ErrorKind::NotFound => match fs::read_link(path) {
                 // The kernel has followed all links to where nothing is, so that they come to an end.
                 Ok(target) => Self::open(&path.parent().unwrap_or(Path::new("")).join(target)),
@@ -49,15 +45,20 @@ impl ResultFile {
 
     fn absent(path: &Path) -> io::Result<Self> {
         OpenOptions::new().write(true).create_new(true).open(path)?;
-        let identity = fs::canonicalize(path).ok().map(Identity::Absent);
         fs::remove_file(path)?;
-        Ok(Self { path: path.to_owned(), there: None, identity })
+        Ok(Self { path: path.to_owned(), there: None, identity: identity(path) })
     }
 
     /// Whether what one gets would overwrite what the other has, by whatever paths.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.identity.is_some() && self.identity == other.identity
+    }
+
+    /// Whether that path leads to it, there or not.
+    #[must_use]
+    pub fn is_at(&self, path: &Path) -> bool {
+        self.identity.is_some() && self.identity == identity(path)
     }
 
     /// The results instead of what the file held. Where they do not find room, a file that was not there is none again.
@@ -93,6 +94,16 @@ impl ResultFile {
             file.set_len(0)?;
         }
         Ok(file)
+    }
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    match fs::metadata(path) {
+        Ok(found) => found.is_file().then(|| Identity::There(found.dev(), found.ino())),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Some(Identity::Absent(fs::canonicalize(folder).ok()?.join(path.file_name()?)))
+        }
     }
 }
 

@@ -165,6 +165,22 @@ fn what_was_there_stays_until_there_are_results() {
     assert!(fs::read_to_string(&path).unwrap().starts_with("op,"));
 }
 
+/// What is moved is somebody's data.
+#[test]
+fn a_trace_does_not_overwrite_the_file_that_is_moved() {
+    let folder = Folder::new();
+    let link = folder.path("link");
+    symlink("moved", &link).unwrap();
+    fs::write(folder.path("moved"), "data").unwrap();
+    for trace in [&folder.path("moved"), &link] {
+        let arguments = [&folder.path("moved"), "--runtime", "0", "--cores", "unpinned", "--trace", trace];
+        let (code, out, err) = told(Command::new(REACTOR).args(arguments).output().unwrap());
+        assert_eq!((code, out.as_str(), err.len()), (Some(2), "", 1), "{err:?}");
+        assert!(err[0].contains("--trace is") && err[0].contains("the file to move"), "{err:?}");
+        assert_eq!(fs::read_to_string(folder.path("moved")).unwrap(), "data");
+    }
+}
+
 #[test]
 fn a_link_to_a_file_that_is_not_there_makes_it_once_there_are_results() {
     let folder = Folder::new();

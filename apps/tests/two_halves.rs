@@ -546,6 +546,16 @@ fn a_host_is_interrupted_before_and_behind_its_first_session() {
     let stopped = AtomicBool::new(true);
     let report = load(device(), &load_config(&[]), &stopped, &mut |_| {}).unwrap();
     assert!(report.interrupted && report.passed() && !report.verified);
+    // Two results, or a file and a result, in one.
+    for option in ["--file", "--output"] {
+        let both = Temporary::data("both", 1);
+        fs::write(&both.0, "data").unwrap();
+        let config = load_config(&[option, both.text(), "--trace", both.text()]);
+        let Err(error) = load(device(), &config, &stopped, &mut |_| {}) else { panic!("it would be overwritten") };
+        assert_eq!((error.name(), error.exit_code()), ("trace_file", 2));
+        assert!(error.to_string().contains(option), "{error}");
+        assert_eq!(fs::read_to_string(&both.0).unwrap(), "data");
+    }
     // Rates and latencies of no request would look like figures.
     let (table, json) = (report.table(), report.json());
     assert!(

@@ -269,6 +269,14 @@ pub enum RunError {
         /// Why.
         source: std::io::Error,
     },
+    /// The trace would overwrite another file of the run.
+    #[error("--trace is {path:?}, and so is {other}, which it would overwrite; name another file")]
+    TraceFile {
+        /// Which.
+        path: PathBuf,
+        /// What else it is.
+        other: &'static str,
+    },
     /// No port.
     #[error("the device opened no port: {0}")]
     Port(#[from] CommandError),
@@ -348,7 +356,7 @@ impl RunError {
             Self::File { .. } => "file_unreadable",
             Self::NoFile { .. } => "not_a_file",
             Self::FileSize { .. } => "file_size",
-            Self::Trace { .. } => "trace_file",
+            Self::Trace { .. } | Self::TraceFile { .. } => "trace_file",
             Self::Port(_) => "port",
             Self::Launch { source } => launch_name(source),
             Self::Running(_) => "reactor_panicked",

@@ -10,7 +10,7 @@ use super::{
     progress::Progress,
     report::{Compared, RunReport},
     start::{Beginning, Sides, for_host, launch, open, reactors},
-    trace::{RING_RECORDS, Trace},
+    trace::{RING_RECORDS, Trace, check_path},
 };
 use crate::result_file::ResultFile;
 use frwr_engine::{
@@ -37,6 +37,8 @@ pub fn load<D: Device>(
 where
     D::Port: Send + 'static,
 {
+    let others = [("--file", config.file.as_deref()), ("--output", config.output.as_deref())];
+    check_path(config.trace.as_deref(), &others)?;
     match &config.trace {
         None => load_on(device, config, None, stop, say),
         Some(path) => {

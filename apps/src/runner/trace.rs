@@ -27,6 +27,16 @@ pub(super) struct Trace {
     path: PathBuf,
 }
 
+/// Refuses a trace that would overwrite what a run reads or writes besides: files with what they are.
+pub(super) fn check_path(trace: Option<&Path>, others: &[(&'static str, Option<&Path>)]) -> Result<(), RunError> {
+    let Some(path) = trace else { return Ok(()) };
+    let file = ResultFile::open(path).map_err(|source| RunError::Trace { path: path.to_owned(), source })?;
+    match others.iter().find(|(_, other)| other.is_some_and(|other| file.is_at(other))) {
+        Some((other, _)) => Err(RunError::TraceFile { path: path.to_owned(), other }),
+        None => Ok(()),
+    }
+}
+
 impl Trace {
     /// Looks at the file; `taps` has the port's tap.
     pub(super) fn new(path: &Path, taps: &Taps, port: PortId) -> Result<Option<Self>, RunError> {
