@@ -257,6 +257,7 @@ fn wrong_arguments_name_limit_value_and_remedy() {
         (&[f, "--pages", "3M"], 2, "usage", &["3M", "2M"]),
         (&[f, "--cores", ""], 2, "core_list", &["--cores"]),
         (&[f, "--cores", "a"], 2, "core_list", &["--cores", "\"a\"", "write"]),
+        (&[f, "--cores", "unpinned:2"], 2, "core_list", &["unpinned:2", "\"0,2-3\", or `unpinned`"]),
         (&[f, "--cores", "3-2"], 2, "core_list", &["3-2", "write"]),
         (&[f, "--cores", "0,0"], 2, "core_list", &["core 0", "twice", "remove"]),
         (&[f, "--cores", "999"], 2, "core_offline", &["core 999", "online cores"]),
@@ -351,12 +352,14 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
         (&["--block-size", "4095"], 2, "block_size", &["4095", "power of two"]),
     ];
     let of_serve: &[Refusal<'_>] = &[
+        (&["--hosts", "-1"], 2, "usage", &["'-1'", "from 1 to 256", "`frwr-reactor serve --help`"]),
         (&["--hosts", "0"], 2, "out_of_range", &["--hosts is 0", "1 to 256"]),
         (&["--runtime", "86401"], 2, "out_of_range", &["--runtime is 86401", "86400"]),
         (&["--registration", "lists"], 2, "target_registration", &["opens no memory", "leave it out"]),
         (&["--registration", "windows"], 2, "target_registration", &["--registration", "for load"]),
     ];
     let of_load: &[Refusal<'_>] = &[
+        (&["--reconnects", "-1"], 2, "usage", &["'-1'", "from 0 to 100", "`frwr-reactor load --help`"]),
         (&["--reconnects", "101"], 2, "out_of_range", &["--reconnects is 101", "100"]),
         (&["--io-timeout", "0"], 2, "out_of_range", &["--io-timeout is 0", "1 to 3600"]),
         (&["--bytes", "0"], 2, "out_of_range", &["--bytes is 0", "1 to"]),
@@ -373,6 +376,14 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
         (&["serve"], 2, "usage", &["--device", "--listen", "--namespace"]),
         (&["load"], 2, "usage", &["--device", "--connect"]),
         (&["load", "--device", "rxe0", "--connect", "nowhere"], 2, "usage", &["nowhere", "--connect"]),
+        (&["load", "--device", "rxe0", "--connect", "10.0.0.1"], 2, "usage", &["such as 10.0.0.1:4420"]),
+        (
+            &["serve", "--device", "rxe0", "--namespace", "f", "--listen", "4420"],
+            2,
+            "usage",
+            &["such as 10.0.0.1:4420"],
+        ),
+        (&["discover", "--connect", "10.0.0.1:1"], 2, "usage", &["--device", "`frwr-reactor discover --help`"]),
         (&["load", "--device", "rxe0", "--connect", "10.0.0.1:0"], 2, "out_of_range", &["--connect is 0", "65535"]),
         (&["load", "--device", "soft", "--connect", "10.0.0.1:1"], 2, "soft_device", &["\"soft\"", "one process"]),
         (&["load", "--device", "soft:rxe", "--connect", "10.0.0.1:1"], 2, "soft_device", &["soft:rxe", "frwr-check"]),

@@ -4,7 +4,7 @@ use super::error::RunError;
 use crate::storage::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
 use clap::{Args, ValueEnum};
 use frwr_mempool::region::{PagePolicy, PageSize};
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 /// Largest file or namespace: the job keeps it up to three times, as it was, as the namespace and as it came back.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -135,6 +135,11 @@ fn block_bytes(text: &str) -> Result<u32, String> {
             "must be a power of two from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES} bytes, of `load` to {MAX_REQUEST_BYTES}, such as 512 or 4K"
         )
     })
+}
+
+/// A parser of addresses; names are not looked up.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "must be an IP address and a port, such as 10.0.0.1:4420".to_owned())
 }
 
 /// A parser of whole numbers. What does not even fit the type is told the limits here, everything else by [`range`].

@@ -82,7 +82,7 @@ pub enum RunError {
         value: String,
     },
     /// A list of cores that cannot be read.
-    #[error("--cores: {source}")]
+    #[error("--cores: {source}{}", or_unpinned(.source))]
     CoreList {
         /// Why.
         source: CoreListError,
@@ -389,6 +389,14 @@ impl RunError {
             Self::Launch { .. } | Self::File { .. } | Self::Trace { .. } => FAILED,
             _ => USAGE,
         }
+    }
+}
+
+/// Where somebody wrote a word, it may have been meant for the one that there is.
+fn or_unpinned(error: &CoreListError) -> &'static str {
+    match error {
+        CoreListError::NotANumber { .. } | CoreListError::Empty => ", or `unpinned`",
+        _ => "",
     }
 }
 

@@ -1,7 +1,7 @@
 //! `frwr-reactor load` as a person asks for it.
 
 use super::{
-    arguments::{CommonArguments, JobArguments, MAX_FILE_BYTES, MAX_REQUEST_BYTES, range, whole},
+    arguments::{CommonArguments, JobArguments, MAX_FILE_BYTES, MAX_REQUEST_BYTES, address, range, whole},
     command_line::DEFAULT_READ_SHARE,
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::RunError,
@@ -27,13 +27,13 @@ const MAX_NAMESPACE: u32 = 0xffff_fffe;
 
 /// The host's half of the job.
 #[derive(Clone, Debug, Args)]
-#[command(mut_arg("device", |device| device.required(true)))]
+#[command(allow_negative_numbers = true, mut_arg("device", |device| device.required(true)))]
 pub struct LoadArguments {
     /// The device.
     #[command(flatten)]
     pub device: DeviceArguments,
     /// Where the target listens.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub connect: SocketAddr,
     /// The subsystem's NQN. Default: that of `serve`.
     #[arg(long, value_name = "NQN")]

@@ -1,7 +1,7 @@
 //! `frwr-reactor serve` as a person asks for it.
 
 use super::{
-    arguments::{CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, range, whole},
+    arguments::{CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, address, range, whole},
     config_file,
     device_arguments::{DeviceArguments, RdmaDeviceConfig, RegistrationKind},
     error::RunError,
@@ -67,6 +67,8 @@ const INSTEAD_OF_CONFIG: [&str; 23] = [
 
 /// The target's half of the job.
 #[derive(Clone, Debug, Args)]
+// So that they are told the limits of their option.
+#[command(allow_negative_numbers = true)]
 #[command(mut_arg("device", |device| device.required_unless_present("config")))]
 #[command(mut_arg("registration", |registration| registration.hide(true)))]
 pub struct ServeArguments {
@@ -81,7 +83,7 @@ pub struct ServeArguments {
     #[command(flatten)]
     pub device: DeviceArguments,
     /// Where to listen: an IP address of the device's network interface, and a port.
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config", value_parser = address)]
     pub listen: Option<SocketAddr>,
     /// The file whose bytes the namespace holds. Read once into memory and never written, unless --backing says otherwise.
     #[arg(long, value_name = "FILE", required_unless_present = "config")]
