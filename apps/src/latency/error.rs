@@ -68,9 +68,7 @@ pub enum LatencyError {
     #[error("--svg: the curve cannot be drawn: {0}")]
     Plot(String),
     /// The engine cannot be made for so much on this device.
-    #[error(
-        "{asked} are more than {device} can do: {source}; of this program that is: lower --size, --depth or --connections"
-    )]
+    #[error("{asked} are more than {device} can do: {source}; of this program that is: lower {}", lower(.asked))]
     TooMuch {
         /// Which device.
         device: String,
@@ -183,6 +181,15 @@ pub enum Failure {
     /// A request ended in a way that it cannot: a defect.
     #[error("a request ended as {0}")]
     Ended(&'static str),
+}
+
+/// Of what was asked for, what can be less.
+fn lower(asked: &str) -> &'static str {
+    if asked.contains("--batch") {
+        "--size, --depth, --connections or --batch"
+    } else {
+        "--size, --depth or --connections"
+    }
 }
 
 fn excess(excess: &Excess) -> String {

@@ -122,12 +122,10 @@ fn in_our_words(error: LatencyError, config: &LatencyConfig) -> LatencyError {
         DeviceChoice::Rdma(device) => device.device.clone(),
         DeviceChoice::Soft(profile) => format!("soft:{profile}"),
     };
-    let Parameters { size, depth, connections, .. } = config.parameters;
-    LatencyError::TooMuch {
-        device,
-        asked: format!("--size {size} --depth {depth} --connections {connections}"),
-        source,
-    }
+    let Parameters { size, depth, connections, batch, .. } = config.parameters;
+    let asked = format!("--size {size} --depth {depth} --connections {connections}");
+    let asked = if batch > 1 { format!("{asked} --batch {batch}") } else { asked };
+    LatencyError::TooMuch { device, asked, source }
 }
 
 /// One measurement, on a device that is opened for it.
