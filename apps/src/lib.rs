@@ -9,6 +9,7 @@ pub mod job;
 pub mod latency;
 pub mod nvmf;
 pub mod output;
+pub mod result_file;
 pub mod runner;
 pub mod signals;
 pub mod storage;

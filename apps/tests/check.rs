@@ -339,6 +339,19 @@ fn unknown_devices_are_told_with_those_that_there_are() {
     assert_eq!(output.exit_code, 2);
 }
 
+/// The other programs take it: whoever tries it here first is not told that it is missing.
+#[test]
+fn the_software_nic_needs_no_check() {
+    for device in ["soft", "soft:window"] {
+        let output = without_machine(&format!("--device {device}"));
+        assert_eq!((output.exit_code, output.stdout.as_str(), output.stderr.matches('\n').count()), (2, "", 1));
+        let parts = [&format!("--device is {device:?}"), "needs no check", &format!("frwr-latency --device {device}`")];
+        assert!(parts.iter().all(|part| output.stderr.contains(*part)), "{}", output.stderr);
+        let output = without_machine(&format!("--device {device} --json"));
+        assert_eq!((output.exit_code, &one_json_line(&output)["error"]), (2, &Value::from("soft_device")));
+    }
+}
+
 #[test]
 fn what_rdma_devices_lack_is_told_with_its_remedy() {
     let lacks: [(&str, &[&str], &str, &str); 7] = [

@@ -16,6 +16,7 @@ use frwr_engine::{
     },
 };
 use latency_harness::{ADDRESS, Raw, Server, config, device, machine};
+use serde_json::Value;
 use std::{
     sync::{
         Arc,
@@ -451,6 +452,10 @@ fn a_run_is_ended_early_where_the_server_never_answers() {
     // The connection manager is still at work: it gives up by itself, or the reactors are not waited for any longer.
     let report = run.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
     assert!(report.interrupted && report.requests() == 0);
+    let (table, json) = (report.table(), report.json());
+    assert!(table.contains("interrupted before the first request that counts: nothing was measured"), "{table}");
+    assert!(!table.contains("0.00") && !table.contains("t_typical"), "{table}");
+    assert_eq!((&json["latency_us"]["typical"], &json["latency_us"]["p50"]), (&Value::Null, &Value::Null), "{json}");
 }
 
 #[test]

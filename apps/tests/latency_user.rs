@@ -98,6 +98,39 @@ fn options_that_would_do_nothing_are_refused() {
     measured(&["--op", "write", "--peer", "write", "--iterations", "50"]);
 }
 
+/// Whoever types the client's options on the server as well, or forgets HOST, would wait for results that never come.
+#[test]
+fn a_server_refuses_what_the_client_decides() {
+    let options: &[&[&str]] = &[
+        &["--op", "request"],
+        &["--key", "static"],
+        &["--invalidate", "local"],
+        &["--peer", "read"],
+        &["--size", "4096"],
+        &["--depth", "8"],
+        &["--segments", "2"],
+        &["--ranges", "2"],
+        &["--batch", "2"],
+        &["--connections", "2"],
+        &["--runtime", "10"],
+        &["--iterations", "10"],
+        &["--warm-up", "1"],
+        &["--rate", "1000"],
+        &["--rounds", "one"],
+        &["--csv", "/nonexistent/a"],
+        &["--hgrm", "/nonexistent/a"],
+        &["--svg", "/nonexistent/a"],
+    ];
+    let server = ["--device", "rxe0", "--cores", "unpinned"];
+    for option in options {
+        let output = Command::new(env!("CARGO_BIN_EXE_frwr-latency")).args(server).args(*option).output().unwrap();
+        let (code, out, err) = told(output);
+        assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(2), "", 1), "{option:?}: {err}");
+        assert!(err.starts_with(&format!("error: {} is the client's to decide", option[0])), "{err}");
+        assert!(err.contains("this is the server") && err.contains("name HOST"), "{err}");
+    }
+}
+
 /// The line names what may be chosen, and not what a number of the program can hold.
 #[test]
 fn numbers_that_are_none_are_told_the_limits_of_their_option() {
@@ -126,17 +159,18 @@ fn numbers_that_are_none_are_told_the_limits_of_their_option() {
 /// Sizes of which a device cannot make an engine are within the program's own limits: the line names options that a person can change.
 #[test]
 fn what_a_device_cannot_do_is_told_in_options_of_the_command_line() {
-    for (arguments, lacks) in [
-        (&["--size", "67108864"][..], "segments"),
-        (&["--depth", "1024", "--connections", "64"], "completion queue entries"),
+    let lower = "lower --size, --depth or --connections";
+    for (operation, arguments, lacks, lower) in [
+        ("request", &["--size", "67108864"][..], "segments", lower),
+        ("request", &["--depth", "1024", "--connections", "64"], "completion queue entries", lower),
+        ("register", &["--batch", "256"], "queue_depth", "lower --size, --depth, --connections or --batch"),
     ] {
-        let (code, out, err) = run(&[&["--iterations", "50"], arguments].concat());
+        let depth: &[&str] = if operation == "register" { &["--depth", "1024"] } else { &[] };
+        let fixed = [&["--op", operation, "--iterations", "50"], depth].concat();
+        let (code, out, err) = run(&[&fixed[..], arguments].concat());
         assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(1), "", 1), "{err}");
         assert!(err.contains(&arguments.join(" ")) && err.contains(lacks), "{err}");
-        assert!(
-            err.contains("more than soft:reg_mr can do") && err.contains("lower --size, --depth or --connections"),
-            "{err}"
-        );
+        assert!(err.contains("more than soft:reg_mr can do") && err.trim_end().ends_with(lower), "{err}");
     }
 }
 

@@ -257,12 +257,79 @@ fn wrong_arguments_name_limit_value_and_remedy() {
         (&[f, "--pages", "3M"], 2, "usage", &["3M", "2M"]),
         (&[f, "--cores", ""], 2, "core_list", &["--cores"]),
         (&[f, "--cores", "a"], 2, "core_list", &["--cores", "\"a\"", "write"]),
+        (&[f, "--cores", "unpinned:2"], 2, "core_list", &["unpinned:2", "\"0,2-3\", or `unpinned`"]),
         (&[f, "--cores", "3-2"], 2, "core_list", &["3-2", "write"]),
         (&[f, "--cores", "0,0"], 2, "core_list", &["core 0", "twice", "remove"]),
         (&[f, "--cores", "999"], 2, "core_offline", &["core 999", "online cores"]),
         (&[f, "--cores", "0-2"], 2, "core_count", &["3 cores", "1 or 2", "name two"]),
     ];
     refusals.iter().for_each(|refusal| refused(*refusal));
+}
+
+/// An option, its value, and what is accepted.
+type WrongNumber<'a> = (&'a str, &'a str, &'a str);
+
+/// The line names what may be written, and not what a number of the program can hold.
+#[test]
+fn numbers_that_are_none_are_told_the_limits_of_their_option() {
+    let file = Temporary::data("numbers");
+    let f = file.text();
+    let serve = ["serve", "--device", "rxe0", "--listen", "127.0.0.1:4420", "--namespace", f];
+    let load = ["load", "--device", "rxe0", "--connect", "127.0.0.1:4420"];
+    let block = "must be a power of two from 512 to 65536 bytes, of `load` to 1048576, such as 512 or 4K";
+    let of_each: &[(&[&str], &[WrongNumber<'_>])] = &[
+        (
+            &[f],
+            &[
+                ("--seed", "X", "must be a whole number from 0 to 18446744073709551615"),
+                ("--seed", "-1", "from 0 to 18446744073709551615"),
+                ("--seed", "18446744073709551616", "from 0 to 18446744073709551615"),
+                ("--block-size", "X", block),
+                ("--block-size", "4KB", block),
+                ("--block-size", "4G", block),
+                ("--block-size", "-512", block),
+            ],
+        ),
+        (
+            &serve,
+            &[
+                ("--hosts", "100000", "from 1 to 256"),
+                ("--queue-depth", "x", "from 1 to 1024"),
+                ("--io-queues", "x", "from 1 to 16"),
+                ("--in-capsule", "x", "from 0 to "),
+                ("--data-blocks", "256", "from 1 to "),
+                ("--shared-receives", "on", "must be off, or a whole number up to 65536"),
+                ("--runtime", "1.5", "from 0 to 86400"),
+            ],
+        ),
+        (
+            &load,
+            &[
+                ("--block-size", "x", block),
+                ("--nsid", "4294967296", "from 1 to 4294967294"),
+                ("--queues", "x", "from 1 to "),
+                ("--scatter", "256", "from 1 to "),
+                ("--bytes", "1M", "from 1 to 1073741824"),
+                ("--reconnects", "x", "from 0 to 100"),
+                ("--io-timeout", "0.5", "from 1 to 3600"),
+                ("--gid-index", "256", "from 0 to 255"),
+                ("--ib-port", "x", "from 1 to 255"),
+                ("--mtu", "jumbo", "must be 256, 512, 1024, 2048 or 4096"),
+                ("--traffic-class", "0x20", "from 0 to 255"),
+                ("--ack-timeout", "x", "from 0 to 31"),
+                ("--retry-count", "x", "from 0 to 7"),
+                ("--rnr-retry-count", "x", "from 0 to 7"),
+            ],
+        ),
+    ];
+    for (fixed, wrong) in of_each {
+        for (option, value, limits) in *wrong {
+            let named = format!("'{value}' for '{option} <");
+            refused((&[fixed, &[*option, *value][..]].concat(), 2, "usage", &[&named, limits]));
+        }
+    }
+    let report = verified(&job(&file, &["--block-size", "4K"]), "a unit");
+    assert_eq!(number(&report, "block_bytes"), 4096);
 }
 
 #[test]
@@ -285,12 +352,14 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
         (&["--block-size", "4095"], 2, "block_size", &["4095", "power of two"]),
     ];
     let of_serve: &[Refusal<'_>] = &[
+        (&["--hosts", "-1"], 2, "usage", &["'-1'", "from 1 to 256", "`frwr-reactor serve --help`"]),
         (&["--hosts", "0"], 2, "out_of_range", &["--hosts is 0", "1 to 256"]),
         (&["--runtime", "86401"], 2, "out_of_range", &["--runtime is 86401", "86400"]),
         (&["--registration", "lists"], 2, "target_registration", &["opens no memory", "leave it out"]),
         (&["--registration", "windows"], 2, "target_registration", &["--registration", "for load"]),
     ];
     let of_load: &[Refusal<'_>] = &[
+        (&["--reconnects", "-1"], 2, "usage", &["'-1'", "from 0 to 100", "`frwr-reactor load --help`"]),
         (&["--reconnects", "101"], 2, "out_of_range", &["--reconnects is 101", "100"]),
         (&["--io-timeout", "0"], 2, "out_of_range", &["--io-timeout is 0", "1 to 3600"]),
         (&["--bytes", "0"], 2, "out_of_range", &["--bytes is 0", "1 to"]),
@@ -307,6 +376,14 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
         (&["serve"], 2, "usage", &["--device", "--listen", "--namespace"]),
         (&["load"], 2, "usage", &["--device", "--connect"]),
         (&["load", "--device", "rxe0", "--connect", "nowhere"], 2, "usage", &["nowhere", "--connect"]),
+        (&["load", "--device", "rxe0", "--connect", "10.0.0.1"], 2, "usage", &["such as 10.0.0.1:4420"]),
+        (
+            &["serve", "--device", "rxe0", "--namespace", "f", "--listen", "4420"],
+            2,
+            "usage",
+            &["such as 10.0.0.1:4420"],
+        ),
+        (&["discover", "--connect", "10.0.0.1:1"], 2, "usage", &["--device", "`frwr-reactor discover --help`"]),
         (&["load", "--device", "rxe0", "--connect", "10.0.0.1:0"], 2, "out_of_range", &["--connect is 0", "65535"]),
         (&["load", "--device", "soft", "--connect", "10.0.0.1:1"], 2, "soft_device", &["\"soft\"", "one process"]),
         (&["load", "--device", "soft:rxe", "--connect", "10.0.0.1:1"], 2, "soft_device", &["soft:rxe", "frwr-check"]),

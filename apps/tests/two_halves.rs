@@ -499,6 +499,7 @@ fn wrong_digests_and_unsuitable_namespaces_are_told() {
             Ok(report) => panic!("{arguments:?}: {}", report.table()),
         };
         assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        assert!(!output.0.exists(), "nothing was read");
     }
     target.end();
 }
@@ -545,6 +546,26 @@ fn a_host_is_interrupted_before_and_behind_its_first_session() {
     let stopped = AtomicBool::new(true);
     let report = load(device(), &load_config(&[]), &stopped, &mut |_| {}).unwrap();
     assert!(report.interrupted && report.passed() && !report.verified);
+    // Two results, or a file and a result, in one.
+    for option in ["--file", "--output"] {
+        let both = Temporary::data("both", 1);
+        fs::write(&both.0, "data").unwrap();
+        let config = load_config(&[option, both.text(), "--trace", both.text()]);
+        let Err(error) = load(device(), &config, &stopped, &mut |_| {}) else { panic!("it would be overwritten") };
+        assert_eq!((error.name(), error.exit_code()), ("trace_file", 2));
+        assert!(error.to_string().contains(option), "{error}");
+        assert_eq!(fs::read_to_string(&both.0).unwrap(), "data");
+    }
+    // Rates and latencies of no request would look like figures.
+    let (table, json) = (report.table(), report.json());
+    assert!(
+        table.contains("nothing was measured") && table.contains("interrupted before the first request"),
+        "{table}"
+    );
+    assert!(!table.contains("p99.9") && !table.contains("IOPS") && !table.contains("per request"), "{table}");
+    for name in ["min", "mean", "p50", "p99", "p999", "max"] {
+        assert_eq!(json["latency_us"].get(name), Some(&serde_json::Value::Null), "{name} in {json}");
+    }
     let file = Temporary::data("interrupted", 8);
     let target = Target::start("reg_mr", &["--namespace", file.text()]);
     let stop = AtomicBool::new(false);

@@ -1,9 +1,85 @@
 //! `compare`, which `benches/run` starts, as a person or a script runs it: whoever reads what it prints may stop, or have no room.
 
 use std::{
-    fs::OpenOptions,
+    fs::{self, OpenOptions, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
     process::{Command, Stdio},
 };
+
+/// `benches/run` with a cargo that builds nothing: its exit code, what it printed, and what it said. Whether it went so far as to build, it said.
+fn script(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let folder =
+        std::env::temp_dir().join(format!("frwr-no-cargo-{}-{:?}", std::process::id(), std::thread::current().id()));
+    fs::create_dir_all(&folder).expect("it is ours");
+    fs::write(folder.join("cargo"), "#!/bin/sh\nexit 1\n").expect("it is ours");
+    fs::set_permissions(folder.join("cargo"), Permissions::from_mode(0o755)).expect("it is ours");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("run");
+    let output = Command::new(script).args(arguments).env("PATH", path).output().expect("it is there");
+    fs::remove_dir_all(&folder).expect("it is ours");
+    let [out, said] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (output.status.code(), out, said)
+}
+
+/// Building takes minutes, and what it needs is installed before.
+#[test]
+fn wrong_arguments_are_refused_before_anything_is_built() {
+    for (arguments, part) in [
+        (&["A24"][..], "there is no row or group \"A24\"; rows: A1 to A23, groups: count, cores, guest"),
+        (&["A0"], "\"A0\""),
+        (&["A1x"], "\"A1x\""),
+        (&["a1"], "\"a1\""),
+        (&["A1", ""], "\"\""),
+        (&["counts"], "groups: count, cores, guest"),
+        (&["--jsonn"], "there is no option \"--jsonn\"; options: --boots N, --json"),
+        (&["A1", "-x"], "\"-x\""),
+        (&["--boots", "0"], "from 1 to 20"),
+        (&["--boots=21"], "from 1 to 20"),
+        (&["--boots", "many"], "\"many\""),
+        (&["guest", "--boots"], "1 to 20"),
+        (&["--guard", "--renew-counts"], "name one of them"),
+        (&["--guard", "A1"], "leave A1 out"),
+        (&["count", "--renew-counts"], "leave count out"),
+    ] {
+        let (code, out, said) = script(arguments);
+        assert_eq!((code, out.as_str(), said.matches('\n').count()), (Some(2), "", 1), "{arguments:?}: {said}");
+        assert!(said.starts_with("benches/run: ") && said.contains(part), "{arguments:?}: {said}");
+        assert!(said.ends_with("; `benches/run --help` lists what is accepted\n"), "{said}");
+        assert_eq!(compare(arguments).output().expect("it ends").status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+/// Script and program are of one mind.
+#[test]
+fn what_the_program_accepts_the_script_does() {
+    let help = String::from_utf8(compare(&["--help"]).output().expect("it ends").stdout).expect("it is text");
+    let options: Vec<&str> =
+        help.lines().filter_map(|line| line.trim_start().split(' ').find(|word| word.starts_with("--"))).collect();
+    assert!(options.len() >= 5, "{help}");
+    let (code, told, said) = script(&["--help"]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    assert!(options.iter().all(|option| told.contains(option)), "{options:?} in {told}");
+    for (flag, words) in [("--version", "benches/run "), ("-V", "benches/run "), ("-h", "ROW")] {
+        let (code, out, said) = script(&[flag]);
+        assert!((code, said.as_str()) == (Some(0), "") && out.contains(words), "{flag}: {out}{said}");
+    }
+    let version = compare(&["--version"]).output().expect("it ends").stdout;
+    assert_eq!(script(&["--version"]).1.as_bytes(), version);
+    for arguments in [
+        &[][..],
+        &["A1", "A10", "A23"],
+        &["count", "cores", "guest"],
+        &["--json", "--write-docs", "--boots", "20", "A7"],
+        &["--boots=5", "guest"],
+        &["--guard"],
+        &["--renew-counts"],
+    ] {
+        let (code, _, said) = script(arguments);
+        assert_eq!(code, Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("the programs of benches did not build"), "{arguments:?}: {said}");
+    }
+}
 
 fn compare(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));

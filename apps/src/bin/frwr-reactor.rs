@@ -20,9 +20,16 @@ fn main() -> ExitCode {
         Ok(command_line) => done(command_line, json)
             .unwrap_or_else(|error| failure(json, error.exit_code(), error.name(), &error.to_string())),
         Err(error) if !error.use_stderr() => success(error.to_string()),
-        Err(error) => failure(json, USAGE, "usage", &usage_line("frwr-reactor", &error)),
+        Err(error) => failure(json, USAGE, "usage", &usage_line(&called(), &error)),
     };
     output.print()
+}
+
+/// What to ask for help: the half that was asked for has options of its own.
+fn called() -> String {
+    let first = std::env::args_os().nth(1).unwrap_or_default();
+    let half = ["serve", "load", "discover"].into_iter().find(|half| first == *half);
+    half.map_or_else(|| "frwr-reactor".to_owned(), |half| format!("frwr-reactor {half}"))
 }
 
 fn done(command_line: CommandLine, json: bool) -> Result<Output, RunError> {

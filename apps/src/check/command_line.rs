@@ -17,7 +17,7 @@ struct Arguments {
     /// One line of JSON instead of a screen of text.
     #[arg(long, global = true)]
     json: bool,
-    /// Only this RDMA device, with all that is known of it.
+    /// Only this RDMA device, such as rxe0 or mlx5_0, with all that is known of it.
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     #[command(subcommand)]
@@ -40,6 +40,13 @@ pub fn run(
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let json = arguments.iter().any(|argument| argument == "--json");
     match Arguments::try_parse_from(&arguments) {
+        Ok(Arguments { task: None, json, device: Some(name) }) if name == "soft" || name.starts_with("soft:") => {
+            let message = format!(
+                "--device is {name:?}: the software NIC is part of the programs and needs no check; leave --device out for the machine \
+                 that it runs on, or run `frwr-latency --device {name}`"
+            );
+            failure(json, USAGE, "soft_device", &message)
+        }
         Ok(Arguments { task: None, json, device: Some(name) }) => one_device(machine(), &name, json, self_test),
         Ok(Arguments { task: None, json, device: None }) => whole_machine(machine(), json, self_test),
         Ok(Arguments { task: Some(Task::Sizing(_)), device: Some(_), json }) => {

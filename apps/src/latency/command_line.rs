@@ -7,6 +7,7 @@ use super::{
         Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_BATCH, MAX_CONNECTIONS, MAX_DEPTH, MAX_RANGES, MAX_SEGMENTS,
         MAX_SIZE, Operation, Parameters, PeerDoes,
     },
+    said::SaidOfClient,
     schedule::Doorbells,
     silence::CLIENT_SILENCE,
 };
@@ -54,6 +55,9 @@ const _: () = assert!(MAX_SIZES >= MAX_SIZE.ilog2() as usize, "all powers of two
     mut_arg("mtu", |mtu| mtu.help("Path MTU in bytes: 256, 512, 1024, 2048 or 4096, the same on both sides. Default: the port's"))
 )]
 pub struct Arguments {
+    /// What a server would ignore.
+    #[command(flatten)]
+    pub said_of_client: SaidOfClient,
     /// The server: a name or an IP address. Without it an RDMA device is the server.
     #[arg(value_name = "HOST[:PORT]")]
     pub host: Option<String>,
@@ -250,15 +254,14 @@ impl LatencyConfig {
     /// # Errors
     /// [`LatencyError`] names limit, value and remedy.
     pub fn new(arguments: Arguments) -> Result<Self, LatencyError> {
-        check_key(&arguments)?;
         let device = device(&arguments.device)?;
         let role = role(&arguments, &device)?;
-        if role == Role::Server && (arguments.csv.is_some() || arguments.hgrm.is_some() || arguments.svg.is_some()) {
-            return Err(combination(
-                "--csv, --hgrm and --svg",
-                "are the client's: a server measures nothing; leave them out",
-            ));
+        if role == Role::Server
+            && let Some(option) = arguments.said_of_client.option()
+        {
+            return Err(LatencyError::OfClient { option });
         }
+        check_key(&arguments)?;
         let Arguments { op, key, invalidate, peer, size, depth, segments, ranges, batch, connections, .. } = arguments;
         let Sizes(sizes) = size;
         range("the number of sizes of --size", sizes.len() as u64, 1, MAX_SIZES as u64)?;

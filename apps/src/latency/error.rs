@@ -27,6 +27,15 @@ pub enum LatencyError {
         /// What it does not go with, and the remedy.
         why: String,
     },
+    /// A client's option on a server.
+    #[error(
+        "{option} is the client's to decide, and without HOST this is the server, which does what clients ask for; leave it out, or name \
+         HOST, or --one-process for both"
+    )]
+    OfClient {
+        /// Which.
+        option: String,
+    },
     /// No address of that name.
     #[error(
         "{host}: no such host ({reason}); name an IP address, or a host that resolves to one, as HOST or HOST:PORT"
@@ -59,9 +68,7 @@ pub enum LatencyError {
     #[error("--svg: the curve cannot be drawn: {0}")]
     Plot(String),
     /// The engine cannot be made for so much on this device.
-    #[error(
-        "{asked} are more than {device} can do: {source}; of this program that is: lower --size, --depth or --connections"
-    )]
+    #[error("{asked} are more than {device} can do: {source}; of this program that is: lower {}", lower(.asked))]
     TooMuch {
         /// Which device.
         device: String,
@@ -176,6 +183,15 @@ pub enum Failure {
     Ended(&'static str),
 }
 
+/// Of what was asked for, what can be less.
+fn lower(asked: &str) -> &'static str {
+    if asked.contains("--batch") {
+        "--size, --depth, --connections or --batch"
+    } else {
+        "--size, --depth or --connections"
+    }
+}
+
 fn excess(excess: &Excess) -> String {
     let Excess { what, value, least, most } = *excess;
     let grain = if what == Quantity::Size {
@@ -221,7 +237,7 @@ impl LatencyError {
         match self {
             Self::Run(error) | Self::TooMuch { source: error, .. } => error.name(),
             Self::Excess(_) => "out_of_range",
-            Self::Combination { .. } => "combination",
+            Self::Combination { .. } | Self::OfClient { .. } => "combination",
             Self::Host { .. } => "host",
             Self::NoAddress { .. } => "address",
             Self::File { .. } => "file",
@@ -235,7 +251,7 @@ impl LatencyError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Run(error) | Self::TooMuch { source: error, .. } => error.exit_code(),
-            Self::Excess(_) | Self::Combination { .. } => USAGE,
+            Self::Excess(_) | Self::Combination { .. } | Self::OfClient { .. } => USAGE,
             _ => FAILED,
         }
     }

@@ -1,21 +1,17 @@
 //! Results in files: the percentile file of HdrHistogram, and the table.
 
 use super::{command_line::LatencyConfig, error::LatencyError, plot, summary::Scale, sweep::LatencySweep};
+use crate::result_file::ResultFile;
 use core::fmt::Write as _;
 use hdrhistogram::Histogram;
-use std::{
-    fs::{File, Metadata, OpenOptions},
-    io::Write as _,
-    os::unix::fs::MetadataExt as _,
-    path::Path,
-};
+use std::path::Path;
 
 /// Rows for each halving of the distance to 100 %: what HdrHistogram's own tools write.
 const TICKS_PER_HALF: u32 = 5;
 
-/// Files of results: opened before the run, so that a wrong path costs none.
+/// Files of results: looked at before the run, so that a wrong path costs none.
 pub struct ResultFiles<'a> {
-    files: Vec<(&'static str, &'a Path, File)>,
+    files: Vec<(&'static str, &'a Path, ResultFile)>,
 }
 
 impl<'a> ResultFiles<'a> {
@@ -25,12 +21,11 @@ impl<'a> ResultFiles<'a> {
     /// [`LatencyError::File`].
     pub fn open(config: &'a LatencyConfig) -> Result<Self, LatencyError> {
         let wanted = [("--csv", &config.csv), ("--hgrm", &config.hgrm), ("--svg", &config.svg)];
-        let mut files: Vec<(&'static str, &Path, File)> = Vec::new();
+        let mut files: Vec<(&'static str, &Path, ResultFile)> = Vec::new();
         for (flag, path) in wanted {
             let Some(path) = path else { continue };
-            let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-            let file = file.map_err(|source| wrong(flag, path, source))?;
-            if let Some((other, ..)) = files.iter().find(|(.., there)| is_same(there, &file)) {
+            let file = ResultFile::open(path).map_err(|source| wrong(flag, path, source))?;
+            if let Some((other, ..)) = files.iter().find(|(.., there)| there.is_same(&file)) {
                 let why = format!("names the file that {other} writes: {}; name another one", path.display());
                 return Err(LatencyError::Combination { flag, why });
             }
@@ -46,9 +41,9 @@ impl<'a> ResultFiles<'a> {
     /// The first [`LatencyError::File`] or [`LatencyError::Plot`].
     pub fn write(self, sweep: &LatencySweep) -> Result<(), LatencyError> {
         let mut all = Ok(());
-        for (flag, path, mut file) in self.files {
+        for (flag, path, file) in self.files {
             let written = Self::text(flag, sweep)
-                .and_then(|text| replace(&mut file, &text).map_err(|source| wrong(flag, path, source)));
+                .and_then(|text| file.replace(text.as_bytes()).map_err(|source| wrong(flag, path, source)));
             all = all.and(written);
         }
         all
@@ -61,21 +56,6 @@ impl<'a> ResultFiles<'a> {
             _ => Ok(sweep.csv()),
         }
     }
-}
-
-/// The text instead of what the file held.
-fn replace(file: &mut File, text: &str) -> std::io::Result<()> {
-    // Devices and pipes have no length to set.
-    if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        file.set_len(0)?;
-    }
-    file.write_all(text.as_bytes())
-}
-
-/// Whether one would overwrite the other, by whatever path; of devices and pipes each takes what comes.
-fn is_same(one: &File, other: &File) -> bool {
-    let identity = |file: &File| file.metadata().ok().filter(Metadata::is_file).map(|found| (found.dev(), found.ino()));
-    identity(one).is_some_and(|one| Some(one) == identity(other))
 }
 
 fn wrong(flag: &'static str, path: &Path, source: std::io::Error) -> LatencyError {

@@ -20,6 +20,7 @@ mod plot;
 mod program;
 mod report;
 mod run;
+mod said;
 mod schedule;
 mod serve;
 mod server;
@@ -41,6 +42,7 @@ pub use parameters::{
 pub use program::{LatencyOutcome, run};
 pub use report::{LatencyCoreReport, LatencyReport};
 pub use run::{measure, measure_both};
+pub use said::SaidOfClient;
 pub use schedule::Doorbells;
 pub use serve::{LatencyServerReport, serve};
 pub use summary::{Scale, Summary};

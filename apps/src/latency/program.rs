@@ -80,6 +80,8 @@ pub fn run(
     for (place, size) in sizes {
         let of_size = config.with_size(size);
         match measure_size(&of_size, &machine, stop, say).map_err(|error| in_our_words(error, &of_size)) {
+            // Interrupted before its first request: those before it have figures.
+            Ok(report) if report.requests() == 0 && report.undrained.is_empty() && !reports.is_empty() => {}
             Ok(report) => reports.push((place, report)),
             Err(error) if reports.is_empty() => return Err(error),
             // What there is goes to its files, and is told, all the same.
@@ -95,6 +97,9 @@ pub fn run(
         }
     }
     let sweep = sweep(reports, config);
+    if !sweep.has_figures() {
+        return Ok(LatencyOutcome::Measured(sweep));
+    }
     Ok(match files.write(&sweep) {
         Ok(()) => LatencyOutcome::Measured(sweep),
         Err(error) => LatencyOutcome::Partly(sweep, error),
@@ -117,12 +122,10 @@ fn in_our_words(error: LatencyError, config: &LatencyConfig) -> LatencyError {
         DeviceChoice::Rdma(device) => device.device.clone(),
         DeviceChoice::Soft(profile) => format!("soft:{profile}"),
     };
-    let Parameters { size, depth, connections, .. } = config.parameters;
-    LatencyError::TooMuch {
-        device,
-        asked: format!("--size {size} --depth {depth} --connections {connections}"),
-        source,
-    }
+    let Parameters { size, depth, connections, batch, .. } = config.parameters;
+    let asked = format!("--size {size} --depth {depth} --connections {connections}");
+    let asked = if batch > 1 { format!("{asked} --batch {batch}") } else { asked };
+    LatencyError::TooMuch { device, asked, source }
 }
 
 /// One measurement, on a device that is opened for it.

@@ -239,8 +239,9 @@ impl LatencyReport {
 
     fn latency_json(&self, histogram: &Histogram<u64>) -> Value {
         let summary = Summary::of(histogram, self.scale());
-        let named = summary.columns().map(|(name, value)| (name.to_owned(), json!(value)));
-        let also = [("p50", summary.typical)].map(|(name, value)| (name.to_owned(), json!(value)));
+        // Zeros would look like figures.
+        let told = |(name, value): (&str, f64)| (name.to_owned(), json!((!histogram.is_empty()).then_some(value)));
+        let (named, also) = (summary.columns().map(told), [("p50", summary.typical)].map(told));
         let stated = [("is".to_owned(), json!(self.scale().name()))];
         named.into_iter().chain(also).chain(stated).collect()
     }
@@ -285,16 +286,21 @@ impl LatencyReport {
         if let Some(hardware) = self.hardware() {
             writeln!(out, "{hardware}: check what it says against another tool, and tell us")?;
         }
-        self.write_latency_head(out)?;
-        self.write_latency(out)?;
-        self.write_cores(out)?;
-        self.write_counts(out)?;
+        let has_figures = self.requests() > 0;
+        if has_figures {
+            self.write_latency_head(out)?;
+            self.write_latency(out)?;
+            self.write_cores(out)?;
+            self.write_counts(out)?;
+        }
         for warning in self.all_warnings() {
             writeln!(out, "warning: {}; {}", warning.text, warning.remedy)?;
         }
         self.write_undrained(out)?;
-        if self.interrupted && self.requests() == 0 {
-            writeln!(out, "interrupted before the first request that counts: there are no figures")?;
+        if !self.interrupted && !has_figures {
+            writeln!(out, "no request ended in time: nothing was measured; raise --runtime, or name --iterations")?;
+        } else if !has_figures {
+            writeln!(out, "interrupted before the first request that counts: nothing was measured")?;
         } else if self.interrupted {
             writeln!(out, "interrupted: these are the requests until then")?;
         }

@@ -27,6 +27,11 @@ impl LatencySweep {
         &self.reports
     }
 
+    /// Whether there are figures: a run that is interrupted at once has none.
+    pub(super) fn has_figures(&self) -> bool {
+        self.reports.iter().any(|report| report.requests() > 0)
+    }
+
     /// Where one alone was asked for.
     pub(super) fn only(&self) -> Option<&LatencyReport> {
         self.reports.first().filter(|_| self.asked == 1)
@@ -60,6 +65,7 @@ impl LatencySweep {
         let mut text = String::new();
         match (self.only(), self.reports.first()) {
             (Some(report), _) => text = report.table(),
+            (None, Some(first)) if !self.has_figures() => text = first.table(),
             // Writing to a string cannot fail.
             (None, Some(first)) => {
                 let _ = self.write_table(first, &mut text);

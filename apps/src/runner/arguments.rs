@@ -1,16 +1,19 @@
 //! What the loop, `serve` and `load` are told in the same words, and how it is checked.
 
 use super::error::RunError;
-use crate::storage::MIN_BLOCK_BYTES;
+use crate::storage::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
 use clap::{Args, ValueEnum};
 use frwr_mempool::region::{PagePolicy, PageSize};
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 /// Largest file or namespace: the job keeps it up to three times, as it was, as the namespace and as it came back.
 pub const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Largest queue depth: an I/O queue of NVMe over Fabrics has as many entries plus one, and the target takes 4096.
 pub const MAX_QUEUE_DEPTH: u32 = 1024;
+
+/// Largest request of `load`: what targets commonly move at a time (MDTS of Linux's target).
+pub(super) const MAX_REQUEST_BYTES: u32 = 1 << 20;
 
 /// Longest run: a day. A run that shall go on for ever is a service, not a bench.
 pub const MAX_RUNTIME_SECONDS: u64 = 86_400;
@@ -24,8 +27,8 @@ pub struct CommonArguments {
     /// Pages of the memory: auto tries 2M, the system's hugepages, transparent ones, then plain ones.
     #[arg(long, value_name = "PAGES", value_enum, default_value_t = Pages::Auto)]
     pub pages: Pages,
-    /// Bytes per block, a power of two.
-    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    /// Bytes per block, a power of two, such as 512 or 4K.
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = block_bytes)]
     pub block_size: u32,
     /// The target shall not invalidate the host's keys; the host does it by LOCAL_INV.
     #[arg(long)]
@@ -48,7 +51,7 @@ pub struct JobArguments {
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Chooses order, patterns and first keys; the same seed makes the same choices.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u64>(0, u64::MAX))]
     pub seed: u64,
 }
 
@@ -122,6 +125,21 @@ pub(crate) fn bytes_with_unit(text: &str) -> Option<u64> {
     };
     let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
     number.checked_mul(1 << shift)
+}
+
+/// A parser of the bytes of a block; which of them are too many is known where they are used.
+fn block_bytes(text: &str) -> Result<u32, String> {
+    let bytes = bytes_with_unit(text).and_then(|bytes| u32::try_from(bytes).ok());
+    bytes.ok_or_else(|| {
+        format!(
+            "must be a power of two from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES} bytes, of `load` to {MAX_REQUEST_BYTES}, such as 512 or 4K"
+        )
+    })
+}
+
+/// A parser of addresses; names are not looked up.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "must be an IP address and a port, such as 10.0.0.1:4420".to_owned())
 }
 
 /// A parser of whole numbers. What does not even fit the type is told the limits here, everything else by [`range`].

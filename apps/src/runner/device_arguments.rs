@@ -1,6 +1,9 @@
 //! Which RDMA device `serve` and `load` use, and how.
 
-use super::{arguments::range, error::RunError};
+use super::{
+    arguments::{range, whole},
+    error::RunError,
+};
 use clap::{Args, ValueEnum};
 use frwr_engine::provider::ConnectionParameters;
 use frwr_reactor::{CoreList, Placement};
@@ -19,25 +22,31 @@ pub struct DeviceArguments {
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
     /// Index in the port's table of GIDs. Default: the first of RoCE v2 with an IPv4 address, if there is one.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u8>(0, u8::MAX.into()))]
     pub gid_index: Option<u8>,
     /// Port of the device.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u8>(1, u8::MAX.into()))]
     pub ib_port: u8,
     /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096, the same for `serve` and `load`. Default: the port's.
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = mtu)]
     pub mtu: Option<u32>,
     /// Traffic class of what is sent (RoCE v2: the IP header's DSCP and ECN).
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u8>(0, u8::MAX.into()))]
     pub traffic_class: Option<u8>,
     /// Time until a packet without an acknowledgement is sent again: 4.096 us times 2 to the power of N; 0 is for ever.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u8>(0, MAX_ACK_TIMEOUT.into()))]
     pub ack_timeout: Option<u8>,
     /// How often a packet without an acknowledgement is sent again, 0 to 7.
-    #[arg(long, value_name = "N", default_value_t = ConnectionParameters::default().retry_count)]
+    #[arg(
+        long, value_name = "N", default_value_t = ConnectionParameters::default().retry_count,
+        value_parser = whole::<u8>(0, MAX_RETRIES.into())
+    )]
     pub retry_count: u8,
     /// How often a message that met no receive is sent again, 0 to 7; 7 is for ever.
-    #[arg(long, value_name = "N", default_value_t = ConnectionParameters::default().rnr_retry_count)]
+    #[arg(
+        long, value_name = "N", default_value_t = ConnectionParameters::default().rnr_retry_count,
+        value_parser = whole::<u8>(0, MAX_RETRIES.into())
+    )]
     pub rnr_retry_count: u8,
     /// What memory is opened by: windows, lists (ConnectX, feature mlx5, never run on hardware), or auto for lists where the
     /// device has them with keys that rotate, else windows.
@@ -121,6 +130,11 @@ impl DeviceArguments {
         }
         Ok(Some(placement))
     }
+}
+
+/// A parser; which numbers there are is known to [`DeviceArguments::device`].
+fn mtu(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "must be 256, 512, 1024, 2048 or 4096".to_owned())
 }
 
 /// How many reactors are to run where the kernel puts them.

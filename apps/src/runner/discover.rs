@@ -1,7 +1,7 @@
 //! `frwr-reactor discover`: what a discovery service lists.
 
 use super::{
-    arguments::Pages,
+    arguments::{Pages, address},
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::{RunError, SetupError},
     main_loop::{Refusals, removed},
@@ -33,12 +33,13 @@ const SLACK: usize = 64 << 10;
 
 /// Asks a discovery service.
 #[derive(Clone, Debug, Args)]
+#[command(allow_negative_numbers = true, mut_arg("device", |device| device.required(true)))]
 pub struct DiscoverArguments {
     /// The device.
     #[command(flatten)]
     pub device: DeviceArguments,
     /// Where the discovery service listens.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub connect: SocketAddr,
     /// The host's NQN, where subsystems admit some hosts only.
     #[arg(long, value_name = "NQN")]

@@ -82,7 +82,7 @@ pub enum RunError {
         value: String,
     },
     /// A list of cores that cannot be read.
-    #[error("--cores: {source}")]
+    #[error("--cores: {source}{}", or_unpinned(.source))]
     CoreList {
         /// Why.
         source: CoreListError,
@@ -269,6 +269,14 @@ pub enum RunError {
         /// Why.
         source: std::io::Error,
     },
+    /// The trace would overwrite another file of the run.
+    #[error("--trace is {path:?}, and so is {other}, which it would overwrite; name another file")]
+    TraceFile {
+        /// Which.
+        path: PathBuf,
+        /// What else it is.
+        other: &'static str,
+    },
     /// No port.
     #[error("the device opened no port: {0}")]
     Port(#[from] CommandError),
@@ -348,7 +356,7 @@ impl RunError {
             Self::File { .. } => "file_unreadable",
             Self::NoFile { .. } => "not_a_file",
             Self::FileSize { .. } => "file_size",
-            Self::Trace { .. } => "trace_file",
+            Self::Trace { .. } | Self::TraceFile { .. } => "trace_file",
             Self::Port(_) => "port",
             Self::Launch { source } => launch_name(source),
             Self::Running(_) => "reactor_panicked",
@@ -381,6 +389,14 @@ impl RunError {
             Self::Launch { .. } | Self::File { .. } | Self::Trace { .. } => FAILED,
             _ => USAGE,
         }
+    }
+}
+
+/// Where somebody wrote a word, it may have been meant for the one that there is.
+fn or_unpinned(error: &CoreListError) -> &'static str {
+    match error {
+        CoreListError::NotANumber { .. } | CoreListError::Empty => ", or `unpinned`",
+        _ => "",
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     progress::Progress,
     report::{Compared, RunReport},
     start::{Beginning, Sides, for_both, launch, open},
-    trace::{RING_RECORDS, Trace},
+    trace::{RING_RECORDS, Trace, check_path},
 };
 use core::num::NonZeroU64;
 use frwr_engine::{
@@ -34,6 +34,7 @@ const SKIP_EVERY: u64 = 40;
 /// # Errors
 /// [`RunError`]; a run that found something wrong returns its report.
 pub fn run(config: &Config, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<RunReport, RunError> {
+    check_path(config.trace.as_deref(), &[("the file to move", Some(&config.file))])?;
     let file = load(&config.file)?;
     let fabric = SoftFabric::new();
     let mut options = SoftOptions::new(config.profile);

@@ -10,8 +10,9 @@ use super::{
     progress::Progress,
     report::{Compared, RunReport},
     start::{Beginning, Sides, for_host, launch, open, reactors},
-    trace::{RING_RECORDS, Trace},
+    trace::{RING_RECORDS, Trace, check_path},
 };
+use crate::result_file::ResultFile;
 use frwr_engine::{
     control::Control,
     provider::{
@@ -20,12 +21,7 @@ use frwr_engine::{
     },
 };
 use frwr_reactor::Topology;
-use std::{
-    fs::{File, OpenOptions},
-    io::Write as _,
-    path::Path,
-    sync::atomic::AtomicBool,
-};
+use std::{path::Path, sync::atomic::AtomicBool};
 
 /// Moves a namespace, or a file, over `device` from or to a target, and keeps a load going. `say` gets the lines of
 /// progress; `stop` ends the run early.
@@ -41,6 +37,8 @@ pub fn load<D: Device>(
 where
     D::Port: Send + 'static,
 {
+    let others = [("--file", config.file.as_deref()), ("--output", config.output.as_deref())];
+    check_path(config.trace.as_deref(), &others)?;
     match &config.trace {
         None => load_on(device, config, None, stop, say),
         Some(path) => {
@@ -127,25 +125,19 @@ fn subject(config: &LoadConfig, file: Option<&LoadedFile>) -> Subject {
     }
 }
 
-/// Where what was read goes: opened before the run, so that a wrong path costs none, and kept as it is until there is
-/// something to write.
+/// Where what was read goes.
 struct Output<'a> {
-    file: File,
+    file: ResultFile,
     path: &'a Path,
 }
 
 impl<'a> Output<'a> {
     fn new(path: &'a Path) -> Result<Self, RunError> {
-        let failed = |source| RunError::Output { path: path.to_owned(), source };
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        let file = ResultFile::open(path).map_err(|source| RunError::Output { path: path.to_owned(), source })?;
         Ok(Self { file, path })
     }
 
-    fn write(mut self, bytes: &[u8]) -> Result<(), RunError> {
-        // Devices and pipes have no length to set.
-        let regular = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
-        let cut = if regular { self.file.set_len(0) } else { Ok(()) };
-        let written = cut.and_then(|()| self.file.write_all(bytes));
-        written.map_err(|source| RunError::Output { path: self.path.to_owned(), source })
+    fn write(self, bytes: &[u8]) -> Result<(), RunError> {
+        self.file.replace(bytes).map_err(|source| RunError::Output { path: self.path.to_owned(), source })
     }
 }

@@ -1,7 +1,7 @@
 //! `frwr-reactor load` as a person asks for it.
 
 use super::{
-    arguments::{CommonArguments, JobArguments, MAX_FILE_BYTES, range},
+    arguments::{CommonArguments, JobArguments, MAX_FILE_BYTES, MAX_REQUEST_BYTES, address, range, whole},
     command_line::DEFAULT_READ_SHARE,
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::RunError,
@@ -22,20 +22,18 @@ pub const MAX_IO_TIMEOUT_SECONDS: u64 = 3600;
 
 /// Cores of `load`: the one with the admin queue, and those that follow it.
 const MAX_CORES: usize = MAX_FOLLOWERS as usize + 1;
-/// Largest request of `load`: what targets commonly move at a time (MDTS of Linux's target).
-const MAX_REQUEST_BYTES: u32 = 1 << 20;
 /// Largest identifier of one namespace (Base 3.2.1.2).
 const MAX_NAMESPACE: u32 = 0xffff_fffe;
 
 /// The host's half of the job.
 #[derive(Clone, Debug, Args)]
-#[command(mut_arg("device", |device| device.required(true)))]
+#[command(allow_negative_numbers = true, mut_arg("device", |device| device.required(true)))]
 pub struct LoadArguments {
     /// The device.
     #[command(flatten)]
     pub device: DeviceArguments,
     /// Where the target listens.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     pub connect: SocketAddr,
     /// The subsystem's NQN. Default: that of `serve`.
     #[arg(long, value_name = "NQN")]
@@ -44,16 +42,16 @@ pub struct LoadArguments {
     #[arg(long, value_name = "NQN")]
     pub host_nqn: Option<String>,
     /// The namespace.
-    #[arg(long, value_name = "NSID", default_value_t = 1)]
+    #[arg(long, value_name = "NSID", default_value_t = 1, value_parser = whole::<u32>(1, MAX_NAMESPACE.into()))]
     pub nsid: u32,
     /// Write data never travels in the command capsule, so that every transfer goes through a key.
     #[arg(long)]
     pub no_in_capsule: bool,
     /// I/O queues of each core, over which its requests in flight are spread; the target may grant fewer.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1, MAX_QUEUES.into()))]
     pub queues: u16,
     /// Cuts every request's memory into N pieces with gaps between them: N keys on devices whose keys cover one range.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u8>(1, MAX_SEGMENTS as u64))]
     pub scatter: u8,
     /// Writes FILE to the namespace first, and checks that it comes back. The load then overwrites parts of it; `--runtime
     /// 0` leaves it there. Without FILE the namespace is only read.
@@ -63,7 +61,7 @@ pub struct LoadArguments {
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Bytes of the namespace that count; the rest is padding. Default: all of it. `serve` prints its file's length.
-    #[arg(long, value_name = "N", conflicts_with = "file")]
+    #[arg(long, value_name = "N", conflicts_with = "file", value_parser = whole::<u64>(1, MAX_FILE_BYTES))]
     pub bytes: Option<u64>,
     /// Fails unless what was read has this SHA-256.
     #[arg(long, value_name = "HEX", conflicts_with = "file")]
@@ -76,10 +74,10 @@ pub struct LoadArguments {
     pub job: JobArguments,
     /// Attempts to connect or to reconnect that may fail in a row; pauses grow from 10 ms to 1 s. 0 ends the run with the
     /// first connection.
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole::<u32>(0, MAX_RECONNECTS.into()))]
     pub reconnects: u32,
     /// Seconds that requests may go unanswered before the connection is given up.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole::<u64>(1, MAX_IO_TIMEOUT_SECONDS))]
     pub io_timeout: u64,
 }
 

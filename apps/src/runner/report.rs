@@ -230,7 +230,8 @@ impl RunReport {
     }
 
     fn latency_json(&self) -> Value {
-        self.latencies().iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect()
+        let told = |value: f64| (!self.latency.is_empty()).then_some(value);
+        self.latencies().map(|(name, value)| (name.to_owned(), json!(told(value)))).into_iter().collect()
     }
 
     /// Requests and MiB per second; nothing where no request ended.
@@ -266,6 +267,11 @@ impl RunReport {
     }
 
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
+        if self.latency.is_empty() {
+            // Rates and latencies of no request would look like figures.
+            writeln!(out, "\n{} on {}: nothing was measured", self.file, self.device)?;
+            return self.write_verdict(out);
+        }
         writeln!(out, "\n{} on {}: {} bytes", self.file, self.device, self.file_bytes)?;
         if let Some(digest) = &self.sha256 {
             writeln!(out, "  SHA-256 {digest}")?;
@@ -384,6 +390,9 @@ impl RunReport {
         }
         match (&self.caught, self.passed()) {
             (Some(caught), _) => writeln!(out, "\nCAUGHT: {caught}"),
+            (None, true) if self.interrupted && self.latency.is_empty() => {
+                writeln!(out, "\ninterrupted before the first request had ended")
+            }
             (None, true) if self.interrupted => writeln!(out, "\ninterrupted; nothing wrong so far"),
             (None, true) => writeln!(out, "\nverified: {}", self.compared.verdict()),
             (None, false) => writeln!(out, "\nFAILED: keys are not all accounted for, or the file was not verified"),

@@ -1,7 +1,7 @@
 //! `frwr-reactor serve` as a person asks for it.
 
 use super::{
-    arguments::{CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, range},
+    arguments::{CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, address, range, whole},
     config_file,
     device_arguments::{DeviceArguments, RdmaDeviceConfig, RegistrationKind},
     error::RunError,
@@ -14,7 +14,7 @@ use crate::{
     target::{AllowedHosts, MAX_CORES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES},
 };
 use clap::Args;
-use core::{num::ParseIntError, str::FromStr, time::Duration};
+use core::{str::FromStr, time::Duration};
 use frwr_engine::provider::ConnectionParameters;
 use frwr_mempool::region::PagePolicy;
 use frwr_reactor::Placement;
@@ -67,6 +67,8 @@ const INSTEAD_OF_CONFIG: [&str; 23] = [
 
 /// The target's half of the job.
 #[derive(Clone, Debug, Args)]
+// So that they are told the limits of their option.
+#[command(allow_negative_numbers = true)]
 #[command(mut_arg("device", |device| device.required_unless_present("config")))]
 #[command(mut_arg("registration", |registration| registration.hide(true)))]
 pub struct ServeArguments {
@@ -81,7 +83,7 @@ pub struct ServeArguments {
     #[command(flatten)]
     pub device: DeviceArguments,
     /// Where to listen: an IP address of the device's network interface, and a port.
-    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config")]
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "config", value_parser = address)]
     pub listen: Option<SocketAddr>,
     /// The file whose bytes the namespace holds. Read once into memory and never written, unless --backing says otherwise.
     #[arg(long, value_name = "FILE", required_unless_present = "config")]
@@ -94,10 +96,13 @@ pub struct ServeArguments {
     #[command(flatten)]
     pub common: CommonArguments,
     /// Requests in flight that a host may have at most.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_QUEUE_DEPTH)]
+    #[arg(
+        long, value_name = "N", default_value_t = DEFAULT_QUEUE_DEPTH,
+        value_parser = whole::<u32>(1, MAX_QUEUE_DEPTH.into())
+    )]
     pub queue_depth: u32,
     /// Hosts at the same time.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_HOSTS)]
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_HOSTS, value_parser = whole::<u16>(1, MAX_HOSTS.into()))]
     pub hosts: u16,
     /// Name of the subsystem: `nqn.` and more. Default: one under a domain that nobody can own.
     #[arg(long, value_name = "NQN")]
@@ -106,13 +111,19 @@ pub struct ServeArguments {
     #[arg(long, value_name = "NQN")]
     pub allow_host: Vec<String>,
     /// I/O queues of a host.
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_IO_QUEUES)]
+    #[arg(
+        long, value_name = "N", default_value_t = DEFAULT_IO_QUEUES,
+        value_parser = whole::<u16>(1, MAX_SERVED_IO_QUEUES.into())
+    )]
     pub io_queues: u16,
     /// Bytes of data that may come with a command, a multiple of 16; 0 for none.
-    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_IN_CAPSULE)]
+    #[arg(
+        long, value_name = "BYTES", default_value_t = DEFAULT_IN_CAPSULE,
+        value_parser = whole::<u32>(0, MAX_IN_CAPSULE_BYTES.into())
+    )]
     pub in_capsule: u32,
     /// Pieces of memory that a command may list; more than one travel in the capsule's data, 16 bytes each.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u8>(1, MAX_DATA_BLOCKS.into()))]
     pub data_blocks: u8,
     /// Receives of a core that all its connections share, where the device has shared receive queues: memory for the
     /// commands that are admitted together, and one post for all of them. Hosts for whom none are left are refused. "off": each
@@ -120,7 +131,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "N|off", default_value = "off")]
     pub shared_receives: SharedReceives,
     /// Ends after so many seconds. Default: at SIGINT or SIGTERM.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(0, MAX_RUNTIME_SECONDS))]
     pub runtime: Option<u64>,
 }
 
@@ -129,10 +140,15 @@ pub struct ServeArguments {
 pub struct SharedReceives(pub Option<u32>);
 
 impl FromStr for SharedReceives {
-    type Err = ParseIntError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ParseIntError> {
-        if text == "off" { Ok(Self(None)) } else { text.parse().map(|entries| Self(Some(entries))) }
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("must be off, or a whole number up to {MAX_SHARED_RECEIVES}");
+        if text == "off" {
+            Ok(Self(None))
+        } else {
+            text.parse().map(|entries| Self(Some(entries))).map_err(|_| wrong())
+        }
     }
 }
 

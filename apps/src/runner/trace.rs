@@ -1,13 +1,14 @@
 //! `--trace`: every post and completion of the host's port as a line of text, drained off the core.
 
 use super::error::RunError;
+use crate::result_file::ResultFile;
 use frwr_engine::provider::{
     PortId,
     record::{Record, Tap, Taps},
 };
 use std::{
     fs::File,
-    io::{BufWriter, Write as _},
+    io::{self, BufWriter, ErrorKind, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -20,18 +21,27 @@ const RECORDS_PER_DRAIN: usize = 8192;
 /// A trace being written.
 pub(super) struct Trace {
     tap: Tap,
-    out: BufWriter<File>,
+    /// Until the first record: a run that does not come so far leaves no file.
+    waiting: Option<ResultFile>,
+    out: Option<BufWriter<File>>,
     path: PathBuf,
 }
 
+/// Refuses a trace that would overwrite what a run reads or writes besides: files with what they are.
+pub(super) fn check_path(trace: Option<&Path>, others: &[(&'static str, Option<&Path>)]) -> Result<(), RunError> {
+    let Some(path) = trace else { return Ok(()) };
+    let file = ResultFile::open(path).map_err(|source| RunError::Trace { path: path.to_owned(), source })?;
+    match others.iter().find(|(_, other)| other.is_some_and(|other| file.is_at(other))) {
+        Some((other, _)) => Err(RunError::TraceFile { path: path.to_owned(), other }),
+        None => Ok(()),
+    }
+}
+
 impl Trace {
-    /// Opens the file; `taps` has the port's tap.
+    /// Looks at the file; `taps` has the port's tap.
     pub(super) fn new(path: &Path, taps: &Taps, port: PortId) -> Result<Option<Self>, RunError> {
-        let failed = |source| RunError::Trace { path: path.to_owned(), source };
-        let mut out = BufWriter::new(File::create(path).map_err(failed)?);
-        writeln!(out, "# one line per work request, refusal, receive and completion of the host's port")
-            .map_err(failed)?;
-        Ok(taps.take(port).map(|tap| Self { tap, out, path: path.to_owned() }))
+        let file = ResultFile::open(path).map_err(|source| RunError::Trace { path: path.to_owned(), source })?;
+        Ok(taps.take(port).map(|tap| Self { tap, waiting: Some(file), out: None, path: path.to_owned() }))
     }
 
     /// Writes what has come since. Returns how many records.
@@ -47,22 +57,37 @@ impl Trace {
     }
 
     fn write(&mut self, record: &Record) -> Result<(), RunError> {
-        let written = match record {
+        let written = self.begun().and_then(|out| match record {
             Record::Posted { iteration, queue_pair, token, signalled, accepted, length, operation, .. } => writeln!(
-                self.out,
+                out,
                 "{iteration} post qp={} {token:?} {operation:?} length={length} signalled={signalled} accepted={accepted}",
                 queue_pair.0
             ),
-            other => writeln!(self.out, "{other:?}"),
-        };
-        written.map_err(|source| RunError::Trace { path: self.path.clone(), source })
+            other => writeln!(out, "{other:?}"),
+        });
+        written.map_err(|source| self.failed(source))
+    }
+
+    fn begun(&mut self) -> io::Result<&mut BufWriter<File>> {
+        if let Some(file) = self.waiting.take() {
+            let mut out = BufWriter::new(file.begin()?);
+            writeln!(out, "# one line per work request, refusal, receive and completion of the host's port")?;
+            self.out = Some(out);
+        }
+        // Nobody asks again after an error.
+        self.out.as_mut().ok_or_else(|| ErrorKind::BrokenPipe.into())
     }
 
     /// Writes the rest and says how many records found no room.
     pub(super) fn finish(mut self) -> Result<(), RunError> {
         while self.drain()? > 0 {}
         let dropped = self.tap.counters().dropped_records;
-        let ended = writeln!(self.out, "# {dropped} records dropped").and_then(|()| self.out.flush());
-        ended.map_err(|source| RunError::Trace { path: self.path.clone(), source })
+        let ended =
+            self.begun().and_then(|out| writeln!(out, "# {dropped} records dropped").and_then(|()| out.flush()));
+        ended.map_err(|source| self.failed(source))
+    }
+
+    fn failed(&self, source: io::Error) -> RunError {
+        RunError::Trace { path: self.path.clone(), source }
     }
 }

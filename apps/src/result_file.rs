@@ -1,0 +1,129 @@
+//! A file of results: looked at before a run, so that a wrong path costs none, and as it was until there is something to write.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+/// Where results go once there are some.
+#[derive(Debug)]
+pub struct ResultFile {
+    path: PathBuf,
+    /// What is there already.
+    there: Option<File>,
+    identity: Option<Identity>,
+}
+
+/// What a path leads to. Devices and pipes have none: nothing in them could be overwritten.
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    /// Device and inode of a file that is there.
+    There(u64, u64),
+    /// Where a file would be, links resolved.
+    Absent(PathBuf),
+}
+
+impl ResultFile {
+    /// Finds out whether results can be written. A file that is not there is made and deleted again at once, so that a run without
+    /// results leaves none, however it ends; what is there is not touched.
+    ///
+    /// # Errors
+    /// The system's, and that nobody reads a named pipe: it would be waited for.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        match open_there(path) {
+            Ok(file) => Ok(Self { path: path.to_owned(), there: Some(file), identity: identity(path) }),
+            Err(error) if error.kind() == ErrorKind::NotFound => match fs::read_link(path) {
+                // The kernel has followed all links to where nothing is, so that they come to an end.
+                Ok(target) => Self::open(&path.parent().unwrap_or(Path::new("")).join(target)),
+                Err(_) => Self::absent(path),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn absent(path: &Path) -> io::Result<Self> {
+        OpenOptions::new().write(true).create_new(true).open(path)?;
+        fs::remove_file(path)?;
+        Ok(Self { path: path.to_owned(), there: None, identity: identity(path) })
+    }
+
+    /// Whether what one gets would overwrite what the other has, by whatever paths.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.identity.is_some() && self.identity == other.identity
+    }
+
+    /// Whether that path leads to it, there or not.
+    #[must_use]
+    pub fn is_at(&self, path: &Path) -> bool {
+        self.identity.is_some() && self.identity == identity(path)
+    }
+
+    /// The results instead of what the file held. Where they do not find room, a file that was not there is none again.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn replace(self, bytes: &[u8]) -> io::Result<()> {
+        let is_new = self.there.is_none();
+        let path = self.path.clone();
+        let written = self.begin()?.write_all(bytes);
+        if written.is_err() && is_new {
+            // The first error is the one that is told.
+            let _ = fs::remove_file(path);
+        }
+        written
+    }
+
+    /// The file, empty, for results that come one by one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin(self) -> io::Result<File> {
+        let file = match self.there {
+            Some(file) => file,
+            None => match OpenOptions::new().write(true).create_new(true).open(&self.path) {
+                // Somebody else made it meanwhile.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => open_there(&self.path)?,
+                made => made?,
+            },
+        };
+        // Devices and pipes have no length to set.
+        if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            file.set_len(0)?;
+        }
+        Ok(file)
+    }
+}
+
+fn identity(path: &Path) -> Option<Identity> {
+    match fs::metadata(path) {
+        Ok(found) => found.is_file().then(|| Identity::There(found.dev(), found.ino())),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Some(Identity::Absent(fs::canonicalize(folder).ok()?.join(path.file_name()?)))
+        }
+    }
+}
+
+/// Opens what is there, without a wait for who would read it.
+fn open_there(path: &Path) -> io::Result<File> {
+    let mut writing = OpenOptions::new();
+    writing.write(true);
+    if !fs::metadata(path)?.file_type().is_fifo() {
+        return writing.open(path);
+    }
+    let at_once = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let _at_once = at_once.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENXIO) => {
+            io::Error::new(ErrorKind::NotConnected, "it is a pipe that nobody reads: start its reader first")
+        }
+        _ => error,
+    })?;
+    // What was opened above does not wait for room either, and would lose what a slow reader has not taken; it stays open until the reader
+    // has another writer, and does not see an end. A reader of our own lets the one below be had at once also where the other goes meanwhile;
+    // without the right to read only that is lost.
+    let _reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    writing.open(path)
+}

@@ -1,0 +1,194 @@
+//! Files that runs leave, as somebody finds them in a folder afterwards: results, or nothing.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Read as _,
+    os::unix::fs::{OpenOptionsExt as _, symlink},
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+const LATENCY: &str = env!("CARGO_BIN_EXE_frwr-latency");
+/// Of a folder that is empty.
+const NONE: [PathBuf; 0] = [];
+const REACTOR: &str = env!("CARGO_BIN_EXE_frwr-reactor");
+/// Within the program's limits, and more than the software NIC can do: the run fails after its files were looked at.
+const TOO_MUCH: &[&str] = &["--size", "67108864"];
+
+/// Ends with exit code, standard output and the lines of standard error.
+fn told(output: Output) -> (Option<i32>, String, Vec<String>) {
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code(), out, err.lines().map(str::to_owned).collect())
+}
+
+fn latency(arguments: &[&str]) -> (Option<i32>, String, Vec<String>) {
+    let short = ["--cores", "unpinned", "--iterations", "50", "--warm-up", "0"];
+    told(Command::new(LATENCY).args(short).args(arguments).output().unwrap())
+}
+
+/// Moves the file `moved` of the folder.
+fn reactor(folder: &Folder, arguments: &[&str]) -> (Option<i32>, String, Vec<String>) {
+    fs::write(folder.path("moved"), [7; 10_000]).unwrap();
+    let short = [&folder.path("moved"), "--runtime", "0"];
+    let told = told(Command::new(REACTOR).args(short).args(arguments).output().unwrap());
+    fs::remove_file(folder.path("moved")).unwrap();
+    told
+}
+
+/// A folder that is deleted at the end.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn named_pipe(&self) -> String {
+        let path = self.path("pipe");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        path
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+/// Whoever forgot the reader is told so instead of waiting for ever.
+#[test]
+fn a_pipe_without_a_reader_is_refused_at_once() {
+    let folder = Folder::new();
+    let pipe = folder.named_pipe();
+    for option in ["--csv", "--hgrm", "--svg"] {
+        let (code, out, err) = latency(&[option, &pipe]);
+        assert_eq!((code, out.as_str(), err.len()), (Some(1), "", 1), "{err:?}");
+        assert!(
+            err[0].starts_with(&format!("error: {option}: {pipe} cannot be written (it is a pipe that nobody reads: "))
+        );
+    }
+    let (code, out, err) = reactor(&folder, &["--cores", "unpinned", "--trace", &pipe]);
+    assert_eq!((code, out.as_str(), err.len()), (Some(1), "", 1), "{err:?}");
+    assert!(err[0].contains("--trace") && err[0].contains("a pipe that nobody reads"), "{err:?}");
+}
+
+#[test]
+fn a_pipe_with_a_reader_carries_the_results() {
+    let folder = Folder::new();
+    let pipe = folder.named_pipe();
+    // There before the program starts, without a wait for it.
+    let mut reader = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+    let (code, _, err) = latency(&["--csv", &pipe]);
+    assert_eq!((code, err), (Some(0), Vec::new()));
+    let mut table = String::new();
+    reader.read_to_string(&mut table).unwrap();
+    assert_eq!(table.lines().count(), 3, "a head, all cores, and one: {table}");
+}
+
+/// An empty file looks like a result of nothing.
+#[test]
+fn a_run_without_results_leaves_no_file() {
+    let folder = Folder::new();
+    let path = folder.path("results");
+    let round_about = format!("{}/../{}/results", folder.path(""), folder.0.path().file_name().unwrap().display());
+    for (code, arguments) in [
+        (1, [TOO_MUCH, &["--csv", &path]].concat()),
+        (1, vec!["--csv", &path, "--svg", "/nonexistent/a.svg"]),
+        (2, vec!["--csv", &path, "--svg", &path]),
+        (2, vec!["--csv", &path, "--svg", &round_about]),
+    ] {
+        let (ended, out, err) = latency(&arguments);
+        assert_eq!((ended, out.as_str(), err.len()), (Some(code), "", 1), "{arguments:?}: {err:?}");
+        assert_eq!(folder.files(), NONE, "{arguments:?}");
+    }
+    let (code, _, err) = reactor(&folder, &["--cores", "999", "--trace", &path]);
+    assert_eq!((code, err.len()), (Some(2), 1), "{err:?}");
+    assert_eq!(folder.files(), NONE);
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_file() {
+    let folder = Folder::new();
+    let mut child = Command::new(LATENCY)
+        .args(["--runtime", "3600", "--cores", "unpinned", "--csv", &folder.path("results")])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Its reactors begin when the file has been looked at.
+    let tasks = format!("/proc/{}/task", child.id());
+    while fs::read_dir(&tasks).unwrap().count() < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(folder.files(), NONE);
+}
+
+/// Interrupted in its warm-up it has measured nothing: no rows of zeros.
+#[test]
+fn a_run_that_is_interrupted_before_its_first_request_leaves_no_file() {
+    let folder = Folder::new();
+    let [csv, hgrm, svg] = ["a.csv", "a.hgrm", "a.svg"].map(|name| folder.path(name));
+    for sizes in ["8", "8,16"] {
+        let files: &[&str] =
+            if sizes == "8" { &["--csv", &csv, "--hgrm", &hgrm, "--svg", &svg] } else { &["--csv", &csv] };
+        let child = Command::new(LATENCY)
+            .args(["--warm-up", "3600", "--cores", "unpinned", "--size", sizes])
+            .args(files)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A builtin of every shell. Before its handlers are there a signal would end it: so it is asked until it has them.
+        let script =
+            format!("until grep -q '^SigCgt:.*[4-7c-f]...$' /proc/{0}/status; do :; done; kill -INT {0}", child.id());
+        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+        let (code, out, err) = told(child.wait_with_output().unwrap());
+        assert_eq!((code, err), (Some(0), Vec::new()), "{out}");
+        assert!(out.contains("nothing was measured") && !out.contains("t_typical"), "{out}");
+        assert_eq!(folder.files(), NONE);
+    }
+}
+
+#[test]
+fn what_was_there_stays_until_there_are_results() {
+    let folder = Folder::new();
+    let path = folder.path("results");
+    fs::write(&path, "old").unwrap();
+    assert_eq!(latency(&[TOO_MUCH, &["--csv", &path]].concat()).0, Some(1));
+    assert_eq!(reactor(&folder, &["--cores", "999", "--trace", &path]).0, Some(2));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    assert_eq!(latency(&["--csv", &path]).0, Some(0));
+    assert!(fs::read_to_string(&path).unwrap().starts_with("op,"));
+}
+
+/// What is moved is somebody's data.
+#[test]
+fn a_trace_does_not_overwrite_the_file_that_is_moved() {
+    let folder = Folder::new();
+    let link = folder.path("link");
+    symlink("moved", &link).unwrap();
+    fs::write(folder.path("moved"), "data").unwrap();
+    for trace in [&folder.path("moved"), &link] {
+        let arguments = [&folder.path("moved"), "--runtime", "0", "--cores", "unpinned", "--trace", trace];
+        let (code, out, err) = told(Command::new(REACTOR).args(arguments).output().unwrap());
+        assert_eq!((code, out.as_str(), err.len()), (Some(2), "", 1), "{err:?}");
+        assert!(err[0].contains("--trace is") && err[0].contains("the file to move"), "{err:?}");
+        assert_eq!(fs::read_to_string(folder.path("moved")).unwrap(), "data");
+    }
+}
+
+#[test]
+fn a_link_to_a_file_that_is_not_there_makes_it_once_there_are_results() {
+    let folder = Folder::new();
+    let [target, link] = ["target", "link"].map(|name| folder.path(name));
+    symlink("target", &link).unwrap();
+    assert_eq!(latency(&[TOO_MUCH, &["--csv", &link]].concat()).0, Some(1));
+    assert_eq!(folder.files(), [PathBuf::from(&link)]);
+    assert_eq!(latency(&["--csv", &link, "--svg", &target]).0, Some(2));
+    assert_eq!(latency(&["--csv", &link]).0, Some(0));
+    assert!(fs::read_to_string(&target).unwrap().starts_with("op,") && fs::read_link(&link).is_ok());
+}
