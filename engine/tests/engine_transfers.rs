@@ -5,7 +5,7 @@ mod engine_harness;
 
 use engine_harness::{PROFILES, Setup, scripted::Scripted};
 use frwr_engine::{
-    Chunk, RemoteSegment, WriteRequest,
+    Chunk, OnPostError, RemoteSegment, WriteRequest,
     mr::Grant,
     provider::{Access, RemoteRange},
 };
@@ -111,5 +111,34 @@ fn s97_a_write_that_the_connection_ends_in_front_of_is_lost_and_touches_no_reque
         assert_eq!(after.requests_ended, before.requests_ended, "{profile}");
         assert_eq!((after.slots_held, after.request_slots_used), (0, 0), "{profile}");
         test.reconnect_works();
+    }
+}
+
+#[test]
+fn f05_a_reply_is_told_although_the_device_refuses_what_stands_behind_it_in_the_chain() {
+    // The others take a chain as a whole or not at all.
+    for profile in ["reg_mr", "window", "rxe"] {
+        for invalidates in [false, true] {
+            for operations in [0, 1] {
+                let mut test = Scripted::of(Setup::new(profile).host(|host| {
+                    host.transfer_depth = 8;
+                    host.on_post_error = OnPostError::DeregisterAndContinue;
+                }));
+                test.connect();
+                let request = invalidates.then(|| test.submit(5, 1, false));
+                let grant = Grant { length: EACH, ..opened(&mut test) };
+                // The target did not ask, counts it and goes on.
+                test.host.answer([0; 8], &[grant][..operations], None);
+                match request {
+                    // Its key is to die, behind the reply.
+                    Some(request) => test.host.engine.cancel(request).unwrap(),
+                    None => drop(test.submit(6, 1, false)),
+                }
+                test.refuse(operations + 1);
+                test.until("a reply and an end", |pair| pair.host.responded == 1 && pair.host.ended.len() == 1);
+                assert_eq!(test.host.engine.statistics().posts_refused, 1, "{profile}");
+                assert_eq!((test.open_bytes(), test.host.disconnected), (0, 0), "{profile} {invalidates}");
+            }
+        }
     }
 }

@@ -55,7 +55,7 @@ impl<P: Port> Engine<P> {
             let _ = self.messages.write(self.plan.reply_offset(handle.index()), reply);
             let local = reply_element(&self.plan, &mut self.elements, handle.index(), length, connection.bases[0].lkey);
             let pressure = signal::held_slots_pressure(self.transfers.len(), self.plan.transfer_slots);
-            connection.chain_reply(handle, Operation::Send { local, invalidate }, 1, pressure);
+            connection.chain_reply(handle, Operation::Send { local, invalidate }, 1, self.making.every, pressure);
         }
         self.statistics.transfers += 1;
         if !connection.dirty {
@@ -110,7 +110,7 @@ impl<P: Port> Engine<P> {
             let local = reply_element(&self.plan, &mut self.elements, slot, length, connection.bases[0].lkey);
             let pressure = signal::held_slots_pressure(used, self.plan.transfer_slots);
             let (operation, data) = (Operation::Send { local, invalidate }, u32::from(transfer.operations));
-            transfer.position = connection.chain_reply(handle, operation, data, pressure);
+            transfer.position = connection.chain_reply(handle, operation, data, self.making.every, pressure);
         }
     }
 
@@ -222,11 +222,19 @@ impl Connection {
         self.send_queue.stage_operations(token, ranges.len() as u64, awaited)
     }
 
-    /// Stages the reply of a transfer, behind so many RDMA operations. `pressure`: so many slots are in use that it is to ask for its
-    /// completion, with which its data's buffers come back: a responder must not starve for them. Returns its position.
+    /// Stages the reply of a transfer, behind so many RDMA operations. `every`: it asks for its completion, since what stands behind it
+    /// may be refused. `pressure`: so many slots are in use that it is to ask, because its data's buffers come back with its
+    /// completion, and a responder must not starve for them. Returns its position.
     #[inline(always)]
-    fn chain_reply(&mut self, handle: Handle, operation: Operation, operations: u32, pressure: bool) -> u64 {
-        let signalled = self.signaller.reply(operations + 1, false, pressure);
+    fn chain_reply(
+        &mut self,
+        handle: Handle,
+        operation: Operation,
+        operations: u32,
+        every: bool,
+        pressure: bool,
+    ) -> u64 {
+        let signalled = self.signaller.reply(operations + 1, every, pressure);
         let token = Token::of(TokenKind::Reply, handle.index(), handle.generation());
         self.chain.push(WorkRequest { token, signalled, fence: false, operation });
         self.send_queue.stage_operation(token, true)
