@@ -48,8 +48,8 @@ pub enum InvalidateSignalling {
 /// Where local invalidations stand in a chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InvalidateOrder {
-    /// In front of the registrations of requests that are submitted when they are due already; needed where MRs return at
-    /// posting (D2).
+    /// In front of the registrations of requests, and of transfers, that are submitted when they are due already; needed where MRs
+    /// return at posting (D2).
     #[default]
     BeforeMessages,
     /// Behind new messages.

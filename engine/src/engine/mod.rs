@@ -2,8 +2,9 @@
 //!
 //! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms: `submit` (a request from the
 //! caller's segments to mapped MRs), `at_once` (the usual one), `resolve` and `run` (those segments), `stage` (work requests and the
-//! chain), `respond` (transfers), `flush` (posts), `complete` (polls, receives), `retire` (what was sent), `fence`, `life` (opening and
-//! ending connections), `standalone` (`register_now` and cancelling).
+//! chain), `respond` (a transfer from the caller's ranges to its slot), `transfers` (from there to its end), `flush` (posts), `complete`
+//! (polls, receives), `retire` (what was sent), `fence`, `life` (opening and ending connections), `standalone` (`register_now` and
+//! cancelling).
 
 mod at_once;
 mod complete;

@@ -1,5 +1,5 @@
-//! The chain that the next flush posts: work requests are made where their request is admitted, while all that goes into them is
-//! at hand, and stand in their connection's chain and send queue ring from then on.
+//! The chain that the next flush posts: work requests are made where their request or transfer (`transfers`) is admitted, while all that
+//! goes into them is at hand, and stand in their connection's chain and send queue ring from then on.
 //!
 //! What is staged counts as posted for its request and its MRs. Where it is not posted after all, because its request is cancelled
 //! or its connection ends first, it is taken back as if the device had refused it.
@@ -148,7 +148,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// In front of a new request stand the invalidations that are due, where the order says so.
+    /// In front of a new request or transfer stand the invalidations that are due, where the order says so.
     #[inline(never)]
     pub(super) fn stage_invalidations_first(&mut self, index: usize) {
         if !self.connections[index].invalidations.is_empty()
