@@ -6,9 +6,11 @@ mod engine_harness;
 use core::time::Duration;
 use engine_harness::{PROFILES, Setup, scripted::*};
 use frwr_engine::{
-    Chunk, EngineOptions, InvalidateOrder, InvalidateSignalling, OnPostError, RequestHandle, ReturnPolicy, StalePolicy,
+    Chunk, ConnectionId, EngineOptions, FetchRequest, InvalidateOrder, InvalidateSignalling, OnPostError,
+    RemoteSegment, RequestHandle, ResponseRequest, ReturnPolicy, StalePolicy, WriteRequest,
     provider::{
-        Access, Completion, CompletionQueue, FailureStatus, PostRefusal, QueuePairId, Success, Token, TokenKind,
+        Access, Completion, CompletionQueue, FailureStatus, PostRefusal, QueuePairId, RemoteRange, Success, Token,
+        TokenKind,
         fault::{CommandKind, CompletionFault, CompletionFilter, FaultHandle},
     },
 };
@@ -46,10 +48,14 @@ struct Storm {
     cookie: u64,
     /// Requests that may be cancelled; their handles may be long dead.
     handles: Vec<RequestHandle>,
+    /// Transfers that the host was let begin.
+    transfers: Vec<u64>,
     is_rxe: bool,
     returns_early: bool,
     /// Connections begun.
     opened: usize,
+    /// The target's connection on which it opened memory for the host's transfers.
+    opened_for: Option<ConnectionId>,
 }
 
 impl Storm {
@@ -65,6 +71,7 @@ impl Storm {
         let options = EngineOptions {
             queue_depth: random.of(&[1, 4, 8]),
             registrations: random.of(&[3, 8]),
+            transfer_depth: random.of(&[0, 2, 8]),
             on_post_error: random.of(&[OnPostError::Disconnect, OnPostError::DeregisterAndContinue]),
             stale_policy: random.of(&[StalePolicy::Destroy, StalePolicy::Repair]),
             invalidate_signalling: random.of(&[InvalidateSignalling::LastOfChain, InvalidateSignalling::Every]),
@@ -85,15 +92,18 @@ impl Storm {
             random,
             cookie: 0,
             handles: Vec::new(),
+            transfers: Vec::new(),
             is_rxe: profile == "rxe",
             returns_early: before,
             opened: 1,
+            opened_for: None,
         }
     }
 
     fn act(&mut self) {
-        match self.random.below(16) {
+        match self.random.below(20) {
             0..=6 => self.submit(),
+            16.. => self.transfer(),
             7 => self.register(),
             8..=9 if !self.handles.is_empty() => {
                 let at = self.random.below(self.handles.len() as u64) as usize;
@@ -138,6 +148,61 @@ impl Storm {
         }
     }
 
+    /// The host writes or reads what the target opened for it, or answers what the target did not ask.
+    fn transfer(&mut self) {
+        let Self { test, random, .. } = self;
+        let pair = &mut test.pair;
+        let (Some(ours), Some(theirs)) = (pair.host.connection, pair.target.connection) else { return };
+        if self.opened_for != Some(theirs) {
+            let chunk = Chunk { access: Access::RemoteReadWrite, segments: &[pair.target.segment(524_288, 4096)] };
+            self.cookie += 1;
+            if pair.target.engine.register_now(theirs, &chunk, self.cookie, &mut pair.target.protocol).is_ok() {
+                pair.target.outstanding.insert(self.cookie, 4096);
+                pair.target.grants.clear();
+                self.opened_for = Some(theirs);
+            }
+            return;
+        }
+        let Some((_, grant)) = pair.target.grants.last() else { return };
+        let operations = random.of(&[1, 1, 2, 5]);
+        let ranges: Vec<_> = (0..operations)
+            .map(|at| RemoteSegment {
+                remote: RemoteRange { address: grant.address + 128 * at, key: grant.key },
+                length: 128,
+            })
+            .collect();
+        self.cookie += 1;
+        let cookie = self.cookie;
+        let host = &mut pair.host;
+        let (local, remote) = (&[host.segment(786_432, 128 * operations as u32)][..], &ranges[..]);
+        let begun = match random.below(4) {
+            0 => host.engine.fetch(ours, &FetchRequest { local, remote, cookie }),
+            1..=2 => host.engine.write(ours, &WriteRequest { local, remote, cookie }),
+            _ => {
+                // To nobody: the target counts it and goes on.
+                let (local, remote) = if random.one_in(2) { (local, remote) } else { (&[][..], &[][..]) };
+                let message = &[0xFF; 12];
+                host.engine.respond(ours, &ResponseRequest { local, remote, message, invalidate: None, cookie })
+            }
+        };
+        if begun.is_ok() {
+            self.transfers.push(cookie);
+        }
+    }
+
+    /// How often the host was told of the end of each of its transfers.
+    fn transfers_told(&self) -> Vec<usize> {
+        let mut told = std::collections::HashMap::new();
+        for event in &self.test.host.events {
+            let ends = ["Fetched", "Written", "Responded"].iter().any(|name| event.starts_with(name));
+            if let Some(cookie) = event.split("cookie: ").nth(1).filter(|_| ends) {
+                let cookie: u64 = cookie.split(',').next().unwrap().parse().unwrap();
+                *told.entry(cookie).or_insert(0) += 1;
+            }
+        }
+        self.transfers.iter().map(|cookie| told.get(cookie).copied().unwrap_or(0)).collect()
+    }
+
     fn fault(&mut self) {
         let on_host = self.random.below(4) > 0;
         let faults = if on_host { self.test.faults.clone() } else { self.test.target_faults.clone() };
@@ -174,15 +239,29 @@ impl Storm {
     }
 
     fn hold(&mut self, faults: &FaultHandle) {
-        let kinds = [TokenKind::Register, TokenKind::Invalidate, TokenKind::Message, TokenKind::Receive];
+        let kinds = [
+            TokenKind::Register,
+            TokenKind::Invalidate,
+            TokenKind::Message,
+            TokenKind::Transfer,
+            TokenKind::Reply,
+            TokenKind::Receive,
+        ];
         let filter = CompletionFilter::kind(self.random.of(&kinds));
         faults.on_all_completions(filter, CompletionFault::Hold);
     }
 
     /// A completion of nothing that was posted.
     fn garbage(&mut self, faults: &FaultHandle, queue_pair: QueuePairId) {
-        let kinds =
-            [TokenKind::Receive, TokenKind::Register, TokenKind::Invalidate, TokenKind::Message, TokenKind::Drain];
+        let kinds = [
+            TokenKind::Receive,
+            TokenKind::Register,
+            TokenKind::Invalidate,
+            TokenKind::Message,
+            TokenKind::Transfer,
+            TokenKind::Reply,
+            TokenKind::Drain,
+        ];
         let queue_pair = if self.random.one_in(2) { queue_pair } else { QueuePairId(0xDEAD) };
         let token = Token::new(self.random.of(&kinds), self.random.below(1 << 28) as u32, 0xFFFF_0000);
         let success = Success { bytes: self.random.next() as u32, invalidated: Some(self.random.next() as u32) };
@@ -230,6 +309,16 @@ impl Storm {
             self.test.steps(1);
         }
         self.test.until("all ended", |pair| pair.host.outstanding.is_empty());
+        for _ in 0..20_000 {
+            if self.transfers_told().iter().all(|times| *times == 1) {
+                break;
+            }
+            self.test.steps(1);
+        }
+        assert!(
+            self.transfers_told().iter().all(|times| *times == 1),
+            "each transfer is told once, without another's help"
+        );
         for side in [&mut self.test.pair.host, &mut self.test.pair.target] {
             // Also those whose peer could not be told.
             for connection in side.connections.iter().copied().chain(side.connection) {
