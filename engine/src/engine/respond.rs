@@ -17,7 +17,7 @@ pub struct FetchRequest<'a> {
     pub local: &'a [Segment],
     /// Where it comes from; as many bytes.
     pub remote: &'a [RemoteSegment],
-    /// Comes back with [`Event::Fetched`].
+    /// Comes back with [`crate::Event::Fetched`].
     pub cookie: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct WriteRequest<'a> {
     pub local: &'a [Segment],
     /// Where it goes; as many bytes.
     pub remote: &'a [RemoteSegment],
-    /// Comes back with [`Event::Written`].
+    /// Comes back with [`crate::Event::Written`].
     pub cookie: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct ResponseRequest<'a> {
     pub message: &'a [u8],
     /// The peer's key that its device invalidates when the reply arrives (SEND_WITH_INV).
     pub invalidate: Option<u32>,
-    /// Comes back with [`Event::Responded`].
+    /// Comes back with [`crate::Event::Responded`].
     pub cookie: u64,
 }
 
@@ -71,7 +71,7 @@ pub enum TransferError {
 }
 
 impl<P: Port> Engine<P> {
-    /// Fetches what a peer offers by RDMA READ; ends with [`Event::Fetched`]. Posted by the next flush with room.
+    /// Fetches what a peer offers by RDMA READ; ends with [`crate::Event::Fetched`]. Posted by the next flush with room.
     ///
     /// # Errors
     /// [`TransferError`]; nothing is left behind.
@@ -79,7 +79,7 @@ impl<P: Port> Engine<P> {
         self.transfer(connection, request.cookie, Kind::Fetch, request.local, request.remote, &[])
     }
 
-    /// Writes data to a peer without telling it; ends with [`Event::Written`]: the peer's device has acknowledged all of it.
+    /// Writes data to a peer without telling it; ends with [`crate::Event::Written`]: the peer's device has acknowledged all of it.
     /// Posted by the next flush with room. What one flush posts to a connection ends together: the device is asked for one
     /// completion behind it, not for one per WRITE.
     ///
@@ -89,7 +89,7 @@ impl<P: Port> Engine<P> {
         self.transfer(connection, request.cookie, Kind::Write, request.local, request.remote, &[])
     }
 
-    /// Writes data to a peer and replies behind it; ends with [`Event::Responded`] when the device is done with both.
+    /// Writes data to a peer and replies behind it; ends with [`crate::Event::Responded`] when the device is done with both.
     ///
     /// # Errors
     /// [`TransferError`]; nothing is left behind.
