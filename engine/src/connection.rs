@@ -130,8 +130,8 @@ pub(crate) struct Connection {
     pub(crate) registered: Registered,
     /// One without a message was staged, and the last of those has not asked for its completion yet.
     pub(crate) standalone_staged: bool,
-    /// There are transfers in the chain, whose end nothing behind them may ever tell.
-    pub(crate) transfers_staged: bool,
+    /// The last transfer of the chain asks for no completion, and perhaps nothing is ever posted behind it.
+    pub(crate) transfers_unsignalled: bool,
     /// The receives that it posts.
     pub(crate) receives: FixedList<ReceiveRequest>,
     /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
@@ -223,7 +223,7 @@ impl Connection {
             chain: chain_buffer(region, limits.send_entries)?,
             registered: Registered::default(),
             standalone_staged: false,
-            transfers_staged: false,
+            transfers_unsignalled: false,
             receives: FixedList::new_in(region, limits.receives as usize, vacant)?,
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
@@ -331,7 +331,7 @@ impl Connection {
         self.send_queue.unstage();
         self.chain.clear();
         self.registered = Registered::default();
-        self.transfers_staged = false;
+        self.transfers_unsignalled = false;
         self.receives.clear();
         self.early.clear();
         self.note_usual();

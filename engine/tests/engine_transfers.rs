@@ -5,7 +5,7 @@ mod engine_harness;
 
 use engine_harness::{PROFILES, Setup, scripted::Scripted};
 use frwr_engine::{
-    Chunk, OnPostError, RemoteSegment, WriteRequest,
+    Chunk, FetchRequest, OnPostError, RemoteSegment, WriteRequest,
     mr::Grant,
     provider::{Access, RemoteRange},
 };
@@ -27,7 +27,7 @@ fn pair(profile: &str) -> Scripted {
 fn opened(test: &mut Scripted) -> Grant {
     let segment = test.target.segment(8192, 2 * EACH);
     let target = &mut test.pair.target;
-    let chunk = Chunk { access: Access::RemoteWrite, segments: &[segment] };
+    let chunk = Chunk { access: Access::RemoteReadWrite, segments: &[segment] };
     let connection = target.connection.unwrap();
     target.engine.register_now(connection, &chunk, 1, &mut target.protocol).unwrap();
     target.outstanding.insert(1, u64::from(2 * EACH));
@@ -88,6 +88,15 @@ fn a_write_is_told_although_the_request_behind_it_in_the_chain_is_never_answered
         test.until("written", |pair| told(&pair.host.events, 5, "Done") == 1);
         assert_eq!(test.chains(), ["PRS*"], "{profile}: the last of the chain asks");
         assert!(test.host.ended.is_empty());
+        // A READ asks for itself.
+        let host = &mut test.pair.host;
+        let remote = RemoteRange { address: grant.address, key: grant.key };
+        let remote = [RemoteSegment { remote, length: EACH }];
+        let (local, connection) = ([host.segment(262_144, EACH)], host.connection.unwrap());
+        host.engine.fetch(connection, &FetchRequest { local: &local, remote: &remote, cookie: 7 }).unwrap();
+        test.submit(8, 1, false);
+        test.until("fetched", |pair| pair.host.fetched == 1);
+        assert_eq!(test.chains(), ["G*RS"], "{profile}");
     }
 }
 

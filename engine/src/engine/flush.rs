@@ -120,7 +120,7 @@ impl<P: Port> Engine<P> {
         if connection.chain.is_empty() {
             return 0;
         }
-        if connection.transfers_staged {
+        if connection.transfers_unsignalled {
             connection.ask_for_transfers();
         }
         if connection.standalone_staged {

@@ -287,7 +287,7 @@ impl<P: Port> Engine<P> {
         }
         connection.chain.clear();
         connection.registered = Registered::default();
-        (connection.standalone_staged, connection.transfers_staged) = (false, false);
+        (connection.standalone_staged, connection.transfers_unsignalled) = (false, false);
     }
 }
 

@@ -177,17 +177,18 @@ impl Connection {
     /// Stages the RDMA operations of a transfer, an element and a range for each. Returns the last one's position.
     #[inline(always)]
     fn chain_data(&mut self, kind: Kind, handle: Handle, elements: u32, ranges: &[RemoteSegment], every: bool) -> u64 {
-        self.transfers_staged = true;
         let token = Token::of(TokenKind::Transfer, handle.index(), handle.generation());
         match kind {
             Kind::Fetch => {
                 self.signaller.signalled();
+                self.transfers_unsignalled = false;
                 self.chain_operations(token, elements, ranges, true, true, read)
             }
             Kind::Write => {
                 // One completion tells of all RDMA WRITEs of a chain: the flush asks for it.
                 // At most MAX_TRANSFER_OPERATIONS.
                 let signalled = self.signaller.reply(ranges.len() as u32, every, false);
+                self.transfers_unsignalled = !signalled;
                 self.chain_operations(token, elements, ranges, signalled, true, write)
             }
             // The reply asks, if anything does.
@@ -235,15 +236,16 @@ impl Connection {
         pressure: bool,
     ) -> u64 {
         let signalled = self.signaller.reply(operations + 1, every, pressure);
+        self.transfers_unsignalled = !signalled;
         let token = Token::of(TokenKind::Reply, handle.index(), handle.generation());
         self.chain.push(WorkRequest { token, signalled, fence: false, operation });
         self.send_queue.stage_operation(token, true)
     }
 
-    /// The last of a chain with transfers asks for a completion: nothing may ever be posted behind it, and their end must come out
-    /// all the same.
+    /// The last of a chain whose last transfer does not asks for a completion: nothing may ever be posted behind it, and their end must
+    /// come out all the same.
     pub(super) fn ask_for_transfers(&mut self) {
-        self.transfers_staged = false;
+        self.transfers_unsignalled = false;
         if let Some(last) = self.chain.last_mut()
             && !last.signalled
         {
