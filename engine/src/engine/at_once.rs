@@ -13,7 +13,6 @@ use crate::{
     connection::Connection,
     gather::{Resolved, Segment},
     mr::{Grant, Opening},
-    plan::Plan,
     protocol::Protocol,
     provider::{Access, ElementRange, Port, ScatterElement},
     request::{Request, RequestHandle, Standing},
@@ -112,7 +111,7 @@ impl<P: Port> Engine<P> {
             let (handle, _) = vacant.insert(|| usual(*posted, submission, position + 1, Some(descriptor)));
             let token = message_token(handle);
             send_queue.stage_pair(position, opened, token);
-            let elements = message_elements(&self.plan, &mut self.elements, slot, length, bases[0].lkey);
+            let elements = message_element(&mut self.elements, self.plan.request_element(slot), length, bases[0].lkey);
             *send = message_request(token, elements, false, making.fence);
             registered.add(access, run.bytes, run.elements);
             let pressure = making.slots_are_short(self.held, *relief_coming);
@@ -146,7 +145,7 @@ impl<P: Port> Engine<P> {
             let signalled = connection.signaller.message(1, false, pressure);
             connection.relief_coming |= signalled;
             let lkey = connection.bases[0].lkey;
-            let elements = message_elements(&self.plan, &mut self.elements, slot, length, lkey);
+            let elements = message_element(&mut self.elements, self.plan.request_element(slot), length, lkey);
             connection.chain.push(message_request(token, elements, signalled, false));
             connection.send_queue.stage_message(token);
             (handle, write_message(&self.messages, &self.request_messages, slot, submission.message))
@@ -174,7 +173,7 @@ impl<P: Port> Engine<P> {
     /// Accounts for a message that stands in its slot's buffer and in the chain.
     pub(super) fn account_message(&mut self, index: usize, slot: u32, length: u32) {
         let connection = &mut self.connections[index];
-        message_elements(&self.plan, &mut self.elements, slot, length, connection.bases[0].lkey);
+        message_element(&mut self.elements, self.plan.request_element(slot), length, connection.bases[0].lkey);
         if account(connection) {
             self.dirty.push(index as u16);
         }
@@ -193,14 +192,13 @@ fn usual(
     ManuallyDrop::new(Request::posted(cookie, posted, invited, position, descriptor))
 }
 
-/// The element of a message of so many bytes, made in its place; its address stands there from the start.
+/// The element of a message of so many bytes, made in its place in the table; its address stands there from the start.
 #[inline(always)]
-fn message_elements(plan: &Plan, elements: &mut [ScatterElement], slot: u32, length: u32, lkey: u32) -> ElementRange {
-    let first = plan.request_element(slot);
-    if let Some(place) = elements.get_mut(first as usize) {
+pub(super) fn message_element(elements: &mut [ScatterElement], at: u32, length: u32, lkey: u32) -> ElementRange {
+    if let Some(place) = elements.get_mut(at as usize) {
         (place.length, place.lkey) = (length, lkey);
     }
-    ElementRange { first, count: 1 }
+    ElementRange { first: at, count: 1 }
 }
 
 /// Accounts for a message that the next flush posts. True where its connection had no work before.

@@ -1,13 +1,12 @@
 //! A transfer from its admission on: its work requests go into the chain, its last one's completion ends it, its event frees its slot.
 
-use super::{Engine, MAX_ADMITTED_PER_POLL, TransferError};
+use super::{Engine, MAX_ADMITTED_PER_POLL, TransferError, at_once::message_element};
 use crate::{
     connection::Connection,
     event::{ConnectionId, Event, TransferStatus},
     gather::Segment,
     options::MAX_TRANSFER_OPERATIONS,
-    plan::Plan,
-    provider::{ElementRange, Operation, Port, RemoteRange, ScatterElement, Token, TokenKind, WorkRequest},
+    provider::{ElementRange, Operation, Port, RemoteRange, Token, TokenKind, WorkRequest},
     signal,
     transfer::{Kind, Phase, RemoteSegment, Transfer},
 };
@@ -53,7 +52,12 @@ impl<P: Port> Engine<P> {
             connection.peer_receives -= 1;
             // The slot's buffer has message_bytes bytes.
             let _ = self.messages.write(self.plan.reply_offset(handle.index()), reply);
-            let local = reply_element(&self.plan, &mut self.elements, handle.index(), length, connection.bases[0].lkey);
+            let local = message_element(
+                &mut self.elements,
+                self.plan.reply_element(handle.index()),
+                length,
+                connection.bases[0].lkey,
+            );
             let pressure = signal::held_slots_pressure(self.transfers.len(), self.plan.transfer_slots);
             connection.chain_reply(handle, Operation::Send { local, invalidate }, 1, self.making.every, pressure);
         }
@@ -107,7 +111,8 @@ impl<P: Port> Engine<P> {
         transfer.phase = Phase::Posted;
         transfer.position = connection.chain_data(transfer.kind, handle, elements, ranges, self.making.every);
         if let Kind::Respond { length, invalidate } = transfer.kind {
-            let local = reply_element(&self.plan, &mut self.elements, slot, length, connection.bases[0].lkey);
+            let local =
+                message_element(&mut self.elements, self.plan.reply_element(slot), length, connection.bases[0].lkey);
             let pressure = signal::held_slots_pressure(used, self.plan.transfer_slots);
             let (operation, data) = (Operation::Send { local, invalidate }, u32::from(transfer.operations));
             transfer.position = connection.chain_reply(handle, operation, data, self.making.every, pressure);
@@ -153,16 +158,6 @@ impl<P: Port> Engine<P> {
         self.events.push_back(transfer.event(TransferStatus::Lost));
         self.transfers.remove(handle);
     }
-}
-
-/// The element of a reply of so many bytes, made in its place; its address stands there from the start.
-#[inline(always)]
-fn reply_element(plan: &Plan, elements: &mut [ScatterElement], slot: u32, length: u32, lkey: u32) -> ElementRange {
-    let first = plan.reply_element(slot);
-    if let Some(place) = elements.get_mut(first as usize) {
-        (place.length, place.lkey) = (length, lkey);
-    }
-    ElementRange { first, count: 1 }
 }
 
 fn read(local: ElementRange, remote: RemoteRange) -> Operation {
