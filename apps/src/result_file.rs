@@ -55,12 +55,6 @@ impl ResultFile {
         self.identity.is_some() && self.identity == other.identity
     }
 
-    /// Whether that path leads to it, there or not.
-    #[must_use]
-    pub fn is_at(&self, path: &Path) -> bool {
-        self.identity.is_some() && self.identity == identity(path)
-    }
-
     /// The results instead of what the file held. Where they do not find room, a file that was not there is none again.
     ///
     /// # Errors
@@ -97,10 +91,20 @@ impl ResultFile {
     }
 }
 
+/// Whether both paths lead to one file, there or not. Neither is opened: the reader of a named pipe would take that for its end.
+#[must_use]
+pub fn lead_to_one(one: &Path, other: &Path) -> bool {
+    identity(one).is_some_and(|one| Some(one) == identity(other))
+}
+
 fn identity(path: &Path) -> Option<Identity> {
-    match fs::metadata(path) {
-        Ok(found) => found.is_file().then(|| Identity::There(found.dev(), found.ino())),
-        Err(_) => {
+    match (fs::metadata(path), fs::read_link(path)) {
+        (Ok(found), _) => found.is_file().then(|| Identity::There(found.dev(), found.ino())),
+        // As `ResultFile::open` follows it.
+        (Err(error), Ok(target)) if error.kind() == ErrorKind::NotFound => {
+            identity(&path.parent().unwrap_or(Path::new("")).join(target))
+        }
+        (Err(_), _) => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             Some(Identity::Absent(fs::canonicalize(folder).ok()?.join(path.file_name()?)))
         }

@@ -1,5 +1,8 @@
 //! `frwr-latency` as a person or a program runs it, on the software NIC: arguments in, exit code and two streams out.
 
+mod folder;
+
+use folder::Folder;
 use serde_json::Value;
 use std::{
     fs,
@@ -225,19 +228,6 @@ fn a_rate_is_kept_and_counted_from_when_requests_were_meant_to_begin() {
     let report: Value = serde_json::from_str(&texts(&latency(&arguments)).0).unwrap();
     let (typical, seconds) = (real(&report["latency_us"], "typical"), real(&report, "seconds"));
     assert!(typical > 0.25 * seconds * 1e6, "half of them waited for half of the run: {report}");
-}
-
-/// A folder that is deleted at the end.
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.path().join(name).to_str().unwrap().to_owned()
-    }
 }
 
 #[test]

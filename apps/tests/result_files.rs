@@ -1,5 +1,9 @@
 //! Files that runs leave, as somebody finds them in a folder afterwards: results, or nothing.
 
+mod folder;
+
+use folder::Folder;
+use frwr_apps::result_file::lead_to_one;
 use std::{
     fs::{self, OpenOptions},
     io::Read as _,
@@ -35,18 +39,7 @@ fn reactor(folder: &Folder, arguments: &[&str]) -> (Option<i32>, String, Vec<Str
     told
 }
 
-/// A folder that is deleted at the end.
-struct Folder(tempfile::TempDir);
-
 impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.path().join(name).to_str().unwrap().to_owned()
-    }
-
     fn named_pipe(&self) -> String {
         let path = self.path("pipe");
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -86,6 +79,20 @@ fn a_pipe_with_a_reader_carries_the_results() {
     let mut table = String::new();
     reader.read_to_string(&mut table).unwrap();
     assert_eq!(table.lines().count(), 3, "a head, all cores, and one: {table}");
+}
+
+/// Nobody reads the pipe: whoever opened it would wait.
+#[test]
+fn paths_are_compared_without_opening_them() {
+    let folder = Folder::new();
+    let (pipe, file, link) = (folder.named_pipe(), folder.path("file"), folder.path("link"));
+    let one = |one: &str, other: &str| lead_to_one(one.as_ref(), other.as_ref());
+    assert!(!one(&pipe, &file) && !one(&pipe, &pipe), "each writer adds to what is in a pipe");
+    assert!(one(&file, &file), "where nothing is yet");
+    symlink(&file, &link).unwrap();
+    assert!(one(&file, &link), "a link to where nothing is yet");
+    fs::write(&file, "").unwrap();
+    assert!(one(&link, &file) && !one(&link, &folder.path("other")));
 }
 
 /// An empty file looks like a result of nothing.

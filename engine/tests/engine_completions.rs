@@ -2,7 +2,7 @@
 
 mod engine_harness;
 
-use engine_harness::{PROFILES, Setup, scripted::*};
+use engine_harness::{PROFILES, Setup, random::TOKEN_KINDS, scripted::*};
 use frwr_engine::{
     EngineOptions, InvalidateSignalling,
     provider::{
@@ -12,16 +12,6 @@ use frwr_engine::{
     },
     signal::SignalPolicy,
 };
-
-const KINDS: [TokenKind; 7] = [
-    TokenKind::Receive,
-    TokenKind::Register,
-    TokenKind::Invalidate,
-    TokenKind::Message,
-    TokenKind::Transfer,
-    TokenKind::Reply,
-    TokenKind::Drain,
-];
 
 #[test]
 fn s113_i17_garbage_beside_token_and_status_changes_nothing() {
@@ -54,7 +44,7 @@ fn s113_s115_i16_tokens_of_nothing_are_dropped_and_counted() {
     let queue_pair = test.queue_pair();
     let mut count = 0;
     for queue in [CompletionQueue::Send, CompletionQueue::Receive] {
-        for kind in KINDS {
+        for kind in TOKEN_KINDS {
             for index in [0, 1, 31, 77, Token::MAX_INDEX] {
                 for (generation, queue_pair) in [(0xFFFF_FFF0, queue_pair), (1, QueuePairId(0xDEAD))] {
                     for result in [Ok(Success::default()), Err(FailureStatus::Flushed)] {

@@ -4,7 +4,11 @@
 mod engine_harness;
 
 use core::time::Duration;
-use engine_harness::{PROFILES, Setup, scripted::*};
+use engine_harness::{
+    PROFILES, Setup,
+    random::{Random, TOKEN_KINDS},
+    scripted::*,
+};
 use frwr_engine::{
     Chunk, ConnectionId, EngineOptions, FetchRequest, InvalidateOrder, InvalidateSignalling, OnPostError,
     RemoteSegment, RequestHandle, ResponseRequest, ReturnPolicy, StalePolicy, WriteRequest,
@@ -17,30 +21,6 @@ use frwr_engine::{
 
 const SEEDS: u64 = 250;
 const STEPS: u32 = 250;
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    fn of<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len() as u64) as usize]
-    }
-}
 
 struct Storm {
     test: Scripted,
@@ -253,17 +233,8 @@ impl Storm {
 
     /// A completion of nothing that was posted.
     fn garbage(&mut self, faults: &FaultHandle, queue_pair: QueuePairId) {
-        let kinds = [
-            TokenKind::Receive,
-            TokenKind::Register,
-            TokenKind::Invalidate,
-            TokenKind::Message,
-            TokenKind::Transfer,
-            TokenKind::Reply,
-            TokenKind::Drain,
-        ];
         let queue_pair = if self.random.one_in(2) { queue_pair } else { QueuePairId(0xDEAD) };
-        let token = Token::new(self.random.of(&kinds), self.random.below(1 << 28) as u32, 0xFFFF_0000);
+        let token = Token::new(self.random.of(&TOKEN_KINDS), self.random.below(1 << 28) as u32, 0xFFFF_0000);
         let success = Success { bytes: self.random.next() as u32, invalidated: Some(self.random.next() as u32) };
         let result = if self.random.one_in(2) { Ok(success) } else { Err(FailureStatus::Flushed) };
         let queue = self.random.of(&[CompletionQueue::Send, CompletionQueue::Receive]);

@@ -3,7 +3,7 @@
 
 mod engine_harness;
 
-use engine_harness::{PROFILES, Setup, scripted::Scripted};
+use engine_harness::{PROFILES, Setup, random::Random, scripted::Scripted};
 use frwr_engine::{
     Chunk, FetchRequest, InvalidateOrder, InvalidateSignalling, OnPostError, RemoteSegment, RequestHandle,
     ResponseRequest, ReturnPolicy, WriteRequest,
@@ -18,26 +18,6 @@ const BURSTS: u32 = 25;
 const EACH: u32 = 128;
 /// More than it takes to end anything on devices that answer at once.
 const STEPS: u32 = 400;
-
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) % end
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    fn of<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len() as u64) as usize]
-    }
-}
 
 struct Bursts {
     test: Scripted,

@@ -68,14 +68,16 @@ pub enum LatencyError {
     #[error("--svg: the curve cannot be drawn: {0}")]
     Plot(String),
     /// The engine cannot be made for so much on this device.
-    #[error("{asked} are more than {device} can do: {source}; of this program that is: lower {}", lower(.asked))]
+    #[error("{asked} are more than {device} can do: {source}; of this program that is: lower {lower}")]
     TooMuch {
         /// Which device.
         device: String,
         /// The options and their values.
         asked: String,
+        /// Those that can be less.
+        lower: &'static str,
         /// What it lacks, in the engine's words.
-        source: RunError,
+        source: Box<RunError>,
     },
     /// The measurement ended.
     #[error("{peer}: {failure}")]
@@ -183,15 +185,6 @@ pub enum Failure {
     Ended(&'static str),
 }
 
-/// Of what was asked for, what can be less.
-fn lower(asked: &str) -> &'static str {
-    if asked.contains("--batch") {
-        "--size, --depth, --connections or --batch"
-    } else {
-        "--size, --depth or --connections"
-    }
-}
-
 fn excess(excess: &Excess) -> String {
     let Excess { what, value, least, most } = *excess;
     let grain = if what == Quantity::Size {
@@ -235,7 +228,8 @@ impl LatencyError {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Run(error) | Self::TooMuch { source: error, .. } => error.name(),
+            Self::Run(error) => error.name(),
+            Self::TooMuch { source, .. } => source.name(),
             Self::Excess(_) => "out_of_range",
             Self::Combination { .. } | Self::OfClient { .. } => "combination",
             Self::Host { .. } => "host",
@@ -250,7 +244,8 @@ impl LatencyError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Run(error) | Self::TooMuch { source: error, .. } => error.exit_code(),
+            Self::Run(error) => error.exit_code(),
+            Self::TooMuch { source, .. } => source.exit_code(),
             Self::Excess(_) | Self::Combination { .. } | Self::OfClient { .. } => USAGE,
             _ => FAILED,
         }

@@ -124,8 +124,12 @@ fn in_our_words(error: LatencyError, config: &LatencyConfig) -> LatencyError {
     };
     let Parameters { size, depth, connections, batch, .. } = config.parameters;
     let asked = format!("--size {size} --depth {depth} --connections {connections}");
-    let asked = if batch > 1 { format!("{asked} --batch {batch}") } else { asked };
-    LatencyError::TooMuch { device, asked, source }
+    let (asked, lower) = if batch > 1 {
+        (format!("{asked} --batch {batch}"), "--size, --depth, --connections or --batch")
+    } else {
+        (asked, "--size, --depth or --connections")
+    };
+    LatencyError::TooMuch { device, asked, lower, source: Box::new(source) }
 }
 
 /// One measurement, on a device that is opened for it.

@@ -1,7 +1,7 @@
 //! `--trace`: every post and completion of the host's port as a line of text, drained off the core.
 
 use super::error::RunError;
-use crate::result_file::ResultFile;
+use crate::result_file::{ResultFile, lead_to_one};
 use frwr_engine::provider::{
     PortId,
     record::{Record, Tap, Taps},
@@ -30,8 +30,7 @@ pub(super) struct Trace {
 /// Refuses a trace that would overwrite what a run reads or writes besides: files with what they are.
 pub(super) fn check_path(trace: Option<&Path>, others: &[(&'static str, Option<&Path>)]) -> Result<(), RunError> {
     let Some(path) = trace else { return Ok(()) };
-    let file = ResultFile::open(path).map_err(|source| RunError::Trace { path: path.to_owned(), source })?;
-    match others.iter().find(|(_, other)| other.is_some_and(|other| file.is_at(other))) {
+    match others.iter().find(|(_, other)| other.is_some_and(|other| lead_to_one(path, other))) {
         Some((other, _)) => Err(RunError::TraceFile { path: path.to_owned(), other }),
         None => Ok(()),
     }

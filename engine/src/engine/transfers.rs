@@ -88,9 +88,7 @@ impl<P: Port> Engine<P> {
             return false;
         }
         connection.peer_receives -= u64::from(replies);
-        if !connection.invalidations.is_empty() {
-            self.stage_invalidations_first(usize::from(index));
-        }
+        self.stage_invalidations_first(usize::from(index));
         self.chain_transfer(handle);
         self.statistics.transfers += 1;
         self.mark_dirty(index);

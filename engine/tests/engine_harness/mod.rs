@@ -6,6 +6,7 @@
 #[allow(clippy::duplicate_mod, reason = "one test binary uses both harnesses; this one stands alone in the others")]
 #[path = "../harness/pace.rs"]
 mod pace;
+pub mod random;
 pub mod scripted;
 mod setup;
 mod watch;
