@@ -83,6 +83,7 @@ fn options_that_would_do_nothing_are_refused() {
         (&["--gid-index", "77"], &["--gid-index", "RDMA device", "leave it out"]),
         (&["--ib-port", "9"], &["--ib-port", "RDMA device"]),
         (&["--mtu", "300"], &["--mtu", "RDMA device"]),
+        (&["--inline-size", "0"], &["--inline-size", "RDMA device"]),
         (&["--traffic-class", "1"], &["--traffic-class", "RDMA device"]),
         (&["--device", "soft:window", "--ack-timeout", "40"], &["--ack-timeout", "soft:window"]),
         (&["10.0.0.1", "--device", "rxe0", "--listen", "10.0.0.2"], &["--listen", "HOST"]),

@@ -20,7 +20,8 @@ static void receive(struct end *end, int at)
 static void send(struct end *end, int bytes, struct ibv_send_wr *before)
 {
 	struct ibv_sge piece = { (uintptr_t)messages, bytes, message_key->lkey };
-	struct ibv_send_wr wish = { .sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_send_wr wish = { .sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SIGNALED | inline_flag(bytes) }, *bad;
 	if (before)
 		before->next = &wish;
 	need(!ibv_post_send(end->qp, before ? before : &wish, &bad), "ibv_post_send");

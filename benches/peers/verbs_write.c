@@ -32,7 +32,7 @@ int main(int count, char **arguments)
 		chain[i].sg_list = &piece;
 		chain[i].num_sge = 1;
 		chain[i].opcode = IBV_WR_RDMA_WRITE;
-		chain[i].send_flags = chain[i].next ? 0 : IBV_SEND_SIGNALED;
+		chain[i].send_flags = (chain[i].next ? 0 : IBV_SEND_SIGNALED) | inline_flag(bytes);
 		chain[i].wr.rdma.remote_addr = (uintptr_t)to;
 		chain[i].wr.rdma.rkey = sink->rkey;
 	}

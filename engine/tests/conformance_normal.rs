@@ -135,6 +135,34 @@ fn u18_messages_arrive_in_order_with_their_length() {
     });
 }
 
+/// What a provider copies into its work requests arrives as what its device fetches does; and what is posted may be overwritten by
+/// nobody before it ends, whichever it is.
+#[test]
+fn u18_short_messages_and_writes_arrive_as_long_ones_do() {
+    on_all(|subject| {
+        let mut pair = subject.pair();
+        let ends = pair.connect();
+        let mut slot = pair.owner.slot(ends.owner);
+        let target = pair.owner.element(0, 8192);
+        let (chain, grant) = Builder::new().register(&pair.owner, &mut slot, &[target], Access::RemoteWrite);
+        pair.owner_runs(ends.owner, &chain.signalled(), 1);
+        for length in [1, 2, 15, 16, 17, 63, 64, 65, 127, 128, 129, 900] {
+            let data = pattern(length as u8, length as usize);
+            // At an odd address.
+            pair.peer.write_memory(4097, &data);
+            let local = [pair.peer.element(4097, length)];
+            pair.owner.post_receives(ends.owner, 0, 1);
+            let chain = Builder::new().write(&local, grant.at(3)).send(&local).signalled();
+            assert_eq!(statuses(&pair.peer_runs(ends.peer, &chain, 1)), [None], "{subject}: {length}");
+            pair.until("the message", |pair| !pair.owner.received.is_empty());
+            let received = pair.owner.received.pop().and_then(|received| received.result.ok());
+            assert_eq!(received.map(|received| received.bytes), Some(length), "{subject}");
+            assert_eq!(pair.owner.read_memory(MEMORY / 2, length as usize), data, "{subject}: {length}");
+            assert_eq!(pair.owner.read_memory(3, length as usize), data, "{subject}: {length}");
+        }
+    });
+}
+
 /// More RDMA READs than may be outstanding are held back, not refused; a fence waits for all of them.
 #[test]
 fn u23_reads_beyond_the_depth_wait_and_a_fence_waits_for_reads() {

@@ -43,6 +43,7 @@ struct Tables {
     mtu: Option<u32>,
     traffic_class: Option<u8>,
     ack_timeout: Option<u8>,
+    inline_size: Option<u32>,
     retry_count: Option<u8>,
     rnr_retry_count: Option<u8>,
     cores: Option<String>,
@@ -177,6 +178,7 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
         mtu: tables.mtu,
         traffic_class: tables.traffic_class,
         ack_timeout: tables.ack_timeout,
+        inline_size: tables.inline_size,
         // A target opens no memory to its hosts.
         registration: RegistrationKind::Auto,
         retry_count: tables.retry_count.unwrap_or(defaults.retry_count),

@@ -12,6 +12,8 @@ use frwr_reactor::{CoreList, Placement};
 const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 /// Largest Local ACK Timeout: five bits.
 const MAX_ACK_TIMEOUT: u8 = 31;
+/// Most inline data that is asked for: work requests of the devices that are known end below that.
+pub(crate) const MAX_INLINE_SIZE: u32 = 1024;
 /// Largest retry counts: three bits.
 const MAX_RETRIES: u8 = 7;
 
@@ -36,6 +38,10 @@ pub struct DeviceArguments {
     /// Time until a packet without an acknowledgement is sent again: 4.096 us times 2 to the power of N; 0 is for ever.
     #[arg(long, value_name = "N", value_parser = whole::<u8>(0, MAX_ACK_TIMEOUT.into()))]
     pub ack_timeout: Option<u8>,
+    /// Messages and RDMA WRITEs of up to so many bytes are copied into their work request, so that the device need not fetch them; 0
+    /// for none. Default: 64, on soft RoCE 0; at most what the device has room for.
+    #[arg(long, value_name = "BYTES", value_parser = whole::<u32>(0, MAX_INLINE_SIZE.into()))]
+    pub inline_size: Option<u32>,
     /// How often a packet without an acknowledgement is sent again, 0 to 7.
     #[arg(
         long, value_name = "N", default_value_t = ConnectionParameters::default().retry_count,
@@ -86,6 +92,8 @@ pub struct RdmaDeviceConfig {
     pub traffic_class: Option<u8>,
     /// 4.096 us times 2 to the power of this.
     pub ack_timeout: Option<u8>,
+    /// Bytes that go inline; `None` for what the engine chooses.
+    pub inline_size: Option<u32>,
     /// What memory is opened by.
     pub registration: RegistrationKind,
 }
@@ -100,11 +108,12 @@ impl DeviceArguments {
         }
         range("--ib-port", self.ib_port.into(), 1, u8::MAX.into())?;
         range("--ack-timeout", self.ack_timeout.unwrap_or(0).into(), 0, MAX_ACK_TIMEOUT.into())?;
+        range("--inline-size", self.inline_size.unwrap_or(0).into(), 0, MAX_INLINE_SIZE.into())?;
         if let Some(value) = self.mtu.filter(|mtu| !MTUS.contains(mtu)) {
             return Err(RunError::Mtu { value });
         }
-        let Self { gid_index, mtu, traffic_class, ack_timeout, registration, ib_port: port, .. } = *self;
-        Ok(RdmaDeviceConfig { device, port, gid_index, mtu, traffic_class, ack_timeout, registration })
+        let Self { gid_index, mtu, traffic_class, ack_timeout, inline_size, registration, ib_port: port, .. } = *self;
+        Ok(RdmaDeviceConfig { device, port, gid_index, mtu, traffic_class, ack_timeout, inline_size, registration })
     }
 
     /// What its connections negotiate.

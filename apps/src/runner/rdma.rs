@@ -47,10 +47,12 @@ pub(crate) use without_verbs::open;
 #[cfg(feature = "verbs")]
 mod with_verbs {
     use super::super::{
-        device_arguments::{RdmaDeviceConfig, RegistrationKind},
+        device_arguments::{MAX_INLINE_SIZE, RdmaDeviceConfig, RegistrationKind},
         error::RunError,
     };
-    use frwr_engine::provider::verbs::{Registration, VerbsDevice, VerbsOptions};
+    use frwr_engine::provider::verbs::{MAX_INLINE_BYTES, Registration, VerbsDevice, VerbsOptions};
+
+    const _: () = assert!(MAX_INLINE_SIZE == MAX_INLINE_BYTES, "what can be typed is what can be asked for");
 
     pub(crate) fn open(config: &RdmaDeviceConfig) -> Result<VerbsDevice, RunError> {
         let mut options = VerbsOptions::new(config.device.as_str());
@@ -59,6 +61,7 @@ mod with_verbs {
         options.mtu = config.mtu;
         options.traffic_class = config.traffic_class;
         options.ack_timeout = config.ack_timeout;
+        options.inline_bytes = config.inline_size;
         options.registration = match config.registration {
             RegistrationKind::Auto => Registration::Automatic,
             RegistrationKind::Windows => Registration::Windows,

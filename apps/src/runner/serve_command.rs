@@ -39,13 +39,14 @@ pub(super) const MAX_SERVED_IO_QUEUES: u16 = 16;
 const MAX_SHARED_RECEIVES: u32 = 1 << 16;
 
 /// What a file says instead.
-const INSTEAD_OF_CONFIG: [&str; 23] = [
+const INSTEAD_OF_CONFIG: [&str; 24] = [
     "device",
     "gid_index",
     "ib_port",
     "mtu",
     "traffic_class",
     "ack_timeout",
+    "inline_size",
     "retry_count",
     "rnr_retry_count",
     "cores",
@@ -259,6 +260,7 @@ impl ServeConfig {
             "mtu": self.device.mtu,
             "traffic_class": self.device.traffic_class,
             "ack_timeout": self.device.ack_timeout,
+            "inline_size": self.device.inline_size,
             "retry_count": self.parameters.retry_count,
             "rnr_retry_count": self.parameters.rnr_retry_count,
             "listen": self.listen.to_string(),

@@ -236,9 +236,14 @@ pub struct Chain<'a> {
 
 impl<'a> Chain<'a> {
     /// The elements of a range; empty where the range does not lie in the table.
+    #[inline]
     #[must_use]
     pub fn elements_of(&self, range: ElementRange) -> &'a [ScatterElement] {
         let first = range.first as usize;
+        if range.count == 1 {
+            // The usual one.
+            return self.elements.get(first).map_or(&[], core::slice::from_ref);
+        }
         first.checked_add(range.count as usize).and_then(|end| self.elements.get(first..end)).unwrap_or(&[])
     }
 }

@@ -37,6 +37,8 @@ pub fn open(name: &str) -> VerbsDevice {
     let mut options = VerbsOptions::new(name);
     options.ack_timeout = Some(ACK_TIMEOUT);
     options.post = post_interface();
+    // On soft RoCE nothing is, unless it is asked for.
+    options.inline_bytes = Some(64);
     options.registration = if has_lists() { Registration::Lists } else { Registration::Windows };
     options.self_test = !TESTED.swap(true, Ordering::Relaxed);
     VerbsDevice::open(&options).unwrap_or_else(|error| panic!("device {name}: {error}"))

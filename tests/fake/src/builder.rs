@@ -4,10 +4,11 @@ use crate::{
     work::{Bind, Verb, Work, elements_at},
     world::{World, with},
 };
+use core::ffi::c_void;
 use frwr_engine::provider::{RemoteRange, ScatterElement};
 use ibverbs_sys::{
     IBV_QP_EX_WITH_BIND_MW, IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE,
-    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge,
+    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_INV, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_send_flags, ibv_sge,
 };
 
 /// A post under way.
@@ -164,6 +165,33 @@ pub(crate) unsafe extern "C" fn set_list(raw: *mut ibv_qp_ex, count: usize, list
         building.fail(libc::EINVAL);
         let context = world.queue_pairs[&fields.number].context;
         world.violation(context, "elements for a work request that takes none, or has them");
+    });
+}
+
+/// Data that are copied at once, wherever they are: here they are looked for among what is registered, since the NIC fetches them.
+pub(crate) unsafe extern "C" fn set_inline(raw: *mut ibv_qp_ex, data: *mut c_void, length: usize) {
+    // SAFETY: as above.
+    let (fields, domain) = unsafe { (fields(raw), (*raw).qp_base.pd.addr()) };
+    with(|world| {
+        let Some(queue_pair) = world.queue_pairs.get(&fields.number) else { return };
+        let (context, room) = (queue_pair.context, queue_pair.cap.max_inline_data as usize);
+        let element = world.contexts.get(&context).and_then(|context| context.registered(domain, data.addr(), length));
+        let Some(building) = world.building(fields.number, "a setter") else { return };
+        if length > room {
+            building.fail(libc::ENOMEM);
+        }
+        let fits = building.works.last().is_some_and(Work::is_message) && !building.has_list;
+        if let (Some(work), Some(element)) = (building.works.last_mut().filter(|_| fits), element) {
+            work.elements = vec![element];
+            work.flags |= ibv_send_flags::IBV_SEND_INLINE.0;
+            building.has_list = true;
+            return;
+        }
+        building.fail(libc::EINVAL);
+        world.violation(
+            context,
+            "inline data of a work request that takes none, has them, or of memory that nobody registered",
+        );
     });
 }
 

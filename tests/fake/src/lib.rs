@@ -89,6 +89,15 @@ impl FakeOptions {
     }
 }
 
+/// SENDs and RDMA WRITEs that were posted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Those whose data were copied into the work request.
+    pub inline: u64,
+    /// All others.
+    pub fetched: u64,
+}
+
 /// A device that programs of this process find by its name until the value is dropped.
 #[derive(Debug)]
 pub struct FakeDevice {
@@ -112,6 +121,7 @@ impl FakeDevice {
                 opened: Vec::new(),
                 violations: Vec::new(),
                 readable: None,
+                carried: Carried::default(),
             };
             world.devices.insert(name.clone(), record);
             Self { name }
@@ -134,6 +144,12 @@ impl FakeDevice {
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         with(|world| world.devices[&self.name].violations.clone())
+    }
+
+    /// SENDs and RDMA WRITEs so far, by where their data were.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        with(|world| world.devices[&self.name].carried)
     }
 
     /// One completion cannot be read, whichever comes after `count` more: the poll that meets it fails, and what it took is

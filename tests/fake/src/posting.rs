@@ -34,9 +34,15 @@ impl World {
         if work.is_message() && work.elements.len() > queue_pair.cap.max_send_sge as usize {
             return Err(libc::EINVAL);
         }
-        // Only lists are inline, and libmlx5 has looked at those.
-        let allowed =
-            if matches!(work.verb, Verb::List(_)) { FLAGS | ibv_send_flags::IBV_SEND_INLINE.0 } else { FLAGS };
+        // libmlx5 has looked at lists, which are always inline.
+        let may_be_inline = matches!(work.verb, Verb::List(_) | Verb::Send { .. } | Verb::Write(_));
+        let allowed = if may_be_inline { FLAGS | ibv_send_flags::IBV_SEND_INLINE.0 } else { FLAGS };
+        if work.is_message() && work.has(ibv_send_flags::IBV_SEND_INLINE) {
+            let bytes: u64 = work.elements.iter().map(|element| u64::from(element.length)).sum();
+            if bytes > queue_pair.cap.max_inline_data.into() {
+                return Err(libc::ENOMEM);
+            }
+        }
         if work.flags & !allowed != 0 {
             self.violation(context, format!("flags {:#x} on {:?}", work.flags, work.verb));
             return Err(libc::EINVAL);
@@ -66,6 +72,7 @@ impl World {
         queue_pair.used += works.len() as u32;
         for work in &works {
             self.note_keys(number, work);
+            self.note_inline(number, work);
         }
         let Some(queue_pair) = self.queue_pairs.get_mut(&number) else { return };
         if queue_pair.joined || queue_pair.state == State::Failed {
@@ -161,6 +168,15 @@ impl World {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn note_inline(&mut self, number: u32, work: &Work) {
+        let context = self.queue_pairs.get(&number).and_then(|end| self.contexts.get(&end.context));
+        let Some(record) = context.and_then(|context| self.devices.get_mut(&context.device)) else { return };
+        if matches!(work.verb, Verb::Send { .. } | Verb::Write(_)) {
+            let inline = work.has(ibv_send_flags::IBV_SEND_INLINE);
+            *if inline { &mut record.carried.inline } else { &mut record.carried.fetched } += 1;
         }
     }
 

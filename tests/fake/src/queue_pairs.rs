@@ -18,6 +18,9 @@ use ibverbs_sys::{
     ibv_send_wr, ibv_srq, ibv_wr_opcode,
 };
 
+/// Bytes of inline data that a queue pair can be asked for, as many as librxe has room for.
+const MAX_INLINE_BYTES: u32 = 400;
+
 /// What is asked for.
 pub(crate) struct Wanted {
     pub(crate) domain: *mut ibv_pd,
@@ -44,7 +47,8 @@ impl World {
     /// Makes a queue pair; `cap` is changed to what it has.
     pub(crate) fn create(&mut self, context: usize, wanted: &Wanted) -> Result<*mut ibv_qp, i32> {
         let number = self.number();
-        if wanted.kind != ibv_qp_type::IBV_QPT_RC {
+        let fits = wanted.lists.is_some() || wanted.cap.max_inline_data <= MAX_INLINE_BYTES;
+        if wanted.kind != ibv_qp_type::IBV_QPT_RC || !fits {
             return Err(libc::EINVAL);
         }
         let (found, domain) = self.domain(context, wanted.domain)?;
@@ -86,6 +90,7 @@ fn set_builders(block: &mut ibv_qp_ex) {
     block.wr_local_inv = Some(builder::invalidate);
     block.wr_bind_mw = Some(builder::bind);
     block.wr_set_sge_list = Some(builder::set_list);
+    block.wr_set_inline_data = Some(builder::set_inline);
     block.wr_complete = Some(builder::complete);
     block.wr_abort = Some(builder::abort);
 }
@@ -98,7 +103,7 @@ pub(crate) unsafe extern "C" fn create_qp(domain: *mut ibv_pd, attributes: *mut 
         send_queue: asked.send_cq.addr(),
         receive_queue: asked.recv_cq.addr(),
         shared: asked.srq,
-        cap: ibv_qp_cap { max_inline_data: 0, ..asked.cap },
+        cap: asked.cap,
         kind: asked.qp_type,
         operations: 0,
         lists: None,
@@ -128,7 +133,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
             send_queue: asked.send_cq.addr(),
             receive_queue: asked.recv_cq.addr(),
             shared: asked.srq,
-            cap: ibv_qp_cap { max_inline_data: 0, ..asked.cap },
+            cap: asked.cap,
             kind: asked.qp_type,
             operations: asked.send_ops_flags,
             lists: None,

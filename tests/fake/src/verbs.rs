@@ -333,7 +333,8 @@ unsafe extern "C" fn reg_mr(domain: *mut ibv_pd, start: *mut c_void, length: usi
         let raw = address_of_context(address);
         let made = give(ibv_mr { context: raw, pd: domain, addr: start, length, handle: base.0, lkey, rkey: 0 });
         let can_bind = access & ibv_access_flags::IBV_ACCESS_MW_BIND.0 != 0;
-        context.regions.insert(made.expose_provenance(), RegionRecord { base, lkey, can_bind });
+        let record = RegionRecord { base, lkey, can_bind, domain: domain.addr(), start: start.addr(), length };
+        context.regions.insert(made.expose_provenance(), record);
         made
     })
 }

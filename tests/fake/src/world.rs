@@ -1,7 +1,7 @@
 //! Everything that stands for a host: its devices, what was made on them, and the one lock around it.
 
 use crate::{
-    FakeOptions,
+    Carried, FakeOptions,
     connection_manager::ConnectionManager,
     nic::{News, Nic},
     queue_pair::{QueuePair, Sent, State},
@@ -10,7 +10,7 @@ use crate::{
 };
 use frwr_engine::provider::{
     AsyncEvent, BaseId, Completion, CompletionQueue, DomainId, FailureStatus, QueuePairId, RegistrationId,
-    SharedReceiveQueueId, Token, soft::SoftFabric,
+    ScatterElement, SharedReceiveQueueId, Token, soft::SoftFabric,
 };
 use ibverbs_sys::{ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
 use std::{
@@ -37,6 +37,7 @@ pub(crate) struct FakeRecord {
     pub(crate) violations: Vec<String>,
     /// Completions that are still shown until one cannot be read; `None` where all can.
     pub(crate) readable: Option<u32>,
+    pub(crate) carried: Carried,
 }
 
 /// Memory registered by ibv_reg_mr(3).
@@ -45,6 +46,10 @@ pub(crate) struct RegionRecord {
     pub(crate) base: BaseId,
     pub(crate) lkey: u32,
     pub(crate) can_bind: bool,
+    /// Address of its domain's structure.
+    pub(crate) domain: usize,
+    pub(crate) start: usize,
+    pub(crate) length: usize,
 }
 
 /// A window.
@@ -117,6 +122,18 @@ pub(crate) struct Context {
     pub(crate) events: VecDeque<Event>,
     pub(crate) signal: Signal,
     pub(crate) refusals: Refusals,
+}
+
+impl Context {
+    /// These bytes as an element that a queue pair of this domain may name, if they are registered there.
+    pub(crate) fn registered(&self, domain: usize, start: usize, length: usize) -> Option<ScatterElement> {
+        let holds = |region: &&RegionRecord| {
+            let inside = start.checked_sub(region.start).is_some_and(|offset| offset + length <= region.length);
+            region.domain == domain && inside
+        };
+        let region = self.regions.values().find(holds)?;
+        Some(ScatterElement { address: start as u64, length: length as u32, lkey: region.lkey })
+    }
 }
 
 /// The host.

@@ -102,8 +102,8 @@ impl<W, B> Objects<W, B> {
         self.bases.set(base.0, region);
     }
 
-    pub(super) fn remove_base(&mut self, base: BaseId) {
-        self.bases.remove(base.0);
+    pub(super) fn remove_base(&mut self, base: BaseId) -> Option<Arc<B>> {
+        self.bases.remove(base.0)
     }
 
     /// Adds a window, or a key for lists, with the key that it was allocated with.

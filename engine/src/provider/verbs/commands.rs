@@ -156,7 +156,7 @@ impl VerbsDevice {
         }
         let shared = shared_receives.map(|queue| self.shared_receive_queue(port, queue)).transpose()?;
         let [send, receive] = self.queues.get(usize::from(port.0)).ok_or(CommandError::Unknown)?;
-        let made = QueuePair::new(&domain, send, receive, sizes, shared, self.posting());
+        let made = QueuePair::new(&domain, send, receive, sizes, shared, self.send_interface());
         let queue_pair = made.and_then(|made| initialise(&made, self.options.port).map(|()| made));
         let queue_pair = Arc::new(queue_pair.map_err(|error| command_error(&error))?);
         let (id, sizes) = (queue_pair.id(), queue_pair.sizes());

@@ -15,7 +15,7 @@ use super::{
         library::{Library, LibraryError},
         mkey::MkeyKind,
         objects::{CompletionQueue, MemoryRegion, ProtectionDomain},
-        queue_pair::{Posting, QueuePair},
+        queue_pair::{Posting, QueuePair, SendInterface},
         registered::Registered,
         shared_receive_queue::SharedReceiveQueue,
         wait::wait_readable,
@@ -314,7 +314,8 @@ impl VerbsDevice {
         let domain = Arc::new(ProtectionDomain::new(&self.context)?);
         let queue = Arc::new(CompletionQueue::new(&self.context, 2)?);
         let sizes = crate::provider::QueueSizes { send: 1, receive: 1, max_send_sge: 1 };
-        let probe = QueuePair::new(&domain, &queue, &queue, sizes, None, Posting::Builder)?;
+        let builder = SendInterface { posting: Posting::Builder, inline_bytes: 0 };
+        let probe = QueuePair::new(&domain, &queue, &queue, sizes, None, builder)?;
         if probe.has_builder() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
 
@@ -325,12 +326,13 @@ impl VerbsDevice {
     }
 
     /// How work requests get into its queue pairs.
-    pub(super) fn posting(&self) -> Posting {
-        match self.lists {
+    pub(super) fn send_interface(&self) -> SendInterface {
+        let posting = match self.lists {
             Some(kind) => Posting::Lists { entries: kind.entries },
             None if self.builds => Posting::Builder,
             None => Posting::PostSend,
-        }
+        };
+        SendInterface { posting, inline_bytes: self.options.inline_bytes.unwrap_or(self.known.inline_bytes) }
     }
 
     fn guard(&self) -> Guard {

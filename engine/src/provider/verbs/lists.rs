@@ -10,7 +10,7 @@ use super::{
         library::NoMlx5,
         mkey::{Mkey, MkeyKind},
         objects::{CompletionQueue, ProtectionDomain},
-        queue_pair::{Posting, QueuePair},
+        queue_pair::{Posting, QueuePair, SendInterface},
     },
 };
 use crate::provider::{BaseAddress, Capabilities, Contiguity, KeyScope, QueueSizes};
@@ -75,7 +75,8 @@ fn probe(context: &Arc<Context>, entries: u16) -> Result<MkeyKind, NoLists> {
     let domain = Arc::new(ProtectionDomain::new(context).map_err(failed("allocating a protection domain"))?);
     let queue = Arc::new(CompletionQueue::new(context, 2).map_err(failed("creating a completion queue"))?);
     let sizes = QueueSizes { send: 1, receive: 1, max_send_sge: 1 };
-    let made = QueuePair::new(&domain, &queue, &queue, sizes, None, Posting::Lists { entries });
+    let interface = SendInterface { posting: Posting::Lists { entries }, inline_bytes: 0 };
+    let made = QueuePair::new(&domain, &queue, &queue, sizes, None, interface);
     let queue_pair = made.map_err(failed("creating a queue pair with work requests for lists"))?;
     if !queue_pair.has_builder() {
         return Err(failed("creating a queue pair with work requests for lists")(io::ErrorKind::Unsupported.into()));

@@ -34,8 +34,8 @@ pub mod system;
 pub use device::{OpenError, VerbsDevice};
 pub use lists::NoLists;
 pub use options::{
-    MAX_ACK_TIMEOUT, MAX_LIST_ENTRIES, MAX_MTU, MAX_RNR_TIMER, MIN_MTU, OptionError, PostInterface, Registration,
-    VerbsOptions,
+    MAX_ACK_TIMEOUT, MAX_INLINE_BYTES, MAX_LIST_ENTRIES, MAX_MTU, MAX_RNR_TIMER, MIN_MTU, OptionError, PostInterface,
+    Registration, VerbsOptions,
 };
 pub use port::VerbsPort;
 pub use quirks::{Evidence, KNOWN_DEVICES, KnownDevice, known_device};

@@ -42,6 +42,9 @@ pub const MAX_LIST_ENTRIES: u16 = 52;
 /// Every entry of the send queue is as large as the longest list makes it, 512 bytes with 20, so that fewer fit the longest send queue.
 const LIST_ENTRIES: u16 = 20;
 
+/// Most bytes of inline data that can be asked for: work requests of the devices that are known end below that.
+pub const MAX_INLINE_BYTES: u32 = 1024;
+
 /// How to open a device.
 #[derive(Clone, Debug)]
 pub struct VerbsOptions {
@@ -70,6 +73,10 @@ pub struct VerbsOptions {
     pub registration: Registration,
     /// Entries of the longest list that is registered at once, 1 to [`MAX_LIST_ENTRIES`]; the device may offer less.
     pub list_entries: u16,
+    /// Messages and RDMA WRITEs of up to so many bytes are copied into their work request (`IBV_SEND_INLINE`, ibv_post_send(3)), so that the
+    /// device need not fetch them: 0 to [`MAX_INLINE_BYTES`], 0 for none; `None` for what the table of devices says. What consists of
+    /// several pieces is fetched, and what has a fence. A queue pair that cannot be made with so much room has none.
+    pub inline_bytes: Option<u32>,
     /// Retries of every connection in place of what connections ask for.
     pub parameters: Option<ConnectionParameters>,
     /// Tries bind, access, invalidation and refused access on a loop-back queue pair before the device is used.
@@ -93,6 +100,7 @@ impl VerbsOptions {
             post: PostInterface::Automatic,
             registration: Registration::Automatic,
             list_entries: LIST_ENTRIES,
+            inline_bytes: None,
             parameters: None,
             self_test: true,
             unsettled: false,
@@ -135,6 +143,9 @@ impl VerbsOptions {
         if !(1..=MAX_LIST_ENTRIES).contains(&self.list_entries) {
             return fail("list_entries", self.list_entries.into(), "1 to 52");
         }
+        if let Some(bytes) = self.inline_bytes.filter(|bytes| *bytes > MAX_INLINE_BYTES) {
+            return fail("inline_bytes", bytes, "0 to 1024");
+        }
         Ok(())
     }
 }
@@ -165,6 +176,9 @@ mod tests {
             (VerbsOptions { list_entries: 52, ..good() }, None),
             (VerbsOptions { list_entries: 0, ..good() }, Some(("list_entries", 0))),
             (VerbsOptions { list_entries: 53, ..good() }, Some(("list_entries", 53))),
+            (VerbsOptions { inline_bytes: Some(0), ..good() }, None),
+            (VerbsOptions { inline_bytes: Some(1024), ..good() }, None),
+            (VerbsOptions { inline_bytes: Some(1025), ..good() }, Some(("inline_bytes", 1025))),
         ] {
             let shown = format!("{options:?}");
             assert_eq!(failure(options), expected, "{shown}");

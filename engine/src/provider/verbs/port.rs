@@ -6,6 +6,7 @@ use super::publish::{LANE_ENTRIES, PortCommand, Removed, Report};
 use super::sys::{
     batch::{SendMemory, Sink},
     builder::Builder,
+    data::RegisteredMemory,
     objects::{CompletionQueue, MemoryRegion, no_completion},
     queue_pair::QueuePair,
     registered::Registered,
@@ -29,6 +30,8 @@ pub struct VerbsPort {
     id: PortId,
     /// In front of the queue pairs: windows go first (verbs.md 5.6, trap 4).
     objects: Objects<Registered, MemoryRegion>,
+    /// What the messages of its queue pairs may come from.
+    registered: RegisteredMemory,
     /// Sorted by number. A port has few, and looks one up per post.
     queue_pairs: Vec<Arc<QueuePair>>,
     /// One as a rule; behind the queue pairs, which use them.
@@ -78,6 +81,7 @@ impl VerbsPort {
         Self {
             id: parts.id,
             objects: Objects::new(parts.guard),
+            registered: RegisteredMemory::default(),
             queue_pairs: Vec::new(),
             shared_receive_queues: Vec::new(),
             invalidate_flags: right | also,
@@ -122,9 +126,14 @@ impl VerbsPort {
 
     fn execute(&mut self, command: PortCommand) -> Option<Removed> {
         match command {
-            PortCommand::AddBase(base, region) => self.objects.add_base(base, region),
+            PortCommand::AddBase(base, region) => {
+                self.registered.add(&region);
+                self.objects.add_base(base, region);
+            }
             PortCommand::RemoveBase(base) => {
-                self.objects.remove_base(base);
+                if let Some(region) = self.objects.remove_base(base) {
+                    self.registered.remove(&region);
+                }
                 return Some(Removed::Base(base));
             }
             PortCommand::AddQueuePair(queue_pair) => {
@@ -158,8 +167,15 @@ impl VerbsPort {
 
 impl Objects<Registered, MemoryRegion> {
     /// Hands a chain to the device's list or builder; everything that it names was found by `admit`.
-    fn fill<'a>(&'a self, sink: &mut impl Sink<'a>, chain: Chain<'a>) {
+    fn fill<'a>(
+        &'a self,
+        sink: &mut impl Sink<'a>,
+        chain: Chain<'a>,
+        registered: &'a RegisteredMemory,
+        queue_pair: &QueuePair,
+    ) {
         for request in chain.requests {
+            let data = |local| registered.data(request, chain.elements_of(local), queue_pair);
             match &request.operation {
                 Operation::Register(fields) => match self.named_by(fields) {
                     Some((Registered::Window(window), base)) => sink.bind(request, fields, window, base),
@@ -169,9 +185,9 @@ impl Objects<Registered, MemoryRegion> {
                     None => {}
                 },
                 Operation::Invalidate { key, .. } => sink.invalidate(request, *key),
-                Operation::Send { local, invalidate } => sink.send(request, chain.elements_of(*local), *invalidate),
+                Operation::Send { local, invalidate } => sink.send(request, data(*local), *invalidate),
                 Operation::Read { local, remote } => sink.read(request, chain.elements_of(*local), *remote),
-                Operation::Write { local, remote } => sink.write(request, chain.elements_of(*local), *remote),
+                Operation::Write { local, remote } => sink.write(request, data(*local), *remote),
             }
         }
     }
@@ -180,6 +196,7 @@ impl Objects<Registered, MemoryRegion> {
     fn post_lists(
         &mut self,
         memory: &mut SendMemory,
+        registered: &RegisteredMemory,
         queue_pair: &QueuePair,
         chain: Chain<'_>,
     ) -> Result<(), PostError> {
@@ -187,7 +204,7 @@ impl Objects<Registered, MemoryRegion> {
         let mut accepted = 0;
         for part in chain.requests[..admitted].chunks(memory.entries()) {
             let mut batch = memory.batch();
-            self.fill(&mut batch, Chain { requests: part, elements: chain.elements });
+            self.fill(&mut batch, Chain { requests: part, elements: chain.elements }, registered, queue_pair);
             let posted = batch.post(queue_pair);
             if let Err((taken, error)) = posted {
                 accepted += taken;
@@ -204,7 +221,12 @@ impl Objects<Registered, MemoryRegion> {
     }
 
     /// `ibv_wr_*`: all or nothing.
-    fn build(&mut self, queue_pair: &QueuePair, chain: Chain<'_>) -> Result<(), PostError> {
+    fn build(
+        &mut self,
+        registered: &RegisteredMemory,
+        queue_pair: &QueuePair,
+        chain: Chain<'_>,
+    ) -> Result<(), PostError> {
         let refused = |reason| PostError { accepted: 0, reason };
         let admitted = self.admit(chain, limits(queue_pair));
         if admitted < chain.requests.len() {
@@ -215,7 +237,7 @@ impl Objects<Registered, MemoryRegion> {
             self.forget(chain.requests);
             return Err(refused(PostRefusal::NotReady));
         };
-        self.fill(&mut builder, chain);
+        self.fill(&mut builder, chain, registered, queue_pair);
         let completed = builder.complete();
         completed.map_err(|error| {
             self.forget(chain.requests);
@@ -289,9 +311,9 @@ impl Port for VerbsPort {
         let queue_pair = find(&self.queue_pairs, queue_pair)?;
         // Both interfaces may take turns on a queue pair (ibv_wr_post(3)).
         if queue_pair.has_builder() && !(self.miscounts_lists && has_uneven_lists(chain)) {
-            self.objects.build(queue_pair, chain)
+            self.objects.build(&self.registered, queue_pair, chain)
         } else {
-            self.objects.post_lists(&mut self.memory, queue_pair, chain)
+            self.objects.post_lists(&mut self.memory, &self.registered, queue_pair, chain)
         }
     }
 

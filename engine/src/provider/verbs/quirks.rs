@@ -1,5 +1,6 @@
 //! What is known of devices beyond what they say of themselves, by driver.
 
+use super::options::MAX_INLINE_BYTES;
 use crate::provider::Quirks;
 
 /// How a row of the table came to be known.
@@ -33,6 +34,8 @@ pub struct KnownDevice {
     /// The work request builder gets the length of a message wrong whose elements differ in length: such chains go by
     /// lists, which may take a prefix, whatever the device says of refused posts.
     pub builder_miscounts_lists: bool,
+    /// Bytes that go inline unless the options say otherwise.
+    pub inline_bytes: u32,
     /// How that is known.
     pub evidence: Evidence,
     /// Why, for people.
@@ -41,6 +44,11 @@ pub struct KnownDevice {
 
 /// What a transport retry count may be at most on devices that keep to the specification (3 bits).
 const MAX_RETRY_COUNT: u8 = 7;
+
+/// Bytes that go inline: a command of NVMe, what answers it, and a header of NFS. What is longer costs more to copy twice than a card
+/// takes to fetch it, and makes each entry of the send queue larger.
+const INLINE_BYTES: u32 = 64;
+const _: () = assert!(INLINE_BYTES <= MAX_INLINE_BYTES);
 
 /// What is assumed of devices that the table does not name: the careful choice everywhere.
 const UNKNOWN: KnownDevice = KnownDevice {
@@ -62,6 +70,7 @@ const UNKNOWN: KnownDevice = KnownDevice {
     max_retry_count: MAX_RETRY_COUNT,
     prefers_builder: false,
     builder_miscounts_lists: false,
+    inline_bytes: INLINE_BYTES,
     evidence: Evidence::NotRunOnHardware,
     reason: "not in the table: windows are allocated after and freed before their queue pair, no key is invalidated twice",
 };
@@ -83,6 +92,8 @@ pub static KNOWN_DEVICES: [KnownDevice; 4] = [
         max_retry_count: 6,
         // `wr_set_sge_list` of rdma-core 44 to 55 (found by the suite over the builder).
         builder_miscounts_lists: true,
+        // Its kernel copies whatever is sent: medians of a request were the same.
+        inline_bytes: 0,
         evidence: Evidence::Run,
         reason: "a second invalidation crashes the kernel, window bounds are not enforced, remote invalidation is flagged \
                  with the wrong bit, retry count 7 never ends, a queue pair destroyed under a bound window blocks 50 s, \
@@ -143,6 +154,7 @@ mod tests {
         }
         let rxe = known_device("rxe");
         assert_eq!((rxe.max_retry_count, rxe.enforces_bounds, rxe.evidence), (6, false, Evidence::Run));
+        assert_eq!((known_device("mlx5").inline_bytes, rxe.inline_bytes), (64, 0));
         assert_eq!(known_device("mlx5").max_bind_bytes, 1 << 31);
         assert!(known_device("irdma").fence_after_registration);
     }

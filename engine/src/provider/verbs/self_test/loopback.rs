@@ -12,6 +12,7 @@ use crate::provider::{
         sys::{
             batch::{Batch, SendMemory, Sink},
             builder::Builder,
+            data::{Data, RegisteredMemory},
             mkey::Mkey,
             objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window, no_completion},
             queue_pair::QueuePair,
@@ -76,7 +77,9 @@ pub(super) struct LoopBack {
     key: u32,
     owner: End,
     peer: End,
-    region: MemoryRegion,
+    region: Arc<MemoryRegion>,
+    /// The same, for what goes inline as it will in connections.
+    registered: RegisteredMemory,
     memory: DeviceMemory,
     posting: SendMemory,
     next_token: u32,
@@ -97,7 +100,9 @@ impl LoopBack {
         let domain = Arc::new(domain);
         let remedy = "; raise the limit of locked memory (ulimit -l unlimited)";
         let region = MemoryRegion::new(&domain, memory.clone(), true);
-        let region = region.map_err(system_error("registering memory", remedy))?;
+        let region = Arc::new(region.map_err(system_error("registering memory", remedy))?);
+        let mut registered = RegisteredMemory::default();
+        registered.add(&region);
         let make = || End::new(device, &domain).map_err(failed("creating a queue pair"));
         let (owner, peer) = (make()?, make()?);
         for (one, other) in [(&owner, &peer), (&peer, &owner)] {
@@ -106,7 +111,8 @@ impl LoopBack {
         // After its queue pair (verbs.md 5.6, trap 4).
         let window = Registered::new(&domain, device.lists).map_err(failed("allocating a window"))?;
         let key = window.key();
-        Ok(Self { window, key, owner, peer, region, memory, posting: SendMemory::new(DEPTH as usize), next_token: 0 })
+        let posting = SendMemory::new(DEPTH as usize);
+        Ok(Self { window, key, owner, peer, region, registered, memory, posting, next_token: 0 })
     }
 
     /// Whether its key differs from use to use.
@@ -206,13 +212,15 @@ impl LoopBack {
         };
         let mut list = self.list();
         change(&mut fields, &mut list);
-        let Self { window, region, owner, posting, .. } = self;
-        let sent = owner.run(step, posting, send.token, &[element], |batch, local| {
+        let Self { window, region, registered, owner, posting, .. } = self;
+        let elements = [element];
+        let data = registered.data(&send, &elements, &owner.queue_pair);
+        let sent = owner.run(step, posting, send.token, |batch| {
             match window {
                 Registered::Window(window) => batch.bind(&bind, &fields, window, region),
                 Registered::List(mkey) => batch.list(&bind, &fields, mkey, &list),
             }
-            batch.send(&send, local, None);
+            batch.send(&send, data, None);
         })?;
         match sent {
             Ok(_) => Ok(self.peer.wait(step, RECEIVE)?.map(|_| ())),
@@ -248,8 +256,9 @@ impl LoopBack {
         // Inside by construction.
         let _ = self.memory.write(PEER_OFFSET as usize, &pattern);
         let (request, elements) = (self.request(), [self.element(PEER_OFFSET)]);
-        let written = self.peer.run(step, &mut self.posting, request.token, &elements, |batch, local| {
-            batch.write(&request, local, remote);
+        let data = self.registered.data(&request, &elements, &self.peer.queue_pair);
+        let written = self.peer.run(step, &mut self.posting, request.token, |batch| {
+            batch.write(&request, data, remote);
         })?;
         Ok(written.map(|_| ()))
     }
@@ -264,8 +273,8 @@ impl LoopBack {
     pub(super) fn read(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
         let remote = RemoteRange { address: self.start(), key: self.key };
         let (request, elements) = (self.request(), [self.element(PEER_OFFSET)]);
-        let read = self.peer.run(step, &mut self.posting, request.token, &elements, |batch, local| {
-            batch.read(&request, local, remote);
+        let read = self.peer.run(step, &mut self.posting, request.token, |batch| {
+            batch.read(&request, &elements, remote);
         })?;
         Ok(read.map(|_| ()))
     }
@@ -273,7 +282,7 @@ impl LoopBack {
     /// The owner invalidates the window's key. Once per bind: a second one crashes some hosts.
     pub(super) fn invalidate(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
         let (request, key) = (self.request(), self.key);
-        let done = self.owner.run(step, &mut self.posting, request.token, &[], |batch, _| {
+        let done = self.owner.run(step, &mut self.posting, request.token, |batch| {
             batch.invalidate(&request, key);
         })?;
         Ok(done.map(|_| ()))
@@ -287,8 +296,9 @@ impl LoopBack {
         self.owner.receive(self.element(MESSAGE_OFFSET)).map_err(system_error(step, ""))?;
         let (request, key) = (self.request(), self.key);
         let elements = [self.element(PEER_OFFSET)];
-        let sent = self.peer.run(step, &mut self.posting, request.token, &elements, |batch, local| {
-            batch.send(&request, local, Some(key));
+        let data = self.registered.data(&request, &elements, &self.peer.queue_pair);
+        let sent = self.peer.run(step, &mut self.posting, request.token, |batch| {
+            batch.send(&request, data, Some(key));
         })?;
         if let Err(status) = sent {
             return Ok(Err(status));
@@ -321,10 +331,10 @@ impl Posting<'_> {
 }
 
 impl<'a> Sink<'a> for Posting<'a> {
-    fn send(&mut self, request: &WorkRequest, local: &'a [ScatterElement], invalidate: Option<u32>) {
+    fn send(&mut self, request: &WorkRequest, data: Data<'a>, invalidate: Option<u32>) {
         match self {
-            Self::List(batch) => batch.send(request, local, invalidate),
-            Self::Builder(builder) => builder.send(request, local, invalidate),
+            Self::List(batch) => batch.send(request, data, invalidate),
+            Self::Builder(builder) => builder.send(request, data, invalidate),
         }
     }
 
@@ -335,10 +345,10 @@ impl<'a> Sink<'a> for Posting<'a> {
         }
     }
 
-    fn write(&mut self, request: &WorkRequest, local: &'a [ScatterElement], remote: RemoteRange) {
+    fn write(&mut self, request: &WorkRequest, data: Data<'a>, remote: RemoteRange) {
         match self {
-            Self::List(batch) => batch.write(request, local, remote),
-            Self::Builder(builder) => builder.write(request, local, remote),
+            Self::List(batch) => batch.write(request, data, remote),
+            Self::Builder(builder) => builder.write(request, data, remote),
         }
     }
 
@@ -380,7 +390,7 @@ impl End {
     fn new(device: &VerbsDevice, domain: &Arc<ProtectionDomain>) -> io::Result<Self> {
         let completions = Arc::new(CompletionQueue::new(&device.context, 2 * DEPTH)?);
         let sizes = QueueSizes { send: DEPTH, receive: DEPTH, max_send_sge: 1 };
-        let queue_pair = QueuePair::new(domain, &completions, &completions, sizes, None, device.posting())?;
+        let queue_pair = QueuePair::new(domain, &completions, &completions, sizes, None, device.send_interface())?;
         initialise(&queue_pair, device.options.port)?;
         Ok(Self { queue_pair, completions })
     }
@@ -446,8 +456,7 @@ impl End {
         step: &'static str,
         memory: &'a mut SendMemory,
         token: Token,
-        local: &'a [ScatterElement],
-        fill: impl FnOnce(&mut Posting<'a>, &'a [ScatterElement]),
+        fill: impl FnOnce(&mut Posting<'a>),
     ) -> Result<Result<ibv_wc, FailureStatus>, SelfTestError>
     where
         'b: 'a,
@@ -456,7 +465,7 @@ impl End {
             Some(builder) => Posting::Builder(builder),
             None => Posting::List(memory.batch()),
         };
-        fill(&mut posting, local);
+        fill(&mut posting);
         posting.post(&self.queue_pair).map_err(system_error(step, ""))?;
         self.wait(step, token)
     }

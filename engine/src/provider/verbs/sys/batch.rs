@@ -1,25 +1,31 @@
 //! A chain as `ibv_post_send` wants it: a linked list of work requests in memory that is made once.
 
 use super::{
+    data::Data,
     mkey::Mkey,
     objects::{MemoryRegion, Window},
     queue_pair::{QueuePair, place_of},
 };
 use crate::provider::{Access, RegistrationFields, RemoteRange, ScatterElement, WorkRequest};
-use core::{marker::PhantomData, mem::MaybeUninit, ptr::null_mut};
+use core::{
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ptr::{NonNull, null_mut},
+};
 use ibverbs_sys::{ibv_access_flags, ibv_mw, ibv_mw_bind_info, ibv_send_flags, ibv_send_wr, ibv_wr_opcode};
 use std::io;
 
 /// Takes the work requests of a chain one by one, in order.
 ///
-/// The elements of an operation are those of its range, in the chain's table.
+/// The elements of an operation are those of its range, in the chain's table; of a SEND or an RDMA WRITE it was looked at whether they
+/// go inline.
 pub(in super::super) trait Sink<'a> {
     /// SEND, or SEND_WITH_INV.
-    fn send(&mut self, request: &WorkRequest, local: &'a [ScatterElement], invalidate: Option<u32>);
+    fn send(&mut self, request: &WorkRequest, data: Data<'a>, invalidate: Option<u32>);
     /// RDMA READ.
     fn read(&mut self, request: &WorkRequest, local: &'a [ScatterElement], remote: RemoteRange);
     /// RDMA WRITE.
-    fn write(&mut self, request: &WorkRequest, local: &'a [ScatterElement], remote: RemoteRange);
+    fn write(&mut self, request: &WorkRequest, data: Data<'a>, remote: RemoteRange);
     /// LOCAL_INV.
     fn invalidate(&mut self, request: &WorkRequest, key: u32);
     /// BIND_MW of a range that begins at `fields.iova`.
@@ -68,11 +74,18 @@ pub(super) fn bind_info(fields: &RegistrationFields, region: &MemoryRegion) -> i
 /// A work request that says nothing.
 // SAFETY: zeroes are a value of this plain structure of integers, pointers and unions of them.
 const EMPTY: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
+const _: () = assert!(EMPTY.opcode == ibv_wr_opcode::IBV_WR_RDMA_WRITE, "an empty entry is one of a kind");
 
 /// Memory for the longest list that is posted at once. Owned by a port; nothing in it is read between two posts.
+///
+/// Entries are linked once, and windows found by their entry's place, by pointers to all of them: a reference to one of them is made
+/// from these, and takes nothing of what they may do away.
 pub(in super::super) struct SendMemory {
-    requests: Box<[ibv_send_wr]>,
-    windows: Box<[ibv_mw]>,
+    /// Each is followed by the next one, the last by none.
+    requests: NonNull<ibv_send_wr>,
+    /// As many.
+    windows: NonNull<ibv_mw>,
+    entries: usize,
 }
 
 // SAFETY: the pointers in it are only followed while a `Batch` lives, whose lifetime covers what they point to.
@@ -82,18 +95,39 @@ impl SendMemory {
     /// Memory for lists of `entries` work requests.
     pub(in super::super) fn new(entries: usize) -> Self {
         let window = ibv_mw { context: null_mut(), pd: null_mut(), rkey: 0, handle: 0, type_: 0 };
-        Self { requests: vec![EMPTY; entries].into_boxed_slice(), windows: vec![window; entries].into_boxed_slice() }
+        let memory = Self { requests: leak(vec![EMPTY; entries]), windows: leak(vec![window; entries]), entries };
+        for at in 1..entries {
+            // SAFETY: both places are inside.
+            unsafe { (*memory.requests.add(at - 1).as_ptr()).next = memory.requests.add(at).as_ptr() };
+        }
+        memory
     }
 
     /// Work requests that one list can hold.
     pub(in super::super) fn entries(&self) -> usize {
-        self.requests.len()
+        self.entries
     }
 
     /// Begins a list.
     pub(in super::super) fn batch<'a>(&'a mut self) -> Batch<'a> {
         Batch { memory: self, length: 0, unsayable: false, chain: PhantomData }
     }
+}
+
+impl Drop for SendMemory {
+    fn drop(&mut self) {
+        let Self { requests, windows, entries } = *self;
+        // SAFETY: both were leaked by `new`, with so many entries, and no batch of them lives.
+        unsafe {
+            drop(Box::from_raw(NonNull::slice_from_raw_parts(requests, entries).as_ptr()));
+            drop(Box::from_raw(NonNull::slice_from_raw_parts(windows, entries).as_ptr()));
+        }
+    }
+}
+
+/// A pointer to the first of them, and to all others.
+fn leak<T>(all: Vec<T>) -> NonNull<T> {
+    NonNull::from(Box::leak(all.into_boxed_slice())).cast()
 }
 
 /// A list in the making. What is pushed beyond the memory's entries is not posted: callers cut their chains.
@@ -112,37 +146,34 @@ impl Batch<'_> {
         if self.unsayable {
             return Err((0, io::ErrorKind::Unsupported.into()));
         }
-        let Some(list) = self.memory.requests.get_mut(..self.length).filter(|list| !list.is_empty()) else {
-            return Ok(());
+        let Some(last) = self.length.checked_sub(1) else { return Ok(()) };
+        let start = self.memory.requests.as_ptr();
+        // SAFETY: `next` counts the entries that there are, so that the last one is inside. The list is linked up to it; elements,
+        // regions and what goes inline live as long as the batch, shadows of windows in its memory.
+        let posted = unsafe {
+            let last = start.add(last);
+            let behind = core::mem::replace(&mut (*last).next, null_mut());
+            let posted = queue_pair.post_send(start);
+            (*last).next = behind;
+            posted
         };
-        let start = list.as_mut_ptr();
-        // Pointers to the shadows are made here and not while the list grows: each later access to the table would take
-        // the earlier ones' rights away.
-        let shadows = self.memory.windows.as_mut_ptr();
-        for at in 0..self.length {
-            let more = at + 1 < self.length;
-            // SAFETY: all places are inside: there are as many shadows as entries. `bind_mw` is written where the entry is a
-            // bind, whose member of the union it is.
-            unsafe {
-                let entry = start.add(at);
-                (*entry).next = if more { start.add(at + 1) } else { null_mut() };
-                if (*entry).opcode == ibv_wr_opcode::IBV_WR_BIND_MW {
-                    (*entry).__bindgen_anon_2.bind_mw.mw = shadows.add(at);
-                }
-            }
-        }
-        // SAFETY: the list is linked; elements and regions live as long as the batch, shadows of windows in its memory.
-        let posted = unsafe { queue_pair.post_send(start) };
         posted.map_err(|(refused, error)| (place_of(start, refused, self.length), error))
     }
 
-    /// The next entry, empty but for what every work request has.
+    /// The next entry, empty but for what every work request has, and what others of its kind said in it.
+    #[inline]
     fn next(&mut self, request: &WorkRequest, opcode: ibv_wr_opcode::Type) -> Option<&mut ibv_send_wr> {
-        let entry = self.memory.requests.get_mut(self.length)?;
+        if self.length >= self.memory.entries {
+            return None;
+        }
+        // SAFETY: inside, as was just seen; the batch has the memory for itself.
+        let entry = unsafe { self.memory.requests.add(self.length).as_mut() };
         self.length += 1;
-        // Everything else must be zero: rxe refuses leftovers in a bind (verbs.md, section 3). In its place: what is made elsewhere is
-        // copied, in other pieces than it was made in.
-        *entry = EMPTY;
+        // Everything else must be zero: rxe refuses leftovers in a bind (verbs.md, section 3). Work requests of a kind all say the same
+        // things, and an empty one is an RDMA WRITE.
+        if entry.opcode != opcode {
+            *entry = ibv_send_wr { next: entry.next, ..EMPTY };
+        }
         (entry.wr_id, entry.opcode, entry.send_flags) = (request.token.0, opcode, flags(request));
         Some(entry)
     }
@@ -155,14 +186,20 @@ fn set_list(entry: &mut ibv_send_wr, local: &[ScatterElement]) {
     entry.num_sge = i32::try_from(local.len()).unwrap_or(i32::MAX);
 }
 
+/// Inline data stand in a list as well, which is read while it is posted.
+fn set_data(entry: &mut ibv_send_wr, data: Data<'_>) {
+    entry.send_flags |= data.flag();
+    set_list(entry, data.elements());
+}
+
 impl<'a> Sink<'a> for Batch<'a> {
-    fn send(&mut self, request: &WorkRequest, local: &'a [ScatterElement], invalidate: Option<u32>) {
+    fn send(&mut self, request: &WorkRequest, data: Data<'a>, invalidate: Option<u32>) {
         let opcode = match invalidate {
             Some(_) => ibv_wr_opcode::IBV_WR_SEND_WITH_INV,
             None => ibv_wr_opcode::IBV_WR_SEND,
         };
         let Some(entry) = self.next(request, opcode) else { return };
-        set_list(entry, local);
+        set_data(entry, data);
         if let Some(key) = invalidate {
             entry.__bindgen_anon_1.invalidate_rkey = key;
         }
@@ -175,9 +212,9 @@ impl<'a> Sink<'a> for Batch<'a> {
         entry.wr.rdma.rkey = remote.key;
     }
 
-    fn write(&mut self, request: &WorkRequest, local: &'a [ScatterElement], remote: RemoteRange) {
+    fn write(&mut self, request: &WorkRequest, data: Data<'a>, remote: RemoteRange) {
         let Some(entry) = self.next(request, ibv_wr_opcode::IBV_WR_RDMA_WRITE) else { return };
-        set_list(entry, local);
+        set_data(entry, data);
         entry.wr.rdma.remote_addr = remote.address;
         entry.wr.rdma.rkey = remote.key;
     }
@@ -194,14 +231,17 @@ impl<'a> Sink<'a> for Batch<'a> {
         window: &'a Window,
         region: &'a MemoryRegion,
     ) {
-        let at = self.length;
-        let Some(shadow) = self.memory.windows.get_mut(at) else { return };
+        if self.length >= self.memory.entries {
+            return;
+        }
+        // SAFETY: inside: there are as many as entries.
+        let shadow = unsafe { self.memory.windows.add(self.length) };
         // A copy for each step: the library reads the key that is current when this one executes.
-        *shadow = window.with_key(fields.old_key);
+        // SAFETY: as above; the batch has the memory for itself.
+        unsafe { shadow.write(window.with_key(fields.old_key)) };
         let Some(entry) = self.next(request, ibv_wr_opcode::IBV_WR_BIND_MW) else { return };
         entry.__bindgen_anon_2.bind_mw = ibverbs_sys::ibv_send_wr__bindgen_ty_4__bindgen_ty_1 {
-            // Set when the list is posted.
-            mw: null_mut(),
+            mw: shadow.as_ptr(),
             rkey: fields.key,
             bind_info: bind_info(fields, region),
         };

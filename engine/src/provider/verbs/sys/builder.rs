@@ -3,13 +3,14 @@
 use super::{
     batch::{Sink, bind_info, flags, remote_rights},
     check,
+    data::Data,
     mkey::Mkey,
     mlx5_abi::{ListBuilder, QueuePairEx},
     objects::{MemoryRegion, Window},
     queue_pair::QueuePair,
 };
 use crate::provider::{RegistrationFields, RemoteRange, ScatterElement, WorkRequest};
-use core::{marker::PhantomData, ptr::NonNull};
+use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
 use ibverbs_sys::{ibv_access_flags, ibv_mw_bind_info, ibv_qp_ex, ibv_send_flags, ibv_sge};
 use std::io;
 
@@ -18,6 +19,7 @@ type WithKey = unsafe extern "C" fn(*mut ibv_qp_ex, u32);
 type Remote = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64);
 type Bind = unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibverbs_sys::ibv_mw, u32, *const ibv_mw_bind_info);
 type SetList = unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_sge);
+type SetInline = unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, usize);
 type Complete = unsafe extern "C" fn(*mut ibv_qp_ex) -> i32;
 
 /// The functions of one queue pair's builder. They are set when it is made and do not change.
@@ -32,6 +34,7 @@ pub(super) struct Functions {
     /// Of queue pairs that were made for windows.
     bind: Option<Bind>,
     set_list: SetList,
+    set_inline: SetInline,
     complete: Complete,
     abort: Start,
 }
@@ -54,6 +57,7 @@ impl Functions {
                 invalidate: (*builder).wr_local_inv?,
                 bind: (*builder).wr_bind_mw,
                 set_list: (*builder).wr_set_sge_list?,
+                set_inline: (*builder).wr_set_inline_data?,
                 complete: (*builder).wr_complete?,
                 abort: (*builder).wr_abort?,
             })
@@ -130,6 +134,23 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// [`Builder::prepare`] of a work request with data. librxe asks for the flag of what is inline, others do not.
+    fn prepare_data(&mut self, request: &WorkRequest, data: Data<'_>) {
+        // SAFETY: as in `prepare`.
+        unsafe {
+            (*self.raw).wr_id = request.token.0;
+            (*self.raw).wr_flags = flags(request) | data.flag();
+        }
+    }
+
+    fn set_data(&mut self, data: Data<'_>) {
+        match data.inline() {
+            // SAFETY: begun; the bytes may be read, and are copied at once.
+            Some((address, length)) => unsafe { (self.functions.set_inline)(self.raw, address, length) },
+            None => self.set_list(data.elements()),
+        }
+    }
+
     fn set_list(&mut self, local: &[ScatterElement]) {
         // SAFETY: elements are `ibv_sge`s, see `queue_pair`; they are copied at once.
         unsafe { (self.functions.set_list)(self.raw, local.len(), local.as_ptr().cast()) };
@@ -146,15 +167,15 @@ impl Drop for Builder<'_> {
 }
 
 impl<'a> Sink<'a> for Builder<'a> {
-    fn send(&mut self, request: &WorkRequest, local: &'a [ScatterElement], invalidate: Option<u32>) {
-        self.prepare(request);
+    fn send(&mut self, request: &WorkRequest, data: Data<'a>, invalidate: Option<u32>) {
+        self.prepare_data(request, data);
         match invalidate {
             // SAFETY: begun.
             Some(key) => unsafe { (self.functions.send_invalidating)(self.raw, key) },
             // SAFETY: begun.
             None => unsafe { (self.functions.send)(self.raw) },
         }
-        self.set_list(local);
+        self.set_data(data);
     }
 
     fn read(&mut self, request: &WorkRequest, local: &'a [ScatterElement], remote: RemoteRange) {
@@ -164,11 +185,11 @@ impl<'a> Sink<'a> for Builder<'a> {
         self.set_list(local);
     }
 
-    fn write(&mut self, request: &WorkRequest, local: &'a [ScatterElement], remote: RemoteRange) {
-        self.prepare(request);
+    fn write(&mut self, request: &WorkRequest, data: Data<'a>, remote: RemoteRange) {
+        self.prepare_data(request, data);
         // SAFETY: begun.
         unsafe { (self.functions.write)(self.raw, remote.key, remote.address) };
-        self.set_list(local);
+        self.set_data(data);
     }
 
     fn invalidate(&mut self, request: &WorkRequest, key: u32) {

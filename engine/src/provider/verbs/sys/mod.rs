@@ -17,6 +17,7 @@ pub(super) mod builder;
 pub mod cm_abi;
 pub(super) mod connection;
 pub(super) mod context;
+pub(super) mod data;
 pub(super) mod library;
 pub(super) mod mkey;
 pub mod mlx5_abi;

@@ -98,6 +98,16 @@ impl MemoryRegion {
         self.lkey
     }
 
+    /// Its first byte's address, and how many bytes it has; none once it is deregistered.
+    pub(super) fn range(&self) -> (u64, u64) {
+        self.memory.as_ref().map_or((0, 0), |memory| (memory.address(), memory.len() as u64))
+    }
+
+    /// Its protection domain.
+    pub(super) fn domain(&self) -> &Arc<ProtectionDomain> {
+        &self.domain
+    }
+
     /// What a peer may use, where it has a remote right.
     pub(in super::super) fn rkey(&self) -> u32 {
         self.rkey

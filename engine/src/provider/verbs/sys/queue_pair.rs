@@ -44,6 +44,14 @@ pub(in super::super) enum Posting {
     Lists { entries: u16 },
 }
 
+/// How work requests get into a queue pair, and what of their data is copied into them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct SendInterface {
+    pub(in super::super) posting: Posting,
+    /// Bytes of a SEND or an RDMA WRITE that go inline, if the device has so much room; 0 for none.
+    pub(in super::super) inline_bytes: u32,
+}
+
 /// Receives that one call of ibv_post_recv(3) gets: they are put together on the stack.
 const RECEIVES_PER_CALL: usize = 32;
 
@@ -67,6 +75,7 @@ pub(in super::super) struct QueuePair {
     builder: Option<NonNull<ibv_qp_ex>>,
     lists: Option<Lists>,
     max_entries: u32,
+    inline_bytes: u32,
     post_send: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32,
     post_recv: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32,
     domain: Arc<ProtectionDomain>,
@@ -88,7 +97,7 @@ impl QueuePair {
         receive_queue: &Arc<CompletionQueue>,
         sizes: QueueSizes,
         shared: Option<Arc<SharedReceiveQueue>>,
-        posting: Posting,
+        SendInterface { posting, inline_bytes }: SendInterface,
     ) -> io::Result<Self> {
         let context = &domain.context;
         let operations = context.operations();
@@ -103,10 +112,7 @@ impl QueuePair {
             max_recv_wr: if shared.is_some() { 0 } else { sizes.receive },
             max_send_sge: sizes.max_send_sge,
             max_recv_sge: u32::from(shared.is_none()),
-            max_inline_data: match posting {
-                Posting::Lists { entries } => u32::from(entries) * ENTRY_BYTES - FIRST_ENTRY_BYTES,
-                Posting::PostSend | Posting::Builder => 0,
-            },
+            max_inline_data: 0,
         };
         let queues = [Arc::clone(send_queue), Arc::clone(receive_queue)];
         let source = shared.as_ref().map_or_else(null_mut, |shared| shared.raw.as_ptr());
@@ -115,8 +121,20 @@ impl QueuePair {
             Posting::Builder => create_for_builder,
             Posting::Lists { .. } => create_for_lists,
         };
-        let raw = make(domain, &queues, source, &mut cap);
-        let raw = NonNull::new(raw?).ok_or_else(io::Error::last_os_error)?;
+        let for_lists = match posting {
+            Posting::Lists { entries } => u32::from(entries) * ENTRY_BYTES - FIRST_ENTRY_BYTES,
+            Posting::PostSend | Posting::Builder => 0,
+        };
+        let mut try_with = |inline_bytes: u32| {
+            let mut tried = ibv_qp_cap { max_inline_data: for_lists.max(inline_bytes), ..cap };
+            let raw = make(domain, &queues, source, &mut tried)?;
+            let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+            cap = tried;
+            Ok::<_, io::Error>((raw, inline_bytes.min(tried.max_inline_data)))
+        };
+        // Room for inline data makes entries larger, of which fewer fit a send queue; and some devices have none.
+        let made = try_with(inline_bytes).or_else(|error| if inline_bytes > 0 { try_with(0) } else { Err(error) });
+        let (raw, inline_bytes) = made?;
         // SAFETY: just made; its number does not change.
         let number = unsafe { raw.as_ref() }.qp_num;
         // SAFETY: the queue pair is alive; the result is null where its library has no builder for it.
@@ -143,6 +161,7 @@ impl QueuePair {
                 })
             }),
             lists,
+            inline_bytes,
             max_entries: (cap.max_inline_data + FIRST_ENTRY_BYTES) / ENTRY_BYTES,
             post_send,
             post_recv,
@@ -156,12 +175,12 @@ impl QueuePair {
         QueuePairId(self.number)
     }
 
-    /// Whether it receives from a shared queue.
     /// Its protection domain.
     pub(in super::super) fn domain(&self) -> &Arc<ProtectionDomain> {
         &self.domain
     }
 
+    /// Whether it receives from a shared queue.
     pub(in super::super) fn shares_receives(&self) -> bool {
         self.shared.is_some()
     }
@@ -189,6 +208,11 @@ impl QueuePair {
     /// Entries of the longest list that fits one of its work requests; 0 where it was not made for lists.
     pub(in super::super) fn max_entries(&self) -> u32 {
         if self.lists.is_some() { self.max_entries } else { 0 }
+    }
+
+    /// Bytes of a SEND or an RDMA WRITE that go inline: what was asked for, as far as it has room.
+    pub(in super::super) fn inline_bytes(&self) -> u32 {
+        self.inline_bytes
     }
 
     /// Whether its work requests are built by `ibv_wr_*`.
