@@ -6,6 +6,8 @@
 mod foreign_memory;
 #[path = "../examples/host_in_own_loop.rs"]
 mod host_in_own_loop;
+#[path = "../examples/own_protocol.rs"]
+mod own_protocol;
 #[path = "../examples/own_storage.rs"]
 mod own_storage;
 
@@ -24,6 +26,11 @@ fn the_host_runs_in_a_host_in_own_loop() {
 #[test]
 fn both_live_in_foreign_memory() {
     foreign_memory::main().unwrap();
+}
+
+#[test]
+fn a_protocol_of_ones_own_runs_on_reactors() {
+    own_protocol::main().unwrap();
 }
 
 #[test]

@@ -102,7 +102,8 @@ pub enum DisconnectCause {
     /// The peer disconnected.
     #[error("disconnected by the peer")]
     Peer,
-    /// A work request failed.
+    /// A work request failed. [`FailureStatus::Flushed`] is no reason by itself: the device had moved the queue pair to the error state
+    /// before, most often since it refused the peer an access to memory. The peer hears the reason.
     #[error("a work request failed: {0}")]
     WorkRequest(FailureStatus),
     /// The device refused a post.

@@ -3,7 +3,16 @@
 //!
 //! The engine takes completions and the time, and emits chains of work requests. It never reads a clock, never sleeps
 //! and never allocates after start-up; whoever owns a poll loop calls `Engine::poll` and `Engine::flush` from it.
-//! `docs/design.md` says which room may touch what.
+//!
+//! * [`provider`]: the devices, [`provider::soft`] among them; what is there is made into a [`Control`], which does everything slow.
+//! * [`EngineOptions`]: what one core's engine is made for. They say how much memory it takes ([`Engine::region_bytes`]) and how long the
+//!   completion queues of its port are ([`Engine::completion_entries`], [`Control::open_core`]).
+//! * [`Engine`]: connections, requests (their memory is opened to a peer, who answers), transfers (RDMA to what a peer opened).
+//! * [`Protocol`]: what the engine asks about messages. [`Event`]: what it tells.
+//!
+//! One turn of a loop is [`Engine::poll`], [`Engine::next_event`] until there is none, [`Engine::submit`] and the like,
+//! [`Engine::flush`]. `engine/examples/foreign_loop.rs` is such a loop, `apps/examples/own_protocol.rs` does it on reactors, and
+//! `docs/embedding.md` leads through both. `docs/design.md` says which room may touch what.
 
 // The one exception is the room of a provider that calls C.
 #![cfg_attr(not(feature = "verbs"), forbid(unsafe_code))]
@@ -36,12 +45,17 @@ mod timestamp;
 mod trace;
 mod transfer;
 
+pub use control::Control;
 pub use engine::*;
 pub use event::{ConnectionId, DisconnectCause, Event, OpenFailure, Received, RequestStatus, TransferStatus};
+pub use gather::{GatherError, MemoryId, Segment};
 pub use link::{CoreLink, MAX_INCOMING, MAX_MEMORIES};
+pub use mr::Grant;
 pub use options::*;
 pub use plan::{EngineError, MAX_MESSAGE_BYTES, SLOTS_PER_REQUEST};
 pub use protocol::{AnnounceError, CLASSIFY_BYTES, Message, Protocol};
+// What requests, transfers and events are made of.
+pub use provider::{Access, IncomingId, PrivateData, RemoteRange};
 pub use request::{REQUEST_SLOT_BYTES, RequestHandle};
 pub use statistics::Statistics;
 pub use timestamp::Timestamp;

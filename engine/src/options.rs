@@ -89,9 +89,10 @@ pub enum ReceiveQueues {
 pub struct EngineOptions {
     /// Connections at the same time.
     pub connections: u16,
-    /// Requests of one connection at the same time; the request slab has twice as many slots (hold outlives fence).
+    /// Requests of one connection at the same time; the request slab has twice as many slots (hold outlives fence). 0 for a mere
+    /// responder.
     pub queue_depth: u32,
-    /// Transfers of one connection at the same time; 0 for a mere requester.
+    /// Transfers of one connection at the same time; 0, the default, for a mere requester, which can neither fetch, write nor respond.
     pub transfer_depth: u32,
     /// RDMA READs or WRITEs of one transfer as a rule, at most [`MAX_TRANSFER_OPERATIONS`]: the send queue has room for
     /// `transfer_depth` transfers of so many. Those of more wait for others.
@@ -167,7 +168,11 @@ impl Default for EngineOptions {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnectionOptions {
     /// Receives that the peer has posted before it answers anything: how many messages we may send unasked. Every
-    /// message received gives one back.
+    /// message received gives one back. With 0, the default, requests wait until the peer has sent something, as is right for a mere
+    /// responder: each command that arrives brings the receive of its reply.
+    ///
+    /// Known before the connection is: what the peer says when it accepts comes too late. So protocols fix the number, or the
+    /// side that connects says it in its private data, and the other one rejects what is more than its `receive_depth`.
     pub peer_receives: u32,
     /// Receives that the peer may use, where the engine's connections share theirs: how many messages it may send before
     /// one of them is released. 0, and whatever is more, is `EngineOptions::receive_depth`.

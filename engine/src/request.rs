@@ -16,7 +16,10 @@ const _: () = assert!(size_of::<Request>() == SLOT_BYTES, "a request slot takes 
 pub struct RequestHandle(pub(crate) Handle);
 
 impl RequestHandle {
-    /// A handle by its numbers, for protocols whose messages carry them. One that names no request in flight is harmless.
+    /// Names no request, now or ever: what a table has before the first, and whose reply one is that nobody waits for.
+    pub const NONE: Self = Self(Handle::from_parts(u32::MAX, 0));
+
+    /// A handle by its numbers, for tables that keep them. One that names no request in flight is harmless.
     #[must_use]
     pub fn from_parts(index: u32, generation: u32) -> Self {
         Self(Handle::from_parts(index, generation))

@@ -90,7 +90,7 @@ impl Side {
         let mut engine = Engine::new(port, link, &mut region, options, &capabilities).unwrap();
         let data = region.carve(DEPTH * 4096, 4096).unwrap().into_device_memory();
         let memory = engine.add_memory(data).unwrap();
-        let names = Names([RequestHandle::from_parts(u32::MAX, 0); DEPTH]);
+        let names = Names([RequestHandle::NONE; DEPTH]);
         let free = (0..DEPTH as u8).collect();
         Self { control, engine, memory, connection: None, names, free, ended: 0, invalidate: true, _region: region }
     }

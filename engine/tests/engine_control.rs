@@ -4,7 +4,7 @@ mod engine_harness;
 
 use engine_harness::{PROFILES, Pair, Setup, Side, scripted::*};
 use frwr_engine::{
-    ConnectionOptions, DisconnectCause, EngineOptions, MAX_INCOMING, OnPostError, OpenError,
+    AddMemoryError, ConnectionOptions, DisconnectCause, EngineOptions, MAX_INCOMING, OnPostError, OpenError,
     provider::{
         AsyncEvent, CommandError, ConnectionEvent, ConnectionParameters, Device, DeviceEvent, IncomingId, ListenerId,
         PrivateData, TokenKind, fault::CommandKind,
@@ -376,6 +376,20 @@ fn dropping_an_engine_with_work_in_flight_ends_its_connections_for_the_peers() {
         drop(control);
         target.step(now);
     }
+}
+
+#[test]
+fn an_engine_without_its_control_refuses_what_could_not_begin() {
+    let Pair { host, address, .. } = Pair::new("reg_mr");
+    let Side { control, mut engine, data, .. } = host;
+    drop(control);
+    let options = ConnectionOptions::default();
+    assert_eq!(engine.connect(address, b"", &options), Err(OpenError::NoControl));
+    assert_eq!(engine.accept(IncomingId(0), b"", &options), Err(OpenError::NoControl));
+    assert_eq!(engine.reject(IncomingId(0), b""), Err(OpenError::NoControl));
+    assert_eq!(engine.listen(address), Err(OpenError::NoControl));
+    assert_eq!(engine.stop_listening(address), Err(OpenError::NoControl));
+    assert_eq!(engine.add_memory(data), Err(AddMemoryError::NoControl));
 }
 
 /// What the connection manager or the device says of a connection that could not be opened reaches the caller by name.

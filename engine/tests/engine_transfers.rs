@@ -5,7 +5,7 @@ mod engine_harness;
 
 use engine_harness::{PROFILES, Setup, scripted::Scripted};
 use frwr_engine::{
-    Chunk, FetchRequest, OnPostError, RemoteSegment, WriteRequest,
+    Chunk, FetchRequest, MemoryId, OnPostError, RemoteSegment, Segment, TransferError, WriteRequest,
     mr::Grant,
     provider::{Access, RemoteRange},
 };
@@ -148,6 +148,30 @@ fn f05_a_reply_is_told_although_the_device_refuses_what_stands_behind_it_in_the_
                 assert_eq!(test.host.engine.statistics().posts_refused, 1, "{profile}");
                 assert_eq!((test.open_bytes(), test.host.disconnected), (0, 0), "{profile} {invalidates}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_refused_transfer_says_what_to_change() {
+    for profile in PROFILES {
+        let remote = [RemoteSegment { remote: RemoteRange { address: 0, key: 1 }, length: EACH }];
+        // A mere requester has no transfer slots, however often it is polled.
+        let mut test = Scripted::of(Setup::new(profile));
+        test.connect();
+        let (connection, local) = (test.host.connection.unwrap(), [test.host.segment(0, EACH)]);
+        let request = FetchRequest { local: &local, remote: &remote, cookie: 1 };
+        let refused = test.pair.host.engine.fetch(connection, &request).unwrap_err();
+        assert_eq!(refused, TransferError::NoSlot);
+        assert!(refused.to_string().contains("transfer_depth"), "{refused}");
+
+        let mut test = pair(profile);
+        let connection = test.host.connection.unwrap();
+        for memory in [MemoryId(9), MemoryId(u32::MAX)] {
+            let local = [Segment { memory, offset: 0, length: EACH }];
+            let request = WriteRequest { local: &local, remote: &remote, cookie: 1 };
+            let refused = test.pair.host.engine.write(connection, &request).unwrap_err();
+            assert!(refused.to_string().contains("declared before the connection"), "{refused}");
         }
     }
 }

@@ -125,6 +125,9 @@ impl<M: Send + 'static> Reactors<M> {
 
     /// Starts them. `prepare` is called here, once per reactor, and returns what that reactor's own pinned thread calls
     /// to build context and pollers, so that memory lands on its node. No reactor polls before all are built.
+    ///
+    /// All have one type of context; where roles differ it is an enum. `E` is any error that says what it is: a
+    /// `Box<dyn Error>` is none, [`std::io::Error::other`] makes one of it.
     pub fn launch<C, E, I>(self, mut prepare: impl FnMut(CoreIndex) -> I) -> Result<Running<M, C>, LaunchError<E>>
     where
         C: Context<Message = M> + Send + 'static,

@@ -4,7 +4,65 @@
 //! * [`Reactors`]: starts one pinned thread per reactor, builds each context on its own core, joins them with a report.
 //! * [`Reactor`]: the loop of one core. It may as well be stepped by hand, on one thread, with a [`VirtualClock`].
 //! * [`Poller`]: what runs in the loop. The context of the core is handed to it as `&mut`: there is no hidden current core.
-//! * [`Outbox`], [`ForeignOutbox`]: bounded lanes to other reactors; a full lane gives the message back.
+//! * [`Outbox`], [`ForeignOutbox`]: bounded lanes to other reactors; a full lane gives the message back. What a reactor tells a thread
+//!   that is none goes through a lane of its own, whose sending end its context has (`frwr_mempool::lane`).
+//!
+//! ```
+//! use frwr_reactor::{Context, CoreIndex, Now, Outbox, Placement, Poller, Reactor, Reactors, Schedule, Seat, Sleep, Source};
+//! use std::time::Duration;
+//!
+//! /// The state of a core. All reactors that are started together have one type of it: an enum, where they differ.
+//! struct Core {
+//!     outbox: Outbox<u32>,
+//!     sum: u32,
+//! }
+//!
+//! impl Context for Core {
+//!     type Message = u32;
+//!
+//!     fn message(&mut self, _from: Source, message: u32, _now: &Now) {
+//!         self.sum += message;
+//!     }
+//! }
+//!
+//! /// Sends each number up to ten to the other core.
+//! struct Count(u32);
+//!
+//! impl Poller<Core> for Count {
+//!     fn poll(&mut self, core: &mut Core, _now: &Now) -> u32 {
+//!         let other = CoreIndex(1 - core.outbox.core().0);
+//!         if self.0 == 10 || core.outbox.send(other, self.0 + 1).is_err() {
+//!             return 0;
+//!         }
+//!         self.0 += 1;
+//!         1
+//!     }
+//!
+//!     fn sleep_until(&self, _core: &Core) -> Sleep {
+//!         Sleep::Busy
+//!     }
+//!
+//!     fn drained(&self, core: &Core) -> bool {
+//!         self.0 == 10 && core.sum == 55
+//!     }
+//! }
+//!
+//! // Called on the core's own thread, once it is pinned: what is mapped here is near it.
+//! fn start(seat: Seat<u32>, outbox: Outbox<u32>) -> Result<Reactor<Core>, frwr_reactor::PollerError> {
+//!     let mut reactor = seat.reactor(Core { outbox, sum: 0 });
+//!     reactor.add("count", Schedule::Busy, Count(0))?;
+//!     Ok(reactor)
+//! }
+//!
+//! // On cores of their own: `Placement::Spread { reactors: 2 }`.
+//! let running = Reactors::new(Placement::Unpinned { reactors: 2 }).launch(|_| start)?;
+//! for ended in running.shutdown(Duration::from_secs(10)) {
+//!     let finished = ended?;
+//!     assert!(finished.report.undrained.is_empty());
+//!     assert_eq!(finished.context.sum, 55);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! Only threads that this crate creates are ever pinned; the affinity of the caller never changes.
 

@@ -99,12 +99,16 @@ impl<M, C> Running<M, C> {
 
     /// Waits until all reactors have ended, which somebody has to ask for: see [`Self::shutdown_handle`]. In the order
     /// of the reactors.
+    ///
+    /// The calling thread does nothing else meanwhile. Where pollers need something of it to drain, go on with that until
+    /// [`Self::is_finished`], and call this then.
     #[must_use]
     pub fn join(mut self) -> Vec<Result<Finished<C>, RunningError>> {
         self.join_threads()
     }
 
-    /// Asks all reactors to drain for at most `grace`, and waits for them.
+    /// Asks all reactors to drain for at most `grace`, and waits for them: [`ShutdownHandle::request`], then [`Self::join`], and not
+    /// for a thread that pollers need in order to drain.
     #[must_use]
     pub fn shutdown(self, grace: Duration) -> Vec<Result<Finished<C>, RunningError>> {
         self.shutdown.request(grace);

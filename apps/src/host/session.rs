@@ -108,6 +108,7 @@ impl<P: Port> Host<P> {
             Err(
                 OpenError::NoConnection
                 | OpenError::WouldBlock
+                | OpenError::NoControl
                 | OpenError::PrivateData(_)
                 | OpenError::Receives { .. },
             ) => {}

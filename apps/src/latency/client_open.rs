@@ -96,7 +96,7 @@ impl<P: Port> ClientSide<P> {
                     (self.links[at].id, self.links[at].state) = (Some(id), State::Connecting);
                 }
                 Err(OpenError::WouldBlock | OpenError::NoConnection) => break,
-                Err(OpenError::PrivateData(_) | OpenError::Receives { .. }) => {
+                Err(OpenError::PrivateData(_) | OpenError::Receives { .. } | OpenError::NoControl) => {
                     return Err(Failure::Unreachable(OpenFailure::Exhausted));
                 }
             }

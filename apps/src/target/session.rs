@@ -118,6 +118,7 @@ impl<P: Port, S: Storage> Target<P, S> {
                 OpenError::NoConnection
                 | OpenError::PrivateData(_)
                 | OpenError::WouldBlock
+                | OpenError::NoControl
                 | OpenError::Receives { .. },
             ) => {
                 return Err(RejectStatus::NoResources);

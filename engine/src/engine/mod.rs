@@ -75,6 +75,9 @@ pub enum AddMemoryError {
     /// Control has not taken earlier messages yet.
     #[error("control is busy; poll it and try again")]
     WouldBlock,
+    /// The engine's Control was dropped.
+    #[error("the engine's Control was dropped, so that no memory can be registered; keep it as long as its engines")]
+    NoControl,
 }
 
 /// FRWR for one core, over the port `P`. Not shared: its owner's core alone calls it.
@@ -289,6 +292,9 @@ impl<P: Port> Engine<P> {
         if self.memories.is_full() {
             return Err(AddMemoryError::TooMany);
         }
+        if self.link.to_control.is_closed() {
+            return Err(AddMemoryError::NoControl);
+        }
         // MAX_MEMORIES is far below u32::MAX.
         let id = MemoryId(self.memories.len() as u32);
         let told = self.link.to_control.push(ToControl::AddMemory { memory: id, bytes: memory.clone() });
@@ -409,8 +415,10 @@ impl<P: Port> Engine<P> {
         &self.capabilities
     }
 
-    /// Nothing is in flight, waits, or is left to be told: a core may sleep until somebody submits something. For a clean
-    /// end let requests end, [`Engine::disconnect`] each of [`Engine::connections`], and drop the engine when
+    /// Nothing is in flight, waits, or is left to be told: a core may sleep until somebody submits something, unless a peer may
+    /// connect, send or disconnect meanwhile. Nobody wakes a core for that; it has to look.
+    ///
+    /// For a clean end let requests end, [`Engine::disconnect`] each of [`Engine::connections`], and drop the engine when
     /// [`Engine::is_disconnected`] says so.
     #[must_use]
     pub fn is_idle(&self) -> bool {

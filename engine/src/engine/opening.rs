@@ -51,6 +51,9 @@ pub enum OpenError {
     /// Control has not taken earlier messages yet.
     #[error("control is busy; poll it and try again")]
     WouldBlock,
+    /// The engine's Control was dropped.
+    #[error("the engine's Control was dropped, so that no connection can open; keep it as long as its engines")]
+    NoControl,
 }
 
 impl<P: Port> Engine<P> {
@@ -58,9 +61,9 @@ impl<P: Port> Engine<P> {
     /// Engines of one Control may listen at the same one: see `Control::place_connections`.
     ///
     /// # Errors
-    /// [`OpenError::WouldBlock`].
+    /// [`OpenError::WouldBlock`], [`OpenError::NoControl`].
     pub fn listen(&mut self, address: SocketAddr) -> Result<(), OpenError> {
-        self.link.to_control.push(ToControl::Listen { address }).map_err(|_| OpenError::WouldBlock)
+        self.ask_control(ToControl::Listen { address })
     }
 
     /// Stops listening at an address; connect requests that were not answered yet are rejected, and connections stay. Ends
@@ -68,9 +71,9 @@ impl<P: Port> Engine<P> {
     /// that this one was told of still wait for its answer.
     ///
     /// # Errors
-    /// [`OpenError::WouldBlock`].
+    /// [`OpenError::WouldBlock`], [`OpenError::NoControl`].
     pub fn stop_listening(&mut self, address: SocketAddr) -> Result<(), OpenError> {
-        self.link.to_control.push(ToControl::StopListening { address }).map_err(|_| OpenError::WouldBlock)
+        self.ask_control(ToControl::StopListening { address })
     }
 
     /// Connects to an address; ends with [`Event::Connected`] or [`Event::OpenFailed`], or with [`Event::Disconnected`]
@@ -103,10 +106,18 @@ impl<P: Port> Engine<P> {
     /// Rejects a connect request.
     ///
     /// # Errors
-    /// [`OpenError::PrivateData`], [`OpenError::WouldBlock`].
+    /// [`OpenError::PrivateData`], [`OpenError::WouldBlock`], [`OpenError::NoControl`].
     pub fn reject(&mut self, incoming: IncomingId, private_data: &[u8]) -> Result<(), OpenError> {
         let private_data = private(private_data)?;
-        self.link.to_control.push(ToControl::Reject { incoming, private_data }).map_err(|_| OpenError::WouldBlock)
+        self.ask_control(ToControl::Reject { incoming, private_data })
+    }
+
+    /// A Control that is gone would never answer, and its lane takes everything.
+    fn ask_control(&mut self, message: ToControl) -> Result<(), OpenError> {
+        if self.link.to_control.is_closed() {
+            return Err(OpenError::NoControl);
+        }
+        self.link.to_control.push(message).map_err(|_| OpenError::WouldBlock)
     }
 
     fn open(
@@ -127,7 +138,7 @@ impl<P: Port> Engine<P> {
         };
         let accepts = matches!(target, OpenTarget::Incoming(_));
         let message = ToControl::Open { connection, target, options: open, private_data };
-        self.link.to_control.push(message).map_err(|_| OpenError::WouldBlock)?;
+        self.ask_control(message)?;
         let entry = &mut self.connections[index];
         entry.phase = Phase::Opening(Opening::QueuePair);
         entry.peer_receives = options.peer_receives.into();

@@ -41,17 +41,21 @@ pub struct ResponseRequest<'a> {
     pub remote: &'a [RemoteSegment],
     /// The reply.
     pub message: &'a [u8],
-    /// The peer's key that its device invalidates when the reply arrives (SEND_WITH_INV).
+    /// The peer's key that its device invalidates when the reply arrives (SEND_WITH_INV). Only one of the request that is answered,
+    /// and best where that invited it: the peer ends a connection on which any other key is killed, that of a request which it has
+    /// cancelled included.
     pub invalidate: Option<u32>,
     /// Comes back with [`crate::Event::Responded`].
     pub cookie: u64,
 }
 
-/// Why a transfer was not taken. The first is worth another try after a poll.
+/// Why a transfer was not taken. [`TransferError::NoSlot`] is worth another try after a poll, all others never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
-    /// All transfer slots are in use.
-    #[error("all transfer slots of this core are in use; poll, take events and try again")]
+    /// All transfer slots are in use; for ever, where [`crate::EngineOptions::transfer_depth`] is 0.
+    #[error(
+        "all transfer slots of this core are in use; poll, take events and try again (with a transfer_depth of 0 there are none)"
+    )]
     NoSlot,
     /// The connection is not ready, ends, or is a former one.
     #[error("the connection is not ready for transfers")]
@@ -59,8 +63,9 @@ pub enum TransferError {
     /// The reply is longer than the engine's message buffers, or empty.
     #[error("a reply has 1 byte up to the engine's message_bytes")]
     MessageLength,
-    /// A local segment is empty, out of bounds, or its memory is not registered on this connection.
-    #[error("a local segment is not acceptable: {0}")]
+    /// A local segment is empty, out of bounds, or its memory is not registered on this connection: unknown, or declared after the
+    /// connection was opened.
+    #[error("a local segment is not acceptable: {0}; a memory has to be declared before the connection is opened")]
     Segment(#[from] GatherError),
     /// Local and remote ranges do not have the same number of bytes, or one is empty.
     #[error("local and remote ranges differ in length, or one is empty")]

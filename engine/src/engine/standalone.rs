@@ -150,7 +150,12 @@ impl<P: Port> Engine<P> {
     }
 
     /// Gives a request up: its keys are invalidated, then it ends as cancelled, whatever the peer does meanwhile (S75). A reply
-    /// that still comes is counted and dropped; until then the receive for it is kept, and so is the peer's for the message.
+    /// that still comes is counted and dropped, if [`Protocol::classify`] calls it one
+    /// ([`Message::Reply`](crate::Message::Reply)); until then the receive for it is kept, and so is the peer's for the message.
+    ///
+    /// The peer is not told. If it reads or writes the memory afterwards, its device's access is refused, and the connection ends
+    /// as after every failed access; so it does where the reply invalidates the key. To give up what a peer may be working on, and
+    /// keep the connection, abort it in the upper protocol and await the reply.
     ///
     /// # Errors
     /// [`CancelError`]; the request goes on.

@@ -61,7 +61,8 @@ pub struct Coverage {
     pub keys: u32,
 }
 
-/// Why a request was not taken. The caller keeps everything; the first three are worth another try after a poll.
+/// Why a request was not taken. The caller keeps everything. [`SubmitError::NoSlot`] is worth another try after a poll,
+/// [`SubmitError::NotConnected`] after [`crate::Event::Connected`], all others never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// All request slots are in use.
@@ -81,10 +82,10 @@ pub enum SubmitError {
         "the segments need more MRs than one request may have: 16, what its connection has, what its send queue holds"
     )]
     TooManyRegistrations,
-    /// A segment is empty, out of its memory's bounds, or its memory was declared after the connection opened (I18).
+    /// A segment is empty, or out of its memory's bounds (I18).
     #[error("a segment is not acceptable: {0}")]
     Segment(#[from] GatherError),
-    /// A memory is not registered on this connection.
+    /// A memory is not registered on this connection: it is unknown, or was declared after the connection was opened.
     #[error("a segment's memory is unknown, or was declared after the connection was opened")]
     UnknownMemory,
     /// The message had no room for the keys; everything was undone (S85, S87).

@@ -67,7 +67,7 @@ impl Protocol for Tiny {
         match (word(0), word(4), word(8)) {
             (Some(low), Some(high), Some(u32::MAX)) => {
                 let cookie = u64::from(low) | u64::from(high) << 32;
-                let nobody = RequestHandle::from_parts(u32::MAX, 0);
+                let nobody = RequestHandle::NONE;
                 Message::Reply(self.names.get(&cookie).copied().unwrap_or(nobody))
             }
             (Some(_), Some(_), Some(_)) => Message::Command,

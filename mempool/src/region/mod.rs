@@ -97,7 +97,7 @@ impl RegionOptions {
         Self { pages, ..self }
     }
 
-    /// On this NUMA node.
+    /// On this NUMA node. The field itself takes one that may be unknown, as a core's may.
     #[must_use]
     pub fn node(self, node: u32) -> Self {
         Self { node: Some(node), ..self }
