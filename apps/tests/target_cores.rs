@@ -285,9 +285,7 @@ fn a_reset_controller_gets_new_queues_while_the_old_ones_end() {
 /// Sends the Connect of another admin queue.
 fn begin_session(raw: &mut Cores) -> ConnectionId {
     let admin = raw.open_queue(0, 32);
-    raw.responses.clear();
-    raw.data.write(0, &connect_data(0xffff).to_bytes()).unwrap();
-    raw.send(admin, Command::Connect(connect(0, 31)).encode(600).unwrap(), Some((Access::RemoteRead, 1024)));
+    raw.begin_session(admin);
     admin
 }
 
@@ -333,6 +331,28 @@ fn no_new_session_overtakes_a_write_that_a_member_still_has() {
     raw.until("answered", |raw| raw.responses.len() == 1);
     assert!(raw.responses[0].status().is_success());
     assert_eq!(raw.members[0].statistics().orphans, 0);
+    finish(raw);
+}
+
+/// A connection has ended when its queue pair is destroyed; its host connects again as soon as it likes.
+#[test]
+fn no_new_session_overtakes_a_write_of_a_connection_that_still_ends_on_a_member() {
+    let (mut raw, shared) = spread(options(2, 2));
+    let (admin, io) = raw.io_queue();
+    shared.go.set(false);
+    raw.send(io, Command::Write(blocks(0)).encode(9).unwrap(), Some((Access::RemoteRead, 512)));
+    raw.steps(100);
+    let next = raw.open_queue(0, 32);
+    raw.begin_end(&[io, admin]);
+    raw.begin_session(next);
+    raw.steps(200);
+    assert!(raw.responses.is_empty(), "it waits");
+    raw.controlled = true;
+    raw.until("orphaned", |raw| raw.members[0].statistics().orphans == 1 && raw.disconnected.len() == 2);
+    assert!(raw.responses.is_empty(), "it waits");
+    shared.go.set(true);
+    raw.until("answered", |raw| raw.responses.len() == 1);
+    assert!(raw.responses[0].status().is_success());
     finish(raw);
 }
 

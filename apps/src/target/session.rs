@@ -151,6 +151,23 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok(())
     }
 
+    /// Takes the queues whose connections end from their controllers, as their last event will: that comes when the device has
+    /// destroyed the queue pair, and a host may have connected again long before.
+    pub(super) fn leave_ending_queues(&mut self) {
+        for at in 0..self.queues.len() {
+            let Some(Some(queue)) = self.queues.get_mut(at) else { continue };
+            let Some(Association { controller, .. }) = queue.association else { continue };
+            if self.engine.is_ready(queue.connection) {
+                continue;
+            }
+            if queue.asked.queue_id == ADMIN_QUEUE {
+                self.disconnect_io_queues(controller);
+            } else {
+                (queue.association, queue.ended_with) = (None, Some(controller));
+            }
+        }
+    }
+
     /// A storage has commands of an ended session, here or on a member, or may have. Soon it has none in most cases: a Connect
     /// waits for that, since hosts do not come again when their first attempt is rejected.
     pub(super) fn has_late_commands(&self) -> bool {
