@@ -13,7 +13,7 @@ use frwr_apps::storage::{
 };
 use frwr_apps::target::{AllowedHosts, Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
-use frwr_engine::provider::Access;
+use frwr_engine::provider::{Access, CommandError, fault::CommandKind};
 use frwr_mempool::DeviceMemory;
 use nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
 use nvmf_harness::{memory, subsystem, target_options};
@@ -372,6 +372,34 @@ fn no_new_session_begins_before_members_have_heard_of_the_end() {
     raw.until("answered", |raw| raw.responses.len() == 1);
     assert!(raw.responses[0].status().is_success());
     assert_eq!(raw.disconnected, [admin, io]);
+    finish(raw);
+}
+
+#[test]
+fn a_queue_pair_that_a_device_keeps_on_a_member_keeps_no_other_host_away() {
+    let (mut raw, shared) = spread(options(2, 2));
+    let (admin, io) = raw.io_queue();
+    assert_eq!(queues(&raw), [1, 1]);
+    shared.go.set(false);
+    raw.send(io, Command::Write(blocks(0)).encode(9).unwrap(), Some((Access::RemoteRead, 512)));
+    raw.steps(100);
+    raw.faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
+    raw.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::Busy, u32::MAX);
+    raw.engine.disconnect(io);
+    raw.until("gone", |raw| raw.disconnected == [io]);
+    raw.steps(50);
+    raw.engine.disconnect(admin);
+    raw.until("gone", |raw| raw.disconnected == [io, admin] && queues(raw)[0] == 0);
+    begin_session(&mut raw);
+    raw.steps(200);
+    assert!(raw.responses.is_empty(), "the write is with the storage");
+    shared.go.set(true);
+    raw.until("answered", |raw| raw.responses.len() == 1);
+    assert!(raw.responses[0].status().is_success());
+    assert_eq!(raw.members[0].engine().connections().count(), 1, "the device keeps it");
+    let (_, io) = raw.io_queue();
+    assert!(write(&mut raw, io, 0, 1).status().is_success());
+    raw.faults.clear();
     finish(raw);
 }
 

@@ -318,7 +318,11 @@ impl<P: Port, S: Storage> Target<P, S> {
             Event::Incoming { incoming, peer, private_data } => self.incoming(incoming, peer, &private_data),
             Event::Connected { .. } => {}
             // Its end is told when the device has complied.
-            Event::QueuePairKept { .. } => {}
+            Event::QueuePairKept { connection } => {
+                if let Some(queue) = self.queue_mut(connection) {
+                    queue.kept = true;
+                }
+            }
             Event::OpenFailed { connection, .. } => self.close_queue(connection),
             Event::Disconnected { connection, cause, .. } => {
                 self.note_end(connection, cause);

@@ -46,6 +46,8 @@ pub(super) struct Queue {
     pub(super) association: Option<Association>,
     /// The place of the controller that ended it, or was reset; it is no queue any more.
     pub(super) ended_with: Option<usize>,
+    /// Its end waits for a device that refuses to destroy its queue pair, perhaps for ever.
+    pub(super) kept: bool,
     pub(super) connecting: Connecting,
     /// SQHD of the next response.
     pub(super) head: u16,
@@ -131,6 +133,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             asked,
             association: None,
             ended_with: None,
+            kept: false,
             connecting: Connecting::No,
             head: 0,
             outstanding: 0,
