@@ -99,6 +99,11 @@ impl Ring {
         true
     }
 
+    /// What it is over.
+    pub(super) fn file(&self) -> &LockedFile {
+        &self.file
+    }
+
     /// The memory of all buffers.
     pub(super) fn buffers(&self) -> Option<&DeviceMemory> {
         self.buffers.as_ref()

@@ -195,7 +195,7 @@ impl FarEnd {
         let mut task = Task::new(cookie, operation);
         while let Some(step) = task.next(&self.layout, self.ways) {
             let result = sys::perform(&self.file, buffers, step);
-            match task.ended(result, &self.layout, &mut self.ways) {
+            match task.ended(result, &self.layout, &mut self.ways, &self.file) {
                 Progress::Over(result) => return result,
                 Progress::Again => self.restarts.fetch_add(1, Relaxed),
             };
