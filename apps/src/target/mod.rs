@@ -26,8 +26,8 @@ mod subsystem;
 pub use admin::NamespaceError;
 pub use incident::{Breach, Fault, Incident, MAX_INCIDENTS};
 pub use options::{
-    ADMIN_QUEUE_ENTRIES, MAX_BUFFER_BYTES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES,
-    MIN_BUFFER_BYTES, OptionError, TargetOptions,
+    ADMIN_QUEUE_ENTRIES, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES,
+    MAX_QUEUE_ENTRIES, MIN_BUFFER_BYTES, OptionError, TargetOptions,
 };
 pub use spread::{HOME_CORE, MAX_CORES, TargetMessage, place_queues};
 pub use statistics::TargetStatistics;
