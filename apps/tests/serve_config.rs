@@ -136,6 +136,23 @@ fn what_is_left_out_is_as_on_the_command_line() {
     assert_eq!((file.remote_invalidate, file.runtime), (line.remote_invalidate, line.runtime));
 }
 
+/// What is wrong is said before anything is opened or locked.
+#[test]
+fn the_command_line_refuses_what_a_file_may_not_say() {
+    let base = ["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "/nonexistent"];
+    for (more, parts) in [
+        (["--in-capsule", "100", "--hosts", "1"], ["--in-capsule is 100", "multiple of 16"]),
+        (["--in-capsule", "16", "--data-blocks", "2"], ["--data-blocks is 2", "32 bytes"]),
+        (["--hosts", "256", "--io-queues", "15"], ["--io-queues is 15", "4096 at most"]),
+    ] {
+        let error = serve(&[&base[..], &more[..]].concat()).unwrap_err();
+        let message = error.to_string();
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+        assert_eq!(error.exit_code(), 2, "{message}");
+    }
+    serve(&[&base[..], &["--hosts", "256", "--io-queues", "14"]].concat()).unwrap();
+}
+
 #[test]
 fn the_command_line_keeps_files_in_memory_unless_it_says_otherwise() {
     let base = ["--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "/srv/disk", "--block-size", "512"];
@@ -176,6 +193,8 @@ fn mistakes_are_refused_with_line_and_key() {
         (top("in_capsule = 65552"), 3, &["in_capsule is 65552", "65536"]),
         (top("io_queues = 17"), 3, &["io_queues is 17", "1 to 16"]),
         (top("data_blocks = 0"), 3, &["data_blocks is 0", "1 to"]),
+        (top("data_blocks = 4\nin_capsule = 48"), 3, &["data_blocks is 4", "64 bytes", "48", "raise that"]),
+        (top("hosts = 256\nio_queues = 15"), 4, &["io_queues is 15", "256 hosts", "4112", "4096 at most", "lower"]),
         (top("shared_receives = 128"), 3, &["shared_receives is 128", "129 to 65536"]),
         (top("shared_receives = \"off\""), 3, &["shared_receives: invalid type"]),
         (top("runtime = 86401"), 3, &["runtime is 86401", "86400"]),

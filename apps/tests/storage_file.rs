@@ -8,7 +8,8 @@ use frwr_apps::storage::{
     AnyStorage, AttachError, Backing, CompletionBatch, Cookie, FileError, FileMedium, FileOptions, MAX_STORAGE_DEPTH,
     MediumKind, Operation, Storage, StorageError,
 };
-use std::{fs, fs::File, os::unix::fs::PermissionsExt as _, process::Command};
+use frwr_reactor::{Context, Now, Placement, Reactors, Source, Topology};
+use std::{fs, fs::File, io, os::unix::fs::PermissionsExt as _, process::Command};
 use storage_harness::{BLOCK, BUFFER_BYTES, Bench, Kind, Temporary, memory};
 
 const KINDS: [Kind; 2] = [Kind::Ring, Kind::Thread];
@@ -333,6 +334,42 @@ fn a_block_device_is_served_and_nobody_elses_meanwhile() {
         assert!(error.contains("mounted or used"), "{error}");
     }
     drop(device);
+}
+
+/// Of a core that is built and never runs.
+struct Nobody;
+
+impl Context for Nobody {
+    type Message = ();
+
+    fn message(&mut self, _: Source, (): (), _: &Now) {}
+}
+
+/// Who polls leaves a thread on the same core no time but what it takes from it.
+#[test]
+fn a_worker_is_not_pinned_to_the_core_that_it_works_for() {
+    let topology = Topology::of_machine();
+    let cpu = topology.cores().iter().find_map(|core| topology.may_pin(core.id).then_some(core.id));
+    let Some(cpu) = cpu.filter(|_| topology.allowed().len() > 1) else { return skipped("one CPU") };
+    let file = Temporary::sparse("affinity", 16 * BLOCK as u64);
+    let mut storage = Some(file.open(Backing::Thread, 4));
+    let launched = Reactors::<()>::new(Placement::Cores(vec![cpu])).launch::<Nobody, _, _>(|_| {
+        let storage = storage.take().unwrap();
+        move |_, _| {
+            let mut bench = attached(storage);
+            bench.write(0, 1, 0xab).unwrap();
+            for thread in fs::read_dir("/proc/self/task").unwrap() {
+                let of = |name| fs::read_to_string(thread.as_ref().unwrap().path().join(name)).unwrap_or_default();
+                let (name, status) = (of("comm"), of("status"));
+                let mut cores = status.lines().filter_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+                let pinned = cores.any(|cores| cores.trim() == cpu.to_string());
+                assert!(name.trim() != "frwr-storage" || !pinned, "it is pinned to {cpu}");
+            }
+            Err(io::Error::other("that was all"))
+        }
+    });
+    let Err(error) = launched else { panic!("a reactor runs") };
+    assert!(format!("{error:?}").contains("that was all"), "{error:?}");
 }
 
 /// Set in the process that has no file descriptor left for a ring.

@@ -13,7 +13,7 @@ use frwr_apps::storage::{
 };
 use frwr_apps::target::{AllowedHosts, Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
-use frwr_engine::provider::Access;
+use frwr_engine::provider::{Access, CommandError, fault::CommandKind};
 use frwr_mempool::DeviceMemory;
 use nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
 use nvmf_harness::{memory, subsystem, target_options};
@@ -285,9 +285,7 @@ fn a_reset_controller_gets_new_queues_while_the_old_ones_end() {
 /// Sends the Connect of another admin queue.
 fn begin_session(raw: &mut Cores) -> ConnectionId {
     let admin = raw.open_queue(0, 32);
-    raw.responses.clear();
-    raw.data.write(0, &connect_data(0xffff).to_bytes()).unwrap();
-    raw.send(admin, Command::Connect(connect(0, 31)).encode(600).unwrap(), Some((Access::RemoteRead, 1024)));
+    raw.begin_session(admin);
     admin
 }
 
@@ -336,6 +334,28 @@ fn no_new_session_overtakes_a_write_that_a_member_still_has() {
     finish(raw);
 }
 
+/// A connection has ended when its queue pair is destroyed; its host connects again as soon as it likes.
+#[test]
+fn no_new_session_overtakes_a_write_of_a_connection_that_still_ends_on_a_member() {
+    let (mut raw, shared) = spread(options(2, 2));
+    let (admin, io) = raw.io_queue();
+    shared.go.set(false);
+    raw.send(io, Command::Write(blocks(0)).encode(9).unwrap(), Some((Access::RemoteRead, 512)));
+    raw.steps(100);
+    let next = raw.open_queue(0, 32);
+    raw.begin_end(&[io, admin]);
+    raw.begin_session(next);
+    raw.steps(200);
+    assert!(raw.responses.is_empty(), "it waits");
+    raw.controlled = true;
+    raw.until("orphaned", |raw| raw.members[0].statistics().orphans == 1 && raw.disconnected.len() == 2);
+    assert!(raw.responses.is_empty(), "it waits");
+    shared.go.set(true);
+    raw.until("answered", |raw| raw.responses.len() == 1);
+    assert!(raw.responses[0].status().is_success());
+    finish(raw);
+}
+
 #[test]
 fn no_new_session_begins_before_members_have_heard_of_the_end() {
     let (mut raw, _) = spread(options(2, 2));
@@ -352,6 +372,34 @@ fn no_new_session_begins_before_members_have_heard_of_the_end() {
     raw.until("answered", |raw| raw.responses.len() == 1);
     assert!(raw.responses[0].status().is_success());
     assert_eq!(raw.disconnected, [admin, io]);
+    finish(raw);
+}
+
+#[test]
+fn a_queue_pair_that_a_device_keeps_on_a_member_keeps_no_other_host_away() {
+    let (mut raw, shared) = spread(options(2, 2));
+    let (admin, io) = raw.io_queue();
+    assert_eq!(queues(&raw), [1, 1]);
+    shared.go.set(false);
+    raw.send(io, Command::Write(blocks(0)).encode(9).unwrap(), Some((Access::RemoteRead, 512)));
+    raw.steps(100);
+    raw.faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
+    raw.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::Busy, u32::MAX);
+    raw.engine.disconnect(io);
+    raw.until("gone", |raw| raw.disconnected == [io]);
+    raw.steps(50);
+    raw.engine.disconnect(admin);
+    raw.until("gone", |raw| raw.disconnected == [io, admin] && queues(raw)[0] == 0);
+    begin_session(&mut raw);
+    raw.steps(200);
+    assert!(raw.responses.is_empty(), "the write is with the storage");
+    shared.go.set(true);
+    raw.until("answered", |raw| raw.responses.len() == 1);
+    assert!(raw.responses[0].status().is_success());
+    assert_eq!(raw.members[0].engine().connections().count(), 1, "the device keeps it");
+    let (_, io) = raw.io_queue();
+    assert!(write(&mut raw, io, 0, 1).status().is_success());
+    raw.faults.clear();
     finish(raw);
 }
 

@@ -10,8 +10,8 @@ use frwr_apps::nvmf::{
     IdentifyNamespace, Status, WriteZeroes, cns,
 };
 use frwr_apps::storage::{
-    AnyStorage, AttachError, Backing, CompletionBatch, Cookie, Features, FileMedium, FileOptions, Geometry,
-    MemoryStorage, Operation, QueueFull, Storage, StorageStatistics,
+    AnyStorage, AttachError, Backing, Completion, CompletionBatch, Cookie, Features, FileMedium, FileOptions, Geometry,
+    MemoryStorage, Operation, QueueFull, Storage, StorageError, StorageStatistics,
 };
 use frwr_apps::target::TargetStatistics;
 use frwr_engine::ConnectionId;
@@ -20,6 +20,7 @@ use frwr_mempool::DeviceMemory;
 use nvmf_harness::gated::{Gate, Gated};
 use nvmf_harness::raw::{Raw, keyed};
 use nvmf_harness::{memory, target_options};
+use std::{cell::Cell, rc::Rc};
 use storage_harness::{BLOCK, Temporary};
 use zerocopy::FromBytes;
 
@@ -242,4 +243,59 @@ fn a_command_whose_data_is_on_its_way_is_aborted_when_that_has_arrived() {
         delays += u64::from(aborted);
     }
     assert!(delays > 0, "no abort came in time");
+}
+
+/// Memory whose next flushes fail.
+struct Losing(MemoryStorage, Rc<Cell<u32>>);
+
+impl Storage for Losing {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
+        self.0.attach(buffers)
+    }
+
+    fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
+        // No write of these tests has this cookie, which a completion is recognized by.
+        let lost = operation == Operation::Flush && self.1.get() > 0;
+        self.1.set(self.1.get() - u32::from(lost));
+        self.0.submit(if lost { Cookie(cookie.0 | LOST) } else { cookie }, operation)
+    }
+
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+
+    fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
+        let count = self.0.poll(now, out);
+        for completion in out.iter_mut().filter(|completion| completion.cookie.0 & LOST != 0) {
+            *completion = Completion { cookie: Cookie(completion.cookie.0 & !LOST), result: Err(StorageError::Medium) };
+        }
+        count
+    }
+}
+
+const LOST: u64 = 1 << 63;
+
+/// The kernel tells of what it could not write once, and forgets it: the same Flush again succeeds, and the data is gone.
+#[test]
+fn a_flush_that_failed_is_not_to_be_tried_again() {
+    let failures = Rc::new(Cell::new(0));
+    let memory = MemoryStorage::new(memory(8 * BLOCK), BLOCK as u32, 8).unwrap();
+    let mut raw = Raw::with(target_options(), vec![Losing(memory, Rc::clone(&failures))]);
+    let (_, io) = raw.io_queue();
+    failures.set(1);
+    let response = raw.command(io, Command::Flush { namespace: 1 }, None);
+    assert!(code(&response) == Status::WRITE_FAULT.code() && response.status().is_final());
+    // A write that has to be on the medium brings its data again.
+    failures.set(1);
+    let [(write, data), ..] = changes(1);
+    let mut entry = write.encode(0).unwrap();
+    entry.dwords_10_15[2] = (entry.dwords_10_15[2].get() | 1 << 30).into();
+    let response = raw.exchange(io, entry, data);
+    assert!(code(&response) == Status::WRITE_FAULT.code() && !response.status().is_final());
+    assert!(raw.exchange(io, entry, data).status().is_success());
+    assert_eq!((failures.get(), raw.target.statistics().media_errors), (0, 2));
 }

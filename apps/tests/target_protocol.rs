@@ -457,6 +457,28 @@ fn no_new_session_overtakes_the_writes_of_an_ended_one() {
     assert!(matches!(raw.open(again.as_bytes()), Opened::Yes(_)));
 }
 
+/// A connection has ended when its queue pair is destroyed; its host connects again as soon as it likes.
+#[test]
+fn no_new_session_overtakes_the_writes_of_one_that_still_ends() {
+    for lost in [1, 2] {
+        let HeldWrite { mut raw, go, admin, io } = held_write();
+        let next = raw.open_queue(0, 32);
+        // The I/O queue alone, or all of the session.
+        raw.begin_end(&[io, admin][..lost]);
+        raw.begin_session(next);
+        raw.steps(200);
+        assert!(raw.responses.is_empty(), "it waits");
+        go.set(true);
+        raw.until("answered", |raw| raw.responses.len() == 1);
+        assert!(raw.responses[0].status().is_success());
+        raw.controlled = true;
+        raw.until("gone", |raw| raw.disconnected.len() == lost);
+        raw.until("gone", |raw| raw.target.statistics().queues == 3 - lost as u64);
+        raw.enable(next);
+        assert_eq!(raw.target.statistics().orphans, 0);
+    }
+}
+
 #[test]
 fn a_reset_is_complete_when_storage_has_no_write_from_before_it() {
     let HeldWrite { mut raw, go, admin, io } = held_write();

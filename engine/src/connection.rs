@@ -35,7 +35,8 @@ pub(crate) enum Opening {
 pub(crate) enum Ending {
     /// Control is to move the queue pair to the error state.
     Fail { told: bool },
-    /// It is in the error state; everything posted comes back flushed, behind it the marker (U19).
+    /// It is in the error state; everything posted comes back flushed, behind it the marker (U19). Where it could not be moved
+    /// there, or refuses the marker, nothing is waited for but shared receives.
     Drain { marker_posted: bool },
     /// Drained, or given up. All MRs of the connection are being destroyed (S94).
     Destroy,

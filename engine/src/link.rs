@@ -148,9 +148,10 @@ pub(crate) enum ToCore {
     LastReceive {
         connection: ConnectionKey,
     },
-    /// The queue pair is in the error state.
+    /// The queue pair is in the error state, unless the device refused that: it may go on then.
     Failed {
         connection: ConnectionKey,
+        refused: bool,
     },
     /// The device refused to destroy the queue pair, and is asked again; its end is told later.
     QueuePairKept {

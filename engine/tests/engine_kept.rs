@@ -185,6 +185,9 @@ fn s95_what_could_not_be_failed_and_is_kept_has_not_ended_whatever_it_drained_to
     assert!(poll_at.is_some_and(|at| at > now), "who waits for the device may sleep: {poll_at:?} at {now:?}");
     test.faults.clear();
     test.until("the end", |pair| pair.host.gone.contains(&connection));
+    // It was told nothing.
+    let theirs = test.target.connection.unwrap();
+    test.target.engine.disconnect(theirs);
     test.until_gone();
     test.reconnect_works();
 }

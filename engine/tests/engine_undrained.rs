@@ -101,3 +101,24 @@ fn hold_memory_that_is_told_to_be_lost_is_written_by_nobody() {
     test.pair.now = now;
     test.nobody_writes_what_was_fetched(now);
 }
+
+/// Its work goes on, and a marker behind that would be a message of no bytes to the peer.
+#[test]
+fn s95_a_queue_pair_that_could_not_be_failed_sends_its_peer_nothing() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        test.submit(1, 1, true);
+        test.command();
+        test.watch.clear();
+        test.faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
+        test.faults.fail_command(CommandKind::Disconnect, CommandError::Busy, 1);
+        let (connection, now) = (test.host.connection.unwrap(), test.now);
+        test.host.engine.disconnect(connection);
+        test.until("the end", |pair| pair.host.gone.contains(&connection));
+        assert!(test.now < now + OVERDUE, "{profile}: nothing is waited for");
+        assert_eq!((test.chains(), test.status(1)), (vec![], Some("lost")), "{profile}");
+        let statistics = test.target.engine.statistics();
+        assert_eq!(statistics.bad_reply_count, 0, "{profile}");
+        test.reconnect_works();
+    }
+}

@@ -6,8 +6,8 @@ use super::{
     error::RunError,
     namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig},
     serve_command::{
-        DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_QUEUE_DEPTH, MAX_HOSTS, ServeConfig,
-        check_queues, check_shared_receives,
+        DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_QUEUE_DEPTH, ServeConfig, check_queues,
+        check_shared_receives,
     },
 };
 use crate::{
@@ -193,14 +193,10 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
     let in_capsule = tables.in_capsule.unwrap_or(DEFAULT_IN_CAPSULE);
     let data_blocks = tables.data_blocks.unwrap_or(1);
     range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
-    range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
     range("--runtime", tables.runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
     range("--listen", tables.listen.port().into(), 1, u16::MAX.into())?;
-    check_queues(io_queues, in_capsule, data_blocks)?;
+    check_queues(hosts, io_queues, in_capsule, data_blocks)?;
     check_shared_receives(tables.shared_receives, queue_depth)?;
-    if !in_capsule.is_multiple_of(16) {
-        return Err(RunError::InCapsuleBytes { value: in_capsule });
-    }
     Ok(ServeConfig {
         parameters: device.parameters()?,
         placement: device.placement(MAX_CORES.into())?,

@@ -1,7 +1,11 @@
 //! Why a run could not begin or go on. Every first line names the limit, the value and the remedy.
 
 use super::arguments::MAX_FILE_BYTES;
-use crate::{host::HostError, storage::FileError, target::TargetError};
+use crate::{
+    host::HostError,
+    storage::FileError,
+    target::{MAX_CONNECTIONS, TargetError},
+};
 use frwr_engine::{EngineError, provider::CommandError};
 use frwr_mempool::region::{CarveError, RegionError};
 use frwr_reactor::{CoreIndex, CoreListError, LaunchError, PlacementError, RunningError};
@@ -145,6 +149,32 @@ pub enum RunError {
     InCapsuleBytes {
         /// What was asked for.
         value: u32,
+    },
+    /// More queues than one target has.
+    #[error(
+        "--io-queues is {io_queues} for each of {hosts} hosts: with their admin queues, and those of a host that comes back, \
+         {queues} queues, must be {MAX_CONNECTIONS} at most; lower one of the two"
+    )]
+    Queues {
+        /// Of each host.
+        io_queues: u16,
+        /// Hosts at the same time.
+        hosts: u16,
+        /// All of them.
+        queues: u32,
+    },
+    /// Lists of data blocks that have no room in the capsule.
+    #[error(
+        "--data-blocks is {value}: their descriptors need {wanted} bytes of data in the capsule, which takes {in_capsule}; \
+         raise that, or lower this"
+    )]
+    DataBlocks {
+        /// What was asked for.
+        value: u8,
+        /// Bytes for their descriptors.
+        wanted: u32,
+        /// Bytes that there are.
+        in_capsule: u32,
     },
     /// The configuration cannot be read.
     #[error("--config: {path:?} cannot be read ({source}); name a readable file in TOML")]
@@ -340,6 +370,8 @@ impl RunError {
             Self::ExpectedDigest { .. } => "expected_digest",
             Self::Pages { .. } => "pages",
             Self::InCapsuleBytes { .. } => "in_capsule_bytes",
+            Self::Queues { .. } => "queues",
+            Self::DataBlocks { .. } => "data_blocks",
             Self::ConfigFile { .. } => "config_file",
             Self::Config { .. } => "config",
             Self::Storage(_) => "storage",

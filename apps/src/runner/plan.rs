@@ -54,6 +54,11 @@ fn blocks(block_bytes: u32, file: &LoadedFile) -> u64 {
     (file.bytes.len() as u64).div_ceil(block_bytes.into())
 }
 
+/// Controllers of a target: one more, for a host that comes back before its former connection is gone.
+pub(super) fn controllers(hosts: u16) -> u16 {
+    hosts.saturating_add(1)
+}
+
 /// Entries of an I/O queue: one request per slot, and the entry that a queue never uses. Depths are bounded far below 2^16.
 pub(super) fn entries(queue_depth: u32) -> u16 {
     (queue_depth as u16 + 1).max(ADMIN_QUEUE_ENTRIES)
@@ -118,8 +123,7 @@ pub(super) fn served(
     options.queue_entries = entries(config.queue_depth);
     // Every block size that a host may choose, and no more: each host has buffers of its own.
     options.buffer_bytes = MAX_BLOCK_BYTES;
-    // One more for a host that comes back before its former connection is gone.
-    options.controllers = config.hosts + 1;
+    options.controllers = controllers(config.hosts);
     options.remote_invalidation = config.remote_invalidate;
     options.parameters = config.parameters;
     // `ServeConfig` has at most MAX_CORES.

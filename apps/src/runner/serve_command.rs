@@ -6,12 +6,12 @@ use super::{
     device_arguments::{DeviceArguments, RdmaDeviceConfig, RegistrationKind},
     error::RunError,
     namespaces::{NamespaceBacking, NamespaceConfig, SubsystemConfig},
-    plan::{default_subsystem, entries},
+    plan::{controllers, default_subsystem, entries},
 };
 use crate::{
-    nvmf::{Nqn, SerialNumber},
+    nvmf::{Nqn, SGL_DESCRIPTOR_BYTES, SerialNumber},
     storage::MAX_BLOCK_BYTES,
-    target::{AllowedHosts, MAX_CORES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES},
+    target::{AllowedHosts, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES},
 };
 use clap::Args;
 use core::{str::FromStr, time::Duration};
@@ -220,8 +220,7 @@ impl ServeConfig {
         // The command line requires both.
         let (listen, namespace) = listen.zip(namespace).ok_or(RunError::Lost)?;
         range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
-        range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
-        check_queues(io_queues, in_capsule, data_blocks)?;
+        check_queues(hosts, io_queues, in_capsule, data_blocks)?;
         check_shared_receives(shared_receives, queue_depth)?;
         range("the port of --listen", listen.port().into(), 1, u16::MAX.into())?;
         Ok(Self {
@@ -282,11 +281,24 @@ impl ServeConfig {
     }
 }
 
-/// What of queues and capsules has limits.
-pub(super) fn check_queues(io_queues: u16, in_capsule: u32, data_blocks: u8) -> Result<(), RunError> {
+/// What of hosts, queues and capsules has limits, each and together.
+pub(super) fn check_queues(hosts: u16, io_queues: u16, in_capsule: u32, data_blocks: u8) -> Result<(), RunError> {
+    range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
     range("--io-queues", io_queues.into(), 1, MAX_SERVED_IO_QUEUES.into())?;
+    let queues = u32::from(controllers(hosts)) * (u32::from(io_queues) + 1);
+    if queues > MAX_CONNECTIONS {
+        return Err(RunError::Queues { io_queues, hosts, queues });
+    }
     range("--in-capsule", in_capsule.into(), 0, MAX_IN_CAPSULE_BYTES.into())?;
-    range("--data-blocks", data_blocks.into(), 1, MAX_DATA_BLOCKS.into())
+    if !in_capsule.is_multiple_of(16) {
+        return Err(RunError::InCapsuleBytes { value: in_capsule });
+    }
+    range("--data-blocks", data_blocks.into(), 1, MAX_DATA_BLOCKS.into())?;
+    let wanted = u32::from(data_blocks) * SGL_DESCRIPTOR_BYTES as u32;
+    if data_blocks > 1 && wanted > in_capsule {
+        return Err(RunError::DataBlocks { value: data_blocks, wanted, in_capsule });
+    }
+    Ok(())
 }
 
 /// One queue of one host, at least; the device's own limit is told when it is opened.

@@ -252,9 +252,6 @@ pub enum AttachError {
     /// It has one.
     #[error("the storage has its buffers already; make another one")]
     Twice,
-    /// The worker thread did not start.
-    #[error("no thread for the storage's worker; raise the limit of processes (ulimit -u)")]
-    NoThread,
 }
 
 /// How an operation ended.

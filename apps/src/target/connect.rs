@@ -55,8 +55,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) else { return Step::Drop };
         let Some(queue) = self.queue_mut(connection) else { return Step::Drop };
         queue.connecting = Connecting::Held;
-        if connect.queue_id == ADMIN_QUEUE && self.has_late_commands() {
-            return Step::Stall;
+        if connect.queue_id == ADMIN_QUEUE {
+            self.leave_ending_queues();
+            if self.has_late_commands() {
+                return Step::Stall;
+            }
         }
         let data = self.connect_data(index);
         if self.spread.is_member()
@@ -141,8 +144,10 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// The controller that an I/O queue is for, if it may be one of it.
     pub(super) fn find_controller(&self, claim: &Claim) -> Result<usize, Reply> {
+        // One whose admin queue ends gets no queues any more: who waits for its end does not wait for those.
         let named = |controller: &Controller| {
-            controller.id == claim.controller_id && controller.subsystem() == Some(claim.subsystem)
+            let ends = controller.admin.is_some_and(|admin| !self.engine.is_ready(admin));
+            controller.id == claim.controller_id && controller.subsystem() == Some(claim.subsystem) && !ends
         };
         let found = self.controllers.iter().position(|place| place.as_ref().is_some_and(named));
         let index = found.ok_or(invalid(InvalidParameter::CONTROLLER_ID))?;

@@ -226,6 +226,9 @@ fn storage_status(error: StorageError, work: &Work) -> Status {
         (StorageError::Unsupported, _) => Status::INVALID_COMMAND_OPCODE.do_not_retry(),
         (StorageError::Broken, _) => Status::INTERNAL_ERROR.do_not_retry(),
         (StorageError::Medium, Work::Read { .. } | Work::Compare { .. }) => Status::UNRECOVERED_READ_ERROR,
+        // A second Flush says nothing of what the first one could not keep: who tries again hears that all is well. A write that
+        // is tried again brings its data once more.
+        (StorageError::Medium, Work::Flush { .. }) => Status::WRITE_FAULT.do_not_retry(),
         (StorageError::Medium, _) => Status::WRITE_FAULT,
     }
 }

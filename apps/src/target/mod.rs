@@ -26,8 +26,8 @@ mod subsystem;
 pub use admin::NamespaceError;
 pub use incident::{Breach, Fault, Incident, MAX_INCIDENTS};
 pub use options::{
-    ADMIN_QUEUE_ENTRIES, MAX_BUFFER_BYTES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES,
-    MIN_BUFFER_BYTES, OptionError, TargetOptions,
+    ADMIN_QUEUE_ENTRIES, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES,
+    MAX_QUEUE_ENTRIES, MIN_BUFFER_BYTES, OptionError, TargetOptions,
 };
 pub use spread::{HOME_CORE, MAX_CORES, TargetMessage, place_queues};
 pub use statistics::TargetStatistics;
@@ -318,7 +318,11 @@ impl<P: Port, S: Storage> Target<P, S> {
             Event::Incoming { incoming, peer, private_data } => self.incoming(incoming, peer, &private_data),
             Event::Connected { .. } => {}
             // Its end is told when the device has complied.
-            Event::QueuePairKept { .. } => {}
+            Event::QueuePairKept { connection } => {
+                if let Some(queue) = self.queue_mut(connection) {
+                    queue.kept = true;
+                }
+            }
             Event::OpenFailed { connection, .. } => self.close_queue(connection),
             Event::Disconnected { connection, cause, .. } => {
                 self.note_end(connection, cause);

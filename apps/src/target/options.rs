@@ -13,8 +13,8 @@ pub const ADMIN_QUEUE_ENTRIES: u16 = 32;
 pub const MAX_QUEUE_ENTRIES: u16 = 4096;
 /// I/O queues of one controller: one per core of a large machine.
 pub const MAX_IO_QUEUES: u16 = 256;
-/// Connections of one engine, as its own limit says.
-const MAX_CONNECTIONS: u32 = 4096;
+/// Connections of one engine, as its own limit says: admin and I/O queues of all controllers.
+pub const MAX_CONNECTIONS: u32 = 4096;
 /// Smallest data buffer: two units of MDTS, which cannot say one, and more than an Identify structure.
 pub const MIN_BUFFER_BYTES: u32 = 8192;
 /// MDTS counts in the smallest page that CAP names.

@@ -46,6 +46,8 @@ pub(super) struct Queue {
     pub(super) association: Option<Association>,
     /// The place of the controller that ended it, or was reset; it is no queue any more.
     pub(super) ended_with: Option<usize>,
+    /// Its end waits for a device that refuses to destroy its queue pair, perhaps for ever.
+    pub(super) kept: bool,
     pub(super) connecting: Connecting,
     /// SQHD of the next response.
     pub(super) head: u16,
@@ -132,6 +134,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             asked,
             association: None,
             ended_with: None,
+            kept: false,
             connecting: Connecting::No,
             head: 0,
             outstanding: 0,
@@ -150,6 +153,23 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.next_connect_check = [self.next_connect_check, connect_by].into_iter().flatten().min();
         self.statistics.accepted += 1;
         Ok(())
+    }
+
+    /// Takes the queues whose connections end from their controllers, as their last event will: that comes when the device has
+    /// destroyed the queue pair, and a host may have connected again long before.
+    pub(super) fn leave_ending_queues(&mut self) {
+        for at in 0..self.queues.len() {
+            let Some(Some(queue)) = self.queues.get_mut(at) else { continue };
+            let Some(Association { controller, .. }) = queue.association else { continue };
+            if self.engine.is_ready(queue.connection) {
+                continue;
+            }
+            if queue.asked.queue_id == ADMIN_QUEUE {
+                self.disconnect_io_queues(controller);
+            } else {
+                (queue.association, queue.ended_with) = (None, Some(controller));
+            }
+        }
     }
 
     /// A storage has commands of an ended session, here or on a member, or may have. Soon it has none in most cases: a Connect

@@ -39,12 +39,12 @@ fn engine(device: SoftDevice, options: EngineOptions) -> (Control<SoftDevice>, E
 }
 
 /// One more core of a device.
-fn engine_of(control: &mut Control<SoftDevice>, options: EngineOptions) -> Engine<SoftPort> {
+fn engine_of<D: Device>(control: &mut Control<D>, options: EngineOptions) -> Engine<D::Port> {
     let capabilities = *control.device().capabilities();
-    let bytes = Engine::<SoftPort>::region_bytes(&options, &capabilities).unwrap();
+    let bytes = Engine::<D::Port>::region_bytes(&options, &capabilities).unwrap();
     let pages = PagePolicy::Exactly(PageSize::Plain);
     let mut region = Region::map(&RegionOptions::new(bytes).pages(pages)).unwrap();
-    let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities).unwrap();
+    let (send, receive) = Engine::<D::Port>::completion_entries(&options, &capabilities).unwrap();
     let (port, link) = control.open_core(send, receive).unwrap();
     Engine::new(port, link, &mut region, options, &capabilities).unwrap()
 }

@@ -12,6 +12,7 @@ use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::mr::Grant;
 use frwr_engine::provider::Access;
+use frwr_engine::provider::fault::{FaultHandle, Faulty, FaultyPort};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
@@ -61,14 +62,21 @@ pub enum Opened {
     Rejected(u16),
 }
 
+/// One core of the target.
+type Core<S> = Target<FaultyPort<SoftPort>, S>;
+
 pub struct Raw<S: Storage> {
     /// The home core's.
-    pub target: Target<SoftPort, S>,
+    pub target: Core<S>,
     /// Those of the other cores, from core 1.
-    pub members: Vec<Target<SoftPort, S>>,
+    pub members: Vec<Core<S>>,
+    /// What the targets' device does wrong.
+    pub faults: FaultHandle,
     /// Messages between cores are carried.
     pub carried: bool,
-    target_control: Control<SoftDevice>,
+    /// The targets' Control is polled.
+    pub controlled: bool,
+    target_control: Control<Faulty<SoftDevice>>,
     control: Control<SoftDevice>,
     pub engine: Engine<SoftPort>,
     names: Names,
@@ -108,7 +116,8 @@ impl<S: Storage> Raw<S> {
         let soft = || SoftOptions::new("reg_mr".parse().unwrap());
         let host = EngineOptions { connections: 16, queue_depth: 64, message_bytes: 2048, ..EngineOptions::default() };
         let (control, mut engine_of_host) = engine(fabric.device(soft()), host);
-        let mut target_control = Control::new(fabric.device(soft()));
+        let (device, faults) = Faulty::new(fabric.device(soft()));
+        let mut target_control = Control::new(device);
         target_control.place_connections(place_queues(0));
         let data = memory(1 << 20);
         let data_id = engine_of_host.add_memory(data.clone()).unwrap();
@@ -124,7 +133,9 @@ impl<S: Storage> Raw<S> {
         let mut raw = Self {
             target,
             members,
+            faults,
             carried: true,
+            controlled: true,
             target_control,
             control,
             engine: engine_of_host,
@@ -144,11 +155,11 @@ impl<S: Storage> Raw<S> {
     }
 
     /// The targets of all cores, the home core's first.
-    pub fn cores(&self) -> impl Iterator<Item = &Target<SoftPort, S>> {
+    pub fn cores(&self) -> impl Iterator<Item = &Core<S>> {
         core::iter::once(&self.target).chain(&self.members)
     }
 
-    fn core(&mut self, core: usize) -> &mut Target<SoftPort, S> {
+    fn core(&mut self, core: usize) -> &mut Core<S> {
         match core.checked_sub(1) {
             None => &mut self.target,
             Some(member) => &mut self.members[member],
@@ -192,9 +203,33 @@ impl<S: Storage> Raw<S> {
         }
         self.engine.flush();
         self.control.poll();
-        self.target_control.poll();
+        self.step_control();
         self.step_targets();
-        self.target_control.poll();
+        self.step_control();
+    }
+
+    fn step_control(&mut self) {
+        if self.controlled {
+            self.target_control.poll();
+        }
+    }
+
+    /// Ends connections, and steps until all targets know: what is left of their end waits for Control.
+    pub fn begin_end(&mut self, connections: &[ConnectionId]) {
+        connections.iter().for_each(|connection| self.engine.disconnect(*connection));
+        let ending = |target: &Core<S>| {
+            target.engine().connections().filter(|connection| !target.engine().is_ready(*connection)).count()
+        };
+        self.until("ending", |raw| raw.cores().map(ending).sum::<usize>() == connections.len());
+        self.controlled = false;
+    }
+
+    /// Sends the Connect of an admin queue, and awaits nothing.
+    pub fn begin_session(&mut self, admin: ConnectionId) {
+        self.responses.clear();
+        self.data.write(0, &connect_data(nvmf::DYNAMIC_CONTROLLER).to_bytes()).unwrap();
+        let entry = Command::Connect(connect(0, 31)).encode(600).unwrap();
+        self.send(admin, entry, Some((Access::RemoteRead, 1024)));
     }
 
     pub fn steps(&mut self, steps: usize) {

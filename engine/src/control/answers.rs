@@ -39,15 +39,13 @@ impl<D: Device> Control<D> {
                     self.not_begun(core, connection, error);
                 }
             }
-            // A queue pair that cannot be moved to the error state may go on: its core goes on either way, and the drain time-out
-            // stands behind it. What it drains to proves little then: its destruction is waited for.
+            // A queue pair that cannot be moved to the error state may go on: its destruction is what ends its work.
             Pending::Fail { core, connection } => {
-                if !is_gone(&result)
-                    && let Some(link) = self.find(core, connection).and_then(|at| self.links[at].as_mut())
-                {
+                let refused = !is_gone(&result);
+                if refused && let Some(link) = self.find(core, connection).and_then(|at| self.links[at].as_mut()) {
                     link.not_failed = true;
                 }
-                self.tell(core, ToCore::Failed { connection });
+                self.tell(core, ToCore::Failed { connection, refused });
             }
             Pending::Destroy { link } => self.queue_pair_answered_its_end(link, &result),
             Pending::Allocate { core, connection, descriptor } => {

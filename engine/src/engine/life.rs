@@ -80,12 +80,21 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// The queue pair is in the error state: from here on everything comes back.
-    pub(super) fn queue_pair_failed(&mut self, connection: ConnectionId) {
+    /// The queue pair is in the error state: from here on everything comes back. Where the device refused that nothing need
+    /// come back, and a marker would be a message to the peer.
+    pub(super) fn queue_pair_failed(&mut self, connection: ConnectionId, refused: bool) {
         let Some(index) = self.index_of(connection) else { return };
-        if let Phase::Ending { step: step @ Ending::Fail { .. }, .. } = &mut self.connections[index].phase {
-            *step = Ending::Drain { marker_posted: false };
+        let Phase::Ending { step: Ending::Fail { .. }, .. } = self.connections[index].phase else { return };
+        if refused {
+            self.give_up_drain(index);
         }
+        self.set_step(index, Ending::Drain { marker_posted: refused });
+    }
+
+    /// Nothing shows when the queue pair has come to rest: its destruction is what ends its work.
+    fn give_up_drain(&mut self, index: usize) {
+        self.connections[index].holds_back = true;
+        self.abandon_posted(index);
     }
 
     /// Moves connections on that open or end. Called while there are any.
@@ -160,10 +169,9 @@ impl<P: Port> Engine<P> {
             self.statistics.drain_markers += 1;
             self.connections[index].send_queue.push(Posted::new(request.token, NO_OWNER));
         } else {
-            // A queue pair that takes nothing gives nothing back either: its destruction is what ends its work.
+            // A queue pair that takes nothing gives nothing back either.
             self.statistics.posts_refused += 1;
-            self.connections[index].holds_back = true;
-            self.abandon_posted(index);
+            self.give_up_drain(index);
         }
         self.set_step(index, Ending::Drain { marker_posted: true });
     }

@@ -212,7 +212,7 @@ impl<P: Port> Engine<P> {
             ToCore::Allocated { connection, descriptor, object } => self.allocated(connection, descriptor, object),
             ToCore::NotFreed { descriptor } => self.object_not_destroyed(descriptor),
             ToCore::Ended { connection, by_device } => self.ended(connection, by_device),
-            ToCore::Failed { connection } => self.queue_pair_failed(connection),
+            ToCore::Failed { connection, refused } => self.queue_pair_failed(connection, refused),
             ToCore::QueuePairKept { connection } => self.queue_pair_kept(connection),
             ToCore::Closed { connection } => self.closed(connection),
         }

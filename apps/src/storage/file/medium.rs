@@ -132,6 +132,14 @@ pub enum FileError {
         /// Why.
         source: io::Error,
     },
+    /// The worker thread did not start.
+    #[error("{path:?}: no worker thread ({source}); raise the limit of processes (ulimit -u)")]
+    Thread {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
 }
 
 /// What to do about a refused io_uring.
@@ -265,10 +273,11 @@ impl FileMedium {
         self.layout.alignment
     }
 
-    /// One core's way to it, of `depth` operations at a time; and what was made out otherwise than asked for.
+    /// One core's way to it, of `depth` operations at a time; and what was made out otherwise than asked for. To be made by a
+    /// thread that is not pinned to that core: a worker thread runs where the calling thread may run.
     ///
     /// # Errors
-    /// [`FileError::Depth`], [`FileError::Ring`].
+    /// [`FileError::Depth`], [`FileError::Ring`], [`FileError::Thread`].
     pub fn storage(&self, backing: Backing, depth: usize) -> Result<(AnyStorage, Vec<FileNote>), FileError> {
         if !(1..=MAX_STORAGE_DEPTH).contains(&depth) {
             return Err(FileError::Depth(depth));
@@ -288,7 +297,8 @@ impl FileMedium {
                 Err(source) => notes.push(FileNote::NoRing { path: path(), source }),
             }
         }
-        Ok((AnyStorage::Thread(ThreadStorage::new(Arc::clone(&self.file), self.layout, depth)), notes))
+        let storage = ThreadStorage::new(Arc::clone(&self.file), self.layout, depth);
+        Ok((AnyStorage::Thread(storage.map_err(|source| FileError::Thread { path: path(), source })?), notes))
     }
 }
 

@@ -219,7 +219,7 @@ impl Storage for RingStorage {
             // The tag is the index that `go_on` gave.
             let index = ended.tag as u32;
             let Some(Some(task)) = self.tasks.get_mut(index as usize) else { continue };
-            match task.ended(ended.result, &self.layout, &mut self.ways) {
+            match task.ended(ended.result, &self.layout, &mut self.ways, self.ring.file()) {
                 Progress::Again => {
                     self.statistics.restarts += 1;
                     self.again(index);

@@ -99,6 +99,11 @@ impl Ring {
         true
     }
 
+    /// What it is over.
+    pub(super) fn file(&self) -> &LockedFile {
+        &self.file
+    }
+
     /// The memory of all buffers.
     pub(super) fn buffers(&self) -> Option<&DeviceMemory> {
         self.buffers.as_ref()
@@ -235,16 +240,17 @@ fn mode(how: Fallocate) -> i32 {
 }
 
 /// Carries a step out and waits for it: bytes moved, or a negated errno, as [`Ended::result`].
-pub(super) fn perform(file: &File, buffers: &DeviceMemory, step: Step) -> i32 {
+pub(super) fn perform(file: &File, buffers: Option<&DeviceMemory>, step: Step) -> i32 {
     let fd = file.as_raw_fd();
+    let slice = |buffer, bytes: u32| buffers?.slice(buffer, bytes as usize).ok();
     let moved = match step {
         Step::Read { at, buffer, bytes } => {
-            let Ok(to) = buffers.slice(buffer, bytes as usize) else { return -libc::EFAULT };
+            let Some(to) = slice(buffer, bytes) else { return -libc::EFAULT };
             // SAFETY: `to` is mapped for the length of the call, and only ever accessed as memory that a device changes.
             unsafe { libc::pread(fd, pointer(to.address() as usize).cast(), to.len(), at.cast_signed()) }
         }
         Step::Write { at, buffer, bytes } => {
-            let Ok(from) = buffers.slice(buffer, bytes as usize) else { return -libc::EFAULT };
+            let Some(from) = slice(buffer, bytes) else { return -libc::EFAULT };
             // SAFETY: as above.
             unsafe { libc::pwrite(fd, pointer(from.address() as usize).cast(), from.len(), at.cast_signed()) }
         }

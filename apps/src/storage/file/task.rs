@@ -1,7 +1,7 @@
 //! An operation as steps of a file: what to ask of the kernel next, and what its answer means. The same for both ways.
 
 use super::super::{AttachError, Cookie, Features, Geometry, Operation, StorageError};
-use super::sys::ZERO_BYTES;
+use super::{lock::LockedFile, sys::ZERO_BYTES};
 use frwr_mempool::DeviceMemory;
 
 /// Times that the kernel may have had no room for a step (EAGAIN, EINTR) until its operation fails.
@@ -53,6 +53,11 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// Whether transfers go through the page cache: O_DIRECT asks for some alignment.
+    fn is_buffered(&self) -> bool {
+        self.alignment == 1
+    }
+
     /// Whether transfers to and from `buffers` can be aligned.
     pub(super) fn check_buffers(&self, buffers: &DeviceMemory) -> Result<(), AttachError> {
         let (address, wanted) = (buffers.address(), self.alignment);
@@ -177,7 +182,17 @@ impl Task {
     }
 
     /// The kernel's answer to the last step: bytes moved, or a negated errno.
-    pub(super) fn ended(&mut self, result: i32, layout: &Layout, ways: &mut Ways) -> Progress {
+    pub(super) fn ended(&mut self, result: i32, layout: &Layout, ways: &mut Ways, file: &LockedFile) -> Progress {
+        let progress = self.progress(result, layout, ways);
+        match progress {
+            Progress::Over(result) if self.operation == Operation::Flush && layout.is_buffered() => {
+                Progress::Over(file.flushed(result))
+            }
+            _ => progress,
+        }
+    }
+
+    fn progress(&mut self, result: i32, layout: &Layout, ways: &mut Ways) -> Progress {
         let Some(step) = self.asked.take() else { return Progress::Over(Err(StorageError::Medium)) };
         if result < 0 {
             return self.failed(-result, step, ways);
@@ -214,5 +229,33 @@ impl Task {
             _ => StorageError::Medium,
         };
         Progress::Over(Err(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lock::Sharing;
+    use super::*;
+
+    /// What the kernel says of flushes in a row, and what each comes to.
+    fn flushes(alignment: u32, answers: [i32; 3]) -> [Progress; 3] {
+        let (file, _) = LockedFile::new(tempfile::tempfile().unwrap(), Sharing::Unlocked).unwrap();
+        let layout = Layout { geometry: Geometry::new(8, 4096).unwrap(), alignment, read_only: false };
+        answers.map(|answer| {
+            let (mut task, mut ways) = (Task::new(Cookie(0), Operation::Flush), Ways::default());
+            assert_eq!(task.next(&layout, ways), Some(Step::Sync));
+            task.ended(answer, &layout, &mut ways, &file)
+        })
+    }
+
+    #[test]
+    fn no_flush_of_the_page_cache_succeeds_behind_one_that_failed() {
+        let (good, bad) = (Progress::Over(Ok(())), Progress::Over(Err(StorageError::Medium)));
+        assert_eq!(flushes(1, [0, -libc::EIO, 0]), [good, bad, bad]);
+        let full = Progress::Over(Err(StorageError::NoSpace));
+        assert_eq!(flushes(1, [-libc::ENOSPC, 0, 0]), [full, bad, bad]);
+        assert_eq!(flushes(1, [-libc::EINTR, 0, 0]), [Progress::Again, good, good]);
+        // A disk that is asked directly answers for itself.
+        assert_eq!(flushes(512, [0, -libc::EIO, 0]), [good, bad, good]);
     }
 }

@@ -18,7 +18,7 @@ use std::{
     collections::VecDeque,
     io,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
@@ -27,13 +27,14 @@ use std::{
 /// One core's way to a medium: operations go over a lane to a thread that carries them out one after the other and sleeps
 /// while there are none.
 ///
-/// The thread starts when the buffers are attached, and runs where the attaching thread may run; a core that polls has
-/// better been pinned afterwards, or the two share it. Dropping the storage waits for what was flushed.
+/// The thread starts with the storage, and runs where the thread may run that makes it: not one that is pinned to the core
+/// that will poll, or the two share it. Dropping the storage waits for what was flushed.
 pub struct ThreadStorage {
-    file: Arc<LockedFile>,
     layout: Layout,
     depth: usize,
-    worker: Option<Worker>,
+    worker: Worker,
+    /// The memory of the buffers, which the worker finds here.
+    buffers: Arc<OnceLock<DeviceMemory>>,
     /// Submitted, and not flushed.
     queue: VecDeque<(Cookie, Operation)>,
     /// Submitted, and not completed.
@@ -58,33 +59,33 @@ impl core::fmt::Debug for ThreadStorage {
 
 impl ThreadStorage {
     /// `depth`, from 1 to [`super::MAX_STORAGE_DEPTH`], operations at a time.
-    pub(super) fn new(file: Arc<LockedFile>, layout: Layout, depth: usize) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// Why there is no thread.
+    pub(super) fn new(file: Arc<LockedFile>, layout: Layout, depth: usize) -> io::Result<Self> {
+        let (buffers, restarts) = (Arc::default(), Arc::default());
+        let (orders, orders_out) = lane::bounded(depth);
+        let (results_in, results) = lane::bounded(depth);
+        let far = FarEnd {
             file,
             layout,
-            depth,
-            worker: None,
-            queue: VecDeque::with_capacity(depth),
-            held: 0,
-            restarts: Arc::default(),
-            statistics: StorageStatistics::default(),
-        }
-    }
-
-    fn start(&self, buffers: DeviceMemory) -> io::Result<Worker> {
-        let (orders, orders_out) = lane::bounded(self.depth);
-        let (results_in, results) = lane::bounded(self.depth);
-        let far = FarEnd {
-            file: Arc::clone(&self.file),
-            layout: self.layout,
             ways: Ways::default(),
-            buffers,
+            buffers: Arc::clone(&buffers),
             orders: orders_out,
             results: results_in,
-            restarts: Arc::clone(&self.restarts),
+            restarts: Arc::clone(&restarts),
         };
         let thread = thread::Builder::new().name("frwr-storage".to_owned()).spawn(move || far.run())?;
-        Ok(Worker { orders: Some(orders), results, thread: Some(thread) })
+        Ok(Self {
+            layout,
+            depth,
+            worker: Worker { orders: Some(orders), results, thread: Some(thread) },
+            buffers,
+            queue: VecDeque::with_capacity(depth),
+            held: 0,
+            restarts,
+            statistics: StorageStatistics::default(),
+        })
     }
 }
 
@@ -99,15 +100,11 @@ impl Storage for ThreadStorage {
 
     fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {
         self.layout.check_buffers(&buffers)?;
-        if self.worker.is_some() {
-            return Err(AttachError::Twice);
-        }
-        self.worker = Some(self.start(buffers).map_err(|_| AttachError::NoThread)?);
-        Ok(())
+        self.buffers.set(buffers).map_err(|_| AttachError::Twice)
     }
 
     fn submit(&mut self, cookie: Cookie, operation: Operation) -> Result<(), QueueFull> {
-        if self.held >= self.depth || self.worker.is_none() {
+        if self.held >= self.depth {
             return Err(QueueFull);
         }
         self.held += 1;
@@ -128,7 +125,7 @@ impl Storage for ThreadStorage {
         if self.queue.is_empty() {
             return;
         }
-        let Some(Worker { orders: Some(orders), thread: Some(thread), .. }) = &mut self.worker else { return };
+        let Worker { orders: Some(orders), thread: Some(thread), .. } = &mut self.worker else { return };
         self.statistics.flushes += 1;
         // The lane holds as many as there may be.
         orders.push_batch(&mut self.queue.drain(..));
@@ -138,9 +135,8 @@ impl Storage for ThreadStorage {
     }
 
     fn poll(&mut self, _now: Duration, out: &mut CompletionBatch) -> usize {
-        let Some(worker) = &mut self.worker else { return 0 };
         let (statistics, held) = (&mut self.statistics, &mut self.held);
-        worker.results.pop_batch(out.remaining_capacity(), |completion| {
+        self.worker.results.pop_batch(out.remaining_capacity(), |completion| {
             *held -= 1;
             statistics.completed += 1;
             statistics.failed += u64::from(completion.result.is_err());
@@ -169,7 +165,7 @@ struct FarEnd {
     file: Arc<LockedFile>,
     layout: Layout,
     ways: Ways,
-    buffers: DeviceMemory,
+    buffers: Arc<OnceLock<DeviceMemory>>,
     orders: Receiver<(Cookie, Operation)>,
     results: Sender<Completion>,
     restarts: Arc<AtomicU64>,
@@ -194,11 +190,12 @@ impl FarEnd {
     }
 
     fn execute(&mut self, cookie: Cookie, operation: Operation) -> Result<(), super::super::StorageError> {
-        self.layout.check(operation, Some(&self.buffers))?;
+        let buffers = self.buffers.get();
+        self.layout.check(operation, buffers)?;
         let mut task = Task::new(cookie, operation);
         while let Some(step) = task.next(&self.layout, self.ways) {
-            let result = sys::perform(&self.file, &self.buffers, step);
-            match task.ended(result, &self.layout, &mut self.ways) {
+            let result = sys::perform(&self.file, buffers, step);
+            match task.ended(result, &self.layout, &mut self.ways, &self.file) {
                 Progress::Over(result) => return result,
                 Progress::Again => self.restarts.fetch_add(1, Relaxed),
             };

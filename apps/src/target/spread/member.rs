@@ -6,7 +6,7 @@ use super::super::connect::no_io_queues;
 use super::super::controller::{Controller, ERROR_LOG_ENTRIES, FailedCommand, Purpose};
 use super::super::io::Step;
 use super::super::options::TargetOptions;
-use super::super::session::Connecting;
+use super::super::session::{Connecting, Queue};
 use super::home::MAX_ABORTS;
 use super::{Claim, ControllerName, Counters, Settings, ToHome, ToMember};
 use crate::nvmf::{Connect, ConnectData, Status};
@@ -117,13 +117,19 @@ impl Member {
 
 impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn next_to_home(&mut self) -> Option<ToHome> {
-        let Self { spread, queues, orphans, .. } = self;
+        let Self { spread, queues, slots, orphans, .. } = self;
         let member = spread.member_mut()?;
         if let Some(message) = member.outbox.pop_front() {
             return Some(message);
         }
         if member.untold {
-            let gone = |place| !queues.iter().flatten().any(|queue| queue.ended_with == Some(place));
+            // Of a queue whose queue pair the device keeps nothing is awaited but what the storage has: other hosts go on.
+            let has_ended =
+                |queue: &Queue| queue.kept && !slots.has_storing(|connection| connection == queue.connection);
+            let gone = |place| {
+                let mut of_place = queues.iter().flatten().filter(|queue| queue.ended_with == Some(place));
+                of_place.all(has_ended)
+            };
             if let Some(message) = member.untold(|place| *orphans == 0 && gone(place)) {
                 return Some(message);
             }

@@ -80,7 +80,8 @@ pub(super) enum ToHome {
     Counted(Counters),
     /// Commands that arrive from now on are executed by these settings.
     SettingsApplied { place: u16, version: u32 },
-    /// So many `EndQueues` are done: those queues are gone, and no storage holds a command of an ended connection.
+    /// So many `EndQueues` are done: those queues are gone, but for some that the device keeps, and no storage holds a command
+    /// of an ended connection.
     QueuesEnded { place: u16, count: u32 },
     /// The answer to `Abort`.
     Aborted { cookie: u64, place: u16, aborted: bool },
