@@ -6,7 +6,8 @@ use super::request::{IoError, Kind};
 use super::timeouts::Abortion;
 use super::{Host, State};
 use crate::nvmf::{
-    BlockRange, Command, CompletionQueueEntry, DataPointer, DatasetManagement, KeyedDataBlock, Status, WriteZeroes,
+    AnaState, BlockRange, Command, CompletionQueueEntry, DataPointer, DatasetManagement, KeyedDataBlock, Status,
+    WriteZeroes,
 };
 use core::time::Duration;
 use frwr_engine::gather::Segment;
@@ -274,13 +275,26 @@ impl<P: Port> Host<P> {
             }
             code if Status::COMMAND_ABORT_REQUESTED.code() == code && aborted => Err(IoError::TimedOut),
             // Path related (Base 8.1.4): the command was not executed, and is sent again when the path is back.
-            _ if self.ana_refused(status) => {
-                self.resend.push_back(slot);
-                return;
-            }
-            _ => Err(IoError::Status(status)),
+            _ => match self.ana_refused(status) {
+                Some(state) => match self.refused(slot, state) {
+                    Ok(()) => return self.resend.push_back(slot),
+                    Err(error) => Err(error),
+                },
+                None => Err(IoError::Status(status)),
+            },
         };
         self.command_ended(slot, result);
+    }
+
+    /// Whether a command that was refused because of the path is to wait for it, or why not: its request has failed or was given up,
+    /// or has been refused for too long, whatever the log page says of the path.
+    fn refused(&mut self, slot: u16, state: AnaState) -> Result<(), IoError> {
+        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
+        let Some(Some(request)) = self.requests.get_mut(usize::from(part.request)) else { return Ok(()) };
+        request.result?;
+        let since = *request.refused.get_or_insert(self.now);
+        let waited = self.now.saturating_sub(since) >= self.options.inaccessible_timeout;
+        if waited { Err(IoError::Inaccessible(state)) } else { Ok(()) }
     }
 
     /// Has the rest of a command follow that was cut again, unless its request has failed.

@@ -1,0 +1,110 @@
+//! The host and controllers that are unusual, broken or hostile, over a controller that answers as a test wants.
+
+mod nvmf_harness;
+
+use core::time::Duration;
+use frwr_apps::host::{HostOptions, IoError};
+use frwr_apps::nvmf::{AnaState, Command, IdentifyController, Status};
+
+use nvmf_harness::host_options;
+use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
+use std::{cell::Cell, rc::Rc};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn is_read(asked: &Asked) -> bool {
+    matches!(asked.command, Command::Read(_))
+}
+
+fn is_write(asked: &Asked) -> bool {
+    matches!(asked.command, Command::Write(_))
+}
+
+fn is_abort(asked: &Asked) -> bool {
+    matches!(asked.command, Command::Abort(_))
+}
+
+/// An ANA log page with one group, the namespace's.
+fn ana_page(state: AnaState) -> Answer {
+    let mut page = vec![0; 48];
+    (page[8], page[16], page[32]) = (1, 1, state as u8);
+    Answer::Data(page)
+}
+
+/// The controller reports ANA states; the namespace is in group 1.
+fn reports_ana(controller: &mut Controller) {
+    controller.identify.multi_path = IdentifyController::REPORTS_ANA;
+    controller.namespace.ana_group = 1.into();
+}
+
+/// A switch that a controller's rule and the test share.
+fn switch<T: Copy + 'static>(value: T) -> (Rc<Cell<T>>, Rc<Cell<T>>) {
+    let ours = Rc::new(Cell::new(value));
+    (Rc::clone(&ours), ours)
+}
+
+#[test]
+fn a_request_that_was_given_up_is_not_sent_again_when_its_path_is_back() {
+    let (state, theirs) = switch(AnaState::Optimized);
+    let mut scripted = Scripted::ready("reg_mr", host_options(), |controller| {
+        reports_ana(controller);
+        controller.rule = Box::new(move |asked| match asked.command {
+            Command::Write(_) if theirs.get() != AnaState::Optimized => Some(Answer::Silence),
+            Command::GetLogPage(_) => Some(ana_page(theirs.get())),
+            _ => None,
+        });
+    });
+    state.set(AnaState::Inaccessible);
+    scripted.lone.host.write(0, &[scripted.segment(0, 1)], 7).unwrap();
+    scripted.until("asked", |scripted| scripted.controller.count(is_write) == 1);
+    assert_eq!(scripted.lone.host.abort(7), 1);
+    scripted.until("to be aborted", |scripted| scripted.controller.count(is_abort) == 1);
+    // The path is gone before the command is: it was not executed.
+    let write = scripted.controller.last(is_write).unwrap();
+    scripted.controller.answer(&write, Answer::Status(Status::ANA_INACCESSIBLE, 0));
+    scripted.until("ended", |scripted| !scripted.completions.is_empty());
+    assert_eq!(scripted.completions[0].result, Err(IoError::Aborted));
+    state.set(AnaState::Optimized);
+    scripted.tick = SECOND / 100;
+    scripted.steps(500);
+    assert_eq!((scripted.controller.count(is_write), scripted.completions.len()), (1, 1));
+    scripted.finish();
+}
+
+#[test]
+fn a_status_about_the_path_of_a_controller_without_ana_is_an_answer_like_any_other() {
+    let mut scripted = Scripted::ready("reg_mr", host_options(), |controller| {
+        let mut refused = false;
+        controller.rule = Box::new(move |asked| {
+            (is_read(asked) && !core::mem::replace(&mut refused, true))
+                .then_some(Answer::Status(Status::ANA_PERSISTENT_LOSS, 0))
+        });
+    });
+    for expected in [Err(IoError::Status(Status::ANA_PERSISTENT_LOSS)), Ok(())] {
+        scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+        scripted.until("ended", |scripted| !scripted.completions.is_empty());
+        assert_eq!(scripted.completions.remove(0).result, expected);
+    }
+    scripted.finish();
+}
+
+#[test]
+fn a_path_that_is_open_by_the_log_page_and_closed_by_every_answer_is_not_tried_for_ever() {
+    let options = HostOptions { inaccessible_timeout: 5 * SECOND, ..host_options() };
+    let mut scripted = Scripted::ready("reg_mr", options, |controller| {
+        reports_ana(controller);
+        controller.rule = Box::new(|asked| match asked.command {
+            Command::Read(_) => Some(Answer::Status(Status::ANA_INACCESSIBLE, 0)),
+            Command::GetLogPage(_) => Some(ana_page(AnaState::Optimized)),
+            _ => None,
+        });
+    });
+    let begin = scripted.lone.now;
+    scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+    scripted.tick = SECOND / 100;
+    scripted.until("ended", |scripted| !scripted.completions.is_empty());
+    assert_eq!(scripted.completions[0].result, Err(IoError::Inaccessible(AnaState::Inaccessible)));
+    let waited = scripted.lone.now - begin;
+    assert!((5 * SECOND..8 * SECOND).contains(&waited), "{waited:?}");
+    scripted.finish();
+}
