@@ -3,8 +3,8 @@
 mod nvmf_harness;
 
 use core::time::Duration;
-use frwr_apps::host::{HostOptions, IoError};
-use frwr_apps::nvmf::{AnaState, Command, IdentifyController, Status};
+use frwr_apps::host::{HostFailure, HostOptions, IoError};
+use frwr_apps::nvmf::{AnaState, Command, IdentifyController, Status, log_page};
 
 use nvmf_harness::host_options;
 use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
@@ -22,6 +22,10 @@ fn is_write(asked: &Asked) -> bool {
 
 fn is_abort(asked: &Asked) -> bool {
     matches!(asked.command, Command::Abort(_))
+}
+
+fn is_page(page: u8) -> impl Fn(&Asked) -> bool {
+    move |asked| matches!(asked.command, Command::GetLogPage(get) if get.page == page)
 }
 
 /// An ANA log page with one group, the namespace's.
@@ -107,4 +111,95 @@ fn a_path_that_is_open_by_the_log_page_and_closed_by_every_answer_is_not_tried_f
     let waited = scripted.lone.now - begin;
     assert!((5 * SECOND..8 * SECOND).contains(&waited), "{waited:?}");
     scripted.finish();
+}
+
+#[test]
+fn a_host_that_is_shut_down_does_not_wait_for_ever_for_a_path() {
+    let options = HostOptions { inaccessible_timeout: 5 * SECOND, ..host_options() };
+    for comes_back in [false, true] {
+        let (state, theirs) = switch(AnaState::Inaccessible);
+        let mut scripted = Scripted::ready("reg_mr", options.clone(), |controller| {
+            reports_ana(controller);
+            controller.rule = Box::new(move |asked| match asked.command {
+                Command::GetLogPage(_) => Some(ana_page(theirs.get())),
+                _ => None,
+            });
+        });
+        scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+        scripted.tick = SECOND / 100;
+        scripted.steps(10);
+        assert!(scripted.completions.is_empty());
+        scripted.lone.host.shut_down();
+        if comes_back {
+            state.set(AnaState::Optimized);
+        }
+        scripted.until("stopped", |scripted| scripted.lone.host.is_stopped());
+        let expected = if comes_back { Ok(()) } else { Err(IoError::Inaccessible(AnaState::Inaccessible)) };
+        assert_eq!(scripted.completions[0].result, expected);
+        assert_eq!(scripted.lone.host.statistics().failures, 0);
+    }
+}
+
+#[test]
+fn an_abort_that_is_never_answered_holds_up_neither_others_nor_the_shutdown() {
+    let options = HostOptions { step_timeout: 5 * SECOND, ..host_options() };
+    for stops in [true, false] {
+        let mut scripted = Scripted::ready("reg_mr", options.clone(), |controller| {
+            let mut first = true;
+            controller.rule = Box::new(move |asked| match asked.command {
+                Command::Read(_) if core::mem::take(&mut first) => Some(Answer::Silence),
+                Command::Abort(_) => Some(Answer::Silence),
+                _ => None,
+            });
+        });
+        scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+        scripted.lone.host.abort(1);
+        scripted.until("to be aborted", |scripted| scripted.controller.count(is_abort) == 1);
+        let read = scripted.controller.last(is_read).unwrap();
+        scripted.controller.answer(&read, Answer::Status(Status::COMMAND_ABORT_REQUESTED, 0));
+        scripted.until("ended", |scripted| !scripted.completions.is_empty());
+        assert_eq!(scripted.completions[0].result, Err(IoError::Aborted));
+        scripted.tick = SECOND / 100;
+        if !stops {
+            scripted.until("given up", |scripted| scripted.lone.host.statistics().failures == 1);
+            assert!(matches!(scripted.lone.host.last_failure(), Some(HostFailure::Timeout(_))));
+            scripted.until("ready", |scripted| scripted.lone.host.is_ready());
+        }
+        scripted.finish();
+    }
+}
+
+#[test]
+fn a_log_page_that_never_comes_ends_the_session() {
+    let options = HostOptions { step_timeout: 5 * SECOND, ..host_options() };
+    for stops in [true, false] {
+        let (held, theirs) = switch(false);
+        let mut scripted = Scripted::ready("reg_mr", options.clone(), |controller| {
+            reports_ana(controller);
+            controller.rule = Box::new(move |asked| match asked.command {
+                Command::GetLogPage(_) if theirs.get() => Some(Answer::Silence),
+                Command::GetLogPage(_) => Some(ana_page(AnaState::Optimized)),
+                Command::Read(_) if theirs.get() => Some(Answer::Status(Status::ANA_INACCESSIBLE, 0)),
+                _ => None,
+            });
+        });
+        held.set(true);
+        scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+        let is_ana = is_page(log_page::ANA);
+        scripted.tick = SECOND / 100;
+        scripted.until("read again", |scripted| scripted.controller.count(&is_ana) == 2);
+        assert_eq!(scripted.lone.host.admin_bytes_open(), 4096);
+        held.set(false);
+        if stops {
+            scripted.lone.host.shut_down();
+            scripted.until("stopped", |scripted| scripted.lone.host.is_stopped());
+            assert_eq!(scripted.completions.len(), 1);
+        } else {
+            // The next session knows that the path is open.
+            scripted.until("ended", |scripted| !scripted.completions.is_empty());
+            assert_eq!(scripted.completions[0].result, Ok(()));
+            assert_eq!(scripted.lone.host.statistics().sessions, 2);
+            scripted.finish();
+        }
+    }
 }

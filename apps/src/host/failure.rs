@@ -24,7 +24,7 @@ pub enum HostFailure {
         /// What the controller said.
         status: Status,
     },
-    /// A step took longer than `step_timeout`.
+    /// A step, or a command of the admin queue behind them, took longer than `step_timeout`.
     #[error("{0} took longer than step_timeout; raise it, or look at the target")]
     Timeout(&'static str),
     /// A Keep Alive was not answered in time.
