@@ -5,9 +5,9 @@ mod nvmf_harness;
 use core::time::Duration;
 use frwr_apps::host::{HostFailure, HostOptions, IoError};
 use frwr_apps::nvmf::{AnaState, Command, IdentifyController, Status, log_page};
-
-use nvmf_harness::host_options;
+use frwr_engine::gather::Segment;
 use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
+use nvmf_harness::{BLOCK, host_options};
 use std::{cell::Cell, rc::Rc};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -202,4 +202,70 @@ fn a_log_page_that_never_comes_ends_the_session() {
             scripted.finish();
         }
     }
+}
+
+#[test]
+fn requests_that_hold_bounce_buffers_are_sent_although_lost_commands_wait_for_one() {
+    let options = HostOptions { bounce_buffers: 1, ..host_options() };
+    let mut scripted = Scripted::ready("window", options, |controller| {
+        controller.identify.optional_commands = IdentifyController::DATASET_MANAGEMENT.into();
+        controller.rule = Box::new(|asked| (is_write(asked) && asked.session == 1).then_some(Answer::Silence));
+    });
+    let half = |segment: Segment| Segment { length: BLOCK / 2, ..segment };
+    let halves = [half(scripted.segment(0, 1)), half(scripted.segment(2, 1))];
+    scripted.lone.host.write(0, &halves, 1).unwrap();
+    scripted.until("asked", |scripted| scripted.controller.count(is_write) == 1);
+    // The next session takes one key for a command; until then the only buffer has the list of a deallocation.
+    scripted.controller.identify.max_data_blocks = 1;
+    scripted.controller.hang_up();
+    scripted.until("lost", |scripted| scripted.lone.host.statistics().lost == 1);
+    scripted.lone.host.deallocate(&[(0, 1)], 2).unwrap();
+    scripted.tick = SECOND / 1000;
+    scripted.until("both ended", |scripted| scripted.completions.len() == 2);
+    assert!(scripted.completions.iter().all(|ended| ended.result == Ok(())), "{:?}", scripted.completions);
+    assert_eq!(scripted.lone.host.statistics().bounced_commands, 1);
+    scripted.finish();
+}
+
+#[test]
+fn zeroes_are_written_to_the_largest_blocks_as_many_as_a_command_takes() {
+    let mut scripted = Scripted::ready("reg_mr", host_options(), |controller| {
+        controller.identify.optional_commands = IdentifyController::WRITE_ZEROES.into();
+        controller.namespace.lba_formats[0].block_shift = 16;
+        controller.namespace.size = (1 << 20).into();
+    });
+    scripted.lone.host.write_zeroes(0, (1 << 16) + 1, false, 1).unwrap();
+    scripted.until("ended", |scripted| !scripted.completions.is_empty());
+    assert_eq!(scripted.completions[0].result, Ok(()));
+    let blocks = scripted.controller.asked.iter().filter_map(|asked| match asked.command {
+        Command::WriteZeroes(zeroes) => Some(zeroes.blocks),
+        _ => None,
+    });
+    assert_eq!(blocks.collect::<Vec<_>>(), [1 << 16, 1]);
+    scripted.finish();
+}
+
+#[test]
+fn as_many_requests_can_be_submitted_as_the_host_says() {
+    let mut scripted = Scripted::ready("reg_mr", host_options(), |_| {});
+    let segment = [scripted.segment(0, 1)];
+    let depth = scripted.lone.host.free_requests();
+    for _ in 0..3 {
+        let free = scripted.lone.host.free_requests();
+        for _ in 0..free {
+            scripted.lone.host.read(0, &segment, 1).unwrap();
+        }
+        assert_eq!(scripted.lone.host.free_requests(), 0);
+        // Completions that nobody takes occupy their places.
+        for _ in 0..100 {
+            scripted.lone.step();
+            scripted.controller.step(scripted.lone.now);
+        }
+        assert_eq!(scripted.lone.host.free_requests(), 0);
+        for taken in 1..=depth {
+            assert!(scripted.lone.host.next_completion().is_some());
+            assert_eq!(scripted.lone.host.free_requests(), taken);
+        }
+    }
+    scripted.finish();
 }

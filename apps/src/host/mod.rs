@@ -395,10 +395,10 @@ impl<P: Port> Host<P> {
         &self.discovered
     }
 
-    /// Requests that may be submitted now.
+    /// Requests that may be submitted now: completions that nobody took yet occupy their places.
     #[must_use]
     pub fn free_requests(&self) -> usize {
-        self.free.len()
+        self.free.len().saturating_sub(self.completions.len())
     }
 
     /// Counters, by value.

@@ -66,7 +66,9 @@ impl<P: Port> Host<P> {
                     self.resend.rotate_left(1);
                     continue;
                 }
-                Fit::NoBuffer | Fit::NoRoom => return,
+                // The holder may also be a request that no command was made of yet.
+                Fit::NoBuffer => break,
+                Fit::NoRoom => return,
             }
             if matches!(self.submit_command(slot), Attempt::NoRoom) {
                 return;
@@ -175,17 +177,19 @@ impl<P: Port> Host<P> {
     fn location(&self, part: &Part) -> Option<(Location, u32)> {
         let request = self.requests.get(usize::from(part.request))?.as_ref()?;
         let block = self.geometry?.block_bytes();
-        let bytes = part.blocks * block;
         let one = |segment| core::iter::once(segment).collect();
-        Some(match (request.kind, part.bounce) {
-            (Kind::Deallocate { ranges, bounce }, _) => {
-                let bytes = ranges * crate::nvmf::DATASET_RANGE_BYTES as u32;
-                (one(self.bounce.segment(bounce, bytes)), bytes)
-            }
-            (Kind::Flush | Kind::WriteZeroes { .. }, _) => (Location::new(), 0),
-            (_, Some(buffer)) => (one(self.bounce.segment(buffer, bytes)), bytes),
-            (_, None) => (slice(&request.segments, u64::from(part.first) * u64::from(block), bytes), bytes),
-        })
+        // What moves data has MAX_REQUEST_BYTES at most; zeroes may be written to more blocks than 32 bits count bytes.
+        let bytes = match request.kind {
+            Kind::Read | Kind::Write | Kind::Compare => part.blocks * block,
+            Kind::Deallocate { ranges, .. } => ranges * crate::nvmf::DATASET_RANGE_BYTES as u32,
+            Kind::Flush | Kind::WriteZeroes { .. } => 0,
+        };
+        let location = match (request.kind, part.bounce) {
+            (Kind::Flush | Kind::WriteZeroes { .. }, _) => Location::new(),
+            (Kind::Deallocate { bounce, .. }, _) | (_, Some(bounce)) => one(self.bounce.segment(bounce, bytes)),
+            (_, None) => slice(&request.segments, u64::from(part.first) * u64::from(block), bytes),
+        };
+        Some((location, bytes))
     }
 
     fn submit_command(&mut self, slot: u16) -> Attempt {

@@ -261,7 +261,7 @@ impl<P: Port> Host<P> {
             return Err(RequestError::NotReady);
         }
         // Completions that nobody took yet occupy the queue as well, so that it never grows.
-        if self.completions.len() + (self.requests.len() - self.free.len()) >= self.requests.len() {
+        if self.free_requests() == 0 {
             return Err(RequestError::QueueFull);
         }
         let index = self.free.pop().ok_or(RequestError::QueueFull)?;
