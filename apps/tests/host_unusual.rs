@@ -246,6 +246,34 @@ fn zeroes_are_written_to_the_largest_blocks_as_many_as_a_command_takes() {
 }
 
 #[test]
+fn another_namespace_in_the_place_of_the_one_that_was_used_gets_none_of_its_writes() {
+    for live in [false, true] {
+        let mut scripted = Scripted::ready("reg_mr", host_options(), |controller| {
+            (controller.namespace.nguid, controller.namespace.eui64) = ([7; 16], [7; 8]);
+            controller.identify.events = IdentifyController::NAMESPACE_EVENTS.into();
+            controller.rule = Box::new(|asked| (is_write(asked) && asked.session == 1).then_some(Answer::Silence));
+        });
+        scripted.lone.host.write(0, &[scripted.segment(0, 1)], 1).unwrap();
+        scripted.until("asked", |scripted| scripted.controller.count(is_write) == 1);
+        let is_event = |asked: &Asked| asked.command == Command::AsynchronousEventRequest;
+        scripted.until("events are waited for", |scripted| scripted.controller.count(is_event) == 1);
+        // As large, and another one.
+        scripted.controller.namespace.nguid = [8; 16];
+        if live {
+            let event = scripted.controller.last(is_event).unwrap();
+            scripted.controller.answer(&event, Answer::Status(Status::SUCCESS, 2));
+        } else {
+            scripted.controller.hang_up();
+        }
+        scripted.tick = SECOND / 1000;
+        scripted.until("failed", |scripted| scripted.lone.host.failure().is_some());
+        assert_eq!(scripted.lone.host.failure(), Some(HostFailure::NamespaceChanged));
+        assert_eq!(scripted.completions[0].result, Err(IoError::Abandoned));
+        assert_eq!(scripted.controller.count(is_write), 1);
+    }
+}
+
+#[test]
 fn as_many_requests_can_be_submitted_as_the_host_says() {
     let mut scripted = Scripted::ready("reg_mr", host_options(), |_| {});
     let segment = [scripted.segment(0, 1)];

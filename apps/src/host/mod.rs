@@ -47,6 +47,7 @@ use frwr_engine::gather::MemoryId;
 use frwr_engine::provider::Port;
 use frwr_engine::{AddMemoryError, ConnectionId, Engine};
 use frwr_mempool::DeviceMemory;
+use identify::Identity;
 use options::Admin;
 use parts::Part;
 use request::Request;
@@ -173,6 +174,7 @@ pub struct Host<P: Port> {
     /// Where it follows another host.
     following: Option<Following>,
     geometry: Option<Geometry>,
+    identity: Identity,
     commands: Commands,
     requests: Vec<Option<Request>>,
     free: Vec<u16>,
@@ -244,6 +246,7 @@ impl<P: Port> Host<P> {
             followers: Followers::new(options.followers, options.io_commands()),
             following: None,
             geometry: None,
+            identity: Identity::default(),
             commands: Commands::new(options.commands()),
             requests: (0..commands).map(|_| None).collect(),
             free: (0..commands).rev().collect(),
