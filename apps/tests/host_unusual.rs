@@ -4,11 +4,14 @@ mod nvmf_harness;
 
 use core::time::Duration;
 use frwr_apps::host::{HostFailure, HostOptions, IoError};
-use frwr_apps::nvmf::{AnaState, Command, IdentifyController, Status, log_page};
+use frwr_apps::nvmf::{
+    AnaState, Command, DISCOVERY_SUBSYSTEM, DiscoveryEntry, DiscoveryHeader, IdentifyController, Nqn, Status, log_page,
+};
 use frwr_engine::gather::Segment;
 use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
 use nvmf_harness::{BLOCK, host_options};
 use std::{cell::Cell, rc::Rc};
+use zerocopy::IntoBytes;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -242,6 +245,38 @@ fn zeroes_are_written_to_the_largest_blocks_as_many_as_a_command_takes() {
         _ => None,
     });
     assert_eq!(blocks.collect::<Vec<_>>(), [1 << 16, 1]);
+    scripted.finish();
+}
+
+#[test]
+fn a_discovery_log_whose_reading_was_interrupted_is_read_from_its_beginning() {
+    const ENTRIES: u64 = 8;
+    let options = HostOptions { subsystem: Nqn::new(DISCOVERY_SUBSYSTEM).unwrap(), ..host_options() };
+    let mut scripted = Scripted::new("reg_mr", options, |controller| {
+        let address = "10.0.0.1:4420".parse().unwrap();
+        let mut page = DiscoveryHeader::new(1, ENTRIES).as_bytes().to_vec();
+        for number in 0..ENTRIES {
+            let name = Nqn::new(&format!("nqn.disk{number}")).unwrap();
+            page.extend(DiscoveryEntry::new(&name, address, 32).as_bytes());
+        }
+        controller.rule = Box::new(move |asked| {
+            let Command::GetLogPage(get) = asked.command else { return None };
+            // The second part never arrives in the first session.
+            if asked.session == 1 && get.offset > 0 {
+                return Some(Answer::Silence);
+            }
+            let rest = &page[(get.offset as usize).min(page.len())..];
+            Some(Answer::Data(rest[..rest.len().min(get.length as usize)].to_vec()))
+        });
+    });
+    let is_second = |asked: &Asked| matches!(asked.command, Command::GetLogPage(get) if get.offset > 0);
+    scripted.until("asked", |scripted| scripted.controller.count(is_second) == 1);
+    scripted.controller.hang_up();
+    scripted.tick = SECOND / 1000;
+    scripted.until("ready", |scripted| scripted.lone.host.is_ready());
+    let found: Vec<_> = scripted.lone.host.discovered().iter().map(|entry| entry.subsystem.as_str()).collect();
+    let expected: Vec<_> = (0..ENTRIES).map(|number| format!("nqn.disk{number}")).collect();
+    assert_eq!(found, expected);
     scripted.finish();
 }
 
