@@ -333,5 +333,8 @@ fn a_path_that_stays_closed_fails_a_follower_s_requests_in_time() {
     let begin = spread.now;
     assert_eq!(spread.completed(1, 1)[0].result, Err(IoError::Inaccessible(AnaState::Inaccessible)));
     assert!(spread.now - begin >= Duration::from_secs(3));
+    // Nothing waits any more, so there is nothing to be polled for.
+    let at = spread.members[1].host.poll_at();
+    assert!(at.is_none_or(|at| at > spread.now), "{at:?}");
     spread.finish();
 }

@@ -58,20 +58,24 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// Whether the controller refused a command because of the path, and the log page has to say what next.
-    pub(super) fn ana_refused(&mut self, status: Status) -> bool {
+    /// The state by which the controller refused a command because of the path; the log page has to say what next. Where there is none,
+    /// nothing would ever say that the path is back, and the status is an answer like any other.
+    pub(super) fn ana_refused(&mut self, status: Status) -> Option<AnaState> {
+        if !self.controller.reports_ana {
+            return None;
+        }
         let state = match status.code() {
             code if code == Status::ANA_INACCESSIBLE.code() => AnaState::Inaccessible,
             code if code == Status::ANA_PERSISTENT_LOSS.code() => AnaState::PersistentLoss,
             code if code == Status::ANA_TRANSITION.code() => AnaState::Change,
-            _ => return false,
+            _ => return None,
         };
         self.ana.set(state, self.now);
         self.followers.update();
         if let Some(following) = &mut self.following {
             following.refused(state);
         }
-        true
+        Some(state)
     }
 
     /// Ends requests that have waited for the namespace for too long.

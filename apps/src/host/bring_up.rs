@@ -1,6 +1,7 @@
 //! Bringing a controller up and shutting it down: one command after the other (Base 3.5.1 and 3.6.1, RDMA 3.4).
 
 use super::ana::ANA_GROUPS_ONLY;
+use super::discovery::DiscoveryRead;
 use super::followers::share;
 use super::options::{ADMIN_ENTRIES, Admin};
 use super::{Host, HostFailure, Opened, State};
@@ -227,6 +228,8 @@ impl<P: Port> Host<P> {
             Step::IdentifyController => {
                 self.check_controller()?;
                 if self.options.is_discovery() {
+                    // A part of it may have been read in a session that ended.
+                    self.discovery = DiscoveryRead::default();
                     self.discovered.clear();
                     Step::ReadDiscovery
                 } else if self.controller.optional_commands & IdentifyController::WRITE_ZEROES != 0 {

@@ -3,7 +3,7 @@
 use super::ana::{ANA_GROUPS_ONLY, ANA_PERIOD};
 use super::bring_up::{get_log_page, identify};
 use super::options::Admin;
-use super::{Host, Opened, State};
+use super::{Host, HostFailure, Opened, State};
 use crate::nvmf::{Command, CompletionQueueEntry, IDENTIFY_BYTES, cns, log_page};
 use core::time::Duration;
 use frwr_engine::provider::Port;
@@ -39,6 +39,10 @@ pub(super) struct Chores {
     ana_at: Duration,
     /// The controller takes no Asynchronous Event Request.
     no_events: bool,
+    /// When what is being read has to be there, and when the Abort that is in flight has to be answered: nothing else would end
+    /// the wait of whoever needs them.
+    chore_by: Option<Duration>,
+    pub(super) abort_by: Option<Duration>,
 }
 
 impl Chores {
@@ -61,14 +65,20 @@ impl<P: Port> Host<P> {
             return;
         }
         self.step_follower_aborts();
-        if self.stopping || self.options.is_discovery() {
+        if self.options.is_discovery() {
             return;
         }
         if self.following.is_some() {
             return self.bound_inaccessible();
         }
+        for (command, what) in [(Admin::Chore, "a log page or Identify"), (Admin::Abort, "an Abort")] {
+            if self.late_at(command).is_some_and(|at| self.now >= at) {
+                return self.fail(HostFailure::Timeout(what));
+            }
+        }
         let event = self.admin_slot(Admin::Event);
-        if self.controller.events != 0 && !self.chores.no_events && !self.commands.is_in_flight(event) {
+        let listens = self.controller.events != 0 && !self.chores.no_events && !self.stopping;
+        if listens && !self.commands.is_in_flight(event) {
             // Where the engine has no room, the next poll tries again.
             let _ = self.send(Opened::Admin, event, Command::AsynchronousEventRequest, None);
         }
@@ -80,7 +90,9 @@ impl<P: Port> Host<P> {
             }
         }
         let slot = self.admin_slot(Admin::Chore);
-        let Some(chore) = self.chores.next().filter(|_| !self.commands.is_in_flight(slot)) else { return };
+        // Requests that end before a shutdown may wait for the path, and for nothing else that is read here.
+        let wanted = self.chores.next().filter(|chore| !self.stopping || *chore == Chore::Ana);
+        let Some(chore) = wanted.filter(|_| !self.commands.is_in_flight(slot)) else { return };
         let (command, data) = match chore {
             Chore::Ana => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, 0),
             Chore::ChangedNamespaces => get_log_page(log_page::CHANGED_NAMESPACES, 0, 0),
@@ -88,6 +100,7 @@ impl<P: Port> Host<P> {
         };
         if self.send(Opened::Admin, slot, command, data).is_ok() {
             self.chores.running = Some(chore);
+            self.chores.chore_by = Some(self.now.saturating_add(self.options.step_timeout));
             match chore {
                 Chore::Ana => self.chores.ana = false,
                 Chore::ChangedNamespaces => self.chores.changed = false,
@@ -99,6 +112,7 @@ impl<P: Port> Host<P> {
     /// What was to be read has been, or was refused.
     pub(super) fn chore_answered(&mut self, response: &CompletionQueueEntry) {
         let success = response.status().is_success();
+        self.chores.chore_by = None;
         match self.chores.running.take() {
             Some(Chore::Ana) => self.take_ana(success),
             Some(Chore::Namespace) if success => {
@@ -141,14 +155,23 @@ impl<P: Port> Host<P> {
         if open { IDENTIFY_BYTES as u64 } else { 0 }
     }
 
+    /// When a command of the admin queue that is in flight is too late.
+    fn late_at(&self, command: Admin) -> Option<Duration> {
+        let by = if command == Admin::Abort { self.chores.abort_by } else { self.chores.chore_by };
+        by.filter(|_| self.commands.is_in_flight(self.admin_slot(command)))
+    }
+
     /// When it has to be polled for them although nothing arrives.
     pub(super) fn chores_at(&self) -> Option<Duration> {
-        let waits = matches!(self.state, State::Ready { .. }) && !self.ana.is_accessible();
-        let at = match self.following {
-            // The other host reads.
-            Some(_) => self.ana.since?.saturating_add(self.options.inaccessible_timeout),
-            None => self.chores.ana_at,
+        if !matches!(self.state, State::Ready { .. }) {
+            return None;
+        }
+        let path = match self.following {
+            // The other host reads; what waits here ends in time.
+            Some(_) if self.queued.is_empty() && self.resend.is_empty() => None,
+            Some(_) => self.ana.since.map(|since| since.saturating_add(self.options.inaccessible_timeout)),
+            None => (!self.ana.is_accessible()).then_some(self.chores.ana_at),
         };
-        waits.then_some(at)
+        [path, self.late_at(Admin::Chore), self.late_at(Admin::Abort)].into_iter().flatten().min()
     }
 }

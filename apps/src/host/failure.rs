@@ -24,7 +24,7 @@ pub enum HostFailure {
         /// What the controller said.
         status: Status,
     },
-    /// A step took longer than `step_timeout`.
+    /// A step, or a command of the admin queue behind them, took longer than `step_timeout`.
     #[error("{0} took longer than step_timeout; raise it, or look at the target")]
     Timeout(&'static str),
     /// A Keep Alive was not answered in time.
@@ -47,8 +47,10 @@ pub enum HostFailure {
     /// The namespace's format.
     #[error("the namespace cannot be used: {0}")]
     Format(UnsupportedFormat),
-    /// The namespace is not what it was: another block size, or another size after a reconnect.
-    #[error("the namespace has another block size than before, or another size than before the reconnect")]
+    /// The namespace is not what it was: another name (NGUID, EUI64), another block size, or another size after a reconnect.
+    #[error(
+        "the namespace has another NGUID, EUI64 or block size than before, or another size than before the reconnect"
+    )]
     NamespaceChanged,
     /// The controller did not come back within `controller_loss_timeout`.
     #[error("the controller did not come back within controller_loss_timeout")]

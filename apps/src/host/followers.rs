@@ -218,7 +218,11 @@ impl<P: Port> Host<P> {
             return false;
         }
         let sent = self.send(Opened::Admin, slot, Command::Abort(Abort { queue_id, command_id }), None).is_ok();
-        self.statistics.aborts += u64::from(sent);
+        if sent {
+            self.statistics.aborts += 1;
+            // The command itself has half of it, wherever its queue is, and says better what was wrong.
+            self.chores.abort_by = Some(self.now.saturating_add(self.options.step_timeout.saturating_mul(2)));
+        }
         sent
     }
 }

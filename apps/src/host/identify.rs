@@ -121,14 +121,25 @@ impl<P: Port> Host<P> {
         let geometry = Geometry::new(blocks, block_bytes)
             .map_err(|_| HostFailure::Unsupported("namespaces of fewer than 2^64 bytes"))?;
         self.ana.group = identify.ana_group.get();
+        let identity = (identify.nguid, identify.eui64);
         match self.geometry {
+            // Lost writes must not reach another namespace in the place of theirs.
+            Some(_) if is_other(self.identity, identity) => return Err(HostFailure::NamespaceChanged),
             // A namespace may have another size while it is used: requests behind its end fail. It may not have another block
             // size under requests that were taken for it, nor another size behind a reconnect, where it may be another one.
             Some(before) if live && before.block_bytes() == geometry.block_bytes() => {}
             Some(before) if before != geometry => return Err(HostFailure::NamespaceChanged),
             _ => {}
         }
-        self.geometry = Some(geometry);
+        (self.geometry, self.identity) = (Some(geometry), identity);
         Ok(())
     }
+}
+
+/// NGUID and EUI64 of a namespace.
+pub(super) type Identity = ([u8; 16], [u8; 8]);
+
+/// Whether a namespace that was named says now that it is another one; zeros are no name.
+fn is_other(before: Identity, now: Identity) -> bool {
+    (before.0 != [0; 16] && before.0 != now.0) || (before.1 != [0; 8] && before.1 != now.1)
 }

@@ -47,6 +47,7 @@ use frwr_engine::gather::MemoryId;
 use frwr_engine::provider::Port;
 use frwr_engine::{AddMemoryError, ConnectionId, Engine};
 use frwr_mempool::DeviceMemory;
+use identify::Identity;
 use options::Admin;
 use parts::Part;
 use request::Request;
@@ -173,6 +174,7 @@ pub struct Host<P: Port> {
     /// Where it follows another host.
     following: Option<Following>,
     geometry: Option<Geometry>,
+    identity: Identity,
     commands: Commands,
     requests: Vec<Option<Request>>,
     free: Vec<u16>,
@@ -244,6 +246,7 @@ impl<P: Port> Host<P> {
             followers: Followers::new(options.followers, options.io_commands()),
             following: None,
             geometry: None,
+            identity: Identity::default(),
             commands: Commands::new(options.commands()),
             requests: (0..commands).map(|_| None).collect(),
             free: (0..commands).rev().collect(),
@@ -395,10 +398,10 @@ impl<P: Port> Host<P> {
         &self.discovered
     }
 
-    /// Requests that may be submitted now.
+    /// Requests that may be submitted now: completions that nobody took yet occupy their places.
     #[must_use]
     pub fn free_requests(&self) -> usize {
-        self.free.len()
+        self.free.len().saturating_sub(self.completions.len())
     }
 
     /// Counters, by value.

@@ -80,7 +80,8 @@ pub struct HostOptions {
     /// Keep Alive Timeout; half of it passes between two Keep Alives. Zero for none. Shared machines stop a thread for
     /// seconds, so the default is generous.
     pub keep_alive: Duration,
-    /// How long each step of bringing a controller up may take.
+    /// How long each step of bringing a controller up may take, and later what the host reads for itself; an Abort may take twice
+    /// as long.
     pub step_timeout: Duration,
     /// How long a command of an I/O queue may take. Then the controller is asked to abort it, and if it does not answer
     /// within `step_timeout` either, the session is set up again. Zero for ever.

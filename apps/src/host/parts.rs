@@ -6,7 +6,8 @@ use super::request::{IoError, Kind};
 use super::timeouts::Abortion;
 use super::{Host, State};
 use crate::nvmf::{
-    BlockRange, Command, CompletionQueueEntry, DataPointer, DatasetManagement, KeyedDataBlock, Status, WriteZeroes,
+    AnaState, BlockRange, Command, CompletionQueueEntry, DataPointer, DatasetManagement, KeyedDataBlock, Status,
+    WriteZeroes,
 };
 use core::time::Duration;
 use frwr_engine::gather::Segment;
@@ -65,7 +66,9 @@ impl<P: Port> Host<P> {
                     self.resend.rotate_left(1);
                     continue;
                 }
-                Fit::NoBuffer | Fit::NoRoom => return,
+                // The holder may also be a request that no command was made of yet.
+                Fit::NoBuffer => break,
+                Fit::NoRoom => return,
             }
             if matches!(self.submit_command(slot), Attempt::NoRoom) {
                 return;
@@ -174,17 +177,19 @@ impl<P: Port> Host<P> {
     fn location(&self, part: &Part) -> Option<(Location, u32)> {
         let request = self.requests.get(usize::from(part.request))?.as_ref()?;
         let block = self.geometry?.block_bytes();
-        let bytes = part.blocks * block;
         let one = |segment| core::iter::once(segment).collect();
-        Some(match (request.kind, part.bounce) {
-            (Kind::Deallocate { ranges, bounce }, _) => {
-                let bytes = ranges * crate::nvmf::DATASET_RANGE_BYTES as u32;
-                (one(self.bounce.segment(bounce, bytes)), bytes)
-            }
-            (Kind::Flush | Kind::WriteZeroes { .. }, _) => (Location::new(), 0),
-            (_, Some(buffer)) => (one(self.bounce.segment(buffer, bytes)), bytes),
-            (_, None) => (slice(&request.segments, u64::from(part.first) * u64::from(block), bytes), bytes),
-        })
+        // What moves data has MAX_REQUEST_BYTES at most; zeroes may be written to more blocks than 32 bits count bytes.
+        let bytes = match request.kind {
+            Kind::Read | Kind::Write | Kind::Compare => part.blocks * block,
+            Kind::Deallocate { ranges, .. } => ranges * crate::nvmf::DATASET_RANGE_BYTES as u32,
+            Kind::Flush | Kind::WriteZeroes { .. } => 0,
+        };
+        let location = match (request.kind, part.bounce) {
+            (Kind::Flush | Kind::WriteZeroes { .. }, _) => Location::new(),
+            (Kind::Deallocate { bounce, .. }, _) | (_, Some(bounce)) => one(self.bounce.segment(bounce, bytes)),
+            (_, None) => slice(&request.segments, u64::from(part.first) * u64::from(block), bytes),
+        };
+        Some((location, bytes))
     }
 
     fn submit_command(&mut self, slot: u16) -> Attempt {
@@ -274,13 +279,26 @@ impl<P: Port> Host<P> {
             }
             code if Status::COMMAND_ABORT_REQUESTED.code() == code && aborted => Err(IoError::TimedOut),
             // Path related (Base 8.1.4): the command was not executed, and is sent again when the path is back.
-            _ if self.ana_refused(status) => {
-                self.resend.push_back(slot);
-                return;
-            }
-            _ => Err(IoError::Status(status)),
+            _ => match self.ana_refused(status) {
+                Some(state) => match self.refused(slot, state) {
+                    Ok(()) => return self.resend.push_back(slot),
+                    Err(error) => Err(error),
+                },
+                None => Err(IoError::Status(status)),
+            },
         };
         self.command_ended(slot, result);
+    }
+
+    /// Whether a command that was refused because of the path is to wait for it, or why not: its request has failed or was given up,
+    /// or has been refused for too long, whatever the log page says of the path.
+    fn refused(&mut self, slot: u16, state: AnaState) -> Result<(), IoError> {
+        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
+        let Some(Some(request)) = self.requests.get_mut(usize::from(part.request)) else { return Ok(()) };
+        request.result?;
+        let since = *request.refused.get_or_insert(self.now);
+        let waited = self.now.saturating_sub(since) >= self.options.inaccessible_timeout;
+        if waited { Err(IoError::Inaccessible(state)) } else { Ok(()) }
     }
 
     /// Has the rest of a command follow that was cut again, unless its request has failed.

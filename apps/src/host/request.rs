@@ -4,6 +4,7 @@ use super::options::MAX_SEGMENTS;
 use super::{Host, State};
 use crate::nvmf::{AnaState, DATASET_RANGE_BYTES, IdentifyController, MAX_DATASET_RANGES, Status};
 use arrayvec::ArrayVec;
+use core::time::Duration;
 use frwr_engine::SubmitError;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
@@ -120,6 +121,8 @@ pub(super) struct Request {
     pub(super) outstanding: u32,
     /// Commands made so far.
     pub(super) commands: u32,
+    /// When the controller first refused one of them because of the path.
+    pub(super) refused: Option<Duration>,
     pub(super) result: Result<(), IoError>,
 }
 
@@ -258,13 +261,14 @@ impl<P: Port> Host<P> {
             return Err(RequestError::NotReady);
         }
         // Completions that nobody took yet occupy the queue as well, so that it never grows.
-        if self.completions.len() + (self.requests.len() - self.free.len()) >= self.requests.len() {
+        if self.free_requests() == 0 {
             return Err(RequestError::QueueFull);
         }
         let index = self.free.pop().ok_or(RequestError::QueueFull)?;
         let (cut, outstanding, commands) = (0, 0, 0);
-        let (whole, result) = (false, Ok(()));
-        let request = Request { kind, lba, blocks, segments, cookie, cut, whole, outstanding, commands, result };
+        let (whole, refused, result) = (false, None, Ok(()));
+        let request =
+            Request { kind, lba, blocks, segments, cookie, cut, whole, outstanding, commands, refused, result };
         if let Some(place) = self.requests.get_mut(usize::from(index)) {
             *place = Some(request);
         }

@@ -11,7 +11,7 @@ use super::{
     target_side::map,
 };
 use crate::{
-    host::{Host, HostFailure, HostOptions, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS},
+    host::{Host, HostFailure, HostOptions, HostStatistics, IoError, MAX_REQUEST_BYTES, MAX_SEGMENTS, RequestError},
     job::{Job, Layout, Operation, Phase, Request, latency_histogram},
 };
 use arrayvec::ArrayVec;
@@ -422,11 +422,19 @@ impl<P: Port> HostSide<P> {
         let segments = pieces.map(|(at, range)| Segment { memory, offset: at as u64, length: range.len() as u32 });
         let segments: ArrayVec<Segment, MAX_SEGMENTS> = segments.take(MAX_SEGMENTS).collect();
         let (cookie, lba) = (u64::from(request.slot), request.lba * self.sectors);
-        match request.operation {
-            Operation::Read => self.host.read(lba, &segments, cookie).is_ok(),
-            Operation::Write => self.host.write(lba, &segments, cookie).is_ok(),
-            Operation::Flush => self.host.flush_namespace(cookie).is_ok(),
+        let taken = match request.operation {
+            Operation::Read => self.host.read(lba, &segments, cookie),
+            Operation::Write => self.host.write(lba, &segments, cookie),
+            Operation::Flush => self.host.flush_namespace(cookie),
+        };
+        match taken {
+            Ok(()) => return true,
+            // Later.
+            Err(RequestError::QueueFull | RequestError::NotReady | RequestError::NoBounceBuffer) => {}
+            // Never, such as behind the end of a namespace that has become smaller.
+            Err(refusal) => self.stop(format!("a request was refused: {refusal}")),
         }
+        false
     }
 
     fn close(&mut self) {
@@ -437,8 +445,9 @@ impl<P: Port> HostSide<P> {
                 failure => format!("the host gave up: {failure}"),
             });
         } else if self.host.is_ready() {
-            // Everything has ended and the connection is up: now the table must be empty.
-            self.remote_bytes_open = self.host.engine().port().remote_bytes_open();
+            // Everything has ended and the connection is up: now the table must be empty, but for what the host reads for itself.
+            let open = self.host.engine().port().remote_bytes_open();
+            self.remote_bytes_open = open.map(|bytes| bytes.saturating_sub(self.host.admin_bytes_open()));
         }
         if self.remote_bytes_open.is_some_and(|bytes| bytes > 0) {
             let bytes = self.remote_bytes_open.unwrap_or_default();

@@ -4,6 +4,7 @@
 
 pub mod gated;
 pub mod raw;
+pub mod scripted;
 pub mod spread;
 
 use core::time::Duration;
