@@ -51,6 +51,16 @@ fn a_device_that_was_removed_is_not_present() {
     assert!(!device.is_present());
 }
 
+/// The one of its name that the system lists then is another.
+#[test]
+fn a_device_that_was_reset_is_not_present() {
+    let fake = FakeDevice::new(FakeOptions::windows("mlx5"));
+    let device = open(&fake, Registration::Windows).unwrap_or_else(|error| panic!("{error}"));
+    fake.reset();
+    assert!(!device.is_present());
+    assert!(open(&fake, Registration::Windows).is_ok_and(|again| again.is_present()));
+}
+
 /// Names of what a device does otherwise than specified.
 fn deviations(device: &VerbsDevice) -> Vec<&'static str> {
     let rows = device.findings().rows().iter();
@@ -177,8 +187,8 @@ fn fault33_what_a_device_refuses_that_is_there_is_not_gone_with_it() {
     }
     assert_eq!((context.refused(Refusable::FailQueuePair), context.refused(Refusable::DestroyQueuePair)), (2, 4));
     assert_eq!(run(Command::FailQueuePair { queue_pair }), Ok(Answer::Done), "it is there, and complies");
-    // The kernel lists it no longer.
-    drop(fake);
+    // The kernel lists it no longer, but the one that it became.
+    fake.reset();
     context.refuse(Refusable::DestroyQueuePair, libc::EIO, 1);
     assert_eq!(run(Command::DestroyQueuePair { queue_pair }), Err(CommandError::DeviceGone));
 }

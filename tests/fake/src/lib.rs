@@ -146,6 +146,16 @@ impl FakeDevice {
         });
     }
 
+    /// The device goes and comes again by the same name, as after a reset of its firmware: what is open stays open on the one
+    /// that went.
+    pub fn reset(&self) {
+        with(|world| {
+            if let Some(record) = world.devices.get_mut(&self.name) {
+                record.raw = verbs::make_device(&self.name).expose_provenance();
+            }
+        });
+    }
+
     /// Bytes that peers reach now, over all contexts that are open.
     #[must_use]
     pub fn remote_bytes(&self) -> u64 {

@@ -592,8 +592,7 @@ impl Device for VerbsDevice {
     }
 
     fn is_present(&self) -> bool {
-        let names = Context::names(self.context.library());
-        names.map_or(true, |names| names.iter().any(|name| name == self.capabilities.name))
+        self.context.is_listed()
     }
 }
 
