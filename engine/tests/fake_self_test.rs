@@ -87,8 +87,8 @@ fn u10_u13_lists_are_tried_and_what_their_keys_lack_is_told() {
             "what its queue pairs take, not what was asked"
         );
         assert_eq!(capabilities.contiguity, Contiguity::Gaps { page_size: 0 });
-        // 320 bytes for each entry of the send queue, of 2 MiB.
-        assert_eq!(capabilities.attributes.max_qp_wr, (2 << 20) / 320);
+        // 512 bytes for each entry of the send queue, of 2 MiB: the longest message takes more of it than the longest list.
+        assert_eq!(capabilities.attributes.max_qp_wr, (2 << 20) / 512);
         assert_eq!(capabilities.rotating_key_bits, if updates_tags { 8 } else { 0 });
         assert_eq!(capabilities.remote_invalidation, remote_invalidation);
         drop(device);
@@ -136,25 +136,30 @@ fn what_nobody_has_run_on_hardware_is_asked_and_answered() {
     assert!(device.findings().rows().iter().all(|row| !row.text.contains("expected from source")));
 }
 
-/// A queue pair of the most work requests that a device says can be made; one more cannot.
+/// A queue pair of the most work requests that a device says can be made, with the longest messages; one more cannot.
 #[test]
-fn u13_the_longest_send_queue_has_room_for_lists() {
-    for entries in [4, 8, 20, 52] {
-        let lists = FakeLists { updates_tags: true, remote_invalidation: true, entries: 52 };
-        let fake = FakeDevice::new(FakeOptions::lists(lists));
-        let options = VerbsOptions { list_entries: entries, self_test: false, ..VerbsOptions::new(fake.name()) };
+fn u13_the_longest_send_queue_has_room_for_lists_and_messages() {
+    let lists = |entries| {
+        let all = FakeLists { updates_tags: true, remote_invalidation: true, entries: 52 };
+        (FakeOptions::lists(all), VerbsOptions { list_entries: entries, ..VerbsOptions::new("") })
+    };
+    let windows = |post| (FakeOptions::windows("mlx5"), VerbsOptions { post, ..VerbsOptions::new("") });
+    let both = [PostInterface::List, PostInterface::Builder].map(windows);
+    for (fake, options) in [4, 8, 20, 24, 52].map(lists).into_iter().chain(both) {
+        let fake = FakeDevice::new(fake);
+        let options = VerbsOptions { device: fake.name().to_owned(), self_test: false, ..options };
         let mut device =
             VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
-        let limit = device.capabilities().attributes.max_qp_wr;
+        let limits = device.capabilities().attributes;
         let port = device.open_port(16, 16).unwrap();
         assert!(device.submit(Ticket(0), Command::AllocateDomain).is_ok());
         let Some(DeviceEvent::Answered { result: Ok(Answer::Domain(domain)), .. }) = device.poll() else { panic!() };
-        for (send, good) in [(limit, true), (limit + 1, false)] {
-            let sizes = QueueSizes { send, receive: 16, max_send_sge: 4 };
+        for (send, good) in [(limits.max_qp_wr, true), (limits.max_qp_wr + 1, false)] {
+            let sizes = QueueSizes { send, receive: 16, max_send_sge: limits.max_send_sge };
             let create = Command::CreateQueuePair { port: port.id(), domain, sizes, shared_receives: None };
             assert!(device.submit(Ticket(1), create).is_ok());
             let Some(DeviceEvent::Answered { result, .. }) = device.poll() else { panic!() };
-            assert_eq!(result.is_ok(), good, "{entries} entries, {send}: {result:?}");
+            assert_eq!(result.is_ok(), good, "{options:?}, {send}: {result:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The functions of libibverbs that make, change and destroy queue pairs, and its lists of work requests.
 
 use crate::{
-    builder,
+    builder, mlx5,
     queue_pair::{QueuePair, State},
     raw::null,
     refusals::Refusable,
@@ -45,6 +45,11 @@ impl World {
     pub(crate) fn create(&mut self, context: usize, wanted: &Wanted) -> Result<*mut ibv_qp, i32> {
         let number = self.number();
         if wanted.kind != ibv_qp_type::IBV_QPT_RC {
+            return Err(libc::EINVAL);
+        }
+        let device = self.contexts.get(&context).and_then(|context| self.devices.get(&context.device));
+        let is_mlx5 = device.is_some_and(|record| record.options.is_mlx5());
+        if is_mlx5 && wanted.lists.is_none() && !mlx5::send_queue_fits(&wanted.cap, 0) {
             return Err(libc::EINVAL);
         }
         let (found, domain) = self.domain(context, wanted.domain)?;

@@ -7,7 +7,7 @@ use super::{
     options::{OptionError, PostInterface, VerbsOptions},
     port::{Parts, VerbsPort},
     publish::{LANE_ENTRIES, PortCommand, PortHandle, Removed, Report, Table},
-    quirks::{KnownDevice, known_device},
+    quirks::{KnownDevice, MOST_ELEMENTS, known_device, longest_send_queue},
     self_test::{Findings, SelfTestError, self_test},
     sys::{
         connection::EventChannel,
@@ -254,7 +254,7 @@ impl VerbsDevice {
             queues: Vec::new(),
             retiring: Vec::new(),
             max_initiator_depth: number(attributes.max_qp_init_rd_atom),
-            capabilities: capabilities(name, &attributes, known),
+            capabilities: capabilities(name, &attributes, known, lists),
             findings: Findings::default(),
             context,
             options: options.clone(),
@@ -487,7 +487,17 @@ fn number(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
 
-fn capabilities(name: &str, attributes: &ibv_device_attr, known: &KnownDevice) -> Capabilities {
+fn capabilities(
+    name: &str,
+    attributes: &ibv_device_attr,
+    known: &KnownDevice,
+    lists: Option<MkeyKind>,
+) -> Capabilities {
+    let (mut max_send_sge, mut max_qp_wr) = (number(attributes.max_sge), number(attributes.max_qp_wr));
+    if known.counts_blocks || lists.is_some() {
+        max_send_sge = max_send_sge.min(MOST_ELEMENTS);
+        max_qp_wr = longest_send_queue(max_qp_wr, max_send_sge, lists.map_or(0, |kind| kind.entries));
+    }
     Capabilities {
         // Capabilities are plain values that outlive the device; a process opens a device once.
         name: Box::leak(name.to_owned().into_boxed_str()),
@@ -496,9 +506,9 @@ fn capabilities(name: &str, attributes: &ibv_device_attr, known: &KnownDevice) -
             // One range per window.
             max_fast_reg_page_list_len: 1,
             sg_gaps: false,
-            max_send_sge: number(attributes.max_sge),
+            max_send_sge,
             max_sge_rd: number(attributes.max_sge_rd),
-            max_qp_wr: number(attributes.max_qp_wr),
+            max_qp_wr,
             max_cqe: number(attributes.max_cqe),
             max_registrations: number(attributes.max_mw),
             max_rdma_reads: number(attributes.max_qp_rd_atom),

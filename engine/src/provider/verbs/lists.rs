@@ -35,17 +35,6 @@ pub enum NoLists {
     },
 }
 
-/// Bytes of a send queue entry whose list has `entries`: the work request around it, and the list, in whole blocks (verbs.md,
-/// section 6).
-fn entry_bytes(entries: u16) -> u32 {
-    const AROUND: u32 = 192;
-    const LIST_ENTRY: u32 = 16;
-    (AROUND + LIST_ENTRY * u32::from(entries)).next_multiple_of(BLOCK_BYTES)
-}
-
-/// Bytes of the blocks that a send queue is made of: devices count their longest queue in these.
-const BLOCK_BYTES: u32 = 64;
-
 /// The kinds of keys, the best first. Kernels before mid-2022 and rdma-core before 43 know neither flag.
 const KINDS: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
 
@@ -96,10 +85,6 @@ fn probe(context: &Arc<Context>, entries: u16) -> Result<MkeyKind, NoLists> {
 pub(super) fn apply(kind: MkeyKind, max_keys: u32, capabilities: &mut Capabilities) {
     capabilities.attributes.max_fast_reg_page_list_len = kind.entries.into();
     capabilities.attributes.max_registrations = max_keys;
-    // Each entry has room for the longest list.
-    let blocks = u64::from(capabilities.attributes.max_qp_wr);
-    let most = blocks * u64::from(BLOCK_BYTES) / u64::from(entry_bytes(kind.entries));
-    capabilities.attributes.max_qp_wr = u32::try_from(most).unwrap_or(u32::MAX);
     capabilities.max_registration_bytes = capabilities.max_registration_bytes.min(MAX_LIST_BYTES.into());
     // Entries have no pages.
     capabilities.contiguity = Contiguity::Gaps { page_size: 0 };
