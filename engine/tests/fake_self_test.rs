@@ -9,7 +9,7 @@ use frwr_engine::provider::{
 use frwr_fake::{FakeDevice, FakeLists, FakeOptions, Refusable};
 
 fn options(device: &FakeDevice, post: PostInterface) -> VerbsOptions {
-    VerbsOptions { post, ..VerbsOptions::new(device.name()) }
+    VerbsOptions { post, registration: Registration::Windows, ..VerbsOptions::new(device.name()) }
 }
 
 #[test]
@@ -113,15 +113,36 @@ fn u13_lists_are_chosen_where_their_keys_rotate_and_windows_where_there_are_any(
     assert!(error.to_string().contains("only mlx5 devices"), "{error}");
 }
 
+/// Whoever has a ConnectX, and looks for lists, is told why there are none.
+#[test]
+fn u13_an_mlx5_device_that_registers_windows_says_why() {
+    const REGISTERED: &str = "lists are registered by UMR work requests, never run on hardware";
+    let fixed = FakeLists { updates_tags: false, remote_invalidation: true, entries: 8 };
+    for (lists, expected) in [(Some(fixed), "would not change"), (None, "another copy")] {
+        let fake = FakeDevice::new(FakeOptions { lists, ..FakeOptions::windows("mlx5") });
+        let device = open(&fake, Registration::Automatic).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!device.registers_lists());
+        assert_eq!(deviations(&device), [REGISTERED]);
+        let rows = device.findings().rows();
+        assert!(rows[0].text.contains(expected), "{}", rows[0].text);
+        drop(device);
+        let device = open(&fake, Registration::Windows).unwrap_or_else(|error| panic!("{error}"));
+        assert!(deviations(&device).is_empty(), "they were asked for");
+    }
+}
+
 /// What stands for a device answers as strictly as it can, which is not what is expected of hardware in every point.
 #[test]
 fn what_nobody_has_run_on_hardware_is_asked_and_answered() {
     const STALE: &str = "bind with another low byte in the old key";
     const FOREIGN: &str = "list with a local key of nobody";
     let lists = FakeLists { updates_tags: true, remote_invalidation: true, entries: 8 };
-    for (options, otherwise) in [(FakeOptions::windows("mlx5"), STALE), (FakeOptions::lists(lists), FOREIGN)] {
+    for (options, registration, otherwise) in [
+        (FakeOptions::windows("mlx5"), Registration::Windows, STALE),
+        (FakeOptions::lists(lists), Registration::Lists, FOREIGN),
+    ] {
         let fake = FakeDevice::new(options);
-        let options = VerbsOptions { unsettled: true, ..VerbsOptions::new(fake.name()) };
+        let options = VerbsOptions { unsettled: true, registration, ..VerbsOptions::new(fake.name()) };
         let device = VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(deviations(&device), [otherwise]);
         let rows = device.findings().rows().iter().filter(|row| row.text.contains("expected from source"));

@@ -3,7 +3,7 @@
 use super::{
     admit::Guard,
     connection_manager::ConnectionManager,
-    lists::{self, NoLists},
+    lists::{self, Choice, NoLists},
     options::{OptionError, PostInterface, VerbsOptions},
     port::{Parts, VerbsPort},
     publish::{LANE_ENTRIES, PortCommand, PortHandle, Removed, Report, Table},
@@ -220,9 +220,12 @@ impl VerbsDevice {
         let driver = (library.system.driver)(name);
         let window_types = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
         let has_windows = context.has_windows() && attributes.device_cap_flags & window_types != 0;
-        let lists = lists::choose(&context, options, has_windows);
-        let lists =
-            lists.map_err(|source| OpenError::NoLists { device: name.clone(), driver: driver.clone(), source })?;
+        let known = known_device(&driver);
+        let is_mlx5 = known.driver == "mlx5";
+        let choice = lists::choose(&context, options, has_windows, is_mlx5);
+        let choice =
+            choice.map_err(|source| OpenError::NoLists { device: name.clone(), driver: driver.clone(), source })?;
+        let lists = choice.lists();
         if lists.is_none() && !has_windows {
             return Err(OpenError::NoWindows { device: name.clone(), driver });
         }
@@ -231,7 +234,6 @@ impl VerbsDevice {
         }
         let gids = (library.system.gids)(name, options.port);
         check_numbers(options, attributes.phys_port_cnt, &gids)?;
-        let known = known_device(&driver);
         let channel = EventChannel::new(library).map_err(system(
             "opening the connection manager",
             "load its module (modprobe rdma_ucm) and check the permissions of /dev/infiniband/rdma_cm",
@@ -276,9 +278,13 @@ impl VerbsDevice {
         }
         device.capabilities.post_model = if device.builds { PostModel::AllOrNothing } else { PostModel::Prefix };
         let mut findings = Findings::default();
-        if let Some(kind) = lists {
-            lists::apply(kind, number(attributes.max_mr), &mut device.capabilities);
-            lists::report(kind, known, &mut findings);
+        match choice {
+            Choice::Lists(kind) => {
+                lists::apply(kind, number(attributes.max_mr), &mut device.capabilities);
+                lists::report(kind, known, &mut findings);
+            }
+            Choice::Windows(Some(reason)) if is_mlx5 => lists::report_none(&reason, &mut findings),
+            Choice::Windows(_) => {}
         }
         if options.self_test {
             let tested = self_test(&device, &mut findings).and_then(|()| findings.apply(&mut device.capabilities));

@@ -68,7 +68,8 @@ pub struct VerbsOptions {
     pub post: PostInterface,
     /// What memory is opened to peers by.
     pub registration: Registration,
-    /// Entries of the longest list that is registered at once, 1 to [`MAX_LIST_ENTRIES`]; the device may offer less.
+    /// Entries of the longest list that is registered at once, 1 to [`MAX_LIST_ENTRIES`]; a device whose work requests have no room
+    /// for as many registers no lists.
     pub list_entries: u16,
     /// Retries of every connection in place of what connections ask for.
     pub parameters: Option<ConnectionParameters>,
