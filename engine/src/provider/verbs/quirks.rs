@@ -28,8 +28,7 @@ pub struct KnownDevice {
     pub max_bind_bytes: u64,
     /// Largest retry count that ends.
     pub max_retry_count: u8,
-    /// The longest queue is counted in the blocks that a send queue is made of, and a work request takes several
-    /// ([`longest_send_queue`]).
+    /// The longest queue is counted in the blocks that a send queue is made of, and a work request takes several.
     pub counts_blocks: bool,
     /// The work request builder is safe, and worth it.
     pub prefers_builder: bool,
