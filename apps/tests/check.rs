@@ -252,6 +252,19 @@ fn rdma_devices_are_read_from_sysfs() {
     assert!(rxe.provider_library.as_ref().is_some_and(|library| library.installed));
 }
 
+/// The auxiliary bus names drivers by their module.
+#[test]
+fn a_scalable_function_of_a_connectx_is_one() {
+    let tree = with_rxe();
+    let link = tree.0.path().join("sys/class/infiniband/mlx5_0/device/driver");
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("/nowhere/mlx5_core.sf", &link).unwrap();
+    let machine = tree.machine("0-1");
+    let mlx5 = device(&machine, "mlx5_0");
+    assert_eq!(mlx5.driver.as_deref(), Some("mlx5_core"));
+    assert!(mlx5.provider_library.as_ref().is_some_and(|library| library.installed));
+}
+
 #[test]
 fn both_outputs_show_every_device() {
     let tree = with_rxe();

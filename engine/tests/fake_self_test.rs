@@ -9,7 +9,7 @@ use frwr_engine::provider::{
 use frwr_fake::{FakeDevice, FakeLists, FakeOptions, Refusable};
 
 fn options(device: &FakeDevice, post: PostInterface) -> VerbsOptions {
-    VerbsOptions { post, ..VerbsOptions::new(device.name()) }
+    VerbsOptions { post, registration: Registration::Windows, ..VerbsOptions::new(device.name()) }
 }
 
 #[test]
@@ -51,6 +51,16 @@ fn a_device_that_was_removed_is_not_present() {
     assert!(!device.is_present());
 }
 
+/// The one of its name that the system lists then is another.
+#[test]
+fn a_device_that_was_reset_is_not_present() {
+    let fake = FakeDevice::new(FakeOptions::windows("mlx5"));
+    let device = open(&fake, Registration::Windows).unwrap_or_else(|error| panic!("{error}"));
+    fake.reset();
+    assert!(!device.is_present());
+    assert!(open(&fake, Registration::Windows).is_ok_and(|again| again.is_present()));
+}
+
 /// Names of what a device does otherwise than specified.
 fn deviations(device: &VerbsDevice) -> Vec<&'static str> {
     let rows = device.findings().rows().iter();
@@ -77,8 +87,8 @@ fn u10_u13_lists_are_tried_and_what_their_keys_lack_is_told() {
             "what its queue pairs take, not what was asked"
         );
         assert_eq!(capabilities.contiguity, Contiguity::Gaps { page_size: 0 });
-        // 320 bytes for each entry of the send queue, of 2 MiB.
-        assert_eq!(capabilities.attributes.max_qp_wr, (2 << 20) / 320);
+        // 512 bytes for each entry of the send queue, of 2 MiB: the longest message takes more of it than the longest list.
+        assert_eq!(capabilities.attributes.max_qp_wr, (2 << 20) / 512);
         assert_eq!(capabilities.rotating_key_bits, if updates_tags { 8 } else { 0 });
         assert_eq!(capabilities.remote_invalidation, remote_invalidation);
         drop(device);
@@ -103,17 +113,40 @@ fn u13_lists_are_chosen_where_their_keys_rotate_and_windows_where_there_are_any(
     assert!(error.to_string().contains("only mlx5 devices"), "{error}");
 }
 
+/// Whoever has a ConnectX, and looks for lists, is told why there are none.
+#[test]
+fn u13_an_mlx5_device_that_registers_windows_says_why() {
+    const REGISTERED: &str = "lists are registered by UMR work requests, never run on hardware";
+    let fixed = FakeLists { updates_tags: false, remote_invalidation: true, entries: 8 };
+    for (lists, expected) in [(Some(fixed), "would not change"), (None, "another copy")] {
+        let fake = FakeDevice::new(FakeOptions { lists, ..FakeOptions::windows("mlx5") });
+        let device = open(&fake, Registration::Automatic).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!device.registers_lists());
+        assert_eq!(deviations(&device), [REGISTERED]);
+        let rows = device.findings().rows();
+        assert!(rows[0].text.contains(expected), "{}", rows[0].text);
+        drop(device);
+        let device = open(&fake, Registration::Windows).unwrap_or_else(|error| panic!("{error}"));
+        assert!(deviations(&device).is_empty(), "they were asked for");
+    }
+}
+
 /// What stands for a device answers as strictly as it can, which is not what is expected of hardware in every point.
 #[test]
 fn what_nobody_has_run_on_hardware_is_asked_and_answered() {
+    const OUTSIDE: &str = "status of a registration outside of its memory";
+    const TWICE: &str = "LOCAL_INV of a free key";
     const STALE: &str = "bind with another low byte in the old key";
     const FOREIGN: &str = "list with a local key of nobody";
     let lists = FakeLists { updates_tags: true, remote_invalidation: true, entries: 8 };
-    for (options, otherwise) in [(FakeOptions::windows("mlx5"), STALE), (FakeOptions::lists(lists), FOREIGN)] {
+    for (options, registration, otherwise) in [
+        (FakeOptions::windows("mlx5"), Registration::Windows, STALE),
+        (FakeOptions::lists(lists), Registration::Lists, FOREIGN),
+    ] {
         let fake = FakeDevice::new(options);
-        let options = VerbsOptions { unsettled: true, ..VerbsOptions::new(fake.name()) };
+        let options = VerbsOptions { unsettled: true, registration, ..VerbsOptions::new(fake.name()) };
         let device = VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(deviations(&device), [otherwise]);
+        assert_eq!(deviations(&device), [OUTSIDE, TWICE, otherwise]);
         let rows = device.findings().rows().iter().filter(|row| row.text.contains("expected from source"));
         assert_eq!(rows.count(), 4);
         drop(device);
@@ -126,25 +159,30 @@ fn what_nobody_has_run_on_hardware_is_asked_and_answered() {
     assert!(device.findings().rows().iter().all(|row| !row.text.contains("expected from source")));
 }
 
-/// A queue pair of the most work requests that a device says can be made; one more cannot.
+/// A queue pair of the most work requests that a device says can be made, with the longest messages; one more cannot.
 #[test]
-fn u13_the_longest_send_queue_has_room_for_lists() {
-    for entries in [4, 8, 20, 52] {
-        let lists = FakeLists { updates_tags: true, remote_invalidation: true, entries: 52 };
-        let fake = FakeDevice::new(FakeOptions::lists(lists));
-        let options = VerbsOptions { list_entries: entries, self_test: false, ..VerbsOptions::new(fake.name()) };
+fn u13_the_longest_send_queue_has_room_for_lists_and_messages() {
+    let lists = |entries| {
+        let all = FakeLists { updates_tags: true, remote_invalidation: true, entries: 52 };
+        (FakeOptions::lists(all), VerbsOptions { list_entries: entries, ..VerbsOptions::new("") })
+    };
+    let windows = |post| (FakeOptions::windows("mlx5"), VerbsOptions { post, ..VerbsOptions::new("") });
+    let both = [PostInterface::List, PostInterface::Builder].map(windows);
+    for (fake, options) in [4, 8, 20, 24, 52].map(lists).into_iter().chain(both) {
+        let fake = FakeDevice::new(fake);
+        let options = VerbsOptions { device: fake.name().to_owned(), self_test: false, ..options };
         let mut device =
             VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
-        let limit = device.capabilities().attributes.max_qp_wr;
+        let limits = device.capabilities().attributes;
         let port = device.open_port(16, 16).unwrap();
         assert!(device.submit(Ticket(0), Command::AllocateDomain).is_ok());
         let Some(DeviceEvent::Answered { result: Ok(Answer::Domain(domain)), .. }) = device.poll() else { panic!() };
-        for (send, good) in [(limit, true), (limit + 1, false)] {
-            let sizes = QueueSizes { send, receive: 16, max_send_sge: 4 };
+        for (send, good) in [(limits.max_qp_wr, true), (limits.max_qp_wr + 1, false)] {
+            let sizes = QueueSizes { send, receive: 16, max_send_sge: limits.max_send_sge };
             let create = Command::CreateQueuePair { port: port.id(), domain, sizes, shared_receives: None };
             assert!(device.submit(Ticket(1), create).is_ok());
             let Some(DeviceEvent::Answered { result, .. }) = device.poll() else { panic!() };
-            assert_eq!(result.is_ok(), good, "{entries} entries, {send}: {result:?}");
+            assert_eq!(result.is_ok(), good, "{options:?}, {send}: {result:?}");
         }
     }
 }
@@ -177,8 +215,8 @@ fn fault33_what_a_device_refuses_that_is_there_is_not_gone_with_it() {
     }
     assert_eq!((context.refused(Refusable::FailQueuePair), context.refused(Refusable::DestroyQueuePair)), (2, 4));
     assert_eq!(run(Command::FailQueuePair { queue_pair }), Ok(Answer::Done), "it is there, and complies");
-    // The kernel lists it no longer.
-    drop(fake);
+    // The kernel lists it no longer, but the one that it became.
+    fake.reset();
     context.refuse(Refusable::DestroyQueuePair, libc::EIO, 1);
     assert_eq!(run(Command::DestroyQueuePair { queue_pair }), Err(CommandError::DeviceGone));
 }

@@ -309,7 +309,8 @@ fn read_device(root: &Path, device: &Path, name: String) -> RdmaDevice {
 
 fn driver(device: &Path) -> Option<String> {
     if let Ok(link) = fs::read_link(device.join("device/driver")) {
-        return Some(link.file_name()?.to_str()?.to_owned());
+        // A scalable function of a ConnectX is driven by `mlx5_core.sf`, of the auxiliary bus: module and name.
+        return link.file_name()?.to_str()?.split('.').next().map(str::to_owned);
     }
     // Soft RoCE is no child of any hardware; it alone names the network interface that it was put on.
     device.join("parent").exists().then(|| "rdma_rxe".to_owned())

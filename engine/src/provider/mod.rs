@@ -95,9 +95,10 @@ pub trait Device: Send {
         false
     }
 
-    /// Whether the system still lists the device. One that was removed may not have said so yet
-    /// ([`AsyncEvent::DeviceFatal`]): the kernel tells one process after the other, and connections fail meanwhile. A system
-    /// call, for whoever gives up and wants to say why; true where the system cannot be asked.
+    /// Whether the system still lists this very device: one that was reset comes again by the same name, and is another. One
+    /// that was removed may not have said so yet ([`AsyncEvent::DeviceFatal`]): the kernel tells one process after the other, and
+    /// connections fail meanwhile. A system call, for whoever gives up and wants to say why; true where the system cannot be
+    /// asked.
     fn is_present(&self) -> bool {
         true
     }

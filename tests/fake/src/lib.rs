@@ -75,13 +75,19 @@ impl FakeOptions {
         let mut options = SoftOptions::new(self.profile);
         // No manual page promises otherwise.
         options.capabilities.quirks.flushed_registration_may_be_live = true;
+        let attributes = &mut options.capabilities.attributes;
         if self.lists.is_some() {
             // As many as any key is made for; the library refuses what is too long for its queue pair.
-            options.capabilities.attributes.max_fast_reg_page_list_len =
-                u32::from(MAX_LIST_ENTRIES.next_multiple_of(4));
-            options.capabilities.attributes.max_qp_wr = mlx5::SEND_BLOCKS;
+            attributes.max_fast_reg_page_list_len = u32::from(MAX_LIST_ENTRIES.next_multiple_of(4));
+        }
+        if self.is_mlx5() {
+            (attributes.max_qp_wr, attributes.max_send_sge) = (mlx5::SEND_BLOCKS, mlx5::SEND_ELEMENTS);
         }
         options
+    }
+
+    fn is_mlx5(&self) -> bool {
+        self.driver == "mlx5"
     }
 
     fn has_windows(&self) -> bool {
@@ -158,6 +164,16 @@ impl FakeDevice {
         with(|world| {
             if let Some(record) = world.devices.get_mut(&self.name) {
                 record.readable = Some(count);
+            }
+        });
+    }
+
+    /// The device goes and comes again by the same name, as after a reset of its firmware: what is open stays open on the one
+    /// that went.
+    pub fn reset(&self) {
+        with(|world| {
+            if let Some(record) = world.devices.get_mut(&self.name) {
+                record.raw = verbs::make_device(&self.name).expose_provenance();
             }
         });
     }

@@ -22,7 +22,7 @@ use frwr_engine::provider::{
 };
 use ibverbs_sys::{
     IBV_QP_EX_WITH_BIND_MW, IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, ibv_access_flags, ibv_context,
-    ibv_device, ibv_qp, ibv_qp_ex, ibv_qp_init_attr_ex, ibv_send_flags, ibv_sge,
+    ibv_device, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr_ex, ibv_send_flags, ibv_sge,
 };
 
 /// What programs call.
@@ -43,8 +43,18 @@ const FIRST_ENTRY_BYTES: u32 = 4;
 /// Blocks of the longest send queue, as ConnectX has them, and their bytes.
 pub(crate) const SEND_BLOCKS: u32 = 1 << 15;
 const BLOCK_BYTES: u32 = 64;
-/// Bytes around the list in a work request (verbs.md, section 6).
+/// Elements of a message, as ConnectX says it.
+pub(crate) const SEND_ELEMENTS: u32 = 30;
+/// Bytes around the list in a work request, or the elements of its message (verbs.md, section 6), and of an element.
 const AROUND_LIST: u32 = 192;
+const ELEMENT_BYTES: u32 = 16;
+
+/// Whether a send queue fits the device, each of whose entries has room for the longest message and for so many bytes of a
+/// list.
+pub(crate) fn send_queue_fits(cap: &ibv_qp_cap, list: u32) -> bool {
+    let entry = (AROUND_LIST + list.max(cap.max_send_sge * ELEMENT_BYTES)).next_multiple_of(BLOCK_BYTES);
+    cap.max_send_wr.saturating_mul(entry) <= SEND_BLOCKS * BLOCK_BYTES
+}
 
 unsafe extern "C" fn is_supported(device: *mut ibv_device) -> bool {
     with(|world| world.devices.values().any(|record| record.raw == device.addr() && record.options.lists.is_some()))
@@ -86,8 +96,7 @@ impl World {
         let wanted = (asked.cap.max_inline_data + FIRST_ENTRY_BYTES).div_ceil(ENTRY_BYTES);
         let entries = u16::try_from(wanted).unwrap_or(u16::MAX).next_multiple_of(ENTRY_STEP).max(ENTRY_STEP);
         asked.cap.max_inline_data = u32::from(entries.min(lists.entries)) * ENTRY_BYTES - FIRST_ENTRY_BYTES;
-        let entry = (AROUND_LIST + FIRST_ENTRY_BYTES + asked.cap.max_inline_data).next_multiple_of(BLOCK_BYTES);
-        if asked.cap.max_send_wr.saturating_mul(entry) > SEND_BLOCKS * BLOCK_BYTES {
+        if !send_queue_fits(&asked.cap, FIRST_ENTRY_BYTES + asked.cap.max_inline_data) {
             return Err(libc::EINVAL);
         }
         let wanted = Wanted {

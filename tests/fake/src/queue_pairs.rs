@@ -1,7 +1,7 @@
 //! The functions of libibverbs that make, change and destroy queue pairs, and its lists of work requests.
 
 use crate::{
-    builder,
+    builder, mlx5,
     queue_pair::{QueuePair, State},
     raw::null,
     refusals::Refusable,
@@ -49,6 +49,11 @@ impl World {
         let number = self.number();
         let fits = wanted.lists.is_some() || wanted.cap.max_inline_data <= MAX_INLINE_BYTES;
         if wanted.kind != ibv_qp_type::IBV_QPT_RC || !fits {
+            return Err(libc::EINVAL);
+        }
+        let device = self.contexts.get(&context).and_then(|context| self.devices.get(&context.device));
+        let is_mlx5 = device.is_some_and(|record| record.options.is_mlx5());
+        if is_mlx5 && wanted.lists.is_none() && !mlx5::send_queue_fits(&wanted.cap, 0) {
             return Err(libc::EINVAL);
         }
         let (found, domain) = self.domain(context, wanted.domain)?;

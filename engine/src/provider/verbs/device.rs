@@ -3,11 +3,11 @@
 use super::{
     admit::Guard,
     connection_manager::ConnectionManager,
-    lists::{self, NoLists},
+    lists::{self, Choice, NoLists},
     options::{OptionError, PostInterface, VerbsOptions},
     port::{Parts, VerbsPort},
     publish::{LANE_ENTRIES, PortCommand, PortHandle, Removed, Report, Table},
-    quirks::{KnownDevice, known_device},
+    quirks::{KnownDevice, MOST_ELEMENTS, known_device, longest_send_queue},
     self_test::{Findings, SelfTestError, self_test},
     sys::{
         connection::EventChannel,
@@ -220,9 +220,12 @@ impl VerbsDevice {
         let driver = (library.system.driver)(name);
         let window_types = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
         let has_windows = context.has_windows() && attributes.device_cap_flags & window_types != 0;
-        let lists = lists::choose(&context, options, has_windows);
-        let lists =
-            lists.map_err(|source| OpenError::NoLists { device: name.clone(), driver: driver.clone(), source })?;
+        let known = known_device(&driver);
+        let is_mlx5 = known.driver == "mlx5";
+        let choice = lists::choose(&context, options, has_windows, is_mlx5);
+        let choice =
+            choice.map_err(|source| OpenError::NoLists { device: name.clone(), driver: driver.clone(), source })?;
+        let lists = choice.lists();
         if lists.is_none() && !has_windows {
             return Err(OpenError::NoWindows { device: name.clone(), driver });
         }
@@ -231,7 +234,6 @@ impl VerbsDevice {
         }
         let gids = (library.system.gids)(name, options.port);
         check_numbers(options, attributes.phys_port_cnt, &gids)?;
-        let known = known_device(&driver);
         let channel = EventChannel::new(library).map_err(system(
             "opening the connection manager",
             "load its module (modprobe rdma_ucm) and check the permissions of /dev/infiniband/rdma_cm",
@@ -254,7 +256,7 @@ impl VerbsDevice {
             queues: Vec::new(),
             retiring: Vec::new(),
             max_initiator_depth: number(attributes.max_qp_init_rd_atom),
-            capabilities: capabilities(name, &attributes, known),
+            capabilities: capabilities(name, &attributes, known, lists),
             findings: Findings::default(),
             context,
             options: options.clone(),
@@ -276,9 +278,13 @@ impl VerbsDevice {
         }
         device.capabilities.post_model = if device.builds { PostModel::AllOrNothing } else { PostModel::Prefix };
         let mut findings = Findings::default();
-        if let Some(kind) = lists {
-            lists::apply(kind, number(attributes.max_mr), &mut device.capabilities);
-            lists::report(kind, known, &mut findings);
+        match choice {
+            Choice::Lists(kind) => {
+                lists::apply(kind, number(attributes.max_mr), &mut device.capabilities);
+                lists::report(kind, known, &mut findings);
+            }
+            Choice::Windows(Some(reason)) if is_mlx5 => lists::report_none(&reason, &mut findings),
+            Choice::Windows(_) => {}
         }
         if options.self_test {
             let tested = self_test(&device, &mut findings).and_then(|()| findings.apply(&mut device.capabilities));
@@ -489,7 +495,17 @@ fn number(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
 
-fn capabilities(name: &str, attributes: &ibv_device_attr, known: &KnownDevice) -> Capabilities {
+fn capabilities(
+    name: &str,
+    attributes: &ibv_device_attr,
+    known: &KnownDevice,
+    lists: Option<MkeyKind>,
+) -> Capabilities {
+    let (mut max_send_sge, mut max_qp_wr) = (number(attributes.max_sge), number(attributes.max_qp_wr));
+    if known.counts_blocks || lists.is_some() {
+        max_send_sge = max_send_sge.min(MOST_ELEMENTS);
+        max_qp_wr = longest_send_queue(max_qp_wr, max_send_sge, lists.map_or(0, |kind| kind.entries));
+    }
     Capabilities {
         // Capabilities are plain values that outlive the device; a process opens a device once.
         name: Box::leak(name.to_owned().into_boxed_str()),
@@ -498,9 +514,9 @@ fn capabilities(name: &str, attributes: &ibv_device_attr, known: &KnownDevice) -
             // One range per window.
             max_fast_reg_page_list_len: 1,
             sg_gaps: false,
-            max_send_sge: number(attributes.max_sge),
+            max_send_sge,
             max_sge_rd: number(attributes.max_sge_rd),
-            max_qp_wr: number(attributes.max_qp_wr),
+            max_qp_wr,
             max_cqe: number(attributes.max_cqe),
             max_registrations: number(attributes.max_mw),
             max_rdma_reads: number(attributes.max_qp_rd_atom),
@@ -594,8 +610,7 @@ impl Device for VerbsDevice {
     }
 
     fn is_present(&self) -> bool {
-        let names = Context::names(self.context.library());
-        names.map_or(true, |names| names.iter().any(|name| name == self.capabilities.name))
+        self.context.is_listed()
     }
 }
 

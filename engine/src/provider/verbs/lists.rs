@@ -25,6 +25,15 @@ pub enum NoLists {
     /// It is no mlx5 device.
     #[error("libmlx5 does not know the device; only mlx5 devices (ConnectX-4 and later) register lists")]
     OtherDevice,
+    /// It is one, and libmlx5 denies it.
+    #[error(
+        "libmlx5.so.1 does not know the device, which the kernel drives by mlx5: libibverbs has loaded another copy of it; let the \
+         dynamic linker find libibverbs and libmlx5 of one installation (LD_LIBRARY_PATH, ldconfig -p)"
+    )]
+    OtherCopy,
+    /// Their keys would stay the same from use to use.
+    #[error("keys of lists would not change from use to use, which takes a newer kernel (mid-2022) and rdma-core 43")]
+    FixedKeys,
     /// A step failed that every use of lists needs.
     #[error("{step} failed: {source}; the kernel must allow DEVX (mlx5_ib) and rdma-core be 29 or later")]
     System {
@@ -35,41 +44,52 @@ pub enum NoLists {
     },
 }
 
-/// Bytes of a send queue entry whose list has `entries`: the work request around it, and the list, in whole blocks (verbs.md,
-/// section 6).
-fn entry_bytes(entries: u16) -> u32 {
-    const AROUND: u32 = 192;
-    const LIST_ENTRY: u32 = 16;
-    (AROUND + LIST_ENTRY * u32::from(entries)).next_multiple_of(BLOCK_BYTES)
-}
-
-/// Bytes of the blocks that a send queue is made of: devices count their longest queue in these.
-const BLOCK_BYTES: u32 = 64;
-
 /// The kinds of keys, the best first. Kernels before mid-2022 and rdma-core before 43 know neither flag.
 const KINDS: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
 
-/// How the device registers: lists of this kind, or windows. Where it is chosen by itself, lists are only where their keys
-/// rotate or there is nothing else: a key that does not opens the next layout to whoever kept it.
-pub(super) fn choose(
-    context: &Arc<Context>,
-    options: &VerbsOptions,
-    has_windows: bool,
-) -> Result<Option<MkeyKind>, NoLists> {
-    match options.registration {
-        Registration::Windows => Ok(None),
-        Registration::Lists => probe(context, options.list_entries).map(Some),
-        Registration::Automatic => {
-            Ok(probe(context, options.list_entries).ok().filter(|kind| kind.rotates || !has_windows))
+/// How a device registers.
+pub(super) enum Choice {
+    /// Lists of this kind.
+    Lists(MkeyKind),
+    /// Windows; because of this where lists would have been preferred.
+    Windows(Option<NoLists>),
+}
+
+impl Choice {
+    /// What lists, if any.
+    pub(super) fn lists(&self) -> Option<MkeyKind> {
+        match self {
+            Self::Lists(kind) => Some(*kind),
+            Self::Windows(_) => None,
         }
     }
 }
 
+/// How the device registers. Where it is chosen by itself, lists are only where their keys rotate or there is nothing else: a
+/// key that does not opens the next layout to whoever kept it. `is_mlx5` is what the kernel says of the driver.
+pub(super) fn choose(
+    context: &Arc<Context>,
+    options: &VerbsOptions,
+    has_windows: bool,
+    is_mlx5: bool,
+) -> Result<Choice, NoLists> {
+    let probed = || probe(context, options.list_entries, is_mlx5);
+    match options.registration {
+        Registration::Windows => Ok(Choice::Windows(None)),
+        Registration::Lists => probed().map(Choice::Lists),
+        Registration::Automatic => Ok(match probed() {
+            Ok(kind) if kind.rotates || !has_windows => Choice::Lists(kind),
+            Ok(_) => Choice::Windows(Some(NoLists::FixedKeys)),
+            Err(reason) => Choice::Windows(Some(reason)),
+        }),
+    }
+}
+
 /// Makes a queue pair and a key for lists and throws them away: only that tells whether library, kernel and device can.
-fn probe(context: &Arc<Context>, entries: u16) -> Result<MkeyKind, NoLists> {
+fn probe(context: &Arc<Context>, entries: u16, is_mlx5: bool) -> Result<MkeyKind, NoLists> {
     context.has_mlx5()?;
     if !context.is_mlx5() {
-        return Err(NoLists::OtherDevice);
+        return Err(if is_mlx5 { NoLists::OtherCopy } else { NoLists::OtherDevice });
     }
     let failed = |step| move |source| NoLists::System { step, source };
     let domain = Arc::new(ProtectionDomain::new(context).map_err(failed("allocating a protection domain"))?);
@@ -97,10 +117,6 @@ fn probe(context: &Arc<Context>, entries: u16) -> Result<MkeyKind, NoLists> {
 pub(super) fn apply(kind: MkeyKind, max_keys: u32, capabilities: &mut Capabilities) {
     capabilities.attributes.max_fast_reg_page_list_len = kind.entries.into();
     capabilities.attributes.max_registrations = max_keys;
-    // Each entry has room for the longest list.
-    let blocks = u64::from(capabilities.attributes.max_qp_wr);
-    let most = blocks * u64::from(BLOCK_BYTES) / u64::from(entry_bytes(kind.entries));
-    capabilities.attributes.max_qp_wr = u32::try_from(most).unwrap_or(u32::MAX);
     capabilities.max_registration_bytes = capabilities.max_registration_bytes.min(MAX_LIST_BYTES.into());
     // Entries have no pages.
     capabilities.contiguity = Contiguity::Gaps { page_size: 0 };
@@ -114,10 +130,21 @@ pub(super) fn apply(kind: MkeyKind, max_keys: u32, capabilities: &mut Capabiliti
     capabilities.enforces_bounds = true;
 }
 
+/// Name of the finding whether lists are registered.
+const REGISTERED: &str = "lists are registered by UMR work requests, never run on hardware";
+
+/// Why an mlx5 device registers windows, for whoever expected lists.
+pub(super) fn report_none(reason: &NoLists, findings: &mut Findings) {
+    // A program that was built without them is not expected to.
+    if !matches!(reason, NoLists::Library(NoMlx5::NotBuilt)) {
+        findings.expect(REGISTERED, false, format!("no, but windows: {reason}"));
+    }
+}
+
 /// What a person should know of the keys that there are.
 pub(super) fn report(kind: MkeyKind, known: &KnownDevice, findings: &mut Findings) {
     let text = format!("{} entries in each list; {}", kind.entries, known.reason);
-    findings.expect("lists are registered by UMR work requests, never run on hardware", true, text);
+    findings.expect(REGISTERED, true, text);
     let text = if kind.rotates {
         "8 bits"
     } else {

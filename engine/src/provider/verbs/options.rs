@@ -71,7 +71,8 @@ pub struct VerbsOptions {
     pub post: PostInterface,
     /// What memory is opened to peers by.
     pub registration: Registration,
-    /// Entries of the longest list that is registered at once, 1 to [`MAX_LIST_ENTRIES`]; the device may offer less.
+    /// Entries of the longest list that is registered at once, 1 to [`MAX_LIST_ENTRIES`]; a device whose work requests have no room
+    /// for as many registers no lists.
     pub list_entries: u16,
     /// Messages and RDMA WRITEs of up to so many bytes are copied into their work request (`IBV_SEND_INLINE`, ibv_post_send(3)), so that the
     /// device need not fetch them: 0 to [`MAX_INLINE_BYTES`], 0 for none; `None` for what the table of devices says. What consists of

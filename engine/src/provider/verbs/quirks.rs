@@ -29,6 +29,8 @@ pub struct KnownDevice {
     pub max_bind_bytes: u64,
     /// Largest retry count that ends.
     pub max_retry_count: u8,
+    /// The longest queue is counted in the blocks that a send queue is made of, and a work request takes several.
+    pub counts_blocks: bool,
     /// The work request builder is safe, and worth it.
     pub prefers_builder: bool,
     /// The work request builder gets the length of a message wrong whose elements differ in length: such chains go by
@@ -68,6 +70,7 @@ const UNKNOWN: KnownDevice = KnownDevice {
     fence_after_registration: false,
     max_bind_bytes: u64::MAX,
     max_retry_count: MAX_RETRY_COUNT,
+    counts_blocks: false,
     prefers_builder: false,
     builder_miscounts_lists: false,
     inline_bytes: INLINE_BYTES,
@@ -106,6 +109,7 @@ pub static KNOWN_DEVICES: [KnownDevice; 4] = [
         allocate_after_queue_pair: false,
         // One bind covers 2 GiB at most (verbs.md, section 2).
         max_bind_bytes: 1 << 31,
+        counts_blocks: true,
         prefers_builder: true,
         reason: "binds of at most 2 GiB; ibv_wr_* is its native interface; a LOCAL_INV is checked against the queue pair",
         ..UNKNOWN
@@ -129,6 +133,22 @@ pub static KNOWN_DEVICES: [KnownDevice; 4] = [
     },
 ];
 
+/// Elements that a message has at most where each takes room of every work request: an engine uses no more with pages of 4 KiB.
+pub(super) const MOST_ELEMENTS: u32 = 19;
+
+/// Work requests of the longest send queue of mlx5, which has so many blocks. Each has room for the largest: for a message of
+/// so many elements, and for a list of so many entries (verbs.md, section 6; mlx5_calc_send_wqe of rdma-core).
+pub(super) fn longest_send_queue(blocks: u32, elements: u32, entries: u16) -> u32 {
+    const BLOCK_BYTES: u64 = 64;
+    // Segments for control, UMR and key, and the block that the one entry of a bind takes. Every queue pair may bind or
+    // invalidate, and libmlx5 puts elements and entries behind all of that.
+    const AROUND: u64 = 192;
+    const ELEMENT: u64 = 16;
+    let work_request = (AROUND + ELEMENT * u64::from(elements.max(entries.into()))).next_multiple_of(BLOCK_BYTES);
+    // Not more than blocks.
+    (u64::from(blocks) * BLOCK_BYTES / work_request) as u32
+}
+
 /// The row of a driver.
 #[must_use]
 pub fn known_device(driver: &str) -> &'static KnownDevice {
@@ -138,7 +158,17 @@ pub fn known_device(driver: &str) -> &'static KnownDevice {
 
 #[cfg(test)]
 mod tests {
-    use super::{Evidence, KNOWN_DEVICES, known_device};
+    use super::{Evidence, KNOWN_DEVICES, known_device, longest_send_queue};
+
+    #[test]
+    fn a_send_queue_has_room_for_the_largest_work_request_in_each_place() {
+        for (elements, entries, expected) in
+            [(0, 0, 10_922), (1, 0, 8192), (4, 4, 8192), (5, 4, 6553), (19, 0, 4096), (19, 20, 4096), (19, 52, 2048)]
+        {
+            assert_eq!(longest_send_queue(1 << 15, elements, entries), expected, "{elements} {entries}");
+        }
+        assert_eq!(longest_send_queue(u32::MAX, 0, 0), u32::MAX / 3);
+    }
 
     #[test]
     fn a_driver_finds_its_row_and_all_others_the_careful_one() {

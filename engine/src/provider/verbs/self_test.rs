@@ -122,7 +122,12 @@ impl Findings {
 
 /// How a work request ended, for people.
 fn ended(result: Result<(), FailureStatus>) -> String {
-    result.map_or_else(|status| format!("failed: {status}"), |()| "succeeded".to_owned())
+    match result {
+        Ok(()) => "succeeded".to_owned(),
+        // A port without a link says nothing before.
+        Err(status @ FailureStatus::RetryExceeded) => format!("failed: {status}; is the port's link up (`rdma link`)?"),
+        Err(status) => format!("failed: {status}"),
+    }
 }
 
 /// Tries everything; each refused access costs a pair of queue pairs.
@@ -235,7 +240,14 @@ fn bounds(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) -> Re
 
 #[cfg(test)]
 mod tests {
-    use super::{Findings, Outcome, SelfTestError};
+    use super::{Findings, Outcome, SelfTestError, ended};
+    use crate::provider::FailureStatus;
+
+    #[test]
+    fn a_device_that_hears_nothing_of_itself_is_asked_for_its_link() {
+        assert!(ended(Err(FailureStatus::RetryExceeded)).contains("link up"));
+        assert!(!ended(Err(FailureStatus::RemoteAccess)).contains("link") && ended(Ok(())) == "succeeded");
+    }
 
     #[test]
     fn findings_end_with_what_broke_the_self_test_off() {

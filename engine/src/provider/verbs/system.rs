@@ -69,12 +69,17 @@ pub fn driver(name: &str) -> String {
         return "rxe".to_owned();
     }
     let link = std::fs::read_link(device.join("device/driver")).unwrap_or_default();
-    let kernel = link.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    match kernel.as_str() {
-        "mlx5_core" => "mlx5".to_owned(),
-        "mlx4_core" => "mlx4".to_owned(),
+    driver_of(&link.file_name().unwrap_or_default().to_string_lossy()).to_owned()
+}
+
+/// A driver of the table by its kernel's name.
+fn driver_of(kernel: &str) -> &str {
+    // A scalable function of a ConnectX is a device of the auxiliary bus, whose drivers are named `module.name`: mlx5_core.sf.
+    match kernel.split('.').next().unwrap_or(kernel) {
+        "mlx5_core" => "mlx5",
+        "mlx4_core" => "mlx4",
         // The network drivers whose RDMA half irdma is.
-        "ice" | "i40e" => "irdma".to_owned(),
+        "ice" | "i40e" => "irdma",
         _ => kernel,
     }
 }
@@ -143,6 +148,21 @@ mod tests {
 
     fn gid(index: u8, text: &str, is_roce_v2: bool) -> Gid {
         Gid { index, bytes: parse_gid(text).unwrap(), is_roce_v2 }
+    }
+
+    #[test]
+    fn a_driver_of_the_kernel_is_one_of_the_table() {
+        for (kernel, expected) in [
+            ("mlx5_core", "mlx5"),
+            ("mlx5_core.sf", "mlx5"),
+            ("mlx4_core", "mlx4"),
+            ("ice", "irdma"),
+            ("bnxt_en", "bnxt_en"),
+            ("mlx5_corex", "mlx5_corex"),
+            ("", ""),
+        ] {
+            assert_eq!(driver_of(kernel), expected);
+        }
     }
 
     #[test]

@@ -22,7 +22,8 @@ type SetList = unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_sge);
 type SetInline = unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, usize);
 type Complete = unsafe extern "C" fn(*mut ibv_qp_ex) -> i32;
 
-/// The functions of one queue pair's builder. They are set when it is made and do not change.
+/// The functions of one queue pair's builder, for one post: libmlx5 has another `wr_complete` for queue pairs in the RESET state
+/// than for those that send (set_qp_operational_state in providers/mlx5/verbs.c), and changes it when their state is.
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
     start: Start,

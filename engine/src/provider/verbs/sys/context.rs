@@ -68,11 +68,6 @@ impl Context {
         unsafe { &(*self.raw.as_ptr()).ops }
     }
 
-    /// The functions that it was opened by.
-    pub(in super::super) fn library(&self) -> &'static Library {
-        self.library
-    }
-
     /// Who is asked what libibverbs does not tell.
     pub(in super::super) fn system(&self) -> &SystemView {
         &self.library.system
@@ -82,6 +77,15 @@ impl Context {
     pub(in super::super) fn async_fd(&self) -> RawFd {
         // SAFETY: the context is open, and the member does not change.
         unsafe { (*self.raw.as_ptr()).async_fd }
+    }
+
+    /// Whether libibverbs still lists the very device that was opened; true where it cannot be asked. One that was reset comes again by
+    /// the same name, and is another: the list has a structure for each that the kernel registers, and an open one's is not
+    /// freed (ibv_get_device_list(3)).
+    pub(in super::super) fn is_listed(&self) -> bool {
+        // SAFETY: an open context keeps its device, which does not change.
+        let own = unsafe { (*self.raw.as_ptr()).device };
+        with_devices(self.library, |devices| devices.iter().any(|(_, device)| *device == own)).unwrap_or(true)
     }
 
     /// Whether connections are those of iWARP, which librdmacm drives in another way.
