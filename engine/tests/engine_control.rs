@@ -2,7 +2,8 @@
 
 mod engine_harness;
 
-use engine_harness::{PROFILES, Pair, Setup, Side, scripted::*};
+use core::time::Duration;
+use engine_harness::{PROFILES, Pair, Setup, Side, WatchedDevice, scripted::*};
 use frwr_engine::{
     ConnectionOptions, DisconnectCause, EngineOptions, MAX_INCOMING, OnPostError, OpenError,
     provider::{
@@ -419,4 +420,36 @@ fn f31_why_a_connection_was_not_opened_is_told() {
     begin(&mut test);
     test.steps(20);
     assert!(told(&test, OpenFailure::LockedMemory { wanted, limit }), "{:?}", test.pair.host.events);
+}
+
+/// The accept that the device refuses when its core has given up meanwhile: the peer hears of it all the same.
+#[test]
+fn a_refused_accept_is_answered_also_where_its_core_gave_up_meanwhile() {
+    for profile in PROFILES {
+        let mut test = Scripted::unconnected(profile, EngineOptions::default());
+        test.target_faults.fail_command(CommandKind::Accept, CommandError::Exhausted, 1);
+        let options = test.host.connection_options();
+        test.host.connection =
+            Some(test.pair.host.engine.connect(engine_harness::address(), b"hello", &options).unwrap());
+        let has_queue_pair = |side: &Side<WatchedDevice>| {
+            let connection = side.engine.connections().next()?;
+            side.engine.queue_pair(connection).filter(|queue_pair| queue_pair.0 != 0).map(|_| connection)
+        };
+        let connection = loop {
+            test.now += Duration::from_micros(1);
+            let (now, Scripted { pair, .. }) = (test.now, &mut test);
+            pair.host.step(now);
+            pair.target.control.poll();
+            pair.target.engine.poll(now, &mut pair.target.protocol);
+            while let Some(event) = pair.target.engine.next_event() {
+                pair.target.event(event);
+            }
+            if let Some(connection) = has_queue_pair(&pair.target) {
+                break connection;
+            }
+        };
+        // Control takes both at once: that the receives are posted, and that nobody wants the connection any more.
+        test.target.engine.disconnect(connection);
+        test.until("told", |pair| pair.host.open_failed == 1);
+    }
 }
