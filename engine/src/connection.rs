@@ -103,6 +103,8 @@ pub(crate) struct Connection {
     pub(crate) absent: List,
     /// Objects that Control was asked to make.
     pub(crate) allocating: u32,
+    /// Objects that Control is to be asked for as soon as its lane has room.
+    pub(crate) unasked: u32,
     /// Objects that are to be destroyed, or being destroyed.
     pub(crate) freeing: u32,
     /// Those of them that Control was not told of yet.
@@ -208,6 +210,7 @@ impl Connection {
             idle: FreeRing::new_in(region, limits.registrations, order)?,
             absent,
             allocating: 0,
+            unasked: 0,
             freeing: 0,
             to_free: queue(limits.registrations),
             not_freed: Vec::with_capacity(limits.registrations as usize),
@@ -318,6 +321,7 @@ impl Connection {
     /// Something of it waits for room, and is looked at by every poll until it found some.
     pub(crate) fn needs_attention(&self) -> bool {
         !(self.to_free.is_empty()
+            && self.unasked == 0
             && self.early.is_empty()
             && self.waiting_transfers.is_empty()
             && self.waiting_requests.is_empty())

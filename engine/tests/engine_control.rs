@@ -453,3 +453,32 @@ fn a_refused_accept_is_answered_also_where_its_core_gave_up_meanwhile() {
         test.until("told", |pair| pair.host.open_failed == 1);
     }
 }
+
+/// What a connection begins with does not depend on how busy Control's lane is, in whichever step of its opening: all MRs of its first
+/// fill, and the write pad.
+#[test]
+fn s22_s90_a_full_lane_to_control_takes_nothing_from_the_first_fill() {
+    for profile in PROFILES {
+        for full_at in 0..12 {
+            let options = EngineOptions { write_pad: true, registrations: 40, ..EngineOptions::default() };
+            let mut test = Scripted::unconnected(profile, options);
+            let options = test.host.connection_options();
+            let connection = test.pair.host.engine.connect(engine_harness::address(), b"hello", &options).unwrap();
+            test.host.connection = Some(connection);
+            for at in 0..12 {
+                test.host.control.poll();
+                if at == full_at {
+                    fill(&mut test.pair.host);
+                }
+                let (now, pair) = (test.now, &mut test.pair);
+                pair.host.engine.poll(now, &mut pair.host.protocol);
+                pair.host.control.poll();
+                pair.target.step(now);
+            }
+            test.until("connected", |pair| pair.host.is_ready() && pair.target.is_ready());
+            assert_eq!(test.descriptors(), [40, 1, 0, 0], "{profile}, full in step {full_at}");
+            assert!(test.host.engine.write_pad(connection).is_some(), "{profile}");
+            test.round_trip(1);
+        }
+    }
+}

@@ -60,6 +60,7 @@ impl<P: Port> Engine<P> {
             self.receives.unpost(receive.token.index(), receive.token.generation());
         }
         entry.receives.clear();
+        entry.unasked = 0;
         self.statistics.disconnects += 1;
         self.record(TracePoint::Disconnect, index as u16, None, 0);
         self.tell_control_to_fail(index);
