@@ -12,6 +12,7 @@ use crate::{
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
+use core::time::Duration;
 
 impl<P: Port> Engine<P> {
     /// Ends a connection. Its requests end as lost unless their reply is in already; [`Event::Disconnected`] comes last.
@@ -51,9 +52,9 @@ impl<P: Port> Engine<P> {
             }
         };
         self.unstage_all(index);
-        let deadline = self.now.since_epoch().saturating_add(self.options.drain_timeout);
         let entry = &mut self.connections[index];
-        entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline };
+        // The time of its drain begins with the error state.
+        entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline: Duration::MAX };
         entry.note_usual();
         // rxe does not flush a receive that comes behind the error state (verbs.md 5.4): the drain would wait for it.
         for receive in entry.receives.as_slice() {
@@ -84,8 +85,10 @@ impl<P: Port> Engine<P> {
     /// The queue pair is in the error state: from here on everything comes back.
     pub(super) fn queue_pair_failed(&mut self, connection: ConnectionId) {
         let Some(index) = self.index_of(connection) else { return };
-        if let Phase::Ending { step: step @ Ending::Fail { .. }, .. } = &mut self.connections[index].phase {
-            *step = Ending::Drain { marker_posted: false };
+        // What Control needed until here is no fault of the queue pair's.
+        let drained_by = self.now.since_epoch().saturating_add(self.options.drain_timeout);
+        if let Phase::Ending { step: step @ Ending::Fail { .. }, deadline, .. } = &mut self.connections[index].phase {
+            (*step, *deadline) = (Ending::Drain { marker_posted: false }, drained_by);
         }
     }
 
