@@ -135,6 +135,7 @@ impl<P: Port> Engine<P> {
         entry.awaiting_reply = 0;
         entry.abandoned_replies = 0;
         entry.relief_coming = false;
+        (entry.standalone_staged, entry.fence_owed) = (false, false);
         entry.receives_posted = 0;
         entry.holds_back = false;
         entry.granted_receives = granted;
