@@ -61,7 +61,7 @@ pub struct Coverage {
     pub keys: u32,
 }
 
-/// Why a request was not taken. The caller keeps everything; the first three are worth another try after a poll.
+/// Why a request was not taken. The caller keeps everything; the first two are worth another try after a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// All request slots are in use.
