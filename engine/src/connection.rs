@@ -7,7 +7,10 @@ use crate::{
     gather::MemoryId,
     link::{BaseKey, MAX_MEMORIES},
     mr::ConnectionKey,
-    provider::{BaseId, PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token},
+    provider::{
+        BaseId, Operation, PrivateData, QueuePairId, ReceiveRequest, ScatterElement, SendQueueCost, Success, Token,
+        WorkRequest,
+    },
     request::Standing,
     signal::Signaller,
 };
@@ -104,6 +107,8 @@ pub(crate) struct Connection {
     pub(crate) absent: List,
     /// Objects that Control was asked to make.
     pub(crate) allocating: u32,
+    /// Objects that Control is to be asked for as soon as its lane has room.
+    pub(crate) unasked: u32,
     /// Objects that are to be destroyed, or being destroyed.
     pub(crate) freeing: u32,
     /// Those of them that Control was not told of yet.
@@ -131,6 +136,8 @@ pub(crate) struct Connection {
     pub(crate) registered: Registered,
     /// One without a message was staged, and the last of those has not asked for its completion yet.
     pub(crate) standalone_staged: bool,
+    /// A registration may be the last work request that was posted, and what stands behind it has to wait for it: the next chain is looked at.
+    pub(crate) fence_owed: bool,
     /// The last transfer of the chain asks for no completion, and perhaps nothing is ever posted behind it.
     pub(crate) transfers_unsignalled: bool,
     /// The receives that it posts.
@@ -209,6 +216,7 @@ impl Connection {
             idle: FreeRing::new_in(region, limits.registrations, order)?,
             absent,
             allocating: 0,
+            unasked: 0,
             freeing: 0,
             to_free: queue(limits.registrations),
             not_freed: Vec::with_capacity(limits.registrations as usize),
@@ -224,6 +232,7 @@ impl Connection {
             chain: chain_buffer(region, limits.send_entries)?,
             registered: Registered::default(),
             standalone_staged: false,
+            fence_owed: false,
             transfers_unsignalled: false,
             receives: FixedList::new_in(region, limits.receives as usize, vacant)?,
             early: VecDeque::with_capacity(limits.receives as usize),
@@ -316,9 +325,36 @@ impl Connection {
         self.peer_receives > 0 && own_receives > self.awaiting_reply
     }
 
+    /// On a device that lets messages overtake registrations: what is posted next waits for what is posted, if the chain does not begin
+    /// with an invalidation, which does so anyway.
+    #[cold]
+    pub(crate) fn owe_fence(&mut self) {
+        (self.fence_owed, self.standalone_staged) = (true, true);
+    }
+
+    /// Has whatever stands behind a registration in the chain, or begins it and stands behind one that is posted, wait for that.
+    #[cold]
+    pub(crate) fn fence_behind_registrations(&mut self) {
+        let mut is_owed = core::mem::take(&mut self.fence_owed);
+        for at in 0..self.chain.len() {
+            let Some(&work) = self.chain.as_slice().get(at) else { break };
+            match work.operation {
+                Operation::Register(_) => is_owed = true,
+                // Waits for all in front of it by itself.
+                Operation::Invalidate { .. } => is_owed = false,
+                _ if core::mem::take(&mut is_owed) => self.chain.set(at, WorkRequest { fence: true, ..work }),
+                _ => {}
+            }
+        }
+        if is_owed {
+            self.owe_fence();
+        }
+    }
+
     /// Something of it waits for room, and is looked at by every poll until it found some.
     pub(crate) fn needs_attention(&self) -> bool {
         !(self.to_free.is_empty()
+            && self.unasked == 0
             && self.early.is_empty()
             && self.waiting_transfers.is_empty()
             && self.waiting_requests.is_empty())

@@ -129,7 +129,8 @@ pub struct EngineOptions {
     pub domain: DomainPolicy,
     /// A write pad of four bytes per connection (S90 to S93).
     pub write_pad: bool,
-    /// How long a failed connection may take to drain before its queue pair is destroyed all the same.
+    /// How long a failed connection may take to drain, from the moment on in which its queue pair is in the error state, before that
+    /// is destroyed all the same.
     pub drain_timeout: Duration,
     /// Trace records kept until somebody takes them; 0 switches tracing off.
     pub trace_records: usize,

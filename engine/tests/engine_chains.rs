@@ -2,9 +2,9 @@
 
 mod engine_harness;
 
-use engine_harness::{Setup, Watched};
+use engine_harness::{PROFILES, Setup, Watched};
 use frwr_engine::{
-    SubmitError,
+    Chunk, EngineOptions, SubmitError,
     provider::{
         Access, CompletionQueue, FailureStatus, Port, PostRefusal, TokenKind,
         fault::{CompletionFault, CompletionFilter},
@@ -225,4 +225,31 @@ fn s45_the_fence_flag_stands_on_messages_behind_registrations_where_the_device_n
     let fences: Vec<_> = pair.host.wrs().iter().map(|wr| (wr.letter(), wr.fence)).collect();
     let fence = |letter: &str, fence| (letter.to_owned(), fence);
     assert_eq!(fences, [fence("R", false), fence("R", false), fence("S", true), fence("L*", false), fence("S", false)]);
+}
+
+/// The same where no message of its own stands behind a registration: the write pad, a key that was asked for alone.
+#[test]
+fn s45_k19_whatever_stands_behind_a_registration_waits_for_it_where_the_device_needs_it() {
+    for profile in PROFILES {
+        let device = |soft: &mut frwr_engine::provider::soft::SoftOptions| {
+            soft.capabilities.fence_after_registration = true;
+        };
+        let padded = |host: &mut EngineOptions| host.write_pad = true;
+        let mut pair = Setup::new(profile).device(device).host(padded).watched();
+        // Behind the write pad.
+        pair.request(1, 0, false, false);
+        for (cookie, apart) in [(2, false), (4, true)] {
+            let host = &mut pair.pair.host;
+            let segment = [host.segment(65_536 * cookie, 512)];
+            let chunk = Chunk { access: Access::RemoteRead, segments: &segment };
+            host.engine.register_now(host.connection.unwrap(), &chunk, cookie, &mut host.protocol).unwrap();
+            host.outstanding.insert(cookie, 512);
+            if apart {
+                pair.steps(5);
+            }
+            pair.request(cookie + 1, 0, false, false);
+        }
+        pair.request(6, 1, false, true);
+        assert_eq!((pair.pair.host.disconnected, pair.pair.host.grants.len()), (0, 2), "{profile}");
+    }
 }

@@ -2,7 +2,8 @@
 
 mod engine_harness;
 
-use engine_harness::{PROFILES, Pair, Setup, Side, scripted::*};
+use core::time::Duration;
+use engine_harness::{PROFILES, Pair, Setup, Side, WatchedDevice, scripted::*};
 use frwr_engine::{
     AddMemoryError, ConnectionOptions, DisconnectCause, EngineOptions, MAX_INCOMING, OnPostError, OpenError,
     provider::{
@@ -433,4 +434,65 @@ fn f31_why_a_connection_was_not_opened_is_told() {
     begin(&mut test);
     test.steps(20);
     assert!(told(&test, OpenFailure::LockedMemory { wanted, limit }), "{:?}", test.pair.host.events);
+}
+
+/// The accept that the device refuses when its core has given up meanwhile: the peer hears of it all the same.
+#[test]
+fn a_refused_accept_is_answered_also_where_its_core_gave_up_meanwhile() {
+    for profile in PROFILES {
+        let mut test = Scripted::unconnected(profile, EngineOptions::default());
+        test.target_faults.fail_command(CommandKind::Accept, CommandError::Exhausted, 1);
+        let options = test.host.connection_options();
+        test.host.connection =
+            Some(test.pair.host.engine.connect(engine_harness::address(), b"hello", &options).unwrap());
+        let has_queue_pair = |side: &Side<WatchedDevice>| {
+            let connection = side.engine.connections().next()?;
+            side.engine.queue_pair(connection).filter(|queue_pair| queue_pair.0 != 0).map(|_| connection)
+        };
+        let connection = loop {
+            test.now += Duration::from_micros(1);
+            let (now, Scripted { pair, .. }) = (test.now, &mut test);
+            pair.host.step(now);
+            pair.target.control.poll();
+            pair.target.engine.poll(now, &mut pair.target.protocol);
+            while let Some(event) = pair.target.engine.next_event() {
+                pair.target.event(event);
+            }
+            if let Some(connection) = has_queue_pair(&pair.target) {
+                break connection;
+            }
+        };
+        // Control takes both at once: that the receives are posted, and that nobody wants the connection any more.
+        test.target.engine.disconnect(connection);
+        test.until("told", |pair| pair.host.open_failed == 1);
+    }
+}
+
+/// What a connection begins with does not depend on how busy Control's lane is, in whichever step of its opening: all MRs of its first
+/// fill, and the write pad.
+#[test]
+fn s22_s90_a_full_lane_to_control_takes_nothing_from_the_first_fill() {
+    for profile in PROFILES {
+        for full_at in 0..12 {
+            let options = EngineOptions { write_pad: true, registrations: 40, ..EngineOptions::default() };
+            let mut test = Scripted::unconnected(profile, options);
+            let options = test.host.connection_options();
+            let connection = test.pair.host.engine.connect(engine_harness::address(), b"hello", &options).unwrap();
+            test.host.connection = Some(connection);
+            for at in 0..12 {
+                test.host.control.poll();
+                if at == full_at {
+                    fill(&mut test.pair.host);
+                }
+                let (now, pair) = (test.now, &mut test.pair);
+                pair.host.engine.poll(now, &mut pair.host.protocol);
+                pair.host.control.poll();
+                pair.target.step(now);
+            }
+            test.until("connected", |pair| pair.host.is_ready() && pair.target.is_ready());
+            assert_eq!(test.descriptors(), [40, 1, 0, 0], "{profile}, full in step {full_at}");
+            assert!(test.host.engine.write_pad(connection).is_some(), "{profile}");
+            test.round_trip(1);
+        }
+    }
 }

@@ -338,6 +338,11 @@ fn s105_f09_i10_an_object_that_the_device_does_not_free_is_no_fence() {
             assert_eq!(test.host.control.statistics().frees_refused, u64::from(times));
             assert_eq!(test.host.engine.statistics().mrs_orphaned, u64::from(orphaned == Some(true)));
             assert_eq!(test.host.orphaned_mrs, u32::from(orphaned == Some(true)), "only its caller is told");
+            assert_eq!(
+                test.host.engine.statistics().keys_live(),
+                u64::from(orphaned == Some(true)),
+                "nothing ended its key"
+            );
             test.connect();
             test.round_trip(9);
         }

@@ -5,7 +5,10 @@ mod engine_harness;
 
 use core::time::Duration;
 use engine_harness::{PROFILES, Setup, scripted::*};
-use frwr_engine::provider::{Chain, CommandError, Port, QueuePairId, TokenKind, fault::CommandKind};
+use frwr_engine::{
+    ReceiveQueues,
+    provider::{Chain, CommandError, Port, QueuePairId, TokenKind, fault::CommandKind},
+};
 
 /// Longer than the drain time-out.
 const OVERDUE: Duration = Duration::from_secs(6);
@@ -119,6 +122,32 @@ fn s95_a_queue_pair_that_could_not_be_failed_sends_its_peer_nothing() {
         assert_eq!((test.chains(), test.status(1)), (vec![], Some("lost")), "{profile}");
         let statistics = test.target.engine.statistics();
         assert_eq!(statistics.bad_reply_count, 0, "{profile}");
+        test.reconnect_works();
+    }
+}
+
+/// The time-out is the drain's: a Control that needs long to move the queue pair to the error state takes nothing from it. Else every
+/// end beside a slow command would count as undrained, and its shared receives as lost for ever.
+#[test]
+fn s95_the_time_out_of_a_drain_begins_with_the_error_state() {
+    for profile in PROFILES {
+        let setup = Setup::new(profile).host(|host| host.receive_queues = ReceiveQueues::Shared { entries: 0 });
+        let mut test = Scripted::of(setup);
+        test.connect();
+        test.submit(1, 1, true);
+        test.until("a command", |pair| !pair.target.commands.is_empty());
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        for _ in 0..3 {
+            // The core goes on, Control is elsewhere.
+            test.now += OVERDUE;
+            let (now, host) = (test.now, &mut test.pair.host);
+            host.engine.poll(now, &mut host.protocol);
+            host.engine.flush();
+        }
+        test.until_gone();
+        let statistics = test.host.engine.statistics();
+        assert_eq!((statistics.drain_timeouts, statistics.shared_receives_withdrawn), (0, 0), "{profile}");
         test.reconnect_works();
     }
 }

@@ -192,10 +192,15 @@ impl<D: Device> Control<D> {
     /// The device refused to begin with connecting or accepting.
     pub(super) fn not_begun(&mut self, core: usize, connection: ConnectionKey, error: CommandError) {
         let Some(at) = self.find(core, connection) else { return };
-        let Some(link) = self.links[at].as_ref().filter(|link| link.stage == Stage::Connecting) else { return };
+        let Some(link) = self.links[at].as_ref() else { return };
+        let is_awaited = link.stage == Stage::Connecting;
         if let OpenTarget::Incoming(incoming) = link.target {
-            // The peer may still wait for an answer; one that has gone cannot be told, which changes nothing.
+            // The peer may still wait for an answer, also where our core does not any more; one that has gone cannot be told,
+            // which changes nothing.
             self.command(Command::Reject { incoming, private_data: PrivateData::new() }, Pending::Nothing);
+        }
+        if !is_awaited {
+            return;
         }
         let reason = match error {
             CommandError::Exhausted | CommandError::LockedMemory { .. } => not_made(error),

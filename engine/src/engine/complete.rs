@@ -124,7 +124,7 @@ impl<P: Port> Engine<P> {
         if self.unsettled as usize > kept || self.has_pending() {
             return Some(now);
         }
-        if self.connections.iter().any(|connection| !connection.to_free.is_empty()) {
+        if self.connections.iter().any(|connection| !connection.to_free.is_empty() || connection.unasked > 0) {
             return Some(now);
         }
         let kept = (kept > 0).then(|| now.saturating_add(KEPT_PERIOD));
@@ -441,6 +441,9 @@ impl<P: Port> Engine<P> {
             if !self.connections[index].to_free.is_empty() {
                 // Control's lane was full; a request may wait for this destruction as its fence.
                 self.send_frees(index);
+            }
+            if self.connections[index].unasked > 0 {
+                self.refill_unasked(index);
             }
             while self.connections[index].is_ready()
                 && let Some((received, success)) = self.connections[index].early.pop_front()

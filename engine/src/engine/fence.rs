@@ -292,6 +292,9 @@ impl<P: Port> Engine<P> {
         if matches!(connection.phase, Connected::Ending { step: Ending::Sweep, .. }) {
             self.statistics.mrs_orphaned += 1;
             connection.orphans += 1;
+            // A key that was to die with its object is counted as live again.
+            let lives = self.pool.get(descriptor).is_some_and(crate::mr::Mr::died_live);
+            self.statistics.mrs_destroyed_live -= u64::from(lives);
             self.object_gone(descriptor);
             return;
         }

@@ -259,6 +259,9 @@ impl<P: Port> Engine<P> {
                 signaller.invalidations(invalidations as u32, false);
             }
             signaller.refused();
+            if self.making.fence {
+                self.connections[index].owe_fence();
+            }
             self.fence_refused(index, accepted);
         }
     }

@@ -12,6 +12,7 @@ use crate::{
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
+use core::time::Duration;
 
 impl<P: Port> Engine<P> {
     /// Ends a connection. Its requests end as lost unless their reply is in already; [`Event::Disconnected`] comes last.
@@ -51,15 +52,16 @@ impl<P: Port> Engine<P> {
             }
         };
         self.unstage_all(index);
-        let deadline = self.now.since_epoch().saturating_add(self.options.drain_timeout);
         let entry = &mut self.connections[index];
-        entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline };
+        // The time of its drain begins with the error state.
+        entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline: Duration::MAX };
         entry.note_usual();
         // rxe does not flush a receive that comes behind the error state (verbs.md 5.4): the drain would wait for it.
         for receive in entry.receives.as_slice() {
             self.receives.unpost(receive.token.index(), receive.token.generation());
         }
         entry.receives.clear();
+        entry.unasked = 0;
         self.statistics.disconnects += 1;
         self.record(TracePoint::Disconnect, index as u16, None, 0);
         self.tell_control_to_fail(index);
@@ -84,7 +86,12 @@ impl<P: Port> Engine<P> {
     /// come back, and a marker would be a message to the peer.
     pub(super) fn queue_pair_failed(&mut self, connection: ConnectionId, refused: bool) {
         let Some(index) = self.index_of(connection) else { return };
-        let Phase::Ending { step: Ending::Fail { .. }, .. } = self.connections[index].phase else { return };
+        // What Control needed until here is no fault of the queue pair's.
+        let drained_by = self.now.since_epoch().saturating_add(self.options.drain_timeout);
+        let Phase::Ending { step: Ending::Fail { .. }, deadline, .. } = &mut self.connections[index].phase else {
+            return;
+        };
+        *deadline = drained_by;
         if refused {
             self.give_up_drain(index);
         }

@@ -355,8 +355,8 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// Copies a received message, from its byte `from` on. Returns how many bytes were copied; none when its connection
-    /// has ended meanwhile.
+    /// Copies a received message, from its byte `from` on. Returns how many bytes were copied: also when its connection has ended
+    /// meanwhile, until it is released.
     pub fn message(&self, received: &Received, from: u32, into: &mut [u8]) -> usize {
         self.receives.read(received.buffer, received.generation, from, into)
     }

@@ -146,6 +146,7 @@ impl<P: Port> Engine<P> {
         entry.awaiting_reply = 0;
         entry.abandoned_replies = 0;
         entry.relief_coming = false;
+        (entry.standalone_staged, entry.fence_owed) = (false, false);
         entry.receives_posted = 0;
         entry.holds_back = false;
         entry.granted_receives = granted;
@@ -156,6 +157,7 @@ impl<P: Port> Engine<P> {
         entry.repairing = 0;
         entry.empty_refills = 0;
         entry.orphans = 0;
+        entry.unasked = 0;
         if let Some(shared) = &mut self.shared {
             shared.grant(granted);
         }
@@ -288,7 +290,7 @@ impl<P: Port> Engine<P> {
         self.events.push_back(Event::OpenFailed { connection, reason, private_data });
     }
 
-    /// Asks for MR objects as long as there are descriptors without one (S22, S24, S28).
+    /// Asks for MR objects as long as there are descriptors without one (S22, S24, S28); later, where Control's lane has no room.
     pub(super) fn refill(&mut self, index: usize, most: u32) {
         let connection = self.connections[index].key;
         let mut wanted = most;
@@ -306,19 +308,30 @@ impl<P: Port> Engine<P> {
             let message =
                 ToControl::Allocate { connection, depth: self.pool.depth(), descriptors: descriptors.clone() };
             if self.link.to_control.push(message).is_err() {
+                let entry = &mut self.connections[index];
                 for descriptor in descriptors {
-                    self.pool.put(&mut self.connections[index].absent, descriptor);
+                    self.pool.put(&mut entry.absent, descriptor);
                 }
+                entry.unasked += wanted + count;
+                self.ask_attention();
                 return;
             }
             self.connections[index].allocating += count;
         }
     }
 
+    /// Asks for the objects that Control's lane had no room for.
+    pub(super) fn refill_unasked(&mut self, index: usize) {
+        let unasked = core::mem::take(&mut self.connections[index].unasked);
+        self.refill(index, unasked);
+        self.filled(index);
+    }
+
     /// A request found too few MRs: ask for one full-sized request's worth, unless that was just done (S24, D22).
     pub(super) fn request_refill(&mut self, index: usize) {
         let connection = &self.connections[index];
-        if connection.is_ready() && connection.allocating == 0 && self.now.since_epoch() >= connection.refill_after {
+        let is_asked = connection.allocating > 0 || connection.unasked > 0;
+        if connection.is_ready() && !is_asked && self.now.since_epoch() >= connection.refill_after {
             self.refill(index, self.plan.refill);
         }
     }
@@ -372,7 +385,7 @@ impl<P: Port> Engine<P> {
     fn filled(&mut self, index: usize) {
         let entry = &mut self.connections[index];
         let Phase::Opening(Opening::Filling { private_data }) = &entry.phase else { return };
-        if entry.allocating > 0 {
+        if entry.allocating > 0 || entry.unasked > 0 {
             return;
         }
         let (connection, private_data) = (entry.key, private_data.clone());

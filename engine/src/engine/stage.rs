@@ -134,11 +134,16 @@ impl<P: Port> Engine<P> {
     }
 
     /// The last registration without a message of a chain asks for a completion, which tells of those in front of it as well:
-    /// nothing may ever be posted behind it, and its caller waits.
+    /// nothing may ever be posted behind it, and its caller waits. Where messages wait for the registrations in front of them, whatever
+    /// stands behind one of these does as well.
     #[inline(never)]
     pub(super) fn ask_for_standalone(&mut self, index: usize) {
-        let Connection { chain, send_queue, signaller, standalone_staged, .. } = &mut self.connections[index];
-        *standalone_staged = false;
+        let connection = &mut self.connections[index];
+        connection.standalone_staged = false;
+        if self.making.fence {
+            connection.fence_behind_registrations();
+        }
+        let Connection { chain, send_queue, signaller, .. } = connection;
         let is_alone = |at: &usize| send_queue.next_at(*at as u64).is_some_and(Posted::is_standalone);
         let Some(last) = (0..chain.len()).rev().find(is_alone) else { return };
         let Some(&work) = chain.as_slice().get(last) else { return };

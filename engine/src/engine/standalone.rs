@@ -266,6 +266,9 @@ impl<P: Port> Engine<P> {
         }
         self.statistics.registrations += 1;
         self.statistics.work_requests += 1;
+        if self.making.fence {
+            self.connections[index].owe_fence();
+        }
         // Its entry is one of the two that requests cannot reserve, so retiring it must not give one to them.
         self.connections[index].send_queue.push(Posted::new(registration.token, NO_OWNER));
         true

@@ -180,7 +180,7 @@ impl<D: Device> Side<D> {
         self.control.poll();
     }
 
-    fn event(&mut self, event: Event) {
+    pub fn event(&mut self, event: Event) {
         self.events.push(format!("{event:?}"));
         match event {
             Event::Incoming { incoming, .. } => {
@@ -311,6 +311,17 @@ impl<D: Device> Side<D> {
         invite: bool,
     ) -> Result<RequestHandle, frwr_engine::SubmitError> {
         self.submit_whole(cookie, chunks, &[], invite)
+    }
+
+    /// Submits a request that opens `chunks` and sends `inline` behind its message.
+    pub fn submit_mixed(
+        &mut self,
+        cookie: u64,
+        chunks: &[Chunk<'_>],
+        inline: &[Segment],
+        invite: bool,
+    ) -> Result<RequestHandle, frwr_engine::SubmitError> {
+        self.submit_whole(cookie, chunks, inline, invite)
     }
 
     fn submit_whole(
