@@ -300,7 +300,7 @@ impl<D: Device> Side<D> {
         invite: bool,
     ) -> Result<RequestHandle, frwr_engine::SubmitError> {
         let chunk = [Chunk { access, segments }];
-        self.submit_whole(cookie, if segments.is_empty() { &[] } else { &chunk }, inline, invite)
+        self.submit_mixed(cookie, if segments.is_empty() { &[] } else { &chunk }, inline, invite)
     }
 
     /// Submits a request that opens `chunks`.
@@ -310,21 +310,11 @@ impl<D: Device> Side<D> {
         chunks: &[Chunk<'_>],
         invite: bool,
     ) -> Result<RequestHandle, frwr_engine::SubmitError> {
-        self.submit_whole(cookie, chunks, &[], invite)
+        self.submit_mixed(cookie, chunks, &[], invite)
     }
 
     /// Submits a request that opens `chunks` and sends `inline` behind its message.
     pub fn submit_mixed(
-        &mut self,
-        cookie: u64,
-        chunks: &[Chunk<'_>],
-        inline: &[Segment],
-        invite: bool,
-    ) -> Result<RequestHandle, frwr_engine::SubmitError> {
-        self.submit_whole(cookie, chunks, inline, invite)
-    }
-
-    fn submit_whole(
         &mut self,
         cookie: u64,
         chunks: &[Chunk<'_>],

@@ -231,15 +231,13 @@ impl<'a> Sink<'a> for Batch<'a> {
         window: &'a Window,
         region: &'a MemoryRegion,
     ) {
-        if self.length >= self.memory.entries {
-            return;
-        }
-        // SAFETY: inside: there are as many as entries.
-        let shadow = unsafe { self.memory.windows.add(self.length) };
-        // A copy for each step: the library reads the key that is current when this one executes.
-        // SAFETY: as above; the batch has the memory for itself.
-        unsafe { shadow.write(window.with_key(fields.old_key)) };
+        let (windows, at) = (self.memory.windows, self.length);
         let Some(entry) = self.next(request, ibv_wr_opcode::IBV_WR_BIND_MW) else { return };
+        // SAFETY: inside: there are as many as entries, and there was one. The batch has the memory for itself.
+        let shadow = unsafe { windows.add(at) };
+        // A copy for each step: the library reads the key that is current when this one executes.
+        // SAFETY: as above.
+        unsafe { shadow.write(window.with_key(fields.old_key)) };
         entry.__bindgen_anon_2.bind_mw = ibverbs_sys::ibv_send_wr__bindgen_ty_4__bindgen_ty_1 {
             mw: shadow.as_ptr(),
             rkey: fields.key,

@@ -23,12 +23,12 @@ pub(in super::super) struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// What the device fetches.
+    /// What it consists of, wherever it is read.
     pub(super) fn elements(self) -> &'a [ScatterElement] {
         self.elements
     }
 
-    /// What goes with the work request's flags.
+    /// What it adds to the work request's flags.
     #[inline]
     pub(super) fn flag(self) -> u32 {
         if self.inline { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 }
