@@ -8,6 +8,7 @@
 
 mod builder;
 mod connection_manager;
+mod discarding;
 mod manager_functions;
 mod mlx5;
 mod nic;
@@ -24,7 +25,7 @@ mod world;
 use frwr_engine::provider::{
     soft::{SoftOptions, SoftProfile},
     verbs::{
-        FunctionTables, Library, MAX_LIST_ENTRIES,
+        FunctionTables, Library, MAX_LIST_ENTRIES, VerbsFunctions,
         system::{Gid, SystemView},
     },
 };
@@ -237,17 +238,27 @@ impl Drop for FakeDevice {
 /// The functions, as the provider takes them.
 #[must_use]
 pub fn library() -> &'static Library {
-    static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
-        let tables = FunctionTables {
-            verbs: verbs::FUNCTIONS,
-            connection_manager: manager_functions::FUNCTIONS,
-            mlx5: Some(mlx5::FUNCTIONS),
-            system: SystemView { driver, gids, local_identifier: |_, _| 0 },
-        };
-        // SAFETY: they take and give the structures of the manual pages, each alive until it is destroyed, under a lock.
-        unsafe { Library::given(&tables) }
-    });
+    static LIBRARY: LazyLock<Library> = LazyLock::new(|| given(verbs::FUNCTIONS));
     &LIBRARY
+}
+
+/// The same, but work requests and receives that are posted are forgotten at once, and completion queues are always full of replies,
+/// each of which invalidated a key: for whoever counts what the provider does for them. No connection comes about.
+#[must_use]
+pub fn discarding_library() -> &'static Library {
+    static LIBRARY: LazyLock<Library> = LazyLock::new(|| given(discarding::FUNCTIONS));
+    &LIBRARY
+}
+
+fn given(verbs: VerbsFunctions) -> Library {
+    let tables = FunctionTables {
+        verbs,
+        connection_manager: manager_functions::FUNCTIONS,
+        mlx5: Some(mlx5::FUNCTIONS),
+        system: SystemView { driver, gids, local_identifier: |_, _| 0 },
+    };
+    // SAFETY: they take and give the structures of the manual pages, each alive until it is destroyed, under a lock.
+    unsafe { Library::given(&tables) }
 }
 
 fn driver(name: &str) -> String {

@@ -15,6 +15,12 @@ const BARE_STATIC: Quantity = instructions(ours("request-cost", &["bare-static",
 const RCACHE: Program =
     Program { source: Source::Peer("ucs_rcache", &["ucx-ucs"]), arguments: &[], iterations: ITERATIONS };
 
+/// What a verbs port does for one request or completion, over a library that does nothing: what a device costs a core beside the
+/// engine, and its library. For information: the goals are of a port that does nothing.
+const fn verbs_port(name: &'static str, arguments: &'static [&'static str]) -> Case {
+    Case { name, unit: "insn", ours: instructions(ours("verbs-cost", arguments)), ..NONE }
+}
+
 /// Requests of one page, and of 256.
 const fn list(arguments: &'static [&'static str]) -> Quantity {
     instructions(ours("segments-cost", arguments).iterations(640, 3200))
@@ -82,6 +88,12 @@ pub(super) const ROWS: &[Row] = &[
                 ours: REQUESTS_OF_ONE_CORE,
                 ..NONE
             },
+            verbs_port("a verbs port beside it: bind and message, ibv_post_send", &["list", "request"]),
+            verbs_port("the same with LOCAL_INV", &["list", "invalidate"]),
+            verbs_port("bind and message, ibv_wr_*", &["builder", "request"]),
+            verbs_port("the same with LOCAL_INV, ibv_wr_*", &["builder", "invalidate"]),
+            verbs_port("a receive", &["list", "receive"]),
+            verbs_port("a reply that invalidated a guarded key", &["list", "reply"]),
         ],
     },
     Row {

@@ -389,6 +389,12 @@ pub(super) const ROWS: &[Row] = &[
             one_for_all("doorbells per WRITE, 32 operations", "writes/doorbells_one_8"),
             one_for_all("send completions per WRITE, 32 operations", "writes/completions_one_8"),
             Case { name: "instructions, 2 operations, with null port and loop", ..engine_alone(&["list"]) },
+            Case {
+                name: "instructions of a verbs port beside them",
+                unit: "insn",
+                ours: instructions(ours("verbs-cost", &["list", "write"])),
+                ..NONE
+            },
             Case { name: "instructions, 32 operations, with null port and loop", ..engine_alone(&["each"]) },
         ],
     },

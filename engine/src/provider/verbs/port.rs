@@ -1,12 +1,12 @@
 //! The hot half: posts chains, polls completions.
 
-use super::admit::{Guard, Limits, Objects, has_uneven_lists};
+use super::admit::{Guard, Limits, Objects, Taker, has_uneven_lists};
 use super::device::command_error;
 use super::publish::{LANE_ENTRIES, PortCommand, Removed, Report};
 use super::sys::{
     batch::{SendMemory, Sink},
     builder::Builder,
-    data::RegisteredMemory,
+    data::{PostedData, RegisteredMemory},
     objects::{CompletionQueue, MemoryRegion, no_completion},
     queue_pair::QueuePair,
     registered::Registered,
@@ -14,8 +14,8 @@ use super::sys::{
 };
 use crate::provider::{
     Access, Chain, CommandError, Completion, CompletionBatch, CompletionQueue as Which, FailureStatus,
-    MAX_COMPLETIONS_PER_POLL, Operation, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest,
-    RemoteMemory, SharedReceiveQueueId, Success, Token,
+    MAX_COMPLETIONS_PER_POLL, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, RegistrationFields,
+    RemoteMemory, RemoteRange, ScatterElement, SharedReceiveQueueId, Success, Token, WorkRequest,
 };
 use frwr_mempool::DeviceMemory;
 use frwr_mempool::lane::{Receiver, Sender};
@@ -165,83 +165,90 @@ impl VerbsPort {
     }
 }
 
-impl Objects<Registered, MemoryRegion> {
-    /// Hands a chain to the device's list or builder; everything that it names was found by `admit`.
-    fn fill<'a>(
-        &'a self,
-        sink: &mut impl Sink<'a>,
-        chain: Chain<'a>,
-        registered: &'a RegisteredMemory,
-        queue_pair: &QueuePair,
+/// Work requests as they are admitted, on their way into the device's list or builder.
+struct Filling<'a, 's, S> {
+    sink: &'s mut S,
+    data: PostedData<'a>,
+}
+
+impl<'a, S: Sink<'a>> Taker<'a, Registered, MemoryRegion> for Filling<'a, '_, S> {
+    #[inline(always)]
+    fn register(
+        &mut self,
+        request: &WorkRequest,
+        fields: &RegistrationFields,
+        object: &'a Registered,
+        base: &'a MemoryRegion,
+        elements: &'a [ScatterElement],
     ) {
-        for request in chain.requests {
-            let data = |local| registered.data(request, chain.elements_of(local), queue_pair);
-            match &request.operation {
-                Operation::Register(fields) => match self.named_by(fields) {
-                    Some((Registered::Window(window), base)) => sink.bind(request, fields, window, base),
-                    Some((Registered::List(mkey), _)) => {
-                        sink.list(request, fields, mkey, chain.elements_of(fields.elements));
-                    }
-                    None => {}
-                },
-                Operation::Invalidate { key, .. } => sink.invalidate(request, *key),
-                Operation::Send { local, invalidate } => sink.send(request, data(*local), *invalidate),
-                Operation::Read { local, remote } => sink.read(request, chain.elements_of(*local), *remote),
-                Operation::Write { local, remote } => sink.write(request, data(*local), *remote),
-            }
+        match object {
+            Registered::Window(window) => self.sink.bind(request, fields, window, base),
+            Registered::List(mkey) => self.sink.list(request, fields, mkey, elements),
         }
     }
 
+    #[inline(always)]
+    fn invalidate(&mut self, request: &WorkRequest, key: u32) {
+        self.sink.invalidate(request, key);
+    }
+
+    #[inline(always)]
+    fn send(&mut self, request: &WorkRequest, elements: &'a [ScatterElement], invalidate: Option<u32>) {
+        self.sink.send(request, self.data.data(request, elements), invalidate);
+    }
+
+    #[inline(always)]
+    fn read(&mut self, request: &WorkRequest, elements: &'a [ScatterElement], remote: RemoteRange) {
+        self.sink.read(request, elements, remote);
+    }
+
+    #[inline(always)]
+    fn write(&mut self, request: &WorkRequest, elements: &'a [ScatterElement], remote: RemoteRange) {
+        self.sink.write(request, self.data.data(request, elements), remote);
+    }
+}
+
+impl Objects<Registered, MemoryRegion> {
     /// `ibv_post_send`: a prefix may be taken.
     fn post_lists(
-        &mut self,
+        &self,
         memory: &mut SendMemory,
         registered: &RegisteredMemory,
         queue_pair: &QueuePair,
         chain: Chain<'_>,
     ) -> Result<(), PostError> {
-        let admitted = self.admit(chain, limits(queue_pair));
         let mut accepted = 0;
-        for part in chain.requests[..admitted].chunks(memory.entries()) {
+        for requests in chain.requests.chunks(memory.entries()) {
             let mut batch = memory.batch();
-            self.fill(&mut batch, Chain { requests: part, elements: chain.elements }, registered, queue_pair);
-            let posted = batch.post(queue_pair);
-            if let Err((taken, error)) = posted {
-                accepted += taken;
-                self.forget(&chain.requests[accepted..admitted]);
-                return Err(PostError { accepted, reason: reason(&error) });
+            let mut filling = Filling { sink: &mut batch, data: registered.of_post(queue_pair) };
+            let admitted = self.hand_over(Chain { requests, ..chain }, limits(queue_pair), &mut filling);
+            if let Err((taken, error)) = batch.post(queue_pair) {
+                self.forget(&requests[taken..admitted]);
+                return Err(PostError { accepted: accepted + taken, reason: reason(&error) });
             }
-            accepted += part.len();
+            accepted += admitted;
+            if admitted < requests.len() {
+                return Err(PostError { accepted, reason: PostRefusal::Invalid });
+            }
         }
-        if admitted == chain.requests.len() {
-            Ok(())
-        } else {
-            Err(PostError { accepted, reason: PostRefusal::Invalid })
-        }
+        Ok(())
     }
 
     /// `ibv_wr_*`: all or nothing.
-    fn build(
-        &mut self,
-        registered: &RegisteredMemory,
-        queue_pair: &QueuePair,
-        chain: Chain<'_>,
-    ) -> Result<(), PostError> {
+    fn build(&self, registered: &RegisteredMemory, queue_pair: &QueuePair, chain: Chain<'_>) -> Result<(), PostError> {
         let refused = |reason| PostError { accepted: 0, reason };
-        let admitted = self.admit(chain, limits(queue_pair));
-        if admitted < chain.requests.len() {
-            self.forget(&chain.requests[..admitted]);
-            return Err(refused(PostRefusal::Invalid));
-        }
-        let Some(mut builder) = Builder::begin(queue_pair) else {
-            self.forget(chain.requests);
-            return Err(refused(PostRefusal::NotReady));
+        let mut builder = Builder::begin(queue_pair).ok_or(refused(PostRefusal::NotReady))?;
+        let mut filling = Filling { sink: &mut builder, data: registered.of_post(queue_pair) };
+        let admitted = self.hand_over(chain, limits(queue_pair), &mut filling);
+        let completed = if admitted < chain.requests.len() {
+            drop(builder);
+            Err(PostRefusal::Invalid)
+        } else {
+            builder.complete().map_err(|error| reason(&error))
         };
-        self.fill(&mut builder, chain, registered, queue_pair);
-        let completed = builder.complete();
-        completed.map_err(|error| {
-            self.forget(chain.requests);
-            refused(reason(&error))
+        completed.map_err(|reason| {
+            self.forget(&chain.requests[..admitted]);
+            refused(reason)
         })
     }
 }

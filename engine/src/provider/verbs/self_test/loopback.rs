@@ -214,7 +214,7 @@ impl LoopBack {
         change(&mut fields, &mut list);
         let Self { window, region, registered, owner, posting, .. } = self;
         let elements = [element];
-        let data = registered.data(&send, &elements, &owner.queue_pair);
+        let data = registered.of_post(&owner.queue_pair).data(&send, &elements);
         let sent = owner.run(step, posting, send.token, |batch| {
             match window {
                 Registered::Window(window) => batch.bind(&bind, &fields, window, region),
@@ -256,7 +256,7 @@ impl LoopBack {
         // Inside by construction.
         let _ = self.memory.write(PEER_OFFSET as usize, &pattern);
         let (request, elements) = (self.request(), [self.element(PEER_OFFSET)]);
-        let data = self.registered.data(&request, &elements, &self.peer.queue_pair);
+        let data = self.registered.of_post(&self.peer.queue_pair).data(&request, &elements);
         let written = self.peer.run(step, &mut self.posting, request.token, |batch| {
             batch.write(&request, data, remote);
         })?;
@@ -296,7 +296,7 @@ impl LoopBack {
         self.owner.receive(self.element(MESSAGE_OFFSET)).map_err(system_error(step, ""))?;
         let (request, key) = (self.request(), self.key);
         let elements = [self.element(PEER_OFFSET)];
-        let data = self.registered.data(&request, &elements, &self.peer.queue_pair);
+        let data = self.registered.of_post(&self.peer.queue_pair).data(&request, &elements);
         let sent = self.peer.run(step, &mut self.posting, request.token, |batch| {
             batch.send(&request, data, Some(key));
         })?;

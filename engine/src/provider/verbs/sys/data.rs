@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub(in super::super) struct Data<'a> {
     elements: &'a [ScatterElement],
-    /// It is one element, which lies in memory that is registered, and so mapped, while this lives. Only [`RegisteredMemory::data`]
+    /// It is one element, which lies in memory that is registered, and so mapped, while this lives. Only [`PostedData::data`]
     /// says so.
     inline: bool,
 }
@@ -45,11 +45,30 @@ impl<'a> Data<'a> {
 
 /// A region, with what is asked of it at hand.
 struct Known {
+    extent: Extent,
+    /// Keeps the memory mapped.
+    region: Arc<MemoryRegion>,
+}
+
+/// What local key names what addresses.
+#[derive(Clone, Copy)]
+struct Extent {
     lkey: u32,
     start: u64,
     bytes: u64,
-    /// Keeps the memory mapped.
-    region: Arc<MemoryRegion>,
+}
+
+impl Extent {
+    /// One that nothing lies in.
+    const NOWHERE: Self = Self { lkey: 0, start: 0, bytes: 0 };
+
+    /// Whether an element of this local key lies in it.
+    #[inline]
+    fn holds(&self, element: &ScatterElement) -> bool {
+        // One in front of the start is far behind the end.
+        let last = self.bytes.checked_sub(element.length.into());
+        last.is_some_and(|last| element.address.wrapping_sub(self.start) <= last)
+    }
 }
 
 /// The base registrations that a port's messages may come from. Owned by the port; a handful for each domain.
@@ -65,8 +84,9 @@ impl RegisteredMemory {
     /// Adds a base registration. Allocates.
     pub(in super::super) fn add(&mut self, region: &Arc<MemoryRegion>) {
         let (lkey, (start, bytes)) = (region.lkey(), region.range());
-        let place = self.known.partition_point(|known| known.lkey < lkey);
-        self.known.insert(place, Known { lkey, start, bytes, region: Arc::clone(region) });
+        let place = self.known.partition_point(|known| known.extent.lkey < lkey);
+        let extent = Extent { lkey, start, bytes };
+        self.known.insert(place, Known { extent, region: Arc::clone(region) });
     }
 
     /// Takes one out, of which nothing is posted any more.
@@ -74,41 +94,59 @@ impl RegisteredMemory {
         self.known.retain(|known| !Arc::ptr_eq(&known.region, region));
     }
 
-    /// How a work request of a queue pair gets the data of these elements. Several are fetched: what is small is in one piece.
+    /// For the work requests of one post.
     #[inline]
-    pub(in super::super) fn data<'a>(
-        &'a self,
-        request: &WorkRequest,
-        elements: &'a [ScatterElement],
-        queue_pair: &QueuePair,
-    ) -> Data<'a> {
-        let is_short = |only: &ScatterElement| (1..=queue_pair.inline_bytes()).contains(&only.length);
+    pub(in super::super) fn of_post<'a>(&'a self, queue_pair: &'a QueuePair) -> PostedData<'a> {
+        let recent = self.known.get(self.recent.get()).filter(|known| known.is_of(queue_pair));
+        let extent = recent.map_or(Extent::NOWHERE, |known| known.extent);
+        PostedData { memory: self, queue_pair, most: queue_pair.inline_bytes(), extent }
+    }
+
+    #[inline(never)]
+    fn search(&self, lkey: u32) -> Option<&Known> {
+        let place = self.known.binary_search_by_key(&lkey, |known| known.extent.lkey).ok()?;
+        self.recent.set(place);
+        self.known.get(place)
+    }
+}
+
+impl Known {
+    /// Whether work requests of a queue pair may name it.
+    fn is_of(&self, queue_pair: &QueuePair) -> bool {
+        Arc::ptr_eq(self.region.domain(), queue_pair.domain())
+    }
+}
+
+/// Says of the work requests of one post how they get their data.
+pub(in super::super) struct PostedData<'a> {
+    memory: &'a RegisteredMemory,
+    queue_pair: &'a QueuePair,
+    /// Bytes that go inline at most.
+    most: u32,
+    /// The registration, of the queue pair's domain, that the last piece was in.
+    extent: Extent,
+}
+
+impl<'a> PostedData<'a> {
+    /// How a work request gets the data of these elements. Several are fetched: what is small is in one piece.
+    #[inline(always)]
+    pub(in super::super) fn data(&mut self, request: &WorkRequest, elements: &'a [ScatterElement]) -> Data<'a> {
         let inline = match elements {
-            [only] => is_short(only) && !request.fence && self.holds(only, queue_pair),
+            [only] => only.length.wrapping_sub(1) < self.most && !request.fence && self.holds(only),
             _ => false,
         };
         Data { elements, inline }
     }
 
-    #[inline]
-    fn find(&self, lkey: u32) -> Option<&Known> {
-        let recent = self.known.get(self.recent.get());
-        recent.filter(|known| known.lkey == lkey).or_else(|| self.search(lkey))
+    #[inline(always)]
+    fn holds(&mut self, element: &ScatterElement) -> bool {
+        if element.lkey == self.extent.lkey { self.extent.holds(element) } else { self.finds(element) }
     }
 
     #[inline(never)]
-    fn search(&self, lkey: u32) -> Option<&Known> {
-        let place = self.known.binary_search_by_key(&lkey, |known| known.lkey).ok()?;
-        self.recent.set(place);
-        self.known.get(place)
-    }
-
-    /// Whether an element lies in a region of the queue pair's domain, by its local key.
-    fn holds(&self, element: &ScatterElement, queue_pair: &QueuePair) -> bool {
-        let Some(Known { start, bytes, region, .. }) = self.find(element.lkey) else { return false };
-        // One in front of the start is far behind the end.
-        let last = bytes.checked_sub(element.length.into());
-        last.is_some_and(|last| element.address.wrapping_sub(*start) <= last)
-            && Arc::ptr_eq(region.domain(), queue_pair.domain())
+    fn finds(&mut self, element: &ScatterElement) -> bool {
+        let found = self.memory.search(element.lkey).filter(|known| known.is_of(self.queue_pair));
+        self.extent = found.map_or(Extent::NOWHERE, |known| known.extent);
+        self.extent.holds(element)
     }
 }
