@@ -20,7 +20,7 @@ use crate::{
 use core::time::Duration;
 use frwr_engine::{
     CoreLink, Engine, Event, RequestHandle,
-    gather::MemoryId,
+    gather::{MemoryId, Segment},
     provider::{Capabilities, ConnectionParameters, Port, RemoteMemory},
 };
 use frwr_mempool::{DeviceMemory, region::PagePolicy};
@@ -108,6 +108,8 @@ pub(super) struct ClientSide<P: Port> {
     precise: bool,
     /// It was read for a key that died in this iteration.
     read_for_keys: bool,
+    /// The pieces of each slot's memory, one slot behind the other.
+    pub(super) pieces: Box<[Segment]>,
     /// Slots without a request, the one that was free longest first.
     pub(super) free: VecDeque<u32>,
     /// Slots with one.
@@ -185,14 +187,16 @@ impl<P: Port> ClientSide<P> {
         let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
         let memory = engine.add_memory(data.clone()).map_err(|error| SetupError::Namespace(error.to_string()))?;
-        let slots = Slots::new(plan.connections, depth);
+        let layout = Layout::new(&plan.parameters);
+        let slots = Slots::new(plan.connections, depth, &layout);
+        let pieces = slots.offsets().flat_map(|offset| layout.pieces(memory, offset)).collect();
         let histogram = latency_histogram().map_err(|error| SetupError::Histogram(format!("{error:?}")))?;
         let keys = if operation == Operation::Register { slots.len() as usize * usize::from(batch) } else { 0 };
         let time = clock.now();
         Ok(Self {
             engine,
             links: (0..plan.connections).map(|_| Link::new(time)).collect(),
-            layout: Layout::new(&plan.parameters),
+            layout,
             memory,
             data,
             phase: Phase::Opening { deadline: time + super::client_open::OPENING_TIMEOUT },
@@ -201,6 +205,7 @@ impl<P: Port> ClientSide<P> {
             // System calls take far longer than reading the clock.
             precise: depth == 1 || (key == KeyKind::Memory && !operation.is_transfer()),
             read_for_keys: false,
+            pieces,
             free: slots.in_turn().collect(),
             outstanding: 0,
             keys: vec![None; keys].into(),
