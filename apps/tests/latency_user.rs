@@ -54,6 +54,61 @@ fn requests_per_second_are_never_more_than_the_rate() {
     }
 }
 
+/// The first command of somebody who comes from perftest, or from fio.
+#[test]
+fn flags_of_perftest_are_told_by_what_they_are_called_here() {
+    let hints: &[(&[&str], &[&str])] = &[
+        (&["-s", "4096"], &["-s is --size here"]),
+        (&["-s4096"], &["-s is --size here"]),
+        (&["-n", "1000"], &["-n is --iterations here"]),
+        (&["--iters=5"], &["--iters is --iterations here"]),
+        (&["-D", "10"], &["-D is --runtime here"]),
+        (&["-a"], &["-a is --size here", "--size 8,64,512,4K,64K"]),
+        (&["-q", "4"], &["-q is --connections here"]),
+        (&["-t", "128"], &["-t is --depth here"]),
+        (&["--tx-depth", "128"], &["--tx-depth is --depth here"]),
+        (&["-l", "16"], &["-l is --ranges here", "--rounds one"]),
+        (&["-d", "rxe0"], &["-d is --device here"]),
+        (&["-i", "1"], &["-i is --ib-port here"]),
+        (&["-x", "3"], &["-x is --gid-index here"]),
+        (&["-m", "1024"], &["-m is --mtu here"]),
+        (&["-I", "64"], &["-I is --inline-size here"]),
+        (&["-p", "18515"], &["-p is part of HOST:PORT and --listen ADDRESS:PORT here"]),
+        (&["-F"], &["-F is not needed here", "leave it out"]),
+        (&["-R"], &["-R is not needed here", "always"]),
+        (&["--report_gbits"], &["--report_gbits is not there", "MiB/s", "0.00838"]),
+        (&["-b"], &["-b is not there"]),
+        (&["-U"], &["-U is not there", "--hgrm"]),
+        (&["--rate_limit=5"], &["--rate_limit is --rate here", "requests"]),
+        (&["--run_infinitely"], &["--run_infinitely is --runtime here", "86400"]),
+        (&["--bs", "4k"], &["--bs is --size here"]),
+        (&["--iodepth", "32"], &["--iodepth is --depth here"]),
+        // A whole command is told at once: what follows a flag with a value is the value, whatever it looks like.
+        (
+            &["-d", "mlx5_0", "-s", "-5", "-aF", "-n1000", "10.0.0.1"],
+            &["-d is --device here", "-s is --size here", "-a is --size here", "-F is not", "-n is --iterations here"],
+        ),
+    ];
+    for (arguments, parts) in hints {
+        let (code, out, err) = run(arguments);
+        assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(2), "", 1), "{arguments:?}: {err}");
+        assert!(parts.iter().all(|part| err.contains(part)), "{arguments:?}: {err}");
+        assert!(err.contains("`frwr-latency --help`") && !err.contains("as a value"), "{arguments:?}: {err}");
+    }
+    // What nobody knows is told as before, and what is ours as well.
+    for (argument, part) in [("--no-such", "'--no-such'"), ("-Z", "'-Z'"), ("--warm_up", "'--warm-up'")] {
+        let (code, _, err) = run(&[argument]);
+        assert_eq!((code, err.matches('\n').count()), (Some(2), 1), "{err}");
+        assert!(err.contains(part) && !err.contains("as a value") && !err.contains(" here"), "{err}");
+    }
+}
+
+/// As fio and dd write them.
+#[test]
+fn units_of_sizes_may_be_small_letters() {
+    assert_eq!(measured(&["--iterations", "50", "--size", "4k"])["size"], 4096);
+}
+
 /// A full disk behind standard output costs the report, so that it must not look like success; a reader that has seen enough costs nothing.
 #[test]
 fn a_report_that_cannot_be_printed_is_told_and_fails() {
