@@ -198,6 +198,28 @@ fn low_limits_and_slow_clocks_fall_short() {
     assert!(short[0].text.contains("8192 KiB"));
 }
 
+/// Typed as it stands, a remedy reserves what is missing, and takes nothing from whoever has pages already. What the kernel does not show
+/// cannot be written to.
+#[test]
+fn the_remedy_for_hugepages_adds_to_what_there_is() {
+    let tree = good_machine();
+    let pool = "sys/kernel/mm/hugepages/hugepages-2048kB";
+    for (total, free, command) in [
+        ("0", "0", "`echo 64 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"),
+        ("64", "10", "`echo 118 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"),
+        ("1000", "63", "`echo 1001 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"),
+    ] {
+        fs::write(tree.0.path().join(pool).join("nr_hugepages"), total).unwrap();
+        fs::write(tree.0.path().join(pool).join("free_hugepages"), free).unwrap();
+        let short = shortcomings(&tree.machine("0-1"));
+        assert_eq!((short[0].name, short[0].remedy.as_str()), ("hugepages", command));
+    }
+    fs::remove_dir_all(tree.0.path().join("sys/kernel/mm/hugepages")).unwrap();
+    let short = shortcomings(&tree.machine("0-1"));
+    assert!(short[0].name == "hugepages" && !short[0].remedy.contains("tee"), "{short:?}");
+    assert!(short[0].remedy.contains("on its host") && short[0].text.contains("no hugepages of 2 MiB"), "{short:?}");
+}
+
 #[test]
 fn this_machine_is_read_without_errors() {
     let output = check_with("--json", Machine::this, frwr_apps::check::self_test);

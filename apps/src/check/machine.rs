@@ -2,9 +2,8 @@
 //! containers hide parts of both.
 
 use super::rdma::{RdmaDevice, RdmaSystem, read_devices, read_system};
-use frwr_reactor::{CpuSet, Topology};
-use std::fs;
-use std::path::Path;
+use frwr_reactor::{CpuId, CpuSet, Topology};
+use std::{collections::BTreeMap, fs, path::Path};
 
 /// Hugepages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +23,12 @@ pub struct Clock {
     pub source: Option<String>,
     /// The TSC ticks at one rate in every state of every core; `None` where there is no TSC, as on aarch64.
     pub invariant_tsc: Option<bool>,
-    /// Frequency governors in use, each once.
-    pub governors: Vec<String>,
+    /// Frequency governors in use, and the CPUs of each.
+    pub governors: BTreeMap<String, Vec<CpuId>>,
     /// Whether cores may run faster than their nominal frequency; `None` where nobody says.
     pub turbo: Option<bool>,
+    /// The command that ends that, where something has said so.
+    pub turbo_off: Option<&'static str>,
 }
 
 /// What a machine offers.
@@ -140,25 +141,28 @@ fn locked_memory(limits: &str) -> Option<u64> {
 
 fn read_clock(root: &Path, topology: &Topology) -> Clock {
     let system = root.join("sys/devices/system");
-    let mut governors: Vec<String> = topology
-        .cores()
-        .iter()
-        .filter_map(|core| text(&system.join(format!("cpu/cpu{}/cpufreq/scaling_governor", core.id))))
-        .collect();
-    governors.sort_unstable();
-    governors.dedup();
+    let mut governors: BTreeMap<String, Vec<CpuId>> = BTreeMap::new();
+    for core in topology.cores() {
+        if let Some(governor) = text(&system.join(format!("cpu/cpu{}/cpufreq/scaling_governor", core.id))) {
+            governors.entry(governor).or_default().push(core.id);
+        }
+    }
+    let (turbo, turbo_off) = read_turbo(&system.join("cpu")).unzip();
     Clock {
         source: text(&system.join("clocksource/clocksource0/current_clocksource")),
         invariant_tsc: text(&root.join("proc/cpuinfo")).and_then(|info| invariant_tsc(&info)),
         governors,
-        turbo: read_turbo(&system.join("cpu")),
+        turbo,
+        turbo_off,
     }
 }
 
-/// Intel's driver says whether there is none, others whether there is some.
-fn read_turbo(cpus: &Path) -> Option<bool> {
+/// Intel's driver says whether there is none, others whether there is some; with the command that switches it off.
+fn read_turbo(cpus: &Path) -> Option<(bool, &'static str)> {
     let none = number(&cpus.join("intel_pstate/no_turbo")).map(|none| none == 0);
-    none.or_else(|| number(&cpus.join("cpufreq/boost")).map(|boost| boost != 0))
+    let intel = none.map(|turbo| (turbo, "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"));
+    let boost = || number(&cpus.join("cpufreq/boost")).map(|boost| boost != 0);
+    intel.or_else(|| boost().map(|turbo| (turbo, "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost")))
 }
 
 /// Whether the first `flags` line of x86 has a flag; other architectures have no such line.

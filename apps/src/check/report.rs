@@ -45,7 +45,7 @@ pub fn machine_text(machine: &Machine) -> String {
         None => "no TSC",
     };
     line("clock", &format!("{}, {tsc}", machine.clock.source.as_deref().unwrap_or("unknown")));
-    line("governor", &join(machine.clock.governors.iter().cloned()));
+    line("governor", &join(machine.clock.governors.keys().cloned()));
     for device in &machine.rdma_devices {
         screen.push_str(&rdma_report::summary(device));
     }
@@ -90,7 +90,7 @@ pub fn machine_json(machine: &Machine) -> Value {
         },
         "clock_source": machine.clock.source,
         "invariant_tsc": machine.clock.invariant_tsc,
-        "governors": machine.clock.governors,
+        "governors": machine.clock.governors.keys().collect::<Vec<_>>(),
         "shortcomings": rdma_report::shortcomings_json(&shortcomings(machine)),
     })
 }
