@@ -77,7 +77,7 @@ fn isolation(machine: &Machine) -> Option<Shortcoming> {
 }
 
 fn locked_memory(machine: &Machine) -> Option<Shortcoming> {
-    let limit = machine.locked_memory?;
+    let limit = machine.locked_memory.filter(|_| !machine.may_lock_more)?;
     (limit < WANTED_LOCKED_BYTES).then(|| Shortcoming {
         name: "locked_memory",
         text: format!(

@@ -42,6 +42,8 @@ pub struct Machine {
     pub hugepages: Vec<HugePages>,
     /// Soft limit of locked memory in bytes; `u64::MAX` for none, `None` where it cannot be read.
     pub locked_memory: Option<u64>,
+    /// This process may lock more than that, as root may (CAP_IPC_LOCK); false where nobody says.
+    pub may_lock_more: bool,
     /// By name.
     pub rdma_devices: Vec<RdmaDevice>,
     /// What these need besides.
@@ -70,6 +72,7 @@ impl Machine {
             nodes: read_nodes(&sys.join("devices/system/node"), &topology),
             hugepages: read_hugepages(&sys.join("kernel/mm/hugepages")),
             locked_memory: locked_memory_limit(root),
+            may_lock_more: may_lock_more(root),
             rdma_devices: read_devices(root),
             rdma: read_system(root),
             nohz_full: text(&sys.join("devices/system/cpu/nohz_full"))
@@ -128,6 +131,16 @@ fn read_hugepages(directory: &Path) -> Vec<HugePages> {
 /// The soft limit of locked memory of this process in bytes; `u64::MAX` for none, `None` where it cannot be read.
 pub(crate) fn locked_memory_limit(root: &Path) -> Option<u64> {
     text(&root.join("proc/self/limits")).and_then(|limits| locked_memory(&limits))
+}
+
+/// Whether this process has the capability CAP_IPC_LOCK, and of the machine itself: that of a user namespace counts for nothing here.
+fn may_lock_more(root: &Path) -> bool {
+    const IPC_LOCK: u32 = 14;
+    let own = text(&root.join("proc/self/status")).unwrap_or_default();
+    let effective = own.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+    let users = text(&root.join("proc/self/uid_map")).unwrap_or_default();
+    let is_initial = users.split_whitespace().eq(["0", "0", "4294967295"]);
+    is_initial && effective.is_some_and(|all| all & (1 << IPC_LOCK) != 0)
 }
 
 /// The soft limit in the line `Max locked memory  <soft>  <hard>  bytes` of `/proc/self/limits`.
