@@ -377,6 +377,12 @@ impl<P: Port> ClientSide<P> {
 
     fn step(&mut self, now: Duration) -> Result<u32, Failure> {
         if self.is_in_vain(now) {
+            if self.phase == Phase::Leaving {
+                // All is counted: what the server owes now is a word of leave.
+                self.shut_down();
+                self.board.reach(self.plan.core, Step::Finished);
+                return Ok(0);
+            }
             return Err(Failure::Silent { seconds: SILENCE.as_secs(), requests: self.ended });
         }
         if now >= self.pings.due && !matches!(self.phase, Phase::Leaving | Phase::Done) {

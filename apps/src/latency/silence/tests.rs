@@ -219,6 +219,24 @@ fn a_server_that_stops_ends_the_run_in_whatever_phase() {
     }
 }
 
+/// All requests have ended and are counted: that the server does not hear of its client's leave costs none of them.
+#[test]
+fn a_server_that_stops_when_its_client_leaves_costs_no_figures() {
+    for operation in [Operation::Send, Operation::Request] {
+        let mut halves = Halves::new(operation, 1);
+        while !halves.board.all_reached(Step::Measured) {
+            halves.server_control.poll();
+            halves.server.poll(halves.time.now());
+            halves.server.flush();
+            halves.step_without_server(STEP);
+        }
+        halves.step_without_server(2 * CLIENT_SILENCE);
+        assert!(halves.board.failure().is_none(), "{operation:?}: {:?}", halves.board.failure());
+        assert!(halves.board.all_reached(Step::Finished), "{operation:?}");
+        assert_eq!(halves.client.measured().histogram.len(), RUNTIME.as_secs(), "{operation:?}");
+    }
+}
+
 /// Several times the rate that the server keeps up with: the last request has waited for most of the run, and its figure says so.
 #[test]
 fn a_request_that_waited_for_minutes_is_told_in_full() {
