@@ -103,6 +103,18 @@ fn the_table_of_figures_has_what_the_report_has() {
     assert_eq!(field("peer"), "read", "{table}");
 }
 
+/// A picture is shown without its report.
+#[test]
+fn a_curve_says_that_its_times_count_from_when_requests_were_meant_to_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let svg = folder.path().join("a.svg").display().to_string();
+    for (rate, told) in [(&["--rate", "5000"][..], true), (&[], false)] {
+        measured(&[&["--iterations", "50", "--svg", &svg], rate].concat());
+        let drawing = fs::read_to_string(&svg).unwrap();
+        assert_eq!(drawing.contains("50 requests, 5000/s meant to begin"), told, "{drawing}");
+    }
+}
+
 /// Whoever writes a script looks the names up.
 #[test]
 fn every_field_of_the_results_is_documented() {
