@@ -198,6 +198,79 @@ fn low_limits_and_slow_clocks_fall_short() {
     assert!(short[0].text.contains("8192 KiB"));
 }
 
+/// Typed as it stands, a remedy reserves what is missing, and takes nothing from whoever has pages already. What the kernel does not show
+/// cannot be written to.
+#[test]
+fn the_remedy_for_hugepages_adds_to_what_there_is() {
+    let tree = good_machine();
+    let pool = "sys/kernel/mm/hugepages/hugepages-2048kB";
+    for (total, free, command) in [
+        ("0", "0", "`echo 64 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"),
+        ("64", "10", "`echo 118 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"),
+        ("1000", "63", "`echo 1001 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`"),
+    ] {
+        fs::write(tree.0.path().join(pool).join("nr_hugepages"), total).unwrap();
+        fs::write(tree.0.path().join(pool).join("free_hugepages"), free).unwrap();
+        let short = shortcomings(&tree.machine("0-1"));
+        assert_eq!((short[0].name, short[0].remedy.as_str()), ("hugepages", command));
+    }
+    fs::remove_dir_all(tree.0.path().join("sys/kernel/mm/hugepages")).unwrap();
+    let short = shortcomings(&tree.machine("0-1"));
+    assert!(short[0].name == "hugepages" && !short[0].remedy.contains("tee"), "{short:?}");
+    assert!(short[0].remedy.contains("on its host") && short[0].text.contains("no hugepages of 2 MiB"), "{short:?}");
+}
+
+/// Root is not told of a limit that does not hold for it; root of a user namespace is.
+#[test]
+fn who_may_lock_more_than_its_limit_lacks_nothing() {
+    let tree = good_machine();
+    let write = |path: &str, text: &str| fs::write(tree.0.path().join(path), text).unwrap();
+    write("proc/self/limits", "Max locked memory         8388608  8388608  bytes\n");
+    for (effective, users, lacks) in [
+        ("000001ffffffffff", "         0          0 4294967295\n", false),
+        ("000001ffffffbfff", "         0          0 4294967295\n", true),
+        ("000001ffffffffff", "         0       1000          1\n", true),
+        ("no number", "", true),
+    ] {
+        write("proc/self/status", &format!("Name:\tfrwr-check\nCapPrm:\t0000000000000000\nCapEff:\t{effective}\n"));
+        write("proc/self/uid_map", users);
+        let output = check("", || tree.machine("0-1")).stdout;
+        assert_eq!(output.contains("8192 KiB may be locked"), lacks, "{effective}: {output}");
+        assert_eq!(output.contains("locked memory  8 MiB, and more by CAP_IPC_LOCK"), !lacks, "{effective}: {output}");
+    }
+}
+
+/// `modprobe` loads what is there.
+#[test]
+fn soft_roce_is_advised_where_its_module_is() {
+    let tree = good_machine();
+    let write = |path: &str, text: &str| {
+        fs::create_dir_all(tree.0.path().join(path).parent().unwrap()).unwrap();
+        fs::write(tree.0.path().join(path), text).unwrap();
+    };
+    fs::remove_dir_all(tree.0.path().join("sys/class/infiniband")).unwrap();
+    let remedy = || {
+        let short = shortcomings(&tree.machine("0-1"));
+        assert_eq!(short.len(), 1, "{short:?}");
+        short[0].remedy.clone()
+    };
+    let command = "`sudo modprobe rdma_rxe && sudo rdma link add rxe0 type rxe netdev <interface>`";
+    assert_eq!(remedy(), format!("where the kernel has the module rdma_rxe, in a container on its host: {command}"));
+    write("proc/sys/kernel/osrelease", "6.8.0-31-generic\n");
+    let list = "lib/modules/6.8.0-31-generic/modules.dep";
+    write(list, "kernel/drivers/infiniband/core/ib_core.ko.zst:\n");
+    assert!(remedy().starts_with("install the kernel's module rdma_rxe (Ubuntu: "), "{}", remedy());
+    write(list, "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko.zst: kernel/net/ipv6/ip6_udp_tunnel.ko.zst\n");
+    assert_eq!(remedy(), command);
+}
+
+#[test]
+fn a_device_by_its_name_alone_is_told_its_option() {
+    let output = without_machine("mlx5_0");
+    assert_eq!((output.exit_code, output.stderr.matches('\n').count()), (2, 1));
+    assert!(output.stderr.contains("`frwr-check --device mlx5_0`"), "{}", output.stderr);
+}
+
 #[test]
 fn this_machine_is_read_without_errors() {
     let output = check_with("--json", Machine::this, frwr_apps::check::self_test);

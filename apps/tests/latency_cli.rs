@@ -243,10 +243,11 @@ fn results_go_to_files() {
     assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{table}");
     let column = rows[0].iter().position(|name| *name == "requests").unwrap();
     assert_eq!([1, 2, 3].map(|row| rows[row][column]), ["2000", "1000", "1000"]);
-    let last = rows[0].len() - 6;
+    let last = rows[0].len() - 12;
     assert_eq!(
-        rows[0][last..],
-        ["rate", "rounds", "completions_per_poll", "work_requests_per_doorbell", "empty_poll_share", "ranges"]
+        rows[0][last..].join(","),
+        "rate,rounds,completions_per_poll,work_requests_per_doorbell,empty_poll_share,ranges,peer,warm_up,seconds,mib_per_second,\
+         rate_missed,rate_late"
     );
     for row in &rows[1..] {
         let [per_poll, per_doorbell, empty] = [2, 3, 4].map(|at| row[last + at].parse::<f64>().unwrap());

@@ -54,6 +54,163 @@ fn requests_per_second_are_never_more_than_the_rate() {
     }
 }
 
+/// All requests are measured, so that none was missed; but they were not what was meant to be measured.
+#[test]
+fn a_rate_that_is_not_kept_is_told_where_requests_are_counted_too() {
+    let of = |report: &Value| report["warnings"].to_string().contains("the rate was not kept");
+    let report = measured(&["--rate", "100000000", "--iterations", "20000"]);
+    assert_eq!((report["requests"].as_u64(), report["rate_missed"].as_u64()), (Some(20_000), Some(0)));
+    assert!(real(&report, "rate_late") > 0.0 && of(&report), "{report}");
+    let report = measured(&["--rate", "1000", "--iterations", "10", "--depth", "64"]);
+    assert!(real(&report, "rate_late") == 0.0 && !of(&report), "{report}");
+}
+
+/// Zeros would look like figures.
+#[test]
+fn a_core_without_requests_has_no_latencies() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("a.csv").display().to_string();
+    let arguments = ["--cores", "unpinned:4", "--iterations", "1", "--csv", &csv];
+    let (code, out, _) = run(&arguments);
+    let idle = out.lines().find(|line| line.starts_with("    -             0 ")).unwrap_or_else(|| panic!("{out}"));
+    let fields: Vec<_> = idle.split_whitespace().collect();
+    assert_eq!((code, &fields[3..6]), (Some(0), &["-", "-", "-"][..]), "{out}");
+    let table = fs::read_to_string(&csv).unwrap();
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    let column = |name: &str| rows[0].iter().position(|column| *column == name).unwrap();
+    let (requests, first, last) = (column("requests"), column("minimum_us"), column("maximum_us"));
+    let idle = rows.iter().find(|row| row[requests] == "0").unwrap();
+    assert!(idle[first..=last].iter().all(|field| field.is_empty()), "{table}");
+    let (_, json, _) = run(&[&arguments[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert!(report["per_core"][1]["latency_us"]["maximum"].is_null(), "{report}");
+}
+
+/// Whoever has the file has no report beside it.
+#[test]
+fn the_table_of_figures_has_what_the_report_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("a.csv").display().to_string();
+    let arguments = ["--iterations", "500", "--size", "8192", "--peer", "read", "--rate", "100000", "--csv", &csv];
+    let report = measured(&arguments);
+    let table = fs::read_to_string(&csv).unwrap();
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split(',').collect()).collect();
+    let field = |name: &str| rows[1][rows[0].iter().position(|column| *column == name).unwrap()];
+    for (name, digits) in [("mib_per_second", 1), ("seconds", 6), ("rate_missed", 0), ("rate_late", 0), ("warm_up", 0)]
+    {
+        assert_eq!(field(name), format!("{:.digits$}", real(&report, name)), "{name} in {table}");
+    }
+    assert_eq!(field("peer"), "read", "{table}");
+}
+
+/// A picture is shown without its report.
+#[test]
+fn a_curve_says_that_its_times_count_from_when_requests_were_meant_to_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let svg = folder.path().join("a.svg").display().to_string();
+    for (rate, told) in [(&["--rate", "5000"][..], true), (&[], false)] {
+        measured(&[&["--iterations", "50", "--svg", &svg], rate].concat());
+        let drawing = fs::read_to_string(&svg).unwrap();
+        assert_eq!(drawing.contains("50 requests, 5000/s meant to begin"), told, "{drawing}");
+    }
+}
+
+/// Whoever writes a script looks the names up.
+#[test]
+fn every_field_of_the_results_is_documented() {
+    let document = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/latency.md")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("a.csv").display().to_string();
+    let report = measured(&["--iterations", "50", "--csv", &csv]);
+    let objects = [&report, &report["per_core"][0], &report["latency_us"], &report["shortcomings"][0]];
+    let fields = objects.iter().flat_map(|object| object.as_object().unwrap().keys().cloned());
+    let head = fs::read_to_string(&csv).unwrap().lines().next().unwrap().to_owned();
+    let columns: Vec<String> = head.split(',').map(str::to_owned).collect();
+    for name in fields.chain(columns) {
+        assert!(document.contains(&format!("`{name}`")), "{name} is nowhere in docs/latency.md");
+    }
+}
+
+/// A run of some milliseconds did not take 0 s.
+#[test]
+fn short_runs_say_how_long_they_were() {
+    let (_, out, _) = run(&["--iterations", "50"]);
+    let line = out.lines().nth(1).unwrap();
+    let seconds = line.rsplit_once("; ").unwrap().1.split_once(" s after 0 s of warm-up").unwrap().0;
+    assert!(seconds.parse::<f64>().unwrap() > 0.0, "{line}");
+    // Of several sizes all of it, and the warm-up of each.
+    let (_, out, _) = run(&["--size", "8,64", "--runtime", "0.1"]);
+    let line = out.lines().nth(1).unwrap();
+    let seconds = line.rsplit_once("; ").unwrap().1.split_once(" s after 0 s of warm-up each").unwrap().0;
+    assert!(seconds.parse::<f64>().unwrap() >= 0.19, "{line}");
+}
+
+/// What is wrong has a name that scripts can look for, and a remedy, as in frwr-check.
+#[test]
+fn warnings_have_names_and_remedies_for_programs() {
+    let report = measured(&["--iterations", "50"]);
+    let named = report["shortcomings"].as_array().unwrap();
+    let unpinned = named.iter().find(|found| found["name"] == "unpinned").unwrap_or_else(|| panic!("{report}"));
+    assert!(unpinned["remedy"].as_str().unwrap().contains("--cores 0,1"), "{unpinned}");
+    let texts: Vec<_> = named.iter().map(|found| found["text"].clone()).collect();
+    assert_eq!(report["warnings"], Value::from(texts));
+}
+
+/// The first command of somebody who comes from perftest, or from fio.
+#[test]
+fn flags_of_perftest_are_told_by_what_they_are_called_here() {
+    let hints: &[(&[&str], &[&str])] = &[
+        (&["-s", "4096"], &["-s is --size here"]),
+        (&["-s4096"], &["-s is --size here"]),
+        (&["-n", "1000"], &["-n is --iterations here"]),
+        (&["--iters=5"], &["--iters is --iterations here"]),
+        (&["-D", "10"], &["-D is --runtime here"]),
+        (&["-a"], &["-a is --size here", "--size 8,64,512,4K,64K"]),
+        (&["-q", "4"], &["-q is --connections here"]),
+        (&["-t", "128"], &["-t is --depth here"]),
+        (&["--tx-depth", "128"], &["--tx-depth is --depth here"]),
+        (&["-l", "16"], &["-l is --ranges here", "--rounds one"]),
+        (&["-d", "rxe0"], &["-d is --device here"]),
+        (&["-i", "1"], &["-i is --ib-port here"]),
+        (&["-x", "3"], &["-x is --gid-index here"]),
+        (&["-m", "1024"], &["-m is --mtu here"]),
+        (&["-I", "64"], &["-I is --inline-size here"]),
+        (&["-p", "18515"], &["-p is part of HOST:PORT and --listen ADDRESS:PORT here"]),
+        (&["-F"], &["-F is not needed here", "leave it out"]),
+        (&["-R"], &["-R is not needed here", "always"]),
+        (&["--report_gbits"], &["--report_gbits is not there", "MiB/s", "0.00838"]),
+        (&["-b"], &["-b is not there"]),
+        (&["-U"], &["-U is not there", "--hgrm"]),
+        (&["--rate_limit=5"], &["--rate_limit is --rate here", "requests"]),
+        (&["--run_infinitely"], &["--run_infinitely is --runtime here", "86400"]),
+        (&["--bs", "4k"], &["--bs is --size here"]),
+        (&["--iodepth", "32"], &["--iodepth is --depth here"]),
+        // A whole command is told at once: what follows a flag with a value is the value, whatever it looks like.
+        (
+            &["-d", "mlx5_0", "-s", "-5", "-aF", "-n1000", "10.0.0.1"],
+            &["-d is --device here", "-s is --size here", "-a is --size here", "-F is not", "-n is --iterations here"],
+        ),
+    ];
+    for (arguments, parts) in hints {
+        let (code, out, err) = run(arguments);
+        assert_eq!((code, out.as_str(), err.matches('\n').count()), (Some(2), "", 1), "{arguments:?}: {err}");
+        assert!(parts.iter().all(|part| err.contains(part)), "{arguments:?}: {err}");
+        assert!(err.contains("`frwr-latency --help`") && !err.contains("as a value"), "{arguments:?}: {err}");
+    }
+    // What nobody knows is told as before, and what is ours as well.
+    for (argument, part) in [("--no-such", "'--no-such'"), ("-Z", "'-Z'"), ("--warm_up", "'--warm-up'")] {
+        let (code, _, err) = run(&[argument]);
+        assert_eq!((code, err.matches('\n').count()), (Some(2), 1), "{err}");
+        assert!(err.contains(part) && !err.contains("as a value") && !err.contains(" here"), "{err}");
+    }
+}
+
+/// As fio and dd write them.
+#[test]
+fn units_of_sizes_may_be_small_letters() {
+    assert_eq!(measured(&["--iterations", "50", "--size", "4k"])["size"], 4096);
+}
+
 /// A full disk behind standard output costs the report, so that it must not look like success; a reader that has seen enough costs nothing.
 #[test]
 fn a_report_that_cannot_be_printed_is_told_and_fails() {

@@ -1,9 +1,9 @@
 //! Measures how fast memory is opened to a peer, used, and closed again.
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use frwr_apps::{
-    latency::{Arguments, LatencyConfig, LatencyError, run},
-    output::{Output, failure, success, usage_line},
+    latency::{Arguments, LatencyConfig, LatencyError, explained, run},
+    output::{Output, failure, success},
     signals::stop_or_end,
 };
 use std::{io::Write as _, process::ExitCode};
@@ -17,9 +17,14 @@ fn main() -> ExitCode {
         Ok(arguments) => measured(arguments)
             .unwrap_or_else(|error| failure(json, error.exit_code(), error.name(), &error.to_string())),
         Err(error) if !error.use_stderr() => success(error.to_string()),
-        Err(error) => failure(json, USAGE, "usage", &usage_line("frwr-latency", &error)),
+        Err(error) => failure(json, USAGE, "usage", &explained(error, &said(), &Arguments::command())),
     };
     output.print()
+}
+
+/// The command line behind the program's name; what is no text is no flag either.
+fn said() -> Vec<String> {
+    std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect()
 }
 
 fn measured(arguments: Arguments) -> Result<Output, LatencyError> {

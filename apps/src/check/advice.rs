@@ -45,16 +45,26 @@ fn cores(machine: &Machine) -> Option<Shortcoming> {
 
 fn hugepages(machine: &Machine) -> Option<Shortcoming> {
     let wanted_kib = WANTED_HUGEPAGES * HUGEPAGE_KIB;
-    let free_kib: u64 = machine.hugepages.iter().map(|pool| pool.size_kib.saturating_mul(pool.free)).sum();
-    let pool = format!("/sys/kernel/mm/hugepages/hugepages-{HUGEPAGE_KIB}kB/nr_hugepages");
-    (free_kib < wanted_kib).then(|| Shortcoming {
+    let free_kib =
+        machine.hugepages.iter().fold(0, |sum: u64, pool| sum.saturating_add(pool.size_kib.saturating_mul(pool.free)));
+    let missing = wanted_kib.checked_sub(free_kib).filter(|missing| *missing > 0)?.div_ceil(HUGEPAGE_KIB);
+    let Some(pool) = machine.hugepages.iter().find(|pool| pool.size_kib == HUGEPAGE_KIB) else {
+        return Some(Shortcoming {
+            name: "hugepages",
+            text: "no hugepages of 2 MiB are to be seen: regions will use smaller pages".to_owned(),
+            remedy: "let the kernel have them (CONFIG_HUGETLBFS); for a container reserve them on its host, and let it see /sys".to_owned(),
+        });
+    };
+    // As many more: what others have reserved stays theirs.
+    let reserve = pool.total.saturating_add(missing);
+    Some(Shortcoming {
         name: "hugepages",
         text: format!(
             "{} MiB of hugepages free, {} MiB wanted: regions will use smaller pages",
             free_kib >> 10,
             wanted_kib >> 10
         ),
-        remedy: format!("`echo {WANTED_HUGEPAGES} | sudo tee {pool}`"),
+        remedy: format!("`echo {reserve} | sudo tee /sys/kernel/mm/hugepages/hugepages-{HUGEPAGE_KIB}kB/nr_hugepages`"),
     })
 }
 
@@ -67,7 +77,7 @@ fn isolation(machine: &Machine) -> Option<Shortcoming> {
 }
 
 fn locked_memory(machine: &Machine) -> Option<Shortcoming> {
-    let limit = machine.locked_memory?;
+    let limit = machine.locked_memory.filter(|_| !machine.may_lock_more)?;
     (limit < WANTED_LOCKED_BYTES).then(|| Shortcoming {
         name: "locked_memory",
         text: format!(
@@ -89,7 +99,7 @@ fn clock(machine: &Machine) -> Option<Shortcoming> {
 
 fn governor(machine: &Machine) -> Option<Shortcoming> {
     let others: Vec<&str> =
-        machine.clock.governors.iter().map(String::as_str).filter(|name| *name != "performance").collect();
+        machine.clock.governors.keys().map(String::as_str).filter(|name| *name != "performance").collect();
     (!others.is_empty()).then(|| Shortcoming {
         name: "governor",
         text: format!("frequency governor {}: latencies will vary", others.join(", ")),

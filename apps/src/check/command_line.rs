@@ -2,7 +2,10 @@
 
 use super::{Machine, SelfTest, SizingArguments, machine_json, machine_text, rdma_report, sizing_output};
 use crate::output::{Output, failure, success, usage_line};
-use clap::{Parser, Subcommand};
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 use std::ffi::OsString;
 
 /// Exit code of a device that cannot be used.
@@ -58,8 +61,22 @@ pub fn run(
             Err(error) => failure(json, IMPOSSIBLE, error.name(), &error.to_string()),
         },
         Err(error) if !error.use_stderr() => success(error.to_string()),
-        Err(error) => failure(json, USAGE, "usage", &usage_line("frwr-check", &error)),
+        Err(error) => {
+            let line = usage_line("frwr-check", &error);
+            failure(
+                json,
+                USAGE,
+                "usage",
+                &named(&error).map_or_else(|| line.clone(), |device| format!("{line}; {device}")),
+            )
+        }
     }
+}
+
+/// A device by its name alone: what other programs take as an argument.
+fn named(error: &clap::Error) -> Option<String> {
+    let ContextValue::String(name) = error.get(ContextKind::InvalidSubcommand)? else { return None };
+    Some(format!("an RDMA device is named by `frwr-check --device {name}`"))
 }
 
 fn whole_machine(mut machine: Machine, json: bool, mut self_test: impl FnMut(&str) -> SelfTest) -> Output {

@@ -2,9 +2,8 @@
 //! containers hide parts of both.
 
 use super::rdma::{RdmaDevice, RdmaSystem, read_devices, read_system};
-use frwr_reactor::{CpuSet, Topology};
-use std::fs;
-use std::path::Path;
+use frwr_reactor::{CpuId, CpuSet, Topology};
+use std::{collections::BTreeMap, fs, path::Path};
 
 /// Hugepages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +23,12 @@ pub struct Clock {
     pub source: Option<String>,
     /// The TSC ticks at one rate in every state of every core; `None` where there is no TSC, as on aarch64.
     pub invariant_tsc: Option<bool>,
-    /// Frequency governors in use, each once.
-    pub governors: Vec<String>,
+    /// Frequency governors in use, and the CPUs of each.
+    pub governors: BTreeMap<String, Vec<CpuId>>,
     /// Whether cores may run faster than their nominal frequency; `None` where nobody says.
     pub turbo: Option<bool>,
+    /// The command that ends that, where something has said so.
+    pub turbo_off: Option<&'static str>,
 }
 
 /// What a machine offers.
@@ -41,6 +42,8 @@ pub struct Machine {
     pub hugepages: Vec<HugePages>,
     /// Soft limit of locked memory in bytes; `u64::MAX` for none, `None` where it cannot be read.
     pub locked_memory: Option<u64>,
+    /// This process may lock more than that, as root may (CAP_IPC_LOCK); false where nobody says.
+    pub may_lock_more: bool,
     /// By name.
     pub rdma_devices: Vec<RdmaDevice>,
     /// What these need besides.
@@ -69,6 +72,7 @@ impl Machine {
             nodes: read_nodes(&sys.join("devices/system/node"), &topology),
             hugepages: read_hugepages(&sys.join("kernel/mm/hugepages")),
             locked_memory: locked_memory_limit(root),
+            may_lock_more: may_lock_more(root),
             rdma_devices: read_devices(root),
             rdma: read_system(root),
             nohz_full: text(&sys.join("devices/system/cpu/nohz_full"))
@@ -129,6 +133,16 @@ pub(crate) fn locked_memory_limit(root: &Path) -> Option<u64> {
     text(&root.join("proc/self/limits")).and_then(|limits| locked_memory(&limits))
 }
 
+/// Whether this process has the capability CAP_IPC_LOCK, and of the machine itself: that of a user namespace counts for nothing here.
+fn may_lock_more(root: &Path) -> bool {
+    const IPC_LOCK: u32 = 14;
+    let own = text(&root.join("proc/self/status")).unwrap_or_default();
+    let effective = own.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+    let users = text(&root.join("proc/self/uid_map")).unwrap_or_default();
+    let is_initial = users.split_whitespace().eq(["0", "0", "4294967295"]);
+    is_initial && effective.is_some_and(|all| all & (1 << IPC_LOCK) != 0)
+}
+
 /// The soft limit in the line `Max locked memory  <soft>  <hard>  bytes` of `/proc/self/limits`.
 fn locked_memory(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
@@ -140,25 +154,28 @@ fn locked_memory(limits: &str) -> Option<u64> {
 
 fn read_clock(root: &Path, topology: &Topology) -> Clock {
     let system = root.join("sys/devices/system");
-    let mut governors: Vec<String> = topology
-        .cores()
-        .iter()
-        .filter_map(|core| text(&system.join(format!("cpu/cpu{}/cpufreq/scaling_governor", core.id))))
-        .collect();
-    governors.sort_unstable();
-    governors.dedup();
+    let mut governors: BTreeMap<String, Vec<CpuId>> = BTreeMap::new();
+    for core in topology.cores() {
+        if let Some(governor) = text(&system.join(format!("cpu/cpu{}/cpufreq/scaling_governor", core.id))) {
+            governors.entry(governor).or_default().push(core.id);
+        }
+    }
+    let (turbo, turbo_off) = read_turbo(&system.join("cpu")).unzip();
     Clock {
         source: text(&system.join("clocksource/clocksource0/current_clocksource")),
         invariant_tsc: text(&root.join("proc/cpuinfo")).and_then(|info| invariant_tsc(&info)),
         governors,
-        turbo: read_turbo(&system.join("cpu")),
+        turbo,
+        turbo_off,
     }
 }
 
-/// Intel's driver says whether there is none, others whether there is some.
-fn read_turbo(cpus: &Path) -> Option<bool> {
+/// Intel's driver says whether there is none, others whether there is some; with the command that switches it off.
+fn read_turbo(cpus: &Path) -> Option<(bool, &'static str)> {
     let none = number(&cpus.join("intel_pstate/no_turbo")).map(|none| none == 0);
-    none.or_else(|| number(&cpus.join("cpufreq/boost")).map(|boost| boost != 0))
+    let intel = none.map(|turbo| (turbo, "echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo"));
+    let boost = || number(&cpus.join("cpufreq/boost")).map(|boost| boost != 0);
+    intel.or_else(|| boost().map(|turbo| (turbo, "echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost")))
 }
 
 /// Whether the first `flags` line of x86 has a flag; other architectures have no such line.

@@ -196,6 +196,8 @@ pub struct RdmaSystem {
     pub connection_manager_library: bool,
     /// libmlx5.so.1 can be found.
     pub mlx5_library: bool,
+    /// The kernel's modules have soft RoCE; `None` where they cannot be seen.
+    pub soft_roce_module: Option<bool>,
 }
 
 impl RdmaDevice {
@@ -285,6 +287,7 @@ pub(super) fn read_system(root: &Path) -> RdmaSystem {
         verbs_library: has_library(root, "libibverbs.so.1"),
         connection_manager_library: has_library(root, "librdmacm.so.1"),
         mlx5_library: has_library(root, "libmlx5.so.1"),
+        soft_roce_module: has_module(root, "rdma_rxe"),
     }
 }
 
@@ -370,6 +373,14 @@ fn has_library(root: &Path, name: &str) -> bool {
         cache.windows(name.len()).any(|window| window == name.as_bytes())
     };
     lies || cached()
+}
+
+/// Of the kernel that runs: as a file, or built in.
+fn has_module(root: &Path, name: &str) -> Option<bool> {
+    let folder = root.join("lib/modules").join(text(&root.join("proc/sys/kernel/osrelease"))?);
+    let lists = ["modules.dep", "modules.builtin"].map(|list| text(&folder.join(list)));
+    let file = format!("/{name}.ko");
+    lists.iter().any(Option::is_some).then(|| lists.iter().flatten().any(|list| list.contains(&file)))
 }
 
 fn provider_library(root: &Path, driver: &str) -> Option<ProviderLibrary> {

@@ -9,10 +9,16 @@ use super::{
 pub(super) fn shortcomings(machine: &Machine) -> Vec<Shortcoming> {
     let devices = &machine.rdma_devices;
     if devices.is_empty() {
+        let where_it_is = match machine.rdma.soft_roce_module {
+            Some(true) => "",
+            Some(false) => "install the kernel's module rdma_rxe (Ubuntu: `linux-modules-extra-$(uname -r)`), then ",
+            None => "where the kernel has the module rdma_rxe, in a container on its host: ",
+        };
+        let command = "`sudo modprobe rdma_rxe && sudo rdma link add rxe0 type rxe netdev <interface>`";
         return vec![Shortcoming {
             name: "rdma_devices",
             text: "no RDMA device: only the software NIC can be used".to_owned(),
-            remedy: "`sudo modprobe rdma_rxe && sudo rdma link add rxe0 type rxe netdev <interface>`".to_owned(),
+            remedy: format!("{where_it_is}{command}"),
         }];
     }
     let mut found = Vec::new();

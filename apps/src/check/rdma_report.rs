@@ -125,7 +125,7 @@ pub(super) fn details_json(device: &RdmaDevice) -> Value {
 }
 
 /// Shortcomings by their stable names.
-pub(super) fn shortcomings_json(short: &[Shortcoming]) -> Vec<Value> {
+pub(crate) fn shortcomings_json(short: &[Shortcoming]) -> Vec<Value> {
     short.iter().map(|short| json!({ "name": short.name, "text": short.text, "remedy": short.remedy })).collect()
 }
 

@@ -30,7 +30,8 @@ pub fn machine_text(machine: &Machine) -> String {
         "hugepages",
         &join(pools.map(|pool| format!("{}: {} of {} free", size(pool.size_kib), pool.free, pool.total))),
     );
-    line("locked memory", &locked(machine.locked_memory));
+    let more = if machine.may_lock_more { ", and more by CAP_IPC_LOCK" } else { "" };
+    line("locked memory", &format!("{}{more}", locked(machine.locked_memory)));
     let devices = machine.rdma_devices.iter();
     line(
         "RDMA devices",
@@ -45,7 +46,7 @@ pub fn machine_text(machine: &Machine) -> String {
         None => "no TSC",
     };
     line("clock", &format!("{}, {tsc}", machine.clock.source.as_deref().unwrap_or("unknown")));
-    line("governor", &join(machine.clock.governors.iter().cloned()));
+    line("governor", &join(machine.clock.governors.keys().cloned()));
     for device in &machine.rdma_devices {
         screen.push_str(&rdma_report::summary(device));
     }
@@ -78,6 +79,7 @@ pub fn machine_json(machine: &Machine) -> Value {
         // Null where there is no limit, or it cannot be read.
         "locked_memory_bytes": machine.locked_memory.filter(|limit| *limit != u64::MAX),
         "locked_memory_unlimited": machine.locked_memory == Some(u64::MAX),
+        "may_lock_more": machine.may_lock_more,
         "rdma_devices": devices,
         "rdma": {
             "ib_uverbs": rdma.verbs_module,
@@ -90,7 +92,7 @@ pub fn machine_json(machine: &Machine) -> Value {
         },
         "clock_source": machine.clock.source,
         "invariant_tsc": machine.clock.invariant_tsc,
-        "governors": machine.clock.governors,
+        "governors": machine.clock.governors.keys().collect::<Vec<_>>(),
         "shortcomings": rdma_report::shortcomings_json(&shortcomings(machine)),
     })
 }

@@ -12,15 +12,13 @@ use super::{
     schedule::{Doorbells, Schedule},
     silence::Pings,
     slots::Slots,
+    summary::histogram,
 };
-use crate::{
-    job::latency_histogram,
-    runner::{MemoryReport, SetupError, map},
-};
+use crate::runner::{MemoryReport, SetupError, map};
 use core::time::Duration;
 use frwr_engine::{
     CoreLink, Engine, Event, RequestHandle,
-    gather::MemoryId,
+    gather::{MemoryId, Segment},
     provider::{Capabilities, ConnectionParameters, Port, RemoteMemory},
 };
 use frwr_mempool::{DeviceMemory, region::PagePolicy};
@@ -108,6 +106,8 @@ pub(super) struct ClientSide<P: Port> {
     precise: bool,
     /// It was read for a key that died in this iteration.
     read_for_keys: bool,
+    /// The pieces of each slot's memory, one slot behind the other.
+    pub(super) pieces: Box<[Segment]>,
     /// Slots without a request, the one that was free longest first.
     pub(super) free: VecDeque<u32>,
     /// Slots with one.
@@ -140,6 +140,9 @@ pub(super) struct ClientSide<P: Port> {
     pub(super) heard: Duration,
     pub(super) pings: Pings,
     missed: u64,
+    /// When all requests of a run by numbers have been due, and those that began later.
+    all_due: Duration,
+    late: u64,
     interrupted: bool,
     pub(super) board: Board,
     /// Connect requests that a core of the server takes at a time, if it said that there were more.
@@ -162,6 +165,8 @@ pub(super) struct Measured {
     pub(super) last: Duration,
     /// Requests that were meant to begin, and did not.
     pub(super) missed: u64,
+    /// Requests that began when all had been due for long: more of them than slots.
+    pub(super) late: u64,
     pub(super) interrupted: bool,
     pub(super) memory: MemoryReport,
 }
@@ -185,14 +190,16 @@ impl<P: Port> ClientSide<P> {
         let mut engine = Engine::new(port, link, &mut region, options, &plan.capabilities)?;
         let data = region.carve(data_bytes, PAGE)?.into_device_memory();
         let memory = engine.add_memory(data.clone()).map_err(|error| SetupError::Namespace(error.to_string()))?;
-        let slots = Slots::new(plan.connections, depth);
-        let histogram = latency_histogram().map_err(|error| SetupError::Histogram(format!("{error:?}")))?;
+        let layout = Layout::new(&plan.parameters);
+        let slots = Slots::new(plan.connections, depth, &layout);
+        let pieces = slots.offsets().flat_map(|offset| layout.pieces(memory, offset)).collect();
+        let histogram = histogram().map_err(|error| SetupError::Histogram(format!("{error:?}")))?;
         let keys = if operation == Operation::Register { slots.len() as usize * usize::from(batch) } else { 0 };
         let time = clock.now();
         Ok(Self {
             engine,
             links: (0..plan.connections).map(|_| Link::new(time)).collect(),
-            layout: Layout::new(&plan.parameters),
+            layout,
             memory,
             data,
             phase: Phase::Opening { deadline: time + super::client_open::OPENING_TIMEOUT },
@@ -201,6 +208,7 @@ impl<P: Port> ClientSide<P> {
             // System calls take far longer than reading the clock.
             precise: depth == 1 || (key == KeyKind::Memory && !operation.is_transfer()),
             read_for_keys: false,
+            pieces,
             free: slots.in_turn().collect(),
             outstanding: 0,
             keys: vec![None; keys].into(),
@@ -223,6 +231,8 @@ impl<P: Port> ClientSide<P> {
             heard: time,
             pings: Pings::none(),
             missed: 0,
+            all_due: Duration::MAX,
+            late: 0,
             interrupted: false,
             board,
             crowded: None,
@@ -242,6 +252,7 @@ impl<P: Port> ClientSide<P> {
             began: self.began,
             last: self.last,
             missed: self.missed,
+            late: self.late.saturating_sub(self.slots.len().into()),
             interrupted: self.interrupted,
             memory: self.memory_report,
         }
@@ -345,7 +356,7 @@ impl<P: Port> ClientSide<P> {
         self.last = self.time;
         if self.recording {
             let nanoseconds = self.time.saturating_sub(start).as_nanos();
-            // More than the histogram tells apart counts as its largest; 0 is less than the clock tells apart.
+            // 0 is less than the clock tells apart.
             let nanoseconds = u64::try_from(nanoseconds).unwrap_or(u64::MAX).max(1);
             self.histogram.saturating_record_n(nanoseconds, requests);
         }
@@ -354,7 +365,7 @@ impl<P: Port> ClientSide<P> {
     /// Something is owed by the server or the device, and nothing has come for long.
     fn is_in_vain(&self, now: Duration) -> bool {
         let owed = match self.phase {
-            Phase::Settling | Phase::Measuring | Phase::Draining | Phase::Measured => {
+            Phase::WarmUp { .. } | Phase::Settling | Phase::Measuring | Phase::Draining | Phase::Measured => {
                 self.outstanding > 0 || self.pings.awaited() > 0
             }
             Phase::Checking => true,
@@ -366,6 +377,12 @@ impl<P: Port> ClientSide<P> {
 
     fn step(&mut self, now: Duration) -> Result<u32, Failure> {
         if self.is_in_vain(now) {
+            if self.phase == Phase::Leaving {
+                // All is counted: what the server owes now is a word of leave.
+                self.shut_down();
+                self.board.reach(self.plan.core, Step::Finished);
+                return Ok(0);
+            }
             return Err(Failure::Silent { seconds: SILENCE.as_secs(), requests: self.ended });
         }
         if now >= self.pings.due && !matches!(self.phase, Phase::Leaving | Phase::Done) {
@@ -433,6 +450,8 @@ impl<P: Port> ClientSide<P> {
             Extent::Requests(requests) => requests,
             Extent::Time(_) => u64::MAX,
         };
+        let requests = Some(self.left).filter(|left| *left < u64::MAX);
+        self.all_due = self.schedule.zip(requests).map_or(Duration::MAX, |(schedule, all)| schedule.end_of(all));
     }
 
     fn measure(&mut self, now: Duration) -> Result<u32, Failure> {
@@ -458,7 +477,7 @@ impl<P: Port> ClientSide<P> {
     /// Begins what is due, as far as there are slots. Returns how many.
     fn begin_requests(&mut self, now: Duration, end: Duration) -> Result<u32, Failure> {
         let mut begun = 0;
-        let rounds = self.plan.rounds;
+        let (rounds, is_idle) = (self.plan.rounds, self.outstanding == 0);
         if rounds.is_some() && self.outstanding > 0 {
             return Ok(0);
         }
@@ -478,6 +497,7 @@ impl<P: Port> ClientSide<P> {
             }
             if let Some(schedule) = &mut self.schedule {
                 schedule.take(now);
+                self.late += u64::from(now > self.all_due);
             }
             self.left = self.left.saturating_sub(requests);
             begun += 1;
@@ -490,7 +510,10 @@ impl<P: Port> ClientSide<P> {
             }
         }
         if begun > 0 {
-            self.heard = now;
+            if is_idle {
+                // From now on something is owed. One more of those that are owed already is no sign of life.
+                self.heard = now;
+            }
             if self.plan.parameters.operation.sends_messages() {
                 self.pings.spoke(now);
             }

@@ -3,7 +3,7 @@
 use super::{
     client::{ClientSide, Phase},
     error::Failure,
-    message::{HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, ranges},
+    message::{HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, NOWHERE, ranges},
     parameters::{KeyKind, Operation, PeerDoes, Refusal},
     plan,
 };
@@ -52,8 +52,8 @@ enum State {
 pub(super) struct Link {
     pub(super) id: Option<ConnectionId>,
     state: State,
-    /// What the server opened to us.
-    pub(super) remote: Option<RemoteSegment>,
+    /// What the server opened to us: the ranges of each slot, one slot behind the other.
+    pub(super) remote: Box<[RemoteSegment]>,
     /// What is open to the server for the whole run.
     pub(super) grant: Option<Grant>,
     key: Option<RequestHandle>,
@@ -63,7 +63,14 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(not_before: Duration) -> Self {
-        Self { id: None, state: State::Closed { not_before }, remote: None, grant: None, key: None, kept: false }
+        Self {
+            id: None,
+            state: State::Closed { not_before },
+            remote: Box::default(),
+            grant: None,
+            key: None,
+            kept: false,
+        }
     }
 }
 
@@ -195,6 +202,7 @@ impl<P: Port> ClientSide<P> {
         let takes_remote = matches!(self.plan.parameters.operation, Operation::Write | Operation::Read);
         // Bounded by MAX_BUFFER_BYTES.
         let (bytes, has_key) = (self.layout.connection_bytes() as u32, self.has_key());
+        let layout = self.layout;
         let (now, pings) = (self.time, self.plan.core == 0);
         let Some((at, link)) = self.link_at(connection) else { return Ok(()) };
         let header =
@@ -204,12 +212,12 @@ impl<P: Port> ClientSide<P> {
             Some(Header { kind: Kind::NotRegistered, .. }) => return Err(Failure::ServerMemory),
             Some(header) if header.kind == Kind::Ready => {
                 if takes_remote {
-                    let Some(mut ranges) = ranges(message, header.count, bytes).filter(|ranges| ranges.len() == 1)
-                    else {
+                    let mut opened = [NOWHERE];
+                    if ranges(message, header.count, bytes, &mut opened) != Some(1) {
                         self.engine.disconnect(connection);
                         return Ok(());
-                    };
-                    link.remote = ranges.pop();
+                    }
+                    link.remote = layout.ranges_of_slots(opened[0].remote).collect();
                 }
                 link.state = if has_key { State::Keying } else { State::Open };
                 if pings && at == 0 {

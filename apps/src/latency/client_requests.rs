@@ -4,29 +4,19 @@ use super::{
     client::ClientSide,
     error::Failure,
     message::{HEADER_BYTES, Header, Kind, REPLY_BYTES, command_bytes, name_ranges, word},
-    parameters::{Invalidation, KeyKind, MAX_RANGES, MAX_SEGMENTS, Operation, PeerDoes},
+    parameters::{Invalidation, KeyKind, Operation, PeerDoes},
     slots::{Slot, stamp},
 };
-use arrayvec::ArrayVec;
-use core::time::Duration;
+use core::{ops::Range, time::Duration};
 use frwr_engine::{
-    Chunk, ConnectionId, FetchRequest, Received, RemoteSegment, RequestHandle, RequestStatus, Submission, SubmitError,
-    TransferError, TransferStatus, WriteRequest,
-    gather::Segment,
-    mr::Grant,
-    provider::{Port, RemoteRange},
+    Chunk, ConnectionId, FetchRequest, Received, RequestHandle, RequestStatus, Submission, SubmitError, TransferError,
+    TransferStatus, WriteRequest, mr::Grant, provider::Port,
 };
 
 /// Bytes of what is checked at both ends of a request's memory.
 const WORD: usize = size_of::<u64>();
 /// Cookies of RDMA READs that read back what was written.
 const CHECK_COOKIE: u64 = 1 << 62;
-
-/// The pieces of one request.
-type Pieces = ArrayVec<Segment, { MAX_SEGMENTS as usize }>;
-
-/// The server's ranges of one request.
-type Ranges = ArrayVec<RemoteSegment, { MAX_RANGES as usize }>;
 
 /// Where a request is.
 struct Place {
@@ -36,6 +26,8 @@ struct Place {
     sequence: u32,
     /// Of its slot's memory.
     offset: usize,
+    /// Its slot's among the pieces of all of them.
+    pieces: Range<usize>,
 }
 
 impl<P: Port> ClientSide<P> {
@@ -66,10 +58,8 @@ impl<P: Port> ClientSide<P> {
         // The low bits name it.
         found.sequence = self.sequence as u32;
         found.start = start;
-        let (number, sequence) = (found.number, found.sequence);
-        // All batches share their bytes, and messages have none.
-        let at = u32::from(number).min(self.layout.slots - 1);
-        Some(Place { connection, link, number, sequence, offset: self.layout.slot_offset(link, at) })
+        let (number, sequence, offset) = (found.number, found.sequence, found.offset);
+        Some(Place { connection, link, number, sequence, offset, pieces: self.pieces_of(slot) })
     }
 
     /// A request of this slot has ended.
@@ -78,8 +68,9 @@ impl<P: Port> ClientSide<P> {
         self.outstanding = self.outstanding.saturating_sub(1);
     }
 
-    fn pieces(&self, place: &Place) -> Pieces {
-        self.layout.pieces(self.memory, place.offset).collect()
+    fn pieces_of(&self, slot: u32) -> Range<usize> {
+        let (slot, of_slot) = (slot as usize, usize::from(self.layout.segments));
+        slot * of_slot..(slot + 1) * of_slot
     }
 
     /// Writes both ends of a slot's memory.
@@ -110,21 +101,24 @@ impl<P: Port> ClientSide<P> {
         self.mark(place.offset, if parameters.peer_does == PeerDoes::Write { !mark } else { mark });
         let length = command_bytes(usize::from(parameters.segments));
         Header::new(Kind::Request, place.number, place.sequence).encode(&mut self.message);
-        let pieces = self.pieces(place);
         self.begins_now(slot);
-        let opened = [Chunk { access: self.access(), segments: &pieces }];
+        let access = self.access();
+        let opened;
         let chunks: &[Chunk<'_>] = match parameters.key {
-            KeyKind::Request => &opened,
+            KeyKind::Request => {
+                opened = [Chunk { access, segments: &self.pieces[place.pieces.clone()] }];
+                &opened
+            }
             KeyKind::Static => {
                 let grant = self.links[place.link].grant.map(|grant| (grant.address, grant.key));
                 let (address, key) = grant.ok_or(Failure::Ended("without a key"))?;
                 let first = self.layout.slot_offset(place.link, 0) as u64;
-                self.name_pieces(&pieces, length, address, first, key)?;
+                self.name_pieces(place, length, address, first, key)?;
                 &[]
             }
             KeyKind::Memory => {
                 let key = self.register_memory(place, slot)?;
-                self.name_pieces(&pieces, length, self.data.address(), 0, key)?;
+                self.name_pieces(place, length, self.data.address(), 0, key)?;
                 &[]
             }
         };
@@ -145,15 +139,9 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// Names a request's pieces under one key, whose address is that of the byte `first` of the memory.
-    fn name_pieces(
-        &mut self,
-        pieces: &Pieces,
-        length: usize,
-        address: u64,
-        first: u64,
-        key: u32,
-    ) -> Result<(), Failure> {
-        let ranges = pieces.iter().map(|piece| (address.wrapping_add(piece.offset - first), key, piece.length));
+    fn name_pieces(&mut self, place: &Place, length: usize, address: u64, first: u64, key: u32) -> Result<(), Failure> {
+        let pieces = self.pieces[place.pieces.clone()].iter();
+        let ranges = pieces.map(|piece| (address.wrapping_add(piece.offset - first), key, piece.length));
         name_ranges(&mut self.message[..length], ranges).ok_or(Failure::Ended("without room for its keys"))
     }
 
@@ -202,21 +190,12 @@ impl<P: Port> ClientSide<P> {
 
     /// Posts a transfer between a slot and its place at the server. Returns 1, or 0 where there is no room now.
     fn transfer(&mut self, place: &Place, cookie: u64, writes: bool) -> Result<u64, Failure> {
-        let pieces = self.pieces(place);
-        let remote = self.links[place.link].remote.ok_or(Failure::Ended("without a key of the server's"))?.remote;
-        let own = (place.offset - self.layout.slot_offset(place.link, 0)) as u64;
-        let (length, stride) = (self.layout.range_bytes, self.layout.range_stride as u64);
-        let mut address = remote.address.wrapping_add(own);
-        let mut ranges = Ranges::new();
-        for _ in 0..self.layout.ranges {
-            // As many as were checked.
-            let _ = ranges.try_push(RemoteSegment { remote: RemoteRange { address, key: remote.key }, length });
-            address = address.wrapping_add(stride);
-        }
-        let remote = ranges.as_slice();
-        let (local, connection) = (pieces.as_slice(), place.connection);
         // What is read back is in no figure.
         self.begins_now((cookie & !CHECK_COOKIE) as u32);
+        let (local, connection) = (&self.pieces[place.pieces.clone()], place.connection);
+        let (number, ranges) = (usize::from(place.number), usize::from(self.layout.ranges));
+        let remote = self.links[place.link].remote.get(number * ranges..(number + 1) * ranges);
+        let remote = remote.ok_or(Failure::Ended("without a key of the server's"))?;
         let taken = if writes {
             self.engine.write(connection, &WriteRequest { local, remote, cookie })
         } else {
@@ -238,7 +217,7 @@ impl<P: Port> ClientSide<P> {
         // Cookies are ours: a slot, and whether it was only looked at.
         let slot = (cookie & !CHECK_COOKIE) as u32;
         let Some(found) = self.slots.get(slot).copied() else { return Ok(()) };
-        let offset = self.layout.slot_offset(found.link.into(), found.number.into());
+        let offset = found.offset;
         if cookie & CHECK_COOKIE != 0 {
             self.outstanding = self.outstanding.saturating_sub(1);
             return self.expect(offset, stamp(found.number, found.sequence));
@@ -258,9 +237,8 @@ impl<P: Port> ClientSide<P> {
             let Some(found) = self.slots.get(slot).copied() else { break };
             let link = usize::from(found.link);
             let Some(connection) = self.links[link].id else { break };
-            let offset = self.layout.slot_offset(link, found.number.into());
-            let Slot { number, sequence, .. } = found;
-            let place = Place { connection, link, number, sequence, offset };
+            let Slot { number, sequence, offset, .. } = found;
+            let place = Place { connection, link, number, sequence, offset, pieces: self.pieces_of(slot) };
             self.mark(offset, 0);
             if self.transfer(&place, CHECK_COOKIE | u64::from(slot), false)? == 0 {
                 break;
@@ -324,7 +302,7 @@ impl<P: Port> ClientSide<P> {
             return self.same(u64::from_le_bytes(last), mark);
         }
         if parameters.peer_does == PeerDoes::Write {
-            return self.expect(self.layout.slot_offset(slot.link.into(), slot.number.into()), mark);
+            return self.expect(slot.offset, mark);
         }
         let mut reply = [0; REPLY_BYTES];
         let length = self.engine.message(received, 0, &mut reply);
@@ -375,9 +353,9 @@ impl<P: Port> ClientSide<P> {
     }
 
     fn begin_batch(&mut self, place: &Place, slot: u32, most: u64) -> Result<u64, Failure> {
-        let (batch, access, pieces) = (self.plan.parameters.batch, self.access(), self.pieces(place));
-        let chunk = Chunk { access, segments: &pieces };
         self.begins_now(slot);
+        let (batch, access) = (self.plan.parameters.batch, self.access());
+        let chunk = Chunk { access, segments: &self.pieces[place.pieces.clone()] };
         let first = slot as usize * usize::from(batch);
         let mut keys = 0;
         for place_of_key in &mut self.keys[first..first + usize::from(batch)] {

@@ -167,8 +167,9 @@ impl FromStr for Sizes {
 }
 
 fn bytes(text: &str) -> Result<u32, String> {
-    let bytes =
-        bytes_with_unit(text).ok_or_else(|| format!("{text:?} must be a number of bytes, such as 512, 64K or 1M"))?;
+    // Small letters as fio and dd have them.
+    let bytes = bytes_with_unit(&text.to_ascii_uppercase())
+        .ok_or_else(|| format!("{text:?} must be a number of bytes, such as 512, 64K or 1M"))?;
     u32::try_from(bytes).map_err(|_| format!("{text:?} must be at most {MAX_SIZE}"))
 }
 

@@ -94,11 +94,11 @@ pub(super) fn percentile_file(histogram: &Histogram<u64>, scale: Scale) -> Strin
 #[cfg(test)]
 mod tests {
     use super::percentile_file;
-    use crate::{job::latency_histogram, latency::summary::Scale};
+    use crate::latency::summary::{Scale, histogram};
 
     #[test]
     fn percentiles_rise_to_all_of_the_requests() {
-        let mut histogram = latency_histogram().unwrap();
+        let mut histogram = histogram().unwrap();
         (1..=10_000_u64).for_each(|value| histogram.record(value).unwrap());
         let text = percentile_file(&histogram, Scale::RoundTrip);
         let rows: Vec<Vec<f64>> = text

@@ -1,7 +1,11 @@
 //! Where the memory of requests lies: the same arithmetic on both sides.
 
 use super::parameters::{Operation, Parameters};
-use frwr_engine::gather::{MemoryId, Segment};
+use frwr_engine::{
+    RemoteSegment,
+    gather::{MemoryId, Segment},
+    provider::RemoteRange,
+};
 
 /// Requests begin at pages, as the buffers of storage do, and gaps between pieces are a page.
 pub(super) const PAGE: usize = 4096;
@@ -15,7 +19,7 @@ pub(super) struct Layout {
     /// Bytes of a request.
     pub(super) size: u32,
     /// Pieces of a slot.
-    segments: u8,
+    pub(super) segments: u8,
     /// Ranges of a slot in the server's memory.
     pub(super) ranges: u8,
     /// Slots.
@@ -98,6 +102,19 @@ impl Layout {
             offset: (offset + piece * stride) as u64,
             length,
         })
+    }
+
+    /// The server's ranges for each slot of a connection, one slot behind the other, where `remote` is what it opened for all of them.
+    pub(super) fn ranges_of_slots(&self, remote: RemoteRange) -> impl Iterator<Item = RemoteSegment> {
+        let Self { ranges, slots, range_bytes: length, range_stride, .. } = *self;
+        let of_slot = move |slot| {
+            let first = remote.address.wrapping_add(self.slot_offset(0, slot) as u64);
+            (0..u64::from(ranges)).map(move |range| {
+                let address = first.wrapping_add(range * range_stride as u64);
+                RemoteSegment { remote: RemoteRange { address, ..remote }, length }
+            })
+        };
+        (0..slots).flat_map(of_slot)
     }
 
     /// All of a slot as one piece, gaps included: what a long-lived key covers.

@@ -2,7 +2,6 @@
 //! return is checked by whoever uses it.
 
 use super::parameters::MAX_SEGMENTS;
-use arrayvec::ArrayVec;
 use frwr_engine::{RemoteSegment, mr::Grant, provider::RemoteRange};
 
 /// Bytes in front of each message: kind, count, slot, sequence.
@@ -16,43 +15,45 @@ pub(super) const REPLY_BYTES: usize = HEADER_BYTES + 16;
 /// Bytes of the largest message but those of `send`.
 pub(super) const MAX_COMMAND_BYTES: usize = HEADER_BYTES + MAX_SEGMENTS as usize * RANGE_BYTES;
 
-/// Ranges that a message names.
-pub(super) type Ranges = ArrayVec<RemoteSegment, { MAX_SEGMENTS as usize }>;
+/// A range before there is one.
+pub(super) const NOWHERE: RemoteSegment = RemoteSegment { remote: RemoteRange { address: 0, key: 0 }, length: 0 };
 
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum Kind {
     /// Server: the client may begin; names the memory that is open to it, if any. Its sequence has how many milliseconds nothing
     /// may come of the client before it is taken for dead; 0: for ever.
-    Ready,
+    Ready = 1,
     /// Server: one key does not cover what is asked for.
-    TooLarge,
+    TooLarge = 2,
     /// Server: its system does not register the memory by ibv_reg_mr.
-    NotRegistered,
+    NotRegistered = 9,
     /// Client: a request, with its memory.
-    Request,
+    Request = 3,
     /// Client: a message that is to come back.
-    Echo,
+    Echo = 4,
     /// Server: the end of either.
-    Reply,
+    Reply = 5,
     /// Client: it ends.
-    Bye,
+    Bye = 6,
     /// Client: it is alive.
-    Ping,
+    Ping = 7,
     /// Server: it has seen that.
-    Pong,
+    Pong = 8,
 }
 
-const KINDS: [(u8, Kind); 9] = [
-    (1, Kind::Ready),
-    (2, Kind::TooLarge),
-    (3, Kind::Request),
-    (4, Kind::Echo),
-    (5, Kind::Reply),
-    (6, Kind::Bye),
-    (7, Kind::Ping),
-    (8, Kind::Pong),
-    (9, Kind::NotRegistered),
+/// By their numbers, from 1 on.
+const KINDS: [Kind; 9] = [
+    Kind::Ready,
+    Kind::TooLarge,
+    Kind::Request,
+    Kind::Echo,
+    Kind::Reply,
+    Kind::Bye,
+    Kind::Ping,
+    Kind::Pong,
+    Kind::NotRegistered,
 ];
 
 /// The front of a message.
@@ -74,24 +75,28 @@ impl Header {
 
     /// Writes it to the front of a message that has room for it.
     pub(super) fn encode(&self, message: &mut [u8]) {
-        let number = KINDS.iter().find(|(_, kind)| *kind == self.kind).map_or(0, |(number, _)| *number);
         let ([slot0, slot1], [a, b, c, d]) = (self.slot.to_le_bytes(), self.sequence.to_le_bytes());
         if let Some(front) = message.first_chunk_mut() {
-            *front = [number, self.count, slot0, slot1, a, b, c, d];
+            *front = [self.kind as u8, self.count, slot0, slot1, a, b, c, d];
         }
     }
 
     pub(super) fn decode(message: &[u8]) -> Option<Self> {
         let &[number, count, slot0, slot1, a, b, c, d] = message.first_chunk::<HEADER_BYTES>()?;
-        let (_, kind) = KINDS.iter().find(|(known, _)| *known == number)?;
+        let kind = *KINDS.get(usize::from(number).checked_sub(1)?)?;
         let (slot, sequence) = (u16::from_le_bytes([slot0, slot1]), u32::from_le_bytes([a, b, c, d]));
-        Some(Self { kind: *kind, count, slot, sequence })
+        Some(Self { kind, count, slot, sequence })
     }
 }
 
 /// Bytes of a command that may name so many ranges.
 pub(super) fn command_bytes(ranges: usize) -> usize {
     (HEADER_BYTES + ranges * RANGE_BYTES).max(COMMAND_BYTES)
+}
+
+/// Ranges that such a command has room for.
+pub(super) fn command_ranges(ranges: usize) -> usize {
+    (command_bytes(ranges) - HEADER_BYTES) / RANGE_BYTES
 }
 
 /// Writes what the peer may use behind a header, and their number into it. `None` where the message has no room.
@@ -112,23 +117,21 @@ pub(super) fn name_grants(message: &mut [u8], grants: &[Grant]) -> Option<()> {
     name_ranges(message, grants.iter().map(|grant| (grant.address, grant.key, grant.length)))
 }
 
-/// The ranges behind a header: as many as it says, none empty, `bytes` in all. `None` where the message says anything else.
-pub(super) fn ranges(message: &[u8], count: u8, bytes: u32) -> Option<Ranges> {
+/// Reads the ranges behind a header: as many as it says, none empty, `bytes` in all. Returns how many; `None` where the message says
+/// anything else, or more of them than there are places for.
+pub(super) fn ranges(message: &[u8], count: u8, bytes: u32, places: &mut [RemoteSegment]) -> Option<usize> {
     let count = usize::from(count);
-    if !(1..=usize::from(MAX_SEGMENTS)).contains(&count) {
-        return None;
-    }
-    let places = message.get(HEADER_BYTES..HEADER_BYTES + count * RANGE_BYTES)?;
-    let (mut ranges, mut left) = (Ranges::new(), bytes);
-    for place in places.chunks_exact(RANGE_BYTES) {
-        let (address, rest) = place.split_first_chunk()?;
+    let (read, places) = (message.get(HEADER_BYTES..HEADER_BYTES + count * RANGE_BYTES)?, places.get_mut(..count)?);
+    let mut left = bytes;
+    for (read, place) in read.chunks_exact(RANGE_BYTES).zip(places) {
+        let (address, rest) = read.split_first_chunk()?;
         let (key, rest) = rest.split_first_chunk()?;
         let length = u32::from_le_bytes(*rest.first_chunk()?);
         left = left.checked_sub(length).filter(|_| length > 0)?;
         let remote = RemoteRange { address: u64::from_le_bytes(*address), key: u32::from_le_bytes(*key) };
-        ranges.push(RemoteSegment { remote, length });
+        *place = RemoteSegment { remote, length };
     }
-    (left == 0).then_some(ranges)
+    (left == 0 && count > 0).then_some(count)
 }
 
 /// A word of a message.
@@ -138,12 +141,12 @@ pub(super) fn word(message: &[u8], at: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{HEADER_BYTES, Header, KINDS, MAX_COMMAND_BYTES, name_ranges, ranges, word};
+    use super::{HEADER_BYTES, Header, KINDS, MAX_COMMAND_BYTES, NOWHERE, command_ranges, name_ranges, ranges, word};
     use proptest::prelude::*;
 
     #[test]
     fn what_is_written_is_read() {
-        for (_, kind) in KINDS {
+        for kind in KINDS {
             let header = Header { kind, count: 3, slot: 1023, sequence: 0xdead_beef };
             let mut message = [0; HEADER_BYTES];
             header.encode(&mut message);
@@ -152,14 +155,17 @@ mod tests {
         let mut message = [0; MAX_COMMAND_BYTES];
         name_ranges(&mut message, [(1 << 40, 7, 100), (2, 8, 28)].into_iter()).unwrap();
         assert_eq!(message[1], 2);
-        let read = ranges(&message, 2, 128).unwrap();
-        let read = |at: usize| (read[at].remote.address, read[at].remote.key, read[at].length);
+        let mut places = [NOWHERE; 16];
+        assert_eq!(ranges(&message, 2, 128, &mut places), Some(2));
+        let read = |at: usize| (places[at].remote.address, places[at].remote.key, places[at].length);
         assert_eq!([read(0), read(1)], [(1 << 40, 7, 100), (2, 8, 28)]);
-        assert_eq!(ranges(&message, 2, 127), None);
-        assert_eq!(ranges(&message, 2, 129), None);
-        assert_eq!(ranges(&message, 3, 128), None, "the third is empty");
-        assert_eq!(ranges(&message, 0, 0), None);
-        assert_eq!(ranges(&message, 17, 128), None);
+        assert_eq!(ranges(&message, 2, 127, &mut places), None);
+        assert_eq!(ranges(&message, 2, 129, &mut places), None);
+        assert_eq!(ranges(&message, 3, 128, &mut places), None, "the third is empty");
+        assert_eq!(ranges(&message, 0, 0, &mut places), None);
+        assert_eq!(ranges(&message, 17, 128, &mut places), None);
+        assert_eq!(ranges(&message, 2, 128, &mut places[..1]), None, "one place alone");
+        assert_eq!([1, 3, 4, 16].map(command_ranges), [3, 3, 4, 16]);
         assert!(name_ranges(&mut message[..20], [(0, 0, 1)].into_iter()).is_none());
     }
 
@@ -167,9 +173,10 @@ mod tests {
         #[test]
         fn decoders_are_total(message in proptest::collection::vec(any::<u8>(), 0..300), bytes in any::<u32>()) {
             let header = Header::decode(&message);
-            let read = ranges(&message, header.map_or(1, |header| header.count), bytes).unwrap_or_default();
-            let sum: u64 = read.iter().map(|range| u64::from(range.length)).sum();
-            prop_assert!(read.is_empty() || sum == u64::from(bytes));
+            let mut places = [NOWHERE; 16];
+            let read = ranges(&message, header.map_or(1, |header| header.count), bytes, &mut places).unwrap_or_default();
+            let sum: u64 = places[..read].iter().map(|range| u64::from(range.length)).sum();
+            prop_assert!(read == 0 || sum == u64::from(bytes));
             let _ = word(&message, usize::try_from(bytes).unwrap());
         }
     }

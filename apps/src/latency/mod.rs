@@ -15,6 +15,7 @@ mod files;
 mod layout;
 mod message;
 mod parameters;
+mod perftest;
 mod plan;
 mod plot;
 mod program;
@@ -39,6 +40,7 @@ pub use parameters::{
     MAX_CONNECTIONS, MAX_DEPTH, MAX_SEGMENTS, MAX_SEND_BYTES, MAX_SIZE, Operation, PROTOCOL_VERSION, Parameters,
     PeerDoes, Quantity, Refusal, SIZE_GRAIN,
 };
+pub use perftest::explained;
 pub use program::{LatencyOutcome, run};
 pub use report::{LatencyCoreReport, LatencyReport};
 pub use run::{measure, measure_both};

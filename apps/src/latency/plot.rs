@@ -37,8 +37,10 @@ fn draw(text: &mut String, report: &LatencyReport) -> Result<(), String> {
     let area = SVGBackend::with_string(text, SIZE).into_drawing_area();
     area.fill(&WHITE).map_err(said)?;
     let parameters = &report.parameters;
+    // Its times count from then.
+    let rate = report.rate.map_or_else(String::new, |rate| format!(", {rate}/s meant to begin"));
     let title = format!(
-        "frwr-latency {} on {}: {} bytes, depth {}, {} requests",
+        "frwr-latency {} on {}: {} bytes, depth {}, {} requests{rate}",
         parameters.operation.name(),
         report.device,
         parameters.size,

@@ -7,7 +7,7 @@ use super::{
     schedule::Doorbells,
     summary::{Scale, Summary},
 };
-use crate::check::Shortcoming;
+use crate::check::{Shortcoming, shortcomings_json};
 use core::{fmt::Write as _, time::Duration};
 use frwr_reactor::{LONG_ITERATION, Statistics};
 use hdrhistogram::Histogram;
@@ -78,6 +78,13 @@ impl LatencyCoreReport {
     }
 }
 
+/// Seconds as people read them: to hundredths, and below a second to three digits that are not 0.
+fn rounded(seconds: f64) -> f64 {
+    let digits = if seconds > 0.0 { (2 - seconds.log10().floor() as i32).max(2) } else { 2 };
+    let scale = 10_f64.powi(digits.min(9));
+    (seconds * scale).round() / scale
+}
+
 fn per_second(requests: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { requests as f64 / seconds } else { 0.0 }
 }
@@ -97,7 +104,7 @@ impl LatencyReport {
     }
 
     /// From the first core's beginning to the last one's end.
-    fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         let began = self.cores.iter().map(|core| core.measured.began).min().unwrap_or_default();
         let last = self.cores.iter().map(|core| core.measured.last).max().unwrap_or_default();
         last.saturating_sub(began).as_secs_f64()
@@ -148,6 +155,11 @@ impl LatencyReport {
         if self.parameters.operation == Operation::Send { "none" } else { self.parameters.key.name() }
     }
 
+    /// What the server did with the memory; `None` where it does nothing by itself.
+    fn peer(&self) -> Option<&'static str> {
+        (self.parameters.operation == Operation::Request).then(|| self.parameters.peer_does.name())
+    }
+
     /// Who killed it: `none` where nobody did, request by request.
     fn invalidation(&self) -> &'static str {
         match (self.parameters.operation, self.parameters.key) {
@@ -157,14 +169,22 @@ impl LatencyReport {
         }
     }
 
+    fn late(&self) -> u64 {
+        self.cores.iter().map(|core| core.measured.late).sum()
+    }
+
     /// All warnings: those of the machine, and a rate that was not kept.
     pub(super) fn all_warnings(&self) -> Vec<Shortcoming> {
-        let missed = (self.missed() > 0).then(|| Shortcoming {
-            name: "rate_missed",
-            text: format!("{} requests were due in time and found no slot: the rate was not kept", self.missed()),
-            remedy: "lower --rate, or raise --depth or --connections".to_owned(),
-        });
-        self.warnings.iter().cloned().chain(missed).chain(self.long_lists()).collect()
+        let slower = |count: u64, name, text: &str| {
+            (count > 0).then(|| Shortcoming {
+                name,
+                text: format!("{count} requests {text}: the rate was not kept"),
+                remedy: "lower --rate, or raise --depth or --connections".to_owned(),
+            })
+        };
+        let missed = slower(self.missed(), "rate_missed", "were due in time and found no slot");
+        let late = slower(self.late(), "rate_late", "found no slot before all were due, and began later");
+        self.warnings.iter().cloned().chain(missed).chain(late).chain(self.long_lists()).collect()
     }
 
     /// Registrations that cost a card more than others: all of a run have as many entries as its requests have pieces.
@@ -185,13 +205,14 @@ impl LatencyReport {
     #[must_use]
     pub fn json(&self) -> Value {
         let (counters, requests, seconds) = (self.counters(), self.requests(), self.seconds());
-        let Parameters { operation, size, segments, ranges, depth, batch, peer_does, .. } = self.parameters;
-        let warnings: Vec<_> = self.all_warnings().iter().map(|warning| warning.text.clone()).collect();
+        let Parameters { operation, size, segments, ranges, depth, batch, .. } = self.parameters;
+        let shortcomings = self.all_warnings();
+        let warnings: Vec<_> = shortcomings.iter().map(|warning| warning.text.clone()).collect();
         let mut object = json!({
             "op": operation.name(),
             "key": self.key(),
             "invalidate": self.invalidation(),
-            "peer": (operation == Operation::Request).then_some(peer_does.name()),
+            "peer": self.peer(),
             "device": self.device,
             "driver": self.driver,
             "registration": self.registration,
@@ -230,6 +251,8 @@ impl LatencyReport {
             "warnings": warnings,
             "hardware": self.hardware(),
         });
+        object["shortcomings"] = json!(shortcomings_json(&shortcomings));
+        object["rate_late"] = json!(self.late());
         object["undrained"] = json!(self.undrained);
         object["ranges"] = json!(ranges);
         object["page_faults"] = json!(self.page_faults());
@@ -282,7 +305,7 @@ impl LatencyReport {
 
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
         writeln!(out, "{}", self.title())?;
-        writeln!(out, "{}", self.settings(&self.parameters.size.to_string()))?;
+        writeln!(out, "{}", self.settings(&self.parameters.size.to_string(), self.seconds()))?;
         if let Some(hardware) = self.hardware() {
             writeln!(out, "{hardware}: check what it says against another tool, and tell us")?;
         }
@@ -334,8 +357,8 @@ impl LatencyReport {
         format!("frwr-latency {operation} on {device} ({}): {keys}{peer}", self.registration.replace('_', " "))
     }
 
-    /// How it was measured, with `sizes` as said.
-    pub(super) fn settings(&self, sizes: &str) -> String {
+    /// How it was measured, with `sizes` as said, in so many seconds of requests that count.
+    pub(super) fn settings(&self, sizes: &str, seconds: f64) -> String {
         let Parameters { operation, segments, ranges, depth, batch, .. } = self.parameters;
         let pieces = if segments > 1 { format!(" in {segments} pieces") } else { String::new() };
         let to_and_from = match operation {
@@ -356,7 +379,7 @@ impl LatencyReport {
              of warm-up",
             self.connections,
             self.cores.len(),
-            (self.seconds() * 100.0).round() / 100.0,
+            rounded(seconds),
             self.warm_up.as_secs_f64(),
         )
     }
@@ -415,13 +438,15 @@ impl LatencyReport {
         busy: f64,
         counters: &Counters,
     ) -> core::fmt::Result {
+        // Of a core without requests there are none.
+        let time = |value: f64| if rate > 0.0 { format!("{value:.2}") } else { "-".to_owned() };
         writeln!(
             out,
-            "{name:>5}{rate:>14.0}{:>12.1} {:>12.2} {:>10.2} {:>10.2}{:>6.0}%{:>12.1}%{:>18.2}{:>24.2}",
+            "{name:>5}{rate:>14.0}{:>12.1} {:>12} {:>10} {:>10}{:>6.0}%{:>12.1}%{:>18.2}{:>24.2}",
             self.mebibytes(rate),
-            summary.average,
-            summary.minimum,
-            summary.maximum,
+            time(summary.average),
+            time(summary.minimum),
+            time(summary.maximum),
             100.0 * busy,
             100.0 * counters.empty_poll_share(),
             counters.completions_per_poll(),
@@ -470,7 +495,8 @@ impl LatencyReport {
         let head: Vec<_> = Summary::default().columns().iter().map(|(name, _)| format!("{name}_us")).collect();
         format!(
             "op,key,invalidate,device,registration,size,depth,segments,batch,connections,core,requests,requests_per_second,{},\
-             latency_is,rate,rounds,completions_per_poll,work_requests_per_doorbell,empty_poll_share,ranges\n",
+             latency_is,rate,rounds,completions_per_poll,work_requests_per_doorbell,empty_poll_share,ranges,peer,warm_up,seconds,\
+             mib_per_second,rate_missed,rate_late\n",
             head.join(",")
         )
     }
@@ -490,22 +516,28 @@ impl LatencyReport {
         // Empty where requests began when others ended.
         let rate = self.rate.map_or_else(String::new, |rate| rate.to_string());
         let how = format!("{},{rate},{}", self.scale().name(), self.rounds.map_or("", Doorbells::name));
-        let mut row = |core: &str, requests: u64, rate: f64, histogram: &Histogram<u64>, counters: &Counters| {
-            let values = Summary::of(histogram, self.scale()).columns().map(|(_, value)| format!("{value:.3}"));
+        let (peer, warm_up) = (self.peer().unwrap_or_default(), self.warm_up.as_secs_f64());
+        let mut row = |core: &str, seconds: f64, histogram: &Histogram<u64>, counters: &Counters, kept: [u64; 2]| {
+            // Empty of no request: zeros would look like figures.
+            let told = |(_, value): (_, f64)| if histogram.is_empty() { String::new() } else { format!("{value:.3}") };
+            let values = Summary::of(histogram, self.scale()).columns().map(told);
+            let (requests, rate) = (histogram.len(), per_second(histogram.len(), seconds));
+            let ([missed, late], mebibytes) = (kept, self.mebibytes(rate));
             let _ = writeln!(
                 text,
-                "{what},{core},{requests},{rate:.1},{},{how},{:.4},{:.4},{:.6},{ranges}",
+                "{what},{core},{requests},{rate:.1},{},{how},{:.4},{:.4},{:.6},{ranges},{peer},{warm_up},{seconds:.6},{mebibytes:.1},\
+                 {missed},{late}",
                 values.join(","),
                 counters.completions_per_poll(),
                 counters.work_requests_per_doorbell(),
                 counters.empty_poll_share(),
             );
         };
-        row("all", self.requests(), self.rate(), &self.histogram, &self.counters());
+        row("all", self.seconds(), &self.histogram, &self.counters(), [self.missed(), self.late()]);
         for core in &self.cores {
             let name = core.reactor.cpu.map_or_else(|| "unpinned".to_owned(), |cpu| cpu.to_string());
             let measured = &core.measured;
-            row(&name, core.requests(), core.rate(), &measured.histogram, &measured.counters);
+            row(&name, core.seconds(), &measured.histogram, &measured.counters, [measured.missed, measured.late]);
         }
     }
 }

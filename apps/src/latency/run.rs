@@ -167,10 +167,10 @@ impl Run<'_> {
         drive: impl FnOnce(&Threads<P>, &Board) -> Result<(), RunError>,
     ) -> Result<LatencyReport, LatencyError> {
         let board = Board::new(sides.clients());
-        let before = Before::look(self.machine);
+        let before = Before::look();
         let threads = sides.launch(self.machine.topology.clone(), self.placement.clone(), &board, desk)?;
         let cpus: Vec<_> = threads.cpus().collect();
-        let mut warnings = about_cores(self.machine, &cpus, self.rdma_device());
+        let mut warnings = about_cores(self.machine, &cpus, self.rdma_device(), &before);
         drive(&threads, &board)?;
         let (mut cores, mut undrained) = (Vec::new(), Vec::new());
         for ended in threads.join() {
@@ -183,7 +183,7 @@ impl Run<'_> {
         if let Some(failure) = board.failure() {
             return Err(LatencyError::Failed { peer: self.address, failure });
         }
-        warnings.extend(before.siblings(self.machine, &cpus));
+        warnings.extend(before.meanwhile(self.machine, &cpus));
         warnings.extend(about_memory(cores.iter().map(|core| &core.measured.memory)));
         self.report(cores, warnings, undrained)
     }

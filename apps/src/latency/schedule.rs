@@ -39,27 +39,39 @@ pub(super) struct Schedule {
     share: u64,
     /// Requests taken so far.
     taken: u64,
+    /// When the next one is meant to begin: asked in each iteration, and divided for once.
+    due: Duration,
 }
 
 impl Schedule {
     /// So many requests per second from `start` on, of which every `sharers`-th from `share` on is ours. Rate and sharers
     /// are above 0.
     pub(super) fn new(start: Duration, rate: u64, share: u64, sharers: u64) -> Self {
-        Self { start, rate: rate.max(1), sharers: sharers.max(1), share, taken: 0 }
+        let schedule = Self { start, rate: rate.max(1), sharers: sharers.max(1), share, taken: 0, due: start };
+        Self { due: schedule.due_of(0), ..schedule }
+    }
+
+    fn after(&self, periods: u128) -> Duration {
+        let nanoseconds = periods.saturating_mul(SECOND) / u128::from(self.rate);
+        self.start.saturating_add(Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)))
+    }
+
+    /// When a request of ours is meant to begin, counted from 0.
+    fn due_of(&self, request: u64) -> Duration {
+        self.after(u128::from(request) * u128::from(self.sharers) + u128::from(self.share))
     }
 
     /// When the next request is meant to begin.
     pub(super) fn next(&self) -> Duration {
-        let number = u128::from(self.taken) * u128::from(self.sharers) + u128::from(self.share);
-        let nanoseconds = number * SECOND / u128::from(self.rate);
-        self.start.saturating_add(Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)))
+        self.due
     }
 
     /// Takes the next request if it is due.
     pub(super) fn take(&mut self, now: Duration) -> Option<Duration> {
-        let next = self.next();
+        let next = self.due;
         (next <= now).then(|| {
             self.taken += 1;
+            self.due = self.due_of(self.taken);
             next
         })
     }
@@ -67,8 +79,12 @@ impl Schedule {
     /// When the last of the periods ends that the taken requests stand for: a rate is requests by whole periods, and the last request
     /// begins at the beginning of its own.
     pub(super) fn covered(&self) -> Duration {
-        let nanoseconds = u128::from(self.taken) * u128::from(self.sharers) * SECOND / u128::from(self.rate);
-        self.start.saturating_add(Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)))
+        self.end_of(self.taken)
+    }
+
+    /// When the period of the last of so many requests of ours ends.
+    pub(super) fn end_of(&self, requests: u64) -> Duration {
+        self.after(u128::from(requests).saturating_mul(u128::from(self.sharers)))
     }
 
     /// Requests that were meant to begin before `end` and did not.

@@ -11,7 +11,7 @@ use super::{
     run::{or_removed, registration},
     server::{ServerPlan, ServerSide},
     start::{Sides, drive},
-    warnings::about_cores,
+    warnings::{Before, about_cores},
 };
 use crate::{
     check::Machine,
@@ -172,7 +172,7 @@ impl Session<'_> {
             if !told && desk.listening() == Some(cores) {
                 told = true;
                 say(&format!("listening on {address} ({})", registration(&capabilities)));
-                about_cores(machine, &cpus, config.rdma_device())
+                about_cores(machine, &cpus, config.rdma_device(), &Before::look())
                     .iter()
                     .for_each(|warning| say(&format!("warning: {}; {}", warning.text, warning.remedy)));
             }

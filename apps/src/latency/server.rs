@@ -4,7 +4,10 @@ use super::{
     breach::Breach,
     desk::{Desk, Ending},
     layout::{Layout, PAGE},
-    message::{HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, REPLY_BYTES, Ranges, name_grants, ranges},
+    message::{
+        HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, NOWHERE, REPLY_BYTES, command_bytes, command_ranges,
+        name_grants, ranges,
+    },
     parameters::{
         ConnectData, DecodeError, Invalidation, KeyKind, Operation, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal,
     },
@@ -16,7 +19,7 @@ use crate::runner::{SetupError, map};
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Message, OpenError,
-    Protocol, Received, ResponseRequest, SubmitError, TransferError, TransferStatus,
+    Protocol, Received, RemoteSegment, ResponseRequest, SubmitError, TransferError, TransferStatus,
     gather::{MemoryId, Segment},
     mr::Grant,
     provider::{Access, Capabilities, ConnectionParameters, IncomingId, Port, RemoteMemory},
@@ -49,6 +52,8 @@ struct Guest {
     id: ConnectionId,
     parameters: Parameters,
     layout: Layout,
+    /// Where its memory begins: each connection has as much as the capacity says.
+    first: usize,
     served: u64,
     /// It has taken its leave.
     bye: bool,
@@ -56,6 +61,39 @@ struct Guest {
     /// What opens its memory for the run, where that is registered by a system call.
     opened: Option<RemoteMemory>,
     slots: Box<[GuestSlot]>,
+    /// What the command in each slot opens to the server, one slot behind the other.
+    ranges: Box<[RemoteSegment]>,
+    of_slot: usize,
+}
+
+impl Guest {
+    fn new(id: ConnectionId, parameters: Parameters, first: usize) -> Self {
+        let (slots, of_slot) = (parameters.depth as usize, command_ranges(usize::from(parameters.segments)));
+        let ranges = if parameters.operation == Operation::Request { slots * of_slot } else { 0 };
+        Self {
+            id,
+            parameters,
+            layout: Layout::new(&parameters),
+            first,
+            served: 0,
+            bye: false,
+            died: None,
+            opened: None,
+            slots: vec![GuestSlot::default(); slots].into(),
+            ranges: vec![NOWHERE; ranges].into(),
+            of_slot,
+        }
+    }
+
+    /// Bytes of its messages that are looked at when they come: a command, or the header of what is sent back as it is.
+    fn looked_at(&self) -> usize {
+        if self.ranges.is_empty() { HEADER_BYTES } else { command_bytes(usize::from(self.parameters.segments)) }
+    }
+
+    /// Where a slot's memory begins.
+    fn offset(&self, slot: u16) -> usize {
+        self.first + self.layout.slot_offset(0, slot.into())
+    }
 }
 
 /// One of a client's slots.
@@ -76,10 +114,9 @@ struct Owed {
     what: Answer,
 }
 
-#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack; boxing would allocate for each request")]
 enum Answer {
-    /// RDMA to or from these ranges.
-    Transfer(Ranges),
+    /// RDMA to or from so many ranges, which are its slot's.
+    Transfer(usize),
     /// The reply to what was fetched.
     Fetched,
     /// The same message back.
@@ -182,7 +219,8 @@ impl<P: Port> ServerSide<P> {
         }
         for _ in 0..self.owed.len() {
             let Some(owed) = self.owed.pop_front() else { break };
-            if !self.pay(owed) {
+            if let Some(owed) = self.pay(owed) {
+                self.owed.push_front(owed);
                 break;
             }
         }
@@ -277,10 +315,7 @@ impl<P: Port> ServerSide<P> {
             let options = plan::connection(&parameters, self.plan.negotiated);
             match self.engine.accept(incoming, &[], &options) {
                 Ok(id) => {
-                    let layout = Layout::new(&parameters);
-                    let slots = vec![GuestSlot::default(); parameters.depth as usize].into();
-                    let guest =
-                        Guest { id, parameters, layout, served: 0, bye: false, died: None, opened: None, slots };
+                    let guest = Guest::new(id, parameters, self.first_byte(usize::from(id.index)));
                     if let Some(place) = self.guests.get_mut(usize::from(id.index)) {
                         *place = Some(guest);
                     }
@@ -298,9 +333,9 @@ impl<P: Port> ServerSide<P> {
 
     /// A client's connection is up: memory is opened to it where it needs some, and it is told to begin.
     fn connected(&mut self, connection: ConnectionId) {
-        let index = usize::from(connection.index);
         let Some(guest) = self.guest(connection) else { return };
-        let (operation, key, layout) = (guest.parameters.operation, guest.parameters.key, guest.layout);
+        let (operation, key) = (guest.parameters.operation, guest.parameters.key);
+        let (layout, first) = (guest.layout, guest.first);
         self.desk.connected();
         self.vigil.hear();
         let access = match operation {
@@ -309,10 +344,9 @@ impl<P: Port> ServerSide<P> {
             Operation::Read => Access::RemoteRead,
             _ => return self.greet(connection, Kind::Ready, &[]),
         };
-        let first = self.first_byte(index);
         for slot in 0..layout.slots {
             // Depths are bounded far below 2^16.
-            self.mark(first + layout.slot_offset(0, slot), layout.ranges_span(), stamp(slot as u16, 0));
+            mark(&self.data, first + layout.slot_offset(0, slot), layout.ranges_span(), stamp(slot as u16, 0));
         }
         let span = Segment { offset: first as u64, ..layout.connection_span(self.memory, 0) };
         if key == KeyKind::Memory {
@@ -350,14 +384,6 @@ impl<P: Port> ServerSide<P> {
         Layout::new(&self.plan.capacity).slot_offset(index, 0)
     }
 
-    /// Writes both ends of what is moved for a slot.
-    fn mark(&self, offset: usize, size: u32, value: u64) {
-        for at in ends(offset, size) {
-            // Slots lie in the memory.
-            let _ = self.data.write(at, &value.to_le_bytes());
-        }
-    }
-
     fn key_made(&mut self, cookie: u64, grant: Grant) {
         let (index, ..) = of_cookie(cookie);
         if let Some(connection) = self.guests.get(index).and_then(Option::as_ref).map(|guest| guest.id) {
@@ -378,75 +404,58 @@ impl<P: Port> ServerSide<P> {
     }
 
     fn received(&mut self, connection: ConnectionId, received: Received) {
-        let mut message = [0; MAX_COMMAND_BYTES];
-        let length = self.engine.message(&received, 0, &mut message).min(MAX_COMMAND_BYTES);
-        let header = Header::decode(&message[..length]);
         self.vigil.hear();
         // What comes behind a breach is not looked at, nor what comes behind its leave: the empty message that ends its send
         // queue, where its device could not stop that.
-        let guest = self.guest(connection).filter(|guest| guest.died.is_none() && !guest.bye);
+        let place = self.guests.get_mut(usize::from(connection.index)).and_then(Option::as_mut);
+        let guest = place.filter(|guest| guest.id == connection && guest.died.is_none() && !guest.bye);
         let Some(guest) = guest else { return self.engine.release(received) };
-        let asked = match header {
+        let room = guest.looked_at().min(self.message.len());
+        let length = self.engine.message(&received, 0, &mut self.message[..room]);
+        let message = &self.message[..length];
+        let (header, what) = match Header::decode(message) {
             Some(Header { kind: Kind::Bye, .. }) => {
                 guest.bye = true;
                 return self.engine.release(received);
             }
-            Some(Header { kind: Kind::Ping, slot, sequence, .. }) => {
-                let what = Answer::Pong(received);
-                return self.owe(Owed { connection, slot, sequence, what });
-            }
-            Some(header) => command(guest, header, &message[..length], received.length()).map(|what| (header, what)),
-            None => Err(Breach::NoMessage),
-        };
-        match asked {
-            Ok((Header { slot, sequence, .. }, what)) => {
-                let what = match what {
-                    Some(ranges) => {
+            Some(header) if header.kind == Kind::Ping => (header, Answer::Pong(received)),
+            header => {
+                match header.ok_or(Breach::NoMessage).and_then(|header| command(guest, header, message, &received)) {
+                    Ok((header, Some(ranges))) => {
                         self.engine.release(received);
-                        Answer::Transfer(ranges)
+                        (header, Answer::Transfer(ranges))
                     }
-                    None => Answer::Echo(received),
-                };
-                self.owe(Owed { connection, slot, sequence, what });
+                    Ok((header, None)) => (header, Answer::Echo(received)),
+                    Err(wrong) => {
+                        guest.died = Some(Ending::Protocol(wrong));
+                        self.engine.release(received);
+                        return self.engine.disconnect(connection);
+                    }
+                }
             }
-            Err(wrong) => {
-                guest.died = Some(Ending::Protocol(wrong));
-                self.engine.release(received);
-                self.engine.disconnect(connection);
-            }
-        }
+        };
+        let Header { slot, sequence, .. } = header;
+        self.owe(Owed { connection, slot, sequence, what });
     }
 
     fn owe(&mut self, owed: Owed) {
-        if self.owed.is_empty() {
-            self.pay(owed);
-        } else {
+        if !self.owed.is_empty() {
             self.owed.push_back(owed);
+        } else if let Some(owed) = self.pay(owed) {
+            self.owed.push_front(owed);
         }
     }
 
-    /// Begins what is owed, or keeps it for later where there is no room. Returns whether there was.
-    fn pay(&mut self, owed: Owed) -> bool {
-        let index = usize::from(owed.connection.index);
-        let (parameters, layout) = match self.guest(owed.connection) {
-            Some(guest) => (guest.parameters, guest.layout),
-            None => {
-                if let Answer::Echo(received) | Answer::Pong(received) = owed.what {
-                    self.engine.release(received);
-                }
-                return true;
-            }
-        };
-        let offset = self.first_byte(index) + layout.slot_offset(0, owed.slot.into());
+    /// Begins what is owed. Returns it where there is no room.
+    fn pay(&mut self, owed: Owed) -> Option<Owed> {
         let begun = match &owed.what {
-            Answer::Transfer(remote) => self.transfer(&owed, remote, &parameters, offset),
-            Answer::Fetched => self.reply_to_fetched(&owed, parameters.size, offset),
-            Answer::Echo(received) => self.echo(&owed, received, parameters.size as usize),
+            Answer::Transfer(ranges) => self.transfer(&owed, *ranges),
+            Answer::Fetched => self.reply_to_fetched(&owed),
+            Answer::Echo(received) => self.echo(&owed, received),
             Answer::Pong(_) => self.pong(owed.connection),
         };
         if begun == Err(TransferError::NoSlot) {
-            self.owed.push_front(owed);
-            return false;
+            return Some(owed);
         }
         if let Answer::Echo(received) | Answer::Pong(received) = owed.what {
             self.engine.release(received);
@@ -455,28 +464,27 @@ impl<P: Port> ServerSide<P> {
         if begun.is_err_and(|error| error != TransferError::NotConnected) {
             self.engine.disconnect(owed.connection);
         }
-        true
+        None
     }
 
-    fn transfer(
-        &mut self,
-        owed: &Owed,
-        remote: &Ranges,
-        parameters: &Parameters,
-        offset: usize,
-    ) -> Result<(), TransferError> {
+    fn transfer(&mut self, owed: &Owed, ranges: usize) -> Result<(), TransferError> {
         let Owed { connection, slot, sequence, .. } = *owed;
+        let place = self.guests.get_mut(usize::from(connection.index)).and_then(Option::as_mut);
+        let guest = place.filter(|guest| guest.id == connection).ok_or(TransferError::NotConnected)?;
+        let (parameters, offset, first) = (&guest.parameters, guest.offset(slot), usize::from(slot) * guest.of_slot);
+        // A command was taken with no more of them.
+        let remote = guest.ranges.get(first..first + ranges).unwrap_or_default();
         let local = [Segment { memory: self.memory, offset: offset as u64, length: parameters.size }];
         let invalidate = key_to_kill(parameters, remote);
         if parameters.peer_does == PeerDoes::Read {
-            self.mark(offset, parameters.size, 0);
+            mark(&self.data, offset, parameters.size, 0);
             self.engine.fetch(connection, &FetchRequest { local: &local, remote, cookie: cookie(owed) })?;
-            if let Some(slot) = self.slot(connection, slot) {
+            if let Some(slot) = guest.slots.get_mut(usize::from(slot)) {
                 slot.key = invalidate;
             }
             return Ok(());
         }
-        self.mark(offset, parameters.size, stamp(slot, sequence));
+        mark(&self.data, offset, parameters.size, stamp(slot, sequence));
         let message = reply(slot, sequence, [0, 0]);
         let answer = ResponseRequest { local: &local, remote, message: &message, invalidate, cookie: 0 };
         self.engine.respond(connection, &answer)?;
@@ -493,10 +501,12 @@ impl<P: Port> ServerSide<P> {
         }
     }
 
-    fn reply_to_fetched(&mut self, owed: &Owed, size: u32, offset: usize) -> Result<(), TransferError> {
+    fn reply_to_fetched(&mut self, owed: &Owed) -> Result<(), TransferError> {
         let Owed { connection, slot, sequence, .. } = *owed;
+        let guest = self.guest(connection).ok_or(TransferError::NotConnected)?;
+        let (offset, size) = (guest.offset(slot), guest.parameters.size);
+        let invalidate = guest.slots.get(usize::from(slot)).and_then(|slot| slot.key);
         let message = reply(slot, sequence, ends(offset, size).map(|at| self.word(at)));
-        let invalidate = self.slot(connection, slot).and_then(|slot| slot.key);
         let answer = ResponseRequest { local: &[], remote: &[], message: &message, invalidate, cookie: 0 };
         self.engine.respond(connection, &answer)?;
         self.answered(connection, slot);
@@ -504,8 +514,9 @@ impl<P: Port> ServerSide<P> {
     }
 
     /// Sends a message back. Its length was checked.
-    fn echo(&mut self, owed: &Owed, received: &Received, size: usize) -> Result<(), TransferError> {
+    fn echo(&mut self, owed: &Owed, received: &Received) -> Result<(), TransferError> {
         let Owed { connection, slot, .. } = *owed;
+        let size = self.guest(connection).ok_or(TransferError::NotConnected)?.parameters.size as usize;
         let Some(message) = self.message.get_mut(..size) else { return Err(TransferError::MessageLength) };
         self.engine.message(received, 0, message);
         if let Some(header) = Header::decode(message) {
@@ -522,10 +533,6 @@ impl<P: Port> ServerSide<P> {
         Header::new(Kind::Pong, 0, 0).encode(&mut message);
         let answer = ResponseRequest { local: &[], remote: &[], message: &message, invalidate: None, cookie: 0 };
         self.engine.respond(connection, &answer)
-    }
-
-    fn slot(&mut self, connection: ConnectionId, slot: u16) -> Option<&mut GuestSlot> {
-        self.guest(connection)?.slots.get_mut(usize::from(slot))
     }
 
     /// The answer is on its way, and with it the client may use the slot again.
@@ -560,26 +567,45 @@ impl<P: Port> ServerSide<P> {
     }
 }
 
-/// What a command asks for: a transfer with these ranges, or its own bytes back.
-fn command(guest: &mut Guest, header: Header, message: &[u8], length: u32) -> Result<Option<Ranges>, Breach> {
+/// What a command asks for: a transfer with so many ranges, which are in its slot's places then, or its own bytes back.
+fn command(
+    guest: &mut Guest,
+    header: Header,
+    message: &[u8],
+    received: &Received,
+) -> Result<(Header, Option<usize>), Breach> {
     let Parameters { operation, size, depth, .. } = guest.parameters;
     let Header { kind, slot, count, .. } = header;
     let place = guest.slots.get_mut(usize::from(slot)).ok_or(Breach::Slot { slot, depth })?;
+    if place.is_taken {
+        return Err(Breach::SlotTaken { slot, depth });
+    }
     let asked = match (kind, operation) {
         (Kind::Request, Operation::Request) => {
-            ranges(message, count, size).map(Some).ok_or(Breach::Ranges { count, size })?
+            let first = usize::from(slot) * guest.of_slot;
+            let places = guest.ranges.get_mut(first..first + guest.of_slot).unwrap_or_default();
+            Some(ranges(message, count, size, places).ok_or(Breach::Ranges { count, size })?)
         }
-        (Kind::Echo, Operation::Send) if length == size => None,
-        (Kind::Echo, Operation::Send) => return Err(Breach::Length { bytes: length, size }),
+        (Kind::Echo, Operation::Send) if received.length() == size => None,
+        (Kind::Echo, Operation::Send) => return Err(Breach::Length { bytes: received.length(), size }),
         _ => return Err(Breach::Unasked),
     };
-    if core::mem::replace(&mut place.is_taken, true) { Err(Breach::SlotTaken { slot, depth }) } else { Ok(asked) }
+    place.is_taken = true;
+    Ok((header, asked))
 }
 
 /// The key that dies with the reply; the client kills the others.
-fn key_to_kill(parameters: &Parameters, ranges: &Ranges) -> Option<u32> {
+fn key_to_kill(parameters: &Parameters, ranges: &[RemoteSegment]) -> Option<u32> {
     let invited = parameters.key == KeyKind::Request && parameters.invalidation == Invalidation::Remote;
     ranges.first().filter(|_| invited).map(|range| range.remote.key)
+}
+
+/// Writes both ends of what is moved for a slot.
+fn mark(data: &DeviceMemory, offset: usize, size: u32, value: u64) {
+    for at in ends(offset, size) {
+        // Slots lie in the memory.
+        let _ = data.write(at, &value.to_le_bytes());
+    }
 }
 
 /// Offsets of both ends of what is moved.

@@ -1,6 +1,9 @@
 //! The requests of one core: a slot each, and the engine's questions about their messages.
 
-use super::message::{Header, Kind, name_grants};
+use super::{
+    layout::Layout,
+    message::{Header, Kind, name_grants},
+};
 use core::time::Duration;
 use frwr_engine::{AnnounceError, ConnectionId, Message, Protocol, RequestHandle, mr::Grant, provider::RemoteMemory};
 
@@ -11,6 +14,8 @@ pub(super) struct Slot {
     pub(super) link: u16,
     /// Its number there: what messages say.
     pub(super) number: u16,
+    /// Where its memory begins.
+    pub(super) offset: usize,
     /// The low bits of the number of the request in it; 0 before the first.
     pub(super) sequence: u32,
     /// The engine's name of it, while its message is on its way.
@@ -40,11 +45,13 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// `of_link` slots for each of `links` connections.
-    pub(super) fn new(links: u16, of_link: u32) -> Self {
+    /// `of_link` slots for each of `links` connections, with memory as it is laid out.
+    pub(super) fn new(links: u16, of_link: u32, layout: &Layout) -> Self {
         let slot = |link, number| Slot {
             link,
             number,
+            // All batches share their bytes, and messages have none.
+            offset: layout.slot_offset(usize::from(link), u32::from(number).min(layout.slots - 1)),
             sequence: 0,
             handle: None,
             start: Duration::ZERO,
@@ -69,6 +76,11 @@ impl Slots {
     pub(super) fn len(&self) -> u32 {
         // Connections times depth: bounded by 2^16.
         self.slots.len() as u32
+    }
+
+    /// Where the memory of each begins.
+    pub(super) fn offsets(&self) -> impl Iterator<Item = usize> {
+        self.slots.iter().map(|slot| slot.offset)
     }
 
     /// Indices in the order in which connections take turns.

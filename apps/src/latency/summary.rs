@@ -1,7 +1,20 @@
 //! A histogram in perftest's columns.
 
 use super::parameters::Operation;
-use hdrhistogram::Histogram;
+use crate::runner::MAX_RUNTIME_SECONDS;
+use core::time::Duration;
+use hdrhistogram::{CreationError, Histogram};
+
+/// The longest time that a histogram tells in full: twice as long as the longest run, since at a rate that is not kept requests wait
+/// for almost all of it.
+const LONGEST: Duration = Duration::from_secs(2 * MAX_RUNTIME_SECONDS);
+/// Digits that are right.
+const DIGITS: u8 = 3;
+
+/// Where latencies are counted, in nanoseconds.
+pub(super) fn histogram() -> Result<Histogram<u64>, CreationError> {
+    Histogram::new_with_bounds(1, LONGEST.as_nanos() as u64, DIGITS)
+}
 
 /// Whether a figure is the whole of what the clock saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,11 +107,10 @@ impl Summary {
 
 #[cfg(test)]
 mod tests {
-    use super::{Scale, Summary};
-    use crate::job::latency_histogram;
+    use super::{Scale, Summary, histogram};
 
     fn summary(nanoseconds: impl IntoIterator<Item = u64>, scale: Scale) -> Summary {
-        let mut histogram = latency_histogram().unwrap();
+        let mut histogram = histogram().unwrap();
         nanoseconds.into_iter().for_each(|value| histogram.record(value).unwrap());
         Summary::of(&histogram, scale)
     }

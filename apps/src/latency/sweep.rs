@@ -78,7 +78,8 @@ impl LatencySweep {
     fn write_table(&self, first: &LatencyReport, out: &mut String) -> core::fmt::Result {
         let sizes: Vec<_> = self.reports.iter().map(|report| report.parameters.size.to_string()).collect();
         writeln!(out, "{}", first.title())?;
-        writeln!(out, "{}", first.settings(&sizes.join(", ")))?;
+        let seconds = self.reports.iter().map(LatencyReport::seconds).sum();
+        writeln!(out, "{} each", first.settings(&sizes.join(", "), seconds))?;
         if let Some(hardware) = first.hardware() {
             writeln!(out, "{hardware}: check what it says against another tool, and tell us")?;
         }

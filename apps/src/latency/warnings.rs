@@ -12,21 +12,34 @@ const BUSY_SIBLING: f64 = 0.05;
 
 /// What was there before the run.
 #[derive(Clone, Debug)]
-pub(super) struct Before(BusyTimes);
+pub(super) struct Before {
+    busy: BusyTimes,
+    /// Other processes' reactors.
+    reactors: Vec<(u32, CpuId)>,
+}
 
 impl Before {
-    pub(super) fn look(_: &Machine) -> Self {
-        Self(BusyTimes::read(Path::new("/")))
+    pub(super) fn look() -> Self {
+        let root = Path::new("/");
+        Self { busy: BusyTimes::read(root), reactors: pinned_reactors(root) }
     }
 
-    /// Hardware threads beside ours that worked meanwhile.
-    pub(super) fn siblings(&self, machine: &Machine, cpus: &[Option<CpuId>]) -> Vec<Shortcoming> {
-        busy_siblings(&machine.topology, cpus, &self.0, &BusyTimes::read(Path::new("/")))
+    /// What was there meanwhile: hardware threads beside ours that worked, and reactors of others that came.
+    pub(super) fn meanwhile(&self, machine: &Machine, cpus: &[Option<CpuId>]) -> Vec<Shortcoming> {
+        let root = Path::new("/");
+        let mut all = busy_siblings(&machine.topology, cpus, &self.busy, &BusyTimes::read(root));
+        all.extend(newcomers(cpus, &self.reactors, &pinned_reactors(root)));
+        all
     }
 }
 
 /// What the machine is like, and who else is there.
-pub(super) fn about_cores(machine: &Machine, cpus: &[Option<CpuId>], device: Option<&str>) -> Vec<Shortcoming> {
+pub(super) fn about_cores(
+    machine: &Machine,
+    cpus: &[Option<CpuId>],
+    device: Option<&str>,
+    before: &Before,
+) -> Vec<Shortcoming> {
     let mut all = Vec::new();
     if cpus.iter().any(Option::is_none) {
         all.push(shortcoming(
@@ -36,12 +49,12 @@ pub(super) fn about_cores(machine: &Machine, cpus: &[Option<CpuId>], device: Opt
         ));
     }
     let ours: Vec<CpuId> = cpus.iter().copied().flatten().collect();
-    all.extend(governor(machine));
+    all.extend(governor(machine, &ours));
     all.extend(turbo(machine));
     all.extend(isolation(machine, &ours));
     all.extend(node(machine, &ours, device));
     all.extend(shared_cores(&machine.topology, &ours));
-    all.extend(neighbours(&ours, &pinned_reactors(Path::new("/"))));
+    all.extend(neighbours(&ours, &before.reactors));
     if machine.virtual_machine {
         all.push(shortcoming(
             "virtual_machine",
@@ -67,20 +80,32 @@ fn list(cpus: impl IntoIterator<Item = CpuId>) -> String {
     cpus.into_iter().map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
 }
 
-fn governor(machine: &Machine) -> Option<Shortcoming> {
-    let others: Vec<_> = machine.clock.governors.iter().filter(|name| *name != "performance").cloned().collect();
-    (!others.is_empty()).then(|| {
+/// Of our cores; of all where ours may be any of them.
+fn governor(machine: &Machine, ours: &[CpuId]) -> Option<Shortcoming> {
+    let is_ours = |cpu: &&CpuId| ours.is_empty() || ours.contains(cpu);
+    let (mut names, mut cpus) = (Vec::new(), Vec::new());
+    for (name, of_name) in machine.clock.governors.iter().filter(|(name, _)| *name != "performance") {
+        let found: Vec<CpuId> = of_name.iter().filter(is_ours).copied().collect();
+        if !found.is_empty() {
+            names.push(name.as_str());
+            cpus.extend(found);
+        }
+    }
+    cpus.sort_unstable();
+    (!names.is_empty()).then(|| {
+        let (which, cpus) = (if cpus.len() == 1 { "core" } else { "cores" }, list(cpus));
+        let governors = names.join(", ");
         let text =
-            format!("frequency governor {}: the cores' frequency changes under the measurement", others.join(", "));
-        shortcoming("governor", text, "`sudo cpupower frequency-set -g performance`")
+            format!("{which} {cpus}: frequency governor {governors}: the frequency changes under the measurement");
+        shortcoming("governor", text, &format!("`sudo cpupower -c {cpus} frequency-set -g performance`"))
     })
 }
 
 fn turbo(machine: &Machine) -> Option<Shortcoming> {
     (machine.clock.turbo == Some(true)).then(|| {
         let text = "turbo is on: the cores' frequency depends on what the others do".to_owned();
-        let remedy = "`echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo`, or 0 into cpufreq/boost";
-        shortcoming("turbo", text, remedy)
+        let remedy = machine.clock.turbo_off.map_or_else(String::new, |command| format!("`{command}`"));
+        shortcoming("turbo", text, &remedy)
     })
 }
 
@@ -93,8 +118,18 @@ fn isolation(machine: &Machine, ours: &[CpuId]) -> Option<Shortcoming> {
         (false, _) => format!("cores {} are not isolated: other work interrupts them", list(isolated)),
         (true, false) => format!("cores {} have the scheduler's tick: it interrupts them", list(quiet)),
     };
-    let cpus = list(ours.iter().copied());
-    let remedy = format!("boot with `isolcpus={cpus} nohz_full={cpus} rcu_nocbs={cpus}`");
+    // Linux keeps a core for everything else, whatever it is told.
+    let takes_all = ours.len() > 1 && machine.topology.online().iter().all(|cpu| ours.contains(&cpu));
+    let isolable: Vec<CpuId> = ours.iter().copied().skip(usize::from(takes_all)).collect();
+    let cpus = list(isolable);
+    let boot = format!("boot with `isolcpus={cpus} nohz_full={cpus} rcu_nocbs={cpus}`");
+    let remedy = match (takes_all, ours) {
+        (true, _) => format!("leave a core to everything else, as `--cores {cpus}` does, and {boot}"),
+        (false, [only]) if machine.topology.online().iter().all(|cpu| cpu == *only) => {
+            "measure on a machine with a core for everything else".to_owned()
+        }
+        _ => boot,
+    };
     Some(Shortcoming { name: "isolation", text, remedy })
 }
 
@@ -119,6 +154,13 @@ fn shared_cores(topology: &Topology, ours: &[CpuId]) -> Option<Shortcoming> {
     let text =
         format!("cores {} and {} are hardware threads of one physical core: each slows the other", pair.0, pair.1);
     Some(shortcoming("smt_in_use", text, "`--cores` takes one of each core; `lscpu -e` lists them"))
+}
+
+/// Reactors of other processes on our cores that were not there before.
+fn newcomers(cpus: &[Option<CpuId>], before: &[(u32, CpuId)], after: &[(u32, CpuId)]) -> Vec<Shortcoming> {
+    let ours: Vec<CpuId> = cpus.iter().copied().flatten().collect();
+    let came: Vec<_> = after.iter().copied().filter(|reactor| !before.contains(reactor)).collect();
+    neighbours(&ours, &came)
 }
 
 /// Reactors of other processes on our cores.
@@ -157,8 +199,8 @@ fn busy_siblings(
 
 #[cfg(test)]
 mod tests {
-    use super::{about_cores, about_memory, busy_siblings, neighbours};
-    use crate::check::{BusyTimes, Machine};
+    use super::{Before, about_memory, busy_siblings, neighbours, newcomers};
+    use crate::check::{BusyTimes, Machine, Shortcoming};
     use frwr_reactor::{CpuId, CpuSet, Topology};
     use std::fs;
 
@@ -183,6 +225,11 @@ mod tests {
     }
 
     const CPU: &str = "sys/devices/system/cpu";
+
+    fn about_cores(machine: &Machine, cpus: &[Option<CpuId>], device: Option<&str>) -> Vec<Shortcoming> {
+        let quiet = Before { busy: BusyTimes::default(), reactors: Vec::new() };
+        super::about_cores(machine, cpus, device, &quiet)
+    }
 
     fn cpu(number: usize) -> CpuId {
         CpuId::new(number).unwrap()
@@ -231,6 +278,67 @@ mod tests {
         for warning in about_cores(&machine, &[Some(cpu(0))], Some("mlx5_0")) {
             assert!(!warning.text.contains('\n') && !warning.remedy.is_empty(), "{warning:?}");
         }
+    }
+
+    /// A machine all of whose cores are isolated does not boot so.
+    #[test]
+    fn a_core_is_left_to_everything_else() {
+        let tree = Tree::new(&[(&format!("{CPU}/online"), "0-1\n")]);
+        let remedy = |cpus: &[usize]| {
+            let cpus: Vec<_> = cpus.iter().map(|&number| Some(cpu(number))).collect();
+            let found = about_cores(&tree.machine(), &cpus, None);
+            found.into_iter().find(|found| found.name == "isolation").unwrap().remedy
+        };
+        assert_eq!(remedy(&[1]), "boot with `isolcpus=1 nohz_full=1 rcu_nocbs=1`");
+        let all = remedy(&[0, 1]);
+        assert!(
+            all.starts_with("leave a core to everything else, as `--cores 1` does, and boot with `isolcpus=1 "),
+            "{all}"
+        );
+        let tree = Tree::new(&[(&format!("{CPU}/online"), "0\n")]);
+        let found = about_cores(&tree.machine(), &[Some(cpu(0))], None);
+        assert!(found[0].remedy.starts_with("measure on a machine"), "{found:?}");
+    }
+
+    /// Of cores that do something else nobody needs to know.
+    #[test]
+    fn the_governor_of_our_cores_counts() {
+        let tree = Tree::new(&[
+            (&format!("{CPU}/online"), "0-3\n"),
+            (&format!("{CPU}/isolated"), "2-3\n"),
+            (&format!("{CPU}/nohz_full"), "2-3\n"),
+            (&format!("{CPU}/cpu0/cpufreq/scaling_governor"), "schedutil\n"),
+            (&format!("{CPU}/cpu1/cpufreq/scaling_governor"), "powersave\n"),
+            (&format!("{CPU}/cpu2/cpufreq/scaling_governor"), "performance\n"),
+            (&format!("{CPU}/cpu3/cpufreq/scaling_governor"), "performance\n"),
+        ]);
+        assert_eq!(names(&tree.machine(), &[2, 3], None), Vec::<&str>::new());
+        let found = about_cores(&tree.machine(), &[Some(cpu(1)), Some(cpu(3))], None);
+        assert!(found[0].text.starts_with("core 1: frequency governor powersave"), "{found:?}");
+        assert_eq!(found[0].remedy, "`sudo cpupower -c 1 frequency-set -g performance`");
+    }
+
+    /// What is typed as it stands has to work: one of both files is there.
+    #[test]
+    fn turbo_is_switched_off_where_it_was_read() {
+        for (file, off, remedy) in [
+            ("intel_pstate/no_turbo", "0", "`echo 1 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo`"),
+            ("cpufreq/boost", "1", "`echo 0 | sudo tee /sys/devices/system/cpu/cpufreq/boost`"),
+        ] {
+            let tree = Tree::new(&[(&format!("{CPU}/online"), "0-3\n"), (&format!("{CPU}/{file}"), off)]);
+            let found = about_cores(&tree.machine(), &[None], None);
+            let turbo = found.iter().find(|found| found.name == "turbo").unwrap_or_else(|| panic!("{found:?}"));
+            assert_eq!(turbo.remedy, remedy);
+        }
+    }
+
+    #[test]
+    fn who_comes_later_is_told_as_well_and_once() {
+        let ours = [Some(cpu(0)), Some(cpu(1)), None];
+        let (early, late) = ((77, cpu(0)), (78, cpu(1)));
+        assert_eq!(newcomers(&ours, &[early], &[early]), []);
+        let found = newcomers(&ours, &[early], &[early, late, (79, cpu(3))]);
+        assert!(found.len() == 1 && found[0].text.contains("process 78 has a reactor on core 1 too"), "{found:?}");
     }
 
     #[test]

@@ -203,6 +203,58 @@ fn a_client_that_vanishes_is_dropped() {
     }
 }
 
+/// Its process is stopped, or hangs: who waits at the screen hears of it soon, however long the warm-up still is, and however many
+/// requests of a low rate still find a slot.
+#[test]
+fn a_server_that_stops_ends_the_run_in_whatever_phase() {
+    for (phase, depth, stops) in [("warm-up", 1, WARM_UP / 10), ("run", 64, WARM_UP * 11 / 10)] {
+        let mut halves = Halves::with(Parameters { depth, ..parameters(Operation::Send) }, 1);
+        while halves.time.now() < stops {
+            halves.step();
+        }
+        halves.step_without_server(2 * CLIENT_SILENCE);
+        let failure = halves.board.failure().unwrap_or_else(|| panic!("it waits on in its {phase}"));
+        assert_eq!(failure.name(), "timeout", "{phase}: {failure}");
+        assert!(failure.to_string().starts_with("nothing has come for 15 s, after "), "{phase}: {failure}");
+    }
+}
+
+/// All requests have ended and are counted: that the server does not hear of its client's leave costs none of them.
+#[test]
+fn a_server_that_stops_when_its_client_leaves_costs_no_figures() {
+    for operation in [Operation::Send, Operation::Request] {
+        let mut halves = Halves::new(operation, 1);
+        while !halves.board.all_reached(Step::Measured) {
+            halves.server_control.poll();
+            halves.server.poll(halves.time.now());
+            halves.server.flush();
+            halves.step_without_server(STEP);
+        }
+        halves.step_without_server(2 * CLIENT_SILENCE);
+        assert!(halves.board.failure().is_none(), "{operation:?}: {:?}", halves.board.failure());
+        assert!(halves.board.all_reached(Step::Finished), "{operation:?}");
+        assert_eq!(halves.client.measured().histogram.len(), RUNTIME.as_secs(), "{operation:?}");
+    }
+}
+
+/// Several times the rate that the server keeps up with: the last request has waited for most of the run, and its figure says so.
+#[test]
+fn a_request_that_waited_for_minutes_is_told_in_full() {
+    let mut halves = Halves::new(Operation::Send, 1);
+    while !halves.board.all_reached(Step::Ready) {
+        halves.step();
+    }
+    while !halves.board.all_reached(Step::Measured) {
+        halves.step_without_server(Duration::from_secs(10));
+        halves.step();
+        assert!(!halves.board.has_failed(), "{:?}", halves.board.failure());
+    }
+    let (measured, _) = halves.measure();
+    let longest = Duration::from_nanos(measured.histogram.max());
+    assert!(longest > RUNTIME / 3 && longest < RUNTIME * 11 / 10, "{longest:?}");
+    assert_eq!(measured.missed + measured.histogram.len(), RUNTIME.as_secs());
+}
+
 /// More connections than a core of the server is asked about at a time: they are opened by and by, or the client says why not.
 #[test]
 fn a_crowd_of_connections_is_let_in_by_and_by() {
