@@ -188,6 +188,39 @@ fn others_are_flushed_after_a_panic() {
     assert_eq!(flushed.try_iter().collect::<Vec<_>>(), ["breaks", "gathers", "gathers"]);
 }
 
+/// Panics when it is dropped.
+struct Brittle;
+
+impl Poller<Relay> for Brittle {
+    fn poll(&mut self, _: &mut Relay, _: &Now) -> u32 {
+        0
+    }
+
+    fn sleep_until(&self, _: &Relay) -> Sleep {
+        Sleep::Busy
+    }
+}
+
+impl Drop for Brittle {
+    fn drop(&mut self) {
+        panic!("cannot let go");
+    }
+}
+
+#[test]
+fn panic_of_a_poller_that_is_dropped_at_the_end_says_what_it_says() {
+    let init = |_| {
+        |seat, outbox| {
+            let mut reactor = relay(seat, outbox)?;
+            reactor.add("brittle", Schedule::Busy, Brittle).expect("room");
+            Ok::<_, Infallible>(reactor)
+        }
+    };
+    let error = unpinned(1).launch(init).unwrap().shutdown(GRACE).remove(0).unwrap_err();
+    let RunningError::Panicked { ref message, .. } = error;
+    assert_eq!(message, "cannot let go", "{error}");
+}
+
 #[test]
 fn sleeping_reactors_are_woken_by_messages() {
     let options = Options { idle: Idle::SleepAfter(0), ..Options::default() };
