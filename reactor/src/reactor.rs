@@ -23,7 +23,8 @@ use crate::cpu;
 use crate::group::{Group, Member};
 use crate::inbox::{CoreIndex, Inbox, Source};
 use crate::poller::{
-    Additions, MAX_POLLERS, NewPoller, Poller, PollerAdder, PollerError, PollerHandle, Schedule, Sleep, WishCell,
+    Additions, Intake, MAX_POLLERS, NewPoller, Poller, PollerAdder, PollerError, PollerHandle, Schedule, Sleep,
+    WishCell,
 };
 use crate::publish::Published;
 use crate::running::Finished;
@@ -147,7 +148,7 @@ pub struct Reactor<C: Context> {
     cpu: Option<CpuId>,
     group: Arc<Group>,
     published: Arc<Published>,
-    additions: Arc<Additions<C>>,
+    additions: Intake<C>,
 }
 
 impl<C: Context> Reactor<C> {
@@ -186,7 +187,7 @@ impl<C: Context> Reactor<C> {
             cpu: seat.cpu,
             group: seat.group,
             published: seat.published,
-            additions: Arc::new(Additions::new()),
+            additions: Intake(Arc::new(Additions::new())),
         }
     }
 
