@@ -496,6 +496,8 @@ impl<C: Context> Reactor<C> {
 
     /// Takes messages.
     fn receive(&mut self) {
+        // Should the context panic, what is behind the message is no news any more.
+        (self.inbox_left, self.plain_below) = (true, 0);
         let Self { inbox, context, now, .. } = self;
         let received = inbox.receive(INBOX_BUDGET, |from, message| context.message(from, message, now));
         // At most the budget.

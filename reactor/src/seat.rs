@@ -89,6 +89,8 @@ pub struct Wiring<M> {
 impl<M> Wiring<M> {
     /// Wires reactors and foreign threads: a lane from each of them to each reactor.
     pub fn new(reactors: usize, foreign: usize, clock: &Clock, options: Options) -> Result<Self, WiringError> {
+        // Before anything is made for so many.
+        check(reactors, foreign, options)?;
         Self::placed(&vec![(None, None); reactors], foreign, clock, options)
     }
 
