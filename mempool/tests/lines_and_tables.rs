@@ -1,15 +1,16 @@
 //! Tables, slots that are dropped where they are, and lines of device memory.
 
+mod common;
+
 use frwr_mempool::{
     DeviceMemory, Region, Slab,
     device_memory::LINE,
-    region::{PagePolicy, RegionOptions},
     slab::{Ring, Table},
 };
 use std::rc::Rc;
 
 fn region() -> Region {
-    Region::map(&RegionOptions::new(1 << 16).pages(PagePolicy::Ladder { allow_plain: true })).unwrap()
+    common::region(1 << 16)
 }
 
 #[test]

@@ -81,6 +81,7 @@ mod page_faults;
 mod pin;
 mod placement;
 mod poller;
+mod primitive;
 mod publish;
 mod reactor;
 mod running;

@@ -1,11 +1,11 @@
 //! The contract between a reactor and what runs in it.
 
 use core::time::Duration;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 use crate::clock::Now;
 use crate::group::Group;
+use crate::primitive::{AtomicU8, AtomicUsize, Mutex, Ordering};
 
 /// Pollers per reactor, removed ones not counted. Each costs one indirect call per iteration, so more than a handful is
 /// a design fault; the limit sizes the published statistics.

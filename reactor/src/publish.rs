@@ -3,8 +3,7 @@
 
 use core::array;
 use core::time::Duration;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use crossbeam_utils::CachePadded;
 
@@ -12,6 +11,7 @@ use crate::clock::nanoseconds;
 use crate::core_set::CpuId;
 use crate::inbox::CoreIndex;
 use crate::poller::MAX_POLLERS;
+use crate::primitive::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence, spin_loop};
 use crate::statistics::{Longest, LoopCounters, PollerStatistics, Statistics};
 
 /// A reader that meets a writer this often takes what it has: a writer may be preempted in the middle.
@@ -78,7 +78,7 @@ impl Published {
             if before.is_multiple_of(2) && before == self.sequence.load(Ordering::Relaxed) {
                 break;
             }
-            core::hint::spin_loop();
+            spin_loop();
         }
         copy
     }

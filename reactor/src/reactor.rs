@@ -26,6 +26,7 @@ use crate::poller::{
     Additions, Intake, MAX_POLLERS, NewPoller, Poller, PollerAdder, PollerError, PollerHandle, Schedule, Sleep,
     WishCell,
 };
+use crate::primitive::{park, park_timeout, yield_now};
 use crate::publish::Published;
 use crate::running::Finished;
 use crate::seat::{Idle, Options, Seat};
@@ -378,7 +379,7 @@ impl<C: Context> Reactor<C> {
             };
             match rested {
                 Some(Step::Worked(_)) => empty = 0,
-                None if empty > 0 && self.cpu.is_none() => std::thread::yield_now(),
+                None if empty > 0 && self.cpu.is_none() => yield_now(),
                 _ => {}
             }
         }
@@ -660,8 +661,8 @@ impl<C: Context> Reactor<C> {
             self.begin(self.ticker.read(cpu::ticks()));
             self.end_idleness();
             match limit {
-                u64::MAX => std::thread::park(),
-                _ => std::thread::park_timeout(Duration::from_nanos(limit.saturating_sub(self.now.nanoseconds()))),
+                u64::MAX => park(),
+                _ => park_timeout(Duration::from_nanos(limit.saturating_sub(self.now.nanoseconds()))),
             }
             let began = self.now.ticks;
             self.now.ticks = self.ticker.read(cpu::ticks()).max(began);
