@@ -486,7 +486,9 @@ impl<C: Context> Reactor<C> {
                 self.life = Life::Draining { since: self.now.nanoseconds() };
                 for number in 0..self.slots.len() {
                     if let Some(slot) = self.slots.get_mut(number) {
+                        let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
                         slot.poller.begin_shutdown(&mut self.context, &self.now);
+                        turn.done();
                     }
                 }
                 false
@@ -587,8 +589,13 @@ impl<C: Context> Reactor<C> {
     /// Ends the loop if all reactors are drained, or the deadline is over.
     fn drain(&mut self, inbox_empty: bool, others_were_drained: bool) {
         let Life::Draining { since } = self.life else { return };
-        let context = &self.context;
-        let mut undrained = self.slots.iter().filter(|slot| !slot.poller.drained(context)).peekable();
+        let is_undrained = |slot: &&Slot<C>| {
+            let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
+            let drained = slot.poller.drained(&self.context);
+            turn.done();
+            !drained
+        };
+        let mut undrained = self.slots.iter().filter(is_undrained).peekable();
         let drained = inbox_empty && undrained.peek().is_none();
         let deadline = since.saturating_add(self.group.grace().unwrap_or_default());
         // All were drained before this iteration looked into the inbox, and it was empty: nobody owes anybody anything.
@@ -630,13 +637,16 @@ impl<C: Context> Reactor<C> {
     }
 
     /// Until when all agree to sleep; `None` is not at all, `Some(u64::MAX)` until woken.
-    fn sleep_limit(&self) -> Option<u64> {
+    fn sleep_limit(&mut self) -> Option<u64> {
         if !matches!(self.life, Life::Running) {
             return None;
         }
         let mut limit = u64::MAX;
         for slot in self.slots.iter().filter(|slot| slot.is_active()) {
-            let until = match slot.sleep_until(&self.context) {
+            let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
+            let until = slot.sleep_until(&self.context);
+            turn.done();
+            let until = match until {
                 Sleep::Busy => return None,
                 Sleep::Until(time) => nanoseconds(time),
                 Sleep::Forever => u64::MAX,

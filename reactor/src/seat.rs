@@ -31,7 +31,7 @@ pub enum Idle {
     /// Polls on: lowest latency, the whole core.
     #[default]
     Spin,
-    /// Sleeps after this many empty iterations in a row, as long as all pollers allow; messages, changes of pollers and
+    /// Sleeps after more than this many empty iterations in a row, as long as all pollers allow; messages, changes of pollers and
     /// shutdown wake it. Each send costs a fence then.
     SleepAfter(u32),
 }
