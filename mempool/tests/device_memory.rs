@@ -1,14 +1,15 @@
 //! Device memory: copies at every alignment, against a plain vector.
 
-use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
+mod common;
+
+use frwr_mempool::DeviceMemory;
 use proptest::prelude::*;
 
 /// Bytes of the memories under test: larger than the bounce buffer several times.
 const BYTES: usize = 2048;
 
 fn memory() -> DeviceMemory {
-    let options = RegionOptions::new(BYTES).pages(PagePolicy::Exactly(PageSize::Plain));
-    Region::map(&options).unwrap().carve(BYTES, 8).unwrap().into_device_memory()
+    common::region(BYTES).carve(BYTES, 8).unwrap().into_device_memory()
 }
 
 fn bytes_of(memory: &DeviceMemory) -> Vec<u8> {
@@ -24,8 +25,9 @@ fn pattern(seed: usize, len: usize) -> Vec<u8> {
 #[test]
 fn short_copies_at_every_alignment() {
     let memory = memory();
-    for offset in 0..24 {
-        for len in 0..40 {
+    let (offsets, lengths) = if cfg!(miri) { (9, 20) } else { (24, 40) };
+    for offset in 0..offsets {
+        for len in 0..lengths {
             memory.fill(0, BYTES, 0xEE).unwrap();
             let written = pattern(offset, len);
             memory.write(offset, &written).unwrap();
@@ -67,7 +69,7 @@ fn a_slice_is_the_same_memory() {
 
 #[test]
 fn writers_of_neighbouring_bytes_do_not_lose_each_others_writes() {
-    const ROUNDS: usize = 20_000;
+    const ROUNDS: usize = if cfg!(miri) { 200 } else { 20_000 };
     let memory = memory();
     std::thread::scope(|scope| {
         for writer in 0..2 {

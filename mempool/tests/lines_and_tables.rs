@@ -1,15 +1,16 @@
 //! Tables, slots that are dropped where they are, and lines of device memory.
 
+mod common;
+
 use frwr_mempool::{
     DeviceMemory, Region, Slab,
     device_memory::LINE,
-    region::{PagePolicy, RegionOptions},
     slab::{Ring, Table},
 };
 use std::rc::Rc;
 
 fn region() -> Region {
-    Region::map(&RegionOptions::new(1 << 16).pages(PagePolicy::Ladder { allow_plain: true })).unwrap()
+    common::region(1 << 16)
 }
 
 #[test]
@@ -27,7 +28,7 @@ fn a_table_has_all_its_values_from_the_start_and_drops_each_once() {
     assert_eq!((made.len(), Rc::strong_count(&counted)), (3, 4));
     drop(made);
     assert_eq!(Rc::strong_count(&counted), 1);
-    assert!(Table::of(&mut region, vec![[Rc::clone(&counted); 1]; 1 << 19]).is_err(), "more than the region has");
+    assert!(Table::of(&mut region, vec![[Rc::clone(&counted); 1]; 1 << 14]).is_err(), "more than the region has");
     assert_eq!(Rc::strong_count(&counted), 1, "what finds no room is dropped");
     assert!(Table::new_in(&mut region, usize::MAX, |_| 0_u64).is_err(), "more than the region has");
     assert!(Table::new_in(&mut region, 0, |_| 0_u64).unwrap().is_empty());

@@ -259,6 +259,119 @@ fn slices_arrive_in_order_and_are_news_until_they_are_seen() {
     });
 }
 
+/// Whole groups of slots, which are copied as one, side by side and over the end of the lane.
+#[test]
+fn groups_arrive_whole_and_their_slots_are_used_again() {
+    loom::model(|| {
+        let (mut sender, mut receiver) = lane::bounded::<u32>(8);
+        // The lane's end is between the two groups that are sent together.
+        assert_eq!((sender.push_slice(&[0; 4]), receiver.pop_slice(&mut [0; 4])), (4, 4));
+        let producer = thread::spawn(move || {
+            let mut sent = 0;
+            while sent < 12 {
+                let values: Vec<u32> = (sent as u32..12).take(8).collect();
+                sent += sender.push_slice(&values);
+                thread::yield_now();
+            }
+        });
+        let mut received: Vec<u32> = Vec::new();
+        while received.len() < 12 {
+            let mut into = [0; 8];
+            let count = receiver.pop_slice(&mut into);
+            received.extend(&into[..count]);
+            thread::yield_now();
+        }
+        producer.join().unwrap();
+        assert!(received.into_iter().eq(0..12));
+    });
+}
+
+/// What either end counts, while the other goes on.
+#[test]
+fn lengths_are_never_more_than_there_was_nor_less_than_there_is() {
+    loom::model(|| {
+        let (mut sender, mut receiver) = lane::bounded::<u32>(2);
+        let producer = thread::spawn(move || {
+            assert_eq!(sender.push_batch(&mut (0..2)), 2);
+            let before = sender.len();
+            let pushed = usize::from(sender.push(2).is_ok());
+            let after = sender.len();
+            assert!(before <= 2 && after <= before + pushed, "{before} {pushed} {after}");
+        });
+        let mut received = 0;
+        for _ in 0..3 {
+            let len = receiver.len();
+            assert!(len <= 3 - received);
+            assert!(len == 0 || !receiver.is_empty());
+            let popped = receiver.pop_batch(len, |value| {
+                assert_eq!(value as usize, received);
+                received += 1;
+            });
+            assert_eq!(popped, len, "what was counted is there");
+        }
+        producer.join().unwrap();
+    });
+}
+
+/// What is left in a lane belongs to whoever goes last.
+#[test]
+fn both_ends_go_at_once_and_all_is_dropped_once() {
+    loom::model(|| {
+        let counted = std::sync::Arc::new(());
+        let (mut sender, mut receiver) = lane::bounded(2);
+        let (mut record_sender, mut record_receiver) = lane::records::<Option<std::sync::Arc<()>>>(1);
+        let value = counted.clone();
+        let producer = thread::spawn(move || {
+            let _maybe_full = sender.push(value.clone());
+            let _maybe_full = record_sender.push_with(|record| *record = Some(value));
+        });
+        drop(receiver.pop());
+        record_receiver.pop_with(|record| drop(record.take()));
+        drop((receiver, record_receiver));
+        producer.join().unwrap();
+        assert_eq!(std::sync::Arc::strong_count(&counted), 1);
+    });
+}
+
+/// What is given back together takes several entries, of which the next round begins in another.
+#[test]
+fn entries_of_several_are_used_again_over_the_end_of_the_ring() {
+    loom::model(|| {
+        let guarded = Guarded::new();
+        let mut freelist = Freelist::new(3);
+        let mut list = freelist.list(Order::FirstInFirstOut);
+        let (mut sender, mut receiver) = lane::bounded::<[u32; 3]>(1);
+        let borrower = {
+            let (guarded, returner) = (guarded.clone(), freelist.returner());
+            thread::spawn(move || {
+                for _ in 0..3 {
+                    let indices = loop {
+                        match receiver.pop() {
+                            Some(indices) => break indices,
+                            None => thread::yield_now(),
+                        }
+                    };
+                    for index in indices {
+                        guarded.touch(index);
+                    }
+                    returner.give_back(&indices).unwrap();
+                }
+            })
+        };
+        let mut indices = [0, 1, 2];
+        for round in 0..3 {
+            sender.push(indices).unwrap();
+            while freelist.drain_returns(&mut list) == 0 {
+                thread::yield_now();
+            }
+            assert_eq!(freelist.pop_bulk(&mut list, &mut indices), 3);
+            assert_eq!(indices.map(|index| guarded.touch(index)), [2 * round + 2; 3]);
+        }
+        borrower.join().unwrap();
+        assert_eq!(freelist.refused_returns().count, 0);
+    });
+}
+
 #[test]
 fn entries_are_used_again_after_a_full_round() {
     loom::model(|| {

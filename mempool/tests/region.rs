@@ -1,10 +1,12 @@
 //! Regions: the ladder with and without hugepages, its errors, and blocks that never overlap.
+// Miri maps no memory that a program binds and populates.
+#![cfg(not(miri))]
 
 use std::io::Write;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use frwr_mempool::region::{Attempt, CarveError, RegionError, RungError};
+use frwr_mempool::region::{Attempt, CarveError, Errno, RegionError, RungError};
 use frwr_mempool::{PagePolicy, PageSize, Region, RegionKind, RegionOptions};
 use proptest::prelude::*;
 
@@ -116,6 +118,30 @@ fn hugepages_of_the_default_size_come_from_the_system() {
     assert_eq!(region.page_report().unwrap().kernel_page_size, 2 * MEBIBYTE);
     assert_usable(region);
     assert_eq!(number("free_hugepages").zip(number("resv_hugepages")), Some((1, 0)), "pages leaked");
+}
+
+#[test]
+fn pages_that_the_kernel_may_add_count_as_there() {
+    let Some(_pool) = Pool::with_free(0) else { return };
+    const FILE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages";
+    let before = std::fs::read_to_string(FILE).unwrap();
+    let allowed = number("surplus_hugepages").unwrap() + 2;
+    let _allowed = Reserved(FILE, before);
+    std::fs::write(FILE, allowed.to_string()).unwrap();
+    let region = Region::map(&exactly(3 * MEBIBYTE, PageSize::TwoMebibytes)).unwrap();
+    assert_eq!(region.page_report().unwrap().kernel_page_size, 2 * MEBIBYTE);
+    let text = Region::map(&exactly(1, PageSize::TwoMebibytes)).unwrap_err().to_string();
+    assert!(text.contains("1 pages wanted, 0 free"), "no more than may be added: {text}");
+    assert_usable(region);
+}
+
+#[test]
+fn a_limit_of_the_cgroup_is_named_for_hugepages_too() {
+    // What mmap says to a limit on reservations, and a population to one on use.
+    for reason in [RungError::Map(Errno(libc::ENOMEM)), RungError::Populate { errno: Errno(libc::EFAULT) }] {
+        let text = reason.to_string();
+        assert!(text.contains("memory.max") && text.contains("hugetlb."), "{text}");
+    }
 }
 
 /// A number of a pool's file, put back as it was at the end.

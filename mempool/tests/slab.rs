@@ -1,17 +1,16 @@
 //! Slabs: against a map, stale handles, and every value dropped once.
 
+mod common;
+
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use common::region;
 use frwr_mempool::region::CarveError;
 use frwr_mempool::slab::MAX_CAPACITY;
-use frwr_mempool::{Full, Handle, PagePolicy, PageSize, Region, RegionOptions, Slab};
+use frwr_mempool::{Full, Handle, Slab};
 use proptest::prelude::*;
-
-fn region(bytes: usize) -> Region {
-    Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Exactly(PageSize::Plain))).unwrap()
-}
 
 fn slab<T>(capacity: u32) -> Slab<T> {
     Slab::new_in(&mut region(Slab::<T>::bytes_needed(capacity).unwrap()), capacity).unwrap()

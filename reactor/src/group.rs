@@ -1,13 +1,12 @@
 //! What the reactors of one process share: the wish to shut down, who is drained, and how to wake a sleeper.
 
 use core::time::Duration;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
 
 use crossbeam_utils::CachePadded;
 
 use crate::clock::nanoseconds;
+use crate::primitive::{AtomicBool, AtomicU64, Ordering, Thread, current, fence};
 
 /// No shutdown was asked for.
 const RUNNING: u64 = u64::MAX;
@@ -118,7 +117,7 @@ impl Group {
     /// Makes the calling thread the one that is woken.
     pub(crate) fn enter(&self, core: usize) {
         if let Some(member) = self.members.get(core) {
-            let _ = member.thread.set(std::thread::current());
+            let _ = member.thread.set(current());
         }
     }
 

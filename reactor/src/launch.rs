@@ -249,10 +249,16 @@ fn end<C, E: std::error::Error + 'static>(starting: Vec<Starting<C, E>>) {
 
 /// Runs the reactor to its end; a panic ends here.
 fn run<C: Context>(mut reactor: Reactor<C>, cpu: Option<CpuId>, group: &Group, options: Options) -> Ended<C> {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(|| reactor.run())) else { return Ok(reactor.finish()) };
     let core = reactor.core();
-    let poller = reactor.running_poller();
-    let error = RunningError::Panicked { core, cpu, poller, message: panic_text(panic.as_ref()) };
+    let panicked = |poller, panic: Box<dyn Any + Send>| {
+        let message = panic_text(panic.as_ref());
+        RunningError::Panicked { core, cpu, poller, message }
+    };
+    let Err(panic) = catch_unwind(AssertUnwindSafe(|| reactor.run())) else {
+        // It drops pollers, and messages that are left.
+        return catch_unwind(AssertUnwindSafe(|| reactor.finish())).map_err(|panic| panicked(None, panic));
+    };
+    let error = panicked(reactor.running_poller(), panic);
     // What others gathered still leaves, and they need not wait for this one. Flushing and dropping may panic again.
     let _ = catch_unwind(AssertUnwindSafe(|| reactor.flush_after_panic()));
     group.set_drained(core.index(), true);

@@ -65,6 +65,45 @@
 //! ```
 //!
 //! Only threads that this crate creates are ever pinned; the affinity of the caller never changes.
+//!
+//! # Coming from SPDK or DPDK
+//!
+//! | there | here |
+//! |---|---|
+//! | core mask, `--lcores` | [`CoreList`], [`Placement`] |
+//! | `spdk_poller_register`, with a period or without | [`Reactor::add`], on a running reactor [`PollerAdder::add`]; [`Schedule`] |
+//! | `spdk_poller_unregister`, `_pause`, `_resume` | [`PollerHandle`]; dropping the handle changes nothing |
+//! | `spdk_thread_send_msg` | [`Outbox::send`], from a thread that is no reactor [`ForeignOutbox::send`]; a message may be a closure, see below |
+//! | a thread's I/O channel, thread-local state | the context |
+//! | `spdk_thread_get_stats`, `framework_get_reactors`, `thread_get_pollers` | [`Running::statistics`] |
+//! | interrupt mode | [`Idle::SleepAfter`]: messages and timed pollers wake; no file descriptor does, so whoever polls a device answers [`Sleep::Busy`] |
+//! | `rte_ring` SP/SC; `rte_mempool` with its cache | `frwr_mempool`'s `lane`; `freelist` and its `Batch` |
+//! | `rte_ring` MP/SC | a lane for each producer; for indices that go home, `frwr_mempool::freelist::Returner` |
+//! | light threads that move between cores, schedulers | none: what is on a core stays there |
+//!
+//! ```
+//! use frwr_reactor::{Clock, Context, CoreIndex, Now, Options, Source, Step, VirtualClock, Wiring};
+//!
+//! /// Does what it is sent. Each message allocates, so this is not for hot paths.
+//! #[derive(Default)]
+//! struct Core(u32);
+//! type Call = Box<dyn FnOnce(&mut Core) + Send>;
+//!
+//! impl Context for Core {
+//!     type Message = Call;
+//!
+//!     fn message(&mut self, _from: Source, call: Call, _now: &Now) {
+//!         call(self);
+//!     }
+//! }
+//!
+//! let wiring = Wiring::<Call>::new(1, 1, &Clock::from(&VirtualClock::new()), Options::default())?;
+//! let mut reactors: Vec<_> = wiring.seats.into_iter().map(|(seat, _outbox)| seat.reactor(Core::default())).collect();
+//! let mut outboxes = wiring.foreign;
+//! assert!(outboxes[0].send(CoreIndex(0), Box::new(|core| core.0 += 7)).is_ok());
+//! assert_eq!((reactors[0].step(), reactors[0].context().0), (Step::Worked(1), 7));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![deny(unsafe_code)]
 
@@ -81,6 +120,7 @@ mod page_faults;
 mod pin;
 mod placement;
 mod poller;
+mod primitive;
 mod publish;
 mod reactor;
 mod running;

@@ -18,7 +18,8 @@ pub enum PinError {
     },
     /// The kernel accepted it, yet the thread is elsewhere.
     #[error(
-        "core {core}: pinned, but the thread's mask is {mask} and it runs on {running:?}; another tool moves threads"
+        "core {core}: pinned, but the thread's mask is {mask} and it runs on {}; another tool moves threads",
+        running.map_or_else(|| "one that the kernel does not name".to_owned(), |cpu| format!("core {cpu}"))
     )]
     NotThere {
         /// The core that was asked for.

@@ -1,11 +1,11 @@
 //! The contract between a reactor and what runs in it.
 
 use core::time::Duration;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 use crate::clock::Now;
 use crate::group::Group;
+use crate::primitive::{AtomicU8, AtomicUsize, Mutex, Ordering};
 
 /// Pollers per reactor, removed ones not counted. Each costs one indirect call per iteration, so more than a handful is
 /// a design fault; the limit sizes the published statistics.
@@ -99,6 +99,9 @@ pub enum PollerError {
     /// The reactor is full.
     #[error("the reactor has {MAX_POLLERS} pollers already; remove one, or let one poller serve several objects")]
     TooMany,
+    /// The reactor has ended, or panicked.
+    #[error("the reactor has ended; it takes no pollers")]
+    Ended,
 }
 
 /// What the handle asks for. Removal is final.
@@ -168,15 +171,16 @@ pub(crate) struct NewPoller<C> {
     pub(crate) wish: WishCell,
 }
 
-/// What a reactor shares with its [`PollerAdder`]s. The lock is taken only when pollers are added.
+/// What a reactor shares with its [`PollerAdder`]s. Adders take the lock only when they add; the reactor never waits for it.
 pub(crate) struct Additions<C> {
-    waiting: Mutex<Vec<NewPoller<C>>>,
+    /// `None` once the reactor has ended.
+    waiting: Mutex<Option<Vec<NewPoller<C>>>>,
     population: AtomicUsize,
 }
 
 impl<C> Additions<C> {
     pub(crate) fn new() -> Self {
-        Self { waiting: Mutex::new(Vec::new()), population: AtomicUsize::new(0) }
+        Self { waiting: Mutex::new(Some(Vec::new())), population: AtomicUsize::new(0) }
     }
 
     /// Takes one of the [`MAX_POLLERS`] places.
@@ -192,8 +196,47 @@ impl<C> Additions<C> {
         self.population.fetch_sub(count, Ordering::Relaxed);
     }
 
+    fn push(&self, new: NewPoller<C>) -> Result<(), PollerError> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = waiting.as_mut().ok_or(PollerError::Ended)?;
+        self.reserve()?;
+        waiting.push(new);
+        Ok(())
+    }
+
+    /// What waits. Nothing where somebody is adding at this moment: who adds asks for the reactor's attention afterwards.
     pub(crate) fn take(&self) -> Vec<NewPoller<C>> {
-        core::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+        match self.waiting.try_lock() {
+            Ok(mut waiting) => waiting.as_mut().map(core::mem::take).unwrap_or_default(),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                poisoned.into_inner().as_mut().map(core::mem::take).unwrap_or_default()
+            }
+            Err(TryLockError::WouldBlock) => Vec::new(),
+        }
+    }
+
+    /// Takes no more, and drops what waits: it might have an adder of its own, and keep itself for ever.
+    fn close(&self) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Not under the lock: a poller that is dropped may add one.
+        drop(waiting);
+    }
+}
+
+/// The reactor's end of its additions, which closes them when it goes.
+pub(crate) struct Intake<C>(pub(crate) Arc<Additions<C>>);
+
+impl<C> core::ops::Deref for Intake<C> {
+    type Target = Arc<Additions<C>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<C> Drop for Intake<C> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -217,18 +260,17 @@ impl<C> core::fmt::Debug for PollerAdder<C> {
 }
 
 impl<C> PollerAdder<C> {
-    /// Hands the poller over. Allocates and locks: not for hot paths.
+    /// Hands the poller over. Allocates and locks: not for hot paths. One that is refused is dropped here.
     pub fn add(
         &self,
         name: &'static str,
         schedule: Schedule,
         poller: impl Poller<C> + Send + 'static,
     ) -> Result<PollerHandle, PollerError> {
-        self.additions.reserve()?;
         let wish = WishCell::default();
         let handle = PollerHandle { wish: wish.clone(), group: Arc::clone(&self.group), core: self.core };
         let new = NewPoller { name, schedule, poller: Box::new(poller), wish };
-        self.additions.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(new);
+        self.additions.push(new)?;
         self.group.ask_attention(self.core);
         Ok(handle)
     }

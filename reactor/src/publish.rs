@@ -3,8 +3,7 @@
 
 use core::array;
 use core::time::Duration;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use crossbeam_utils::CachePadded;
 
@@ -12,6 +11,7 @@ use crate::clock::nanoseconds;
 use crate::core_set::CpuId;
 use crate::inbox::CoreIndex;
 use crate::poller::MAX_POLLERS;
+use crate::primitive::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence, spin_loop};
 use crate::statistics::{Longest, LoopCounters, PollerStatistics, Statistics};
 
 /// A reader that meets a writer this often takes what it has: a writer may be preempted in the middle.
@@ -22,12 +22,44 @@ const POLLER_WORDS: usize = 8;
 
 type Words<const N: usize> = [AtomicU64; N];
 
+/// Tells whether words that are loaded one by one were stored together: odd while they are being stored.
+#[derive(Default)]
+struct Sequence(CachePadded<AtomicUsize>);
+
+impl Sequence {
+    /// By one thread at a time; `store` stores relaxed.
+    fn write(&self, store: impl FnOnce()) {
+        let before = self.0.load(Ordering::Relaxed);
+        self.0.store(before.wrapping_add(1), Ordering::Relaxed);
+        // Whoever loads one of the words that follow sees the odd number, too.
+        fence(Ordering::Release);
+        store();
+        self.0.store(before.wrapping_add(2), Ordering::Release);
+    }
+
+    /// What `load` loads, relaxed, and nobody stored meanwhile.
+    fn read<T>(&self, mut load: impl FnMut() -> T) -> T {
+        let mut tries = 1;
+        loop {
+            let before = self.0.load(Ordering::Acquire);
+            let loaded = load();
+            // Pairs with the one in `write`.
+            fence(Ordering::Acquire);
+            let alone = before.is_multiple_of(2) && before == self.0.load(Ordering::Relaxed);
+            if alone || tries == READ_TRIES {
+                return loaded;
+            }
+            tries += 1;
+            spin_loop();
+        }
+    }
+}
+
 /// Written by one reactor, read by any thread.
 pub(crate) struct Published {
     core: CoreIndex,
     cpu: Option<CpuId>,
-    /// Odd while a write is under way.
-    sequence: CachePadded<AtomicUsize>,
+    sequence: Sequence,
     whole: Words<LOOP_WORDS>,
     pollers: Box<[Words<POLLER_WORDS>]>,
     /// Names of the pollers, in the order of `pollers`.
@@ -40,7 +72,7 @@ impl Published {
         Self {
             core,
             cpu,
-            sequence: CachePadded::new(AtomicUsize::new(0)),
+            sequence: Sequence::default(),
             whole: array::from_fn(|_| AtomicU64::new(0)),
             pollers: (0..MAX_POLLERS).map(|_| zeros()).collect(),
             names: Mutex::new(Vec::with_capacity(MAX_POLLERS)),
@@ -49,14 +81,12 @@ impl Published {
 
     /// Copies the counters out. Called by the owner only; takes no lock and does not allocate.
     pub(crate) fn write(&self, whole: &LoopCounters, pollers: impl Iterator<Item = PollerStatistics>) {
-        let before = self.sequence.load(Ordering::Relaxed);
-        self.sequence.store(before.wrapping_add(1), Ordering::Relaxed);
-        fence(Ordering::Release);
-        store(&self.whole, loop_words(whole));
-        for (words, poller) in self.pollers.iter().zip(pollers) {
-            store(words, poller_words(&poller));
-        }
-        self.sequence.store(before.wrapping_add(2), Ordering::Release);
+        self.sequence.write(|| {
+            store(&self.whole, loop_words(whole));
+            for (words, poller) in self.pollers.iter().zip(pollers) {
+                store(words, poller_words(&poller));
+            }
+        });
     }
 
     /// The same, after the list of pollers changed.
@@ -70,17 +100,7 @@ impl Published {
     /// A copy that belongs together. Any thread; allocates.
     pub(crate) fn read(&self) -> Statistics {
         let names = self.names();
-        let mut copy = self.copy(&names);
-        for _ in 0..READ_TRIES {
-            let before = self.sequence.load(Ordering::Acquire);
-            copy = self.copy(&names);
-            fence(Ordering::Acquire);
-            if before.is_multiple_of(2) && before == self.sequence.load(Ordering::Relaxed) {
-                break;
-            }
-            core::hint::spin_loop();
-        }
-        copy
+        self.sequence.read(|| self.copy(&names))
     }
 
     fn copy(&self, names: &[&'static str]) -> Statistics {
@@ -167,4 +187,32 @@ fn poller_from(name: &'static str, words: [u64; POLLER_WORDS]) -> PollerStatisti
 
 fn longest_from(duration: u64, at: u64) -> Longest {
     Longest { duration: Duration::from_nanos(duration), at: Duration::from_nanos(at) }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Sequence, Words, load, store};
+
+    /// Run by `tests/run loom`.
+    #[test]
+    fn loom_words_that_are_read_were_written_together() {
+        loom::model(|| {
+            let shared: Arc<(Sequence, Words<2>)> = Arc::default();
+            let writer = {
+                let shared = Arc::clone(&shared);
+                loom::thread::spawn(move || {
+                    for number in [1, 2] {
+                        shared.0.write(|| store(&shared.1, [number; 2]));
+                    }
+                })
+            };
+            for _ in 0..2 {
+                let [first, second] = shared.0.read(|| load(&shared.1));
+                assert_eq!(first, second);
+            }
+            writer.join().unwrap();
+        });
+    }
 }

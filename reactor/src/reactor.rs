@@ -23,8 +23,10 @@ use crate::cpu;
 use crate::group::{Group, Member};
 use crate::inbox::{CoreIndex, Inbox, Source};
 use crate::poller::{
-    Additions, MAX_POLLERS, NewPoller, Poller, PollerAdder, PollerError, PollerHandle, Schedule, Sleep, WishCell,
+    Additions, Intake, MAX_POLLERS, NewPoller, Poller, PollerAdder, PollerError, PollerHandle, Schedule, Sleep,
+    WishCell,
 };
+use crate::primitive::{park, park_timeout, yield_now};
 use crate::publish::Published;
 use crate::running::Finished;
 use crate::seat::{Idle, Options, Seat};
@@ -147,7 +149,7 @@ pub struct Reactor<C: Context> {
     cpu: Option<CpuId>,
     group: Arc<Group>,
     published: Arc<Published>,
-    additions: Arc<Additions<C>>,
+    additions: Intake<C>,
 }
 
 impl<C: Context> Reactor<C> {
@@ -186,7 +188,7 @@ impl<C: Context> Reactor<C> {
             cpu: seat.cpu,
             group: seat.group,
             published: seat.published,
-            additions: Arc::new(Additions::new()),
+            additions: Intake(Arc::new(Additions::new())),
         }
     }
 
@@ -377,7 +379,7 @@ impl<C: Context> Reactor<C> {
             };
             match rested {
                 Some(Step::Worked(_)) => empty = 0,
-                None if empty > 0 && self.cpu.is_none() => std::thread::yield_now(),
+                None if empty > 0 && self.cpu.is_none() => yield_now(),
                 _ => {}
             }
         }
@@ -484,7 +486,9 @@ impl<C: Context> Reactor<C> {
                 self.life = Life::Draining { since: self.now.nanoseconds() };
                 for number in 0..self.slots.len() {
                     if let Some(slot) = self.slots.get_mut(number) {
+                        let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
                         slot.poller.begin_shutdown(&mut self.context, &self.now);
+                        turn.done();
                     }
                 }
                 false
@@ -495,6 +499,8 @@ impl<C: Context> Reactor<C> {
 
     /// Takes messages.
     fn receive(&mut self) {
+        // Should the context panic, what is behind the message is no news any more.
+        (self.inbox_left, self.plain_below) = (true, 0);
         let Self { inbox, context, now, .. } = self;
         let received = inbox.receive(INBOX_BUDGET, |from, message| context.message(from, message, now));
         // At most the budget.
@@ -583,8 +589,13 @@ impl<C: Context> Reactor<C> {
     /// Ends the loop if all reactors are drained, or the deadline is over.
     fn drain(&mut self, inbox_empty: bool, others_were_drained: bool) {
         let Life::Draining { since } = self.life else { return };
-        let context = &self.context;
-        let mut undrained = self.slots.iter().filter(|slot| !slot.poller.drained(context)).peekable();
+        let is_undrained = |slot: &&Slot<C>| {
+            let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
+            let drained = slot.poller.drained(&self.context);
+            turn.done();
+            !drained
+        };
+        let mut undrained = self.slots.iter().filter(is_undrained).peekable();
         let drained = inbox_empty && undrained.peek().is_none();
         let deadline = since.saturating_add(self.group.grace().unwrap_or_default());
         // All were drained before this iteration looked into the inbox, and it was empty: nobody owes anybody anything.
@@ -626,13 +637,16 @@ impl<C: Context> Reactor<C> {
     }
 
     /// Until when all agree to sleep; `None` is not at all, `Some(u64::MAX)` until woken.
-    fn sleep_limit(&self) -> Option<u64> {
+    fn sleep_limit(&mut self) -> Option<u64> {
         if !matches!(self.life, Life::Running) {
             return None;
         }
         let mut limit = u64::MAX;
         for slot in self.slots.iter().filter(|slot| slot.is_active()) {
-            let until = match slot.sleep_until(&self.context) {
+            let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
+            let until = slot.sleep_until(&self.context);
+            turn.done();
+            let until = match until {
                 Sleep::Busy => return None,
                 Sleep::Until(time) => nanoseconds(time),
                 Sleep::Forever => u64::MAX,
@@ -657,8 +671,8 @@ impl<C: Context> Reactor<C> {
             self.begin(self.ticker.read(cpu::ticks()));
             self.end_idleness();
             match limit {
-                u64::MAX => std::thread::park(),
-                _ => std::thread::park_timeout(Duration::from_nanos(limit.saturating_sub(self.now.nanoseconds()))),
+                u64::MAX => park(),
+                _ => park_timeout(Duration::from_nanos(limit.saturating_sub(self.now.nanoseconds()))),
             }
             let began = self.now.ticks;
             self.now.ticks = self.ticker.read(cpu::ticks()).max(began);

@@ -25,7 +25,7 @@ pub struct Finished<C> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunningError {
     /// A poller, or the context's message handler, panicked.
-    #[error("reactor {core} ({place}) panicked in {what}: {message}", place = place(*cpu), what = poller.unwrap_or("no poller (message handler or shutdown)"))]
+    #[error("reactor {core} ({place}) panicked in {what}: {message}", place = place(*cpu), what = poller.unwrap_or("no poller (message handler, or what is dropped at the end)"))]
     Panicked {
         /// Which reactor.
         core: CoreIndex,

@@ -31,7 +31,7 @@ pub enum Idle {
     /// Polls on: lowest latency, the whole core.
     #[default]
     Spin,
-    /// Sleeps after this many empty iterations in a row, as long as all pollers allow; messages, changes of pollers and
+    /// Sleeps after more than this many empty iterations in a row, as long as all pollers allow; messages, changes of pollers and
     /// shutdown wake it. Each send costs a fence then.
     SleepAfter(u32),
 }
@@ -89,6 +89,8 @@ pub struct Wiring<M> {
 impl<M> Wiring<M> {
     /// Wires reactors and foreign threads: a lane from each of them to each reactor.
     pub fn new(reactors: usize, foreign: usize, clock: &Clock, options: Options) -> Result<Self, WiringError> {
+        // Before anything is made for so many.
+        check(reactors, foreign, options)?;
         Self::placed(&vec![(None, None); reactors], foreign, clock, options)
     }
 

@@ -18,6 +18,9 @@ pub(crate) struct Slots<C> {
     others: Vec<Slot<C>>,
     /// By number.
     places: Vec<Place>,
+    /// All of them for a moment, while they are put where they belong: handles pause and resume pollers at any time, and that
+    /// does not allocate.
+    moving: Vec<Slot<C>>,
 }
 
 impl<C> Slots<C> {
@@ -26,6 +29,7 @@ impl<C> Slots<C> {
             busy: Vec::with_capacity(MAX_POLLERS),
             others: Vec::with_capacity(MAX_POLLERS),
             places: Vec::with_capacity(MAX_POLLERS),
+            moving: Vec::with_capacity(MAX_POLLERS),
         }
     }
 
@@ -105,12 +109,14 @@ impl<C> Slots<C> {
         before - self.len()
     }
 
-    /// Puts each where it belongs. Allocates.
+    /// Puts each where it belongs.
     #[cold]
     fn arrange(&mut self) {
-        let mut all: Vec<_> = self.busy.drain(..).chain(self.others.drain(..)).collect();
-        all.sort_by_key(|slot| slot.number);
+        let mut all = core::mem::take(&mut self.moving);
+        all.extend(self.busy.drain(..).chain(self.others.drain(..)));
+        all.sort_unstable_by_key(|slot| slot.number);
         self.places.clear();
-        all.into_iter().for_each(|slot| self.push(slot));
+        all.drain(..).for_each(|slot| self.push(slot));
+        self.moving = all;
     }
 }

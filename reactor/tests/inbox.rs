@@ -2,10 +2,13 @@
 
 mod common;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use common::{FIRST, SECOND, world};
-use frwr_reactor::{Clock, CoreIndex, Options, SendError, Source, Step, Wiring, WiringError};
+use frwr_reactor::{
+    Clock, Context, CoreIndex, Now, Options, SendError, Source, Step, VirtualClock, Wiring, WiringError,
+};
 
 const SMALL: Options =
     Options { lane_capacity: 4, idle: frwr_reactor::Idle::Spin, time_pollers: false, panic_grace: Duration::ZERO };
@@ -82,12 +85,42 @@ fn foreign_threads_have_lanes_of_their_own() {
 }
 
 #[test]
+fn messages_behind_one_that_panics_are_received_in_the_next_iteration() {
+    let wiring = Wiring::new(1, 1, &Clock::from(&VirtualClock::new()), SMALL).unwrap();
+    let (seat, _outbox) = wiring.seats.into_iter().next().unwrap();
+    let mut reactor = seat.reactor(Picky::default());
+    let [mut foreign] = <[_; 1]>::try_from(wiring.foreign).unwrap();
+    for message in 0..3 {
+        foreign.send(FIRST, message).unwrap();
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| reactor.step())).is_err());
+    assert_eq!(reactor.step(), Step::Worked(2), "nothing else has to come for them to be seen");
+    assert_eq!(reactor.context().0, [1, 2]);
+}
+
+/// Panics at message 0.
+#[derive(Default)]
+struct Picky(Vec<u32>);
+
+impl Context for Picky {
+    type Message = u32;
+
+    fn message(&mut self, _from: Source, message: u32, _now: &Now) {
+        assert_ne!(message, 0, "not this one");
+        self.0.push(message);
+    }
+}
+
+#[test]
 fn wirings_beyond_the_limits_are_refused() {
     let refused = |reactors, foreign, lane_capacity| {
         Wiring::<u32>::new(reactors, foreign, &Clock::system(), Options { lane_capacity, ..SMALL }).unwrap_err()
     };
     assert_eq!(refused(0, 0, 4), WiringError::Reactors(0));
     assert_eq!(refused(65, 0, 4), WiringError::Reactors(65));
+    // Nothing is made for them first.
+    assert_eq!(refused(usize::MAX, 0, 4), WiringError::Reactors(usize::MAX));
+    assert_eq!(refused(1, usize::MAX, 4), WiringError::Foreign(usize::MAX));
     assert_eq!(refused(1, 65, 4), WiringError::Foreign(65));
     assert_eq!(refused(1, 0, 0), WiringError::LaneCapacity(0));
     assert_eq!(refused(1, 0, usize::MAX), WiringError::LaneCapacity(usize::MAX));

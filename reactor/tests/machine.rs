@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use frwr_reactor::{CORE_LIMIT, CoreList, CoreListError, CpuId, CpuSet, Placement, PlacementError, Topology};
+use frwr_reactor::{CORE_LIMIT, CoreList, CoreListError, CpuId, CpuSet, PinError, Placement, PlacementError, Topology};
 
 fn cpu(number: usize) -> CpuId {
     CpuId::new(number).expect("below the limit")
@@ -160,6 +160,14 @@ fn placements_are_checked_against_the_machine() {
     assert_eq!(refused(Placement::Unpinned { reactors: 65 }), PlacementError::TooMany { wanted: 65 });
     let text = refused(cores(&[9])).to_string();
     assert!(text.contains("core 9") && text.contains("0-7"), "{text}");
+}
+
+#[test]
+fn a_thread_that_is_elsewhere_is_told_where() {
+    let running = |running| PinError::NotThere { core: cpu(2), mask: Box::new(set("0-3")), running }.to_string();
+    let text = running(Some(3));
+    assert!(text.contains("core 2: ") && text.contains("mask is 0-3 and it runs on core 3;"), "{text}");
+    assert!(!running(None).contains("None"));
 }
 
 #[test]

@@ -58,6 +58,19 @@ fn steady_state_does_not_allocate() {
         let send = |echo: &mut Echo, _: &Now| u32::from(echo.outbox.send(common::FIRST, 1).is_ok());
         reactor.add("sends", Schedule::Busy, poll_fn(send)).unwrap();
         reactor.add("ticks", Schedule::Every(Duration::from_nanos(1)), poll_fn(|_: &mut Echo, _| 0)).unwrap();
+        // Pausing and resuming are for every day.
+        let rests = reactor.add("rests", Schedule::Busy, poll_fn(|_: &mut Echo, _| 0)).unwrap();
+        let mut paused = false;
+        let switches = move |_: &mut Echo, _: &Now| {
+            paused = !paused;
+            if paused {
+                rests.pause()
+            } else {
+                rests.resume()
+            }
+            0
+        };
+        reactor.add("switches", Schedule::Busy, poll_fn(switches)).unwrap();
         let before = ALLOCATIONS.get();
         // Long enough for several publications of the statistics, and for many messages however slow the machine.
         let (end, mut steps) = (clock.now() + Duration::from_millis(50), 0);

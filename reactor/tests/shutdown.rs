@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{Scribe, alone, ns, take_log, world};
-use frwr_reactor::{Options, Schedule, Sleep, Step};
+use std::sync::Arc;
+
+use common::{Journal, Scribe, alone, ns, take_log, world};
+use frwr_reactor::{Now, Options, PollerError, Schedule, Sleep, Step, poll_fn};
 
 #[test]
 fn drained_pollers_end_the_loop() {
@@ -103,4 +105,28 @@ fn messages_left_are_counted_in_lanes_that_were_rounded_up() {
     let outbox = &mut world.reactors[0].context_mut().outbox;
     let sent = (0..9).take_while(|&message| outbox.send(common::SECOND, message).is_ok()).count();
     assert_eq!(world.reactors.remove(1).finish().report.messages_left, sent);
+}
+
+#[test]
+fn a_reactor_that_ended_takes_no_pollers_and_keeps_none() {
+    for finished in [false, true] {
+        let (_clock, mut reactor) = alone(Options::default());
+        let adder = reactor.adder();
+        let alive = Arc::new(());
+        let poller = || {
+            // Whoever adds others has an adder of its own.
+            let holds = (Arc::clone(&alive), adder.clone());
+            poll_fn(move |_: &mut Journal, _: &Now| u32::from(Arc::strong_count(&holds.0) == 0))
+        };
+        reactor.step();
+        adder.add("never seen", Schedule::Busy, poller()).unwrap();
+        if finished {
+            assert!(reactor.finish().report.statistics.pollers.is_empty());
+        } else {
+            drop(reactor);
+        }
+        assert_eq!(Arc::strong_count(&alive), 1, "it is dropped with the reactor");
+        assert_eq!(adder.add("late", Schedule::Busy, poller()).unwrap_err(), PollerError::Ended);
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
 }

@@ -188,6 +188,87 @@ fn others_are_flushed_after_a_panic() {
     assert_eq!(flushed.try_iter().collect::<Vec<_>>(), ["breaks", "gathers", "gathers"]);
 }
 
+/// Panics in one of the calls beside poll and flush.
+#[derive(Clone, Copy, PartialEq)]
+enum Shy {
+    Sleeps,
+    ShutsDown,
+    Drains,
+}
+
+impl Poller<Relay> for Shy {
+    fn poll(&mut self, _: &mut Relay, _: &Now) -> u32 {
+        0
+    }
+
+    fn sleep_until(&self, _: &Relay) -> Sleep {
+        assert!(*self != Self::Sleeps);
+        Sleep::Busy
+    }
+
+    fn begin_shutdown(&mut self, _: &mut Relay, _: &Now) {
+        assert!(*self != Self::ShutsDown);
+    }
+
+    fn drained(&self, _: &Relay) -> bool {
+        assert!(*self != Self::Drains);
+        true
+    }
+}
+
+#[test]
+fn panic_of_a_poller_is_its_own_whatever_it_was_asked() {
+    for shy in [Shy::Sleeps, Shy::ShutsDown, Shy::Drains] {
+        let init = |_| {
+            move |seat, outbox| {
+                let mut reactor = relay(seat, outbox)?;
+                reactor.add("rests", Schedule::Busy, Rests).expect("room");
+                reactor.add("shy", Schedule::Busy, shy).expect("room");
+                Ok::<_, Infallible>(reactor)
+            }
+        };
+        let options = Options { idle: Idle::SleepAfter(0), ..Options::default() };
+        let running = unpinned(1).options(options).launch(init).unwrap();
+        // Who panics for being asked to sleep ends by itself.
+        let mut ended = if shy == Shy::Sleeps { running.join() } else { running.shutdown(GRACE) };
+        let RunningError::Panicked { poller, .. } = ended.remove(0).unwrap_err();
+        assert_eq!(poller, Some("shy"));
+    }
+}
+
+/// Panics when it is dropped.
+struct Brittle;
+
+impl Poller<Relay> for Brittle {
+    fn poll(&mut self, _: &mut Relay, _: &Now) -> u32 {
+        0
+    }
+
+    fn sleep_until(&self, _: &Relay) -> Sleep {
+        Sleep::Busy
+    }
+}
+
+impl Drop for Brittle {
+    fn drop(&mut self) {
+        panic!("cannot let go");
+    }
+}
+
+#[test]
+fn panic_of_a_poller_that_is_dropped_at_the_end_says_what_it_says() {
+    let init = |_| {
+        |seat, outbox| {
+            let mut reactor = relay(seat, outbox)?;
+            reactor.add("brittle", Schedule::Busy, Brittle).expect("room");
+            Ok::<_, Infallible>(reactor)
+        }
+    };
+    let error = unpinned(1).launch(init).unwrap().shutdown(GRACE).remove(0).unwrap_err();
+    let RunningError::Panicked { ref message, .. } = error;
+    assert_eq!(message, "cannot let go", "{error}");
+}
+
 #[test]
 fn sleeping_reactors_are_woken_by_messages() {
     let options = Options { idle: Idle::SleepAfter(0), ..Options::default() };

@@ -122,7 +122,7 @@ pub enum RungError {
         page_size: usize,
     },
     /// `mmap` refused.
-    #[error("mmap failed: {0}; check `ulimit -v` and the memory cgroup")]
+    #[error("mmap failed: {0}; check `ulimit -v`, and the cgroup's memory.max, or hugetlb.*.max of hugepages")]
     Map(Errno),
     /// `mbind` refused.
     #[error("binding to NUMA node {node} failed: {errno}; check the cpuset's mems, and CAP_SYS_NICE in a container")]
@@ -141,9 +141,12 @@ pub enum RungError {
         errno: Errno,
     },
     /// The pages could not be brought in: the node, the pool or the cgroup has no more.
-    #[error("the pages could not be populated: {errno}; check the node's free pages and the memory cgroup's limit")]
+    #[error(
+        "the pages could not be populated: {errno}; check the node's free pages, and the cgroup's memory.max, or \
+         hugetlb.*.max of hugepages"
+    )]
     Populate {
-        /// What `madvise(MADV_POPULATE_WRITE)` said.
+        /// What `madvise(MADV_POPULATE_WRITE)` said: EFAULT where touching the pages would have been a SIGBUS.
         errno: Errno,
     },
 }

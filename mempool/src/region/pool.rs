@@ -24,7 +24,8 @@ impl Pool {
         Self { directory, machine }
     }
 
-    /// Refuses `wanted` pages unless the pool has so many that are neither in use nor promised.
+    /// Refuses `wanted` pages unless the pool has so many that are neither in use nor promised, or may be given more by the kernel
+    /// (`nr_overcommit_hugepages`).
     ///
     /// `mmap` alone does not tell: it reserves from the whole machine's pool, so that a page missing on the bound node
     /// shows as a failed population, or as SIGBUS for whoever touches it first.
@@ -34,7 +35,10 @@ impl Pool {
         let free_machine = read_number(&self.machine, "free_hugepages").ok_or(RungError::NoPool)?;
         let promised = read_number(&self.machine, "resv_hugepages").unwrap_or(0);
         let free = free_here.min(free_machine.saturating_sub(promised));
-        if wanted <= free {
+        let may_come = read_number(&self.machine, "nr_overcommit_hugepages")
+            .zip(read_number(&self.machine, "surplus_hugepages"))
+            .map_or(0, |(allowed, there)| allowed.saturating_sub(there));
+        if wanted <= free.saturating_add(may_come) {
             return Ok(());
         }
         let reserve = total.saturating_add(wanted - free);
