@@ -80,7 +80,7 @@ impl<P: Port> Host<P> {
 
     /// Ends requests that have waited for the namespace for too long.
     pub(super) fn bound_inaccessible(&mut self) {
-        let (State::Ready { .. }, Some(since)) = (self.state, self.ana.since) else { return };
+        let (State::Ready, Some(since)) = (self.state, self.ana.since) else { return };
         let state = self.ana.state;
         let waited = self.now.saturating_sub(since) >= self.options.inaccessible_timeout;
         if waited || state == AnaState::PersistentLoss {

@@ -61,7 +61,7 @@ impl<P: Port> Host<P> {
 
     /// What is due.
     pub(super) fn step_chores(&mut self) {
-        if !matches!(self.state, State::Ready { .. }) {
+        if self.state != State::Ready {
             return;
         }
         self.step_follower_aborts();
@@ -163,7 +163,7 @@ impl<P: Port> Host<P> {
 
     /// When it has to be polled for them although nothing arrives.
     pub(super) fn chores_at(&self) -> Option<Duration> {
-        if !matches!(self.state, State::Ready { .. }) {
+        if self.state != State::Ready {
             return None;
         }
         let path = match self.following {

@@ -129,7 +129,7 @@ impl<P: Port> Host<P> {
         let index = index as u16;
         let order = match self.state {
             State::Failed(failure) => FollowerOrder::GiveUp(failure),
-            State::Ready { .. } => FollowerOrder::Attach(self.attachment(index)?),
+            State::Ready => FollowerOrder::Attach(self.attachment(index)?),
             _ => FollowerOrder::Detach { session: self.session() },
         };
         Some((index, order))
@@ -144,7 +144,7 @@ impl<P: Port> Host<P> {
 
     /// Takes a follower's report.
     pub fn heard(&mut self, follower: u16, report: FollowerReport) {
-        let (current, ready) = (self.session(), matches!(self.state, State::Ready { .. }));
+        let (current, ready) = (self.session(), self.state == State::Ready);
         let Some(place) = self.followers.places.get_mut(usize::from(follower)) else { return };
         match report {
             FollowerReport::Attached { session } if session == current && ready => {

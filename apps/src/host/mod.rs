@@ -99,14 +99,22 @@ enum State {
     BackOff { until: Duration },
     /// A connection is to be opened, or is being opened.
     Opening { queue: Opened, deadline: Duration },
-    /// A command of the bring-up is to be sent, or was sent.
-    Bringing { step: Step, deadline: Duration },
+    /// A command of the bring-up is to be sent at a time, or was sent.
+    Bringing { step: Step, at: Duration, deadline: Duration },
     /// Reads and writes go to the controller.
-    Ready { keep_alive_at: Option<Duration>, keep_alive_sent: Duration },
+    Ready,
     /// All connections are to end.
     Closing { then: After },
     /// It has given up.
     Failed(HostFailure),
+}
+
+/// When Keep Alives are sent (Base 3.9).
+#[derive(Clone, Copy, Debug, Default)]
+struct KeepAlive {
+    /// When the next one is due, or has to be answered; `None` while the controller's timer does not run.
+    at: Option<Duration>,
+    sent: Duration,
 }
 
 /// Which queue's connection is being opened.
@@ -193,6 +201,7 @@ pub struct Host<P: Port> {
     bounce: Bounce,
     ana: Ana,
     chores: Chores,
+    keep_alive: KeepAlive,
     active_namespaces: ArrayVec<u32, MAX_ACTIVE>,
     discovered: Vec<Discovered>,
     discovery: DiscoveryRead,
@@ -267,6 +276,7 @@ impl<P: Port> Host<P> {
             admin_data_id,
             ana: Ana::default(),
             chores: Chores::default(),
+            keep_alive: KeepAlive::default(),
             active_namespaces: ArrayVec::new(),
             discovered: Vec::with_capacity(if options.is_discovery() { MAX_DISCOVERED } else { 0 }),
             discovery: DiscoveryRead::default(),
@@ -303,6 +313,7 @@ impl<P: Port> Host<P> {
             work += 1;
         }
         self.step_session();
+        self.step_keep_alive();
         self.step_timeouts();
         self.step_chores();
         self.submit_queued();
@@ -329,7 +340,7 @@ impl<P: Port> Host<P> {
     /// Reads and writes go to the controller at once.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        matches!(self.state, State::Ready { .. }) && !self.stopping
+        self.state == State::Ready && !self.stopping
     }
 
     /// Not started, or all connections have ended after [`Host::shut_down`] or a failure.
@@ -415,12 +426,13 @@ impl<P: Port> Host<P> {
     pub fn poll_at(&self) -> Option<Duration> {
         let own = match self.state {
             State::BackOff { until } => Some(until),
+            // What is due already is done by whatever poll comes next.
+            State::Bringing { at, deadline, .. } if at > self.now => Some(at.min(deadline)),
             State::Opening { deadline, .. } | State::Bringing { deadline, .. } => Some(deadline),
-            State::Ready { keep_alive_at, .. } => keep_alive_at,
             State::Closing { .. } => Some(self.now),
-            State::Stopped | State::Detached | State::Failed(_) => None,
+            State::Ready | State::Stopped | State::Detached | State::Failed(_) => None,
         };
-        [own, self.deadline(), self.chores_at(), self.engine.poll_at()].into_iter().flatten().min()
+        [own, self.keep_alive.at, self.deadline(), self.chores_at(), self.engine.poll_at()].into_iter().flatten().min()
     }
 
     /// The connections of the admin and the first I/O queue, while they are open or being opened; for tools.

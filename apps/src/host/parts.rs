@@ -53,7 +53,7 @@ const MAX_PASSED_OVER: usize = 16;
 impl<P: Port> Host<P> {
     /// Hands commands to the engine while there is a session and room.
     pub(super) fn submit_queued(&mut self) {
-        if !matches!(self.state, State::Ready { .. }) || !self.ana.is_accessible() {
+        if self.state != State::Ready || !self.ana.is_accessible() {
             return;
         }
         let mut passed_over = 0;

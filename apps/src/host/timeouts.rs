@@ -20,7 +20,7 @@ pub(super) enum Abortion {
 impl<P: Port> Host<P> {
     /// Looks at the deadlines of all commands, as often as one can have passed.
     pub(super) fn step_timeouts(&mut self) {
-        if self.now < self.scan_at || !matches!(self.state, State::Ready { .. }) {
+        if self.now < self.scan_at || self.state != State::Ready {
             return;
         }
         let mut next = Duration::MAX;
@@ -90,6 +90,6 @@ impl<P: Port> Host<P> {
     /// When the next deadline may pass.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let outstanding = self.free_slots.len() < self.parts.len();
-        (outstanding && matches!(self.state, State::Ready { .. })).then_some(self.scan_at)
+        (outstanding && self.state == State::Ready).then_some(self.scan_at)
     }
 }
