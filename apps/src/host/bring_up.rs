@@ -176,7 +176,7 @@ impl<P: Port> Host<P> {
             }
             Step::SetEvents => (set_feature(feature::ASYNCHRONOUS_EVENTS, self.controller.events), None),
             Step::IdentifyActive => identify(cns::ACTIVE_NAMESPACES, 0),
-            Step::ReadAna => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, 0),
+            Step::ReadAna => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, self.ana_offset()),
             Step::ReadDiscovery => get_log_page(log_page::DISCOVERY, 0, self.discovery_offset()),
             Step::ShutDown => (configure(ControllerConfiguration::NORMAL_SHUTDOWN), None),
         }
@@ -278,15 +278,14 @@ impl<P: Port> Host<P> {
             Step::IdentifyNamespace => {
                 self.check_namespace(false)?;
                 if self.controller.reports_ana {
+                    self.begin_ana();
                     return Ok(Next::Step(Step::ReadAna));
                 }
                 self.ana.unknown();
                 return Ok(Next::OpenIo(0));
             }
-            Step::ReadAna => {
-                self.take_ana(success);
-                return Ok(Next::OpenIo(0));
-            }
+            Step::ReadAna if self.take_ana(success) => return Ok(Next::OpenIo(0)),
+            Step::ReadAna => Step::ReadAna,
             Step::ConnectIo(queue) if queue + 1 < self.controller.queues => return Ok(Next::OpenIo(queue + 1)),
             Step::ConnectIo(_) => return Ok(Next::Ready),
             Step::ShutDown => Step::AwaitShutdown,

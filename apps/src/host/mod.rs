@@ -150,6 +150,8 @@ struct Controller {
     /// What of OAES this host wants to hear of.
     events: u32,
     reports_ana: bool,
+    /// Log pages can be read in parts (LPA).
+    log_offsets: bool,
     /// I/O queues of this host.
     queues: u16,
 }

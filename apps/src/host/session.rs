@@ -233,6 +233,7 @@ impl<P: Port> Host<P> {
             (Some(response), false) if index == self.admin_slot(Admin::Chore) => self.chore_answered(&response),
             (Some(response), false) if index == self.admin_slot(Admin::Event) => self.event_reported(&response),
             (Some(_), false) if index == self.admin_slot(Admin::Abort) => self.chores.abort_by = None,
+            (None, false) if index == self.admin_slot(Admin::Chore) => self.chore_refused(),
             // A step that was lost with its connection fails with it; one that the engine refused fails by its deadline. A
             // command that the controller says it could not abort has its own reply, or its deadline.
             (_, false) => {}
