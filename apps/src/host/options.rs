@@ -20,6 +20,8 @@ pub const MAX_DATA_BLOCKS: u8 = MAX_SEGMENTS as u8;
 pub(super) const ADMIN_ENTRIES: u16 = 32;
 /// As the NVMe driver of Linux has it (nvme_core.io_timeout).
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Keep Alive Timeout of I/O controllers.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// As the NVMe driver of Linux has it (ctrl_loss_tmo).
 const CONTROLLER_LOSS_TIMEOUT: Duration = Duration::from_secs(600);
 /// Three times the longest ANA transition time that Linux's target announces.
@@ -77,8 +79,9 @@ pub struct HostOptions {
     pub bounce_bytes: u32,
     /// Bounce buffers at most; as many as fit into the memory that the host is given.
     pub bounce_buffers: u16,
-    /// Keep Alive Timeout; half of it passes between two Keep Alives. Zero for none. Shared machines stop a thread for
-    /// seconds, so the default is generous.
+    /// Keep Alive Timeout; half of it passes between two Keep Alives. Zero for none, which is the default for a discovery service: with
+    /// a timeout it is asked for a persistent connection (Base 3.1.2.3), which not every one has. Shared machines stop a thread for
+    /// seconds, so the default of others is generous.
     pub keep_alive: Duration,
     /// How long each step of bringing a controller up may take, and later what the host reads for itself; an Abort may take twice
     /// as long.
@@ -118,7 +121,7 @@ impl HostOptions {
             data_blocks: MAX_DATA_BLOCKS,
             bounce_bytes: BOUNCE_BYTES,
             bounce_buffers: BOUNCE_BUFFERS,
-            keep_alive: Duration::from_secs(30),
+            keep_alive: if is_discovery(&subsystem) { Duration::ZERO } else { KEEP_ALIVE },
             step_timeout: Duration::from_secs(15),
             command_timeout: COMMAND_TIMEOUT,
             first_back_off: Duration::from_millis(10),
@@ -164,7 +167,7 @@ impl HostOptions {
     /// The discovery service is to be asked, rather than a namespace used (Base 3.1.2.3).
     #[must_use]
     pub fn is_discovery(&self) -> bool {
-        self.subsystem.as_str() == DISCOVERY_SUBSYSTEM
+        is_discovery(&self.subsystem)
     }
 
     /// I/O queues that the controller is asked for: this host's and its followers'. Both are bounded far below 2^16.
@@ -186,4 +189,8 @@ impl HostOptions {
     pub(super) fn io_entries(&self) -> u16 {
         self.queue_depth.saturating_add(1)
     }
+}
+
+fn is_discovery(subsystem: &Nqn) -> bool {
+    subsystem.as_str() == DISCOVERY_SUBSYSTEM
 }
