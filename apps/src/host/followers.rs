@@ -159,7 +159,10 @@ impl<P: Port> Host<P> {
                 }
             }
             // As if the queue were this host's.
-            FollowerReport::Failed { session, failure } if session == current && ready => self.fail(failure),
+            FollowerReport::Failed { session, failure } if session == current && ready => {
+                self.ends_elsewhere = true;
+                self.fail(failure);
+            }
             FollowerReport::Path { session, state } if session == current && ready => {
                 self.ana.set(state, self.now);
                 self.followers.update();

@@ -20,6 +20,7 @@ mod identify;
 mod options;
 mod parts;
 mod request;
+mod retries;
 mod session;
 mod statistics;
 mod timeouts;
@@ -195,6 +196,10 @@ pub struct Host<P: Port> {
     free_slots: Vec<u16>,
     /// Commands that were made and are to be submitted, once more or at last.
     resend: VecDeque<u16>,
+    /// The command in flight that is suspected of ending its sessions, of which there is one at a time.
+    suspect: Option<u16>,
+    /// The session ends because a queue of another core did.
+    ends_elsewhere: bool,
     /// Commands in flight, by queue.
     in_flight: Vec<u16>,
     completions: VecDeque<HostCompletion>,
@@ -265,6 +270,8 @@ impl<P: Port> Host<P> {
             parts: vec![None; commands.into()],
             free_slots: (0..commands).rev().collect(),
             resend: VecDeque::with_capacity(commands.into()),
+            suspect: None,
+            ends_elsewhere: false,
             in_flight: vec![0; options.queues.into()],
             completions: VecDeque::with_capacity(commands.into()),
             bounce: Bounce::new(

@@ -22,6 +22,8 @@ pub(super) const ADMIN_ENTRIES: u16 = 32;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Keep Alive Timeout of I/O controllers.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// As the NVMe driver of Linux has it (nvme_core.max_retries).
+const COMMAND_RETRIES: u16 = 5;
 /// As the NVMe driver of Linux has it (ctrl_loss_tmo).
 const CONTROLLER_LOSS_TIMEOUT: Duration = Duration::from_secs(600);
 /// Three times the longest ANA transition time that Linux's target announces.
@@ -89,6 +91,11 @@ pub struct HostOptions {
     /// How long a command of an I/O queue may take. Then the controller is asked to abort it, and if it does not answer
     /// within `step_timeout` either, the session is set up again. Zero for ever.
     pub command_timeout: Duration,
+    /// How often a command is sent again because its session ended before it was answered; then its request fails
+    /// ([`super::IoError::Unanswered`]), for a command that makes a target end its session would do so for ever. 0 for never, `None` for
+    /// ever. Commands that were in flight with such a one are not failed for it: what was lost twice is sent one at a time, and an
+    /// end that another core of this host saw first counts half.
+    pub command_retries: Option<u16>,
     /// The pause before the first attempt to reconnect; it doubles with every failed attempt.
     pub first_back_off: Duration,
     /// The longest pause.
@@ -124,6 +131,7 @@ impl HostOptions {
             keep_alive: if is_discovery(&subsystem) { Duration::ZERO } else { KEEP_ALIVE },
             step_timeout: Duration::from_secs(15),
             command_timeout: COMMAND_TIMEOUT,
+            command_retries: Some(COMMAND_RETRIES),
             first_back_off: Duration::from_millis(10),
             longest_back_off: Duration::from_secs(1),
             max_attempts: 16,

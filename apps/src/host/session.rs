@@ -161,6 +161,7 @@ impl<P: Port> Host<P> {
 
     pub(super) fn ready(&mut self) {
         self.scan_at = self.now;
+        self.ends_elsewhere = false;
         self.statistics.sessions += 1;
         self.chores_ready();
         if let Some(following) = &mut self.following {
