@@ -3,8 +3,10 @@
 mod nvmf_harness;
 
 use core::time::Duration;
-use frwr_apps::host::{HostFailure, HostOptions};
-use frwr_apps::nvmf::{Command, ControllerCapabilities, ControllerStatus, Property, ShutdownStatus, Status};
+use frwr_apps::host::{HostFailure, HostOptions, IoError};
+use frwr_apps::nvmf::{
+    AnaState, Command, ControllerCapabilities, ControllerStatus, IdentifyController, Property, ShutdownStatus, Status,
+};
 use nvmf_harness::host_options;
 use nvmf_harness::scripted::{Answer, Asked, Scripted};
 use std::{cell::Cell, rc::Rc};
@@ -146,4 +148,59 @@ fn a_controller_is_asked_now_and_then_whether_it_is_ready_and_no_longer_than_it_
             assert!((4 * SECOND..7 * SECOND).contains(&(scripted.lone.now - begin)));
         }
     }
+}
+
+#[test]
+fn a_host_that_is_started_again_has_all_its_time_again() {
+    let options = HostOptions {
+        step_timeout: SECOND,
+        controller_loss_timeout: 5 * SECOND,
+        inaccessible_timeout: 5 * SECOND,
+        ..host_options()
+    };
+    let (silent, theirs) = switch(false);
+    let (state, theirs_too) = switch(AnaState::Optimized);
+    let mut scripted = Scripted::ready("reg_mr", options, |controller| {
+        controller.identify.multi_path = IdentifyController::REPORTS_ANA;
+        controller.namespace.ana_group = 1.into();
+        controller.rule = Box::new(move |asked| match asked.command {
+            Command::Connect(_) if theirs.get() => Some(Answer::Silence),
+            Command::GetLogPage(_) => {
+                let mut page = vec![0; 48];
+                (page[8], page[16], page[32]) = (1, 1, theirs_too.get() as u8);
+                Some(Answer::Data(page))
+            }
+            Command::Read(_) if theirs_too.get() != AnaState::Optimized => {
+                Some(Answer::Status(Status::ANA_INACCESSIBLE, 0))
+            }
+            _ => None,
+        });
+    });
+    scripted.tick = MILLISECOND;
+    // Its path is closed, and then it is gone, when the host is stopped.
+    state.set(AnaState::Inaccessible);
+    scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+    scripted.until("refused", |scripted| scripted.lone.host.ana_state() == AnaState::Inaccessible);
+    silent.set(true);
+    scripted.controller.hang_up();
+    scripted.until("lost", |scripted| scripted.lone.host.statistics().failures == 2);
+    scripted.lone.host.shut_down();
+    scripted.until("stopped", |scripted| scripted.lone.host.is_stopped());
+    scripted.completions.clear();
+    scripted.lone.now += 100 * SECOND;
+    scripted.step();
+    scripted.lone.host.start();
+    scripted.until("tried", |scripted| scripted.lone.host.statistics().failures == 3);
+    silent.set(false);
+    scripted.until("ready", |scripted| {
+        assert_eq!(scripted.lone.host.failure(), None);
+        scripted.lone.host.is_ready()
+    });
+    let begin = scripted.lone.now;
+    scripted.lone.host.read(0, &[scripted.segment(0, 1)], 2).unwrap();
+    scripted.until("ended", |scripted| !scripted.completions.is_empty());
+    assert_eq!(scripted.completions[0].result, Err(IoError::Inaccessible(AnaState::Inaccessible)));
+    let waited = scripted.lone.now - begin;
+    assert!((4 * SECOND..8 * SECOND).contains(&waited), "{waited:?}");
+    scripted.finish();
 }

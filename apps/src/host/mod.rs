@@ -304,6 +304,9 @@ impl<P: Port> Host<P> {
         if self.state == State::Stopped {
             self.stopping = false;
             self.attempts = 0;
+            // What was lost or closed when it was stopped has not been waited for since.
+            self.lost_at = None;
+            self.ana.unknown();
             self.state = match self.following {
                 Some(_) => State::Detached,
                 None => State::BackOff { until: self.now },
