@@ -71,8 +71,8 @@ pub enum IoError {
     /// Its sessions ended with it in flight, more often than `command_retries` lets it be sent again, or the device refused to post
     /// it. Other requests go on.
     #[error(
-        "the command was sent {attempts} times and never answered, since its session ended each time; it may have been \
-         executed; look at what the target says of it, or raise command_retries"
+        "the command was sent {attempts} times and never answered: its session ended each time, or the device refused it; it may \
+         have been executed; look at what the target says of it, or raise command_retries"
     )]
     Unanswered {
         /// How often it was sent.
