@@ -204,3 +204,38 @@ fn a_host_that_is_started_again_has_all_its_time_again() {
     assert!((4 * SECOND..8 * SECOND).contains(&waited), "{waited:?}");
     scripted.finish();
 }
+
+#[test]
+fn times_that_are_for_ever_are_no_panic() {
+    let for_ever = Duration::MAX;
+    let options = HostOptions {
+        keep_alive: for_ever,
+        step_timeout: for_ever,
+        command_timeout: for_ever,
+        first_back_off: MILLISECOND,
+        longest_back_off: for_ever,
+        controller_loss_timeout: for_ever,
+        inaccessible_timeout: for_ever,
+        ..host_options()
+    };
+    let mut scripted = Scripted::new("reg_mr", options.clone(), |_| {});
+    scripted.tick = MILLISECOND;
+    for sessions in 1..=3 {
+        scripted.until("ready", |scripted| scripted.lone.host.statistics().sessions == sessions);
+        scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+        assert_eq!(scripted.lone.host.abort(1), 1);
+        scripted.until("ended", |scripted| !scripted.completions.is_empty());
+        scripted.completions.clear();
+        scripted.controller.hang_up();
+        scripted.until("lost", |scripted| scripted.lone.host.statistics().failures == sessions);
+    }
+    scripted.finish();
+    // The first pause is one that never ends.
+    let options = HostOptions { first_back_off: for_ever, ..options };
+    let mut scripted = Scripted::ready("reg_mr", options, |_| {});
+    scripted.controller.hang_up();
+    scripted.until("lost", |scripted| scripted.lone.host.statistics().failures == 1);
+    scripted.steps(1000);
+    assert_eq!(scripted.lone.host.statistics().sessions, 1);
+    scripted.finish();
+}

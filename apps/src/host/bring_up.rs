@@ -209,7 +209,7 @@ impl<P: Port> Host<P> {
         }
         match self.next_step(step, response.result.get(), status.is_success()) {
             Ok(Next::Step(next)) if next == step => {
-                self.state = State::Bringing { step, at: self.now + step.pause(), deadline };
+                self.state = State::Bringing { step, at: self.after(step.pause()), deadline };
             }
             Ok(Next::Step(step)) => self.bring(step),
             Ok(Next::OpenIo(queue)) => self.open_next(Opened::Io(queue)),

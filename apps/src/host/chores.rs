@@ -64,7 +64,7 @@ impl Chores {
 impl<P: Port> Host<P> {
     /// A session begins.
     pub(super) fn chores_ready(&mut self) {
-        self.chores = Chores { ana_at: self.now + ANA_PERIOD, ..Chores::default() };
+        self.chores = Chores { ana_at: self.after(ANA_PERIOD), ..Chores::default() };
     }
 
     /// What is due.
@@ -94,7 +94,7 @@ impl<P: Port> Host<P> {
             self.bound_inaccessible();
             if self.now >= self.chores.ana_at {
                 self.chores.ana = self.controller.reports_ana;
-                self.chores.ana_at = self.now + ANA_PERIOD;
+                self.chores.ana_at = self.after(ANA_PERIOD);
             }
         }
         let slot = self.admin_slot(Admin::Chore);
@@ -108,7 +108,7 @@ impl<P: Port> Host<P> {
         };
         if self.send(Opened::Admin, slot, command, data).is_ok() {
             self.chores.running = Some(chore);
-            let by = self.now.saturating_add(self.options.step_timeout);
+            let by = self.after(self.options.step_timeout);
             // Of a page in several parts, one for all.
             self.chores.chore_by.get_or_insert(by);
             self.chores.want(chore, false);

@@ -224,7 +224,7 @@ impl<P: Port> Host<P> {
         if sent {
             self.statistics.aborts += 1;
             // The command itself has half of it, wherever its queue is, and says better what was wrong.
-            self.chores.abort_by = Some(self.now.saturating_add(self.options.step_timeout.saturating_mul(2)));
+            self.chores.abort_by = Some(self.after(self.options.step_timeout.saturating_mul(2)));
         }
         sent
     }

@@ -83,8 +83,13 @@ impl<P: Port> Host<P> {
             && !admin.into_iter().any(|command| self.commands.is_in_flight(self.admin_slot(command)))
     }
 
+    /// A time from now on; options may say for ever ([`Duration::MAX`]).
+    pub(super) fn after(&self, time: Duration) -> Duration {
+        self.now.saturating_add(time)
+    }
+
     pub(super) fn open_next(&mut self, queue: Opened) {
-        self.state = State::Opening { queue, deadline: self.now + self.options.step_timeout };
+        self.state = State::Opening { queue, deadline: self.after(self.options.step_timeout) };
         self.open(queue);
     }
 
@@ -146,7 +151,7 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn bring(&mut self, step: Step) {
-        self.state = State::Bringing { step, at: self.now, deadline: self.now + self.time_for(step) };
+        self.state = State::Bringing { step, at: self.now, deadline: self.after(self.time_for(step)) };
         self.issue(step);
     }
 
@@ -177,7 +182,7 @@ impl<P: Port> Host<P> {
     /// may take as long as a step.
     pub(super) fn begin_keep_alive(&mut self) {
         let half = self.options.keep_alive / 2;
-        self.keep_alive = KeepAlive { at: (!half.is_zero()).then(|| self.now + half), sent: self.now };
+        self.keep_alive = KeepAlive { at: (!half.is_zero()).then(|| self.after(half)), sent: self.now };
     }
 
     /// Sends a Keep Alive where it is due. One that is not answered within the Keep Alive Timeout ends the session.
@@ -188,16 +193,17 @@ impl<P: Port> Host<P> {
         }
         let (slot, period) = (self.admin_slot(Admin::KeepAlive), self.options.keep_alive);
         if self.commands.is_in_flight(slot) {
-            if self.now >= sent + period {
+            let by = sent.saturating_add(period);
+            if self.now >= by {
                 return self.fail(HostFailure::KeepAlive);
             }
-            self.keep_alive.at = Some(sent + period);
+            self.keep_alive.at = Some(by);
             return;
         }
         // Where the engine has no room, the next poll tries again.
         if self.send(Opened::Admin, slot, Command::KeepAlive, None).is_ok() {
             self.statistics.keep_alives += 1;
-            self.keep_alive = KeepAlive { at: Some(self.now + period / 2), sent: self.now };
+            self.keep_alive = KeepAlive { at: Some(self.after(period / 2)), sent: self.now };
         }
     }
 
@@ -310,7 +316,7 @@ impl<P: Port> Host<P> {
         }
         self.state = match then {
             After::Retry if self.following.is_some() => State::Detached,
-            After::Retry => State::BackOff { until: self.now + self.back_off() },
+            After::Retry => State::BackOff { until: self.after(self.back_off()) },
             After::Stop => State::Stopped,
             After::Fail(failure) => State::Failed(failure),
         };
