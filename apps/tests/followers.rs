@@ -3,7 +3,7 @@
 mod nvmf_harness;
 
 use core::time::Duration;
-use frwr_apps::host::{HostFailure, HostOptions, IoError, RequestError};
+use frwr_apps::host::{HostCompletion, HostFailure, HostOptions, IoError, RequestError};
 use frwr_apps::nvmf::AnaState;
 use frwr_apps::target::TargetOptions;
 use nvmf_harness::spread::Spread;
@@ -337,4 +337,37 @@ fn a_path_that_stays_closed_fails_a_follower_s_requests_in_time() {
     let at = spread.members[1].host.poll_at();
     assert!(at.is_none_or(|at| at > spread.now), "{at:?}");
     spread.finish();
+}
+
+#[test]
+fn ends_of_the_session_that_another_core_saw_first_count_half_against_a_command() {
+    // Who ends its connections, how often, and what becomes of the follower's command.
+    let unanswered = |attempts| Err(IoError::Unanswered { attempts });
+    for (ends, times, expected) in [(1, 5, Ok(())), (1, 6, unanswered(6)), (0, 10, Ok(())), (0, 11, unanswered(11))] {
+        let options = HostOptions { command_timeout: Duration::ZERO, keep_alive: Duration::ZERO, ..options(8) };
+        let mut spread = Spread::ready("reg_mr", 1, options, target_options());
+        let segment = [spread.members[1].segment(0, 1)];
+        spread.members[1].host.read(0, &segment, 7).unwrap();
+        for _ in 0..times {
+            // It is sent when it is submitted, or in the very step in which the follower is ready; the target has not seen it.
+            let lost = spread.members[1].host.statistics().lost;
+            spread.members[ends].host.drop_connections();
+            spread.tick = Duration::from_millis(100);
+            while spread.members[1].host.statistics().lost == lost || spread.members[1].host.is_ready() {
+                assert!(spread.members[1].completions.is_empty() || lost + 1 == times, "core {ends} {times} times");
+                spread.step_hosts();
+            }
+            spread.tick = Duration::from_micros(100);
+            for _ in 0..50_000 {
+                spread.step_hosts();
+                if spread.members[1].host.is_ready() {
+                    break;
+                }
+                spread.step_target();
+            }
+        }
+        let ended = spread.completed(1, 1);
+        assert_eq!(ended, [HostCompletion { cookie: 7, result: expected }], "core {ends} {times} times");
+        spread.finish();
+    }
 }

@@ -114,9 +114,9 @@ fn random_block(cookie: u64) -> u64 {
 }
 
 fn run(profile: &str, seed: u64) -> (u64, u64) {
-    let mut random = Random::new(2 * seed);
+    let mut random = Random::new(seed);
     let held = Rc::new(RefCell::new(Vec::new()));
-    let (theirs, mut chance) = (Rc::clone(&held), Random::new((2 * seed) ^ 0xff00));
+    let (theirs, mut chance) = (Rc::clone(&held), Random::new(seed ^ 0xff00));
     let mut scripted = Scripted::new(profile, options(), |controller| {
         controller.rule = Box::new(move |asked| answer(asked, &mut chance, &mut theirs.borrow_mut()));
     });

@@ -312,6 +312,7 @@ fn numbers_that_are_none_are_told_the_limits_of_their_option() {
                 ("--bytes", "1M", "from 1 to 1073741824"),
                 ("--reconnects", "x", "from 0 to 100"),
                 ("--io-timeout", "0.5", "from 1 to 3600"),
+                ("--io-retries", "x", "from 0 to 100"),
                 ("--gid-index", "256", "from 0 to 255"),
                 ("--ib-port", "x", "from 1 to 255"),
                 ("--mtu", "jumbo", "must be 256, 512, 1024, 2048 or 4096"),
@@ -363,6 +364,7 @@ fn wrong_arguments_of_the_halves_name_limit_value_and_remedy() {
     let of_load: &[Refusal<'_>] = &[
         (&["--reconnects", "-1"], 2, "usage", &["'-1'", "from 0 to 100", "`frwr-reactor load --help`"]),
         (&["--reconnects", "101"], 2, "out_of_range", &["--reconnects is 101", "100"]),
+        (&["--io-retries", "101"], 2, "out_of_range", &["--io-retries is 101", "0 to 100"]),
         (&["--io-timeout", "0"], 2, "out_of_range", &["--io-timeout is 0", "1 to 3600"]),
         (&["--bytes", "0"], 2, "out_of_range", &["--bytes is 0", "1 to"]),
         (&["--expect-sha256", "12"], 2, "expected_digest", &["\"12\"", "64", "sha256sum"]),

@@ -11,6 +11,7 @@ use crate::nvmf::{
     IDENTIFY_BYTES, Identify, IdentifyController, KeyedDataBlock, Property, PropertyGet, PropertySet, PropertySize,
     SetFeatures, ShutdownStatus, cns, feature, log_page,
 };
+use core::time::Duration;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::{Access, Port};
 use frwr_engine::{Chunk, Submission, SubmitError};
@@ -18,6 +19,9 @@ use zerocopy::IntoBytes;
 
 /// Queue identifier of the first I/O queue.
 pub(super) const FIRST_IO_QUEUE: u16 = 1;
+/// How often CSTS is read while a change takes: at most that much is lost of a change, and a controller that takes minutes is not asked
+/// thousands of times a second.
+const STATUS_PERIOD: Duration = Duration::from_millis(10);
 /// Connect's data as a keyed data block says its length.
 const CONNECT_DATA_BYTES: u32 = nvmf::CONNECT_DATA_BYTES as u32;
 /// Identify structures as a keyed data block says their length.
@@ -82,6 +86,11 @@ impl Step {
     /// The session can do without it: its refusal is no failure.
     fn is_optional(self) -> bool {
         matches!(self, Self::IdentifyCommandSet | Self::SetEvents | Self::IdentifyActive | Self::ReadAna)
+    }
+
+    /// What passes before it is asked again where the answer says not yet.
+    fn pause(self) -> Duration {
+        if matches!(self, Self::AwaitReady | Self::AwaitShutdown) { STATUS_PERIOD } else { Duration::ZERO }
     }
 
     /// It belongs to the end of a session.
@@ -167,7 +176,7 @@ impl<P: Port> Host<P> {
             }
             Step::SetEvents => (set_feature(feature::ASYNCHRONOUS_EVENTS, self.controller.events), None),
             Step::IdentifyActive => identify(cns::ACTIVE_NAMESPACES, 0),
-            Step::ReadAna => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, 0),
+            Step::ReadAna => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, self.ana_offset()),
             Step::ReadDiscovery => get_log_page(log_page::DISCOVERY, 0, self.discovery_offset()),
             Step::ShutDown => (configure(ControllerConfiguration::NORMAL_SHUTDOWN), None),
         }
@@ -193,13 +202,15 @@ impl<P: Port> Host<P> {
 
     /// The step's command was answered.
     pub(super) fn step_answered(&mut self, response: &CompletionQueueEntry) {
-        let State::Bringing { step, deadline } = self.state else { return };
+        let State::Bringing { step, deadline, .. } = self.state else { return };
         let status = response.status();
         if !status.is_success() && !step.is_optional() {
             return self.fail(HostFailure::Command { step: step.name(), status });
         }
         match self.next_step(step, response.result.get(), status.is_success()) {
-            Ok(Next::Step(next)) if next == step => self.state = State::Bringing { step, deadline },
+            Ok(Next::Step(next)) if next == step => {
+                self.state = State::Bringing { step, at: self.after(step.pause()), deadline };
+            }
             Ok(Next::Step(step)) => self.bring(step),
             Ok(Next::OpenIo(queue)) => self.open_next(Opened::Io(queue)),
             Ok(Next::Ready) => self.ready(),
@@ -223,7 +234,10 @@ impl<P: Port> Host<P> {
             }
             Step::Enable => Step::AwaitReady,
             Step::AwaitReady if csts.is_fatal() => return Err(HostFailure::ControllerFatal),
-            Step::AwaitReady if csts.is_ready() => Step::IdentifyController,
+            Step::AwaitReady if csts.is_ready() => {
+                self.begin_keep_alive();
+                Step::IdentifyController
+            }
             Step::AwaitReady => Step::AwaitReady,
             Step::IdentifyController => {
                 self.check_controller()?;
@@ -264,15 +278,14 @@ impl<P: Port> Host<P> {
             Step::IdentifyNamespace => {
                 self.check_namespace(false)?;
                 if self.controller.reports_ana {
+                    self.begin_ana();
                     return Ok(Next::Step(Step::ReadAna));
                 }
                 self.ana.unknown();
                 return Ok(Next::OpenIo(0));
             }
-            Step::ReadAna => {
-                self.take_ana(success);
-                return Ok(Next::OpenIo(0));
-            }
+            Step::ReadAna if self.take_ana(success) => return Ok(Next::OpenIo(0)),
+            Step::ReadAna => Step::ReadAna,
             Step::ConnectIo(queue) if queue + 1 < self.controller.queues => return Ok(Next::OpenIo(queue + 1)),
             Step::ConnectIo(_) => return Ok(Next::Ready),
             Step::ShutDown => Step::AwaitShutdown,

@@ -51,17 +51,25 @@ impl Chores {
             [(self.ana, Chore::Ana), (self.changed, Chore::ChangedNamespaces), (self.namespace, Chore::Namespace)];
         wanted.into_iter().find_map(|(wanted, chore)| wanted.then_some(chore))
     }
+
+    fn want(&mut self, chore: Chore, wanted: bool) {
+        match chore {
+            Chore::Ana => self.ana = wanted,
+            Chore::ChangedNamespaces => self.changed = wanted,
+            Chore::Namespace => self.namespace = wanted,
+        }
+    }
 }
 
 impl<P: Port> Host<P> {
     /// A session begins.
     pub(super) fn chores_ready(&mut self) {
-        self.chores = Chores { ana_at: self.now + ANA_PERIOD, ..Chores::default() };
+        self.chores = Chores { ana_at: self.after(ANA_PERIOD), ..Chores::default() };
     }
 
     /// What is due.
     pub(super) fn step_chores(&mut self) {
-        if !matches!(self.state, State::Ready { .. }) {
+        if self.state != State::Ready {
             return;
         }
         self.step_follower_aborts();
@@ -86,7 +94,7 @@ impl<P: Port> Host<P> {
             self.bound_inaccessible();
             if self.now >= self.chores.ana_at {
                 self.chores.ana = self.controller.reports_ana;
-                self.chores.ana_at = self.now + ANA_PERIOD;
+                self.chores.ana_at = self.after(ANA_PERIOD);
             }
         }
         let slot = self.admin_slot(Admin::Chore);
@@ -94,35 +102,41 @@ impl<P: Port> Host<P> {
         let wanted = self.chores.next().filter(|chore| !self.stopping || *chore == Chore::Ana);
         let Some(chore) = wanted.filter(|_| !self.commands.is_in_flight(slot)) else { return };
         let (command, data) = match chore {
-            Chore::Ana => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, 0),
+            Chore::Ana => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, self.ana_offset()),
             Chore::ChangedNamespaces => get_log_page(log_page::CHANGED_NAMESPACES, 0, 0),
             Chore::Namespace => identify(cns::NAMESPACE, self.options.namespace),
         };
         if self.send(Opened::Admin, slot, command, data).is_ok() {
             self.chores.running = Some(chore);
-            self.chores.chore_by = Some(self.now.saturating_add(self.options.step_timeout));
-            match chore {
-                Chore::Ana => self.chores.ana = false,
-                Chore::ChangedNamespaces => self.chores.changed = false,
-                Chore::Namespace => self.chores.namespace = false,
-            }
+            let by = self.after(self.options.step_timeout);
+            // Of a page in several parts, one for all.
+            self.chores.chore_by.get_or_insert(by);
+            self.chores.want(chore, false);
         }
     }
 
     /// What was to be read has been, or was refused.
     pub(super) fn chore_answered(&mut self, response: &CompletionQueueEntry) {
         let success = response.status().is_success();
-        self.chores.chore_by = None;
         match self.chores.running.take() {
-            Some(Chore::Ana) => self.take_ana(success),
+            Some(Chore::Ana) if !self.take_ana(success) => return self.chores.want(Chore::Ana, true),
             Some(Chore::Namespace) if success => {
                 if let Err(failure) = self.check_namespace(true) {
                     self.fail(failure);
                 }
             }
-            Some(Chore::ChangedNamespaces | Chore::Namespace) | None => {}
+            Some(Chore::Ana | Chore::ChangedNamespaces | Chore::Namespace) | None => {}
         }
+        self.chores.chore_by = None;
         self.followers.update();
+    }
+
+    /// What was to be read was not sent. It is once more, until its time is over; where the session ended, the next one begins with
+    /// nothing.
+    pub(super) fn chore_refused(&mut self) {
+        if let Some(chore) = self.chores.running.take() {
+            self.chores.want(chore, true);
+        }
     }
 
     /// The controller answered the Asynchronous Event Request; the next poll sends another.
@@ -163,7 +177,7 @@ impl<P: Port> Host<P> {
 
     /// When it has to be polled for them although nothing arrives.
     pub(super) fn chores_at(&self) -> Option<Duration> {
-        if !matches!(self.state, State::Ready { .. }) {
+        if self.state != State::Ready {
             return None;
         }
         let path = match self.following {

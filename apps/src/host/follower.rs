@@ -148,6 +148,7 @@ impl<P: Port> Host<P> {
     fn detach(&mut self, session: u64) {
         let Some(following) = &self.following else { return };
         if following.engaged && following.session == session && !matches!(self.state, State::Closing { .. }) {
+            self.ends_elsewhere = true;
             self.close(if self.stopping { After::Stop } else { After::Retry });
         }
     }

@@ -129,7 +129,7 @@ impl<P: Port> Host<P> {
         let index = index as u16;
         let order = match self.state {
             State::Failed(failure) => FollowerOrder::GiveUp(failure),
-            State::Ready { .. } => FollowerOrder::Attach(self.attachment(index)?),
+            State::Ready => FollowerOrder::Attach(self.attachment(index)?),
             _ => FollowerOrder::Detach { session: self.session() },
         };
         Some((index, order))
@@ -144,7 +144,7 @@ impl<P: Port> Host<P> {
 
     /// Takes a follower's report.
     pub fn heard(&mut self, follower: u16, report: FollowerReport) {
-        let (current, ready) = (self.session(), matches!(self.state, State::Ready { .. }));
+        let (current, ready) = (self.session(), self.state == State::Ready);
         let Some(place) = self.followers.places.get_mut(usize::from(follower)) else { return };
         match report {
             FollowerReport::Attached { session } if session == current && ready => {
@@ -159,7 +159,10 @@ impl<P: Port> Host<P> {
                 }
             }
             // As if the queue were this host's.
-            FollowerReport::Failed { session, failure } if session == current && ready => self.fail(failure),
+            FollowerReport::Failed { session, failure } if session == current && ready => {
+                self.ends_elsewhere = true;
+                self.fail(failure);
+            }
             FollowerReport::Path { session, state } if session == current && ready => {
                 self.ana.set(state, self.now);
                 self.followers.update();
@@ -221,7 +224,7 @@ impl<P: Port> Host<P> {
         if sent {
             self.statistics.aborts += 1;
             // The command itself has half of it, wherever its queue is, and says better what was wrong.
-            self.chores.abort_by = Some(self.now.saturating_add(self.options.step_timeout.saturating_mul(2)));
+            self.chores.abort_by = Some(self.after(self.options.step_timeout.saturating_mul(2)));
         }
         sent
     }

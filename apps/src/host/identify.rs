@@ -90,6 +90,7 @@ impl<P: Port> Host<P> {
         self.controller.max_data_blocks = identify.max_data_blocks;
         self.controller.optional_commands = identify.optional_commands.get();
         self.controller.events = identify.events.get() & WANTED_EVENTS;
+        self.controller.log_offsets = identify.log_pages & IdentifyController::LOG_OFFSETS != 0;
         self.controller.reports_ana = identify.multi_path & IdentifyController::REPORTS_ANA != 0;
         match u32::from(identify.max_commands.get()) {
             0 => Ok(()),

@@ -20,6 +20,7 @@ mod identify;
 mod options;
 mod parts;
 mod request;
+mod retries;
 mod session;
 mod statistics;
 mod timeouts;
@@ -99,14 +100,22 @@ enum State {
     BackOff { until: Duration },
     /// A connection is to be opened, or is being opened.
     Opening { queue: Opened, deadline: Duration },
-    /// A command of the bring-up is to be sent, or was sent.
-    Bringing { step: Step, deadline: Duration },
+    /// A command of the bring-up is to be sent at a time, or was sent.
+    Bringing { step: Step, at: Duration, deadline: Duration },
     /// Reads and writes go to the controller.
-    Ready { keep_alive_at: Option<Duration>, keep_alive_sent: Duration },
+    Ready,
     /// All connections are to end.
     Closing { then: After },
     /// It has given up.
     Failed(HostFailure),
+}
+
+/// When Keep Alives are sent (Base 3.9).
+#[derive(Clone, Copy, Debug, Default)]
+struct KeepAlive {
+    /// When the next one is due, or has to be answered; `None` while the controller's timer does not run.
+    at: Option<Duration>,
+    sent: Duration,
 }
 
 /// Which queue's connection is being opened.
@@ -142,6 +151,8 @@ struct Controller {
     /// What of OAES this host wants to hear of.
     events: u32,
     reports_ana: bool,
+    /// Log pages can be read in parts (LPA).
+    log_offsets: bool,
     /// I/O queues of this host.
     queues: u16,
 }
@@ -185,6 +196,10 @@ pub struct Host<P: Port> {
     free_slots: Vec<u16>,
     /// Commands that were made and are to be submitted, once more or at last.
     resend: VecDeque<u16>,
+    /// The command in flight that is suspected of ending its sessions, of which there is one at a time.
+    suspect: Option<u16>,
+    /// The session ends because a queue of another core did.
+    ends_elsewhere: bool,
     /// Commands in flight, by queue.
     in_flight: Vec<u16>,
     completions: VecDeque<HostCompletion>,
@@ -193,6 +208,7 @@ pub struct Host<P: Port> {
     bounce: Bounce,
     ana: Ana,
     chores: Chores,
+    keep_alive: KeepAlive,
     active_namespaces: ArrayVec<u32, MAX_ACTIVE>,
     discovered: Vec<Discovered>,
     discovery: DiscoveryRead,
@@ -254,6 +270,8 @@ impl<P: Port> Host<P> {
             parts: vec![None; commands.into()],
             free_slots: (0..commands).rev().collect(),
             resend: VecDeque::with_capacity(commands.into()),
+            suspect: None,
+            ends_elsewhere: false,
             in_flight: vec![0; options.queues.into()],
             completions: VecDeque::with_capacity(commands.into()),
             bounce: Bounce::new(
@@ -267,6 +285,7 @@ impl<P: Port> Host<P> {
             admin_data_id,
             ana: Ana::default(),
             chores: Chores::default(),
+            keep_alive: KeepAlive::default(),
             active_namespaces: ArrayVec::new(),
             discovered: Vec::with_capacity(if options.is_discovery() { MAX_DISCOVERED } else { 0 }),
             discovery: DiscoveryRead::default(),
@@ -285,6 +304,9 @@ impl<P: Port> Host<P> {
         if self.state == State::Stopped {
             self.stopping = false;
             self.attempts = 0;
+            // What was lost or closed when it was stopped has not been waited for since.
+            self.lost_at = None;
+            self.ana.unknown();
             self.state = match self.following {
                 Some(_) => State::Detached,
                 None => State::BackOff { until: self.now },
@@ -303,6 +325,7 @@ impl<P: Port> Host<P> {
             work += 1;
         }
         self.step_session();
+        self.step_keep_alive();
         self.step_timeouts();
         self.step_chores();
         self.submit_queued();
@@ -329,7 +352,7 @@ impl<P: Port> Host<P> {
     /// Reads and writes go to the controller at once.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        matches!(self.state, State::Ready { .. }) && !self.stopping
+        self.state == State::Ready && !self.stopping
     }
 
     /// Not started, or all connections have ended after [`Host::shut_down`] or a failure.
@@ -415,12 +438,13 @@ impl<P: Port> Host<P> {
     pub fn poll_at(&self) -> Option<Duration> {
         let own = match self.state {
             State::BackOff { until } => Some(until),
+            // What is due already is done by whatever poll comes next.
+            State::Bringing { at, deadline, .. } if at > self.now => Some(at.min(deadline)),
             State::Opening { deadline, .. } | State::Bringing { deadline, .. } => Some(deadline),
-            State::Ready { keep_alive_at, .. } => keep_alive_at,
             State::Closing { .. } => Some(self.now),
-            State::Stopped | State::Detached | State::Failed(_) => None,
+            State::Ready | State::Stopped | State::Detached | State::Failed(_) => None,
         };
-        [own, self.deadline(), self.chores_at(), self.engine.poll_at()].into_iter().flatten().min()
+        [own, self.keep_alive.at, self.deadline(), self.chores_at(), self.engine.poll_at()].into_iter().flatten().min()
     }
 
     /// The connections of the admin and the first I/O queue, while they are open or being opened; for tools.

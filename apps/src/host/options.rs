@@ -20,6 +20,10 @@ pub const MAX_DATA_BLOCKS: u8 = MAX_SEGMENTS as u8;
 pub(super) const ADMIN_ENTRIES: u16 = 32;
 /// As the NVMe driver of Linux has it (nvme_core.io_timeout).
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Keep Alive Timeout of I/O controllers.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// As the NVMe driver of Linux has it (nvme_core.max_retries).
+const COMMAND_RETRIES: u16 = 5;
 /// As the NVMe driver of Linux has it (ctrl_loss_tmo).
 const CONTROLLER_LOSS_TIMEOUT: Duration = Duration::from_secs(600);
 /// Three times the longest ANA transition time that Linux's target announces.
@@ -77,8 +81,9 @@ pub struct HostOptions {
     pub bounce_bytes: u32,
     /// Bounce buffers at most; as many as fit into the memory that the host is given.
     pub bounce_buffers: u16,
-    /// Keep Alive Timeout; half of it passes between two Keep Alives. Zero for none. Shared machines stop a thread for
-    /// seconds, so the default is generous.
+    /// Keep Alive Timeout; half of it passes between two Keep Alives. Zero for none, which is the default for a discovery service: with
+    /// a timeout it is asked for a persistent connection (Base 3.1.2.3), which not every one has. Shared machines stop a thread for
+    /// seconds, so the default of others is generous.
     pub keep_alive: Duration,
     /// How long each step of bringing a controller up may take, and later what the host reads for itself; an Abort may take twice
     /// as long.
@@ -86,6 +91,11 @@ pub struct HostOptions {
     /// How long a command of an I/O queue may take. Then the controller is asked to abort it, and if it does not answer
     /// within `step_timeout` either, the session is set up again. Zero for ever.
     pub command_timeout: Duration,
+    /// How often a command is sent again because its session ended before it was answered; then its request fails
+    /// ([`super::IoError::Unanswered`]), for a command that makes a target end its session would do so for ever. 0 for never, `None` for
+    /// ever. Commands that were in flight with such a one are not failed for it: what was lost twice is sent one at a time, and an
+    /// end that another core of this host saw first counts half.
+    pub command_retries: Option<u16>,
     /// The pause before the first attempt to reconnect; it doubles with every failed attempt.
     pub first_back_off: Duration,
     /// The longest pause.
@@ -118,9 +128,10 @@ impl HostOptions {
             data_blocks: MAX_DATA_BLOCKS,
             bounce_bytes: BOUNCE_BYTES,
             bounce_buffers: BOUNCE_BUFFERS,
-            keep_alive: Duration::from_secs(30),
+            keep_alive: if is_discovery(&subsystem) { Duration::ZERO } else { KEEP_ALIVE },
             step_timeout: Duration::from_secs(15),
             command_timeout: COMMAND_TIMEOUT,
+            command_retries: Some(COMMAND_RETRIES),
             first_back_off: Duration::from_millis(10),
             longest_back_off: Duration::from_secs(1),
             max_attempts: 16,
@@ -164,7 +175,7 @@ impl HostOptions {
     /// The discovery service is to be asked, rather than a namespace used (Base 3.1.2.3).
     #[must_use]
     pub fn is_discovery(&self) -> bool {
-        self.subsystem.as_str() == DISCOVERY_SUBSYSTEM
+        is_discovery(&self.subsystem)
     }
 
     /// I/O queues that the controller is asked for: this host's and its followers'. Both are bounded far below 2^16.
@@ -186,4 +197,8 @@ impl HostOptions {
     pub(super) fn io_entries(&self) -> u16 {
         self.queue_depth.saturating_add(1)
     }
+}
+
+fn is_discovery(subsystem: &Nqn) -> bool {
+    subsystem.as_str() == DISCOVERY_SUBSYSTEM
 }

@@ -3,6 +3,7 @@
 use super::commands::Capsule;
 use super::cut::{Cut, Fit, Location, slice};
 use super::request::{IoError, Kind};
+use super::retries::Retry;
 use super::timeouts::Abortion;
 use super::{Host, State};
 use crate::nvmf::{
@@ -33,8 +34,11 @@ pub(super) struct Part {
     /// When it is to be aborted, or given up if it was. `None` for never.
     pub(super) deadline: Option<Duration>,
     pub(super) abortion: Abortion,
-    /// It was lost with a connection.
+    /// It was lost with a connection, and was not sent again yet.
     lost: bool,
+    /// How often it was, and what that counts.
+    pub(super) losses: u32,
+    pub(super) blame: u16,
 }
 
 /// What became of an attempt to submit.
@@ -53,11 +57,21 @@ const MAX_PASSED_OVER: usize = 16;
 impl<P: Port> Host<P> {
     /// Hands commands to the engine while there is a session and room.
     pub(super) fn submit_queued(&mut self) {
-        if !matches!(self.state, State::Ready { .. }) || !self.ana.is_accessible() {
+        if self.state != State::Ready || !self.ana.is_accessible() {
             return;
         }
         let mut passed_over = 0;
         while let Some(&slot) = self.resend.front() {
+            match self.retry(slot) {
+                Retry::Now => {}
+                // Requests that no command was made of yet overtake it.
+                Retry::Later => break,
+                Retry::Never(error) => {
+                    self.resend.pop_front();
+                    self.command_ended(slot, Err(error));
+                    continue;
+                }
+            }
             match self.fit_again(slot) {
                 Fit::Fits => {}
                 Fit::Ended => continue,
@@ -150,6 +164,8 @@ impl<P: Port> Host<P> {
             deadline: None,
             abortion: Abortion::None,
             lost: false,
+            losses: 0,
+            blame: 0,
         };
         self.free_slots.pop();
         if let Some(place) = self.parts.get_mut(usize::from(slot)) {
@@ -261,6 +277,9 @@ impl<P: Port> Host<P> {
         if let Some(place) = self.parts.get_mut(usize::from(slot)) {
             *place = Some(Part { queue, deadline, abortion: Abortion::None, lost: false, ..part });
         }
+        if self.is_suspect(part.blame) {
+            self.suspect = Some(slot);
+        }
         Ok(())
     }
 
@@ -312,7 +331,7 @@ impl<P: Port> Host<P> {
         // The rest may need another one, or none.
         let bounce = part.bounce.take();
         (part.first, part.blocks, part.rest) = (part.first + part.blocks, part.rest, 0);
-        (part.cut_in, part.lost) = (0, false);
+        (part.cut_in, part.lost, part.losses, part.blame) = (0, false, 0, 0);
         if let Some(buffer) = bounce {
             self.bounce.give_back(buffer);
         }
@@ -325,12 +344,14 @@ impl<P: Port> Host<P> {
         if let Some(in_flight) = self.in_flight.get_mut(usize::from(part.queue)) {
             *in_flight = in_flight.saturating_sub(1);
         }
+        self.suspect.take_if(|suspect| *suspect == slot);
     }
 
     /// The connection ended before the answer: the command waits for the next session.
     pub(super) fn lost(&mut self, slot: u16) {
         self.leave_queue(slot);
         self.statistics.lost += 1;
+        let counted = self.count_loss(slot);
         let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { return };
         part.lost = true;
         let request = self.requests.get(usize::from(part.request)).and_then(Option::as_ref);
@@ -339,7 +360,10 @@ impl<P: Port> Host<P> {
                 self.command_ended(slot, Err(IoError::Abandoned));
             }
             Some(Err(error)) => self.command_ended(slot, Err(error)),
-            _ => self.resend.push_back(slot),
+            _ => match counted {
+                Ok(()) => self.resend.push_back(slot),
+                Err(error) => self.command_ended(slot, Err(error)),
+            },
         }
     }
 

@@ -68,6 +68,16 @@ pub enum IoError {
     /// The namespace cannot be reached through this controller, for longer than `inaccessible_timeout` or for ever.
     #[error("the namespace cannot be reached through this controller (ANA state {0:?})")]
     Inaccessible(AnaState),
+    /// Its sessions ended with it in flight, more often than `command_retries` lets it be sent again, or the device refused to post
+    /// it. Other requests go on.
+    #[error(
+        "the command was sent {attempts} times and never answered: its session ended each time, or the device refused it; it may \
+         have been executed; look at what the target says of it, or raise command_retries"
+    )]
+    Unanswered {
+        /// How often it was sent.
+        attempts: u32,
+    },
     /// The host has given up, or was stopped; the command may have been executed.
     #[error("the host has no session any more; the command may have been executed")]
     Abandoned,

@@ -2,7 +2,7 @@
 
 use super::bring_up::Step;
 use super::options::{ADMIN_ENTRIES, Admin};
-use super::{After, Connections, Host, HostFailure, IoError, Opened, State};
+use super::{After, Connections, Host, HostFailure, IoError, KeepAlive, Opened, State};
 use crate::nvmf::{
     ADMIN_QUEUE, AcceptPrivateData, Command, RESPONSE_CAPSULE_BYTES, RequestPrivateData, parse_response,
 };
@@ -50,19 +50,24 @@ impl<P: Port> Host<P> {
             State::Opening { deadline, .. } if self.now >= deadline => self.fail(HostFailure::Timeout("connecting")),
             State::Opening { queue, .. } => self.open(queue),
             State::Bringing { step, .. } if self.stopping && !step.is_shutdown() => self.stop(),
-            State::Bringing { step, deadline } if self.now >= deadline => self.fail(HostFailure::Timeout(step.name())),
-            State::Bringing { step, .. } if !self.commands.is_in_flight(self.admin_slot(Admin::Step)) => {
-                self.issue(step)
+            State::Bringing { step, deadline, .. } if self.now >= deadline => {
+                self.fail(HostFailure::Timeout(step.name()))
+            }
+            State::Bringing { step, at, .. }
+                if self.now >= at && !self.commands.is_in_flight(self.admin_slot(Admin::Step)) =>
+            {
+                self.issue(step);
             }
             State::Bringing { .. } => {}
-            State::Ready { .. } if self.stopping && self.is_quiet() => match self.following {
+            State::Ready if self.stopping && self.is_quiet() => match self.following {
                 Some(_) => self.stop(),
-                None => self.bring(Step::ShutDown),
+                None => {
+                    // With the notification the controller's timer stops.
+                    self.keep_alive = KeepAlive::default();
+                    self.bring(Step::ShutDown);
+                }
             },
-            State::Ready { keep_alive_at: Some(at), keep_alive_sent } if self.now >= at => {
-                self.keep_alive(keep_alive_sent);
-            }
-            State::Ready { .. } => {}
+            State::Ready => {}
             State::Closing { then } if self.connections.all_closed() && self.followers.all_detached() => {
                 self.all_closed(then);
             }
@@ -78,8 +83,13 @@ impl<P: Port> Host<P> {
             && !admin.into_iter().any(|command| self.commands.is_in_flight(self.admin_slot(command)))
     }
 
+    /// A time from now on; options may say for ever ([`Duration::MAX`]).
+    pub(super) fn after(&self, time: Duration) -> Duration {
+        self.now.saturating_add(time)
+    }
+
     pub(super) fn open_next(&mut self, queue: Opened) {
-        self.state = State::Opening { queue, deadline: self.now + self.options.step_timeout };
+        self.state = State::Opening { queue, deadline: self.after(self.options.step_timeout) };
         self.open(queue);
     }
 
@@ -141,7 +151,7 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn bring(&mut self, step: Step) {
-        self.state = State::Bringing { step, deadline: self.now + self.time_for(step) };
+        self.state = State::Bringing { step, at: self.now, deadline: self.after(self.time_for(step)) };
         self.issue(step);
     }
 
@@ -156,34 +166,44 @@ impl<P: Port> Host<P> {
 
     pub(super) fn ready(&mut self) {
         self.scan_at = self.now;
+        self.ends_elsewhere = false;
         self.statistics.sessions += 1;
         self.chores_ready();
-        let mut half = self.options.keep_alive / 2;
         if let Some(following) = &mut self.following {
             following.attached();
-            half = Duration::ZERO;
         }
         self.followers.begin();
         self.settle();
-        self.state =
-            State::Ready { keep_alive_at: (!half.is_zero()).then(|| self.now + half), keep_alive_sent: self.now };
+        self.state = State::Ready;
         self.submit_queued();
     }
 
-    /// Sends a Keep Alive (Base 3.9). One that is not answered within the Keep Alive Timeout ends the session.
-    fn keep_alive(&mut self, sent: Duration) {
+    /// The controller is ready, and its Keep Alive Timer runs (Base 3.9): also while its I/O queues are brought up, of which each
+    /// may take as long as a step.
+    pub(super) fn begin_keep_alive(&mut self) {
+        let half = self.options.keep_alive / 2;
+        self.keep_alive = KeepAlive { at: (!half.is_zero()).then(|| self.after(half)), sent: self.now };
+    }
+
+    /// Sends a Keep Alive where it is due. One that is not answered within the Keep Alive Timeout ends the session.
+    pub(super) fn step_keep_alive(&mut self) {
+        let KeepAlive { at: Some(at), sent } = self.keep_alive else { return };
+        if self.now < at {
+            return;
+        }
         let (slot, period) = (self.admin_slot(Admin::KeepAlive), self.options.keep_alive);
         if self.commands.is_in_flight(slot) {
-            if self.now >= sent + period {
+            let by = sent.saturating_add(period);
+            if self.now >= by {
                 return self.fail(HostFailure::KeepAlive);
             }
-            self.state = State::Ready { keep_alive_at: Some(sent + period), keep_alive_sent: sent };
+            self.keep_alive.at = Some(by);
             return;
         }
         // Where the engine has no room, the next poll tries again.
         if self.send(Opened::Admin, slot, Command::KeepAlive, None).is_ok() {
             self.statistics.keep_alives += 1;
-            self.state = State::Ready { keep_alive_at: Some(self.now + period / 2), keep_alive_sent: self.now };
+            self.keep_alive = KeepAlive { at: Some(self.after(period / 2)), sent: self.now };
         }
     }
 
@@ -220,6 +240,7 @@ impl<P: Port> Host<P> {
             (Some(response), false) if index == self.admin_slot(Admin::Chore) => self.chore_answered(&response),
             (Some(response), false) if index == self.admin_slot(Admin::Event) => self.event_reported(&response),
             (Some(_), false) if index == self.admin_slot(Admin::Abort) => self.chores.abort_by = None,
+            (None, false) if index == self.admin_slot(Admin::Chore) => self.chore_refused(),
             // A step that was lost with its connection fails with it; one that the engine refused fails by its deadline. A
             // command that the controller says it could not abort has its own reply, or its deadline.
             (_, false) => {}
@@ -277,6 +298,7 @@ impl<P: Port> Host<P> {
 
     pub(super) fn close(&mut self, then: After) {
         self.state = State::Closing { then };
+        self.keep_alive = KeepAlive::default();
         self.followers.end();
         self.disconnect_all();
     }
@@ -294,7 +316,7 @@ impl<P: Port> Host<P> {
         }
         self.state = match then {
             After::Retry if self.following.is_some() => State::Detached,
-            After::Retry => State::BackOff { until: self.now + self.back_off() },
+            After::Retry => State::BackOff { until: self.after(self.back_off()) },
             After::Stop => State::Stopped,
             After::Fail(failure) => State::Failed(failure),
         };

@@ -20,13 +20,13 @@ pub(super) enum Abortion {
 impl<P: Port> Host<P> {
     /// Looks at the deadlines of all commands, as often as one can have passed.
     pub(super) fn step_timeouts(&mut self) {
-        if self.now < self.scan_at || !matches!(self.state, State::Ready { .. }) {
+        if self.now < self.scan_at || self.state != State::Ready {
             return;
         }
         let mut next = Duration::MAX;
         // No command that is submitted later has an earlier deadline.
         if !self.options.command_timeout.is_zero() {
-            next = self.now.saturating_add(self.options.command_timeout);
+            next = self.after(self.options.command_timeout);
         }
         for slot in 0..self.io_slots() {
             if !self.commands.is_in_flight(slot) {
@@ -49,7 +49,7 @@ impl<P: Port> Host<P> {
 
     /// Returns when to look at the command again.
     fn send_abort(&mut self, slot: u16, queue: u16) -> Duration {
-        let retry = self.now + RETRY;
+        let retry = self.after(RETRY);
         let Some(command_id) = self.commands.identifier(slot) else { return retry };
         let queue_id = self.queue_id(queue);
         let sent = match &mut self.following {
@@ -59,7 +59,7 @@ impl<P: Port> Host<P> {
         if !sent {
             return retry;
         }
-        let deadline = self.now.saturating_add(self.options.step_timeout);
+        let deadline = self.after(self.options.step_timeout);
         if let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) {
             (part.abortion, part.deadline) = (Abortion::Sent, Some(deadline));
         }
@@ -90,6 +90,6 @@ impl<P: Port> Host<P> {
     /// When the next deadline may pass.
     pub(super) fn deadline(&self) -> Option<Duration> {
         let outstanding = self.free_slots.len() < self.parts.len();
-        (outstanding && matches!(self.state, State::Ready { .. })).then_some(self.scan_at)
+        (outstanding && self.state == State::Ready).then_some(self.scan_at)
     }
 }

@@ -1,23 +1,24 @@
 //! Seeded choices: the same seed makes the same job.
 
-/// A small generator (xorshift64*): choices of blocks and operations, not secrets.
+/// What the state grows by: odd, so that all states come up before one does again.
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// A small generator (SplitMix64): choices of blocks and operations, not secrets. Each number is its state, mixed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator; every seed gives another sequence.
+    /// A generator. Every seed gives another sequence, which begins with a number of its own: states follow from seeds, and numbers from
+    /// states, one to one. The seed is mixed as well, or seeds that are a step apart would give one sequence a number later.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        // Zero is the one state that xorshift never leaves.
-        Self(seed ^ 0x9E37_79B9_7F4A_7C15 | 1)
+        Self(mix(seed))
     }
 
     /// The next number.
     pub fn next_number(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+        self.0 = self.0.wrapping_add(STEP);
+        mix(self.0)
     }
 
     /// A number below `limit`; 0 where that is 0.
@@ -25,6 +26,13 @@ impl Random {
         // The high half of the product: no division, and a bias below 2^-32 for limits of 32 bits.
         ((u128::from(self.next_number()) * u128::from(limit)) >> 64) as u64
     }
+}
+
+/// Every bit of the result depends on all bits; no two numbers have the same.
+fn mix(number: u64) -> u64 {
+    let mut mixed = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
 }
 
 /// A random order of the numbers below `count` without a table: a four-round Feistel network over the next power of
@@ -58,7 +66,7 @@ impl Order {
         let mask = (1u64 << self.half_bits) - 1;
         let (mut left, mut right) = (number >> self.half_bits, number & mask);
         for key in self.keys {
-            let mixed = (right ^ key).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 29;
+            let mixed = (right ^ key).wrapping_mul(STEP) >> 29;
             (left, right) = (right, left ^ (mixed & mask));
         }
         (left << self.half_bits) | right
@@ -80,6 +88,25 @@ mod tests {
                 seen[number] = true;
             }
         }
+    }
+
+    #[test]
+    fn every_seed_has_a_sequence_of_its_own() {
+        let first = |seed| {
+            [(); 4].map({
+                let mut random = Random::new(seed);
+                move |()| random.next_number()
+            })
+        };
+        let mut seen = std::collections::HashSet::new();
+        let close = (0..10_000).chain(u64::MAX - 10_000..=u64::MAX);
+        let apart = (0..64).map(|bit| (1u64 << bit).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        for seed in close.chain(apart) {
+            assert!(seen.insert(first(seed)), "seed {seed} has the sequence of another one");
+        }
+        // Nor does any begin inside of another one's first numbers, as seeds that are steps of the generator would.
+        let numbers: std::collections::HashSet<u64> = seen.iter().flatten().copied().collect();
+        assert_eq!(numbers.len(), 4 * seen.len());
     }
 
     #[test]

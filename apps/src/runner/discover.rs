@@ -136,8 +136,6 @@ fn discovery_options(config: &DiscoverConfig) -> Result<HostOptions, RunError> {
     options.queue_depth = 1;
     options.max_attempts = ATTEMPTS;
     options.step_timeout = plan::STEP_TIMEOUT;
-    // With a Keep Alive Timeout a host asks a discovery controller for a persistent connection, which not every one has.
-    options.keep_alive = Duration::ZERO;
     options.parameters = config.parameters;
     Ok(options)
 }

@@ -19,6 +19,8 @@ use std::{net::SocketAddr, path::PathBuf};
 pub const MAX_RECONNECTS: u32 = 100;
 /// Longest time-out of requests, in seconds.
 pub const MAX_IO_TIMEOUT_SECONDS: u64 = 3600;
+/// Retries at most: as many as attempts to reconnect.
+pub const MAX_IO_RETRIES: u16 = 100;
 
 /// Cores of `load`: the one with the admin queue, and those that follow it.
 const MAX_CORES: usize = MAX_FOLLOWERS as usize + 1;
@@ -79,6 +81,10 @@ pub struct LoadArguments {
     /// Seconds that requests may go unanswered before the connection is given up.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole::<u64>(1, MAX_IO_TIMEOUT_SECONDS))]
     pub io_timeout: u64,
+    /// How often a command is sent again because the connection ended before it was answered; then its request fails, and with it
+    /// the run.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<u16>(0, MAX_IO_RETRIES.into()))]
+    pub io_retries: u16,
 }
 
 /// The arguments of `load`, checked.
@@ -132,6 +138,8 @@ pub struct LoadConfig {
     pub reconnects: u32,
     /// How long requests may go unanswered.
     pub io_timeout: Duration,
+    /// How often a command is sent again.
+    pub io_retries: u16,
     /// Seed of everything.
     pub seed: u64,
 }
@@ -158,6 +166,7 @@ impl LoadConfig {
         range("--scatter", scatter.into(), 1, MAX_SEGMENTS as u64)?;
         range("--reconnects", reconnects.into(), 0, MAX_RECONNECTS.into())?;
         range("--io-timeout", io_timeout, 1, MAX_IO_TIMEOUT_SECONDS)?;
+        range("--io-retries", arguments.io_retries.into(), 0, MAX_IO_RETRIES.into())?;
         range("--bytes", bytes.unwrap_or(1), 1, MAX_FILE_BYTES)?;
         range("the port of --connect", connect.port().into(), 1, u16::MAX.into())?;
         Ok(Self {
@@ -185,6 +194,7 @@ impl LoadConfig {
             pages: common.pages.policy(),
             reconnects,
             io_timeout: Duration::from_secs(io_timeout),
+            io_retries: arguments.io_retries,
             seed: job.seed,
         })
     }

@@ -37,7 +37,7 @@ pub use discover::{DiscoverArguments, DiscoverConfig, discover, discovered_json,
 pub use error::{RunError, SetupError};
 pub use launch::run;
 pub use load::load;
-pub use load_command::{LoadArguments, LoadConfig, MAX_IO_TIMEOUT_SECONDS, MAX_RECONNECTS};
+pub use load_command::{LoadArguments, LoadConfig, MAX_IO_RETRIES, MAX_IO_TIMEOUT_SECONDS, MAX_RECONNECTS};
 pub(crate) use main_loop::{Idle, Refusals, Served, removed};
 pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig};
 pub(crate) use rdma::open as open_rdma;

@@ -166,6 +166,7 @@ pub(super) fn loaded(
     options.max_attempts = config.reconnects;
     options.step_timeout = STEP_TIMEOUT;
     options.command_timeout = config.io_timeout;
+    options.command_retries = Some(config.io_retries);
     let source = match file {
         Some(file) => Source::File { bytes: Arc::clone(&file.bytes), digest: file.digest },
         None => Source::Namespace { bytes: config.bytes, expected: config.expected },

@@ -40,7 +40,7 @@ fn engine(device: SoftDevice, options: EngineOptions) -> (Control<SoftDevice>, E
 }
 
 /// One more core of a device.
-fn engine_of<D: Device>(control: &mut Control<D>, options: EngineOptions) -> Engine<D::Port> {
+pub fn engine_of<D: Device>(control: &mut Control<D>, options: EngineOptions) -> Engine<D::Port> {
     let capabilities = *control.device().capabilities();
     let bytes = Engine::<D::Port>::region_bytes(&options, &capabilities).unwrap();
     let pages = PagePolicy::Exactly(PageSize::Plain);

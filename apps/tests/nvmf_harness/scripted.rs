@@ -23,6 +23,8 @@ use zerocopy::{FromZeros, IntoBytes};
 /// Identify structures and log pages that may be on their way at the same time.
 const PAGES: usize = 64;
 const PAGE: usize = nvmf::IDENTIFY_BYTES;
+/// I/O queues of a session that a rule may grant.
+const MAX_QUEUES: u16 = 8;
 /// Receives of a queue.
 const ENTRIES: u16 = 128;
 
@@ -49,6 +51,13 @@ pub struct Asked {
 
 /// What the test says to a command; `None` for what a correct controller does.
 pub type Rule = Box<dyn FnMut(&Asked) -> Option<Answer>>;
+
+/// What of a page a Get Log Page asks for.
+pub fn part(page: &[u8], asked: &Asked) -> Option<Answer> {
+    let Command::GetLogPage(get) = asked.command else { return None };
+    let rest = &page[(get.offset as usize).min(page.len())..];
+    Some(Answer::Data(rest[..rest.len().min(get.length as usize)].to_vec()))
+}
 
 struct Everything;
 
@@ -88,6 +97,8 @@ impl Controller {
         options.receive_depth = ENTRIES.into();
         options.transfer_depth = ENTRIES.into();
         options.message_bytes = 8192;
+        // Of two sessions, as the first one's end may be heard of late.
+        options.connections = 2 * (1 + MAX_QUEUES);
         let (control, mut engine) = engine(fabric.device(SoftOptions::new(profile.parse().unwrap())), options);
         let pages = memory(PAGES * PAGE);
         let pages_id = engine.add_memory(pages.clone()).unwrap();

@@ -177,6 +177,8 @@ impl Ledger {
             Err(IoError::Status(_)) if disk_may_fail => {}
             // The host asked for that, and the target had not given the command to its disk yet.
             Err(IoError::TimedOut) => {}
+            // Chance ended more sessions with it than it may take.
+            Err(IoError::Unanswered { .. }) => {}
             Err(error) => return Err(format!("request {cookie} {pending:?} failed: {error}")),
         }
         if pending.kind != Kind::Read {

@@ -1,0 +1,61 @@
+//! Commands that were lost with their session, and how often they are sent again.
+//!
+//! A command that makes the target end its session (a defect of the target that this command hits, a medium that hangs at
+//! that block) would do so for ever. So each has a number of retries. Commands that happened to be in flight with it are lost as often as it is
+//! while all are sent together; so those that were lost twice are suspects, of which one is in flight at a time. What is innocent is
+//! answered then, since it ends no session and no other suspect is beside it; and what is guilty is alone to blame.
+
+use super::Host;
+use super::request::IoError;
+use frwr_engine::provider::Port;
+
+/// What a loss counts whose session ended on this core, and one whose session ended because a queue of another core did: there the guilty
+/// one is more likely. A target that dies takes the queues of all cores, in an order that says nothing, so that it is not for nothing.
+const HERE: u16 = 2;
+const ELSEWHERE: u16 = 1;
+/// Losses after which a command is suspected: one is what every end of a session does to all that is in flight, and two of them in a row do
+/// not happen to the same command by themselves, unless sessions end all the time.
+const SUSPICION: u16 = 2 * HERE;
+
+/// What may be done with a command that is to be sent again.
+pub(super) enum Retry {
+    Now,
+    /// When the suspect that is in flight has ended.
+    Later,
+    /// Its request has failed meanwhile.
+    Never(IoError),
+}
+
+impl<P: Port> Host<P> {
+    /// A command came back without an answer; why its request fails, if it was sent as often as it may be.
+    pub(super) fn count_loss(&mut self, slot: u16) -> Result<(), IoError> {
+        let most = self.blame_limit();
+        let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { return Ok(()) };
+        part.losses = part.losses.saturating_add(1);
+        part.blame = part.blame.saturating_add(if self.ends_elsewhere { ELSEWHERE } else { HERE });
+        match most {
+            Some(most) if part.blame > most => Err(IoError::Unanswered { attempts: part.losses }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn retry(&self, slot: u16) -> Retry {
+        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Retry::Now };
+        let request = self.requests.get(usize::from(part.request)).and_then(Option::as_ref);
+        match request.map(|request| request.result) {
+            Some(Err(error)) => Retry::Never(error),
+            _ if self.suspect.is_some() && self.is_suspect(part.blame) => Retry::Later,
+            _ => Retry::Now,
+        }
+    }
+
+    /// Also where the next loss is the last one that it may have.
+    pub(super) fn is_suspect(&self, blame: u16) -> bool {
+        blame > 0 && blame >= SUSPICION.min(self.blame_limit().unwrap_or(u16::MAX))
+    }
+
+    /// What all losses of a command may count.
+    fn blame_limit(&self) -> Option<u16> {
+        self.options.command_retries.map(|retries| retries.saturating_mul(HERE))
+    }
+}
