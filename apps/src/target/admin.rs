@@ -72,7 +72,9 @@ impl<P: Port, S: Storage> Target<P, S> {
             return refused(Status::INVALID_FIELD);
         }
         // CC has 4 bytes.
-        if found.configure(ControllerConfiguration(set.value as u32)) == ConfigurationEffect::Reset {
+        let effect = found.configure(ControllerConfiguration(set.value as u32));
+        let shuts_down = found.begins_shutdown();
+        if effect == ConfigurationEffect::Reset {
             let (admin, waited) = (found.admin, found.events.reset());
             // The reset ends event requests without an answer (Base 3.7.2), and their entries are free.
             for command_id in waited {
@@ -83,6 +85,9 @@ impl<P: Port, S: Storage> Target<P, S> {
                 }
             }
             self.disconnect_io_queues(controller);
+        }
+        if shuts_down {
+            self.shut_down_controller(controller);
         }
         Reply::result(0)
     }

@@ -87,6 +87,10 @@ pub(super) struct Controller {
     readiness: Readiness,
     fatal: bool,
     shutdown: ShutdownStatus,
+    /// The commit that the shutdown waits for.
+    commit: Option<u64>,
+    /// The shutdown lost something.
+    lost: bool,
     /// Zero for none.
     keep_alive: Duration,
     seen: Duration,
@@ -131,6 +135,8 @@ impl Controller {
             readiness: Readiness::Disabled,
             fatal: false,
             shutdown: ShutdownStatus::Normal,
+            commit: None,
+            lost: false,
             keep_alive: Duration::ZERO,
             seen: now,
         }
@@ -212,7 +218,7 @@ impl Controller {
         if self.fatal { ControllerStatus(status.0 | ControllerStatus::FATAL_STATUS.0) } else { status }
     }
 
-    /// Property Set of CC (Base 3.1.3.5, 3.5.3, 3.6.1). Memory needs no time to become ready or to shut down.
+    /// Property Set of CC (Base 3.1.3.5, 3.5.3, 3.6.1).
     pub(super) fn configure(&mut self, wanted: ControllerConfiguration) -> ConfigurationEffect {
         let before = core::mem::replace(&mut self.configuration, wanted);
         let mut effect = ConfigurationEffect::None;
@@ -228,11 +234,44 @@ impl Controller {
             }
             _ => {}
         }
+        if effect == ConfigurationEffect::Reset {
+            (self.commit, self.lost) = (None, false);
+        }
         match wanted.shutdown() {
-            ShutdownNotification::Normal | ShutdownNotification::Abrupt => self.shutdown = ShutdownStatus::Complete,
+            ShutdownNotification::Normal => self.shutdown = ShutdownStatus::Occurring,
+            // What is in caches may be lost.
+            ShutdownNotification::Abrupt => (self.shutdown, self.commit) = (ShutdownStatus::Complete, None),
             ShutdownNotification::None | ShutdownNotification::Reserved => {}
         }
         effect
+    }
+
+    /// A normal shutdown was announced, and nothing was done for it. What failed is not tried again: a second flush says nothing
+    /// of what the first one could not keep.
+    pub(super) fn begins_shutdown(&self) -> bool {
+        self.shutdown == ShutdownStatus::Occurring && self.commit.is_none() && !self.lost
+    }
+
+    /// The shutdown is complete when that commit is, or now.
+    pub(super) fn await_commit(&mut self, number: Option<u64>) {
+        match number {
+            Some(_) => self.commit = number,
+            None => self.shutdown_is_complete(),
+        }
+    }
+
+    pub(super) fn awaited_commit(&self) -> Option<u64> {
+        self.commit
+    }
+
+    pub(super) fn shutdown_is_complete(&mut self) {
+        (self.shutdown, self.commit) = (ShutdownStatus::Complete, None);
+    }
+
+    /// Something could not be brought to its medium. There is no command that could say so: CSTS.CFS does, and SHST never says
+    /// that the shutdown is complete, which is all that some hosts look at.
+    pub(super) fn shutdown_failed(&mut self) {
+        (self.fatal, self.lost, self.commit) = (true, true, None);
     }
 
     /// A command arrived on any of its queues.

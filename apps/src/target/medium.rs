@@ -105,7 +105,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn stored(&mut self, cookie: Cookie, result: Result<(), StorageError>) {
-        let Some(index) = self.slots.index_of(cookie.0) else { return };
+        let Some(index) = self.slots.index_of(cookie.0) else { return self.committed(cookie, result) };
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection;
         if self.queue_mut(connection).is_none() {

@@ -6,6 +6,7 @@
 mod admin;
 mod buffers;
 mod command;
+mod commit;
 mod connect;
 mod controller;
 mod event;
@@ -37,6 +38,7 @@ use crate::nvmf::{AnaState, DISCOVERY_SUBSYSTEM};
 use crate::storage::{AttachError, CompletionBatch, Storage};
 use buffers::Buffers;
 use command::{Slots, Work};
+use commit::Commits;
 use controller::{Controller, Identifiers};
 use core::time::Duration;
 use frwr_engine::provider::Port;
@@ -158,6 +160,7 @@ pub struct Target<P: Port, S: Storage> {
     next_connect_check: Option<Duration>,
     /// Commands of ended connections that the storage still has.
     orphans: u32,
+    commits: Commits,
     statistics: TargetStatistics,
     /// Room for storage completions of one poll.
     completions: CompletionBatch,
@@ -217,6 +220,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             reads_until_corruption: options.corrupt_reads.map_or(0, core::num::NonZeroU64::get),
             abort_searches: MAX_ABORT_SEARCHES,
             orphans: 0,
+            commits: Commits::default(),
             next_connect_check: None,
             statistics: TargetStatistics::default(),
             completions: CompletionBatch::new(),
@@ -242,6 +246,9 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.event(event);
             work += 1;
         }
+        if !self.commits.is_idle() {
+            self.advance_commits();
+        }
         // What this poll found starts now, so that storage without delay answers in the same iteration.
         self.start_storage();
         work += self.poll_storage();
@@ -263,8 +270,10 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// Ends all connections. Poll until [`Target::is_drained`].
+    /// Ends all connections, and brings what was written to the media. Poll until [`Target::is_drained`]; what could not be
+    /// written is in [`TargetStatistics::failed_commits`].
     pub fn shut_down(&mut self) {
+        self.commit_at_end();
         for queue in self.queues.iter().flatten() {
             self.engine.disconnect(queue.connection);
         }
@@ -275,10 +284,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.engine.stop_listening(self.options.address).is_ok()
     }
 
-    /// No connection is open and no command in flight.
+    /// No connection is open and no command in flight; behind [`Target::shut_down`] all that was answered is on its medium, too,
+    /// as far as that could be done.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.engine.is_disconnected() && self.slots.used() == 0
+        self.engine.is_disconnected() && self.slots.used() == 0 && self.is_committed()
     }
 
     /// Counters, by value.
