@@ -4,9 +4,9 @@ mod nvmf_harness;
 
 use frwr_apps::nvmf::{
     BlockRange, Command, ControllerConfiguration, ControllerStatus, Property, PropertyGet, PropertySet, PropertySize,
-    ShutdownStatus,
+    SetFeatures, ShutdownStatus, Status, feature,
 };
-use frwr_apps::storage::Storage;
+use frwr_apps::storage::{Operation, Storage};
 use frwr_apps::target::{Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
@@ -193,4 +193,54 @@ fn a_target_that_ended_its_connections_serves_the_next_and_drains_again() {
         raw.until("drained", |raw| raw.target.is_drained());
         assert!(!caches[0].dirty.get());
     }
+}
+
+/// As the last two operations of a namespace, what a command with FUA or without asks for, and how it ends.
+fn read_with(raw: &mut Raw<Cached>, io: ConnectionId, command: Command, access: Access, unit_access: bool) -> u16 {
+    let mut entry = command.encode(0).unwrap();
+    entry.dwords_10_15[2] = (entry.dwords_10_15[2].get() | u32::from(unit_access) << 30).into();
+    raw.exchange(io, entry, Some((access, BLOCK))).status().code()
+}
+
+#[test]
+fn what_is_read_or_compared_with_fua_is_on_the_medium_first() {
+    let (mut raw, [cache, _]) = two_caches();
+    let (_, io) = raw.io_queue();
+    let [read, compare] = [Command::Read(range(1)), Command::Compare(range(1))];
+    for (command, access) in [(read, Access::RemoteWrite), (compare, Access::RemoteRead)] {
+        write(&mut raw, io, 1);
+        cache.log.borrow_mut().clear();
+        assert_eq!(read_with(&mut raw, io, command, access, false), 0);
+        assert!(cache.dirty.get() && cache.flushes() == 0);
+        assert_eq!(read_with(&mut raw, io, command, access, true), 0);
+        let log = cache.log.borrow();
+        let [Operation::Read { .. }, Operation::Flush, Operation::Read { .. }] = log[..] else { panic!("{log:?}") };
+        assert!(!cache.dirty.get());
+    }
+    assert_eq!(raw.target.statistics().reads, 2);
+    // Nothing was read where the flush failed; a second one would say nothing of what this one could not keep.
+    write(&mut raw, io, 1);
+    cache.failing.set(true);
+    cache.log.borrow_mut().clear();
+    let mut entry = read.encode(0).unwrap();
+    entry.dwords_10_15[2] = (entry.dwords_10_15[2].get() | 1 << 30).into();
+    let failed = raw.exchange(io, entry, Some((Access::RemoteWrite, BLOCK))).status();
+    assert!(failed.code() == Status::UNRECOVERED_READ_ERROR.code() && failed.is_final());
+    assert_eq!(cache.log.borrow()[..], [Operation::Flush]);
+}
+
+#[test]
+fn media_without_a_volatile_cache_are_read_with_fua_as_ever() {
+    let (storage, cache) = Cached::new(8, BLOCK);
+    let mut raw = Raw::with(target_options(), vec![storage.read_only()]);
+    let (_, io) = raw.io_queue();
+    assert_eq!(read_with(&mut raw, io, Command::Read(range(1)), Access::RemoteWrite, true), 0);
+    assert_eq!(cache.flushes(), 0);
+    // A host that switched its cache off asks for nothing more with a read.
+    let (mut raw, [cache, _]) = two_caches();
+    let (admin, io) = raw.io_queue();
+    let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, value: 0 };
+    assert!(raw.command(admin, Command::SetFeatures(off), None).status().is_success());
+    assert_eq!(read_with(&mut raw, io, Command::Read(range(1)), Access::RemoteWrite, false), 0);
+    assert_eq!(cache.flushes(), 0);
 }
