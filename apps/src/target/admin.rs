@@ -130,8 +130,14 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.work.is_half_done()) else { return false };
         let aborted = Phase::Reply(Reply::of(Status::COMMAND_ABORT_REQUESTED));
         match slot.phase {
-            // It waits for a buffer, a transfer slot or the storage: its turn comes in order, and then it is answered.
-            Phase::TakeBuffer | Phase::Fetch | Phase::Submit => slot.phase = aborted,
+            // Its turn may be long in coming.
+            Phase::TakeBuffer => {
+                self.leave_waiting(index);
+                self.set_phase(index, aborted);
+                self.advance(index);
+            }
+            // It waits for a transfer slot or the storage: every poll looks at it, and then it is answered.
+            Phase::Fetch | Phase::Submit => slot.phase = aborted,
             Phase::Fetching => slot.aborted = true,
             Phase::Storing => {
                 let namespace = slot.work.namespace().and_then(|namespace| self.namespaces.get_mut(namespace));

@@ -1,7 +1,8 @@
 //! An NVMe-oF target, of one core or of several (see [`MAX_CORES`]): it listens, and serves namespaces to hosts over `frwr-engine`.
 //!
 //! Poll-style, with time as an argument: it never reads a clock, never blocks and never allocates once it was made. A
-//! command that finds no data buffer, no place in the storage or no transfer slot waits in order; nothing is dropped.
+//! command that finds no place in the storage or no transfer slot waits in order, one that finds no data buffer in order with those
+//! of its namespace; nothing is dropped.
 
 mod admin;
 mod buffers;
@@ -23,6 +24,7 @@ mod session;
 mod spread;
 mod statistics;
 mod subsystem;
+mod waiting;
 
 pub use admin::NamespaceError;
 pub use incident::{Breach, Fault, Incident, MAX_INCIDENTS};
@@ -52,6 +54,7 @@ use session::Queue;
 use spread::Spread;
 use std::collections::VecDeque;
 use subsystem::{Namespace, Served};
+use waiting::Waiting;
 
 /// Namespaces of one subsystem: identifiers 1 to this. One Identify list, and one list of changed ones, holds 1024.
 pub const MAX_NAMESPACES: usize = 1024;
@@ -148,8 +151,8 @@ pub struct Target<P: Port, S: Storage> {
     /// GENCTR of the discovery log.
     discovery_generation: u64,
     spread: Spread,
-    /// Commands that wait for a data buffer, in order of arrival.
-    waiting: VecDeque<u32>,
+    /// Commands that wait for data buffers.
+    waiting: Waiting,
     /// Commands that found no transfer slot or no place in the storage, or wait for what other cores are told; tried again
     /// by every poll, in order.
     stalled: VecDeque<u32>,
@@ -195,12 +198,13 @@ impl<P: Port, S: Storage> Target<P, S> {
         options.check()?;
         let (subsystems, namespaces) = serve(subsystems, &buffers, options.buffer_bytes)?;
         let id = engine.add_memory(buffers.clone())?;
-        let buffers = Buffers::new(buffers, id, options.buffer_bytes);
+        let buffers = Buffers::new(buffers, id, options.buffer_bytes, options.admin_buffers(), namespaces.len());
         let wanted = options.least_buffers();
         if buffers.available() < wanted as usize {
             return Err(TargetError::Buffers { got: buffers.available(), wanted });
         }
         let slots = options.command_slots();
+        let waiting = Waiting::new(slots, buffers.parts());
         Ok(Self {
             engine,
             now: Duration::ZERO,
@@ -215,7 +219,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             identifiers: Identifiers::default(),
             discovery_generation: 1,
             spread: Spread::new(&options),
-            waiting: VecDeque::with_capacity(slots as usize),
+            waiting,
             stalled: VecDeque::with_capacity(slots as usize),
             reads_until_corruption: options.corrupt_reads.map_or(0, core::num::NonZeroU64::get),
             abort_searches: MAX_ABORT_SEARCHES,

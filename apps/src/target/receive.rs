@@ -302,11 +302,10 @@ impl<P: Port, S: Storage> Target<P, S> {
             phase,
             ..Slot::new(connection, entry.command_id.get(), work, data)
         };
-        let in_order = matches!(slot.phase, Phase::TakeBuffer) && !self.waiting.is_empty();
+        let in_order = matches!(slot.phase, Phase::TakeBuffer) && self.has_to_wait(&slot.work);
         let Some(index) = self.slots.insert(slot) else { return self.overran(connection) };
         if in_order {
-            self.statistics.buffer_waits += 1;
-            self.waiting.push_back(index);
+            self.wait_for_buffer(index);
         } else {
             self.advance(index);
         }

@@ -218,7 +218,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         self.orphans += self.slots.storing(connection);
         let ended = place.take().and_then(|queue| queue.association);
-        self.drop_elsewhere(connection);
+        self.drop_waiting(connection);
         let Some(Association { controller, .. }) = ended else { return };
         self.queue_ended(connection);
         let is_admin = |controller: &super::Controller| controller.admin == Some(connection);
@@ -244,11 +244,14 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.end_queues_on_members(controller);
     }
 
-    /// A connection is gone, and nobody waits any more for what another core says to its commands.
-    fn drop_elsewhere(&mut self, connection: ConnectionId) {
+    /// A connection is gone, and none of its commands waits any more for a buffer, or for what another core says.
+    fn drop_waiting(&mut self, connection: ConnectionId) {
+        let waits = |slot: &mut Slot| {
+            slot.connection == connection && matches!(slot.phase, Phase::Elsewhere | Phase::TakeBuffer)
+        };
         for index in 0..self.slots.count() {
-            let waits = |slot: &mut Slot| slot.connection == connection && matches!(slot.phase, Phase::Elsewhere);
             if self.slots.get_mut(index).is_some_and(waits) {
+                self.leave_waiting(index);
                 self.drop_command(index);
             }
         }
