@@ -18,6 +18,10 @@ const FIRST_RESERVED_ID: u16 = 0xfff0;
 pub(super) const KEEP_ALIVE_UNITS: u16 = 10;
 const KEEP_ALIVE_STEP_MS: u64 = 100 * KEEP_ALIVE_UNITS as u64;
 
+/// How long a host of a discovery controller may be silent where it asked for no keep alive: two minutes, as the standard suggests and
+/// as Linux's target has it. `nvme discover` is done in seconds; who stays to hear of changes keeps its controller alive.
+const DISCOVERY_SILENCE: Duration = Duration::from_secs(120);
+
 /// Entries of the Error Information log: what a person reads, and few enough for every controller to have its own.
 pub(super) const ERROR_LOG_ENTRIES: usize = 16;
 
@@ -94,6 +98,7 @@ pub(super) struct Controller {
     /// Zero for none.
     keep_alive: Duration,
     seen: Duration,
+    expired: bool,
 }
 
 /// How CSTS.RDY follows CC.EN (Base 3.1.3.6).
@@ -139,6 +144,7 @@ impl Controller {
             lost: false,
             keep_alive: Duration::ZERO,
             seen: now,
+            expired: false,
         }
     }
 
@@ -289,9 +295,25 @@ impl Controller {
         self.keep_alive = Duration::from_millis(u64::from(milliseconds).next_multiple_of(KEEP_ALIVE_STEP_MS));
     }
 
-    /// Nothing was heard of the host for its Keep Alive Timeout (Base 3.9).
+    /// How long nothing need be heard of the host; zero for ever. A host that asks for no keep alive of a discovery controller would
+    /// otherwise keep its place for ever, once it is gone without a word.
+    pub(super) fn silence_limit(&self) -> Duration {
+        if self.keep_alive.is_zero() && self.purpose == Purpose::Discovery {
+            DISCOVERY_SILENCE
+        } else {
+            self.keep_alive
+        }
+    }
+
+    /// It ends by that. Once is enough to be told: it may take a while.
+    pub(super) fn expire(&mut self) {
+        self.expired = true;
+    }
+
+    /// Nothing was heard of the host for so long (Base 3.9).
     pub(super) fn is_expired(&self, now: Duration) -> bool {
-        !self.keep_alive.is_zero() && now.saturating_sub(self.seen) > self.keep_alive
+        let limit = self.silence_limit();
+        !self.expired && !limit.is_zero() && now.saturating_sub(self.seen) > limit
     }
 }
 

@@ -309,11 +309,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         for index in 0..self.controllers.len() {
             let Some(Some(controller)) = self.controllers.get_mut(index) else { continue };
             if controller.is_expired(self.now) {
-                let (admin, milliseconds) = (controller.admin, controller.keep_alive_milliseconds());
-                controller.set_keep_alive(0);
+                let (admin, limit) = (controller.admin, controller.silence_limit());
+                controller.expire();
                 self.statistics.keep_alive_expirations += 1;
                 if let Some(admin) = admin {
-                    self.note_fault(admin, Fault::KeepAlive { limit: Duration::from_millis(milliseconds) });
+                    self.note_fault(admin, Fault::KeepAlive { limit });
                     self.engine.disconnect(admin);
                 }
             }
