@@ -329,7 +329,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Listening { ok, .. } => self.statistics.listening = Some(ok),
-            Event::Incoming { incoming, peer, private_data } => self.incoming(incoming, peer, &private_data),
+            Event::Incoming { incoming, peer, private_data, .. } => self.incoming(incoming, peer, &private_data),
             Event::Connected { .. } => {}
             // Its end is told when the device has complied.
             Event::QueuePairKept { connection } => {
