@@ -17,6 +17,7 @@ use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
 use nvmf_harness::raw::{Raw, connect, connect_data, keyed};
 use nvmf_harness::{memory, subsystem, target_options};
+use std::net::SocketAddr;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 type Memory = Raw<MemoryStorage>;
@@ -532,6 +533,28 @@ fn a_silent_host_of_the_discovery_service_keeps_its_place_for_a_while() {
     for (admin, value) in [(alive, 300_000), (io, 0)] {
         let kept = raw.command(admin, get(feature::KEEP_ALIVE_TIMER, Select::Current, 0), None);
         assert_eq!(kept.result.get(), value);
+    }
+}
+
+/// All of a machine's addresses are no address to connect to: a host is told the one that it connected to.
+#[test]
+fn a_target_that_listens_everywhere_tells_each_host_where_it_is() {
+    for (listens, asked, family) in [
+        ("0.0.0.0:4420", ["192.168.7.1", "10.0.0.1"], 1),
+        ("[::]:4420", ["fd00::7", "::ffff:10.0.0.1"], 2),
+        ("127.0.0.1:4420", ["127.0.0.1", "127.0.0.1"], 1),
+    ] {
+        let options = TargetOptions { address: listens.parse().unwrap(), controllers: 2, ..target_options() };
+        let mut raw = Raw::with_subsystems(options, vec![named("nqn.first", AllowedHosts::Any)]);
+        for address in asked {
+            raw.address = SocketAddr::new(address.parse().unwrap(), 4420);
+            let admin = discovery(&mut raw, 0);
+            let entry = log(&mut raw, admin, page(log_page::DISCOVERY, 1024, 1024)).unwrap();
+            let entry = DiscoveryEntry::read_from_bytes(&entry).unwrap();
+            let (told, family) = address.strip_prefix("::ffff:").map_or((address, family), |mapped| (mapped, 1));
+            assert_eq!(core::str::from_utf8(&entry.address).unwrap().trim_end(), told);
+            assert_eq!((entry.address_family, &entry.service[..5]), (family, &b"4420 "[..]));
+        }
     }
 }
 

@@ -50,7 +50,7 @@ use frwr_engine::{
 use frwr_mempool::DeviceMemory;
 use identifiers::IdentifiersInUse;
 use incident::Incidents;
-use session::Queue;
+use session::{Ends, Queue};
 use spread::Spread;
 use std::collections::VecDeque;
 use subsystem::{Namespace, Served};
@@ -329,7 +329,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Listening { ok, .. } => self.statistics.listening = Some(ok),
-            Event::Incoming { incoming, peer, private_data, .. } => self.incoming(incoming, peer, &private_data),
+            Event::Incoming { incoming, peer, local, private_data } => {
+                self.incoming(incoming, Ends { peer, local }, &private_data);
+            }
             Event::Connected { .. } => {}
             // Its end is told when the device has complied.
             Event::QueuePairKept { connection } => {
