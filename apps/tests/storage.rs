@@ -153,7 +153,8 @@ fn a_full_batch_keeps_the_rest() {
 fn storages_say_what_they_can_and_take_their_buffers_once() {
     for kind in KINDS {
         let mut bench = Bench::new(kind, "features", 16, 4);
-        let features = Features { write_zeroes: true, deallocate: true, read_only: false };
+        let write_through = kind == Kind::Memory;
+        let features = Features { write_zeroes: true, deallocate: true, read_only: false, write_through };
         assert_eq!(bench.storage.features(), features);
         assert_eq!(bench.storage.geometry(), Geometry::new(16, BLOCK as u32).unwrap());
         if kind != Kind::Memory {

@@ -3,19 +3,21 @@
 mod nvmf_harness;
 
 use core::mem::size_of;
+use core::time::Duration;
 use frwr_apps::nvmf::{
     self, Abort, AnaGroup, AnaLogHeader, AnaState, Command, CompletionQueueEntry, DataPointer, DatasetManagement,
     DatasetRange, DiscoveryEntry, DiscoveryHeader, EffectsLog, ErrorLogEntry, GetFeatures, GetLogPage, HealthLog,
     Identify, IdentifyController, IdentifyNvmController, InvalidParameter, KeyedDataBlock, Nqn, Select, SetFeatures,
     Status, SubmissionQueueEntry, WriteZeroes, cns, feature, log_page, opcode,
 };
-use frwr_apps::nvmf::{BlockRange, DISCOVERY_SUBSYSTEM};
+use frwr_apps::nvmf::{BlockRange, ConnectData, DISCOVERY_SUBSYSTEM};
 use frwr_apps::storage::MemoryStorage;
 use frwr_apps::target::{AllowedHosts, Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
 use nvmf_harness::raw::{Raw, connect, connect_data, keyed};
 use nvmf_harness::{memory, subsystem, target_options};
+use std::net::SocketAddr;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 type Memory = Raw<MemoryStorage>;
@@ -492,6 +494,68 @@ fn hosts_that_are_not_listed_do_not_connect() {
     data.controller_id = controller.result.get() as u16;
     data.subsystem = Nqn::new("nqn.third").unwrap();
     assert_eq!(raw.connect(io, connect(1, 31), &data).result.get(), InvalidParameter::CONTROLLER_ID.to_result());
+}
+
+fn discovery(raw: &mut Memory, keep_alive_timeout: u32) -> ConnectionId {
+    let admin = raw.open_queue(0, 32);
+    let data = ConnectData { subsystem: Nqn::new(DISCOVERY_SUBSYSTEM).unwrap(), ..connect_data(0xffff) };
+    let connect = nvmf::Connect { keep_alive_timeout, ..connect(0, 31) };
+    assert!(raw.connect(admin, connect, &data).status().is_success());
+    raw.enable(admin);
+    admin
+}
+
+/// A host that asks for no keep alive of the discovery service, and is gone without a word, keeps its place for two minutes.
+#[test]
+fn a_silent_host_of_the_discovery_service_keeps_its_place_for_a_while() {
+    let second = Duration::from_secs(1);
+    let subsystems = vec![named("nqn.first", AllowedHosts::Any), Subsystem::new(subsystem(), storage())];
+    let mut raw = Raw::with_subsystems(TargetOptions { controllers: 4, ..target_options() }, subsystems);
+    let [silent, busy, alive] = [0, 0, 300_000].map(|keep_alive| discovery(&mut raw, keep_alive));
+    let (io, _) = raw.controller();
+    // What it set later is no keep alive either.
+    assert!(raw.command(silent, set(feature::KEEP_ALIVE_TIMER, 0), None).status().is_success());
+    let ended = |raw: &Memory| (raw.disconnected.clone(), raw.target.statistics().keep_alive_expirations);
+    raw.now += 119 * second;
+    raw.steps(20);
+    assert_eq!(ended(&raw), (vec![], 0));
+    log(&mut raw, busy, page(log_page::DISCOVERY, 0, 1024)).unwrap();
+    raw.now += 2 * second;
+    raw.until("ended", |raw| raw.disconnected == [silent]);
+    raw.now += 117 * second;
+    raw.steps(20);
+    assert_eq!(ended(&raw), (vec![silent], 1));
+    raw.now += 2 * second;
+    raw.until("ended", |raw| raw.disconnected == [silent, busy]);
+    raw.steps(20);
+    assert_eq!(ended(&raw).1, 2);
+    // Who asks for a time has that, and a controller of a subsystem none.
+    for (admin, value) in [(alive, 300_000), (io, 0)] {
+        let kept = raw.command(admin, get(feature::KEEP_ALIVE_TIMER, Select::Current, 0), None);
+        assert_eq!(kept.result.get(), value);
+    }
+}
+
+/// All of a machine's addresses are no address to connect to: a host is told the one that it connected to.
+#[test]
+fn a_target_that_listens_everywhere_tells_each_host_where_it_is() {
+    for (listens, asked, family) in [
+        ("0.0.0.0:4420", ["192.168.7.1", "10.0.0.1"], 1),
+        ("[::]:4420", ["fd00::7", "::ffff:10.0.0.1"], 2),
+        ("127.0.0.1:4420", ["127.0.0.1", "127.0.0.1"], 1),
+    ] {
+        let options = TargetOptions { address: listens.parse().unwrap(), controllers: 2, ..target_options() };
+        let mut raw = Raw::with_subsystems(options, vec![named("nqn.first", AllowedHosts::Any)]);
+        for address in asked {
+            raw.address = SocketAddr::new(address.parse().unwrap(), 4420);
+            let admin = discovery(&mut raw, 0);
+            let entry = log(&mut raw, admin, page(log_page::DISCOVERY, 1024, 1024)).unwrap();
+            let entry = DiscoveryEntry::read_from_bytes(&entry).unwrap();
+            let (told, family) = address.strip_prefix("::ffff:").map_or((address, family), |mapped| (mapped, 1));
+            assert_eq!(core::str::from_utf8(&entry.address).unwrap().trim_end(), told);
+            assert_eq!((entry.address_family, &entry.service[..5]), (family, &b"4420 "[..]));
+        }
+    }
 }
 
 #[test]

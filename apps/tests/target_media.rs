@@ -130,7 +130,7 @@ impl Storage for Lacking {
 
 #[test]
 fn commands_are_offered_that_every_namespace_has() {
-    let every = Features { write_zeroes: true, deallocate: true, read_only: false };
+    let every = Features { write_zeroes: true, deallocate: true, read_only: false, write_through: true };
     let (zeroes, ranges) = (IdentifyController::WRITE_ZEROES, IdentifyController::DATASET_MANAGEMENT);
     for (features, offered) in [
         (every, IdentifyController::COMPARE | zeroes | ranges),

@@ -140,6 +140,9 @@ pub enum Event {
         incoming: IncomingId,
         /// Where the peer is, if the device knows.
         peer: Option<SocketAddr>,
+        /// Where the peer connects to, if the device knows: where the engine listens at all of a machine's addresses (`0.0.0.0`,
+        /// `[::]`), the one that the peer means.
+        local: Option<SocketAddr>,
         /// The peer's bytes.
         private_data: PrivateData,
     },

@@ -106,6 +106,7 @@ pub(crate) enum ToCore {
     Incoming {
         incoming: IncomingId,
         peer: Option<SocketAddr>,
+        local: Option<SocketAddr>,
         private_data: PrivateData,
     },
     /// The core's shared receive queue; comes in front of the first queue pair that uses it.

@@ -48,9 +48,10 @@ fn f31_a_request_is_rejected_with_data() {
         let queue_pair = pair.owner.queue_pair(SIZES);
         let address = pair.address;
         pair.owner.connect(queue_pair, address, ConnectionParameters::default());
-        let [ConnectionEvent::Request { incoming, parameters, .. }] = pair.until_peer_hears()[..] else {
+        let [ConnectionEvent::Request { incoming, parameters, local, .. }] = pair.until_peer_hears()[..] else {
             panic!("one request");
         };
+        assert_eq!(local, Some(address), "as the owner called it");
         assert_eq!(parameters, ConnectionParameters::default());
         let private_data: frwr_engine::provider::PrivateData = b"no".iter().copied().collect();
         let reject = Command::Reject { incoming, private_data };

@@ -276,6 +276,7 @@ fn a_flood_of_connect_requests_is_bounded_whether_the_caller_takes_events_or_not
             listener: ListenerId(listener),
             incoming: IncomingId(incoming),
             peer: None,
+            local: None,
             private_data: PrivateData::new(),
             parameters: ConnectionParameters::default(),
         })

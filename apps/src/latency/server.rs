@@ -261,7 +261,7 @@ impl<P: Port> ServerSide<P> {
             // That it stops is told the same way.
             Event::Listening { .. } if self.told_to_stop => {}
             Event::Listening { ok, .. } => self.desk.listens(ok),
-            Event::Incoming { incoming, peer, private_data } => self.judge(incoming, peer, &private_data),
+            Event::Incoming { incoming, peer, private_data, .. } => self.judge(incoming, peer, &private_data),
             Event::Connected { connection, .. } => self.connected(connection),
             Event::Received { connection, received } => self.received(connection, received),
             Event::Registered { cookie, grant, .. } => self.key_made(cookie, grant),

@@ -17,7 +17,7 @@ use crate::{
     storage::{MIN_BLOCK_BYTES, StorageStatistics},
     target::{HOME_CORE, place_queues},
 };
-use core::{net::IpAddr, ops::Add};
+use core::ops::Add;
 use frwr_engine::{control::Control, provider::Device};
 use frwr_reactor::{Placement, Topology};
 use std::sync::atomic::AtomicBool;
@@ -56,7 +56,6 @@ where
     }
     let threads = launch(topology, placement, Sides::<_, D::Port> { targets, hosts: Vec::new() }, &progress)?;
     reports.iter().for_each(|report| say(&report.line()));
-    discovery_note(config.listen.ip()).iter().for_each(|note| say(note));
     let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
     // Of lines of progress: what most namespaces have.
     let block_bytes = reports.first().map_or(MIN_BLOCK_BYTES, |report| report.block_bytes);
@@ -93,13 +92,6 @@ where
     })
 }
 
-/// What is to be said of an address that means all of a machine's: entries of the discovery log say where to connect to.
-fn discovery_note(listen: IpAddr) -> Option<String> {
-    listen.is_unspecified().then(|| {
-        format!("hosts that ask what is served are told to connect to {listen}, where nobody is; --listen one address of this machine")
-    })
-}
-
 /// Opens what is served for each core that serves it.
 fn prepare(
     config: &ServeConfig,
@@ -126,19 +118,4 @@ fn prepare(
 /// What the namespaces have done on two cores.
 fn sum(left: Vec<StorageStatistics>, right: Vec<StorageStatistics>) -> Vec<StorageStatistics> {
     left.into_iter().zip(right).map(|(left, right)| left + right).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::discovery_note;
-    use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-    #[test]
-    fn an_address_that_no_host_can_connect_to_is_said() {
-        for all in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
-            let note = discovery_note(all).unwrap();
-            assert!(note.contains(&all.to_string()) && note.contains("--listen"), "{note}");
-        }
-        assert_eq!(discovery_note(IpAddr::V4(Ipv4Addr::LOCALHOST)), None);
-    }
 }

@@ -39,7 +39,9 @@ impl ServeReport {
     /// Everything ended in order: exit code 0.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.undrained.is_empty() && self.storages.iter().all(|storage| storage.broken == 0)
+        self.undrained.is_empty()
+            && self.target.failed_commits == 0
+            && self.storages.iter().all(|storage| storage.broken == 0)
     }
 
     /// One object, on one line.
@@ -63,6 +65,7 @@ impl ServeReport {
             "reads": target.reads,
             "writes": target.writes,
             "flushes": target.flushes,
+            "failed_commits": target.failed_commits,
             "bytes_read": target.bytes_read,
             "bytes_written": target.bytes_written,
             "failed_commands": target.failed_commands,
@@ -160,6 +163,13 @@ impl ServeReport {
         if let Some(shared) = self.shared_receives {
             let withdrawn = self.engine.shared_receives_withdrawn;
             writeln!(out, "\nshared receives         {shared:>12}\n  lost with connections {withdrawn:>12}")?;
+        }
+        if target.failed_commits > 0 {
+            let times = target.failed_commits;
+            writeln!(
+                out,
+                "\n{times} times a namespace could not be flushed at a shutdown: what hosts were told is written may be lost"
+            )?;
         }
         for who in &self.undrained {
             writeln!(out, "\nnot drained: {who}")?;

@@ -86,7 +86,8 @@ impl Storage for MemoryStorage {
     }
 
     fn features(&self) -> Features {
-        Features { write_zeroes: true, deallocate: true, read_only: self.read_only }
+        // There is nothing more durable behind it.
+        Features { write_zeroes: true, deallocate: true, read_only: self.read_only, write_through: true }
     }
 
     fn attach(&mut self, buffers: DeviceMemory) -> Result<(), AttachError> {

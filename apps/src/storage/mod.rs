@@ -162,6 +162,16 @@ pub struct Features {
     pub deallocate: bool,
     /// Nothing that changes blocks; the rest fails with [`StorageError::ReadOnly`].
     pub read_only: bool,
+    /// It has no volatile cache: what has completed is as durable as it gets, and [`Operation::Flush`] has nothing to do.
+    pub write_through: bool,
+}
+
+impl Features {
+    /// Something that was written through it may be lost unless it is flushed.
+    #[must_use]
+    pub const fn is_cached(self) -> bool {
+        !self.read_only && !self.write_through
+    }
 }
 
 /// What a storage has done since it was made. Zero where it does not count.

@@ -72,7 +72,9 @@ impl<P: Port, S: Storage> Target<P, S> {
             return refused(Status::INVALID_FIELD);
         }
         // CC has 4 bytes.
-        if found.configure(ControllerConfiguration(set.value as u32)) == ConfigurationEffect::Reset {
+        let effect = found.configure(ControllerConfiguration(set.value as u32));
+        let shuts_down = found.begins_shutdown();
+        if effect == ConfigurationEffect::Reset {
             let (admin, waited) = (found.admin, found.events.reset());
             // The reset ends event requests without an answer (Base 3.7.2), and their entries are free.
             for command_id in waited {
@@ -83,6 +85,9 @@ impl<P: Port, S: Storage> Target<P, S> {
                 }
             }
             self.disconnect_io_queues(controller);
+        }
+        if shuts_down {
+            self.shut_down_controller(controller);
         }
         Reply::result(0)
     }
@@ -125,8 +130,14 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.work.is_half_done()) else { return false };
         let aborted = Phase::Reply(Reply::of(Status::COMMAND_ABORT_REQUESTED));
         match slot.phase {
-            // It waits for a buffer, a transfer slot or the storage: its turn comes in order, and then it is answered.
-            Phase::TakeBuffer | Phase::Fetch | Phase::Submit => slot.phase = aborted,
+            // Its turn may be long in coming.
+            Phase::TakeBuffer => {
+                self.leave_waiting(index);
+                self.set_phase(index, aborted);
+                self.advance(index);
+            }
+            // It waits for a transfer slot or the storage: every poll looks at it, and then it is answered.
+            Phase::Fetch | Phase::Submit => slot.phase = aborted,
             Phase::Fetching => slot.aborted = true,
             Phase::Storing => {
                 let namespace = slot.work.namespace().and_then(|namespace| self.namespaces.get_mut(namespace));

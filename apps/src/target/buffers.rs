@@ -1,13 +1,46 @@
-//! The fixed pool of data buffers of one core.
+//! The fixed pool of data buffers of one core, and what of it each namespace has for itself.
+//!
+//! A disk that hangs keeps what it was given, and would have all buffers after a while. So a part of them is kept for the admin
+//! queues, and a part for each namespace; the rest is for whoever comes first.
 
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_mempool::DeviceMemory;
 use frwr_mempool::device_memory::OutOfBounds;
 
+/// What namespaces have for themselves is one in so many of the buffers, in equal parts: little enough that a single busy one
+/// has three quarters and its own part, and enough to go on where all the others hang.
+const KEPT_SHARE: u32 = 4;
+/// The same where there are so many namespaces that their parts would be too small. Where they still are, several share one.
+const MOST_KEPT_SHARE: u32 = 2;
+/// The smallest part: what one command may need ([`super::command::Work::buffers`]).
+const LEAST_PART: u32 = 2;
+
+/// The part of what belongs to no namespace.
+const ADMIN_PART: u32 = 0;
+
 /// One data buffer in use. Whoever holds it gives it back by [`Buffers::put`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the buffer is lost to the pool until it is put back"]
-pub(super) struct Buffer(u32);
+pub(super) struct Buffer {
+    index: u32,
+    /// For whom it was taken.
+    part: u32,
+}
+
+/// Of the buffers, what one namespace has, or several, or the admin queues.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    held: u32,
+    /// Of these many nobody else takes any.
+    kept: u32,
+}
+
+impl Part {
+    /// Of so many more, those that it takes of what is for all.
+    fn beyond(self, more: u32) -> u32 {
+        (self.held + more).saturating_sub(self.kept.max(self.held))
+    }
+}
 
 /// Equal buffers in one memory, the last used first.
 #[derive(Debug)]
@@ -17,14 +50,50 @@ pub(super) struct Buffers {
     bytes: u32,
     count: u32,
     free: Vec<u32>,
+    /// The admin queues' first.
+    parts: Vec<Part>,
+    /// Free ones that are kept for nobody.
+    common: u32,
 }
 
 impl Buffers {
-    /// As many buffers as fit.
-    pub(super) fn new(memory: DeviceMemory, id: MemoryId, bytes: u32) -> Self {
+    /// As many buffers as fit, of which so many are kept for admin queues.
+    pub(super) fn new(memory: DeviceMemory, id: MemoryId, bytes: u32, admin: u32, namespaces: usize) -> Self {
         // An index times the size lies in the memory, so it fits; more than u32::MAX buffers are not used.
         let count = u32::try_from(memory.len() / bytes.max(1) as usize).unwrap_or(u32::MAX);
-        Self { memory, id, bytes, count, free: (0..count).rev().collect() }
+        let others = count.saturating_sub(admin);
+        // Few enough for 32 bits.
+        let parts = namespaces.min((others / MOST_KEPT_SHARE / LEAST_PART) as usize).max(1) as u32;
+        // One that has nobody beside it needs nothing for itself.
+        let kept = if parts > 1 { (others / KEPT_SHARE / parts).max(LEAST_PART) } else { 0 };
+        let admin = Part { held: 0, kept: admin.min(count) };
+        let common = count.saturating_sub(admin.kept + kept * parts);
+        let parts = core::iter::once(admin).chain((0..parts).map(|_| Part { held: 0, kept })).collect();
+        Self { memory, id, bytes, count, free: (0..count).rev().collect(), parts, common }
+    }
+
+    /// The part of a command that is about a namespace, or about none.
+    pub(super) fn part(&self, namespace: Option<usize>) -> u32 {
+        let Some(namespace) = namespace else { return ADMIN_PART };
+        let parts = self.parts.len() - 1;
+        // A division is not for every command, and there are fewer parts than buffers.
+        1 + if namespace < parts { namespace } else { namespace % parts } as u32
+    }
+
+    /// Parts that there are.
+    pub(super) fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// So many can be taken for a part.
+    pub(super) fn has(&self, part: u32, wanted: usize) -> bool {
+        // One command wants two at most.
+        self.parts.get(part as usize).is_some_and(|part| part.beyond(wanted as u32) <= self.common)
+    }
+
+    /// The same without what is for all.
+    pub(super) fn has_kept(&self, part: u32, wanted: usize) -> bool {
+        self.parts.get(part as usize).is_some_and(|part| part.beyond(wanted as u32) == 0)
     }
 
     /// All of them.
@@ -36,17 +105,25 @@ impl Buffers {
         self.free.len()
     }
 
-    pub(super) fn take(&mut self) -> Option<Buffer> {
-        self.free.pop().map(Buffer)
+    pub(super) fn take(&mut self, part: u32) -> Option<Buffer> {
+        let of = self.parts.get_mut(part as usize)?;
+        self.common = self.common.checked_sub(of.beyond(1))?;
+        of.held += 1;
+        // There is one, because those of `common` and those that are kept and not held are all free.
+        self.free.pop().map(|index| Buffer { index, part })
     }
 
     pub(super) fn put(&mut self, buffer: Buffer) {
-        self.free.push(buffer.0);
+        self.free.push(buffer.index);
+        if let Some(part) = self.parts.get_mut(buffer.part as usize) {
+            part.held -= 1;
+            self.common += part.beyond(1);
+        }
     }
 
     /// Where the buffer lies in the memory that storage knows.
     pub(super) fn offset(&self, buffer: &Buffer) -> usize {
-        buffer.0 as usize * self.bytes as usize
+        buffer.index as usize * self.bytes as usize
     }
 
     /// The first `length` bytes for the engine.
@@ -65,5 +142,59 @@ impl Buffers {
 
     pub(super) fn write(&self, buffer: &Buffer, to: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
         self.memory.write(self.offset(buffer) + to, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frwr_mempool::{PagePolicy, PageSize, Region, RegionOptions};
+
+    fn buffers(count: usize, admin: u32, namespaces: usize) -> Buffers {
+        let bytes = count * 4096;
+        let mut region = Region::map(&RegionOptions::new(bytes).pages(PagePolicy::Exactly(PageSize::Plain))).unwrap();
+        let memory = region.carve(bytes, 4096).unwrap().into_device_memory();
+        Buffers::new(memory, MemoryId(0), 4096, admin, namespaces)
+    }
+
+    /// All that a part gets, by commands that want so many each.
+    fn take_all(buffers: &mut Buffers, part: u32, wanted: usize) -> Vec<Buffer> {
+        let mut taken = Vec::new();
+        while buffers.has(part, wanted) {
+            taken.extend((0..wanted).map(|_| buffers.take(part).unwrap()));
+        }
+        assert!(wanted > 1 || buffers.take(part).is_none());
+        taken
+    }
+
+    #[test]
+    fn every_part_has_its_own_whoever_came_before() {
+        for (count, admin, namespaces) in [(40, 3, 2), (193, 4, 40), (18, 3, 1), (17, 2, 64), (4, 9, 3), (1000, 17, 7)]
+        {
+            for last in 0..=namespaces {
+                let mut buffers = buffers(count, admin, namespaces);
+                let part_of = |buffers: &Buffers, at: usize| buffers.part(at.checked_sub(1));
+                let own = part_of(&buffers, last);
+                let mut taken = Vec::new();
+                for wanted in [2, 1] {
+                    for other in (0..=namespaces).filter(|other| *other != last) {
+                        let part = part_of(&buffers, other);
+                        if part != own {
+                            taken.extend(take_all(&mut buffers, part, wanted));
+                        }
+                    }
+                }
+                let left = take_all(&mut buffers, own, 1);
+                let least =
+                    if admin as usize > count || (namespaces == 1 && last > 0) { 0 } else { LEAST_PART as usize };
+                assert!(left.len() >= least, "{count} {admin} {namespaces} {last}: {}", left.len());
+                taken.into_iter().chain(left).for_each(|buffer| buffers.put(buffer));
+                assert_eq!(buffers.available(), count);
+                // All that is for all, and its own.
+                let all = take_all(&mut buffers, own, 1);
+                let kept: u32 = buffers.parts.iter().map(|part| part.kept).sum();
+                assert_eq!(all.len() as u32, count as u32 - kept + buffers.parts[own as usize].kept);
+            }
+        }
     }
 }

@@ -215,6 +215,8 @@ pub(super) struct Slot {
     pub(super) namespace: u32,
     /// A write has to be on the medium before it is answered.
     pub(super) durable: bool,
+    /// Blocks are read when what a volatile cache holds is on the medium: next, or now, that is flushed.
+    pub(super) commit_first: bool,
     pub(super) work: Work,
     pub(super) data: Data,
     pub(super) buffer: Option<Buffer>,
@@ -237,6 +239,7 @@ impl Slot {
             names_keys: false,
             namespace: 0,
             durable: false,
+            commit_first: false,
             work,
             data,
             buffer,

@@ -18,6 +18,10 @@ const FIRST_RESERVED_ID: u16 = 0xfff0;
 pub(super) const KEEP_ALIVE_UNITS: u16 = 10;
 const KEEP_ALIVE_STEP_MS: u64 = 100 * KEEP_ALIVE_UNITS as u64;
 
+/// How long a host of a discovery controller may be silent where it asked for no keep alive: two minutes, as the standard suggests and
+/// as Linux's target has it. `nvme discover` is done in seconds; who stays to hear of changes keeps its controller alive.
+const DISCOVERY_SILENCE: Duration = Duration::from_secs(120);
+
 /// Entries of the Error Information log: what a person reads, and few enough for every controller to have its own.
 pub(super) const ERROR_LOG_ENTRIES: usize = 16;
 
@@ -87,9 +91,14 @@ pub(super) struct Controller {
     readiness: Readiness,
     fatal: bool,
     shutdown: ShutdownStatus,
+    /// The commit that the shutdown waits for.
+    commit: Option<u64>,
+    /// The shutdown lost something.
+    lost: bool,
     /// Zero for none.
     keep_alive: Duration,
     seen: Duration,
+    expired: bool,
 }
 
 /// How CSTS.RDY follows CC.EN (Base 3.1.3.6).
@@ -131,8 +140,11 @@ impl Controller {
             readiness: Readiness::Disabled,
             fatal: false,
             shutdown: ShutdownStatus::Normal,
+            commit: None,
+            lost: false,
             keep_alive: Duration::ZERO,
             seen: now,
+            expired: false,
         }
     }
 
@@ -212,7 +224,7 @@ impl Controller {
         if self.fatal { ControllerStatus(status.0 | ControllerStatus::FATAL_STATUS.0) } else { status }
     }
 
-    /// Property Set of CC (Base 3.1.3.5, 3.5.3, 3.6.1). Memory needs no time to become ready or to shut down.
+    /// Property Set of CC (Base 3.1.3.5, 3.5.3, 3.6.1).
     pub(super) fn configure(&mut self, wanted: ControllerConfiguration) -> ConfigurationEffect {
         let before = core::mem::replace(&mut self.configuration, wanted);
         let mut effect = ConfigurationEffect::None;
@@ -228,11 +240,44 @@ impl Controller {
             }
             _ => {}
         }
+        if effect == ConfigurationEffect::Reset {
+            (self.commit, self.lost) = (None, false);
+        }
         match wanted.shutdown() {
-            ShutdownNotification::Normal | ShutdownNotification::Abrupt => self.shutdown = ShutdownStatus::Complete,
+            ShutdownNotification::Normal => self.shutdown = ShutdownStatus::Occurring,
+            // What is in caches may be lost.
+            ShutdownNotification::Abrupt => (self.shutdown, self.commit) = (ShutdownStatus::Complete, None),
             ShutdownNotification::None | ShutdownNotification::Reserved => {}
         }
         effect
+    }
+
+    /// A normal shutdown was announced, and nothing was done for it. What failed is not tried again: a second flush says nothing
+    /// of what the first one could not keep.
+    pub(super) fn begins_shutdown(&self) -> bool {
+        self.shutdown == ShutdownStatus::Occurring && self.commit.is_none() && !self.lost
+    }
+
+    /// The shutdown is complete when that commit is, or now.
+    pub(super) fn await_commit(&mut self, number: Option<u64>) {
+        match number {
+            Some(_) => self.commit = number,
+            None => self.shutdown_is_complete(),
+        }
+    }
+
+    pub(super) fn awaited_commit(&self) -> Option<u64> {
+        self.commit
+    }
+
+    pub(super) fn shutdown_is_complete(&mut self) {
+        (self.shutdown, self.commit) = (ShutdownStatus::Complete, None);
+    }
+
+    /// Something could not be brought to its medium. There is no command that could say so: CSTS.CFS does, and SHST never says
+    /// that the shutdown is complete, which is all that some hosts look at.
+    pub(super) fn shutdown_failed(&mut self) {
+        (self.fatal, self.lost, self.commit) = (true, true, None);
     }
 
     /// A command arrived on any of its queues.
@@ -250,9 +295,25 @@ impl Controller {
         self.keep_alive = Duration::from_millis(u64::from(milliseconds).next_multiple_of(KEEP_ALIVE_STEP_MS));
     }
 
-    /// Nothing was heard of the host for its Keep Alive Timeout (Base 3.9).
+    /// How long nothing need be heard of the host; zero for ever. A host that asks for no keep alive of a discovery controller would
+    /// otherwise keep its place for ever, once it is gone without a word.
+    pub(super) fn silence_limit(&self) -> Duration {
+        if self.keep_alive.is_zero() && self.purpose == Purpose::Discovery {
+            DISCOVERY_SILENCE
+        } else {
+            self.keep_alive
+        }
+    }
+
+    /// It ends by that. Once is enough to be told: it may take a while.
+    pub(super) fn expire(&mut self) {
+        self.expired = true;
+    }
+
+    /// Nothing was heard of the host for so long (Base 3.9).
     pub(super) fn is_expired(&self, now: Duration) -> bool {
-        !self.keep_alive.is_zero() && now.saturating_sub(self.seen) > self.keep_alive
+        let limit = self.silence_limit();
+        !self.expired && !limit.is_zero() && now.saturating_sub(self.seen) > limit
     }
 }
 

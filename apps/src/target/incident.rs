@@ -228,7 +228,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     #[cold]
     pub(super) fn note_fault(&mut self, connection: ConnectionId, fault: Fault) {
         let Some(queue) = self.queue_mut(connection) else { return };
-        let incident = Incident { peer: queue.peer, host: queue.host, queue_id: Some(queue.asked.queue_id), fault };
+        let incident =
+            Incident { peer: queue.ends.peer, host: queue.host, queue_id: Some(queue.asked.queue_id), fault };
         self.note_incident(incident);
     }
 

@@ -1,7 +1,7 @@
 //! The steps of a command: buffer, data in, storage, response.
 
 use super::Target;
-use super::command::{Data, Phase, Reply, Work};
+use super::command::{Data, Phase, Reply, Slot, Work};
 use super::controller::FailedCommand;
 use super::incident::Fault;
 use crate::nvmf::{CompletionQueueEntry, KeyedDataBlock, Status};
@@ -39,8 +39,7 @@ impl<P: Port, S: Storage> Target<P, S> {
                 Step::Go(phase) => self.set_phase(index, phase),
                 Step::Pending(phase) => return self.set_phase(index, phase),
                 Step::WaitForBuffer => {
-                    self.statistics.buffer_waits += 1;
-                    return self.waiting.push_back(index);
+                    return self.wait_for_buffer(index);
                 }
                 Step::Stall => {
                     self.statistics.stalls += 1;
@@ -60,12 +59,15 @@ impl<P: Port, S: Storage> Target<P, S> {
     fn step(&mut self, index: u32) -> Step {
         let Some(slot) = self.slots.get_mut(index) else { return Step::Drop };
         match slot.phase {
-            // All or none, so that nobody holds one and waits for another.
-            Phase::TakeBuffer if self.buffers.available() < slot.work.buffers() => Step::WaitForBuffer,
             Phase::TakeBuffer => {
-                slot.buffer = self.buffers.take();
-                if slot.work.buffers() > 1 {
-                    slot.second = self.buffers.take();
+                let (part, wanted) = (self.buffers.part(slot.work.namespace()), slot.work.buffers());
+                // All or none, so that nobody holds one and waits for another.
+                if !self.buffers.has(part, wanted) {
+                    return Step::WaitForBuffer;
+                }
+                slot.buffer = self.buffers.take(part);
+                if wanted > 1 {
+                    slot.second = self.buffers.take(part);
                 }
                 Step::Go(slot.work.first_phase())
             }
@@ -295,17 +297,55 @@ impl<P: Port, S: Storage> Target<P, S> {
             let Some(index) = self.stalled.pop_front() else { break };
             self.advance(index);
         }
-        while let Some(index) = self.waiting.front().copied() {
-            // In order: a command that needs two is not overtaken for ever by those that need one.
-            let wanted = match self.slots.get_mut(index) {
-                Some(slot) if matches!(slot.phase, Phase::TakeBuffer) => slot.work.buffers(),
-                _ => 0,
-            };
-            if self.buffers.available() < wanted {
-                break;
-            }
-            self.waiting.pop_front();
-            self.advance(index);
+        if !self.waiting.is_empty() {
+            self.serve_waiting_for_buffers();
         }
+    }
+
+    /// One command of each part in turn, until no part has room for its next one. In a part they go in order: one that needs two
+    /// buffers is not overtaken for ever by those that need one.
+    #[cold]
+    fn serve_waiting_for_buffers(&mut self) {
+        let mut without_room = 0;
+        while without_room < self.waiting.turns()
+            && let Some(part) = self.waiting.next_turn()
+        {
+            let Some(index) = self.waiting.first(part) else { continue };
+            let wanted = self.slots.get_mut(index).map_or(0, |slot| slot.work.buffers());
+            if self.buffers.has(part, wanted) {
+                without_room = 0;
+                self.waiting.remove(part, index);
+                self.advance(index);
+            } else {
+                without_room += 1;
+            }
+            self.waiting.queue_turn(part);
+        }
+    }
+
+    /// A command waits for its buffers behind all others of its part.
+    #[cold]
+    pub(super) fn wait_for_buffer(&mut self, index: u32) {
+        let Some(slot) = self.slots.get_mut(index) else { return };
+        self.statistics.buffer_waits += 1;
+        let part = self.buffers.part(slot.work.namespace());
+        self.waiting.push(part, index);
+    }
+
+    /// A command that waits for its buffers does so no longer.
+    pub(super) fn leave_waiting(&mut self, index: u32) {
+        let waits = |slot: &&mut Slot| matches!(slot.phase, Phase::TakeBuffer);
+        let Some(slot) = self.slots.get_mut(index).filter(waits) else { return };
+        let part = self.buffers.part(slot.work.namespace());
+        self.waiting.remove(part, index);
+    }
+
+    /// Who waits goes first where buffers are for all, and in its own part anyway.
+    pub(super) fn has_to_wait(&self, work: &Work) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        let part = self.buffers.part(work.namespace());
+        self.waiting.first(part).is_some() || !self.buffers.has_kept(part, work.buffers())
     }
 }

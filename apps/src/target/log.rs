@@ -14,6 +14,7 @@ use crate::nvmf::{
 use crate::storage::Storage;
 use core::mem::size_of;
 use frwr_engine::provider::Port;
+use std::net::SocketAddr;
 use zerocopy::{FromZeros, IntoBytes, little_endian::U32};
 
 /// Kelvin. Nothing is measured; hosts warn of 0, and this is room temperature.
@@ -236,11 +237,23 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
+    /// Where a host reaches this target. Of a listener at all of the machine's addresses that is where the host has just connected to,
+    /// as Linux's target says it, too.
+    fn address_for(&self, controller: &Controller) -> SocketAddr {
+        let listens = self.options.address;
+        let queue = controller.admin.and_then(|admin| self.queues.get(usize::from(admin.index))?.as_ref());
+        match queue.and_then(|queue| queue.ends.local) {
+            // What is IPv4 is called so, also where it came by a listener of IPv6.
+            Some(local) if listens.ip().is_unspecified() => SocketAddr::new(local.ip().to_canonical(), listens.port()),
+            _ => listens,
+        }
+    }
+
     fn write_discovery(&self, controller: &Controller, window: &mut Window<'_>) {
-        let mut records = 0;
+        let (mut records, address) = (0, self.address_for(controller));
         for subsystem in self.subsystems.iter().filter(|subsystem| subsystem.hosts.allows(&controller.host)) {
             records += 1;
-            let entry = DiscoveryEntry::new(&subsystem.name, self.options.address, ADMIN_QUEUE_ENTRIES);
+            let entry = DiscoveryEntry::new(&subsystem.name, address, ADMIN_QUEUE_ENTRIES);
             window.put(records * DISCOVERY_ENTRY_BYTES, entry.as_bytes());
         }
         window.put(0, DiscoveryHeader::new(self.discovery_generation, records as u64).as_bytes());

@@ -66,6 +66,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         let held = if matches!(slot.work, Work::Compare { .. }) { &slot.second } else { &slot.buffer };
         let buffer = held.as_ref().map_or(0, |buffer| self.buffers.offset(buffer));
         Some(match slot.work {
+            Work::Read { namespace, .. } | Work::Compare { namespace, .. } if slot.commit_first => {
+                (namespace, Operation::Flush)
+            }
             Work::Read { namespace, lba, blocks } | Work::Compare { namespace, lba, blocks } => {
                 (namespace, Operation::Read { lba, blocks, buffer })
             }
@@ -105,7 +108,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn stored(&mut self, cookie: Cookie, result: Result<(), StorageError>) {
-        let Some(index) = self.slots.index_of(cookie.0) else { return };
+        let Some(index) = self.slots.index_of(cookie.0) else { return self.committed(cookie, result) };
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection;
         if self.queue_mut(connection).is_none() {
@@ -113,13 +116,16 @@ impl<P: Port, S: Storage> Target<P, S> {
             return self.drop_command(index);
         }
         let Some(slot) = self.slots.get_mut(index) else { return };
-        let work = slot.work;
+        let (work, commit) = (slot.work, core::mem::take(&mut slot.commit_first));
         let phase = match result {
+            Ok(()) if commit => Phase::Submit,
             Ok(()) => self.executed(index, work),
             Err(error) => {
                 self.statistics.media_errors += u64::from(error == StorageError::Medium);
                 self.statistics.broken_operations += u64::from(error == StorageError::Broken);
-                Phase::Reply(Reply::of(storage_status(error, &work)))
+                let status = storage_status(error, &work);
+                // As with a Flush: a second one says nothing of what this one could not keep.
+                Phase::Reply(Reply::of(if commit { status.do_not_retry() } else { status }))
             }
         };
         self.set_phase(index, phase);

@@ -1,11 +1,13 @@
 //! An NVMe-oF target, of one core or of several (see [`MAX_CORES`]): it listens, and serves namespaces to hosts over `frwr-engine`.
 //!
 //! Poll-style, with time as an argument: it never reads a clock, never blocks and never allocates once it was made. A
-//! command that finds no data buffer, no place in the storage or no transfer slot waits in order; nothing is dropped.
+//! command that finds no place in the storage or no transfer slot waits in order, one that finds no data buffer in order with those
+//! of its namespace; nothing is dropped.
 
 mod admin;
 mod buffers;
 mod command;
+mod commit;
 mod connect;
 mod controller;
 mod event;
@@ -22,6 +24,7 @@ mod session;
 mod spread;
 mod statistics;
 mod subsystem;
+mod waiting;
 
 pub use admin::NamespaceError;
 pub use incident::{Breach, Fault, Incident, MAX_INCIDENTS};
@@ -37,6 +40,7 @@ use crate::nvmf::{AnaState, DISCOVERY_SUBSYSTEM};
 use crate::storage::{AttachError, CompletionBatch, Storage};
 use buffers::Buffers;
 use command::{Slots, Work};
+use commit::Commits;
 use controller::{Controller, Identifiers};
 use core::time::Duration;
 use frwr_engine::provider::Port;
@@ -46,10 +50,11 @@ use frwr_engine::{
 use frwr_mempool::DeviceMemory;
 use identifiers::IdentifiersInUse;
 use incident::Incidents;
-use session::Queue;
+use session::{Ends, Queue};
 use spread::Spread;
 use std::collections::VecDeque;
 use subsystem::{Namespace, Served};
+use waiting::Waiting;
 
 /// Namespaces of one subsystem: identifiers 1 to this. One Identify list, and one list of changed ones, holds 1024.
 pub const MAX_NAMESPACES: usize = 1024;
@@ -146,8 +151,8 @@ pub struct Target<P: Port, S: Storage> {
     /// GENCTR of the discovery log.
     discovery_generation: u64,
     spread: Spread,
-    /// Commands that wait for a data buffer, in order of arrival.
-    waiting: VecDeque<u32>,
+    /// Commands that wait for data buffers.
+    waiting: Waiting,
     /// Commands that found no transfer slot or no place in the storage, or wait for what other cores are told; tried again
     /// by every poll, in order.
     stalled: VecDeque<u32>,
@@ -158,6 +163,7 @@ pub struct Target<P: Port, S: Storage> {
     next_connect_check: Option<Duration>,
     /// Commands of ended connections that the storage still has.
     orphans: u32,
+    commits: Commits,
     statistics: TargetStatistics,
     /// Room for storage completions of one poll.
     completions: CompletionBatch,
@@ -192,12 +198,13 @@ impl<P: Port, S: Storage> Target<P, S> {
         options.check()?;
         let (subsystems, namespaces) = serve(subsystems, &buffers, options.buffer_bytes)?;
         let id = engine.add_memory(buffers.clone())?;
-        let buffers = Buffers::new(buffers, id, options.buffer_bytes);
+        let buffers = Buffers::new(buffers, id, options.buffer_bytes, options.admin_buffers(), namespaces.len());
         let wanted = options.least_buffers();
         if buffers.available() < wanted as usize {
             return Err(TargetError::Buffers { got: buffers.available(), wanted });
         }
         let slots = options.command_slots();
+        let waiting = Waiting::new(slots, buffers.parts());
         Ok(Self {
             engine,
             now: Duration::ZERO,
@@ -212,11 +219,12 @@ impl<P: Port, S: Storage> Target<P, S> {
             identifiers: Identifiers::default(),
             discovery_generation: 1,
             spread: Spread::new(&options),
-            waiting: VecDeque::with_capacity(slots as usize),
+            waiting,
             stalled: VecDeque::with_capacity(slots as usize),
             reads_until_corruption: options.corrupt_reads.map_or(0, core::num::NonZeroU64::get),
             abort_searches: MAX_ABORT_SEARCHES,
             orphans: 0,
+            commits: Commits::default(),
             next_connect_check: None,
             statistics: TargetStatistics::default(),
             completions: CompletionBatch::new(),
@@ -242,6 +250,9 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.event(event);
             work += 1;
         }
+        if !self.commits.is_idle() {
+            self.advance_commits();
+        }
         // What this poll found starts now, so that storage without delay answers in the same iteration.
         self.start_storage();
         work += self.poll_storage();
@@ -263,8 +274,10 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// Ends all connections. Poll until [`Target::is_drained`].
+    /// Ends all connections, and brings what was written to the media. Poll until [`Target::is_drained`]; what could not be
+    /// written is in [`TargetStatistics::failed_commits`].
     pub fn shut_down(&mut self) {
+        self.commit_at_end();
         for queue in self.queues.iter().flatten() {
             self.engine.disconnect(queue.connection);
         }
@@ -275,10 +288,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.engine.stop_listening(self.options.address).is_ok()
     }
 
-    /// No connection is open and no command in flight.
+    /// No connection is open and no command in flight; behind [`Target::shut_down`] all that was answered is on its medium, too,
+    /// as far as that could be done.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.engine.is_disconnected() && self.slots.used() == 0
+        self.engine.is_disconnected() && self.slots.used() == 0 && self.is_committed()
     }
 
     /// Counters, by value.
@@ -315,7 +329,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Listening { ok, .. } => self.statistics.listening = Some(ok),
-            Event::Incoming { incoming, peer, private_data } => self.incoming(incoming, peer, &private_data),
+            Event::Incoming { incoming, peer, local, private_data } => {
+                self.incoming(incoming, Ends { peer, local }, &private_data);
+            }
             Event::Connected { .. } => {}
             // Its end is told when the device has complied.
             Event::QueuePairKept { connection } => {

@@ -112,10 +112,17 @@ impl TargetOptions {
     }
 
     /// Data buffers that the target needs at least, so that replies whose completion nobody has asked for yet cannot hold
-    /// them all: the engine asks for completions when replies hold a quarter of its transfer slots.
+    /// them all: the engine asks for completions when replies hold a quarter of its transfer slots. Beside them are those that
+    /// nobody but admin queues has.
     #[must_use]
     pub fn least_buffers(&self) -> u32 {
-        self.transfer_slots().div_ceil(4).saturating_add(1)
+        self.transfer_slots().div_ceil(4).saturating_add(1).saturating_add(self.admin_buffers())
+    }
+
+    /// Data buffers that namespaces leave to what belongs to none: a Connect of each controller, which may have to wait for a
+    /// storage with its data in hand, and one more for who need not wait.
+    pub(super) fn admin_buffers(&self) -> u32 {
+        u32::from(self.controllers) + 1
     }
 
     /// Bytes of buffer memory for `busy` transfers at the same time beside what replies may hold.

@@ -292,19 +292,20 @@ impl<P: Port, S: Storage> Target<P, S> {
             self.engine.release(received);
         }
         let (invalidate, names_keys) = self.named_keys(entry, scattered);
+        let commit_first = entry.forces_unit_access() && self.reads_cached(&work);
         let slot = Slot {
             invalidate,
             names_keys,
             namespace: entry.namespace.get(),
             durable: self.is_durable(connection, entry),
+            commit_first,
             phase,
             ..Slot::new(connection, entry.command_id.get(), work, data)
         };
-        let in_order = matches!(slot.phase, Phase::TakeBuffer) && !self.waiting.is_empty();
+        let in_order = matches!(slot.phase, Phase::TakeBuffer) && self.has_to_wait(&slot.work);
         let Some(index) = self.slots.insert(slot) else { return self.overran(connection) };
         if in_order {
-            self.statistics.buffer_waits += 1;
-            self.waiting.push_back(index);
+            self.wait_for_buffer(index);
         } else {
             self.advance(index);
         }
@@ -335,6 +336,13 @@ impl<P: Port, S: Storage> Target<P, S> {
         let cached = |controller: &Controller| controller.features.write_cache;
         let controller = association.and_then(|association| self.controllers.get(association.controller)?.as_ref());
         entry.forces_unit_access() || controller.is_some_and(|controller| !cached(controller))
+    }
+
+    /// It reads blocks of which a volatile cache may hold what is not on the medium. With FUA that is committed first (NVM 3.2.4),
+    /// whichever host has written it.
+    fn reads_cached(&self, work: &Work) -> bool {
+        let (Work::Read { namespace, .. } | Work::Compare { namespace, .. }) = *work else { return false };
+        self.namespaces.get(namespace).is_some_and(|namespace| namespace.storage.features().is_cached())
     }
 
     /// Where a command's data lies, checked against what the peer sent.

@@ -33,12 +33,19 @@ pub(super) enum Connecting {
     Held,
 }
 
+/// Where the two ends of a connection are, as far as the device knows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) peer: Option<SocketAddr>,
+    /// This one, as the peer calls it.
+    pub(super) local: Option<SocketAddr>,
+}
+
 /// A connection, and the queue that it carries once Connect has succeeded.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) connection: ConnectionId,
-    /// Where its host is, if the device knows.
-    pub(super) peer: Option<SocketAddr>,
+    pub(super) ends: Ends,
     /// The name that its host connected with: it outlives the controller, which may end first.
     pub(super) host: Option<Nqn>,
     /// What the connect request asked for.
@@ -81,25 +88,20 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Accepts or rejects a connect request (RDMA 3.4).
-    pub(super) fn incoming(&mut self, incoming: IncomingId, peer: Option<SocketAddr>, private_data: &[u8]) {
+    pub(super) fn incoming(&mut self, incoming: IncomingId, ends: Ends, private_data: &[u8]) {
         let (queues, entries) = (self.options.io_queues, self.options.queue_entries);
         let refused = match RequestPrivateData::parse(private_data, queues, entries) {
-            Ok(asked) => self.accept(incoming, peer, asked).err(),
+            Ok(asked) => self.accept(incoming, ends, asked).err(),
             Err(status) => Some(status),
         };
         let Some(status) = refused else { return };
         self.statistics.rejected += 1;
-        self.note_rejected(peer, private_data, status);
+        self.note_rejected(ends.peer, private_data, status);
         // Where even that cannot be said now, the host's connection manager times out.
         let _ = self.engine.reject(incoming, RejectPrivateData::new(status).as_bytes());
     }
 
-    fn accept(
-        &mut self,
-        incoming: IncomingId,
-        peer: Option<SocketAddr>,
-        asked: QueueRequest,
-    ) -> Result<(), RejectStatus> {
+    fn accept(&mut self, incoming: IncomingId, ends: Ends, asked: QueueRequest) -> Result<(), RejectStatus> {
         // Controllers live at home. And a write of an ended session that the storage still has could undo what the host
         // writes in its next session.
         if asked.queue_id == ADMIN_QUEUE && (self.spread.is_member() || self.orphans > 0) {
@@ -129,7 +131,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let connect_by = Some(self.now.saturating_add(self.options.connect_timeout));
         let queue = Queue {
             connection,
-            peer,
+            ends,
             host: None,
             asked,
             association: None,
@@ -218,7 +220,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         self.orphans += self.slots.storing(connection);
         let ended = place.take().and_then(|queue| queue.association);
-        self.drop_elsewhere(connection);
+        self.drop_waiting(connection);
         let Some(Association { controller, .. }) = ended else { return };
         self.queue_ended(connection);
         let is_admin = |controller: &super::Controller| controller.admin == Some(connection);
@@ -244,11 +246,14 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.end_queues_on_members(controller);
     }
 
-    /// A connection is gone, and nobody waits any more for what another core says to its commands.
-    fn drop_elsewhere(&mut self, connection: ConnectionId) {
+    /// A connection is gone, and none of its commands waits any more for a buffer, or for what another core says.
+    fn drop_waiting(&mut self, connection: ConnectionId) {
+        let waits = |slot: &mut Slot| {
+            slot.connection == connection && matches!(slot.phase, Phase::Elsewhere | Phase::TakeBuffer)
+        };
         for index in 0..self.slots.count() {
-            let waits = |slot: &mut Slot| slot.connection == connection && matches!(slot.phase, Phase::Elsewhere);
             if self.slots.get_mut(index).is_some_and(waits) {
+                self.leave_waiting(index);
                 self.drop_command(index);
             }
         }
@@ -306,11 +311,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         for index in 0..self.controllers.len() {
             let Some(Some(controller)) = self.controllers.get_mut(index) else { continue };
             if controller.is_expired(self.now) {
-                let (admin, milliseconds) = (controller.admin, controller.keep_alive_milliseconds());
-                controller.set_keep_alive(0);
+                let (admin, limit) = (controller.admin, controller.silence_limit());
+                controller.expire();
                 self.statistics.keep_alive_expirations += 1;
                 if let Some(admin) = admin {
-                    self.note_fault(admin, Fault::KeepAlive { limit: Duration::from_millis(milliseconds) });
+                    self.note_fault(admin, Fault::KeepAlive { limit });
                     self.engine.disconnect(admin);
                 }
             }

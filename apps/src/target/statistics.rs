@@ -31,6 +31,8 @@ pub struct TargetStatistics {
     pub media_errors: u64,
     /// Operations that a storage refused because its way to the medium is broken.
     pub broken_operations: u64,
+    /// Flushes of a shutdown, a host's or the target's own, that failed: what was answered before may be lost.
+    pub failed_commits: u64,
     /// Bytes of the above reads.
     pub bytes_read: u64,
     /// Bytes of the above writes.
@@ -93,6 +95,7 @@ impl core::ops::Add for TargetStatistics {
             aborted_commands: self.aborted_commands + other.aborted_commands,
             media_errors: self.media_errors + other.media_errors,
             broken_operations: self.broken_operations + other.broken_operations,
+            failed_commits: self.failed_commits + other.failed_commits,
             bytes_read: self.bytes_read + other.bytes_read,
             bytes_written: self.bytes_written + other.bytes_written,
             failed_commands: self.failed_commands + other.failed_commands,

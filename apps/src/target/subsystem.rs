@@ -1,5 +1,6 @@
 //! Subsystems: a name, the hosts that may use it, and its namespaces.
 
+use super::commit::Commit;
 use crate::nvmf::{AnaState, Nqn, SerialNumber};
 use crate::storage::Storage;
 use core::ops::Range;
@@ -80,10 +81,11 @@ pub(super) struct Namespace<S> {
     pub(super) active: bool,
     /// Members that were not told of `active`, a bit each.
     pub(super) untold: u64,
+    pub(super) commit: Commit,
 }
 
 impl<S: Storage> Namespace<S> {
     pub(super) fn new(storage: S) -> Self {
-        Self { storage, active: true, untold: 0 }
+        Self { storage, active: true, untold: 0, commit: Commit::default() }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test file uses its own part of the harness")]
 #![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
+pub mod cached;
 pub mod gated;
 pub mod raw;
 pub mod scripted;

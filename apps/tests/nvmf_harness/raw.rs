@@ -20,6 +20,7 @@ use frwr_engine::{
 };
 use frwr_mempool::DeviceMemory;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use zerocopy::IntoBytes;
 
 /// Writes keys where the standard wants them, and finds requests by connection and command identifier.
@@ -87,6 +88,8 @@ pub struct Raw<S: Storage> {
     opened: Option<Opened>,
     pub responses: Vec<CompletionQueueEntry>,
     pub disconnected: Vec<ConnectionId>,
+    /// Where connections go to.
+    pub address: SocketAddr,
     /// Requests invite the target to invalidate their key.
     pub invite: bool,
     _fabric: SoftFabric,
@@ -147,6 +150,7 @@ impl<S: Storage> Raw<S> {
             opened: None,
             responses: Vec::new(),
             disconnected: Vec::new(),
+            address: target_options().address,
             invite: false,
             _fabric: fabric,
         };
@@ -252,7 +256,7 @@ impl<S: Storage> Raw<S> {
     pub fn open(&mut self, private_data: &[u8]) -> Opened {
         self.opened = None;
         let options = ConnectionOptions { peer_receives: 1000, ..ConnectionOptions::default() };
-        self.engine.connect("127.0.0.1:4420".parse().unwrap(), private_data, &options).unwrap();
+        self.engine.connect(self.address, private_data, &options).unwrap();
         self.until("opened", |raw| raw.opened.is_some());
         self.opened.unwrap()
     }

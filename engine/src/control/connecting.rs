@@ -162,8 +162,8 @@ impl<D: Device> Control<D> {
 
     pub(super) fn connection_event(&mut self, event: ConnectionEvent) {
         match event {
-            ConnectionEvent::Request { listener, incoming, peer, private_data, .. } => {
-                self.connect_request(listener, incoming, peer, private_data);
+            ConnectionEvent::Request { listener, incoming, peer, local, private_data, .. } => {
+                self.connect_request(listener, incoming, [peer, local], private_data);
             }
             ConnectionEvent::Established { queue_pair, private_data } => self.established(queue_pair, private_data),
             ConnectionEvent::Rejected { queue_pair, private_data, reason } => {

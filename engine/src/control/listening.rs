@@ -152,7 +152,7 @@ impl<D: Device> Control<D> {
         &mut self,
         listener: ListenerId,
         incoming: IncomingId,
-        peer: Option<SocketAddr>,
+        [peer, local]: [Option<SocketAddr>; 2],
         private_data: PrivateData,
     ) {
         let Some(at) = self.listeners.iter().position(|known| known.step == Step::Listens(listener)) else {
@@ -167,7 +167,7 @@ impl<D: Device> Control<D> {
             return;
         }
         self.statistics.incoming += 1;
-        self.tell(core, ToCore::Incoming { incoming, peer, private_data });
+        self.tell(core, ToCore::Incoming { incoming, peer, local, private_data });
     }
 
     /// The core that a connect request goes to, and what it weighs there. A listener has a member as long as it listens.

@@ -193,8 +193,8 @@ impl<P: Port> Engine<P> {
     pub(super) fn control_message(&mut self, message: ToCore) {
         match message {
             ToCore::Listening { address, ok } => self.events.push_back(Event::Listening { address, ok }),
-            ToCore::Incoming { incoming, peer, private_data } => {
-                self.events.push_back(Event::Incoming { incoming, peer, private_data });
+            ToCore::Incoming { incoming, peer, local, private_data } => {
+                self.events.push_back(Event::Incoming { incoming, peer, local, private_data });
             }
             ToCore::SharedReceives { queue, lkey } => {
                 if let Some(shared) = &mut self.shared {

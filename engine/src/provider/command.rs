@@ -273,6 +273,8 @@ pub enum ConnectionEvent {
         incoming: IncomingId,
         /// Where the peer is, if the device knows.
         peer: Option<SocketAddr>,
+        /// Where the peer connects to, if the device knows: of a listener at all of a machine's addresses, the one that was meant.
+        local: Option<SocketAddr>,
         /// The peer's bytes.
         private_data: PrivateData,
         /// What the peer asks for.

@@ -242,8 +242,10 @@ unsafe extern "C" fn connect(raw: *mut abi::Identifier, parameters: *mut abi::Co
         if asked == Ok(true) {
             let answerer = &world.manager.ids[&incoming.addr()];
             let (local, remote) = (answerer.local.ok_or(libc::EINVAL)?, answerer.remote);
+            // SAFETY: made above, and not handed out before this call returns.
+            unsafe { (*incoming).source = storage(local) };
             if let Some(remote) = remote {
-                // SAFETY: made above, and not handed out before this call returns.
+                // SAFETY: as above.
                 unsafe { (*incoming).destination = storage(remote) };
             }
             return world.bind_to(incoming.addr(), local);

@@ -66,7 +66,8 @@ impl Layout {
 
     /// What a medium of this kind can do.
     pub(super) fn features(&self) -> Features {
-        Features { write_zeroes: true, deallocate: true, read_only: self.read_only }
+        // The page cache, and a disk's own.
+        Features { write_zeroes: true, deallocate: true, read_only: self.read_only, write_through: false }
     }
 
     /// Whether the operation can be carried out at all.

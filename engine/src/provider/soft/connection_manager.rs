@@ -153,8 +153,8 @@ impl SoftDevice {
     pub(super) fn take_message(&mut self) -> bool {
         let Some(message) = self.fabric.receive(self.number) else { return false };
         match message {
-            Message::Request { listener, from, private_data, parameters } => {
-                self.is_asked(Incoming { listener, from, parameters }, private_data);
+            Message::Request { listener, address, from, private_data, parameters } => {
+                self.is_asked(Incoming { listener, from, parameters }, address, private_data);
             }
             Message::Accepted { queue_pair, peer, wire, negotiated, private_data } => {
                 self.is_accepted(queue_pair, peer, wire, negotiated, private_data);
@@ -174,7 +174,7 @@ impl SoftDevice {
         true
     }
 
-    fn is_asked(&mut self, incoming: Incoming, private_data: PrivateData) {
+    fn is_asked(&mut self, incoming: Incoming, address: SocketAddr, private_data: PrivateData) {
         if !self.listeners.contains(&incoming.listener) {
             return self.refuse(incoming.from, RejectReason::NoListener, PrivateData::new());
         }
@@ -187,9 +187,10 @@ impl SoftDevice {
         let id = IncomingId(self.names.count());
         let (listener, parameters) = (incoming.listener, incoming.parameters);
         self.incoming.insert(id, incoming);
-        // Devices of one process have no addresses.
-        let peer = None;
-        self.tell_connection(ConnectionEvent::Request { listener, incoming: id, peer, private_data, parameters });
+        // Devices of one process have no addresses but those that they listen at.
+        let (peer, local) = (None, Some(address));
+        let request = ConnectionEvent::Request { listener, incoming: id, peer, local, private_data, parameters };
+        self.tell_connection(request);
     }
 
     fn is_accepted(

@@ -4,7 +4,7 @@ use super::queue_pair::Negotiated;
 use super::wire::WireEnd;
 use crate::provider::{ConnectionParameters, ListenerId, PrivateData, QueuePairId, RejectReason};
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A device on the fabric.
@@ -34,7 +34,14 @@ pub(super) enum Unasked {
 /// What connection managers say to each other.
 pub(super) enum Message {
     /// Somebody wants to connect.
-    Request { listener: ListenerId, from: Remote, private_data: PrivateData, parameters: ConnectionParameters },
+    Request {
+        listener: ListenerId,
+        /// As they called it.
+        address: SocketAddr,
+        from: Remote,
+        private_data: PrivateData,
+        parameters: ConnectionParameters,
+    },
     /// The request was accepted: here is your end of the wire.
     Accepted {
         queue_pair: QueuePairId,
@@ -105,7 +112,7 @@ impl SoftFabric {
         self.state().listeners.retain(|_, entry| *entry != (device, listener));
     }
 
-    /// Brings a connect request to whoever listens at an address.
+    /// Brings a connect request to whoever listens at an address, or at all of its family.
     pub(super) fn ask(
         &self,
         address: SocketAddr,
@@ -114,12 +121,17 @@ impl SoftFabric {
         parameters: ConnectionParameters,
     ) -> Result<(), Unasked> {
         let mut state = self.state();
-        let (device, listener) = *state.listeners.get(&address).ok_or(Unasked::NoListener)?;
+        let all = match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let found = state.listeners.get(&address).or(state.listeners.get(&SocketAddr::new(all, address.port())));
+        let (device, listener) = *found.ok_or(Unasked::NoListener)?;
         let inbox = state.inboxes.get_mut(&device).ok_or(Unasked::NoListener)?;
         if inbox.len() >= MAX_UNREAD {
             return Err(Unasked::Overloaded);
         }
-        inbox.push_back(Message::Request { listener, from, private_data, parameters });
+        inbox.push_back(Message::Request { listener, address, from, private_data, parameters });
         Ok(())
     }
 

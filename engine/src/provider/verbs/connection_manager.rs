@@ -310,11 +310,11 @@ impl VerbsDevice {
             let _ = id.reject(&PrivateData::new());
             return;
         }
-        let (name, peer) = (id.name(), id.peer());
+        let (name, peer, local) = (id.name(), id.peer(), id.local());
         let incoming = IncomingId(self.connections.incoming.insert(Incoming { listener, id }));
         self.connections.roles.insert(name, Role::Incoming(incoming));
         let (private_data, parameters) = (event.private_data, event.parameters);
-        let request = ConnectionEvent::Request { listener, incoming, peer, private_data, parameters };
+        let request = ConnectionEvent::Request { listener, incoming, peer, local, private_data, parameters };
         self.events.push_back(DeviceEvent::Connection(request));
     }
 

@@ -46,6 +46,8 @@ fn rows() -> Vec<Row> {
         ("sizeof(struct rdma_event_channel)", size_of::<EventChannel>()),
         offset!("rdma_event_channel", "fd", EventChannel, fd),
         offset!("rdma_cm_id", "verbs", Identifier, verbs),
+        offset!("rdma_cm_id", "route.addr.src_addr", Identifier, source),
+        ("sizeof(((struct rdma_cm_id *)0)->route.addr.src_storage)", size_of::<libc::sockaddr_storage>()),
         offset!("rdma_cm_id", "route.addr.dst_addr", Identifier, destination),
         ("sizeof(((struct rdma_cm_id *)0)->route.addr.dst_storage)", size_of::<libc::sockaddr_storage>()),
         ("sizeof(struct rdma_conn_param)", size_of::<ConnectionParameters>()),

@@ -184,23 +184,13 @@ impl Identifier {
     /// Where the peer of a connect request is.
     pub(in super::super) fn peer(&self) -> Option<SocketAddr> {
         // SAFETY: the identifier is alive, and librdmacm wrote its addresses before it told of the request.
-        let address = unsafe { self.raw.as_ref() }.destination;
-        let raw = (&raw const address).cast::<RawAddress>();
-        const _: () = assert!(size_of::<RawAddress>() <= size_of::<libc::sockaddr_storage>());
-        // SAFETY: a storage is at least as large and as aligned, and each family's structure is plain bytes.
-        unsafe {
-            match libc::c_int::from(address.ss_family) {
-                libc::AF_INET => {
-                    let libc::sockaddr_in { sin_addr, sin_port, .. } = (*raw).v4;
-                    Some((sin_addr.s_addr.to_ne_bytes(), u16::from_be(sin_port)).into())
-                }
-                libc::AF_INET6 => {
-                    let libc::sockaddr_in6 { sin6_addr, sin6_port, .. } = (*raw).v6;
-                    Some((sin6_addr.s6_addr, u16::from_be(sin6_port)).into())
-                }
-                _ => None,
-            }
-        }
+        socket_address(&unsafe { self.raw.as_ref() }.destination)
+    }
+
+    /// Where the peer of a connect request connects to (rdma_get_local_addr(3) reads the same).
+    pub(in super::super) fn local(&self) -> Option<SocketAddr> {
+        // SAFETY: as in `peer`.
+        socket_address(&unsafe { self.raw.as_ref() }.source)
     }
 
     pub(in super::super) fn bind(&mut self, address: SocketAddr) -> io::Result<()> {
@@ -350,6 +340,26 @@ impl From<SocketAddr> for RawAddress {
                     sin6_scope_id: address.scope_id(),
                 },
             },
+        }
+    }
+}
+
+/// What librdmacm wrote as an address; `None` of a family that is not IP.
+fn socket_address(address: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    let raw = (&raw const *address).cast::<RawAddress>();
+    const _: () = assert!(size_of::<RawAddress>() <= size_of::<libc::sockaddr_storage>());
+    // SAFETY: a storage is at least as large and as aligned, and each family's structure is plain bytes.
+    unsafe {
+        match libc::c_int::from(address.ss_family) {
+            libc::AF_INET => {
+                let libc::sockaddr_in { sin_addr, sin_port, .. } = (*raw).v4;
+                Some((sin_addr.s_addr.to_ne_bytes(), u16::from_be(sin_port)).into())
+            }
+            libc::AF_INET6 => {
+                let libc::sockaddr_in6 { sin6_addr, sin6_port, .. } = (*raw).v6;
+                Some((sin6_addr.s6_addr, u16::from_be(sin6_port)).into())
+            }
+            _ => None,
         }
     }
 }

@@ -1,0 +1,246 @@
+//! What a target brings to its media, and when: at shutdowns, and before blocks are read with FUA.
+
+mod nvmf_harness;
+
+use frwr_apps::nvmf::{
+    BlockRange, Command, ControllerConfiguration, ControllerStatus, Property, PropertyGet, PropertySet, PropertySize,
+    SetFeatures, ShutdownStatus, Status, feature,
+};
+use frwr_apps::storage::{Operation, Storage};
+use frwr_apps::target::{Subsystem, TargetOptions};
+use frwr_engine::ConnectionId;
+use frwr_engine::provider::Access;
+use nvmf_harness::cached::{Cache, Cached};
+use nvmf_harness::raw::{Raw, keyed};
+use nvmf_harness::{memory, subsystem, target_options};
+use std::rc::Rc;
+
+const BLOCK: u32 = 512;
+
+fn range(namespace: u32) -> BlockRange {
+    BlockRange { namespace, lba: 0, blocks: 1, data: keyed(BLOCK) }
+}
+
+fn write<S: Storage>(raw: &mut Raw<S>, io: ConnectionId, namespace: u32) {
+    let written = raw.command(io, Command::Write(range(namespace)), Some((Access::RemoteRead, BLOCK)));
+    assert!(written.status().is_success(), "{}", written.status());
+}
+
+fn configure<S: Storage>(raw: &mut Raw<S>, admin: ConnectionId, value: u32) {
+    let set = PropertySet { property: Property::Configuration, size: PropertySize::Four, value: value.into() };
+    assert!(raw.command(admin, Command::PropertySet(set), None).status().is_success());
+}
+
+fn status<S: Storage>(raw: &mut Raw<S>, admin: ConnectionId) -> ControllerStatus {
+    let get = PropertyGet { property: Property::Status, size: PropertySize::Four };
+    ControllerStatus(raw.command(admin, Command::PropertyGet(get), None).result.get() as u32)
+}
+
+const NORMAL: u32 = ControllerConfiguration::NORMAL_SHUTDOWN.0;
+const ABRUPT: u32 = ControllerConfiguration::ENABLED.0 | 2 << 14;
+
+fn two_caches() -> (Raw<Cached>, [Rc<Cache>; 2]) {
+    let [(first, one), (second, other)] = [Cached::new(8, BLOCK), Cached::new(8, BLOCK)];
+    (Raw::with(target_options(), vec![first, second]), [one, other])
+}
+
+#[test]
+fn a_normal_shutdown_is_complete_when_every_cache_was_brought_to_its_medium() {
+    let (mut raw, caches) = two_caches();
+    let (admin, io) = raw.io_queue();
+    (1..=2).for_each(|namespace| write(&mut raw, io, namespace));
+    caches.iter().for_each(|cache| cache.held.set(true));
+    configure(&mut raw, admin, NORMAL);
+    raw.steps(100);
+    assert_eq!(status(&mut raw, admin).shutdown(), ShutdownStatus::Occurring);
+    caches[1].held.set(false);
+    raw.steps(100);
+    assert_eq!(status(&mut raw, admin).shutdown(), ShutdownStatus::Occurring, "one of two");
+    // A host that says it again asks for nothing new.
+    configure(&mut raw, admin, NORMAL);
+    caches[0].held.set(false);
+    raw.steps(100);
+    let after = status(&mut raw, admin);
+    assert!(after.shutdown() == ShutdownStatus::Complete && !after.is_fatal());
+    assert!(caches.iter().all(|cache| !cache.dirty.get() && cache.flushes() == 1));
+    assert_eq!(raw.target.statistics().failed_commits, 0);
+}
+
+#[test]
+fn only_what_hosts_can_change_and_may_be_lost_is_flushed_at_a_shutdown() {
+    let [(first, cache), (second, protected)] = [Cached::new(8, BLOCK), Cached::new(8, BLOCK)];
+    let mut raw = Raw::with(target_options(), vec![first, second.read_only()]);
+    let (admin, io) = raw.io_queue();
+    write(&mut raw, io, 1);
+    // Who wants it at once gets it at once.
+    configure(&mut raw, admin, ABRUPT);
+    assert_eq!(status(&mut raw, admin).shutdown(), ShutdownStatus::Complete);
+    assert_eq!(cache.flushes(), 0);
+    configure(&mut raw, admin, 0);
+    configure(&mut raw, admin, ControllerConfiguration::ENABLED.0);
+    configure(&mut raw, admin, NORMAL);
+    raw.until("complete", |raw| status(raw, admin).shutdown() == ShutdownStatus::Complete);
+    assert_eq!((cache.flushes(), protected.flushes()), (1, 0));
+    let mut memory_only = Raw::new();
+    let (admin, _) = memory_only.io_queue();
+    configure(&mut memory_only, admin, NORMAL);
+    assert_eq!(status(&mut memory_only, admin).shutdown(), ShutdownStatus::Complete, "memory has no cache");
+}
+
+#[test]
+fn a_shutdown_that_lost_something_is_never_complete_and_says_so() {
+    let (mut raw, caches) = two_caches();
+    let (admin, io) = raw.io_queue();
+    write(&mut raw, io, 2);
+    caches[1].failing.set(true);
+    configure(&mut raw, admin, NORMAL);
+    raw.steps(200);
+    let after = status(&mut raw, admin);
+    assert!(after.shutdown() == ShutdownStatus::Occurring && after.is_fatal());
+    let statistics = raw.target.statistics();
+    assert_eq!((statistics.failed_commits, statistics.media_errors), (1, 1));
+    // A reset begins anew.
+    caches[1].failing.set(false);
+    configure(&mut raw, admin, 0);
+    configure(&mut raw, admin, ControllerConfiguration::ENABLED.0);
+    let again = status(&mut raw, admin);
+    assert!(again.is_ready() && !again.is_fatal() && again.shutdown() == ShutdownStatus::Normal);
+    configure(&mut raw, admin, NORMAL);
+    raw.until("complete", |raw| status(raw, admin).shutdown() == ShutdownStatus::Complete);
+    // A controller that was never ready shuts down as well.
+    configure(&mut raw, admin, 0);
+    configure(&mut raw, admin, 0x0046_0061);
+    assert!(status(&mut raw, admin).is_fatal());
+    configure(&mut raw, admin, 0x0046_4061);
+    raw.until("complete", |raw| status(raw, admin).shutdown() == ShutdownStatus::Complete);
+}
+
+#[test]
+fn a_controller_that_is_gone_or_reset_meanwhile_is_not_told_of_flushes_of_its_former_shutdown() {
+    let (mut raw, caches) = two_caches();
+    let (admin, controller) = raw.controller();
+    caches.iter().for_each(|cache| cache.held.set(true));
+    configure(&mut raw, admin, NORMAL);
+    configure(&mut raw, admin, 0);
+    configure(&mut raw, admin, ControllerConfiguration::ENABLED.0);
+    let io = raw.another_queue(controller, 1);
+    write(&mut raw, io, 1);
+    configure(&mut raw, admin, NORMAL);
+    caches.iter().for_each(|cache| cache.failing.set(true));
+    raw.steps(100);
+    // Those that run now began before that write.
+    caches.iter().for_each(|cache| cache.held.set(false));
+    raw.until("one failed", |raw| raw.target.statistics().failed_commits > 0);
+    caches.iter().for_each(|cache| cache.failing.set(false));
+    raw.until("complete", |raw| status(raw, admin).shutdown() == ShutdownStatus::Complete);
+    assert!(!status(&mut raw, admin).is_fatal() && caches.iter().all(|cache| cache.flushes() == 2));
+    configure(&mut raw, admin, NORMAL);
+    raw.engine.disconnect(admin);
+    raw.until("ended", |raw| raw.disconnected.contains(&admin));
+    raw.controller();
+}
+
+#[test]
+fn what_members_have_answered_is_on_the_medium_when_a_shutdown_is_complete() {
+    let (medium, cache) = (memory(64 << 10), Rc::default());
+    let options = TargetOptions { cores: 2, io_queues: 2, ..target_options() };
+    let mut raw =
+        Raw::spread(options, |_| vec![Subsystem::new(subsystem(), vec![Cached::over(medium.clone(), BLOCK, &cache)])]);
+    let (admin, controller) = raw.controller();
+    let queues = [1, 2].map(|queue| raw.another_queue(controller, queue));
+    assert!(raw.cores().all(|core| core.statistics().queues > 0));
+    for io in queues {
+        write(&mut raw, io, 1);
+    }
+    configure(&mut raw, admin, NORMAL);
+    raw.until("complete", |raw| status(raw, admin).shutdown() == ShutdownStatus::Complete);
+    assert!(!cache.dirty.get());
+    for io in queues {
+        write(&mut raw, io, 1);
+    }
+    raw.target.shut_down();
+    raw.members.iter_mut().for_each(|member| member.shut_down());
+    raw.until("drained", |raw| raw.cores().all(|core| core.is_drained()));
+    assert!(!cache.dirty.get());
+}
+
+#[test]
+fn a_target_is_drained_when_its_caches_are_on_their_media_or_it_is_said_that_they_are_not() {
+    for failing in [false, true] {
+        let (mut raw, caches) = two_caches();
+        let (_, io) = raw.io_queue();
+        write(&mut raw, io, 1);
+        caches.iter().for_each(|cache| cache.held.set(true));
+        caches[0].failing.set(failing);
+        raw.target.shut_down();
+        raw.until("ended", |raw| raw.disconnected.len() == 2);
+        raw.steps(200);
+        assert!(!raw.target.is_drained());
+        caches.iter().for_each(|cache| cache.held.set(false));
+        raw.until("drained", |raw| raw.target.is_drained());
+        assert_eq!(caches[0].dirty.get(), failing);
+        assert_eq!(raw.target.statistics().failed_commits, u64::from(failing));
+    }
+}
+
+#[test]
+fn a_target_that_ended_its_connections_serves_the_next_and_drains_again() {
+    let (mut raw, caches) = two_caches();
+    for _ in 0..2 {
+        let (_, io) = raw.io_queue();
+        write(&mut raw, io, 1);
+        raw.target.shut_down();
+        raw.until("drained", |raw| raw.target.is_drained());
+        assert!(!caches[0].dirty.get());
+    }
+}
+
+/// As the last two operations of a namespace, what a command with FUA or without asks for, and how it ends.
+fn read_with(raw: &mut Raw<Cached>, io: ConnectionId, command: Command, access: Access, unit_access: bool) -> u16 {
+    let mut entry = command.encode(0).unwrap();
+    entry.dwords_10_15[2] = (entry.dwords_10_15[2].get() | u32::from(unit_access) << 30).into();
+    raw.exchange(io, entry, Some((access, BLOCK))).status().code()
+}
+
+#[test]
+fn what_is_read_or_compared_with_fua_is_on_the_medium_first() {
+    let (mut raw, [cache, _]) = two_caches();
+    let (_, io) = raw.io_queue();
+    let [read, compare] = [Command::Read(range(1)), Command::Compare(range(1))];
+    for (command, access) in [(read, Access::RemoteWrite), (compare, Access::RemoteRead)] {
+        write(&mut raw, io, 1);
+        cache.log.borrow_mut().clear();
+        assert_eq!(read_with(&mut raw, io, command, access, false), 0);
+        assert!(cache.dirty.get() && cache.flushes() == 0);
+        assert_eq!(read_with(&mut raw, io, command, access, true), 0);
+        let log = cache.log.borrow();
+        let [Operation::Read { .. }, Operation::Flush, Operation::Read { .. }] = log[..] else { panic!("{log:?}") };
+        assert!(!cache.dirty.get());
+    }
+    assert_eq!(raw.target.statistics().reads, 2);
+    // Nothing was read where the flush failed; a second one would say nothing of what this one could not keep.
+    write(&mut raw, io, 1);
+    cache.failing.set(true);
+    cache.log.borrow_mut().clear();
+    let mut entry = read.encode(0).unwrap();
+    entry.dwords_10_15[2] = (entry.dwords_10_15[2].get() | 1 << 30).into();
+    let failed = raw.exchange(io, entry, Some((Access::RemoteWrite, BLOCK))).status();
+    assert!(failed.code() == Status::UNRECOVERED_READ_ERROR.code() && failed.is_final());
+    assert_eq!(cache.log.borrow()[..], [Operation::Flush]);
+}
+
+#[test]
+fn media_without_a_volatile_cache_are_read_with_fua_as_ever() {
+    let (storage, cache) = Cached::new(8, BLOCK);
+    let mut raw = Raw::with(target_options(), vec![storage.read_only()]);
+    let (_, io) = raw.io_queue();
+    assert_eq!(read_with(&mut raw, io, Command::Read(range(1)), Access::RemoteWrite, true), 0);
+    assert_eq!(cache.flushes(), 0);
+    // A host that switched its cache off asks for nothing more with a read.
+    let (mut raw, [cache, _]) = two_caches();
+    let (admin, io) = raw.io_queue();
+    let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, value: 0 };
+    assert!(raw.command(admin, Command::SetFeatures(off), None).status().is_success());
+    assert_eq!(read_with(&mut raw, io, Command::Read(range(1)), Access::RemoteWrite, false), 0);
+    assert_eq!(cache.flushes(), 0);
+}
