@@ -57,6 +57,8 @@ struct Swarm {
     chances: Chances,
     options: EngineOptions,
     is_rxe: bool,
+    /// Host and target have one receive queue for all connections.
+    shares: [bool; 2],
     cookie: u64,
     handles: Vec<RequestHandle>,
     flights: HashMap<u64, Flight>,
@@ -101,6 +103,7 @@ pub(crate) fn run(seed: u64) -> usize {
     let chances = chances(&mut random);
     let setup = setup(&mut random);
     let (options, is_rxe) = (setup.host.clone(), setup.host_device.profile == SoftProfile::Rxe);
+    let shares = [&setup.host, &setup.target].map(|engine| engine.receive_queues != ReceiveQueues::PerConnection);
     println!("seed {seed}: {options:?} {:?}", setup.host_device.profile);
     let mut test = Scripted::of(setup);
     test.target.every_command = Some(Vec::new());
@@ -115,6 +118,7 @@ pub(crate) fn run(seed: u64) -> usize {
         chances,
         options,
         is_rxe,
+        shares,
         cookie: 0,
         handles: Vec::new(),
         flights: HashMap::new(),
@@ -467,18 +471,17 @@ impl Swarm {
         let queue_pair = if all.is_empty() { QueuePairId(1) } else { random.of(&all) };
         match kind.unwrap_or(0) {
             0 => faults.refuse_post(queue_pair, random.below(7) as usize, PostRefusal::Invalid),
-            // A queue that refuses receives leaves new connections without for a moment; rxe's peers hang where they meet that.
-            1 => match self.shared.filter(|_| on_host && !self.is_rxe) {
+            1 => match self.shared.filter(|_| on_host) {
                 Some(queue) => faults.refuse_shared_receives(queue, random.below(3) as usize, PostRefusal::Invalid),
                 None => faults.refuse_receives(queue_pair, random.below(3) as usize, PostRefusal::Invalid),
             },
             2 => {
-                // rxe does not say when it took its last shared receive: one that it told of later than its drain is missing meanwhile.
-                let shares = self.options.receive_queues != ReceiveQueues::PerConnection;
                 let kind = random.of(&TOKEN_KINDS);
-                if !(self.is_rxe && shares && kind == TokenKind::Receive) {
-                    faults.on_all_completions(CompletionFilter::kind(kind), CompletionFault::Hold);
-                }
+                // Its grant goes to others when it is destroyed, and a receiver that is not ready hangs rxe's peer.
+                let shares = self.shares[usize::from(!on_host)];
+                let dies = shares && self.is_rxe && kind == TokenKind::Receive;
+                let hold = if dies { CompletionFault::HoldWhileAlive } else { CompletionFault::Hold };
+                faults.on_all_completions(CompletionFilter::kind(kind), hold);
             }
             3 => faults.release(),
             4 => faults.on_completions(CompletionFilter::default(), CompletionFault::Duplicate, 3),
