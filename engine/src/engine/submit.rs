@@ -96,8 +96,8 @@ pub enum SubmitError {
 impl<P: Port> Engine<P> {
     /// Takes a request: its memory is opened to the peer, its message sent, and its end reported by
     /// [`crate::Event::Completed`] when every key of it is dead. Nothing is posted before [`Engine::flush`]. A request that finds
-    /// too few MRs, send queue entries or receives waits in order; one that needs more MRs than the device makes ends as
-    /// [`crate::RequestStatus::TooFewRegistrations`].
+    /// too few MRs, send queue entries or receives waits in order, and so does one behind a transfer that waits for entries; one that
+    /// needs more MRs than the device makes ends as [`crate::RequestStatus::TooFewRegistrations`].
     ///
     /// # Errors
     /// [`SubmitError`]; nothing is left behind.
@@ -174,7 +174,7 @@ impl<P: Port> Engine<P> {
         if !self.connections[index].invalidations.is_empty() {
             self.stage_invalidations_first(index);
         }
-        let waits = !self.connections[index].waiting_requests.is_empty();
+        let waits = self.connections[index].requests_wait();
         if submission.inline.is_empty() && !waits && self.trace.is_none() {
             let most = self.options.max_segments as usize;
             let piece = match submission.chunks {
@@ -276,7 +276,7 @@ impl<P: Port> Engine<P> {
         chunks: &[Chunk<'_>],
         protocol: &mut impl Protocol,
     ) -> Result<(), SubmitError> {
-        let first = self.connections[index].waiting_requests.is_empty();
+        let first = self.connections[index].waiting_requests.is_empty() && self.connections[index].admits_requests();
         if first && self.reserve(handle) {
             return self.open_memory(handle, protocol).inspect_err(|_| {
                 self.requests.remove(handle);
@@ -518,7 +518,7 @@ impl<P: Port> Engine<P> {
     /// Admits what waits, in order, as far as there is room.
     pub(super) fn admit_waiting(&mut self, index: usize, protocol: &mut impl Protocol) -> u32 {
         let mut admitted = 0;
-        while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].is_ready() {
+        while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].admits_requests() {
             let Some(&slot) = self.connections[index].waiting_requests.front() else { break };
             let Some(handle) = self.requests.handle_at(slot) else { break };
             let pieces = self.admissions.get(slot as usize).map_or(0, |admission| admission.pieces.into());
