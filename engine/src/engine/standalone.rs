@@ -260,9 +260,12 @@ impl<P: Port> Engine<P> {
         let chain = Chain { requests: core::slice::from_ref(&registration), elements: &self.elements };
         self.statistics.doorbells += 1;
         self.statistics.queue_pairs_flushed += 1;
-        if self.port.post(queue_pair, chain).is_err() {
+        if let Err(error) = self.port.post(queue_pair, chain) {
             self.statistics.posts_refused += 1;
-            return false;
+            // What the device took runs, whatever it says besides.
+            if error.accepted == 0 {
+                return false;
+            }
         }
         self.statistics.registrations += 1;
         self.statistics.work_requests += 1;
