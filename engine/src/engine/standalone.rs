@@ -169,7 +169,8 @@ impl<P: Port> Engine<P> {
         let index = usize::from(found.standing.connection);
         match found.standing.phase {
             Phase::Ended | Phase::Held | Phase::Fencing => return Err(CancelError::Ended),
-            Phase::Posted if found.invited => return Err(CancelError::PeerMayInvalidate),
+            // Without memory there is no key that it could kill.
+            Phase::Posted if found.invited && !found.mrs.is_empty() => return Err(CancelError::PeerMayInvalidate),
             Phase::Posted if found.is_standalone() => {
                 // The registration is on the way: the invalidation stands behind it in the same queue.
             }

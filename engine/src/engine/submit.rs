@@ -3,7 +3,7 @@
 use super::{
     Engine, MAX_ADMITTED_PER_POLL,
     at_once::Covered,
-    resolve::{copy_elements, resolve},
+    resolve::{copy_elements, locate, resolve},
 };
 use crate::{
     event::{ConnectionId, RequestStatus},
@@ -75,7 +75,10 @@ pub enum SubmitError {
     #[error("a message has 1 byte up to the engine's message_bytes")]
     MessageLength,
     /// Too many chunks, segments or inline segments.
-    #[error("the request has more chunks or segments than the engine's options allow")]
+    #[error(
+        "the request has more than {MAX_CHUNKS} chunks, more segments than EngineOptions::max_segments, or more inline segments than \
+         one SEND of the device has elements beside its message ({MAX_INLINE_SEGMENTS} at most); raise max_segments, or split it"
+    )]
     TooManySegments,
     /// The segments need more MRs than a request may have, or than its connection will ever have (S43).
     #[error(
@@ -332,14 +335,13 @@ impl<P: Port> Engine<P> {
     /// Fills the scratch list of what follows the message in its SEND.
     fn resolve_inline(&mut self, connection: u16, inline: &[Segment]) -> Result<(), SubmitError> {
         let connection = &self.connections[usize::from(connection)];
-        self.scratch.clear();
         self.scratch.inline.clear();
-        resolve(connection, &self.gather, inline, &mut self.scratch.resolved)?;
-        for resolved in &self.scratch.resolved {
-            // A cut segment takes elements that the slot may not have.
-            self.scratch.inline.try_push(resolved.element).map_err(|_| SubmitError::TooManySegments)?;
+        for segment in inline {
+            // Sent, not registered: its length is no matter of what a registration covers.
+            let located = locate(connection, segment)?;
+            self.scratch.inline.try_push(located.element).map_err(|_| SubmitError::TooManySegments)?;
         }
-        if self.scratch.inline.len() == inline.len() { Ok(()) } else { Err(SubmitError::TooManySegments) }
+        Ok(())
     }
 
     /// Fills the scratch lists with the addresses of all chunks; returns how many MRs they take.
