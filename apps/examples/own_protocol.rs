@@ -3,12 +3,10 @@
 //! For each command the client opens one page of its memory and sends the key. What it writes the server fetches by RDMA READ, what
 //! it reads the server brings by RDMA WRITE; the reply kills the key on arrival. The main thread runs Control for both.
 
-use frwr_engine::provider::{
-    Capabilities, Device as _, soft::SoftDevice, soft::SoftFabric, soft::SoftOptions, soft::SoftPort,
-};
+use frwr_engine::provider::soft::{SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::{
-    Access, AnnounceError, Chunk, ConnectionId, ConnectionOptions, Control, CoreLink, Engine, EngineOptions, Event,
-    FetchRequest, Grant, MemoryId, Message, Protocol, RemoteRange, RemoteSegment, RequestHandle, RequestStatus,
+    Access, AnnounceError, Chunk, ConnectionId, ConnectionOptions, Control, Engine, EngineBuilder, EngineOptions,
+    Event, FetchRequest, Grant, MemoryId, Message, Protocol, RemoteRange, RemoteSegment, RequestHandle, RequestStatus,
     ResponseRequest, Segment, Submission, Timestamp, TransferStatus,
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, Region, RegionOptions};
@@ -31,8 +29,6 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Whatever may go wrong.
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
-/// What Control's thread makes for a core, whose own thread makes an engine of it.
-type Opened = (SoftPort, CoreLink, EngineOptions, Capabilities);
 
 /// Number `index` of four bytes in a message; what is not there is 0.
 fn number(message: &[u8], index: usize) -> u32 {
@@ -51,20 +47,13 @@ struct Side {
     data: DeviceMemory,
 }
 
-fn open(control: &mut Control<SoftDevice>, options: EngineOptions) -> Result<Opened, Error> {
-    let capabilities = *control.device().capabilities();
-    let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities)?;
-    let (port, link) = control.open_core(send, receive)?;
-    Ok((port, link, options, capabilities))
-}
-
 impl Side {
-    fn new((port, link, options, capabilities): Opened, node: Option<u32>, pages: u32) -> Result<Self, Error> {
+    fn new(builder: EngineBuilder<SoftPort>, node: Option<u32>, pages: u32) -> Result<Self, Error> {
         let data = pages as usize * PAGE;
-        let bytes = Engine::<SoftPort>::region_bytes(&options, &capabilities)? + data + PAGE;
+        let bytes = builder.region_bytes() + data + PAGE;
         let pages = PagePolicy::Ladder { allow_plain: true };
         let mut region = Region::map(&RegionOptions { bytes, pages, node })?;
-        let mut engine = Engine::new(port, link, &mut region, options, &capabilities)?;
+        let mut engine = builder.build(&mut region)?;
         let data = region.carve(data, PAGE)?.into_device_memory();
         // Before there is a connection: those that are open would not have it.
         let memory = engine.add_memory(data.clone())?;
@@ -271,7 +260,7 @@ impl Poller<Core> for Turn {
 }
 
 /// On the core's own thread, so that its memory is near.
-fn start(seat: Seat<Infallible>, opened: Opened) -> Result<Reactor<Core>, Error> {
+fn start(seat: Seat<Infallible>, opened: EngineBuilder<SoftPort>) -> Result<Reactor<Core>, Error> {
     let serves = seat.core() == SERVER;
     let mut side = Side::new(opened, seat.node(), if serves { PAGES } else { DEPTH })?;
     let client = if serves {
@@ -296,7 +285,7 @@ pub(crate) fn main() -> Result<(), Error> {
     let common = EngineOptions { connections: 1, message_bytes: COMMAND as u32, ..EngineOptions::default() };
     let server = EngineOptions { queue_depth: 0, transfer_depth: DEPTH, receive_depth: DEPTH, ..common.clone() };
     let client = EngineOptions { queue_depth: DEPTH, ..common };
-    let mut opened = [open(&mut controls[0], server)?, open(&mut controls[1], client)?].into_iter();
+    let mut opened = [controls[0].open_engine(server)?, controls[1].open_engine(client)?].into_iter();
     let prepare = |_| {
         let opened = opened.next();
         move |seat: Seat<Infallible>, _: Outbox<Infallible>| {

@@ -5,7 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "the engine reads no clock, its loop does")]
 
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
-use frwr_engine::provider::{Access, Device, RemoteRange};
+use frwr_engine::provider::{Access, RemoteRange};
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
     RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission, control::Control, gather::Segment,
@@ -53,11 +53,9 @@ struct Side {
 
 fn side(fabric: &SoftFabric, options: EngineOptions) -> Result<Side, Box<dyn Error>> {
     let mut control = Control::new(fabric.device(SoftOptions::default()));
-    let device = *control.device().capabilities();
-    let mut region = region(Engine::<SoftPort>::region_bytes(&options, &device)? + 2 * PAGE);
-    let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &device)?;
-    let (port, link) = control.open_core(send, receive)?;
-    let mut engine = Engine::new(port, link, &mut region, options, &device)?;
+    let builder = control.open_engine(options)?;
+    let mut region = region(builder.region_bytes() + 2 * PAGE);
+    let mut engine = builder.build(&mut region)?;
     let data = region.carve(PAGE, PAGE)?.into_device_memory();
     let page = Segment { memory: engine.add_memory(data.clone())?, offset: 0, length: PAGE as u32 };
     Ok(Side { control, engine, page, data, protocol: Page(None), connection: None })

@@ -181,6 +181,11 @@ impl SendQueue {
         (self.head - self.tail) as u32
     }
 
+    /// The same, and those that the next flush posts.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.end - self.tail
+    }
+
     /// Send queue entries that a work request takes. Markers and write pads have theirs set aside ([`RESERVED_ENTRIES`]).
     pub(crate) fn cost_of(&self, posted: &Posted) -> u32 {
         match posted.token.kind() {

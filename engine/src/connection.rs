@@ -89,7 +89,7 @@ impl Reach {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) key: ConnectionKey,
-    /// Its key while `submit` need not look at anything else: it is ready, no request waits, no invalidation is due. Of another
+    /// Its key while `submit` need not look at anything else: it is ready, no request waits or has to, no invalidation is due. Of another
     /// connection otherwise ([`Connection::note_usual`]).
     pub(crate) usual: ConnectionKey,
     /// Of its usual request whose reply may come.
@@ -128,6 +128,9 @@ pub(crate) struct Connection {
     /// Requests and transfers that wait for room, in order.
     pub(crate) waiting_requests: VecDeque<u32>,
     pub(crate) waiting_transfers: VecDeque<u32>,
+    /// The first of those transfers needs more entries of the send queue than are free: requests wait behind it, or small ones would
+    /// pass it for ever.
+    pub(crate) entries_awaited: bool,
     /// What the next flush posts.
     pub(crate) invalidations: FixedList<u32>,
     /// Work requests of requests and transfers in the order of their admission, with the invalidations that stand in front of them.
@@ -227,6 +230,7 @@ impl Connection {
             pad: None,
             waiting_requests: queue(limits.requests),
             waiting_transfers: queue(limits.transfers),
+            entries_awaited: false,
             invalidations: FixedList::new_in(region, limits.registrations as usize, 0)?,
             // Credits bound what one flush can post, so a chain is never split.
             chain: chain_buffer(region, limits.send_entries)?,
@@ -284,7 +288,33 @@ impl Connection {
     }
 
     fn is_usual(&self) -> bool {
-        self.is_ready() && !self.traced && self.waiting_requests.is_empty() && self.invalidations.is_empty()
+        self.is_ready() && !self.traced && !self.requests_wait() && self.invalidations.is_empty()
+    }
+
+    /// A request would find others in front of it that wait, of its kind, or a transfer for the entries that it needs.
+    pub(crate) fn requests_wait(&self) -> bool {
+        self.entries_awaited || !self.waiting_requests.is_empty()
+    }
+
+    /// Whether the next request may go: in front of a transfer that waits for entries only where it brings some, since all that is in
+    /// flight goes without a completion; then it asks for one.
+    pub(crate) fn admits_requests(&mut self) -> bool {
+        if self.entries_awaited {
+            let in_flight = self.send_queue.in_flight();
+            if in_flight == 0 || in_flight > self.signaller.unsignalled().into() {
+                return false;
+            }
+            self.signaller.refused();
+        }
+        self.is_ready()
+    }
+
+    /// Notes whether the first transfer that waits does so for entries of the send queue.
+    pub(crate) fn await_entries(&mut self, awaited: bool) {
+        if self.entries_awaited != awaited {
+            self.entries_awaited = awaited;
+            self.note_usual();
+        }
     }
 
     /// Whether this is its name, and nothing is in the way of a request.
@@ -364,6 +394,7 @@ impl Connection {
     pub(crate) fn clear_queues(&mut self) {
         self.waiting_requests.clear();
         self.waiting_transfers.clear();
+        self.entries_awaited = false;
         self.invalidations.clear();
         self.send_queue.unstage();
         self.chain.clear();

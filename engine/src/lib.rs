@@ -5,8 +5,8 @@
 //! and never allocates after start-up; whoever owns a poll loop calls `Engine::poll` and `Engine::flush` from it.
 //!
 //! * [`provider`]: the devices, [`provider::soft`] among them; what is there is made into a [`Control`], which does everything slow.
-//! * [`EngineOptions`]: what one core's engine is made for. They say how much memory it takes ([`Engine::region_bytes`]) and how long the
-//!   completion queues of its port are ([`Engine::completion_entries`], [`Control::open_core`]).
+//! * [`EngineOptions`]: what one core's engine is made for. [`Control::open_engine`] makes an [`EngineBuilder`] of them, which says how
+//!   much memory the engine takes, and makes it on its core.
 //! * [`Engine`]: connections, requests (their memory is opened to a peer, who answers), transfers (RDMA to what a peer opened).
 //! * [`Protocol`]: what the engine asks about messages. [`Event`]: what it tells.
 //!

@@ -20,6 +20,9 @@ pub(crate) struct Pool {
     returned: List,
     per_connection: u32,
     depth: u32,
+    /// Keys of each descriptor's object that the device accepted and that die with it alone; unknown to an MR's state, which tells of
+    /// the latest one or two.
+    doomed_keys: Box<[u64]>,
     /// Time of the last registration of each descriptor's current full key: for the shortest time of reuse.
     key_times: KeyTimes,
 }
@@ -47,7 +50,8 @@ impl Pool {
         let free = Freelist::new(capacity);
         let returned = free.list(Order::FirstInFirstOut);
         let key_times = KeyTimes { round_began_ns: vec![0; capacity as usize].into(), shortest_ns: u64::MAX };
-        Ok(Self { mrs, free, returned, per_connection, depth, key_times })
+        let doomed_keys = vec![0; capacity as usize].into();
+        Ok(Self { mrs, free, returned, per_connection, depth, doomed_keys, key_times })
     }
 
     /// Bytes of the region that it takes.
@@ -136,6 +140,17 @@ impl Pool {
         if began != 0 {
             times.shortest_ns = times.shortest_ns.min(now_ns.saturating_sub(began));
         }
+    }
+
+    /// So many more keys of a descriptor's object die with it.
+    #[cold]
+    pub(crate) fn doom_keys(&mut self, descriptor: u32, keys: u64) {
+        self.doomed_keys[descriptor as usize] += keys;
+    }
+
+    /// A descriptor's object is gone: how many keys were to die with it.
+    pub(crate) fn take_doomed_keys(&mut self, descriptor: u32) -> u64 {
+        core::mem::take(&mut self.doomed_keys[descriptor as usize])
     }
 
     /// A new object took the descriptor's place: its keys are new.

@@ -22,6 +22,8 @@ pub(crate) struct SharedReceives {
     pub(crate) released: Vec<u32>,
     /// Not before this time is the device asked again after it refused receives.
     rests_until: Timestamp,
+    /// The device refused receives, and has not taken all since: some that are granted may not be there.
+    is_short: bool,
     /// Who took each buffer, until it is posted again.
     takers: Box<[Taker]>,
     /// Receives in the queue that nobody was granted.
@@ -52,6 +54,7 @@ impl SharedReceives {
             queue: None,
             released: (0..entries).collect(),
             rests_until: Timestamp::EPOCH,
+            is_short: false,
             takers: vec![Taker::Nobody; entries as usize].into(),
             free: entries,
             withdrawn: 0,
@@ -81,8 +84,19 @@ impl SharedReceives {
         waits.then(|| self.rests_until.since_epoch())
     }
 
+    /// Some of what is granted may not be posted: no peer may be told of a grant now.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// The device took all that there was to post.
+    pub(crate) fn all_posted(&mut self) {
+        self.is_short = false;
+    }
+
     /// The device took not all that was posted.
     pub(crate) fn refused(&mut self, now: Timestamp) {
+        self.is_short = true;
         self.rests_until = now.since_epoch().saturating_add(PAUSE).into();
     }
 

@@ -24,7 +24,7 @@ pub struct Statistics {
     pub mrs_destroyed: u64,
     /// MR objects that the device refused to destroy, also behind the destruction of their queue pair (mrs_orphaned of S120, S105).
     pub mrs_orphaned: u64,
-    /// MR objects destroyed while their key was valid, or may have been.
+    /// Keys that were valid, or may have been, when their MR object was destroyed; counted when the device has answered that.
     pub mrs_destroyed_live: u64,
     /// Stale MRs replaced by a new object on a connection that goes on (mrs_recovered of S120).
     pub mrs_recovered: u64,
@@ -96,7 +96,9 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Keys that the device accepted and that nothing has shown to be dead: no invalidation, and no end of their object.
+    /// Keys that the device accepted and that nothing has shown to be dead: no invalidation that completed, or that the peer told of,
+    /// and no destruction of their object that the device has answered. Where this is 0 no peer reaches anything; a key whose
+    /// object the device keeps for good (`mrs_orphaned`) is live.
     #[must_use]
     pub fn keys_live(&self) -> u64 {
         let dead = self.local_invalidations + self.remote_invalidations + self.mrs_destroyed_live;

@@ -2,7 +2,7 @@
 
 mod engine_harness;
 
-use engine_harness::{PROFILES, Setup, Watched};
+use engine_harness::{PROFILES, Setup, Watched, scripted::Scripted};
 use frwr_engine::{
     Chunk, EngineOptions, SubmitError,
     provider::{
@@ -251,5 +251,33 @@ fn s45_k19_whatever_stands_behind_a_registration_waits_for_it_where_the_device_n
         }
         pair.request(6, 1, false, true);
         assert_eq!((pair.pair.host.disconnected, pair.pair.host.grants.len()), (0, 2), "{profile}");
+    }
+}
+
+/// What is sent inline is not registered: it may be longer than one registration.
+#[test]
+fn s51_a_long_inline_segment_needs_no_registration() {
+    const LONG: u32 = 3000;
+    for profile in PROFILES {
+        let mut setup =
+            Setup::new(profile).host(|host| host.message_bytes = 8192).target(|target| target.message_bytes = 8192);
+        setup.host_device.capabilities.max_registration_bytes = 1024;
+        let mut test = Scripted::of(setup);
+        test.connect();
+        let bytes: Vec<u8> = (0..LONG).map(|at| at as u8).collect();
+        test.host.data.write(256, &bytes).unwrap();
+        test.target.every_command = Some(Vec::new());
+        let inline = [test.host.segment(256, LONG)];
+        test.pair.host.submit_with_inline(1, Access::RemoteWrite, &[], &inline, false).unwrap();
+        test.until("a command", |pair| !pair.target.every_command.as_ref().unwrap().is_empty());
+        let (_, received) = test.target.every_command.as_mut().unwrap().remove(0);
+        let mut found = vec![0; LONG as usize];
+        let from = received.length() - LONG;
+        assert_eq!(test.target.engine.message(&received, from, &mut found), LONG as usize, "{profile}");
+        assert!(found == bytes, "{profile}");
+        let (name, _) = test.target.read_command(&received);
+        test.target.engine.release(received);
+        test.reply(name, None);
+        test.until("the end", |pair| pair.host.ended == [(1, "replied")]);
     }
 }

@@ -5,12 +5,16 @@ mod engine_harness;
 use core::time::Duration;
 use engine_harness::{PROFILES, Pair, Setup, Side, WatchedDevice, scripted::*};
 use frwr_engine::{
-    AddMemoryError, ConnectionOptions, DisconnectCause, EngineOptions, MAX_INCOMING, OnPostError, OpenError,
+    AddMemoryError, ConnectionOptions, Control, DisconnectCause, EngineOptions, MAX_INCOMING, OnPostError,
+    OpenEngineError, OpenError,
     provider::{
         AsyncEvent, CommandError, ConnectionEvent, ConnectionParameters, Device, DeviceEvent, IncomingId, ListenerId,
-        PrivateData, TokenKind, fault::CommandKind,
+        PrivateData, TokenKind,
+        fault::CommandKind,
+        soft::{SoftFabric, SoftOptions, SoftProfile},
     },
 };
+use frwr_mempool::{PagePolicy, Region, RegionOptions};
 
 /// Fills the engine's lane to Control; Control refuses to reject what never was.
 fn fill<D: Device>(side: &mut Side<D>) {
@@ -496,4 +500,18 @@ fn s22_s90_a_full_lane_to_control_takes_nothing_from_the_first_fill() {
             test.round_trip(1);
         }
     }
+}
+
+/// What the options or the device do not allow opens no port.
+#[test]
+fn an_engine_that_cannot_be_is_refused_before_a_port_is_opened() {
+    let mut control = Control::new(SoftFabric::new().device(SoftOptions::new(SoftProfile::RegMr)));
+    let refused = control.open_engine(EngineOptions { connections: 0, ..EngineOptions::default() });
+    assert!(matches!(refused.err(), Some(OpenEngineError::Engine(_))));
+    let builder = control.open_engine(EngineOptions::default()).unwrap();
+    assert_eq!(builder.capabilities(), control.device().capabilities());
+    let bytes = builder.region_bytes();
+    let pages = PagePolicy::Ladder { allow_plain: true };
+    let mut region = Region::map(&RegionOptions::new(bytes).pages(pages)).unwrap();
+    assert!(builder.build(&mut region).unwrap().is_idle());
 }

@@ -354,6 +354,23 @@ fn fault20_i05_an_invited_request_is_not_invalidated_behind_the_peers_back() {
     }
 }
 
+/// Who invites without memory has no key that could be killed behind anybody's back.
+#[test]
+fn s75_an_invited_request_without_memory_is_cancelled() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        let request = test.submit(1, 0, true);
+        let (name, _) = test.command();
+        test.steps(20);
+        assert_eq!(test.host.engine.cancel(request), Ok(()), "{profile}");
+        test.until("ended", |pair| pair.host.ended == [(1, "cancelled")]);
+        test.reply(name, None);
+        test.until("dropped", |pair| pair.host.engine.statistics().bad_reply_count == 1);
+        test.round_trip(2);
+        assert_eq!(test.host.disconnected, 0, "{profile}");
+    }
+}
+
 #[test]
 fn s75_cancelling_twice_on_a_connection_that_drains_is_refused_and_ends_once() {
     let mut test = Scripted::new("rxe");

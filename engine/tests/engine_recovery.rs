@@ -349,6 +349,28 @@ fn s105_f09_i10_an_object_that_the_device_does_not_free_is_no_fence() {
     }
 }
 
+/// A key counts as live until the device has answered that its object is destroyed: whoever reads 0 may rely on it.
+#[test]
+fn i10_a_key_is_live_until_the_destruction_of_its_object_is_answered() {
+    for profile in PROFILES {
+        let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
+        test.submit(1, 1, false);
+        let (name, _) = test.command();
+        test.steps(20);
+        test.refuse(0);
+        test.reply(name, None);
+        let live = |test: &Scripted| test.host.engine.statistics().keys_live();
+        assert_eq!(live(&test), 1, "{profile}");
+        test.until("the end", |pair| {
+            let open = pair.host.engine.port().remote_bytes_open().unwrap();
+            let live = pair.host.engine.statistics().keys_live();
+            assert!(live > 0 || open == 0, "{profile}: {open} bytes are open, and no key is live");
+            !pair.host.ended.is_empty()
+        });
+        assert_eq!((live(&test), test.host.engine.statistics().mrs_destroyed_live), (0, 1), "{profile}");
+    }
+}
+
 #[test]
 fn s104_i23_an_mr_returned_at_posting_is_registered_behind_its_own_invalidation() {
     for profile in PROFILES {

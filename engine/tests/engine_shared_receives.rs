@@ -3,7 +3,7 @@
 mod engine_harness;
 
 use core::time::Duration;
-use engine_harness::{Setup, address, scripted::Scripted};
+use engine_harness::{PROFILES, Setup, address, scripted::Scripted};
 use frwr_engine::{
     ConnectionId, DisconnectCause, DomainPolicy, Engine, EngineError, EngineOptions, OpenError, ReceiveBuffers,
     ReceiveQueues, Received,
@@ -522,4 +522,94 @@ fn a_device_that_looks_at_the_connections_domain_shares_within_one_domain_only()
     capabilities.quirks.shared_receives_need_one_domain = true;
     assert!(made(&capabilities, DomainPolicy::Shared).is_ok());
     assert_eq!(made(&capabilities, DomainPolicy::PerConnection), Err(EngineError::SharedReceivesDomain));
+}
+
+/// Refuses so many posts of the target's receives, whatever the device calls its queue.
+fn refuse(test: &Scripted, accepted: usize, posts: u32) {
+    for queue in 0..16 {
+        for _ in 0..posts {
+            test.target_faults.refuse_shared_receives(SharedReceiveQueueId(queue), accepted, PostRefusal::QueueFull);
+        }
+    }
+}
+
+/// Begins to connect.
+fn begin(test: &mut Scripted) {
+    let options = test.host.connection_options();
+    test.host.engine.connect(address(), b"hello", &options).unwrap();
+}
+
+/// A connection that opens while the queue rests opens when its receives are there, no earlier: its peer sends at once, and a
+/// receiver that is not ready hangs rxe's.
+#[test]
+fn a_connection_that_opens_while_the_queue_rests_opens_late() {
+    for (profile, accepted) in PROFILES.into_iter().flat_map(|profile| [(profile, 0), (profile, 3)]) {
+        let mut test = apart(profile, 2, 0);
+        refuse(&test, accepted, 1);
+        begin(&mut test);
+        let posts = |test: &Scripted| test.target.engine.statistics().posts_refused;
+        test.until("refused", |pair| pair.target.engine.statistics().posts_refused == 1);
+        let now = test.now;
+        // In the middle of the rest another one comes.
+        begin(&mut test);
+        for _ in 0..200 {
+            test.now = now;
+            test.steps(1);
+        }
+        assert_eq!(test.target.engine.receive_buffers().posted, accepted as u32, "{profile}");
+        assert_eq!((test.host.connections.len(), test.target.connections.len()), (0, 0), "{profile}: nobody is there");
+        test.now += RESTED;
+        test.until("open", |pair| pair.host.connections.len() == 2 && pair.target.connections.len() == 2);
+        assert_eq!((posts(&test), test.target.disconnected), (1, 0), "{profile}: none was lost by it");
+        assert_all_there(&test, 2 * GRANT, 2);
+        for connection in test.host.connections.clone() {
+            for cookie in 0..u64::from(GRANT) {
+                send(&mut test, connection, cookie);
+            }
+        }
+        until_received(&mut test, 2 * GRANT as usize);
+    }
+}
+
+/// Where the device takes none at all, nobody waits for ever.
+#[test]
+fn a_connection_to_a_queue_that_keeps_refusing_ends() {
+    let mut test = apart("reg_mr", 2, 0);
+    refuse(&test, 0, 20);
+    begin(&mut test);
+    test.until("refused", |pair| pair.target.engine.statistics().posts_refused == 1);
+    test.steps(50);
+    test.now += RESTED;
+    test.until("ended", |pair| pair.target.engine.is_disconnected() && pair.host.engine.is_disconnected());
+    assert_eq!(test.target.causes, [DisconnectCause::PostRefused]);
+}
+
+/// A device that is silent about last receives tells of all that a queue pair took when that is destroyed, at the latest: nobody
+/// is granted receives before, and who is finds as many.
+#[test]
+fn what_a_silent_device_tells_late_is_there_before_it_is_granted_again() {
+    let mut test = apart("rxe", 2, 0);
+    let (first, second) = (open(&mut test), open(&mut test));
+    let queue = CompletionFilter { queue: Some(CompletionQueue::Receive), ..Default::default() };
+    test.target_faults.on_all_completions(queue, CompletionFault::HoldWhileAlive);
+    for cookie in 0..u64::from(GRANT) {
+        send(&mut test, first, cookie);
+    }
+    test.steps(50);
+    test.host.engine.disconnect(first);
+    while test.target.disconnected == 0 {
+        test.steps(1);
+        let posted = test.target.engine.receive_buffers().posted;
+        assert!(free(&test) + GRANT <= posted, "{} are free, and {GRANT} granted, of {posted}", free(&test));
+    }
+    test.target_faults.release();
+    test.steps(2);
+    assert_all_there(&test, 2 * GRANT, 1);
+    let again = open(&mut test);
+    for connection in [second, again] {
+        for cookie in 0..u64::from(GRANT) {
+            send(&mut test, connection, 100 * u64::from(connection.index) + cookie);
+        }
+    }
+    until_received(&mut test, 2 * GRANT as usize);
 }

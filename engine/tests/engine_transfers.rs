@@ -5,9 +5,11 @@ mod engine_harness;
 
 use engine_harness::{PROFILES, Setup, scripted::Scripted};
 use frwr_engine::{
-    Chunk, FetchRequest, MemoryId, OnPostError, RemoteSegment, Segment, TransferError, WriteRequest,
+    Chunk, FetchRequest, MAX_TRANSFER_OPERATIONS, MemoryId, OnPostError, RemoteSegment, Segment, TransferError,
+    WriteRequest,
     mr::Grant,
     provider::{Access, RemoteRange},
+    signal::SignalPolicy,
 };
 
 /// Bytes of each WRITE.
@@ -173,5 +175,61 @@ fn a_refused_transfer_says_what_to_change() {
             let refused = test.pair.host.engine.write(connection, &request).unwrap_err();
             assert!(refused.to_string().contains("declared before the connection"), "{refused}");
         }
+    }
+}
+
+/// A transfer that needs more of the send queue than comes free at once is not passed for ever by requests that need less: those
+/// that come later wait behind it, and then go on in their order.
+#[test]
+fn a_transfer_that_waits_for_entries_is_not_starved_by_later_requests() {
+    for profile in PROFILES {
+        let mut setup = Setup::new(profile).peer_receives(64).target(|target| target.receive_depth = 64).host(|host| {
+            host.queue_depth = 16;
+            host.registrations = 64;
+            host.transfer_depth = 1;
+            host.receive_depth = 64;
+            // Entries come free one by one.
+            host.signal = SignalPolicy::KernelBudget { batch: 0 };
+        });
+        setup.host_device.capabilities.attributes.max_qp_wr = 64;
+        let mut test = Scripted::of(setup);
+        test.connect();
+        let grant = opened(&mut test);
+        let waited = |test: &Scripted| test.host.engine.statistics().requests_waited;
+        let mut cookie = 10;
+        while waited(&test) == 0 {
+            cookie += 1;
+            test.submit(cookie, 1, false);
+            test.steps(4);
+        }
+        let remote: Vec<_> = (0..MAX_TRANSFER_OPERATIONS as u64)
+            .map(|at| RemoteSegment {
+                remote: RemoteRange { address: grant.address + 8 * at, key: grant.key },
+                length: 8,
+            })
+            .collect();
+        let local = [test.host.segment(262_144, 8 * MAX_TRANSFER_OPERATIONS as u32)];
+        let host = &mut test.pair.host;
+        let connection = host.connection.unwrap();
+        host.engine.write(connection, &WriteRequest { local: &local, remote: &remote, cookie: 1 }).unwrap();
+        let last_before = cookie;
+        let mut answers = 0;
+        while told(&test.host.events, 1, "Done") == 0 {
+            // One comes back, and another one wants its place.
+            let ended = test.host.ended.len();
+            let (name, _) = test.command();
+            test.reply(name, None);
+            test.until("an end", |pair| pair.host.ended.len() > ended);
+            cookie += 1;
+            test.submit(cookie, 1, false);
+            test.steps(20);
+            answers += 1;
+            assert!(answers <= MAX_TRANSFER_OPERATIONS, "{profile}: passed by {} requests", cookie - last_before);
+        }
+        test.until("all ends", |pair| {
+            pair.serve(true);
+            pair.host.outstanding.is_empty()
+        });
+        assert!(test.host.ended.iter().all(|(_, status)| *status == "replied"), "{profile}: {:?}", test.host.ended);
     }
 }

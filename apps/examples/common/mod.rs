@@ -13,10 +13,7 @@ use frwr_engine::{
     Engine, EngineOptions,
     control::Control,
     gather::{MemoryId, Segment},
-    provider::{
-        Device as _,
-        soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort, SoftProfile},
-    },
+    provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort, SoftProfile},
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, Region, RegionOptions};
 
@@ -47,12 +44,9 @@ fn open(
     options: EngineOptions,
     region: &mut Region,
 ) -> Result<(Control<SoftDevice>, Engine<SoftPort>), Error> {
-    let device = fabric.device(SoftOptions::new(SoftProfile::RegMr));
-    let capabilities = *device.capabilities();
-    let mut control = Control::new(device);
-    let (send, receive) = Engine::<SoftPort>::completion_entries(&options, &capabilities)?;
-    let (port, link) = control.open_core(send, receive)?;
-    Ok((control, Engine::new(port, link, region, options, &capabilities)?))
+    let mut control = Control::new(fabric.device(SoftOptions::new(SoftProfile::RegMr)));
+    let engine = control.open_engine(options)?.build(region)?;
+    Ok((control, engine))
 }
 
 fn subsystem() -> Result<Nqn, Error> {

@@ -14,9 +14,11 @@ mod placement;
 mod shared_receives;
 
 use crate::{
+    engine::{EngineBuilder, OpenEngineError},
     event::OpenFailure,
     link::{ControlLink, CoreLink, OpenTarget, ToControl, ToCore, link},
     mr::ConnectionKey,
+    options::EngineOptions,
     provider::{
         BaseId, Command, CommandError, Device, DomainId, ListenerId, Port, PortId, PrivateData, RegistrationId, Ticket,
     },
@@ -194,7 +196,16 @@ impl<D: Device> Control<D> {
         }
     }
 
-    /// Opens a port with completion queues of these sizes, for an engine to be made from on its core.
+    /// Opens a port for an engine with these options: all that it is made of but its memory.
+    ///
+    /// # Errors
+    /// [`OpenEngineError`]; nothing is left behind.
+    pub fn open_engine(&mut self, options: EngineOptions) -> Result<EngineBuilder<D::Port>, OpenEngineError> {
+        let capabilities = *self.device.capabilities();
+        EngineBuilder::open(options, capabilities, |send, receive| self.open_core(send, receive))
+    }
+
+    /// Opens a port with completion queues of these sizes, for [`crate::Engine::new`], or whatever else is to be made of it.
     ///
     /// # Errors
     /// As [`Device::open_port`].

@@ -252,6 +252,7 @@ impl<P: Port> Engine<P> {
     /// A destroyed object's descriptor came back from Control.
     pub(super) fn object_destroyed(&mut self, descriptor: u32) {
         self.statistics.mrs_destroyed += 1;
+        self.statistics.mrs_destroyed_live += self.pool.take_doomed_keys(descriptor);
         self.record(
             TracePoint::MrDestroyed,
             usize::from(self.pool.connection_of(descriptor)) as u16,
@@ -292,9 +293,8 @@ impl<P: Port> Engine<P> {
         if matches!(connection.phase, Connected::Ending { step: Ending::Sweep, .. }) {
             self.statistics.mrs_orphaned += 1;
             connection.orphans += 1;
-            // A key that was to die with its object is counted as live again.
-            let lives = self.pool.get(descriptor).is_some_and(crate::mr::Mr::died_live);
-            self.statistics.mrs_destroyed_live -= u64::from(lives);
+            // What was to die with it lives on.
+            let _ = self.pool.take_doomed_keys(descriptor);
             self.object_gone(descriptor);
             return;
         }

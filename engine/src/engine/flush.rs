@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::{
     chain::Registered,
-    connection::Connection,
+    connection::{Connection, Opening, Phase},
     event::DisconnectCause,
     mr::{self, ReturnPolicy},
     options::OnPostError,
@@ -92,16 +92,21 @@ impl<P: Port> Engine<P> {
         if accepted < posts {
             shared.refused(now);
             self.shared_receives_refused();
+        } else {
+            shared.all_posted();
         }
     }
 
     /// A queue that takes no receives starves all who share it. What was refused is tried again by the first flush
-    /// behind a pause, so that a core does not look busy with it.
+    /// behind a pause, so that a core does not look busy with it. A connection that has no queue pair yet has no peer that could
+    /// starve: it opens behind the pause, or ends with its next refusal.
     #[cold]
     fn shared_receives_refused(&mut self) {
         self.statistics.posts_refused += 1;
         for index in 0..self.connections.len() {
-            self.fail(index, DisconnectCause::PostRefused);
+            if self.connections[index].phase != Phase::Opening(Opening::QueuePair) {
+                self.fail(index, DisconnectCause::PostRefused);
+            }
         }
     }
 

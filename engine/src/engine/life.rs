@@ -252,9 +252,10 @@ impl<P: Port> Engine<P> {
     pub(super) fn free_object(&mut self, index: usize, descriptor: u32) {
         let entry = &mut self.connections[index];
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        self.statistics.mrs_destroyed_live += keys_at_stake(mr);
+        let doomed = keys_at_stake(mr);
         let _ = mr.connection_lost(entry.key);
         let _ = mr.begin_recovery();
+        self.pool.doom_keys(descriptor, doomed);
         entry.to_free.push_back(descriptor);
         entry.freeing += 1;
         self.freeing += 1;

@@ -1,12 +1,13 @@
 //! All of FRWR for one core: `submit`, `poll`, `flush`.
 //!
-//! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms: `submit` (a request from the
+//! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms: `builder` (what it is made of), `submit` (a request from the
 //! caller's segments to mapped MRs), `at_once` (the usual one), `resolve` and `run` (those segments), `stage` (work requests and the
 //! chain), `respond` (a transfer from the caller's ranges to its slot), `transfers` (from there to its end), `flush` (posts), `complete`
 //! (polls, receives), `retire` (what was sent), `fence`, `life` (opening and ending connections), `standalone` (`register_now` and
 //! cancelling).
 
 mod at_once;
+mod builder;
 mod complete;
 mod fence;
 mod flush;
@@ -21,6 +22,7 @@ mod standalone;
 mod submit;
 mod transfers;
 
+pub use builder::{EngineBuilder, OpenEngineError};
 pub use opening::OpenError;
 pub use respond::{FetchRequest, ResponseRequest, TransferError, WriteRequest};
 pub use standalone::{CancelError, CancelNowError};

@@ -11,6 +11,7 @@ use crate::{
         IncomingId, MAX_PRIVATE_DATA, Operation, Port, PrivateData, QueuePairId, QueueSizes, RegistrationId,
         WorkRequest,
     },
+    shared_receives::SharedReceives,
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
@@ -260,10 +261,14 @@ impl<P: Port> Engine<P> {
         self.tell_control_of_receives(index);
     }
 
-    /// Has Control go on to the connection manager; tried again by the next poll where its lane is full.
+    /// Has Control go on to the connection manager; tried again by the next poll where its lane is full, or where shared receives
+    /// that the device refused are not posted yet: the peer may use its grant at once.
     pub(super) fn tell_control_of_receives(&mut self, index: usize) -> bool {
         let entry = &mut self.connections[index];
         if entry.phase != Phase::Opening(Opening::Handshake { told: false }) {
+            return false;
+        }
+        if self.shared.as_ref().is_some_and(SharedReceives::is_short) {
             return false;
         }
         let told = self.link.to_control.push(ToControl::ReceivesPosted { connection: entry.key }).is_ok();

@@ -290,7 +290,8 @@ impl<P: Port> Engine<P> {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         let at_stake = keys_at_stake(mr);
         let _ = mr.register_failed(generation);
-        self.statistics.mrs_destroyed_live += at_stake.saturating_sub(keys_at_stake(mr));
+        let doomed = at_stake.saturating_sub(keys_at_stake(mr));
+        self.pool.doom_keys(descriptor, doomed);
         self.record(TracePoint::RegisterFailed(status), index as u16, Some(descriptor), 0);
     }
 
@@ -327,10 +328,11 @@ impl<P: Port> Engine<P> {
     pub(super) fn invalidation_lost(&mut self, descriptor: u32, generation: u32) {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         let at_stake = keys_at_stake(mr);
-        self.statistics.mrs_destroyed_live += match mr.invalidate_failed(generation) {
+        let doomed = match mr.invalidate_failed(generation) {
             Ok(()) => at_stake.saturating_sub(keys_at_stake(mr)),
             Err(_) => 1,
         };
+        self.pool.doom_keys(descriptor, doomed);
     }
 
     /// The device is done with a request's message: Hold ends.

@@ -169,7 +169,8 @@ impl<P: Port> Engine<P> {
         let index = usize::from(found.standing.connection);
         match found.standing.phase {
             Phase::Ended | Phase::Held | Phase::Fencing => return Err(CancelError::Ended),
-            Phase::Posted if found.invited => return Err(CancelError::PeerMayInvalidate),
+            // Without memory there is no key that it could kill.
+            Phase::Posted if found.invited && !found.mrs.is_empty() => return Err(CancelError::PeerMayInvalidate),
             Phase::Posted if found.is_standalone() => {
                 // The registration is on the way: the invalidation stands behind it in the same queue.
             }
@@ -260,9 +261,12 @@ impl<P: Port> Engine<P> {
         let chain = Chain { requests: core::slice::from_ref(&registration), elements: &self.elements };
         self.statistics.doorbells += 1;
         self.statistics.queue_pairs_flushed += 1;
-        if self.port.post(queue_pair, chain).is_err() {
+        if let Err(error) = self.port.post(queue_pair, chain) {
             self.statistics.posts_refused += 1;
-            return false;
+            // What the device took runs, whatever it says besides.
+            if error.accepted == 0 {
+                return false;
+            }
         }
         self.statistics.registrations += 1;
         self.statistics.work_requests += 1;

@@ -3,7 +3,7 @@
 use super::{
     Engine, MAX_ADMITTED_PER_POLL,
     at_once::Covered,
-    resolve::{copy_elements, resolve},
+    resolve::{copy_elements, locate, resolve},
 };
 use crate::{
     event::{ConnectionId, RequestStatus},
@@ -75,7 +75,10 @@ pub enum SubmitError {
     #[error("a message has 1 byte up to the engine's message_bytes")]
     MessageLength,
     /// Too many chunks, segments or inline segments.
-    #[error("the request has more chunks or segments than the engine's options allow")]
+    #[error(
+        "the request has more than {MAX_CHUNKS} chunks, more segments than EngineOptions::max_segments, or more inline segments than \
+         one SEND of the device has elements beside its message ({MAX_INLINE_SEGMENTS} at most); raise max_segments, or split it"
+    )]
     TooManySegments,
     /// The segments need more MRs than a request may have, or than its connection will ever have (S43).
     #[error(
@@ -96,8 +99,8 @@ pub enum SubmitError {
 impl<P: Port> Engine<P> {
     /// Takes a request: its memory is opened to the peer, its message sent, and its end reported by
     /// [`crate::Event::Completed`] when every key of it is dead. Nothing is posted before [`Engine::flush`]. A request that finds
-    /// too few MRs, send queue entries or receives waits in order; one that needs more MRs than the device makes ends as
-    /// [`crate::RequestStatus::TooFewRegistrations`].
+    /// too few MRs, send queue entries or receives waits in order, and so does one behind a transfer that waits for entries; one that
+    /// needs more MRs than the device makes ends as [`crate::RequestStatus::TooFewRegistrations`].
     ///
     /// # Errors
     /// [`SubmitError`]; nothing is left behind.
@@ -174,7 +177,7 @@ impl<P: Port> Engine<P> {
         if !self.connections[index].invalidations.is_empty() {
             self.stage_invalidations_first(index);
         }
-        let waits = !self.connections[index].waiting_requests.is_empty();
+        let waits = self.connections[index].requests_wait();
         if submission.inline.is_empty() && !waits && self.trace.is_none() {
             let most = self.options.max_segments as usize;
             let piece = match submission.chunks {
@@ -276,7 +279,7 @@ impl<P: Port> Engine<P> {
         chunks: &[Chunk<'_>],
         protocol: &mut impl Protocol,
     ) -> Result<(), SubmitError> {
-        let first = self.connections[index].waiting_requests.is_empty();
+        let first = self.connections[index].waiting_requests.is_empty() && self.connections[index].admits_requests();
         if first && self.reserve(handle) {
             return self.open_memory(handle, protocol).inspect_err(|_| {
                 self.requests.remove(handle);
@@ -332,14 +335,13 @@ impl<P: Port> Engine<P> {
     /// Fills the scratch list of what follows the message in its SEND.
     fn resolve_inline(&mut self, connection: u16, inline: &[Segment]) -> Result<(), SubmitError> {
         let connection = &self.connections[usize::from(connection)];
-        self.scratch.clear();
         self.scratch.inline.clear();
-        resolve(connection, &self.gather, inline, &mut self.scratch.resolved)?;
-        for resolved in &self.scratch.resolved {
-            // A cut segment takes elements that the slot may not have.
-            self.scratch.inline.try_push(resolved.element).map_err(|_| SubmitError::TooManySegments)?;
+        for segment in inline {
+            // Sent, not registered: its length is no matter of what a registration covers.
+            let located = locate(connection, segment)?;
+            self.scratch.inline.try_push(located.element).map_err(|_| SubmitError::TooManySegments)?;
         }
-        if self.scratch.inline.len() == inline.len() { Ok(()) } else { Err(SubmitError::TooManySegments) }
+        Ok(())
     }
 
     /// Fills the scratch lists with the addresses of all chunks; returns how many MRs they take.
@@ -518,7 +520,7 @@ impl<P: Port> Engine<P> {
     /// Admits what waits, in order, as far as there is room.
     pub(super) fn admit_waiting(&mut self, index: usize, protocol: &mut impl Protocol) -> u32 {
         let mut admitted = 0;
-        while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].is_ready() {
+        while admitted < MAX_ADMITTED_PER_POLL as u32 && self.connections[index].admits_requests() {
             let Some(&slot) = self.connections[index].waiting_requests.front() else { break };
             let Some(handle) = self.requests.handle_at(slot) else { break };
             let pieces = self.admissions.get(slot as usize).map_or(0, |admission| admission.pieces.into());

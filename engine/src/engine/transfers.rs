@@ -84,7 +84,11 @@ impl<P: Port> Engine<P> {
         let (index, replies) = (transfer.connection, matches!(transfer.kind, Kind::Respond { .. }));
         let entries = (u32::from(transfer.operations) + u32::from(replies)) * self.making.cost.message;
         let connection = &mut self.connections[usize::from(index)];
-        if (replies && connection.peer_receives == 0) || !connection.send_queue.reserve(entries) {
+        // Without a receive of the peer it is not entries that it waits for, and requests may have those.
+        let may_send = !replies || connection.peer_receives > 0;
+        let reserved = may_send && connection.send_queue.reserve(entries);
+        connection.await_entries(may_send && !reserved);
+        if !reserved {
             return false;
         }
         connection.peer_receives -= u64::from(replies);

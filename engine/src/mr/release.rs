@@ -173,11 +173,6 @@ impl Mr {
         Ok(())
     }
 
-    /// Of one that is Recovering: its key was valid, or may have been, when that began.
-    pub(crate) const fn died_live(&self) -> bool {
-        !matches!(self.cause, Cause::UnusedAtDisconnect)
-    }
-
     /// The repair succeeded: Recovering to Idle with a new object and key (S103).
     ///
     /// # Errors

@@ -66,13 +66,16 @@ impl<D: Device> Device for Faulty<D> {
             script.events.push_back(DeviceEvent::Answered { ticket, result: Err(error) });
             return Ok(());
         }
+        script.note_command(&command);
         drop(script);
         self.device.submit(ticket, command)
     }
 
     fn poll(&mut self) -> Option<DeviceEvent> {
         let injected = self.handle.script().events.pop_front();
-        injected.or_else(|| self.device.poll())
+        let event = injected.or_else(|| self.device.poll())?;
+        self.handle.script().note_event(&event);
+        Some(event)
     }
 
     fn can_wait(&self) -> bool {
@@ -90,14 +93,20 @@ impl<D: Device> Device for Faulty<D> {
 }
 
 /// Completions of the two queues.
-#[derive(Debug, Default)]
-struct Kept {
-    send: VecDeque<Completion>,
-    receive: VecDeque<Completion>,
+#[derive(Debug)]
+struct Kept<T> {
+    send: VecDeque<T>,
+    receive: VecDeque<T>,
 }
 
-impl Kept {
-    const fn of(&mut self, queue: CompletionQueue) -> &mut VecDeque<Completion> {
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { send: VecDeque::new(), receive: VecDeque::new() }
+    }
+}
+
+impl<T> Kept<T> {
+    const fn of(&mut self, queue: CompletionQueue) -> &mut VecDeque<T> {
         match queue {
             CompletionQueue::Send => &mut self.send,
             CompletionQueue::Receive => &mut self.receive,
@@ -111,8 +120,9 @@ pub struct FaultyPort<P> {
     port: P,
     all_or_nothing: bool,
     handle: FaultHandle,
-    ready: Kept,
-    held: Kept,
+    ready: Kept<Completion>,
+    /// With whether they come when their queue pair is destroyed.
+    held: Kept<(Completion, bool)>,
     releases: u64,
 }
 
@@ -123,19 +133,26 @@ impl<P: Port> FaultyPort<P> {
     }
 
     fn let_out(&mut self) {
-        let releases = self.handle.script().releases;
-        if releases != self.releases {
-            self.releases = releases;
-            for queue in [CompletionQueue::Send, CompletionQueue::Receive] {
-                self.ready.of(queue).append(self.held.of(queue));
-            }
+        let script = self.handle.script();
+        let all = script.releases != self.releases;
+        self.releases = script.releases;
+        for queue in [CompletionQueue::Send, CompletionQueue::Receive] {
+            let ready = self.ready.of(queue);
+            self.held.of(queue).retain(|(completion, while_alive)| {
+                let comes = all || (*while_alive && script.is_over(completion));
+                if comes {
+                    ready.push_back(*completion);
+                }
+                !comes
+            });
         }
     }
 
     fn suffer(&mut self, queue: CompletionQueue, mut completion: Completion) {
         let fault = self.handle.script().fault_of(queue, &completion);
         match fault {
-            Some(CompletionFault::Hold) => return self.held.of(queue).push_back(completion),
+            Some(CompletionFault::Hold) => return self.held.of(queue).push_back((completion, false)),
+            Some(CompletionFault::HoldWhileAlive) => return self.held.of(queue).push_back((completion, true)),
             Some(CompletionFault::Drop) => return,
             Some(CompletionFault::Duplicate) => self.ready.of(queue).push_back(completion),
             Some(CompletionFault::Fail(status)) => completion.result = Err(status),

@@ -1,10 +1,10 @@
 //! What is to go wrong, and the handle that says so.
 
 use crate::provider::{
-    Command, CommandError, Completion, CompletionQueue, DeviceEvent, FailureStatus, PortId, PostRefusal, QueuePairId,
-    SharedReceiveQueueId, Success, TokenKind,
+    Answer, Command, CommandError, Completion, CompletionQueue, DeviceEvent, FailureStatus, PortId, PostRefusal,
+    QueuePairId, SharedReceiveQueueId, Success, TokenKind,
 };
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A kind of [`Command`].
@@ -92,6 +92,9 @@ impl CompletionFilter {
 pub enum CompletionFault {
     /// It is kept back, in order, until [`FaultHandle::release`].
     Hold,
+    /// The same, but not behind the destruction of its queue pair, when it comes at last: what a queue pair took of a shared
+    /// receive queue no device tells of later.
+    HoldWhileAlive,
     /// It is lost.
     Drop,
     /// It comes twice.
@@ -108,6 +111,13 @@ struct CompletionRule {
     fault: CompletionFault,
     /// How often it is still used; `None` for ever.
     times: Option<u32>,
+}
+
+impl CompletionFault {
+    /// Whether a completion is kept back.
+    const fn holds(self) -> bool {
+        matches!(self, Self::Hold | Self::HoldWhileAlive)
+    }
 }
 
 /// What is posted to.
@@ -133,6 +143,8 @@ pub(super) struct Script {
     pub(super) injected: Vec<(PortId, CompletionQueue, Completion)>,
     pub(super) events: VecDeque<DeviceEvent>,
     pub(super) releases: u64,
+    /// Queue pairs that the device was told to destroy, and did or will.
+    destroyed: HashSet<QueuePairId>,
     pub(super) removed: bool,
     faults: u64,
 }
@@ -140,7 +152,11 @@ pub(super) struct Script {
 impl Script {
     /// Takes the fault for a completion off the script.
     pub(super) fn fault_of(&mut self, queue: CompletionQueue, completion: &Completion) -> Option<CompletionFault> {
-        let index = self.completions.iter().position(|rule| rule.filter.fits(queue, completion))?;
+        let is_late = self.destroyed.contains(&completion.queue_pair);
+        let applies = |rule: &CompletionRule| {
+            rule.filter.fits(queue, completion) && !(is_late && rule.fault == CompletionFault::HoldWhileAlive)
+        };
+        let index = self.completions.iter().position(applies)?;
         let rule = self.completions.get_mut(index)?;
         let fault = rule.fault;
         if let Some(times) = &mut rule.times {
@@ -151,6 +167,25 @@ impl Script {
         }
         self.faults += 1;
         Some(fault)
+    }
+
+    /// Notes the ends of queue pairs.
+    pub(super) fn note_command(&mut self, command: &Command) {
+        if let Command::DestroyQueuePair { queue_pair } = command {
+            self.destroyed.insert(*queue_pair);
+        }
+    }
+
+    /// The device made a queue pair, perhaps of a number that it has used before.
+    pub(super) fn note_event(&mut self, event: &DeviceEvent) {
+        if let DeviceEvent::Answered { result: Ok(Answer::QueuePair { queue_pair, .. }), .. } = event {
+            self.destroyed.remove(queue_pair);
+        }
+    }
+
+    /// Whether a completion that is kept back comes now: [`CompletionFault::HoldWhileAlive`].
+    pub(super) fn is_over(&self, completion: &Completion) -> bool {
+        self.destroyed.contains(&completion.queue_pair)
     }
 
     pub(super) fn post_rule(&mut self, target: PostTarget) -> Option<PostRule> {
@@ -227,7 +262,7 @@ impl FaultHandle {
     /// Forgets every rule to hold, and lets out what was kept back, before anything newer.
     pub fn release(&self) {
         let mut script = self.script();
-        script.completions.retain(|rule| rule.fault != CompletionFault::Hold);
+        script.completions.retain(|rule| !rule.fault.holds());
         script.releases += 1;
     }
 
