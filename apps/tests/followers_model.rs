@@ -74,7 +74,10 @@ impl Model {
 fn run(profile: &str, seed: u8) -> (u64, u64) {
     let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let target = TargetOptions { io_queues: FOLLOWERS + 1, ..target_options() };
-    let mut spread = Spread::ready(profile, FOLLOWERS, HostOptions { queue_depth: 16, ..host_options() }, target);
+    // Sessions end soon, and time goes by slowly.
+    let longest_back_off = host_options().first_back_off;
+    let host = HostOptions { queue_depth: 16, longest_back_off, ..host_options() };
+    let mut spread = Spread::ready(profile, FOLLOWERS, host, target);
     let count = SLOTS as usize;
     let mut model = Model { contents: vec![0; count], doing: vec![Doing::Nothing; count], ended: 0 };
     for _ in 0..STEPS {

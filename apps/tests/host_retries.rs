@@ -31,6 +31,8 @@ struct Fragile {
 
 impl Fragile {
     fn new(options: HostOptions) -> Self {
+        // Its sessions are as short as can be.
+        let options = HostOptions { longest_back_off: 10 * MILLISECOND, ..options };
         let held = Rc::new(RefCell::new(Vec::new()));
         let theirs = Rc::clone(&held);
         let mut scripted = Scripted::ready("reg_mr", options, |controller| {
@@ -220,4 +222,36 @@ fn a_command_that_is_suspected_holds_up_no_others_while_it_is_not_answered() {
         assert_eq!(fragile.scripted.completions.remove(0), HostCompletion { cookie, result: Ok(()) });
     }
     fragile.finish();
+}
+
+#[test]
+fn a_target_that_ends_each_session_at_once_is_asked_for_another_less_and_less_often() {
+    let mut scripted = Scripted::ready("reg_mr", host_options(), |_| {});
+    scripted.tick = MILLISECOND;
+    // How long the host takes to come back.
+    let mut lose = || {
+        scripted.controller.hang_up();
+        let failures = scripted.lone.host.statistics().failures;
+        scripted.until("lost", |scripted| scripted.lone.host.statistics().failures > failures);
+        let lost = scripted.lone.now;
+        scripted.until("ready", |scripted| scripted.lone.host.is_ready());
+        scripted.lone.now - lost
+    };
+    let HostOptions { first_back_off: first, longest_back_off: longest, .. } = host_options();
+    let bring_up = 50 * MILLISECOND;
+    for doublings in 0..12 {
+        let (pause, took) = ((first * (1 << doublings)).min(longest), lose());
+        assert!((pause..pause + bring_up).contains(&took), "{doublings}: {took:?}");
+    }
+    scripted.until("long enough", {
+        let since = scripted.lone.now;
+        move |scripted| scripted.lone.now > since + longest + bring_up
+    });
+    assert_eq!(scripted.lone.host.failure(), None);
+    scripted.controller.hang_up();
+    scripted.until("lost", |scripted| !scripted.lone.host.is_ready());
+    let lost = scripted.lone.now;
+    scripted.until("ready", |scripted| scripted.lone.host.is_ready());
+    assert!(scripted.lone.now - lost < first + bring_up, "one that lasted is a new beginning");
+    scripted.finish();
 }

@@ -186,11 +186,13 @@ impl<P: Port> Host<P> {
         self.following.as_ref().map_or(self.statistics.sessions, |following| following.session())
     }
 
-    /// Where all queues of all cores are up, earlier failures count no more.
+    /// Where all queues of all cores are up, earlier failures count no more, but for the pause behind the next one
+    /// ([`Host::back_off`]).
     pub(super) fn settle(&mut self) {
         if self.followers.is_settled() {
             self.attempts = 0;
             self.lost_at = None;
+            self.settled_at = Some(self.now);
         }
     }
 

@@ -218,6 +218,10 @@ pub struct Host<P: Port> {
     lost_at: Option<Duration>,
     /// Attempts that failed since the last success.
     attempts: u32,
+    /// When all queues of the session came up.
+    settled_at: Option<Duration>,
+    /// Attempts that failed, and sessions that ended soon, in a row.
+    hasty: u32,
     stopping: bool,
     last_failure: Option<HostFailure>,
     statistics: HostStatistics,
@@ -292,6 +296,8 @@ impl<P: Port> Host<P> {
             scan_at: Duration::ZERO,
             lost_at: None,
             attempts: 0,
+            settled_at: None,
+            hasty: 0,
             stopping: false,
             last_failure: None,
             statistics: HostStatistics::default(),
@@ -303,7 +309,7 @@ impl<P: Port> Host<P> {
     pub fn start(&mut self) {
         if self.state == State::Stopped {
             self.stopping = false;
-            self.attempts = 0;
+            (self.attempts, self.hasty, self.settled_at) = (0, 0, None);
             // What was lost or closed when it was stopped has not been waited for since.
             self.lost_at = None;
             self.ana.unknown();

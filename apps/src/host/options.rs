@@ -96,7 +96,8 @@ pub struct HostOptions {
     /// ever. Commands that were in flight with such a one are not failed for it: what was lost twice is sent one at a time, and an
     /// end that another core of this host saw first counts half.
     pub command_retries: Option<u16>,
-    /// The pause before the first attempt to reconnect; it doubles with every failed attempt.
+    /// The pause before the first attempt to reconnect; it doubles with every failed attempt, and with every session that lasted no longer
+    /// than `longest_back_off`.
     pub first_back_off: Duration,
     /// The longest pause.
     pub longest_back_off: Duration,

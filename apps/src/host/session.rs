@@ -264,6 +264,7 @@ impl<P: Port> Host<P> {
         self.last_failure = Some(failure);
         self.statistics.failures += 1;
         self.attempts += 1;
+        self.count_hasty();
         if let Some(following) = &mut self.following {
             following.failed(failure);
         }
@@ -298,6 +299,7 @@ impl<P: Port> Host<P> {
 
     pub(super) fn close(&mut self, then: After) {
         self.state = State::Closing { then };
+        self.settled_at = None;
         self.keep_alive = KeepAlive::default();
         self.followers.end();
         self.disconnect_all();
@@ -328,9 +330,19 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// Doubles with every failed attempt in a row.
+    /// One that lasted no longer than the longest pause is no reason to begin with the shortest again: a target that ends each session
+    /// as soon as it is set up would be asked for another a hundred times a second, for ever.
+    fn count_hasty(&mut self) {
+        let lasted = self.settled_at.map_or(Duration::ZERO, |since| self.now.saturating_sub(since));
+        if lasted > self.options.longest_back_off {
+            self.hasty = 0;
+        }
+        self.hasty = self.hasty.saturating_add(1);
+    }
+
+    /// Doubles with every failed attempt in a row, and with every session that ended soon.
     fn back_off(&self) -> Duration {
-        let doublings = self.attempts.saturating_sub(1).min(MAX_DOUBLINGS);
+        let doublings = self.hasty.saturating_sub(1).min(MAX_DOUBLINGS);
         self.options.first_back_off.saturating_mul(1 << doublings).min(self.options.longest_back_off)
     }
 }
