@@ -16,8 +16,9 @@ begin_modules() {
 
 said() { grep -q "$1" "$LOGS/spread.stderr"; }
 
+# At all addresses of the machine.
 start_serve() {
-    frwr-reactor serve --device rxe0 --listen $IP:$PORT --namespace $SERVED --backing auto --subsystem $NQN --allow-host $HOST \
+    frwr-reactor serve --device rxe0 --listen 0.0.0.0:$PORT --namespace $SERVED --backing auto --subsystem $NQN --allow-host $HOST \
         --cores 0,1 --json > "$LOGS/spread.json" 2> "$LOGS/spread.stderr" &
     serve=$!
     wait_for 60 said '^listening on' || { cat "$LOGS/spread.stderr"; return 1; }
@@ -31,7 +32,11 @@ end_serve() {
     [ $code -eq 0 ]
 }
 
-discover() { nvme discover -t rdma -a $IP -s $PORT -q $HOST | grep "subnqn: *$NQN"; }
+# The address in the log is the one that the host asked at.
+discover() {
+    nvme discover -t rdma -a $IP -s $PORT -q $HOST | tee /tmp/discovered
+    grep -q "subnqn: *$NQN" /tmp/discovered && grep -q "traddr: *$IP\$" /tmp/discovered
+}
 
 # With multipath, nvme0c0n1 is a path to the disk and no device.
 disk() {
@@ -42,6 +47,9 @@ connect() {
     nvme connect -t rdma -a $IP -s $PORT -n $NQN -q $HOST -i 2 -Q 64 && wait_for 20 disk > /dev/null
 }
 disconnect() { nvme disconnect -n $NQN | tee /dev/stderr | grep -q 'disconnected 1' && ! disk; }
+
+# As README.md finds it.
+disk_is_listed() { [ "$(nvme list | awk '/frwr software target/ { print $1 }')" = "$(disk)" ]; }
 
 # The kernel's host has a queue for each CPU: one job on each.
 verified_load() {
@@ -68,6 +76,7 @@ head -c 33554432 /dev/urandom > $SERVED
 run_test serve_listens start_serve
 run_test discover discover
 run_test connect connect
+run_test disk_is_listed disk_is_listed
 run_test verified_load verified_load
 run_test error_log_is_clean error_log_is_clean
 run_test new_session new_session
