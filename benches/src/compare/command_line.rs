@@ -5,7 +5,7 @@ use super::guard;
 use super::machine::Machine;
 use super::measuring::{self, needed};
 use super::programs::Places;
-use super::quantity::Group;
+use super::quantity::{Group, Quantity, Source, VERBS_PROGRAM};
 use super::report::{Outcome, json, reasons, summary, table};
 use super::result_files;
 use super::rows::{self, Row};
@@ -36,7 +36,7 @@ struct Arguments {
     /// Boots of the virtual machine: its rows are measured in each, and met where all of them say so.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_BOOTS)))]
     boots: u16,
-    /// Runs nothing: prints the groups that these rows need.
+    /// Runs nothing: prints the groups that these rows need, and `verbs` where they need a program that is built with that feature.
     #[arg(long, hide = true)]
     needs: bool,
     /// Instead of rows: compares what is counted of our own programs with benches/counts.toml; exit code 1 if it is worse.
@@ -71,7 +71,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(message) => return usage(&message),
     };
     if arguments.needs {
-        return printed(&groups_that_run(&selection).join(" "));
+        return printed(&needs(&selection).join(" "));
     }
     match Places::find() {
         Ok(places) if arguments.guard => guarded(&places),
@@ -146,6 +146,14 @@ fn select(wanted: &[String]) -> Result<Selection, String> {
     Ok(Selection { rows, groups: if any_row { every_group } else { groups } })
 }
 
+/// What `benches/run` has to bring about.
+fn needs(selection: &Selection) -> Vec<&'static str> {
+    let counted = selection.groups.contains(&Group::Count).then(|| needed(&selection.rows, Group::Count));
+    let is_verbs = |quantity: &Quantity| matches!(quantity, Quantity::Instructions(program) if program.source == Source::Ours(VERBS_PROGRAM));
+    let verbs = counted.is_some_and(|counted| counted.iter().any(is_verbs)).then_some("verbs");
+    groups_that_run(selection).into_iter().chain(verbs).collect()
+}
+
 /// Names of the groups in which something has to be measured.
 fn groups_that_run(selection: &Selection) -> Vec<&'static str> {
     let runs = |group: &&Group| !needed(&selection.rows, **group).is_empty();
@@ -208,6 +216,21 @@ mod tests {
             let selection = select(&words(wanted)).expect("they exist");
             assert_eq!(selection.rows.len(), rows, "{wanted:?}");
             assert_eq!(groups_that_run(&selection).join(" "), groups, "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn the_verbs_provider_is_built_for_rows_that_count_it() {
+        for (wanted, expected) in [
+            (&[][..], true),
+            (&["A1"], false),
+            (&["A7"], true),
+            (&["A18"], true),
+            (&["count"], true),
+            (&["cores"], false),
+        ] {
+            let needs = needs(&select(&words(wanted)).expect("they exist"));
+            assert_eq!(needs.contains(&"verbs"), expected, "{wanted:?}: {needs:?}");
         }
     }
 

@@ -20,6 +20,9 @@ impl Source {
     }
 }
 
+/// The program of ours that is built with the feature `verbs`, in `benches/run` and `tests/run`.
+pub(super) const VERBS_PROGRAM: &str = "verbs-cost";
+
 /// A program and what it is told; the number of iterations is one more argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Program {

@@ -1,7 +1,7 @@
 //! Rows of the engine on a device that completes at once: A7 to A9, A22.
 
 use super::super::goal::Goal::{AtMost, RatioAtMost};
-use super::super::quantity::{ITERATIONS, Program, Quantity, Source};
+use super::super::quantity::{ITERATIONS, Program, Quantity, Source, VERBS_PROGRAM};
 use super::memory::REQUESTS_OF_ONE_CORE;
 use super::{Case, NONE, Row, instructions, ours};
 
@@ -18,7 +18,7 @@ const RCACHE: Program =
 /// What a verbs port does for one request or completion, over a library that does nothing: what a device costs a core beside the
 /// engine, and its library. For information: the goals are of a port that does nothing.
 const fn verbs_port(name: &'static str, arguments: &'static [&'static str]) -> Case {
-    Case { name, unit: "insn", ours: instructions(ours("verbs-cost", arguments)), ..NONE }
+    Case { name, unit: "insn", ours: instructions(ours(VERBS_PROGRAM, arguments)), ..NONE }
 }
 
 /// Requests of one page, and of 256.

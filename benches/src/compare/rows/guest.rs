@@ -3,7 +3,7 @@
 
 use super::super::figure::Best;
 use super::super::goal::Goal::{self, AtMost, Equal, RatioAtLeast, RatioAtMost};
-use super::super::quantity::Quantity;
+use super::super::quantity::{Quantity, VERBS_PROGRAM};
 use super::{Case, NONE, Row, instructions, least, ours};
 
 const KERNEL: &str = "nvme-rdma (stated)";
@@ -392,7 +392,7 @@ pub(super) const ROWS: &[Row] = &[
             Case {
                 name: "instructions of a verbs port beside them",
                 unit: "insn",
-                ours: instructions(ours("verbs-cost", &["list", "write"])),
+                ours: instructions(ours(VERBS_PROGRAM, &["list", "write"])),
                 ..NONE
             },
             Case { name: "instructions, 32 operations, with null port and loop", ..engine_alone(&["each"]) },
