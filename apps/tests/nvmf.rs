@@ -175,13 +175,15 @@ fn reject_statuses_round_trip() {
 #[test]
 fn connect_data_round_trips_and_names_the_bad_parameter() {
     let subsystem = Nqn::new("nqn.2014-08.org.nvmexpress:frwr").unwrap();
-    let host = Nqn::new("nqn.host").unwrap();
+    let host = Nqn::new("nqn.host").ok();
     let data = ConnectData { host_id: [7; 16], controller_id: nvmf::DYNAMIC_CONTROLLER, subsystem, host };
     let bytes = data.to_bytes();
     assert_eq!(bytes[16..18], [0xff, 0xff]);
     assert_eq!(bytes[256..260], *b"nqn.");
     assert_eq!(bytes[512..521], *b"nqn.host\0");
     assert_eq!(nvmf::parse_connect_data(&bytes), Ok(data));
+    let nameless = ConnectData { host: None, ..data };
+    assert_eq!(nvmf::parse_connect_data(&nameless.to_bytes()), Ok(nameless));
 
     let mut unnamed = bytes;
     unnamed[256] = 0;

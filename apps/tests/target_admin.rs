@@ -496,6 +496,27 @@ fn hosts_that_are_not_listed_do_not_connect() {
     assert_eq!(raw.connect(io, connect(1, 31), &data).result.get(), InvalidParameter::CONTROLLER_ID.to_result());
 }
 
+/// As spdk_nvme_perf is, where it is not told a name.
+#[test]
+fn a_host_without_a_name_may_use_what_is_for_all() {
+    let mut raw = two_subsystems();
+    let admin = raw.open_queue(0, 32);
+    let mut data = ConnectData { host: None, ..connect_data(0xffff) };
+    data.subsystem = Nqn::new("nqn.first").unwrap();
+    assert_eq!(code(&raw.connect(admin, connect(0, 31), &data)), Status::CONNECT_INVALID_HOST.code());
+    data.subsystem = Nqn::new("nqn.third").unwrap();
+    let controller = raw.connect(admin, connect(0, 31), &data);
+    assert!(controller.status().is_success());
+    raw.enable(admin);
+    let io = raw.open_queue(1, 32);
+    data.controller_id = controller.result.get() as u16;
+    // Another host's queue is none of its controller's.
+    let stranger = ConnectData { host: Nqn::new("nqn.host").ok(), ..data };
+    assert_eq!(code(&raw.connect(io, connect(1, 31), &stranger)), Status::CONNECT_INVALID_HOST.code());
+    assert!(raw.connect(io, connect(1, 31), &data).status().is_success());
+    assert!(raw.command(io, Command::Flush { namespace: 1 }, None).status().is_success());
+}
+
 fn discovery(raw: &mut Memory, keep_alive_timeout: u32) -> ConnectionId {
     let admin = raw.open_queue(0, 32);
     let data = ConnectData { subsystem: Nqn::new(DISCOVERY_SUBSYSTEM).unwrap(), ..connect_data(0xffff) };

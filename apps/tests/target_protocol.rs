@@ -101,7 +101,7 @@ fn io_queues_belong_to_a_ready_controller_of_the_same_host() {
     let unknown = raw.connect(io, connect(1, 31), &connect_data(controller + 1));
     assert_eq!(unknown.result.get(), InvalidParameter::CONTROLLER_ID.to_result());
     let mut stranger = connect_data(controller);
-    stranger.host = Nqn::new("nqn.stranger").unwrap();
+    stranger.host = Nqn::new("nqn.stranger").ok();
     assert_eq!(code(&raw.connect(io, connect(1, 31), &stranger)), Status::CONNECT_INVALID_HOST.code());
     assert!(raw.connect(io, connect(1, 31), &connect_data(controller)).status().is_success());
     let twin = raw.open_queue(1, 32);
@@ -259,6 +259,32 @@ fn four_event_requests_wait_and_the_next_is_refused() {
     let second = raw.command(admin, Command::AsynchronousEventRequest, None);
     assert_eq!(code(&second), Status::ASYNCHRONOUS_EVENT_REQUEST_LIMIT_EXCEEDED.code());
     assert_eq!(raw.target.statistics().commands_in_flight, 4);
+}
+
+/// As SPDK's host does before it shuts its controller down.
+#[test]
+fn a_host_may_forget_its_event_requests_and_take_their_identifiers_for_other_commands() {
+    let mut raw = Raw::new();
+    let (admin, _) = raw.controller();
+    for id in 500..504 {
+        raw.send(admin, SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, id), None);
+    }
+    // Normal shutdown, and what it leads to.
+    for (id, command) in [(500, set_configuration(0x0046_4001)), (501, get(Property::Status, PropertySize::Four))] {
+        raw.responses.clear();
+        raw.send(admin, command.encode(id).unwrap(), None);
+        raw.until("answered", |raw| raw.responses.len() == 1);
+        assert!(raw.responses[0].status().is_success() && raw.responses[0].command_id.get() == id);
+    }
+    assert_eq!(raw.responses[0].result.get() & 0b1100, 0b1000, "shutdown complete");
+    assert_eq!(raw.target.statistics().commands_in_flight, 2, "those that were not forgotten");
+    // More often than the admin queue has entries: what is forgotten has none.
+    for _ in 0..40 {
+        raw.send(admin, SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, 500), None);
+        raw.send(admin, Command::KeepAlive.encode(500).unwrap(), None);
+        raw.until("answered", |raw| raw.target.statistics().commands_in_flight == 2);
+    }
+    assert!(raw.disconnected.is_empty());
 }
 
 #[test]

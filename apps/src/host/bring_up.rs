@@ -184,7 +184,7 @@ impl<P: Port> Host<P> {
 
     fn connect_command(&mut self, queue_id: u16, entries: u16, controller_id: u16) -> (Command, Option<(Access, u32)>) {
         let (host, subsystem, host_id) = (self.options.host, self.options.subsystem, self.options.host_id);
-        let data = ConnectData { host_id, controller_id, subsystem, host };
+        let data = ConnectData { host_id, controller_id, subsystem, host: Some(host) };
         // The memory holds ADMIN_DATA_BYTES, which is more.
         let _ = self.admin_data.write(0, &data.to_bytes());
         // More than 49 days is for ever.

@@ -118,8 +118,8 @@ pub struct ConnectData {
     pub controller_id: u16,
     /// SUBNQN.
     pub subsystem: Nqn,
-    /// HOSTNQN.
-    pub host: Nqn,
+    /// HOSTNQN; `None` where the field is empty: spdk_nvme_perf gives no name unless it is told one.
+    pub host: Option<Nqn>,
 }
 
 impl ConnectData {
@@ -130,7 +130,7 @@ impl ConnectData {
         wire.host_id = self.host_id;
         wire.controller_id = self.controller_id.into();
         wire.subsystem = self.subsystem.to_field();
-        wire.host = self.host.to_field();
+        wire.host = self.host.map_or([0; NQN_FIELD_BYTES], |host| host.to_field());
         zerocopy::transmute!(wire)
     }
 }
@@ -166,6 +166,11 @@ impl InvalidParameter {
     }
 }
 
+/// The name in a field that may be empty.
+fn optional_name(field: &[u8; NQN_FIELD_BYTES]) -> Result<Option<Nqn>, NqnError> {
+    if field[0] == 0 { Ok(None) } else { Nqn::from_field(field).map(Some) }
+}
+
 /// Reads Connect's data.
 ///
 /// # Errors
@@ -180,6 +185,6 @@ pub fn parse_connect_data(bytes: &[u8]) -> Result<ConnectData, (Status, u64)> {
         host_id: wire.host_id,
         controller_id: wire.controller_id.get(),
         subsystem: Nqn::from_field(&wire.subsystem).map_err(refuse(InvalidParameter::SUBSYSTEM))?,
-        host: Nqn::from_field(&wire.host).map_err(refuse(InvalidParameter::HOST))?,
+        host: optional_name(&wire.host).map_err(refuse(InvalidParameter::HOST))?,
     })
 }

@@ -115,7 +115,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let found = self.subsystems.iter().position(|subsystem| subsystem.name == data.subsystem);
         let index = found.ok_or(invalid(InvalidParameter::SUBSYSTEM))?;
         match self.subsystems.get(index) {
-            Some(subsystem) if subsystem.hosts.allows(&data.host) => Ok(Purpose::Io(index)),
+            Some(subsystem) if subsystem.hosts.allows(data.host) => Ok(Purpose::Io(index)),
             _ => Err(Reply::of(Status::CONNECT_INVALID_HOST.do_not_retry())),
         }
     }

@@ -76,7 +76,7 @@ pub(super) struct Controller {
     pub(super) id: u16,
     /// Its admin queue; `None` in a member's copy.
     pub(super) admin: Option<ConnectionId>,
-    pub(super) host: Nqn,
+    pub(super) host: Option<Nqn>,
     pub(super) host_id: [u8; 16],
     purpose: Purpose,
     pub(super) events: Events,

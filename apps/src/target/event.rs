@@ -147,10 +147,10 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// The discovery log says something else to hosts that `concerns` names.
-    pub(super) fn raise_discovery(&mut self, concerns: impl Fn(&Nqn) -> bool) {
+    pub(super) fn raise_discovery(&mut self, concerns: impl Fn(Option<Nqn>) -> bool) {
         for index in 0..self.controllers.len() {
             let Some(Some(controller)) = self.controllers.get_mut(index) else { continue };
-            if controller.subsystem().is_none() && concerns(&controller.host) {
+            if controller.subsystem().is_none() && concerns(controller.host) {
                 controller.events.raise(Notice::DiscoveryChanged);
                 self.tell(index);
             }

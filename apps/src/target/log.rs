@@ -96,7 +96,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             (log_page::SUPPORTED, _) => SUPPORTED_BYTES,
             (log_page::ERRORS, _) => ERROR_LOG_ENTRIES * size_of::<ErrorLogEntry>(),
             (log_page::DISCOVERY, None) => {
-                let visible = self.subsystems.iter().filter(|subsystem| subsystem.hosts.allows(&controller.host));
+                let visible = self.subsystems.iter().filter(|subsystem| subsystem.hosts.allows(controller.host));
                 (1 + visible.count()) * DISCOVERY_ENTRY_BYTES
             }
             (log_page::HEALTH, Some(_)) => size_of::<HealthLog>(),
@@ -251,7 +251,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn write_discovery(&self, controller: &Controller, window: &mut Window<'_>) {
         let (mut records, address) = (0, self.address_for(controller));
-        for subsystem in self.subsystems.iter().filter(|subsystem| subsystem.hosts.allows(&controller.host)) {
+        for subsystem in self.subsystems.iter().filter(|subsystem| subsystem.hosts.allows(controller.host)) {
             records += 1;
             let entry = DiscoveryEntry::new(&subsystem.name, address, ADMIN_QUEUE_ENTRIES);
             window.put(records * DISCOVERY_ENTRY_BYTES, entry.as_bytes());

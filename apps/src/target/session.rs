@@ -202,7 +202,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn seat(&mut self, connection: ConnectionId, controller: usize, connect: &Connect) {
         // 0-based, and below the entries that the connect request asked for.
         let entries = connect.queue_size.saturating_add(1);
-        let host = self.controllers.get(controller).and_then(Option::as_ref).map(|controller| controller.host);
+        let host = self.controllers.get(controller).and_then(Option::as_ref).and_then(|controller| controller.host);
         if let Some(queue) = self.queue_mut(connection) {
             queue.association = Some(Association { controller, entries });
             queue.host = host;
@@ -261,15 +261,28 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// Takes note of a command of a queue: of its identifier, and of how many are outstanding.
     pub(super) fn admit_command(&mut self, connection: ConnectionId, command_id: u16) -> Result<(), Fault> {
-        let Some(queue) = self.queue_mut(connection) else { return Ok(()) };
-        if !queue.count_command() {
-            return Err(Fault::Overrun { entries: queue.entries() });
-        }
         let in_use = self.in_use.get_mut(usize::from(connection.index));
-        match in_use.is_none_or(|in_use| in_use.insert(command_id)) {
-            true => Ok(()),
-            false => Err(Fault::CommandIdentifier { command_id }),
+        let is_new = in_use.is_none_or(|in_use| in_use.insert(command_id));
+        if !is_new && !self.forgets_event_request(connection, command_id) {
+            return Err(Fault::CommandIdentifier { command_id });
         }
+        let Some(queue) = self.queue_mut(connection) else { return Ok(()) };
+        match queue.count_command() {
+            true => Ok(()),
+            false => Err(Fault::Overrun { entries: queue.entries() }),
+        }
+    }
+
+    /// A host that uses the identifier of an event request again has forgotten that request, which is never answered then. SPDK's host
+    /// forgets all of them before it shuts its controller down, and takes their identifiers for that.
+    fn forgets_event_request(&mut self, connection: ConnectionId, command_id: u16) -> bool {
+        let is_admin = |controller: &&mut super::Controller| controller.admin == Some(connection);
+        let found = self.controllers.iter_mut().flatten().find(is_admin);
+        let forgotten = found.is_some_and(|controller| controller.events.withdraw(command_id));
+        if forgotten && let Some(queue) = self.queue_mut(connection) {
+            queue.outstanding = queue.outstanding.saturating_sub(1);
+        }
+        forgotten
     }
 
     /// A command is answered, or ended without an answer: its identifier may be used again.

@@ -16,10 +16,11 @@ pub enum AllowedHosts {
 }
 
 impl AllowedHosts {
-    pub(super) fn allows(&self, host: &Nqn) -> bool {
+    /// A host without a name is on no list.
+    pub(super) fn allows(&self, host: Option<Nqn>) -> bool {
         match self {
             Self::Any => true,
-            Self::Listed(names) => names.contains(host),
+            Self::Listed(names) => host.is_some_and(|host| names.contains(&host)),
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn connect(
         host_id: host.identifier(1),
         controller_id: controller_id.unwrap_or(DYNAMIC_CONTROLLER),
         subsystem,
-        host,
+        host: Some(host),
     }
     .to_bytes();
     let length = data.len() as u32;

@@ -30,7 +30,7 @@ pub(in super::super) struct Claim {
     pub(in super::super) controller_id: u16,
     /// Index of the subsystem, which is the same on all cores.
     pub(in super::super) subsystem: usize,
-    pub(in super::super) host: Nqn,
+    pub(in super::super) host: Option<Nqn>,
     pub(in super::super) host_id: [u8; 16],
 }
 
