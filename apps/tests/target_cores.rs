@@ -303,6 +303,8 @@ fn a_session_waits_for_the_last_one_as_long_as_its_host_does() {
     for _ in 0..3 {
         raw.now += Duration::from_secs(6);
         raw.steps(100);
+        let said = raw.target.next_incident().map(|incident| incident.to_string());
+        assert!(said.is_some_and(|said| said.contains("held back for another 5s")));
     }
     assert_eq!((raw.target.statistics().connect_timeouts, raw.target.next_incident()), (0, None));
     assert_eq!((raw.responses.len(), raw.disconnected.len()), (0, 2), "it waits");

@@ -169,8 +169,12 @@ impl TargetOptions {
 
     /// Commands that can exist at a time: each queue's entries, and replies that the device still holds.
     pub(super) fn command_slots(&self) -> u32 {
-        let commands = u32::from(self.queue_entries).saturating_mul(u32::from(self.connections()));
-        self.transfer_slots().saturating_add(commands)
+        self.transfer_slots().saturating_add(self.command_entries())
+    }
+
+    /// Entries of all queues, if each were as large as can be.
+    pub(super) fn command_entries(&self) -> u32 {
+        u32::from(self.queue_entries).saturating_mul(u32::from(self.connections()))
     }
 
     pub(super) fn check(&self) -> Result<(), OptionError> {
