@@ -297,6 +297,9 @@ impl<P: Port, S: Storage> Target<P, S> {
                 let (admin, limit) = (controller.admin, controller.silence_limit());
                 controller.expire();
                 self.statistics.keep_alive_expirations += 1;
+                // Its host may go on elsewhere from now on, and the end of the admin queue, with which the others end, may be long
+                // in coming.
+                self.disconnect_io_queues(index);
                 if let Some(admin) = admin {
                     self.note_fault(admin, Fault::KeepAlive { limit });
                     self.engine.disconnect(admin);
