@@ -2,6 +2,7 @@
 
 mod nvmf_harness;
 
+use frwr_apps::job::Random;
 use frwr_apps::nvmf::{
     BlockRange, Command, ConnectData, ControllerConfiguration, ControllerStatus, DISCOVERY_SUBSYSTEM,
     DYNAMIC_CONTROLLER, Nqn, Property, PropertyGet, PropertySet, PropertySize, RejectStatus, RequestPrivateData,
@@ -212,6 +213,29 @@ fn what_one_host_left_with_a_hung_disk_keeps_no_other_host_away() {
     }
 }
 
+/// A core with what others left has no connections, so that it is the next one to get a queue.
+#[test]
+fn what_hosts_left_on_a_core_keeps_no_other_host_from_it() {
+    let numbered = |id: u8| {
+        let host = name(&format!("nqn.host-{id}"));
+        move |controller| ConnectData { host, host_id: [id; 16], ..connect_data(controller) }
+    };
+    let (mut raw, switch) = target(options(3, 4, 1), false);
+    switch.gate.set(Gate::Running);
+    for id in 1..=3 {
+        let data = numbered(id);
+        let (admin, controller) = raw.controller_of(&data(DYNAMIC_CONTROLLER));
+        let io = raw.another_queue_of(&data(controller), 1);
+        leave(&mut raw, io, 32);
+        raw.engine.disconnect(admin);
+        raw.until("gone", |raw| raw.disconnected.contains(&admin));
+        raw.steps(50);
+    }
+    assert!(raw.members.iter().any(|member| member.statistics().orphans == 96));
+    is_served(&mut raw, numbered(4), 2, 1);
+    finish(raw, &switch);
+}
+
 #[test]
 fn a_host_waits_where_either_of_its_names_is_that_of_the_former_session() {
     let named =
@@ -250,4 +274,66 @@ fn the_place_of_a_controller_is_its_own_until_its_commands_are_done() {
     raw.until("done", |raw| orphans(raw) == 0);
     assert!(raw.connect(admin, connect(0, 31), &other_host(DYNAMIC_CONTROLLER)).status().is_success());
     finish(raw, &switch);
+}
+
+/// A host that uses the first disk only, which hangs now and then, and comes and goes as it likes, beside one that only uses the second.
+fn hosts_beside_a_disk_that_hangs(seed: u64, cores: u16) {
+    let mut random = Random::new(seed);
+    let (mut raw, switch) = target(options(cores, 3, 2), false);
+    let (_, other) = raw.controller_of(&other_host(DYNAMIC_CONTROLLER));
+    let innocent: Vec<_> = (1..=2).map(|queue| raw.another_queue_of(&other_host(other), queue)).collect();
+    let mut waited = 0;
+    for _ in 0..25 {
+        switch.gate.set(if random.below(3) == 0 { Gate::Open } else { Gate::Running });
+        let Opened::Yes(admin) = raw.open(RequestPrivateData::new(0, 32).as_bytes()) else { continue };
+        raw.begin_session(admin);
+        raw.steps(100 + random.below(100) as usize);
+        if raw.responses.is_empty() {
+            waited += 1;
+            assert!(orphans(&raw) > 0, "nothing to wait for");
+            if random.below(2) == 0 {
+                switch.gate.set(Gate::Open);
+                raw.until("answered", |raw| !raw.responses.is_empty());
+            }
+        }
+        let mut open = vec![admin];
+        if let Some(response) = raw.responses.pop() {
+            assert_eq!((response.status(), orphans(&raw)), (Status::SUCCESS, 0), "all others are of this host");
+            raw.enable(admin);
+            let controller = response.result.get() as u16;
+            for queue in 1..=random.below(3) as u16 {
+                switch.gate.set(Gate::Running);
+                let Opened::Yes(io) = raw.open(RequestPrivateData::new(queue, 33).as_bytes()) else { continue };
+                open.push(io);
+                if raw.connect(io, connect(queue, 32), &connect_data(controller)).status().is_success() {
+                    for id in 0..random.below(30) as u16 {
+                        raw.send(io, Command::Flush { namespace: 1 }.encode(100 + id).unwrap(), None);
+                    }
+                    raw.steps(random.below(40) as usize);
+                }
+                if random.below(2) == 0 {
+                    raw.engine.disconnect(io);
+                    raw.steps(random.below(40) as usize);
+                }
+            }
+        }
+        for connection in open {
+            raw.engine.disconnect(connection);
+            raw.steps(random.below(40) as usize);
+        }
+        raw.steps(50);
+        for io in &innocent {
+            assert_eq!(read(&mut raw, *io, 2), Status::SUCCESS);
+        }
+        assert!(orphans(&raw) <= 60);
+    }
+    assert!(waited > 0);
+    finish(raw, &switch);
+}
+
+#[test]
+fn no_session_begins_beside_commands_of_its_hosts_former_ones_and_no_other_host_suffers() {
+    for seed in 0..6 {
+        hosts_beside_a_disk_that_hangs(seed, 1 + (seed % 3) as u16);
+    }
 }

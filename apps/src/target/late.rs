@@ -127,7 +127,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// There are slots for all commands of another connection, whatever becomes of those that there are: of a queue that ends
-    /// all commands may stay with a storage.
+    /// all commands may stay with a storage. A connection that no Connect made a queue, and queues that many controllers had here in turn,
+    /// are all that this ever refuses.
     pub(super) fn has_room_for(&self, entries: u16) -> bool {
         let open: u32 = self.queues.iter().flatten().map(|queue| u32::from(queue.asked.entries)).sum();
         self.orphans == 0 || self.orphans + open + u32::from(entries) <= self.options.command_entries()
