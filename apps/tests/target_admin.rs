@@ -186,6 +186,12 @@ fn a_change_of_namespaces_is_told_once_until_its_page_is_read() {
     let mut list = [0; 8];
     raw.data.read(0, &mut list).unwrap();
     assert_eq!(list, [1, 0, 0, 0, 0, 0, 0, 0]);
+    // What it is called is not told of an inactive one (Base 5.17.2.3, 3.2.1.4).
+    let named = |namespace| Command::Identify(Identify { structure: cns::DESCRIPTORS, namespace, data: keyed(4096) });
+    for (namespace, status) in [(1, Status::SUCCESS), (2, Status::INVALID_FIELD), (4, Status::INVALID_NAMESPACE)] {
+        let response = raw.command(admin, named(namespace), Some((Access::RemoteWrite, 4096)));
+        assert_eq!(code(&response), status.code(), "namespace {namespace}");
+    }
     // The next one waits for the page to be read.
     event_request(&mut raw, admin, 901);
     raw.target.set_namespace_active(&subsystem(), 2, true).unwrap();

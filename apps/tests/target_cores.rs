@@ -265,6 +265,29 @@ fn commands_on_a_member_keep_the_controller_alive() {
     finish(raw);
 }
 
+/// A host takes it that a controller whose Keep Alive Timeout is over executes nothing any more, and may go on elsewhere.
+#[test]
+fn a_controller_that_expired_takes_no_command_while_its_admin_queue_still_ends() {
+    for cores in [1, 2] {
+        let (mut raw, _) = spread(options(cores, 2));
+        let (admin, io) = raw.io_queue();
+        raw.command(admin, Command::SetFeatures(keep_alive(1000)), None);
+        let writes = |raw: &Cores| raw.cores().map(|target| target.statistics().writes).sum::<u64>();
+        assert!(write(&mut raw, io, 0, 1).status().is_success());
+        // What is left of a connection's end waits for Control.
+        raw.controlled = false;
+        raw.now += Duration::from_secs(3);
+        raw.until("expired", |raw| raw.target.statistics().keep_alive_expirations == 1);
+        raw.steps(10);
+        raw.send(io, Command::Write(blocks(0)).encode(9).unwrap(), Some((Access::RemoteRead, 512)));
+        raw.steps(200);
+        assert_eq!(writes(&raw), 1);
+        raw.controlled = true;
+        raw.until("ended", |raw| raw.disconnected.len() == 2);
+        finish(raw);
+    }
+}
+
 #[test]
 fn a_reset_controller_gets_new_queues_while_the_old_ones_end() {
     let (mut raw, _) = spread(options(2, 2));
@@ -303,6 +326,8 @@ fn a_session_waits_for_the_last_one_as_long_as_its_host_does() {
     for _ in 0..3 {
         raw.now += Duration::from_secs(6);
         raw.steps(100);
+        let said = raw.target.next_incident().map(|incident| incident.to_string());
+        assert!(said.is_some_and(|said| said.contains("held back for another 5s")));
     }
     assert_eq!((raw.target.statistics().connect_timeouts, raw.target.next_incident()), (0, None));
     assert_eq!((raw.responses.len(), raw.disconnected.len()), (0, 2), "it waits");

@@ -476,11 +476,14 @@ fn no_new_session_overtakes_the_writes_of_an_ended_one() {
     raw.engine.disconnect(io);
     raw.engine.disconnect(admin);
     raw.until("orphaned", |raw| raw.target.statistics().orphans == 1 && raw.disconnected.len() == 2);
-    let again = RequestPrivateData::new(0, 32);
-    assert_eq!(raw.open(again.as_bytes()), Opened::Rejected(RejectStatus::NoResources as u16));
+    let again = raw.open_queue(0, 32);
+    raw.begin_session(again);
+    raw.steps(200);
+    assert!(raw.responses.is_empty(), "it waits");
     go.set(true);
-    raw.until("done", |raw| raw.target.statistics().orphans == 0);
-    assert!(matches!(raw.open(again.as_bytes()), Opened::Yes(_)));
+    raw.until("answered", |raw| raw.responses.len() == 1);
+    assert!(raw.responses[0].status().is_success());
+    assert_eq!(raw.target.statistics().orphans, 0);
 }
 
 /// A connection has ended when its queue pair is destroyed; its host connects again as soon as it likes.

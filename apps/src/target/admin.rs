@@ -50,7 +50,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn property_get(&mut self, controller: usize, get: PropertyGet) -> Reply {
         let is_resetting =
             self.controllers.get(controller).and_then(Option::as_ref).is_some_and(Controller::is_resetting);
-        let settled = is_resetting && !self.has_late_commands_of(controller);
+        let settled = is_resetting && !self.has_late_commands(controller);
         let Some(Some(controller)) = self.controllers.get_mut(controller) else {
             return refused(Status::INTERNAL_ERROR);
         };

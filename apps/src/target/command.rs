@@ -225,6 +225,8 @@ pub(super) struct Slot {
     pub(super) phase: Phase,
     /// It was aborted while its data was fetched: it is answered then, and not executed.
     pub(super) aborted: bool,
+    /// The place of the controller whose queue brought it; `None` as long as that queue's connection is there.
+    pub(super) left_to: Option<u16>,
 }
 
 impl Slot {
@@ -246,6 +248,7 @@ impl Slot {
             second,
             phase,
             aborted: false,
+            left_to: None,
         }
     }
 }
@@ -307,11 +310,18 @@ impl Slots {
         self.slots.iter().filter_map(|(_, slot)| slot.as_ref()).any(|slot| matches!(slot.work, Work::Nothing))
     }
 
-    /// Commands of a connection that the storage has.
-    pub(super) fn storing(&self, connection: ConnectionId) -> u32 {
-        let storing = |slot: &&Slot| slot.connection == connection && matches!(slot.phase, Phase::Storing);
-        // There are fewer slots than an index can name.
-        self.slots.iter().filter_map(|(_, slot)| slot.as_ref()).filter(storing).count() as u32
+    /// A connection is gone: commands of it that the storage has belong to a controller's place from now on. How many.
+    pub(super) fn orphan(&mut self, connection: ConnectionId, place: Option<usize>) -> u32 {
+        // There are at most 4096 controllers.
+        let left_to = place.map(|place| place as u16);
+        let mut orphans = 0;
+        for slot in self.slots.iter_mut().filter_map(|(_, slot)| slot.as_mut()) {
+            if slot.connection == connection && matches!(slot.phase, Phase::Storing) {
+                slot.left_to = left_to;
+                orphans += 1;
+            }
+        }
+        orphans
     }
 
     /// Whether the storage has a command of any of these connections.

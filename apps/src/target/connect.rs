@@ -54,14 +54,21 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn step_connect(&mut self, index: u32, connect: &Connect) -> Step {
         let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) else { return Step::Drop };
         let Some(queue) = self.queue_mut(connection) else { return Step::Drop };
-        queue.connecting = Connecting::Held;
-        if connect.queue_id == ADMIN_QUEUE {
-            self.leave_ending_queues();
-            if self.has_late_commands() {
-                return Step::Stall;
-            }
+        // Every poll looks again, and most of them at no more than what was found before.
+        let before = core::mem::replace(&mut queue.connecting, Connecting::Held(None));
+        if self.still_waits(before) {
+            return self.hold(connection, before);
         }
         let data = self.connect_data(index);
+        if connect.queue_id == ADMIN_QUEUE
+            && let Ok(data) = &data
+        {
+            self.leave_ending_queues();
+            let late = self.purpose(data).ok().and_then(|purpose| self.late_place(data, purpose));
+            if late.is_some() {
+                return self.hold(connection, Connecting::Held(late));
+            }
+        }
         if self.spread.is_member()
             && let Ok(data) = &data
         {
@@ -71,6 +78,14 @@ impl<P: Port, S: Storage> Target<P, S> {
         queue.connecting = Connecting::No;
         let reply = data.and_then(|data| self.associate(connection, connect, &data));
         Step::Go(Phase::Reply(self.connect_reply(connection, reply.unwrap_or_else(|refused| refused))))
+    }
+
+    /// The next poll looks at a Connect again.
+    fn hold(&mut self, connection: ConnectionId, held: Connecting) -> Step {
+        if let Some(queue) = self.queue_mut(connection) {
+            queue.connecting = held;
+        }
+        Step::Stall
     }
 
     /// The answer to a Connect. A host may try again where it is too early; what is final is its mistake.
@@ -99,7 +114,11 @@ impl<P: Port, S: Storage> Target<P, S> {
             Purpose::Io(subsystem) => {
                 let ConnectData { controller_id, host, host_id, .. } = *data;
                 let claim = Claim { queue_id: connect.queue_id, controller_id, subsystem, host, host_id };
-                self.find_controller(&claim)?
+                let place = self.find_controller(&claim)?;
+                if let Some(refused) = self.refuse_beside_orphans(connection, place) {
+                    return Err(refused);
+                }
+                place
             }
         };
         self.seat(connection, controller, connect);
@@ -130,15 +149,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         if data.controller_id != DYNAMIC_CONTROLLER {
             return Err(invalid(InvalidParameter::CONTROLLER_ID));
         }
-        let is_quiet = |place: usize| self.spread.peers().iter().all(|peer| peer.is_quiet(place));
         let mut places = self.controllers.iter().enumerate();
-        let vacant = places.position(|(place, controller)| controller.is_none() && is_quiet(place));
+        let vacant = places.position(|(place, controller)| controller.is_none() && !self.has_late_commands(place));
         let place = vacant.ok_or(Reply::of(Status::CONNECT_CONTROLLER_BUSY))?;
         let used = |id| self.controllers.iter().flatten().any(|controller| controller.id == id);
         let id = self.identifiers.next(used);
         let mut controller = Controller::new(id, connection, data, purpose, self.now);
         controller.set_keep_alive(connect.keep_alive_timeout);
         self.controllers[place] = Some(controller);
+        self.own_place(place, data, purpose);
         Ok(place)
     }
 

@@ -63,7 +63,12 @@ impl<P: Port, S: Storage> Target<P, S> {
             // A discovery controller has no namespaces (Base figure 273).
             (_, None) => return Err(refused(Status::INVALID_FIELD)),
             (cns::NAMESPACE | cns::DESCRIPTORS | cns::COMMAND_SET_NAMESPACE, Some(subsystem)) => {
-                subsystem.index(namespace).ok_or(refused(Status::INVALID_NAMESPACE))?;
+                let index = subsystem.index(namespace).ok_or(refused(Status::INVALID_NAMESPACE))?;
+                let is_active = self.namespaces.get(index).is_some_and(|namespace| namespace.active);
+                // The others say zeros of an inactive one; these have something to say of an active one only (Base 3.2.1.4).
+                if identify.structure == cns::DESCRIPTORS && !is_active {
+                    return Err(refused(Status::INVALID_FIELD));
+                }
             }
             // The list starts behind the given identifier; the last two identifiers have no successor.
             (cns::ACTIVE_NAMESPACES, _) if namespace < BROADCAST_NAMESPACE - 1 => {}

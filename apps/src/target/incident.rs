@@ -1,6 +1,8 @@
 //! What peers did wrong: a bounded list of records, for whoever may print them.
 
 use super::Target;
+use super::late::orphans_left;
+use super::session::Connecting;
 use crate::nvmf::{
     self, Command, DataPointer, KeyedDataBlock, Nqn, QueueKind, RejectStatus, RequestPrivateData, SGL_DESCRIPTOR_BYTES,
     Status, SubmissionQueueEntry,
@@ -18,7 +20,8 @@ use zerocopy::FromBytes;
 /// are all alike. What has no room is counted.
 pub const MAX_INCIDENTS: usize = 64;
 
-/// Something that a peer did, and that no correct one does; it cost the peer a command or its connection.
+/// Something that a peer did, and that no correct one does, or that a storage that hangs does to a peer; it cost the peer a command, its
+/// connection, or time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incident {
     /// Where the peer is, if the device knows.
@@ -83,6 +86,12 @@ pub enum Fault {
         /// How.
         cause: DisconnectCause,
     },
+    /// A Connect is held back, because a storage has commands of a former session of its host. That is not the host's fault, but
+    /// what it knows of it is that nobody answers.
+    Held {
+        /// For so long since this was told last.
+        limit: Duration,
+    },
     /// The peer ended the connection while commands were in flight.
     Vanished {
         /// Commands.
@@ -107,6 +116,7 @@ impl Fault {
             Self::KeepAlive { .. } => 6,
             Self::Connection { .. } => 7,
             Self::Vanished { .. } => 8,
+            Self::Held { .. } => 9,
         }
     }
 }
@@ -174,6 +184,12 @@ impl fmt::Display for Fault {
                 write!(f, "command with opcode {opcode:#04x} refused, {status}: {breach}")
             }
             Self::Connection { cause } => write!(f, "connection ended: {cause}"),
+            Self::Held { limit } => {
+                write!(
+                    f,
+                    "Connect held back for another {limit:?}: commands of the host's former session have not ended"
+                )
+            }
             Self::Vanished { commands } => {
                 write!(f, "the peer ended its connection with {commands} commands in flight")
             }
@@ -233,6 +249,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.note_incident(incident);
     }
 
+    /// Notes a Connect that waits for a storage, and for nothing else.
+    #[cold]
+    pub(super) fn note_held(&mut self, index: usize) {
+        let Some(Some(queue)) = self.queues.get(index) else { return };
+        if let Connecting::Held(Some(_)) = queue.connecting {
+            self.note_fault(queue.connection, Fault::Held { limit: self.options.connect_timeout });
+        }
+    }
+
     /// The host broke the protocol: the queue cannot go on.
     #[cold]
     pub(super) fn protocol_error(&mut self, connection: ConnectionId, fault: Fault) {
@@ -271,12 +296,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             RejectStatus::InvalidQueueId => range("QID", queue_id, 0, self.options.io_queues),
             RejectStatus::InvalidHostSendQueue => range("HSQSIZE", last, 1, self.options.queue_entries - 1),
             RejectStatus::InvalidHostReceiveQueue => range("HRQSIZE", receives, last, u16::MAX),
-            _ if queue_id == nvmf::ADMIN_QUEUE && self.orphans > 0 => Breach::Range {
-                what: "commands left of ended connections",
-                value: self.orphans.into(),
-                least: 0,
-                most: 0,
-            },
+            _ if !self.has_room_for(last.saturating_add(1)) => orphans_left(self.orphans),
             _ if queue_id == nvmf::ADMIN_QUEUE => {
                 Breach::Full { what: "controllers", limit: self.options.controllers.into() }
             }

@@ -112,7 +112,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection;
         if self.queue_mut(connection).is_none() {
-            self.orphans = self.orphans.saturating_sub(1);
+            self.orphan_is_done(index);
             return self.drop_command(index);
         }
         let Some(slot) = self.slots.get_mut(index) else { return };

@@ -16,6 +16,7 @@ mod identifiers;
 mod identify;
 mod incident;
 mod io;
+mod late;
 mod log;
 mod medium;
 mod options;
@@ -50,6 +51,7 @@ use frwr_engine::{
 use frwr_mempool::DeviceMemory;
 use identifiers::IdentifiersInUse;
 use incident::Incidents;
+use late::Place;
 use session::{Ends, Queue};
 use spread::Spread;
 use std::collections::VecDeque;
@@ -147,6 +149,8 @@ pub struct Target<P: Port, S: Storage> {
     in_use: Vec<IdentifiersInUse>,
     incidents: Incidents,
     controllers: Vec<Option<Controller>>,
+    /// By place in the table of controllers.
+    places: Vec<Place>,
     identifiers: Identifiers,
     /// GENCTR of the discovery log.
     discovery_generation: u64,
@@ -216,6 +220,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             in_use: (0..options.connections()).map(|_| IdentifiersInUse::new()).collect(),
             incidents: Incidents::default(),
             controllers: (0..options.controllers).map(|_| None).collect(),
+            places: (0..options.controllers).map(|_| Place::default()).collect(),
             identifiers: Identifiers::default(),
             discovery_generation: 1,
             spread: Spread::new(&options),

@@ -45,7 +45,7 @@ pub struct TargetOptions {
     /// `core`, and with the same subsystems over storages of the same geometry and features.
     pub cores: u16,
     /// Controllers (admin queues) at the same time: one per host, and one more for each host that may reconnect before
-    /// its old connection is gone.
+    /// its old connection is gone. One whose commands a storage still has counts until they are done.
     pub controllers: u16,
     /// I/O queues of one controller, 1 to [`MAX_IO_QUEUES`].
     pub io_queues: u16,
@@ -167,10 +167,18 @@ impl TargetOptions {
         slots.saturating_mul(u32::from(self.connections()))
     }
 
-    /// Commands that can exist at a time: each queue's entries, and replies that the device still holds.
+    /// Commands that can exist at a time: those that were not answered, and replies that the device still holds.
     pub(super) fn command_slots(&self) -> u32 {
-        let commands = u32::from(self.queue_entries).saturating_mul(u32::from(self.connections()));
-        self.transfer_slots().saturating_add(commands)
+        self.transfer_slots().saturating_add(self.command_entries())
+    }
+
+    /// Commands that have not been answered: entries of all queues, if each were as large as can be, and what storages still have of
+    /// queues that are gone. On one core no controller has more of both than it may have queues. Where there are several, what is gone may have
+    /// been here, and what came for it from other hosts as well: each controller's share of a core once more.
+    pub(super) fn command_entries(&self) -> u32 {
+        let shares = u32::from(self.controllers) * u32::from(self.io_queues.div_ceil(self.cores.max(1)));
+        let late = if self.cores > 1 { shares } else { 0 };
+        u32::from(self.queue_entries).saturating_mul(u32::from(self.connections()).saturating_add(late))
     }
 
     pub(super) fn check(&self) -> Result<(), OptionError> {

@@ -29,8 +29,8 @@ pub(super) enum Connecting {
     No,
     /// Its data is fetched from the host.
     Arriving,
-    /// Its data is here: what it still waits for is not the host's to do.
-    Held,
+    /// Its data is here: what it still waits for is not the host's to do. The place whose late commands it waits for, if it does.
+    Held(Option<usize>),
 }
 
 /// Where the two ends of a connection are, as far as the device knows.
@@ -102,9 +102,11 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     fn accept(&mut self, incoming: IncomingId, ends: Ends, asked: QueueRequest) -> Result<(), RejectStatus> {
-        // Controllers live at home. And a write of an ended session that the storage still has could undo what the host
-        // writes in its next session.
-        if asked.queue_id == ADMIN_QUEUE && (self.spread.is_member() || self.orphans > 0) {
+        // Controllers live at home.
+        if asked.queue_id == ADMIN_QUEUE && self.spread.is_member() {
+            return Err(RejectStatus::NoResources);
+        }
+        if !self.has_room_for(asked.entries) {
             return Err(RejectStatus::NoResources);
         }
         let admins = self.queues.iter().flatten().filter(|queue| queue.asked.queue_id == ADMIN_QUEUE).count();
@@ -174,30 +176,6 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// A storage has commands of an ended session, here or on a member, or may have. Soon it has none in most cases: a Connect
-    /// waits for that, since hosts do not come again when their first attempt is rejected.
-    pub(super) fn has_late_commands(&self) -> bool {
-        self.orphans > 0 || self.is_storing_for(|ended| ended.is_some()) || !self.members_are_quiet()
-    }
-
-    /// The same of the controller in one place, as far as that can be told.
-    pub(super) fn has_late_commands_of(&self, controller: usize) -> bool {
-        let is_quiet = self.spread.peers().iter().all(|peer| peer.is_quiet(controller));
-        self.orphans > 0 || self.is_storing_for(|ended| ended == Some(controller)) || !is_quiet
-    }
-
-    /// The storage has commands of queues that are none any more, by the controller that they ended with. Looks at every slot.
-    fn is_storing_for(&self, wanted: impl Fn(Option<usize>) -> bool) -> bool {
-        let ending = |queue: &Queue| queue.ended_with.is_some() && wanted(queue.ended_with);
-        if !self.queues.iter().flatten().any(ending) {
-            return false;
-        }
-        self.slots.has_storing(|connection| {
-            let queue = self.queues.get(usize::from(connection.index)).and_then(Option::as_ref);
-            queue.is_some_and(|queue| queue.connection == connection && ending(queue))
-        })
-    }
-
     /// A connection is a queue from now on.
     pub(super) fn seat(&mut self, connection: ConnectionId, controller: usize, connect: &Connect) {
         // 0-based, and below the entries that the connect request asked for.
@@ -218,8 +196,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         if place.as_ref().is_none_or(|queue| queue.connection != connection) {
             return;
         }
-        self.orphans += self.slots.storing(connection);
-        let ended = place.take().and_then(|queue| queue.association);
+        let Some(queue) = place.take() else { return };
+        let ended = queue.association;
+        self.leave_orphans(connection, ended.map(|association| association.controller).or(queue.ended_with));
         self.drop_waiting(connection);
         let Some(Association { controller, .. }) = ended else { return };
         self.queue_ended(connection);
@@ -303,9 +282,13 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.next_connect_check = None;
         for index in 0..self.queues.len() {
             let Some(Some(queue)) = self.queues.get_mut(index) else { continue };
-            if queue.connecting == Connecting::Held && queue.connect_by.is_some() {
+            if let (Connecting::Held(_), Some(by)) = (queue.connecting, queue.connect_by)
+                && by <= self.now
+            {
                 queue.connect_by = Some(self.now.saturating_add(self.options.connect_timeout));
+                self.note_held(index);
             }
+            let Some(Some(queue)) = self.queues.get_mut(index) else { continue };
             match queue.connect_by {
                 Some(at) if at <= self.now => {
                     let connection = queue.connection;
@@ -327,6 +310,9 @@ impl<P: Port, S: Storage> Target<P, S> {
                 let (admin, limit) = (controller.admin, controller.silence_limit());
                 controller.expire();
                 self.statistics.keep_alive_expirations += 1;
+                // Its host may go on elsewhere from now on, and the end of the admin queue, with which the others end, may be long
+                // in coming.
+                self.disconnect_io_queues(index);
                 if let Some(admin) = admin {
                     self.note_fault(admin, Fault::KeepAlive { limit });
                     self.engine.disconnect(admin);

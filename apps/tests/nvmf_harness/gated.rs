@@ -35,10 +35,15 @@ pub struct Gated {
 
 impl Gated {
     pub fn new(blocks: u64, block_bytes: u32, depth: usize) -> (Self, Rc<Switch>) {
+        let switch = Rc::new(Switch { gate: Cell::new(Gate::Open), blocks: Cell::new(blocks) });
+        Self::with_switch(blocks, block_bytes, depth, &switch)
+    }
+
+    /// Another one that does the same, such as another core's way to a disk.
+    pub fn with_switch(blocks: u64, block_bytes: u32, depth: usize, switch: &Rc<Switch>) -> (Self, Rc<Switch>) {
         let medium = memory(blocks as usize * block_bytes as usize);
         let inner = MemoryStorage::new(medium, block_bytes, depth).unwrap();
-        let switch = Rc::new(Switch { gate: Cell::new(Gate::Open), blocks: Cell::new(blocks) });
-        (Self { inner, switch: Rc::clone(&switch) }, switch)
+        (Self { inner, switch: Rc::clone(switch) }, Rc::clone(switch))
     }
 }
 

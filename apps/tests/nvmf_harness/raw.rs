@@ -230,8 +230,13 @@ impl<S: Storage> Raw<S> {
 
     /// Sends the Connect of an admin queue, and awaits nothing.
     pub fn begin_session(&mut self, admin: ConnectionId) {
+        self.begin_session_of(admin, &connect_data(nvmf::DYNAMIC_CONTROLLER));
+    }
+
+    /// The same of any host and subsystem.
+    pub fn begin_session_of(&mut self, admin: ConnectionId, data: &ConnectData) {
         self.responses.clear();
-        self.data.write(0, &connect_data(nvmf::DYNAMIC_CONTROLLER).to_bytes()).unwrap();
+        self.data.write(0, &data.to_bytes()).unwrap();
         let entry = Command::Connect(connect(0, 31)).encode(600).unwrap();
         self.send(admin, entry, Some((Access::RemoteRead, 1024)));
     }
@@ -324,8 +329,13 @@ impl<S: Storage> Raw<S> {
 
     /// An enabled controller: its admin connection and its identifier.
     pub fn controller(&mut self) -> (ConnectionId, u16) {
+        self.controller_of(&connect_data(nvmf::DYNAMIC_CONTROLLER))
+    }
+
+    /// The same of any host and subsystem.
+    pub fn controller_of(&mut self, data: &ConnectData) -> (ConnectionId, u16) {
         let admin = self.open_queue(0, 32);
-        let response = self.connect(admin, connect(0, 31), &connect_data(nvmf::DYNAMIC_CONTROLLER));
+        let response = self.connect(admin, connect(0, 31), data);
         assert!(response.status().is_success(), "{}", response.status());
         self.enable(admin);
         (admin, response.result.get() as u16)
@@ -349,8 +359,13 @@ impl<S: Storage> Raw<S> {
 
     /// An I/O queue of a controller.
     pub fn another_queue(&mut self, controller: u16, queue_id: u16) -> ConnectionId {
+        self.another_queue_of(&connect_data(controller), queue_id)
+    }
+
+    /// The same of any host and subsystem.
+    pub fn another_queue_of(&mut self, data: &ConnectData, queue_id: u16) -> ConnectionId {
         let io = self.open_queue(queue_id, 33);
-        let response = self.connect(io, connect(queue_id, 32), &connect_data(controller));
+        let response = self.connect(io, connect(queue_id, 32), data);
         assert!(response.status().is_success(), "{}", response.status());
         io
     }

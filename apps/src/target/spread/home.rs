@@ -87,11 +87,6 @@ impl Peer {
     pub(in super::super) fn is_quiet(&self, place: usize) -> bool {
         self.places.get(place).is_none_or(|place| place.ends_owed == 0)
     }
-
-    /// The same of all places.
-    pub(in super::super) fn is_all_quiet(&self) -> bool {
-        self.places.iter().all(|place| place.ends_owed == 0)
-    }
 }
 
 impl<P: Port, S: Storage> Target<P, S> {
@@ -241,11 +236,6 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
             peer.outbox.push_back(ToMember::EndQueues { name });
         }
-    }
-
-    /// No member has queues, or the storage of one commands, of a connection whose controller has ended.
-    pub(in super::super) fn members_are_quiet(&self) -> bool {
-        self.spread.peers().iter().all(Peer::is_all_quiet)
     }
 
     /// Features of a controller have changed.

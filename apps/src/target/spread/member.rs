@@ -5,6 +5,7 @@ use super::super::command::{Phase, Reply, Work};
 use super::super::connect::no_io_queues;
 use super::super::controller::{Controller, ERROR_LOG_ENTRIES, FailedCommand, Purpose};
 use super::super::io::Step;
+use super::super::late::Place as LatePlace;
 use super::super::options::TargetOptions;
 use super::super::session::{Connecting, Queue};
 use super::home::MAX_ABORTS;
@@ -117,7 +118,7 @@ impl Member {
 
 impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn next_to_home(&mut self) -> Option<ToHome> {
-        let Self { spread, queues, slots, orphans, .. } = self;
+        let Self { spread, queues, slots, places, .. } = self;
         let member = spread.member_mut()?;
         if let Some(message) = member.outbox.pop_front() {
             return Some(message);
@@ -130,7 +131,9 @@ impl<P: Port, S: Storage> Target<P, S> {
                 let mut of_place = queues.iter().flatten().filter(|queue| queue.ended_with == Some(place));
                 of_place.all(has_ended)
             };
-            if let Some(message) = member.untold(|place| *orphans == 0 && gone(place)) {
+            if let Some(message) =
+                member.untold(|place| places.get(place).is_none_or(LatePlace::is_empty) && gone(place))
+            {
                 return Some(message);
             }
         }
@@ -228,7 +231,8 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn admitted(&mut self, seat: u16, name: ControllerName, settings: Settings) {
         let asked = self.asked(seat);
-        let copied = asked.and_then(|(connection, index)| {
+        let orphaned = asked.and_then(|(connection, _)| self.refuse_beside_orphans(connection, name.place.into()));
+        let copied = asked.filter(|_| orphaned.is_none()).and_then(|(connection, index)| {
             self.copy_controller(index, name, settings)?;
             let Work::Connect(connect) = self.slots.get_mut(index)?.work else { return None };
             Some((connection, index, connect))
@@ -237,9 +241,10 @@ impl<P: Port, S: Storage> Target<P, S> {
             if let Some(member) = self.spread.member_mut() {
                 member.outbox.push_back(ToHome::QueueEnded { seat });
             }
-            // Who may connect was changed here while the home core was asked.
             if let Some((connection, index)) = asked {
-                self.refuse(connection, index, Reply::of(Status::CONNECT_INVALID_HOST.do_not_retry()));
+                // Or who may connect was changed here while the home core was asked.
+                let barred = Reply::of(Status::CONNECT_INVALID_HOST.do_not_retry());
+                self.refuse(connection, index, orphaned.unwrap_or(barred));
             }
             return;
         };

@@ -1,0 +1,141 @@
+//! Commands that storages still have of sessions that are over, and who has to wait for them.
+//!
+//! A disk that hangs may keep them for ever. They keep the place in the table of controllers that their controller had, so that they are
+//! no more than what its queues could have in flight: whoever brings a queue, or a session, back again and again beside such a disk
+//! uses up what is its own. Who waits for them is who could be harmed by them, and nobody else.
+
+use super::Target;
+use super::command::Reply;
+use super::controller::Purpose;
+use super::incident::{Breach, Fault};
+use super::session::{Connecting, Queue};
+use crate::nvmf::{self, ConnectData, Nqn, Status};
+use crate::storage::Storage;
+use frwr_engine::ConnectionId;
+use frwr_engine::provider::Port;
+
+/// A place in the table of controllers, as the sessions that had it left it.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    /// Whose controller it is, or was last; only the home core knows.
+    owner: Option<Owner>,
+    /// Commands of its queues that this core's storages have, and whose connections are gone.
+    orphans: u32,
+}
+
+impl Place {
+    /// This core's storages have nothing of it whose connection is gone.
+    pub(super) fn is_empty(&self) -> bool {
+        self.orphans == 0
+    }
+}
+
+/// A host, and what it is connected to.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    host: Nqn,
+    host_id: [u8; 16],
+    purpose: Purpose,
+}
+
+impl Owner {
+    /// Hosts go by their names, and by their identifiers: who shares either is held to be the same.
+    fn is(&self, data: &ConnectData, purpose: Purpose) -> bool {
+        self.purpose == purpose && (self.host == data.host || self.host_id == data.host_id)
+    }
+}
+
+impl<P: Port, S: Storage> Target<P, S> {
+    /// A host gets a controller in a place.
+    pub(super) fn own_place(&mut self, place: usize, data: &ConnectData, purpose: Purpose) {
+        if let Some(found) = self.places.get_mut(place) {
+            found.owner = Some(Owner { host: data.host, host_id: data.host_id, purpose });
+        }
+    }
+
+    /// A connection is gone: what the storages still have of it belongs to the place of its controller from now on.
+    pub(super) fn leave_orphans(&mut self, connection: ConnectionId, place: Option<usize>) {
+        let orphans = self.slots.orphan(connection, place);
+        self.orphans += orphans;
+        if let Some(found) = place.and_then(|place| self.places.get_mut(place)) {
+            found.orphans += orphans;
+        }
+    }
+
+    /// A storage has done a command whose connection is gone.
+    #[cold]
+    pub(super) fn orphan_is_done(&mut self, index: u32) {
+        self.orphans = self.orphans.saturating_sub(1);
+        let place = self.slots.get_mut(index).and_then(|slot| slot.left_to);
+        if let Some(found) = place.and_then(|place| self.places.get_mut(usize::from(place))) {
+            found.orphans = found.orphans.saturating_sub(1);
+        }
+    }
+
+    /// Commands that this core's storages have of connections that are gone, by the place of their controller.
+    pub(super) fn orphans_of(&self, place: usize) -> u32 {
+        self.places.get(place).map_or(0, |place| place.orphans)
+    }
+
+    /// A storage has commands of ended queues of this place, here or on a member, or may have.
+    pub(super) fn has_late_commands(&self, place: usize) -> bool {
+        let is_quiet = self.spread.peers().iter().all(|peer| peer.is_quiet(place));
+        self.orphans_of(place) > 0 || !is_quiet || self.is_storing_for(place)
+    }
+
+    /// The storages have commands of queues that ended with the controller of a place, or before it, and whose connections still
+    /// end. Looks at every slot.
+    fn is_storing_for(&self, place: usize) -> bool {
+        let ending = |queue: &Queue| queue.ended_with == Some(place);
+        if !self.queues.iter().flatten().any(ending) {
+            return false;
+        }
+        self.slots.has_storing(|connection| {
+            let queue = self.queues.get(usize::from(connection.index)).and_then(Option::as_ref);
+            queue.is_some_and(|queue| queue.connection == connection && ending(queue))
+        })
+    }
+
+    /// Where the storages have, or may have, commands of a session that is over of the same host with the same subsystem: a write
+    /// among them could undo what the host writes in its next session.
+    pub(super) fn late_place(&self, data: &ConnectData, purpose: Purpose) -> Option<usize> {
+        if purpose == Purpose::Discovery {
+            return None;
+        }
+        let is_owned = |place: &Place| place.owner.is_some_and(|owner| owner.is(data, purpose));
+        let mut owned = self.places.iter().enumerate().filter(|(_, place)| is_owned(place)).map(|(at, _)| at);
+        owned.find(|place| self.has_late_commands(*place))
+    }
+
+    /// A Connect of an admin queue waits on for the commands of this place, for which it was held back.
+    pub(super) fn still_waits(&self, connecting: Connecting) -> bool {
+        matches!(connecting, Connecting::Held(Some(place)) if self.has_late_commands(place))
+    }
+
+    /// A controller gets no new queue on a core whose storages have commands of one that is gone: each round would leave more of
+    /// them, until other hosts found no slots.
+    pub(super) fn refuse_beside_orphans(&mut self, connection: ConnectionId, place: usize) -> Option<Reply> {
+        let orphans = self.orphans_of(place);
+        if orphans == 0 {
+            return None;
+        }
+        // As for a queue that exists already (Base 6.3): the host may try again.
+        let status = Status::COMMAND_SEQUENCE_ERROR;
+        let breach = orphans_left(orphans);
+        self.note_fault(connection, Fault::Refused { opcode: nvmf::opcode::FABRICS, status, breach });
+        Some(Reply::of(status))
+    }
+
+    /// There are slots for all commands of another connection, whatever becomes of those that there are: of a queue that ends
+    /// all commands may stay with a storage. A connection that no Connect made a queue, and queues that many controllers had here in turn,
+    /// are all that this ever refuses.
+    pub(super) fn has_room_for(&self, entries: u16) -> bool {
+        let open: u32 = self.queues.iter().flatten().map(|queue| u32::from(queue.asked.entries)).sum();
+        self.orphans == 0 || self.orphans + open + u32::from(entries) <= self.options.command_entries()
+    }
+}
+
+/// What commands of ended connections are to a host that is refused because of them.
+pub(super) fn orphans_left(orphans: u32) -> Breach {
+    Breach::Range { what: "commands left of ended connections", value: orphans.into(), least: 0, most: 0 }
+}
