@@ -23,7 +23,7 @@ const DEPTH: usize = 4096;
 
 /// Another host than that of [`connect_data`].
 fn other_host(controller: u16) -> ConnectData {
-    ConnectData { host: Nqn::new("nqn.other-host").unwrap(), host_id: [2; 16], ..connect_data(controller) }
+    ConnectData { host: Nqn::new("nqn.other-host").ok(), host_id: [2; 16], ..connect_data(controller) }
 }
 
 fn read(raw: &mut Raw<Gated>, io: ConnectionId, namespace: u32) -> Status {
@@ -217,7 +217,7 @@ fn what_one_host_left_with_a_hung_disk_keeps_no_other_host_away() {
 #[test]
 fn what_hosts_left_on_a_core_keeps_no_other_host_from_it() {
     let numbered = |id: u8| {
-        let host = name(&format!("nqn.host-{id}"));
+        let host = Nqn::new(&format!("nqn.host-{id}")).ok();
         move |controller| ConnectData { host, host_id: [id; 16], ..connect_data(controller) }
     };
     let (mut raw, switch) = target(options(3, 4, 1), false);
@@ -238,8 +238,11 @@ fn what_hosts_left_on_a_core_keeps_no_other_host_from_it() {
 
 #[test]
 fn a_host_waits_where_either_of_its_names_is_that_of_the_former_session() {
-    let named =
-        |host: &str, id: u8| ConnectData { host: name(host), host_id: [id; 16], ..connect_data(DYNAMIC_CONTROLLER) };
+    let named = |host: &str, id: u8| ConnectData {
+        host: Nqn::new(host).ok(),
+        host_id: [id; 16],
+        ..connect_data(DYNAMIC_CONTROLLER)
+    };
     for data in [named("nqn.host", 7), named("nqn.renamed", 1)] {
         let (mut raw, switch) = target(options(1, 3, 1), false);
         leave_session(&mut raw, &switch, 1);
@@ -249,6 +252,24 @@ fn a_host_waits_where_either_of_its_names_is_that_of_the_former_session() {
         assert!(raw.responses.is_empty(), "it waits");
         finish(raw, &switch);
     }
+}
+
+#[test]
+fn hosts_without_a_name_are_different_hosts() {
+    let nameless = |id: u8| move |controller| ConnectData { host: None, host_id: [id; 16], ..connect_data(controller) };
+    let (mut raw, switch) = target(options(1, 3, 1), false);
+    switch.gate.set(Gate::Running);
+    let (admin, controller) = raw.controller_of(&nameless(1)(DYNAMIC_CONTROLLER));
+    let io = raw.another_queue_of(&nameless(1)(controller), 1);
+    leave(&mut raw, io, 4);
+    raw.engine.disconnect(admin);
+    raw.until("gone", |raw| raw.disconnected.contains(&admin));
+    is_served(&mut raw, nameless(2), 2, 1);
+    let again = raw.open_queue(0, 32);
+    raw.begin_session_of(again, &nameless(1)(DYNAMIC_CONTROLLER));
+    raw.steps(200);
+    assert!(raw.responses.is_empty(), "the same one waits");
+    finish(raw, &switch);
 }
 
 #[test]

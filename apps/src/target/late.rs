@@ -33,15 +33,15 @@ impl Place {
 /// A host, and what it is connected to.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
-    host: Nqn,
+    host: Option<Nqn>,
     host_id: [u8; 16],
     purpose: Purpose,
 }
 
 impl Owner {
-    /// Hosts go by their names, and by their identifiers: who shares either is held to be the same.
+    /// Hosts go by their names, and by their identifiers: who shares either is held to be the same. Those without a name share none.
     fn is(&self, data: &ConnectData, purpose: Purpose) -> bool {
-        self.purpose == purpose && (self.host == data.host || self.host_id == data.host_id)
+        self.purpose == purpose && (self.host.is_some() && self.host == data.host || self.host_id == data.host_id)
     }
 }
 
