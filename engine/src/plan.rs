@@ -198,15 +198,15 @@ impl Plan {
             transfer: if options.transfer_depth == 0 { 0 } else { (MAX_TRANSFER_OPERATIONS as u32 + 1) * cost.message },
         };
         let wished_mrs = wished.min(MAX_MRS_PER_REQUEST as u32);
-        // Never so many that completion queues would be too small by that alone.
-        let with_all_keys = queue.with_keys(wished + pad).saturating_add(queue_depth);
-        let with_all_keys = with_all_keys.min(capabilities.attributes.max_cqe / connections);
         // Half of the queue may be unsignalled (I31); the other half holds the largest request. One transfer fits as a whole.
         // One more entry per request lets messages stay unsignalled where every request is in flight.
         let send = (sizing.max_send_wr + queue_depth + transfers + queue.reserved)
             .max(2 * (request_entries(cost, wished_mrs) + queue.reserved))
-            .max(queue.with_keys(1 + pad))
-            .max(with_all_keys)
+            .max(queue.with_keys(1 + pad));
+        // As much may be unsignalled beside all keys. Never so many that completion queues would be too small by that alone.
+        let with_all_keys = queue.with_keys(wished + pad).saturating_add(send / 2);
+        let send = send
+            .max(with_all_keys.min(capabilities.attributes.max_cqe / connections))
             .min(capabilities.attributes.max_qp_wr);
         let registrations = wished.min(queue.keys_that_fit(send, pad)?);
         let max_mrs = registrations.min(MAX_MRS_PER_REQUEST as u32);
