@@ -5,8 +5,12 @@ use crate::fixed_list::FixedList;
 use crate::provider::{Access, ElementRange, Operation, SendQueueCost, Token, TokenKind, WorkRequest};
 use frwr_mempool::{Region, region::CarveError, slab::Ring};
 
-/// Entries kept free of requests: one for the marker that ends a drain (the "+1" of S7), one for the write pad (S92).
-pub(crate) const RESERVED_ENTRIES: u32 = 2;
+/// Entries kept free of requests: for the marker that ends a drain (the "+1" of S7), and for the write pad's registration (S92).
+pub(crate) const fn reserved_entries(cost: SendQueueCost) -> u32 {
+    let marker = if cost.message == 0 { 1 } else { cost.message };
+    let pad = if cost.register == 0 { 1 } else { cost.register };
+    marker + pad
+}
 
 /// The owner of work requests that belong to no request slot.
 pub(crate) const NO_OWNER: u32 = Token::MAX_INDEX;
@@ -58,7 +62,7 @@ impl Posted {
         self.alone && self.owner != NO_OWNER
     }
 
-    /// A marker or a write pad, whose entry is not one that requests could reserve ([`RESERVED_ENTRIES`]).
+    /// A marker or a write pad, whose entry is not one that requests could reserve ([`reserved_entries`]).
     fn is_set_aside(self) -> bool {
         let is_pad = self.alone && self.owner == NO_OWNER;
         is_pad || self.token.is(TokenKind::Drain)
@@ -141,7 +145,7 @@ impl SendQueue {
         self.set_aside = 0;
         self.awaited.fill(0);
         self.depth = entries.min(self.ring.capacity() as u32);
-        self.free = self.depth.saturating_sub(RESERVED_ENTRIES);
+        self.free = self.depth.saturating_sub(reserved_entries(self.cost));
     }
 
     /// Whether so many entries are free.
@@ -186,7 +190,7 @@ impl SendQueue {
         self.end - self.tail
     }
 
-    /// Send queue entries that a work request takes. Markers and write pads have theirs set aside ([`RESERVED_ENTRIES`]).
+    /// Send queue entries that a work request takes. Markers and write pads have theirs set aside ([`reserved_entries`]).
     pub(crate) fn cost_of(&self, posted: &Posted) -> u32 {
         match posted.token.kind() {
             _ if posted.is_set_aside() => 0,

@@ -105,7 +105,8 @@ pub struct EngineOptions {
     pub message_bytes: u32,
     /// Segments of the largest request, over all its chunks.
     pub max_segments: u32,
-    /// MRs of one connection; 0 for one per request.
+    /// MRs of one connection; 0 for one per request. Each has an entry in the send queue for its invalidation, which is made as long as
+    /// that takes; fewer, where the device's send queues cannot have so many beside the largest request or transfer.
     pub registrations: u32,
     /// MRs made before a connection is ready (S22); 0 for all of them.
     pub first_fill: u32,

@@ -1,6 +1,7 @@
 //! How many of everything one engine has, and where it lies: computed once, from options and capabilities.
 
 use crate::{
+    chain::reserved_entries,
     connection::{Connection, ConnectionLimits},
     events::Events,
     fixed_list::FixedList,
@@ -28,6 +29,9 @@ use frwr_mempool::{
 /// Slots per request that may be in flight: one half may be kept by Hold alone while the other half works, so that
 /// sparse signalling never starves a requester (design.md section 4, Signalling).
 pub const SLOTS_PER_REQUEST: u32 = 2;
+
+/// MRs of one connection at most.
+const MAX_REGISTRATIONS: u32 = 65536;
 
 /// Unsignalled messages in a row, however many may be in flight: with the one that asks behind them as many as the usual queue
 /// is deep. A completion costs some 40 instructions, so that longer runs save about one per message.
@@ -146,9 +150,11 @@ pub(crate) struct Plan {
     pub(crate) max_mrs: u32,
     /// Index of the first request's first element: behind those of all MRs.
     first_request_element: u32,
-    /// Send queue entries that unsignalled work must leave: for the largest request or transfer, which would wait for
-    /// ever otherwise, and for as many requests of one MR as may be in flight.
+    /// Send queue entries that unsignalled work must leave: for all keys and the largest request or transfer beside them, which would
+    /// wait for ever otherwise, and for as many requests of one MR as may be in flight.
     room: u32,
+    /// Those that requests cannot have.
+    reserved: u32,
     /// Most that one work request takes of the send queue.
     largest_cost: u32,
     /// Unsignalled messages of one connection that may stand in a row: one less than may be in flight, so that the last of as many
@@ -166,7 +172,7 @@ impl Plan {
         check("message_bytes", u64::from(options.message_bytes), 16, u64::from(MAX_MESSAGE_BYTES), "16 to 131136")?;
         check("max_segments", u64::from(options.max_segments), 1, 4096, "1 to 4096")?;
         check("receive_depth", u64::from(options.receive_depth), 0, 32768, "0 to 32768")?;
-        check("registrations", u64::from(options.registrations), 0, 65536, "0 to 65536")?;
+        check("registrations", u64::from(options.registrations), 0, MAX_REGISTRATIONS.into(), "0 to 65536")?;
         if options.return_policy == ReturnPolicy::OnInvalidatePosted
             && options.invalidate_order == InvalidateOrder::AfterMessages
         {
@@ -181,24 +187,29 @@ impl Plan {
         let sizing = sizing::size(&capabilities.attributes, &wishes)?;
         let connections = u32::from(options.connections);
         let queue_depth = options.queue_depth.min(sizing.max_requests);
-        let registrations = if options.registrations == 0 { queue_depth.max(1) } else { options.registrations };
+        let wished = if options.registrations == 0 { queue_depth.max(1) } else { options.registrations };
         // Twice their operations, so that all in flight may go with one completion, and a reply each.
         let transfers = options.transfer_depth * (2 * options.transfer_operations + 1);
-        let max_mrs = registrations.min(MAX_MRS_PER_REQUEST as u32);
         let cost = capabilities.send_queue_cost;
-        let transfer =
-            if options.transfer_depth == 0 { 0 } else { (MAX_TRANSFER_OPERATIONS as u32 + 1) * cost.message };
-        let largest_transfer = transfer + crate::chain::RESERVED_ENTRIES;
+        let pad = u32::from(options.write_pad);
+        let queue = SendQueueRoom {
+            cost,
+            reserved: reserved_entries(cost),
+            transfer: if options.transfer_depth == 0 { 0 } else { (MAX_TRANSFER_OPERATIONS as u32 + 1) * cost.message },
+        };
+        let wished_mrs = wished.min(MAX_MRS_PER_REQUEST as u32);
         // Half of the queue may be unsignalled (I31); the other half holds the largest request. One transfer fits as a whole.
         // One more entry per request lets messages stay unsignalled where every request is in flight.
-        let send = (sizing.max_send_wr + queue_depth + transfers + crate::chain::RESERVED_ENTRIES)
-            .max(2 * (request_entries(capabilities, max_mrs) + crate::chain::RESERVED_ENTRIES))
-            .max(largest_transfer)
+        let send = (sizing.max_send_wr + queue_depth + transfers + queue.reserved)
+            .max(2 * (request_entries(cost, wished_mrs) + queue.reserved))
+            .max(queue.with_keys(1 + pad));
+        // As much may be unsignalled beside all keys. Never so many that completion queues would be too small by that alone.
+        let with_all_keys = queue.with_keys(wished + pad).saturating_add(send / 2);
+        let send = send
+            .max(with_all_keys.min(capabilities.attributes.max_cqe / connections))
             .min(capabilities.attributes.max_qp_wr);
-        if send < largest_transfer {
-            return Err(SizingError::QueueTooSmall { have: send, need: largest_transfer }.into());
-        }
-        let max_mrs = max_mrs.min(mrs_that_fit(capabilities, send)?);
+        let registrations = wished.min(queue.keys_that_fit(send, pad)?);
+        let max_mrs = registrations.min(MAX_MRS_PER_REQUEST as u32);
         let receive_depth = match options.receive_depth {
             0 => sizing.max_recv_wr.max(options.transfer_depth),
             chosen => chosen,
@@ -237,9 +248,8 @@ impl Plan {
             },
             max_segments: options.max_segments,
             max_mrs,
-            room: request_entries(capabilities, max_mrs)
-                .max(transfer)
-                .max(queue_depth * request_entries(capabilities, 1)),
+            room: (queue.with_keys(all_registrations) - queue.reserved).max(queue_depth * request_entries(cost, 1)),
+            reserved: queue.reserved,
             largest_cost: cost.register.max(cost.invalidate).max(cost.message).max(1),
             unsignalled_messages: options.queue_depth.saturating_sub(1).clamp(1, MOST_UNSIGNALLED_MESSAGES),
         };
@@ -274,7 +284,7 @@ impl Plan {
 
     /// The decision which work request asks for a completion, for a send queue of `entries`.
     pub(crate) fn signaller(&self, options: &EngineOptions, entries: u32) -> Signaller {
-        let spare = (entries + 1).saturating_sub(crate::chain::RESERVED_ENTRIES + self.room);
+        let spare = (entries + 1).saturating_sub(self.reserved + self.room);
         let mut limit = (entries / 2).min(spare) / self.largest_cost;
         if options.on_post_error == OnPostError::DeregisterAndContinue {
             // Every message behind a registration completes: where a refused post does not end the connection, an MR is destroyed
@@ -397,9 +407,43 @@ const PAD_STRIDE: usize = 64;
 pub(crate) const TRANSFER_ELEMENTS: u32 = MAX_TRANSFER_OPERATIONS as u32 + 1;
 
 /// Send queue entries of a request with its fence.
-fn request_entries(capabilities: &Capabilities, mrs: u32) -> u32 {
-    let cost = capabilities.send_queue_cost;
+fn request_entries(cost: SendQueueCost, mrs: u32) -> u32 {
     cost.message + mrs * (cost.register + cost.invalidate)
+}
+
+/// What a send queue must have room for. A key holds the entries of its invalidation for as long as a peer likes, or the caller. All else
+/// holds its entries until the device has done it. So nothing waits for entries that only a peer gives back, if the invalidations of
+/// all keys stand beside the largest request or transfer: a peer may be waiting for just that.
+struct SendQueueRoom {
+    cost: SendQueueCost,
+    /// Entries that requests and transfers cannot have.
+    reserved: u32,
+    /// Entries of the largest transfer; 0 where there are none.
+    transfer: u32,
+}
+
+impl SendQueueRoom {
+    /// Entries of the smallest queue for so many MRs.
+    fn with_keys(&self, mrs: u32) -> u32 {
+        let most = mrs.min(MAX_MRS_PER_REQUEST as u32);
+        let beside = self.transfer.max(self.cost.message + most * self.cost.register);
+        mrs.saturating_mul(self.cost.invalidate).saturating_add(beside + self.reserved)
+    }
+
+    /// The most MRs beside those of `pads` for which a queue of `send` entries has room.
+    fn keys_that_fit(&self, send: u32, pads: u32) -> Result<u32, EngineError> {
+        let need = self.with_keys(1 + pads);
+        if send < need {
+            return Err(SizingError::QueueTooSmall { have: send, need }.into());
+        }
+        // With more keys it never takes less.
+        let (mut fit, mut most) = (1, MAX_REGISTRATIONS);
+        while fit < most {
+            let middle = fit + (most - fit).div_ceil(2);
+            if self.with_keys(middle + pads) <= send { fit = middle } else { most = middle - 1 }
+        }
+        Ok(fit)
+    }
 }
 
 /// Receive buffers of all connections: a queue for each, or one for all.
@@ -420,14 +464,6 @@ fn receive_buffers(options: &EngineOptions, capabilities: &Capabilities, depth: 
         "0, or receive_depth at least",
     )?;
     if need <= limit { Ok(need) } else { Err(EngineError::SharedReceives { need, limit }) }
-}
-
-/// MRs of a request that fits into a send queue: with more it would wait for ever.
-fn mrs_that_fit(capabilities: &Capabilities, send: u32) -> Result<u32, EngineError> {
-    let cost = capabilities.send_queue_cost;
-    let need = request_entries(capabilities, 1) + crate::chain::RESERVED_ENTRIES;
-    let spare = send.checked_sub(need).ok_or(SizingError::QueueTooSmall { have: send, need })?;
-    Ok(1 + spare / (cost.register + cost.invalidate).max(1))
 }
 
 fn check(name: &'static str, value: u64, least: u64, most: u64, range: &'static str) -> Result<(), EngineError> {

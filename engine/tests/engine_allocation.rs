@@ -1,13 +1,9 @@
 //! Steady state allocates nothing: submit, poll and flush of host and target, with the software NIC inside.
 
-use core::{
-    alloc::Layout,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use core::{alloc::Layout, cell::Cell, time::Duration};
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
-    RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
+    AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, FetchRequest, Message,
+    Protocol, ReceiveQueues, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission, WriteRequest,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
@@ -19,15 +15,17 @@ use frwr_engine::{
 use frwr_mempool::{PagePolicy, Region, region::RegionOptions};
 use std::alloc::{GlobalAlloc, System};
 
-/// Allocations of the whole process; this binary has one test.
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    /// Allocations of this thread, which is one test.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
 
 struct Counting;
 
 // SAFETY: every call goes on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller's promises are those of the system's allocator.
         unsafe { System.alloc(layout) }
     }
@@ -45,6 +43,8 @@ const ADDRESS: &str = "127.0.0.1:4420";
 const DEPTH: usize = 32;
 const MESSAGE: usize = 24;
 const REPLY: u8 = 1;
+/// The cookie of what is no request.
+const OTHER: u64 = 1000;
 
 /// Commands are a zero, the cookie and one grant; replies are a one and the cookie. No table grows.
 struct Names([RequestHandle; DEPTH]);
@@ -74,6 +74,10 @@ struct Side {
     names: Names,
     free: Vec<u8>,
     ended: u64,
+    /// What the peer may write under.
+    open: Option<Grant>,
+    /// Registrations and transfers without an end.
+    others: u32,
     invalidate: bool,
     _region: Region,
 }
@@ -92,7 +96,20 @@ impl Side {
         let memory = engine.add_memory(data).unwrap();
         let names = Names([RequestHandle::NONE; DEPTH]);
         let free = (0..DEPTH as u8).collect();
-        Self { control, engine, memory, connection: None, names, free, ended: 0, invalidate: true, _region: region }
+        let (connection, open) = (None, None);
+        Self {
+            control,
+            engine,
+            memory,
+            connection,
+            names,
+            free,
+            ended: 0,
+            open,
+            others: 0,
+            invalidate: true,
+            _region: region,
+        }
     }
 
     fn step(&mut self, now: Duration) {
@@ -114,6 +131,10 @@ impl Side {
                 self.free.push(cookie as u8);
                 self.ended += 1;
             }
+            Event::Completed { cookie: OTHER, .. } | Event::Written { .. } | Event::Fetched { .. } => self.others -= 1,
+            Event::Completed { cookie, .. } => self.free.push(cookie as u8),
+            Event::Registered { cookie: OTHER, request, .. } => self.engine.cancel(request).unwrap(),
+            Event::Registered { grant, .. } => self.open = Some(grant),
             Event::Received { connection, received } => {
                 let mut command = [0; MESSAGE];
                 self.engine.message(&received, 0, &mut command);
@@ -123,9 +144,10 @@ impl Side {
                 let local = [Segment { memory: self.memory, offset: 0, length: 4096 }];
                 let remote = [RemoteSegment { remote: RemoteRange { address, key }, length: 4096 }];
                 let message = [REPLY, command[1]];
-                let invalidate = self.invalidate.then_some(key);
-                let response =
-                    ResponseRequest { local: &local, remote: &remote, message: &message, invalidate, cookie: 0 };
+                let has_memory = key != 0;
+                let (local, remote) = if has_memory { (&local[..], &remote[..]) } else { (&[][..], &[][..]) };
+                let invalidate = (self.invalidate && has_memory).then_some(key);
+                let response = ResponseRequest { local, remote, message: &message, invalidate, cookie: 0 };
                 self.engine.respond(connection, &response).unwrap();
             }
             Event::Disconnected { cause, .. } => panic!("{cause}"),
@@ -156,45 +178,142 @@ impl Side {
     }
 }
 
+/// Both sides, connected.
+fn connected(profile: SoftProfile, host: EngineOptions, target: EngineOptions) -> (Side, Side) {
+    let fabric = SoftFabric::new();
+    let mut host = Side::new(fabric.device(SoftOptions::new(profile)), host);
+    let mut target = Side::new(fabric.device(SoftOptions::new(profile)), target);
+    target.engine.listen(ADDRESS.parse().unwrap()).unwrap();
+    let connect = ConnectionOptions { peer_receives: DEPTH as u32, ..ConnectionOptions::default() };
+    target.control.poll();
+    target.control.poll();
+    host.connection = Some(host.engine.connect(ADDRESS.parse().unwrap(), b"", &connect).unwrap());
+    while !(host.is_ready() && target.is_ready()) {
+        host.control.poll();
+        target.control.poll();
+        step(&mut host, &mut target);
+    }
+    (host, target)
+}
+
+/// Time stands still.
+fn step(host: &mut Side, target: &mut Side) {
+    host.step(Duration::from_micros(1));
+    target.step(Duration::from_micros(1));
+}
+
 #[test]
 fn nothing_is_allocated_in_steady_state() {
     for profile in SoftProfile::ALL {
-        let fabric = SoftFabric::new();
         let options = EngineOptions { connections: 1, queue_depth: DEPTH as u32, ..EngineOptions::default() };
-        let target = EngineOptions { transfer_depth: 64, ..options.clone() };
-        let mut host = Side::new(fabric.device(SoftOptions::new(profile)), options);
-        let mut target = Side::new(fabric.device(SoftOptions::new(profile)), target);
-        let mut now = Duration::ZERO;
-        let mut step = |host: &mut Side, target: &mut Side| {
-            now += Duration::from_micros(1);
-            host.step(now);
-            target.step(now);
-        };
-        target.engine.listen(ADDRESS.parse().unwrap()).unwrap();
-        let connect = ConnectionOptions { peer_receives: DEPTH as u32, ..ConnectionOptions::default() };
-        target.control.poll();
-        target.control.poll();
-        host.connection = Some(host.engine.connect(ADDRESS.parse().unwrap(), b"", &connect).unwrap());
-        while !(host.is_ready() && target.is_ready()) {
-            host.control.poll();
-            target.control.poll();
-            step(&mut host, &mut target);
-        }
+        let (mut host, mut target) =
+            connected(profile, options.clone(), EngineOptions { transfer_depth: 64, ..options });
         for invalidate in [true, false] {
             target.invalidate = invalidate;
             let mut allocated = 0;
             // The first rounds may still fill what starts empty.
             for warm in [true, false] {
-                let before = ALLOCATIONS.load(Ordering::Relaxed);
+                let before = ALLOCATIONS.get();
                 let until = host.ended + 1000;
                 while host.ended < until {
                     host.submit_all();
                     step(&mut host, &mut target);
                 }
-                allocated = ALLOCATIONS.load(Ordering::Relaxed) - before;
+                allocated = ALLOCATIONS.get() - before;
                 assert!(warm || host.ended >= until);
             }
             assert_eq!(allocated, 0, "{profile}, invalidation by the peer {invalidate}");
+        }
+    }
+}
+
+impl Side {
+    /// Requests of all shapes, of which most wait and some are taken back.
+    fn submit_mixed(&mut self) {
+        let connection = self.connection.unwrap();
+        while let Some(cookie) = self.free.pop() {
+            // Apart from each other, so that nothing makes one of two.
+            let page = |at: u64| Segment { memory: self.memory, offset: (2 * at) % DEPTH as u64 * 4096, length: 4096 };
+            let segments = [page(cookie.into()), page(u64::from(cookie) + 1), page(u64::from(cookie) + 2)];
+            let chunk = |segments| Chunk { access: Access::RemoteWrite, segments };
+            let inline = [Segment { length: 64, ..segments[2] }];
+            let (one, list) = (chunk(&segments[..1]), chunk(&segments[..]));
+            let two = [one, chunk(&segments[1..2])];
+            let mut message = [0; MESSAGE];
+            message[1] = cookie;
+            let submission = Submission {
+                message: &message,
+                inline: if cookie % 5 == 0 { &inline } else { &[] },
+                chunks: [&[][..], core::slice::from_ref(&one), core::slice::from_ref(&list), &two]
+                    [usize::from(cookie) % 4],
+                invite_invalidation: true,
+                iova_cookie: 0,
+                cookie: cookie.into(),
+            };
+            let handle = self.engine.submit(connection, &submission, &mut self.names).unwrap();
+            self.names.0[usize::from(cookie)] = handle;
+            if cookie % 7 == 0 {
+                self.engine.cancel(handle).unwrap();
+                break;
+            }
+        }
+    }
+
+    /// A registration, a READ and WRITEs under a grant of the peer.
+    fn begin_others(&mut self, grant: &Grant) {
+        let (connection, memory) = (self.connection.unwrap(), self.memory);
+        let remote: [_; 16] = core::array::from_fn(|at| RemoteSegment {
+            remote: RemoteRange { address: grant.address + 64 * at as u64, key: grant.key },
+            length: 64,
+        });
+        let local = [Segment { memory, offset: 0, length: 1024 }];
+        let chunk = Chunk { access: Access::RemoteRead, segments: &local };
+        let taken = self.engine.register_now(connection, &chunk, OTHER, &mut self.names);
+        self.others += u32::from(taken.is_ok());
+        let request = FetchRequest { local: &local, remote: &remote, cookie: OTHER };
+        self.others += u32::from(self.engine.fetch(connection, &request).is_ok());
+        let request = WriteRequest { local: &local, remote: &remote, cookie: OTHER };
+        self.others += u32::from(self.engine.write(connection, &request).is_ok());
+    }
+}
+
+/// Lists, waiting requests and transfers, what is cancelled, keys without a message, shared receives, traces.
+#[test]
+fn nothing_is_allocated_where_much_waits() {
+    for profile in SoftProfile::ALL {
+        for receive_queues in [ReceiveQueues::PerConnection, ReceiveQueues::Shared { entries: 0 }] {
+            let options = EngineOptions {
+                connections: 1,
+                queue_depth: DEPTH as u32,
+                registrations: 5,
+                transfer_depth: 2,
+                receive_queues,
+                trace_records: 64,
+                ..EngineOptions::default()
+            };
+            let responder = EngineOptions { transfer_depth: 64, ..options.clone() };
+            let (mut host, mut target) = connected(profile, options, responder);
+            let segment = [Segment { memory: target.memory, offset: 0, length: 1024 }];
+            let chunk = Chunk { access: Access::RemoteReadWrite, segments: &segment };
+            target.engine.register_now(target.connection.unwrap(), &chunk, 1, &mut target.names).unwrap();
+            while target.open.is_none() {
+                step(&mut host, &mut target);
+            }
+            let grant = target.open.unwrap();
+            let mut allocated = 0;
+            // The first rounds may still fill what starts empty.
+            for _ in 0..2 {
+                let (before, until) = (ALLOCATIONS.get(), host.ended + 400);
+                while host.ended < until {
+                    host.submit_mixed();
+                    host.begin_others(&grant);
+                    step(&mut host, &mut target);
+                }
+                allocated = ALLOCATIONS.get() - before;
+            }
+            let statistics = host.engine.statistics();
+            assert!(statistics.requests_waited > 100 && statistics.transfers > 100, "{statistics:?}");
+            assert_eq!(allocated, 0, "{profile} {receive_queues:?}");
         }
     }
 }

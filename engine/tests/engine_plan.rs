@@ -127,8 +127,8 @@ fn f02_s08_a_receive_queue_above_the_device_is_refused() {
 
 #[test]
 fn i31_a_send_queue_holds_the_largest_transfer() {
-    // Sixteen RDMA operations and their reply, beside what is kept free.
-    const NEED: u32 = 16 + 1 + 2;
+    // Sixteen RDMA operations and their reply, beside the invalidation of the only key and what is kept free.
+    const NEED: u32 = 16 + 1 + 1 + 2;
     let mut options = EngineOptions {
         queue_depth: 1,
         transfer_depth: 1,

@@ -51,6 +51,10 @@ impl<P: Port> Engine<P> {
     /// ([`OnPostError::DeregisterAndContinue`](crate::OnPostError)). It stays valid until
     /// [`Engine::cancel`], whose [`Event::Completed`] says that the key is dead. The segments must fit one MR.
     ///
+    /// An open key keeps its MR and its request slot. Transfers and messages without memory go on however many are open; but a request
+    /// that finds no MR waits until one is closed, and what is submitted behind it waits as well: keep MRs for requests
+    /// ([`EngineOptions::registrations`](crate::EngineOptions::registrations)), or cancel before.
+    ///
     /// # Errors
     /// As [`Engine::submit`]; [`SubmitError::NotConnected`] before the connection is ready (S131).
     pub fn register_now(

@@ -59,6 +59,10 @@ pub(crate) fn setup(random: &mut Random) -> Setup {
     if matches!(capabilities.contiguity, Contiguity::Gaps { .. }) {
         capabilities.attributes.max_fast_reg_page_list_len = random.of(&[32, 20]);
     }
+    // Short queues, in which keys and transfers stand in each other's way.
+    if random.one_in(3) {
+        capabilities.attributes.max_qp_wr = random.of(&[80, 100, 130]);
+    }
     let connections = random.of(&[1, 2, 3]);
     let return_policy = random.of(&[ReturnPolicy::OnInvalidateCompleted, ReturnPolicy::OnInvalidatePosted]);
     let order = random.of(&[InvalidateOrder::BeforeMessages, InvalidateOrder::AfterMessages]);

@@ -99,7 +99,13 @@ impl Swarm {
             chunks.push(shape.iter().map(segment).collect());
         }
         let inline = self.random.one_in(5);
-        let inlined = if inline { vec![self.test.host.segment(start + INLINE_AT, INLINE_BYTES)] } else { vec![] };
+        let pieces: &[&[u32]] = if inline { &[&[INLINE_BYTES], &[8, 24], &[1, 30, 1]] } else { &[&[]] };
+        let mut inline_at = start + INLINE_AT;
+        let piece = |&length: &u32| {
+            inline_at += u64::from(length);
+            self.test.host.segment(inline_at - u64::from(length), length)
+        };
+        let inlined: Vec<_> = self.random.of(pieces).iter().map(piece).collect();
         self.check_place(place);
         self.rest[place] = None;
         self.test.host.data.write((start + INLINE_AT) as usize, &inline_pattern(cookie)).unwrap();

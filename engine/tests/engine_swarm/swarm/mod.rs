@@ -235,7 +235,9 @@ impl Swarm {
         self.until("gone", |swarm| {
             swarm.test.host.engine.is_disconnected() && swarm.test.target.engine.is_disconnected()
         });
-        self.until("answered", |swarm| swarm.unanswered.is_empty());
+        // What came with the end of its connection, in the last step, was not looked at yet.
+        let taken = |side: &Side<WatchedDevice>| side.every_command.as_ref().is_none_or(Vec::is_empty);
+        self.until("answered", |swarm| swarm.unanswered.is_empty() && taken(&swarm.test.target));
         self.until("idle", |swarm| swarm.test.host.engine.is_idle() && swarm.test.target.engine.is_idle());
         self.nothing_left();
     }

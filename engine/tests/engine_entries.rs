@@ -1,0 +1,172 @@
+//! Transfers and what holds the send queue for as long as a peer likes: open registrations, and requests without an answer. A
+//! transfer waits for the device and never for a peer, which may be waiting for that very transfer.
+
+mod engine_harness;
+
+use engine_harness::{PROFILES, Setup, scripted::Scripted};
+use frwr_engine::{
+    Chunk, EngineOptions, MAX_TRANSFER_OPERATIONS, RemoteSegment, SubmitError, WriteRequest,
+    mr::Grant,
+    provider::{Access, RemoteRange, SendQueueCost},
+    signal::SignalPolicy,
+};
+
+/// Bytes of each WRITE.
+const EACH: u64 = 8;
+
+/// What the host holds open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    Registrations,
+    Requests,
+}
+
+/// What one work request of each kind takes of the send queue.
+const COSTS: [(u32, u32, u32); 3] = [(1, 1, 1), (3, 2, 1), (4, 1, 2)];
+
+/// A pair whose target may be sent much, on a device with so many send queue entries.
+fn pair(profile: &str, cost: (u32, u32, u32), most_entries: u32, host: EngineOptions) -> Scripted {
+    let mut setup = Setup::new(profile).peer_receives(64).target(|target| target.receive_depth = 64);
+    setup.host = EngineOptions { receive_depth: 64, ..host };
+    let (register, invalidate, message) = cost;
+    let device = &mut setup.host_device.capabilities;
+    device.attributes.max_qp_wr = most_entries;
+    device.send_queue_cost = SendQueueCost { register, invalidate, message };
+    let mut test = Scripted::of(setup);
+    test.connect();
+    test
+}
+
+/// A key of the target's that the host may write under.
+fn opened(test: &mut Scripted) -> Grant {
+    let segment = test.target.segment(8192, 512);
+    let target = &mut test.pair.target;
+    let chunk = Chunk { access: Access::RemoteReadWrite, segments: &[segment] };
+    target.engine.register_now(target.connection.unwrap(), &chunk, 1, &mut target.protocol).unwrap();
+    target.outstanding.insert(1, 512);
+    test.until("registered", |pair| !pair.target.grants.is_empty());
+    test.target.grants[0].1
+}
+
+fn register(test: &mut Scripted, cookie: u64) -> Result<(), SubmitError> {
+    let segment = test.host.segment(256, 512);
+    let host = &mut test.pair.host;
+    let chunk = Chunk { access: Access::RemoteRead, segments: &[segment] };
+    host.engine.register_now(host.connection.unwrap(), &chunk, cookie, &mut host.protocol)?;
+    host.outstanding.insert(cookie, 512);
+    Ok(())
+}
+
+/// Opens keys, which nobody closes, until one has to wait or there is no slot for it. Returns how many.
+fn hold(test: &mut Scripted, holds: Holds) -> u64 {
+    for cookie in 100.. {
+        let waited = test.host.engine.statistics().requests_waited;
+        let taken = match holds {
+            Holds::Requests => test.try_submit(cookie, 1, false).map(drop),
+            Holds::Registrations => register(test, cookie),
+        };
+        // Everything that is on its way arrives.
+        test.steps(20);
+        if taken == Err(SubmitError::NoSlot) || test.host.engine.statistics().requests_waited > waited {
+            return cookie - 100;
+        }
+        taken.unwrap();
+    }
+    unreachable!()
+}
+
+/// A WRITE to so many ranges.
+fn write(test: &mut Scripted, grant: Grant, ranges: u64, cookie: u64) {
+    let remote: Vec<_> = (0..ranges)
+        .map(|at| RemoteSegment {
+            remote: RemoteRange { address: grant.address + EACH * at, key: grant.key },
+            length: EACH as u32,
+        })
+        .collect();
+    let host = &mut test.pair.host;
+    let local = [host.segment(262_144, (EACH * ranges) as u32)];
+    host.engine.write(host.connection.unwrap(), &WriteRequest { local: &local, remote: &remote, cookie }).unwrap();
+}
+
+fn is_written(events: &[String], cookie: u64) -> bool {
+    events.iter().any(|event| *event == format!("Written {{ cookie: {cookie}, status: Done }}"))
+}
+
+#[test]
+fn i31_a_transfer_waits_for_no_key_that_stays_open() {
+    for profile in PROFILES {
+        for holds in [Holds::Registrations, Holds::Requests] {
+            for (cost, most_entries) in COSTS.into_iter().flat_map(|cost| [(cost, 90), (cost, 16_384)]) {
+                for (queue_depth, registrations) in [(1, 0), (1, 4), (8, 100)] {
+                    let host = EngineOptions {
+                        connections: 8,
+                        queue_depth,
+                        registrations,
+                        transfer_depth: 1,
+                        ..EngineOptions::default()
+                    };
+                    let mut test = pair(profile, cost, most_entries, host);
+                    let grant = opened(&mut test);
+                    let held = hold(&mut test, holds);
+                    let what =
+                        format!("{profile}: {held} {holds:?}, {queue_depth} {registrations} {cost:?} {most_entries}");
+                    assert!(held > 0, "{what}");
+                    write(&mut test, grant, MAX_TRANSFER_OPERATIONS as u64, 1);
+                    test.until(&what, |pair| is_written(&pair.host.events, 1));
+                }
+            }
+        }
+    }
+}
+
+/// As many keys as there are MRs can be open, and the message that has the peer close them still goes out.
+#[test]
+fn i31_a_message_waits_for_no_key_that_stays_open() {
+    const KEYS: u64 = 100;
+    for profile in PROFILES {
+        for cost in COSTS {
+            let host = EngineOptions {
+                connections: 8,
+                queue_depth: 8,
+                registrations: KEYS as u32,
+                ..EngineOptions::default()
+            };
+            let mut test = pair(profile, cost, 16_384, host);
+            for cookie in 100..100 + KEYS {
+                register(&mut test, cookie).unwrap();
+                test.steps(20);
+            }
+            assert_eq!(test.host.grants.len() as u64, KEYS, "{profile} {cost:?}: all are open");
+            test.submit(1, 0, false);
+            test.command();
+        }
+    }
+}
+
+/// The write pad and the marker of a drain have entries of their own, whatever they take: full queues are not overrun.
+#[test]
+fn s92_a_full_send_queue_has_room_for_the_write_pad() {
+    const WRITES: u64 = 100;
+    for profile in PROFILES {
+        for cost in COSTS {
+            let host = EngineOptions {
+                queue_depth: 1,
+                transfer_depth: 100,
+                write_pad: true,
+                // Nothing asks for a completion that would tell of the pad.
+                signal: SignalPolicy::Sparse,
+                ..EngineOptions::default()
+            };
+            let mut test = pair(profile, cost, 16_384, host);
+            let grant = opened(&mut test);
+            // More than there is room for, in front of the next flush.
+            for cookie in 1..=WRITES {
+                write(&mut test, grant, 4, cookie);
+            }
+            for cookie in 1..=WRITES {
+                test.until("written", |pair| is_written(&pair.host.events, cookie));
+            }
+            assert_eq!(test.host.engine.statistics().posts_refused, 0, "{profile} {cost:?}");
+        }
+    }
+}
