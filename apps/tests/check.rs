@@ -162,7 +162,7 @@ fn a_good_machine_lacks_nothing() {
     let tree = good_machine();
     let machine = tree.machine("0-1");
     assert_eq!(shortcomings(&machine), []);
-    assert_eq!(machine.hugepages[0], HugePages { size_kib: 2048, total: 128, free: 100 });
+    assert_eq!(machine.hugepages[0], HugePages { size_kib: 2048, total: 128, free: 100, may_come: 0 });
     let text = check("", || tree.machine("0-1"));
     assert!(text.stdout.contains("Nothing falls short") && text.stdout.lines().count() <= 24, "{}", text.stdout);
     assert!(text.stdout.contains("2 isolated (2-3)") && text.stdout.contains("2 MiB: 100 of 128 free"));
@@ -218,6 +218,42 @@ fn the_remedy_for_hugepages_adds_to_what_there_is() {
     let short = shortcomings(&tree.machine("0-1"));
     assert!(short[0].name == "hugepages" && !short[0].remedy.contains("tee"), "{short:?}");
     assert!(short[0].remedy.contains("on its host") && short[0].text.contains("no hugepages of 2 MiB"), "{short:?}");
+}
+
+/// Pages that are promised are no more to be had than used ones, and those that the kernel may add are: a region goes by both.
+#[test]
+fn hugepages_that_are_promised_do_not_count_and_those_that_may_come_do() {
+    let tree = good_machine();
+    let pool = tree.0.path().join("sys/kernel/mm/hugepages/hugepages-2048kB");
+    // Free, promised, allowed and there beyond the pool; what is missing of 64.
+    for (free, promised, allowed, there, reserve) in [
+        (100, 37, 0, 0, Some(129)),
+        (100, 36, 0, 0, None),
+        (9, 9, 100, 40, Some(132)),
+        (20, 10, 54, 0, None),
+        (64, 0, 1, 9, None),
+    ] {
+        for (file, pages) in [
+            ("free_hugepages", free),
+            ("resv_hugepages", promised),
+            ("nr_overcommit_hugepages", allowed),
+            ("surplus_hugepages", there),
+        ] {
+            fs::write(pool.join(file), pages.to_string()).unwrap();
+        }
+        let machine = tree.machine("0-1");
+        let short = shortcomings(&machine);
+        let told = short.iter().find(|short| short.name == "hugepages").map(|short| short.remedy.clone());
+        let wanted = reserve.map(|pages: u64| {
+            format!("`echo {pages} | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`")
+        });
+        assert_eq!(told, wanted, "{:?}", machine.hugepages);
+    }
+    fs::write(pool.join("nr_overcommit_hugepages"), "15").unwrap();
+    let text = check("", || tree.machine("0-1"));
+    assert!(text.stdout.contains("2 MiB: 64 of 128 free, 6 more may come"), "{}", text.stdout);
+    let json = one_json_line(&check("--json", || tree.machine("0-1")));
+    assert_eq!((&json["hugepages"][0]["free"], &json["hugepages"][0]["may_come"]), (&Value::from(64), &Value::from(6)));
 }
 
 /// Root is not told of a limit that does not hold for it; root of a user namespace is.

@@ -239,3 +239,20 @@ fn times_that_are_for_ever_are_no_panic() {
     assert_eq!(scripted.lone.host.statistics().sessions, 1);
     scripted.finish();
 }
+
+#[test]
+fn a_clock_that_is_at_its_end_is_no_panic() {
+    let options = HostOptions { command_timeout: SECOND, step_timeout: SECOND, keep_alive: SECOND, ..host_options() };
+    for now in [Duration::from_nanos(u64::MAX), Duration::MAX - SECOND] {
+        let mut scripted = Scripted::ready("reg_mr", options.clone(), |_| {});
+        scripted.lone.host.read(0, &[scripted.segment(0, 1)], 1).unwrap();
+        (scripted.lone.now, scripted.tick) = (now, Duration::ZERO);
+        scripted.steps(100);
+        scripted.controller.hang_up();
+        scripted.steps(1000);
+        scripted.lone.host.shut_down();
+        scripted.steps(1000);
+        assert!(scripted.lone.host.poll_at().is_none_or(|at| at <= Duration::MAX));
+        assert_eq!(scripted.completions.len(), 1);
+    }
+}

@@ -9,7 +9,7 @@ use frwr_apps::job::Random;
 use frwr_apps::nvmf::{AnaState, Command, IdentifyController, Status, log_page};
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
-use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
+use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted, part};
 use nvmf_harness::{BLOCK, PROFILES, host_options};
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
@@ -43,16 +43,32 @@ fn reform(controller: &mut Controller, random: &mut Random) {
     identify.multi_path = if random.below(4) > 0 { IdentifyController::REPORTS_ANA } else { 0 };
     identify.events = (random.below(2) as u32 * 0xffff_ffff).into();
     controller.limits.write_zeroes_limit = random.below(3) as u8;
-    controller.namespace.ana_group = 1.into();
+    controller.identify.log_pages = if random.below(2) == 0 { IdentifyController::LOG_OFFSETS } else { 0 };
+    // Beyond the first part of a log page, or in it.
+    controller.namespace.ana_group = (1 + random.below(3) as u32 * 150).into();
 }
 
-fn ana_page(random: &mut Random) -> Answer {
-    let mut page = vec![0; 48];
+/// A correct controller, whose medium is within the host's limits.
+fn reform_to_usual(controller: &mut Controller) {
+    controller.identify.max_data_transfer = 0;
+    controller.identify.multi_path = 0;
+    controller.rule = Box::new(|_| None);
+}
+
+/// A part of a page that changes all the time, or seldom.
+fn ana_page(random: &mut Random, asked: &Asked) -> Option<Answer> {
     let states = [AnaState::Optimized, AnaState::NonOptimized, AnaState::Inaccessible, AnaState::Change];
-    let rare = random.below(40) == 0;
-    page[8] = random.below(3) as u8;
-    (page[16], page[32]) = (1, if rare { AnaState::PersistentLoss } else { states[random.below(4) as usize] } as u8);
-    Answer::Data(page)
+    let groups = [0, 1, 2, 151, 400][random.below(5) as usize];
+    let mut page = vec![random.below(2) as u8, 0, 0, 0, 0, 0, 0, 0];
+    page.extend(u64::to_le_bytes(groups));
+    for group in 1..=groups as u32 {
+        let rare = random.below(40 * groups) == 0;
+        let mut descriptor = [0; 32];
+        descriptor[..4].copy_from_slice(&group.to_le_bytes());
+        descriptor[16] = if rare { AnaState::PersistentLoss } else { states[random.below(4) as usize] } as u8;
+        page.extend(descriptor);
+    }
+    part(&page, asked)
 }
 
 fn status(random: &mut Random) -> Status {
@@ -70,7 +86,7 @@ fn answer(asked: &Asked, random: &mut Random, held: &mut Vec<Asked>) -> Option<A
     let io = asked.queue_id != 0;
     match (random.below(if io { 12 } else { 40 }), asked.command) {
         (_, Command::Connect(_)) if random.below(10) > 0 => None,
-        (_, Command::GetLogPage(get)) if get.page == log_page::ANA && random.below(20) > 0 => Some(ana_page(random)),
+        (_, Command::GetLogPage(get)) if get.page == log_page::ANA && random.below(20) > 0 => ana_page(random, asked),
         (_, Command::AsynchronousEventRequest) => {
             held.push(*asked);
             Some(Answer::Silence)
@@ -159,6 +175,15 @@ fn run(profile: &str, seed: u64) -> (u64, u64) {
         }
     }
     scripted.tick = Duration::from_millis(1);
+    if seed.is_multiple_of(2) && scripted.lone.host.failure().is_none() {
+        // A controller that is correct from now on leaves nothing waiting.
+        reform_to_usual(&mut scripted.controller);
+        let what = format!("settled, {profile} {seed}");
+        scripted.until(&what, |scripted| {
+            let host = &scripted.lone.host;
+            host.failure().is_some() || host.is_ready() && host.statistics().outstanding == 0
+        });
+    }
     scripted.lone.host.shut_down();
     let what = format!("stopped, {profile} {seed}");
     scripted.until(&what, |scripted| scripted.lone.host.is_stopped());
@@ -172,9 +197,14 @@ fn run(profile: &str, seed: u64) -> (u64, u64) {
     (ended, host.statistics().sessions)
 }
 
+/// Seeds: FRWR_SEEDS, or as many as do not take long.
+fn runs() -> u64 {
+    std::env::var("FRWR_SEEDS").map_or(4, |seeds| seeds.parse().expect("FRWR_SEEDS is a number"))
+}
+
 #[test]
 fn whatever_a_controller_answers_every_request_ends_once_and_the_host_stops() {
-    let runs = 4;
+    let runs = runs();
     let (mut ended, mut sessions) = (0, 0);
     for seed in 0..runs {
         for profile in PROFILES {

@@ -131,7 +131,7 @@ fn pages_that_the_kernel_may_add_count_as_there() {
     let region = Region::map(&exactly(3 * MEBIBYTE, PageSize::TwoMebibytes)).unwrap();
     assert_eq!(region.page_report().unwrap().kernel_page_size, 2 * MEBIBYTE);
     let text = Region::map(&exactly(1, PageSize::TwoMebibytes)).unwrap_err().to_string();
-    assert!(text.contains("1 pages wanted, 0 free"), "no more than may be added: {text}");
+    assert!(text.contains("1 page wanted, 0 free"), "no more than may be added: {text}");
     assert_usable(region);
 }
 

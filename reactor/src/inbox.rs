@@ -66,6 +66,13 @@ impl<M> SendError<M> {
 struct Lanes<M>(Vec<Sender<M>>);
 
 impl<M> Lanes<M> {
+    /// In memory of the calling thread, which will send: each send writes there.
+    fn new(lanes: Vec<Sender<M>>) -> Self {
+        let mut own = Vec::with_capacity(lanes.len());
+        own.extend(lanes);
+        Self(own)
+    }
+
     #[inline]
     fn send(&mut self, to: CoreIndex, message: M) -> Result<(), SendError<M>> {
         let Some(lane) = self.0.get_mut(to.index()) else { return Err(SendError::NoSuchReactor(message)) };
@@ -85,7 +92,7 @@ pub struct Outbox<M> {
 
 impl<M> Outbox<M> {
     pub(crate) fn new(lanes: Vec<Sender<M>>, core: CoreIndex, group: Arc<Group>) -> Self {
-        Self { lanes: Lanes(lanes), core, group }
+        Self { lanes: Lanes::new(lanes), core, group }
     }
 
     /// Sends without blocking. Messages of one sender arrive in order. Wakes the receiver if it sleeps.
@@ -129,7 +136,7 @@ pub struct ForeignOutbox<M> {
 
 impl<M> ForeignOutbox<M> {
     pub(crate) fn new(lanes: Vec<Sender<M>>, number: u16, group: Arc<Group>) -> Self {
-        Self { lanes: Lanes(lanes), number, would_blocks: 0, group }
+        Self { lanes: Lanes::new(lanes), number, would_blocks: 0, group }
     }
 
     /// Sends without blocking, as [`Outbox::send`] does.

@@ -128,6 +128,7 @@ mod seat;
 mod shutdown;
 mod slot;
 mod slots;
+mod starting;
 mod statistics;
 mod topology;
 

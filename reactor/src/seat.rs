@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use frwr_mempool::lane;
+use frwr_mempool::lane::{self, Sender};
 
 use crate::clock::Clock;
 use crate::core_set::CpuId;
@@ -89,52 +89,96 @@ pub struct Wiring<M> {
 impl<M> Wiring<M> {
     /// Wires reactors and foreign threads: a lane from each of them to each reactor.
     pub fn new(reactors: usize, foreign: usize, clock: &Clock, options: Options) -> Result<Self, WiringError> {
+        let frame = Frame::new(reactors, foreign, clock.clone(), options)?;
+        let (senders, inboxes): (Vec<_>, Vec<_>) = frame.cores().map(|_| frame.lanes()).unzip();
+        let mut outboxes = by_sender(senders).into_iter();
+        let seat = |((core, inbox), lanes)| (frame.seat(core, Place::default(), inbox), frame.outbox(core, lanes));
+        let seats = frame.cores().zip(inboxes).zip(outboxes.by_ref()).map(seat).collect();
+        Ok(Self { seats, foreign: frame.foreign_outboxes(outboxes), shutdown: frame.shutdown_handle() })
+    }
+}
+
+/// Where a reactor runs, as far as that is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) cpu: Option<CpuId>,
+    pub(crate) node: Option<u32>,
+}
+
+/// What the reactors of one wiring have in common before there are lanes between them.
+pub(crate) struct Frame {
+    reactors: u16,
+    foreign: u16,
+    clock: Clock,
+    options: Options,
+    group: Arc<Group>,
+}
+
+impl Frame {
+    pub(crate) fn new(reactors: usize, foreign: usize, clock: Clock, options: Options) -> Result<Self, WiringError> {
         // Before anything is made for so many.
         check(reactors, foreign, options)?;
-        Self::placed(&vec![(None, None); reactors], foreign, clock, options)
+        let (Ok(cores), Ok(threads)) = (u16::try_from(reactors), u16::try_from(foreign)) else {
+            return Err(WiringError::Reactors(reactors));
+        };
+        let group = Arc::new(Group::new(reactors, options.idle != Idle::Spin));
+        Ok(Self { reactors: cores, foreign: threads, clock, options, group })
     }
 
-    /// The same for reactors whose CPU and NUMA node are known.
-    pub(crate) fn placed(
-        places: &[(Option<CpuId>, Option<u32>)],
-        foreign: usize,
-        clock: &Clock,
-        options: Options,
-    ) -> Result<Self, WiringError> {
-        let reactors = places.len();
-        check(reactors, foreign, options)?;
-        let group = Arc::new(Group::new(reactors, options.idle != Idle::Spin));
-        let sources = indices(reactors).map(|core| Source::Core(CoreIndex(core)));
-        let mut inboxes: Vec<Option<Inbox<M>>> = places.iter().map(|_| None).collect();
-        let mut senders = Vec::new();
-        for source in sources.chain(indices(foreign).map(Source::Foreign)) {
-            let mut to_each = Vec::with_capacity(reactors);
-            for inbox in &mut inboxes {
-                let (sender, receiver) = lane::bounded(options.lane_capacity);
-                to_each.push(sender);
-                match inbox {
-                    Some(inbox) => inbox.add(source, receiver),
-                    None => *inbox = Some(Inbox::new(source, receiver)),
-                }
-            }
-            senders.push(to_each);
-        }
-        let mut senders = senders.into_iter();
-        let seat = |(((core, &(cpu, node)), inbox), to_each)| {
-            let core = CoreIndex(core);
-            let published = Arc::new(Published::new(core, cpu));
-            let (group, clock) = (Arc::clone(&group), clock.clone());
-            let outbox = Outbox::new(to_each, core, Arc::clone(&group));
-            (Seat { core, cpu, node, clock, inbox, group, published, options }, outbox)
-        };
-        let seats =
-            indices(reactors).zip(places).zip(inboxes.into_iter().flatten()).zip(senders.by_ref()).map(seat).collect();
-        let foreign = indices(foreign)
-            .zip(senders)
-            .map(|(number, to_each)| ForeignOutbox::new(to_each, number, Arc::clone(&group)));
-        let foreign = foreign.collect();
-        Ok(Self { seats, foreign, shutdown: ShutdownHandle(group) })
+    pub(crate) fn cores(&self) -> impl Iterator<Item = CoreIndex> + use<> {
+        (0..self.reactors).map(CoreIndex)
     }
+
+    /// The lanes to one reactor: their sending ends, reactors first, and its inbox. Call it on the thread that will run the
+    /// reactor: who writes memory first has it on its node, and what one core writes in its own memory is on no line of another's.
+    pub(crate) fn lanes<M>(&self) -> (Vec<Sender<M>>, Inbox<M>) {
+        let lane = || lane::bounded(self.options.lane_capacity);
+        let (sender, receiver) = lane();
+        // There is always a first reactor.
+        let mut inbox = Inbox::new(Source::Core(CoreIndex(0)), receiver);
+        let mut senders = Vec::with_capacity(usize::from(self.reactors) + usize::from(self.foreign));
+        senders.push(sender);
+        for source in self.cores().skip(1).map(Source::Core).chain((0..self.foreign).map(Source::Foreign)) {
+            let (sender, receiver) = lane();
+            senders.push(sender);
+            inbox.add(source, receiver);
+        }
+        (senders, inbox)
+    }
+
+    pub(crate) fn seat<M>(&self, core: CoreIndex, place: Place, inbox: Inbox<M>) -> Seat<M> {
+        let published = Arc::new(Published::new(core, place.cpu));
+        let (group, clock, options) = (Arc::clone(&self.group), self.clock.clone(), self.options);
+        Seat { core, cpu: place.cpu, node: place.node, clock, inbox, group, published, options }
+    }
+
+    /// Call it on the thread that will send.
+    pub(crate) fn outbox<M>(&self, core: CoreIndex, lanes: Vec<Sender<M>>) -> Outbox<M> {
+        Outbox::new(lanes, core, Arc::clone(&self.group))
+    }
+
+    /// One for each foreign thread, of the lanes that are left when all reactors have theirs.
+    pub(crate) fn foreign_outboxes<M>(&self, lanes: impl Iterator<Item = Vec<Sender<M>>>) -> Vec<ForeignOutbox<M>> {
+        let outbox = |(number, lanes)| ForeignOutbox::new(lanes, number, Arc::clone(&self.group));
+        (0..self.foreign).zip(lanes).map(outbox).collect()
+    }
+
+    pub(crate) fn shutdown_handle(&self) -> ShutdownHandle {
+        ShutdownHandle(Arc::clone(&self.group))
+    }
+}
+
+/// Of the sending ends that each reactor made, all of them in the same order, those of each sender.
+pub(crate) fn by_sender<M>(to_each: Vec<Vec<Sender<M>>>) -> Vec<Vec<Sender<M>>> {
+    let reactors = to_each.len();
+    let mut of_each = Vec::new();
+    for senders in to_each {
+        of_each.resize_with(senders.len(), || Vec::with_capacity(reactors));
+        for (lanes, sender) in of_each.iter_mut().zip(senders) {
+            lanes.push(sender);
+        }
+    }
+    of_each
 }
 
 fn check(reactors: usize, foreign: usize, options: Options) -> Result<(), WiringError> {
@@ -148,11 +192,6 @@ fn check(reactors: usize, foreign: usize, options: Options) -> Result<(), Wiring
         return Err(WiringError::LaneCapacity(options.lane_capacity));
     }
     Ok(())
-}
-
-/// Numbers below a limit that was checked to fit.
-fn indices(count: usize) -> impl Iterator<Item = u16> {
-    (0..=u16::MAX).take(count)
 }
 
 /// The place of one reactor: its CPU, clock, inbox and number.

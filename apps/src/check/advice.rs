@@ -45,9 +45,8 @@ fn cores(machine: &Machine) -> Option<Shortcoming> {
 
 fn hugepages(machine: &Machine) -> Option<Shortcoming> {
     let wanted_kib = WANTED_HUGEPAGES * HUGEPAGE_KIB;
-    let free_kib =
-        machine.hugepages.iter().fold(0, |sum: u64, pool| sum.saturating_add(pool.size_kib.saturating_mul(pool.free)));
-    let missing = wanted_kib.checked_sub(free_kib).filter(|missing| *missing > 0)?.div_ceil(HUGEPAGE_KIB);
+    let available_kib = machine.hugepages.iter().fold(0, |sum: u64, pool| sum.saturating_add(pool.available_kib()));
+    let missing = wanted_kib.checked_sub(available_kib).filter(|missing| *missing > 0)?.div_ceil(HUGEPAGE_KIB);
     let Some(pool) = machine.hugepages.iter().find(|pool| pool.size_kib == HUGEPAGE_KIB) else {
         return Some(Shortcoming {
             name: "hugepages",
@@ -61,7 +60,7 @@ fn hugepages(machine: &Machine) -> Option<Shortcoming> {
         name: "hugepages",
         text: format!(
             "{} MiB of hugepages free, {} MiB wanted: regions will use smaller pages",
-            free_kib >> 10,
+            available_kib >> 10,
             wanted_kib >> 10
         ),
         remedy: format!("`echo {reserve} | sudo tee /sys/kernel/mm/hugepages/hugepages-{HUGEPAGE_KIB}kB/nr_hugepages`"),

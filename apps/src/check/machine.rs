@@ -12,8 +12,17 @@ pub struct HugePages {
     pub size_kib: u64,
     /// Pages that are reserved.
     pub total: u64,
-    /// Pages of those that nobody uses.
+    /// Pages of those that are neither in use nor promised to a mapping.
     pub free: u64,
+    /// Pages that the kernel may add when they are wanted (`nr_overcommit_hugepages`).
+    pub may_come: u64,
+}
+
+impl HugePages {
+    /// KiB that a mapping can have of them.
+    pub(super) fn available_kib(&self) -> u64 {
+        self.free.saturating_add(self.may_come).saturating_mul(self.size_kib)
+    }
 }
 
 /// What time can be read from.
@@ -120,8 +129,12 @@ fn read_hugepages(directory: &Path) -> Vec<HugePages> {
     let read = |name: &String| {
         let size_kib = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
         let pool = directory.join(name);
-        let (total, free) = (number(&pool.join("nr_hugepages"))?, number(&pool.join("free_hugepages"))?);
-        Some(HugePages { size_kib, total, free })
+        let pages = |file: &str| number(&pool.join(file));
+        let (total, unused) = (pages("nr_hugepages")?, pages("free_hugepages")?);
+        let free = unused.saturating_sub(pages("resv_hugepages").unwrap_or(0));
+        let added = pages("nr_overcommit_hugepages").zip(pages("surplus_hugepages"));
+        let may_come = added.map_or(0, |(allowed, there)| allowed.saturating_sub(there));
+        Some(HugePages { size_kib, total, free, may_come })
     };
     let mut pools: Vec<HugePages> = names(directory).iter().filter_map(read).collect();
     pools.sort_unstable_by_key(|pool| pool.size_kib);

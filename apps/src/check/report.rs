@@ -28,7 +28,10 @@ pub fn machine_text(machine: &Machine) -> String {
     let pools = machine.hugepages.iter();
     line(
         "hugepages",
-        &join(pools.map(|pool| format!("{}: {} of {} free", size(pool.size_kib), pool.free, pool.total))),
+        &join(pools.map(|pool| {
+            let more = if pool.may_come > 0 { format!(", {} more may come", pool.may_come) } else { String::new() };
+            format!("{}: {} of {} free{more}", size(pool.size_kib), pool.free, pool.total)
+        })),
     );
     let more = if machine.may_lock_more { ", and more by CAP_IPC_LOCK" } else { "" };
     line("locked memory", &format!("{}{more}", locked(machine.locked_memory)));
@@ -63,7 +66,9 @@ pub fn machine_json(machine: &Machine) -> Value {
     let hugepages: Vec<Value> = machine
         .hugepages
         .iter()
-        .map(|pool| json!({ "size_kib": pool.size_kib, "total": pool.total, "free": pool.free }))
+        .map(|pool| {
+            json!({ "size_kib": pool.size_kib, "total": pool.total, "free": pool.free, "may_come": pool.may_come })
+        })
         .collect();
     let devices: Vec<Value> = machine.rdma_devices.iter().map(rdma_report::details_json).collect();
     let rdma = &machine.rdma;

@@ -20,6 +20,8 @@ const SUBSYSTEM_SHUTDOWN: u32 = 0;
 /// Something to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chore {
+    /// Identify Namespace, for the group that the namespace is in.
+    Group,
     /// The ANA log page.
     Ana,
     /// The Changed Namespace List, which the controller wants read before it tells of further changes.
@@ -31,6 +33,7 @@ enum Chore {
 /// What is to be read, and what is being read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chores {
+    group: bool,
     ana: bool,
     changed: bool,
     namespace: bool,
@@ -47,13 +50,18 @@ pub(super) struct Chores {
 
 impl Chores {
     fn next(&self) -> Option<Chore> {
-        let wanted =
-            [(self.ana, Chore::Ana), (self.changed, Chore::ChangedNamespaces), (self.namespace, Chore::Namespace)];
+        let wanted = [
+            (self.group, Chore::Group),
+            (self.ana, Chore::Ana),
+            (self.changed, Chore::ChangedNamespaces),
+            (self.namespace, Chore::Namespace),
+        ];
         wanted.into_iter().find_map(|(wanted, chore)| wanted.then_some(chore))
     }
 
     fn want(&mut self, chore: Chore, wanted: bool) {
         match chore {
+            Chore::Group => self.group = wanted,
             Chore::Ana => self.ana = wanted,
             Chore::ChangedNamespaces => self.changed = wanted,
             Chore::Namespace => self.namespace = wanted,
@@ -99,12 +107,12 @@ impl<P: Port> Host<P> {
         }
         let slot = self.admin_slot(Admin::Chore);
         // Requests that end before a shutdown may wait for the path, and for nothing else that is read here.
-        let wanted = self.chores.next().filter(|chore| !self.stopping || *chore == Chore::Ana);
+        let wanted = self.chores.next().filter(|chore| !self.stopping || matches!(chore, Chore::Group | Chore::Ana));
         let Some(chore) = wanted.filter(|_| !self.commands.is_in_flight(slot)) else { return };
         let (command, data) = match chore {
             Chore::Ana => get_log_page(log_page::ANA, ANA_GROUPS_ONLY, self.ana_offset()),
             Chore::ChangedNamespaces => get_log_page(log_page::CHANGED_NAMESPACES, 0, 0),
-            Chore::Namespace => identify(cns::NAMESPACE, self.options.namespace),
+            Chore::Group | Chore::Namespace => identify(cns::NAMESPACE, self.options.namespace),
         };
         if self.send(Opened::Admin, slot, command, data).is_ok() {
             self.chores.running = Some(chore);
@@ -125,7 +133,8 @@ impl<P: Port> Host<P> {
                     self.fail(failure);
                 }
             }
-            Some(Chore::Ana | Chore::ChangedNamespaces | Chore::Namespace) | None => {}
+            Some(Chore::Group) if success => self.take_group(),
+            Some(Chore::Group | Chore::Ana | Chore::ChangedNamespaces | Chore::Namespace) | None => {}
         }
         self.chores.chore_by = None;
         self.followers.update();
@@ -154,7 +163,8 @@ impl<P: Port> Host<P> {
             }
             (NOTICE, ANA_CHANGE) => {
                 self.statistics.ana_events += 1;
-                self.chores.ana = true;
+                // It may be that the namespace is in another group (Base figure 149).
+                (self.chores.group, self.chores.ana) = (self.controller.reports_ana, self.controller.reports_ana);
             }
             // What is to come is the end of the connections, after which the host reconnects.
             (IMMEDIATE, SUBSYSTEM_SHUTDOWN) => self.statistics.shutdown_events += 1,

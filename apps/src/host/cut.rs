@@ -172,7 +172,7 @@ impl<P: Port> Host<P> {
                 Cut::NoBuffer => return Fit::NoBuffer,
                 Cut::NoRoom => return Fit::NoRoom,
                 Cut::Impossible(error) => {
-                    self.resend.retain(|&waiting| waiting != slot);
+                    self.resend.remove(slot);
                     self.command_ended(slot, Err(error));
                     return Fit::Ended;
                 }

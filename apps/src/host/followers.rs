@@ -192,7 +192,8 @@ impl<P: Port> Host<P> {
         if self.followers.is_settled() {
             self.attempts = 0;
             self.lost_at = None;
-            self.settled_at = Some(self.now);
+            // Followers may leave a session that goes on.
+            self.settled_at.get_or_insert(self.now);
         }
     }
 

@@ -110,6 +110,19 @@ impl<P: Port> Host<P> {
         };
     }
 
+    /// The group that the namespace is in by now. Of the rest a controller without a path to it need not know.
+    pub(super) fn take_group(&mut self) {
+        let mut bytes = [0; IDENTIFY_BYTES];
+        // As above.
+        let _ = self.admin_data.read(0, &mut bytes);
+        let Ok(identify) = IdentifyNamespace::ref_from_bytes(&bytes) else { return };
+        let group = identify.ana_group.get();
+        if group != 0 && group != self.ana.group {
+            self.ana.group = group;
+            self.begin_ana();
+        }
+    }
+
     /// `live`: the session goes on; else it begins, and the namespace may be another one.
     pub(super) fn check_namespace(&mut self, live: bool) -> Result<(), HostFailure> {
         let mut bytes = [0; IDENTIFY_BYTES];

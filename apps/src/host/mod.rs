@@ -52,6 +52,7 @@ use identify::Identity;
 use options::Admin;
 use parts::Part;
 use request::Request;
+use retries::Resend;
 use std::collections::VecDeque;
 
 /// Bytes of device memory that a host needs for the data of its admin commands.
@@ -194,8 +195,7 @@ pub struct Host<P: Port> {
     /// Commands of requests, by slot.
     parts: Vec<Option<Part>>,
     free_slots: Vec<u16>,
-    /// Commands that were made and are to be submitted, once more or at last.
-    resend: VecDeque<u16>,
+    resend: Resend,
     /// The command in flight that is suspected of ending its sessions, of which there is one at a time.
     suspect: Option<u16>,
     /// The session ends because a queue of another core did.
@@ -273,7 +273,7 @@ impl<P: Port> Host<P> {
             queued: VecDeque::with_capacity(commands.into()),
             parts: vec![None; commands.into()],
             free_slots: (0..commands).rev().collect(),
-            resend: VecDeque::with_capacity(commands.into()),
+            resend: Resend::new(commands),
             suspect: None,
             ends_elsewhere: false,
             in_flight: vec![0; options.queues.into()],

@@ -3,7 +3,6 @@
 use super::commands::Capsule;
 use super::cut::{Cut, Fit, Location, slice};
 use super::request::{IoError, Kind};
-use super::retries::Retry;
 use super::timeouts::Abortion;
 use super::{Host, State};
 use crate::nvmf::{
@@ -60,36 +59,44 @@ impl<P: Port> Host<P> {
         if self.state != State::Ready || !self.ana.is_accessible() {
             return;
         }
+        for suspects in [false, true] {
+            if !self.submit_again(suspects) {
+                return;
+            }
+        }
+        self.submit_new();
+    }
+
+    /// Submits commands that wait; false where there is no room for more. Of suspects one is in flight at a time: requests that no command
+    /// was made of yet overtake the others.
+    fn submit_again(&mut self, suspects: bool) -> bool {
         let mut passed_over = 0;
-        while let Some(&slot) = self.resend.front() {
-            match self.retry(slot) {
-                Retry::Now => {}
-                // Requests that no command was made of yet overtake it.
-                Retry::Later => break,
-                Retry::Never(error) => {
-                    self.resend.pop_front();
-                    self.command_ended(slot, Err(error));
-                    continue;
-                }
+        while let Some(&slot) = self.resend.line(suspects).front()
+            && !(suspects && self.suspect.is_some())
+        {
+            if let Some(error) = self.given_up(slot) {
+                self.resend.line(suspects).pop_front();
+                self.command_ended(slot, Err(error));
+                continue;
             }
             match self.fit_again(slot) {
                 Fit::Fits => {}
                 Fit::Ended => continue,
-                Fit::NoBuffer if passed_over < MAX_PASSED_OVER.min(self.resend.len()) => {
+                Fit::NoBuffer if passed_over < MAX_PASSED_OVER.min(self.resend.line(suspects).len()) => {
                     passed_over += 1;
-                    self.resend.rotate_left(1);
+                    self.resend.line(suspects).rotate_left(1);
                     continue;
                 }
-                // The holder may also be a request that no command was made of yet.
+                // The holder may also be in the other line, or a request that no command was made of yet.
                 Fit::NoBuffer => break,
-                Fit::NoRoom => return,
+                Fit::NoRoom => return false,
             }
             if matches!(self.submit_command(slot), Attempt::NoRoom) {
-                return;
+                return false;
             }
-            self.resend.pop_front();
+            self.resend.line(suspects).pop_front();
         }
-        self.submit_new();
+        true
     }
 
     /// Cuts requests that were not sent yet.
@@ -176,7 +183,7 @@ impl<P: Port> Host<P> {
             self.copy_bounced(slot, true);
         }
         if matches!(self.submit_command(slot), Attempt::NoRoom) {
-            self.resend.push_back(slot);
+            self.send_again(slot);
             return Attempt::NoRoom;
         }
         Attempt::Done
@@ -290,6 +297,7 @@ impl<P: Port> Host<P> {
         let (status, aborted) = (response.status(), part.abortion == Abortion::Sent);
         let result = match status.code() {
             0 => {
+                self.path_is_open(slot);
                 self.copy_bounced(slot, false);
                 if self.goes_on(slot) {
                     return;
@@ -300,7 +308,7 @@ impl<P: Port> Host<P> {
             // Path related (Base 8.1.4): the command was not executed, and is sent again when the path is back.
             _ => match self.ana_refused(status) {
                 Some(state) => match self.refused(slot, state) {
-                    Ok(()) => return self.resend.push_back(slot),
+                    Ok(()) => return self.send_again(slot),
                     Err(error) => Err(error),
                 },
                 None => Err(IoError::Status(status)),
@@ -320,6 +328,14 @@ impl<P: Port> Host<P> {
         if waited { Err(IoError::Inaccessible(state)) } else { Ok(()) }
     }
 
+    /// The controller took a command, however it ended: the next refusal is the first one of another time without a path.
+    fn path_is_open(&mut self, slot: u16) {
+        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return };
+        if let Some(Some(request)) = self.requests.get_mut(usize::from(part.request)) {
+            request.refused = None;
+        }
+    }
+
     /// Has the rest of a command follow that was cut again, unless its request has failed.
     fn goes_on(&mut self, slot: u16) -> bool {
         let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { return false };
@@ -335,7 +351,7 @@ impl<P: Port> Host<P> {
         if let Some(buffer) = bounce {
             self.bounce.give_back(buffer);
         }
-        self.resend.push_back(slot);
+        self.send_again(slot);
         true
     }
 
@@ -352,6 +368,7 @@ impl<P: Port> Host<P> {
         self.leave_queue(slot);
         self.statistics.lost += 1;
         let counted = self.count_loss(slot);
+        self.path_is_open(slot);
         let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { return };
         part.lost = true;
         let request = self.requests.get(usize::from(part.request)).and_then(Option::as_ref);
@@ -361,7 +378,7 @@ impl<P: Port> Host<P> {
             }
             Some(Err(error)) => self.command_ended(slot, Err(error)),
             _ => match counted {
-                Ok(()) => self.resend.push_back(slot),
+                Ok(()) => self.send_again(slot),
                 Err(error) => self.command_ended(slot, Err(error)),
             },
         }

@@ -131,7 +131,7 @@ pub(super) struct Request {
     pub(super) outstanding: u32,
     /// Commands made so far.
     pub(super) commands: u32,
-    /// When the controller first refused one of them because of the path.
+    /// When the controller first refused one of them because of the path, since it last took one.
     pub(super) refused: Option<Duration>,
     pub(super) result: Result<(), IoError>,
 }
@@ -304,7 +304,7 @@ impl<P: Port> Host<P> {
 
     /// There will be no other session, or none in time: everything that waits for one ends.
     pub(super) fn end_queued(&mut self, error: IoError) {
-        while let Some(slot) = self.resend.pop_front() {
+        while let Some(slot) = self.resend.pop() {
             self.command_ended(slot, Err(error));
         }
         while let Some(index) = self.queued.pop_front() {

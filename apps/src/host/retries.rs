@@ -8,6 +8,7 @@
 use super::Host;
 use super::request::IoError;
 use frwr_engine::provider::Port;
+use std::collections::VecDeque;
 
 /// What a loss counts whose session ended on this core, and one whose session ended because a queue of another core did: there the guilty
 /// one is more likely. A target that dies takes the queues of all cores, in an order that says nothing, so that it is not for nothing.
@@ -17,13 +18,36 @@ const ELSEWHERE: u16 = 1;
 /// not happen to the same command by themselves, unless sessions end all the time.
 const SUSPICION: u16 = 2 * HERE;
 
-/// What may be done with a command that is to be sent again.
-pub(super) enum Retry {
-    Now,
-    /// When the suspect that is in flight has ended.
-    Later,
-    /// Its request has failed meanwhile.
-    Never(IoError),
+/// Commands that were made and are to be submitted, once more or at last. Suspects have a line of their own, so that none waits behind
+/// them who is not suspected.
+#[derive(Debug)]
+pub(super) struct Resend {
+    plain: VecDeque<u16>,
+    suspects: VecDeque<u16>,
+}
+
+impl Resend {
+    pub(super) fn new(commands: u16) -> Self {
+        let line = || VecDeque::with_capacity(commands.into());
+        Self { plain: line(), suspects: line() }
+    }
+
+    pub(super) fn line(&mut self, suspects: bool) -> &mut VecDeque<u16> {
+        if suspects { &mut self.suspects } else { &mut self.plain }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.plain.is_empty() && self.suspects.is_empty()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<u16> {
+        self.plain.pop_front().or_else(|| self.suspects.pop_front())
+    }
+
+    pub(super) fn remove(&mut self, slot: u16) {
+        self.plain.retain(|&waiting| waiting != slot);
+        self.suspects.retain(|&waiting| waiting != slot);
+    }
 }
 
 impl<P: Port> Host<P> {
@@ -39,14 +63,17 @@ impl<P: Port> Host<P> {
         }
     }
 
-    pub(super) fn retry(&self, slot: u16) -> Retry {
-        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Retry::Now };
-        let request = self.requests.get(usize::from(part.request)).and_then(Option::as_ref);
-        match request.map(|request| request.result) {
-            Some(Err(error)) => Retry::Never(error),
-            _ if self.suspect.is_some() && self.is_suspect(part.blame) => Retry::Later,
-            _ => Retry::Now,
-        }
+    /// Has a command wait until it may be sent.
+    pub(super) fn send_again(&mut self, slot: u16) {
+        let part = self.parts.get(usize::from(slot)).and_then(Option::as_ref);
+        let suspected = part.is_some_and(|part| self.is_suspect(part.blame));
+        self.resend.line(suspected).push_back(slot);
+    }
+
+    /// Why a command that waits is not to be sent: its request has failed meanwhile.
+    pub(super) fn given_up(&self, slot: u16) -> Option<IoError> {
+        let part = self.parts.get(usize::from(slot))?.as_ref()?;
+        self.requests.get(usize::from(part.request))?.as_ref()?.result.err()
     }
 
     /// Also where the next loss is the last one that it may have.

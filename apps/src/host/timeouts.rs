@@ -81,7 +81,7 @@ impl<P: Port> Host<P> {
                     self.scan_at = self.now;
                 }
             } else {
-                self.resend.retain(|&waiting| waiting != slot);
+                self.resend.remove(slot);
                 self.command_ended(slot, Err(super::IoError::Aborted));
             }
         }

@@ -94,7 +94,7 @@ pub enum RungError {
     #[error("this kernel has no hugepage pool of that size; /sys/kernel/mm/hugepages lists those it has")]
     NoPool,
     /// The pool has too few pages that are neither in use nor promised.
-    #[error("{wanted} pages wanted, {free} free; reserve more with `echo {reserve} > {path}`")]
+    #[error("{} wanted, {free} free; reserve more with `echo {reserve} > {path}`", pages(*.wanted))]
     TooFewPages {
         /// Pages wanted.
         wanted: u64,
@@ -149,6 +149,11 @@ pub enum RungError {
         /// What `madvise(MADV_POPULATE_WRITE)` said: EFAULT where touching the pages would have been a SIGBUS.
         errno: Errno,
     },
+}
+
+/// So many pages, in words.
+fn pages(count: u64) -> String {
+    if count == 1 { "1 page".to_owned() } else { format!("{count} pages") }
 }
 
 /// Why [`Region::carve`](super::Region::carve) gave no block.

@@ -2,7 +2,7 @@
 
 use super::{party::Watch, random::Random, world::World};
 use core::time::Duration;
-use frwr_apps::nvmf::RESPONSE_CAPSULE_BYTES;
+use frwr_apps::nvmf::{AnaState, RESPONSE_CAPSULE_BYTES};
 use frwr_engine::provider::{
     AsyncEvent, CommandError, Completion, CompletionQueue, DeviceEvent, FailureStatus, PostRefusal, QueuePairId,
     Success, Token, TokenKind,
@@ -40,6 +40,8 @@ pub(super) enum Fault {
     Stall,
     /// The clock jumps forward (fault 40).
     ClockJump,
+    /// The path to the namespace goes or comes back (ANA).
+    Path,
 }
 
 impl Fault {
@@ -59,18 +61,20 @@ impl Fault {
         Self::Event,
         Self::Stall,
         Self::ClockJump,
+        Self::Path,
     ];
 }
 
 impl Fault {
     /// It happens by itself, without a script of the device's.
     pub(super) const fn is_direct(self) -> bool {
-        matches!(self, Self::HostKill | Self::TargetKill | Self::Stall | Self::ClockJump | Self::Event | Self::Garbage)
+        let peer = matches!(self, Self::HostKill | Self::TargetKill | Self::Path);
+        peer || matches!(self, Self::Stall | Self::ClockJump | Self::Event | Self::Garbage)
     }
 }
 
 /// Kinds of faults.
-pub(super) const KINDS: usize = 14;
+pub(super) const KINDS: usize = 15;
 
 /// Commands that may fail. Where a device refuses to destroy an MR it keeps its key until its domain goes, so that one
 /// is left out; listening is not a matter of the datapath.
@@ -104,6 +108,11 @@ pub(super) fn strike(world: &mut World, fault: Fault) {
         Fault::Stall => {
             let party = random.below(4) as usize;
             world.stalled[party] = 1 + random.below(200);
+        }
+        Fault::Path => {
+            let states = [AnaState::Optimized, AnaState::NonOptimized, AnaState::Inaccessible, AnaState::Change];
+            let state = random.of(&states);
+            world.set_path(state);
         }
         Fault::ClockJump => world.now += Duration::from_micros(1 << random.below(24)),
         _ => on_device(random, watch, fault),

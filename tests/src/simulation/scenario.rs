@@ -150,6 +150,8 @@ fn host(random: &mut Random) -> Result<HostOptions, String> {
         longest_back_off: Duration::from_millis(random.of(&[10, 100])),
         command_timeout: Duration::from_millis(random.of(&[50, 500, 500])),
         max_attempts: u32::MAX,
+        // Requests wait for a path as long as it takes: whatever goes comes back.
+        inaccessible_timeout: Duration::MAX,
         ..HostOptions::new(address, name("nqn.2026-11.invalid.frwr:disk")?, name("nqn.2026-11.invalid.frwr:host")?)
     })
 }

@@ -13,6 +13,7 @@ use super::{
 use core::{fmt::Write as _, time::Duration};
 use frwr_apps::{
     host::{ADMIN_DATA_BYTES, Host},
+    nvmf::AnaState,
     target::Target,
 };
 use frwr_engine::{
@@ -192,6 +193,12 @@ impl World {
         Ok(())
     }
 
+    /// How the namespace can be reached from now on.
+    pub(super) fn set_path(&mut self, state: AnaState) {
+        // It is the one subsystem that there is.
+        let _ = self.target.set_ana_state(&self.scenario.host.subsystem, state);
+    }
+
     /// Faults have stopped: everything ends, every block is read once more, both sides stop, and nothing is left.
     ///
     /// # Errors
@@ -199,6 +206,7 @@ impl World {
     pub(super) fn calm(&mut self) -> Result<(), String> {
         self.host_watch.calm();
         self.target_watch.calm();
+        self.set_path(AnaState::Optimized);
         self.stalled = [0; 4];
         self.disk.borrow_mut().longest = Duration::ZERO;
         self.disk.borrow_mut().fails_one_in = 0;
@@ -215,7 +223,7 @@ impl World {
             Ok(next == blocks && world.ledger.is_empty())
         })?;
         if self.host.is_ready() {
-            self.check_open(0, "nothing is in flight")?;
+            self.check_open(self.host.admin_bytes_open(), "nothing else is in flight")?;
         }
         self.host.shut_down();
         self.rounds("the host stopped", ROUNDS_TO_END, |world| Ok(world.host.is_stopped()))?;
@@ -342,8 +350,8 @@ impl World {
 
     /// Bytes of the host's memory that the target may reach now.
     fn allowed(&self) -> u64 {
-        // Only the bring-up reads Identify data.
-        let admin = if self.host.is_ready() { 0 } else { ADMIN_DATA_BYTES as u64 };
+        // The bring-up reads Identify data, and later the host does where it was told of news.
+        let admin = if self.host.is_ready() { self.host.admin_bytes_open() } else { ADMIN_DATA_BYTES as u64 };
         self.ledger.open_bytes() + admin
     }
 
