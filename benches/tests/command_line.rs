@@ -3,7 +3,7 @@
 use std::{
     fs::{self, OpenOptions, Permissions},
     io::Read as _,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     process::{Command, Stdio},
 };
@@ -89,6 +89,16 @@ fn what_the_program_accepts_the_script_does() {
         assert_eq!(code, Some(1), "{arguments:?}: {said}");
         assert!(said.contains("the programs of benches did not build"), "{arguments:?}: {said}");
     }
+}
+
+/// By another name, and from any folder.
+#[test]
+fn the_script_finds_its_tree() {
+    let link = std::env::temp_dir().join(format!("frwr-benches-run-{}", std::process::id()));
+    symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("run"), &link).expect("it is ours");
+    let output = Command::new(&link).arg("--version").current_dir("/").output().expect("it is there");
+    fs::remove_file(&link).expect("it is ours");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), script(&["--version"]).1);
 }
 
 /// Two at once measure each other.

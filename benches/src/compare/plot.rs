@@ -10,7 +10,7 @@ const LABELS: f64 = 530.0;
 /// Right of the bars, for their numbers.
 const NUMBERS: f64 = 170.0;
 const LINE: f64 = 18.0;
-const TOP: f64 = 44.0;
+const TOP: f64 = 56.0;
 /// Letters of a label that fit left of the bars, in the widest of the usual fonts.
 const LETTERS: usize = 84;
 /// Of these a row keeps so many beside its longest case.
