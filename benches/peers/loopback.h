@@ -1,16 +1,19 @@
 /* What every verbs peer needs: one device, and two queue pairs of one process that are connected to each other. */
-#include "median.h"
+#include "times.h"
 #include <infiniband/verbs.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-/* RoCE v2 over IPv4, as soft RoCE of the test machine numbers its addresses. */
+/* RoCE v2 over IPv4, as soft RoCE of the test machine numbers its addresses; -DGID_INDEX=N for another device. */
+#ifndef GID_INDEX
 #define GID_INDEX 1
-#define DEPTH 128
-/* What is this short is copied into its work request, as --inline-size of frwr-latency: none on soft RoCE, 64 on cards. */
+#endif
+/* What is this short is copied into its work request, as --inline-size of frwr-latency: none on soft RoCE, -DINLINE_BYTES=64 on cards. */
+#ifndef INLINE_BYTES
 #define INLINE_BYTES 0
+#endif
+#define DEPTH 128
 
 struct end {
 	struct ibv_qp *qp;
@@ -41,11 +44,13 @@ static struct end make_end(void)
 static void connect_to(struct end *end, struct end *other)
 {
 	int all = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_MW_BIND;
+	struct ibv_port_attr port;
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = all };
 	need(!ibv_modify_qp(end->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "INIT");
-	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .dest_qp_num = other->qp->qp_num,
+	need(!ibv_query_port(context, 1, &port), "ibv_query_port");
+	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = port.active_mtu, .dest_qp_num = other->qp->qp_num,
 		.max_dest_rd_atomic = 16, .min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = GID_INDEX, .hop_limit = 64 } } };
+		.ah_attr = { .is_global = 1, .dlid = port.lid, .port_num = 1, .grh = { .sgid_index = GID_INDEX, .hop_limit = 64 } } };
 	need(!ibv_query_gid(context, 1, GID_INDEX, &a.ah_attr.grh.dgid), "ibv_query_gid");
 	need(!ibv_modify_qp(end->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "RTR");
@@ -82,11 +87,4 @@ static void wait_for(struct ibv_cq *queue, int number)
 static inline int inline_flag(size_t bytes)
 {
 	return bytes <= INLINE_BYTES ? IBV_SEND_INLINE : 0;
-}
-
-static double now_us(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1e6 + time.tv_nsec / 1e3;
 }

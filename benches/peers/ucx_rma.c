@@ -1,11 +1,10 @@
 /* Peer of row A19: UCX puts of BYTES to another worker of this process, or gets from it, each complete before the next, from or
  * into memory that UCX has to register each time: UCX_IB_REG_METHODS=direct, UCX_ZCOPY_THRESH=0. Prints the time of one: mean and median.
  * ADDRESS is one of the device's own; the workers meet there by rdma_cm. */
-#include "median.h"
+#include "times.h"
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <ucp/api/ucp.h>
 
 #define PORT 7472
@@ -35,13 +34,6 @@ static void on_request(ucp_conn_request_h request, void *unused)
 {
 	(void)unused;
 	asked = request;
-}
-
-static double now_us(void)
-{
-	struct timespec time;
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1e6 + time.tv_nsec / 1e3;
 }
 
 int main(int count, char **arguments)

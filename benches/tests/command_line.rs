@@ -2,7 +2,8 @@
 
 use std::{
     fs::{self, OpenOptions, Permissions},
-    os::unix::fs::PermissionsExt as _,
+    io::Read as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::Path,
     process::{Command, Stdio},
 };
@@ -16,7 +17,10 @@ fn script(arguments: &[&str]) -> (Option<i32>, String, String) {
     fs::set_permissions(folder.join("cargo"), Permissions::from_mode(0o755)).expect("it is ours");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("run");
-    let output = Command::new(script).args(arguments).env("PATH", path).output().expect("it is there");
+    // Of its own, since whoever uses the same one at once is refused.
+    let mut command = Command::new(script);
+    command.args(arguments).env("PATH", path).env("CARGO_TARGET_DIR", folder.join("target"));
+    let output = command.output().expect("it is there");
     fs::remove_dir_all(&folder).expect("it is ours");
     let [out, said] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     (output.status.code(), out, said)
@@ -41,6 +45,11 @@ fn wrong_arguments_are_refused_before_anything_is_built() {
         (&["--guard", "--renew-counts"], "name one of them"),
         (&["--guard", "A1"], "leave A1 out"),
         (&["count", "--renew-counts"], "leave count out"),
+        (&["--guard", "--json"], "leave --json out"),
+        (&["--boots", "5", "--renew-counts"], "leave --boots out"),
+        (&["--write-docs", "--guard"], "leave --write-docs out"),
+        (&["A1", "--write-docs"], "leave A1 out"),
+        (&["--write-docs", "guest"], "leave guest out"),
     ] {
         let (code, out, said) = script(arguments);
         assert_eq!((code, out.as_str(), said.matches('\n').count()), (Some(2), "", 1), "{arguments:?}: {said}");
@@ -70,7 +79,8 @@ fn what_the_program_accepts_the_script_does() {
         &[][..],
         &["A1", "A10", "A23"],
         &["count", "cores", "guest"],
-        &["--json", "--write-docs", "--boots", "20", "A7"],
+        &["--json", "--boots", "20", "A7"],
+        &["--json", "--write-docs", "--boots", "20"],
         &["--boots=5", "guest"],
         &["--guard"],
         &["--renew-counts"],
@@ -79,6 +89,72 @@ fn what_the_program_accepts_the_script_does() {
         assert_eq!(code, Some(1), "{arguments:?}: {said}");
         assert!(said.contains("the programs of benches did not build"), "{arguments:?}: {said}");
     }
+}
+
+/// By another name, and from any folder.
+#[test]
+fn the_script_finds_its_tree() {
+    let link = std::env::temp_dir().join(format!("frwr-benches-run-{}", std::process::id()));
+    symlink(Path::new(env!("CARGO_MANIFEST_DIR")).join("run"), &link).expect("it is ours");
+    let output = Command::new(&link).arg("--version").current_dir("/").output().expect("it is there");
+    fs::remove_file(&link).expect("it is ours");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), script(&["--version"]).1);
+}
+
+/// Two at once measure each other.
+#[test]
+fn another_one_at_work_is_told_of() {
+    let target = std::env::temp_dir().join(format!("frwr-benches-lock-{}", std::process::id()));
+    fs::create_dir_all(&target).expect("it is ours");
+    let mut other = Command::new("flock")
+        .arg(target.join("benches.lock"))
+        .args(["sh", "-c", "echo locked; read -r _"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("Linux has it");
+    let mut word = [0; 7];
+    other.stdout.take().expect("it is piped").read_exact(&mut word).expect("it says so");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("run");
+    let output = Command::new(script).arg("A23").env("CARGO_TARGET_DIR", &target).output().expect("it ends");
+    drop(other.stdin.take());
+    other.wait().expect("it is ours");
+    fs::remove_dir_all(&target).expect("it is ours");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), said.matches('\n').count()), (Some(1), 1), "{said}");
+    assert!(said.starts_with("benches/run: another one") && said.contains("benches.lock"), "{said}");
+}
+
+/// Without a network each `apt-get update` takes long; and one line says what is missing, not one for each package.
+#[test]
+fn packages_that_cannot_be_installed_are_asked_for_once_and_cost_only_their_rows() {
+    let folder = std::env::temp_dir().join(format!("frwr-no-network-{}", std::process::id()));
+    fs::create_dir_all(folder.join("target/release")).expect("it is ours");
+    let fake = |name: &str, text: &str| {
+        let path = folder.join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("it is ours");
+        fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
+    };
+    fake("cargo", "exit 0");
+    fake("id", "echo 0");
+    fake("dpkg-query", "exit 1");
+    fake(
+        "apt-get",
+        "echo \"$1\" >> \"$(dirname \"$0\")/asked\"; [ \"$1\" = update ] || { echo no network >&2; exit 100; }",
+    );
+    fake("target/release/compare", "if [ \"$1\" = --needs ]; then echo count; else echo measured; fi");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("run"));
+    command.arg("A1").env("PATH", path).env("CARGO_TARGET_DIR", folder.join("target"));
+    let output = command.output().expect("it is there");
+    let asked = fs::read_to_string(folder.join("asked")).unwrap_or_default();
+    fs::remove_dir_all(&folder).expect("it is ours");
+    let [out, said] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    assert_eq!((output.status.code(), out.as_str()), (Some(0), "measured\n"), "{said}");
+    assert_eq!(asked.matches("update").count(), 1, "{asked}");
+    let told: Vec<_> = said.lines().filter(|line| line.starts_with("benches/run: could not be installed: ")).collect();
+    assert!(told.len() == 2 && told[0].ends_with(": libc6-dev"), "{said}");
+    assert!(told[1].contains("libdpdk-dev libucx-dev"), "{said}");
 }
 
 fn compare(arguments: &[&str]) -> Command {

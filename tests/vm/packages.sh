@@ -39,9 +39,15 @@ may_install() {
     [ "$(id -u)" -eq 0 ] || { [ "${CI:-}" = true ] && sudo -n true 2> /dev/null; }
 }
 
+# The lists of a fresh machine are empty or too old, so they are brought up to date before anything is asked for; once, since without
+# a network it takes long, and who asks for several packages would wait for each.
+lists_asked_for=""
 apt_install() { # package...
-    # The lists of a fresh machine are empty or too old, so they are brought up to date before anything is asked for.
-    as_admin apt-get update -q && as_admin env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
+    if [ -z "$lists_asked_for" ]; then
+        lists_asked_for=yes
+        as_admin apt-get update -q || return
+    fi
+    as_admin env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"
 }
 
 # Makes the packages present, or says in $why what is missing and returns 1.
@@ -59,11 +65,16 @@ need_packages() { # entry...
         return 1
     fi
     echo "vm: installing ${missing[*]}" >&2
-    if ! output=$(apt_install "${missing[@]}" 2>&1); then
-        printf '%s\n' "$output" | tail -n 20 >&2
-        why="apt-get could not install: ${missing[*]}"
+    why="apt-get could not install: ${missing[*]}"
+    output=$(mktemp) || return
+    # Not in a shell of its own, which would forget what it asked for.
+    if ! apt_install "${missing[@]}" > "$output" 2>&1; then
+        tail -n 20 "$output" >&2
+        rm -f "$output"
         return 1
     fi
+    rm -f "$output"
+    why=""
     mapfile -t missing < <(missing_packages "$@")
     [ ${#missing[@]} -gt 0 ] || return 0
     why="apt-get installed them, and still not found (is PATH complete?): ${missing[*]}"

@@ -20,6 +20,9 @@ const USAGE: u8 = 2;
 /// Boots of one run at most: each takes some eight minutes.
 const MAX_BOOTS: u16 = 20;
 
+/// Options that say something of rows, of which `--guard` and `--renew-counts` measure none.
+const OF_ROWS: [&str; 3] = ["json", "write_docs", "boots"];
+
 /// Measures frwr beside what people would use instead, and prints a table.
 #[derive(Debug, Parser)]
 #[command(name = "benches/run", version)]
@@ -30,8 +33,8 @@ struct Arguments {
     /// The last line of standard output is one object with all rows.
     #[arg(long)]
     json: bool,
-    /// Renews the tables and the picture in README.md and docs/ from this run.
-    #[arg(long)]
+    /// Renews the tables and the picture in README.md and docs/ from this run, which has to be of all rows.
+    #[arg(long, conflicts_with = "wanted")]
     write_docs: bool,
     /// Boots of the virtual machine: its rows are measured in each, and met where all of them say so.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_BOOTS)))]
@@ -40,10 +43,10 @@ struct Arguments {
     #[arg(long, hide = true)]
     needs: bool,
     /// Instead of rows: compares what is counted of our own programs with benches/counts.toml; exit code 1 if it is worse.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = OF_ROWS)]
     guard: bool,
     /// Writes benches/counts.toml anew from what is counted now.
-    #[arg(long, conflicts_with = "guard")]
+    #[arg(long, conflicts_with_all = OF_ROWS, conflicts_with = "guard")]
     renew_counts: bool,
 }
 
@@ -162,6 +165,12 @@ fn groups_that_run(selection: &Selection) -> Vec<&'static str> {
 
 /// Measures, keeps and prints. Returns whether all of it was kept and printed.
 fn compare(places: &Places, selection: &Selection, arguments: &Arguments) -> bool {
+    // Before anything is measured: what is built may be another commit's by the end, and a place that takes no results is to be known
+    // of now.
+    let machine = Machine::ask(&places.root);
+    if let Err(message) = result_files::prepare(&places.root) {
+        eprintln!("benches/run: results will be printed and not kept: {message}");
+    }
     let first = measuring::measure(places, &selection.rows, &selection.groups);
     let mut boots = vec![first];
     if selection.groups.contains(&Group::Guest) && !needed(&selection.rows, Group::Guest).is_empty() {
@@ -170,7 +179,6 @@ fn compare(places: &Places, selection: &Selection, arguments: &Arguments) -> boo
             boots.push(measuring::measure_again(places, &selection.rows, &boots[0]));
         }
     }
-    let machine = Machine::ask(&places.root);
     let outcomes: Vec<_> = selection.rows.iter().map(|row| Outcome::new(row, &boots)).collect();
     // Files first: a run of twenty minutes is not to be lost with whoever reads what it prints.
     let mut kept = Vec::new();

@@ -16,13 +16,11 @@ struct Counter {
 }
 
 /// Callgrind wants to write a profile; the total is all that is asked for.
-const INSTRUCTIONS: Counter = Counter {
-    wrapper: &["valgrind", "--tool=callgrind", "--callgrind-out-file=/tmp/frwr-callgrind.%p"],
-    total: instructions,
-};
+const INSTRUCTIONS: Counter =
+    Counter { wrapper: &["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"], total: instructions };
 /// A bus event is whatever keeps other cores from a line while it executes.
 const LOCKED: Counter = Counter {
-    wrapper: &["valgrind", "--tool=callgrind", "--collect-bus=yes", "--callgrind-out-file=/tmp/frwr-callgrind.%p"],
+    wrapper: &["valgrind", "--tool=callgrind", "--collect-bus=yes", "--callgrind-out-file=/dev/null"],
     total: locked,
 };
 const ALLOCATIONS: Counter =
@@ -78,16 +76,6 @@ fn counted(places: &Places, program: &Program, counter: &Counter) -> Measured {
 fn under_valgrind(path: &Path, program: &Program, counter: &Counter, iterations: u64) -> Result<(Run, String), String> {
     let output = run(counter.wrapper, path, program, iterations)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
-    remove_profile(&stderr);
     let total = (counter.total)(&stderr).map_err(|error| format!("{}: {error}", program.text()))?;
     Ok((Run { iterations, total }, String::from_utf8_lossy(&output.stdout).into_owned()))
-}
-
-/// Valgrind's lines begin with the number of its process, which is in the name of callgrind's profile.
-fn remove_profile(stderr: &str) {
-    let process = stderr.strip_prefix("==").and_then(|rest| rest.split("==").next());
-    if let Some(process) = process.filter(|process| process.chars().all(|c| c.is_ascii_digit())) {
-        // There is none where the tool writes none.
-        let _ = std::fs::remove_file(format!("/tmp/frwr-callgrind.{process}"));
-    }
 }

@@ -4,7 +4,7 @@
 //! reason" where it cannot.
 
 use super::figure::{Figure, Measured};
-use super::programs::{Places, last_line};
+use super::programs::{Places, ending_with_us, last_line};
 use super::quantity::Quantity;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ const UCX_MODULES: &[&str] = &["libuct_ib.so.0", "libuct_rdmacm.so.0"];
 const UCX_FOLDER: &str = "/usr/lib/x86_64-linux-gnu/ucx";
 /// The peer that needs them.
 const UCX_PEER: &str = "ucx_rma";
+/// What the rig cannot do without, as a job would declare it.
+const EMULATOR: &str = "# tools: qemu-system-x86_64:qemu-system-x86";
 /// Begins the line of a job that names the tools which it needs from this machine, each as COMMAND:PACKAGE.
 const TOOLS: &str = "# tools:";
 /// Where Debian keeps tools that the PATH of an ordinary user does not have.
@@ -64,10 +66,14 @@ fn script(places: &Places, job: &str) -> PathBuf {
 /// Why a job cannot run here: a tool that it declares and that is not installed.
 fn absent_tool(places: &Places, job: &str) -> Option<String> {
     // A job that cannot be read is the rig's to complain of.
-    let text = fs::read_to_string(script(places, job)).ok()?;
+    absent(&fs::read_to_string(script(places, job)).ok()?)
+}
+
+/// The first tool that such a text declares and that is not installed here.
+fn absent(text: &str) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from)).collect();
-    missing(&text, |tool| folders.iter().any(|folder| folder.join(tool).is_file()))
+    missing(text, |tool| folders.iter().any(|folder| folder.join(tool).is_file()))
 }
 
 /// The first tool that a job declares and that is not present.
@@ -95,7 +101,8 @@ fn figure(quantity: &Quantity, texts: &[(&str, String)], outcome: &Result<(), St
         }
         Ok((samples, false)) => {
             let reason = outcome.as_ref().err().cloned().unwrap_or_else(|| format!("job {job} did not take them all"));
-            Err(format!("{} samples of {name} only: {reason}", samples.len()))
+            let taken = if samples.is_empty() { "no sample".to_owned() } else { format!("only {}", samples.len()) };
+            Err(format!("{taken} of {name}: {reason}"))
         }
         Err(reason) => Err(reason),
     }
@@ -137,12 +144,16 @@ fn run(places: &Places, jobs: &[&str]) -> Result<(), String> {
             let _ = fs::remove_dir_all(results(places, job));
         }
     }
+    // Building takes minutes, and only then the rig would say so.
+    if let Some(reason) = absent(EMULATOR) {
+        return Err(reason);
+    }
     build(places)?;
     let list = places.target.join("vm/benches.list");
     write_list(places, &list)?;
     let scripts = jobs.iter().map(|job| script(places, job));
     eprintln!("guest: {}", jobs.join(", "));
-    let mut rig = Command::new(places.root.join("tests/vm/run"));
+    let mut rig = ending_with_us(places.root.join("tests/vm/run"));
     rig.env("CARGO_TARGET_DIR", &places.target).arg("--programs").arg(&list).args(scripts);
     // Standard output is the table's.
     let output = rig.stderr(Stdio::inherit()).output().map_err(|error| format!("tests/vm/run: {error}"))?;
@@ -247,10 +258,10 @@ mod tests {
             of("writes/a", broken.clone()),
             Ok(Figure { value: 4.5, spread: 5.0 / 4.5 - 1.0, ..Figure::default() })
         );
-        assert_eq!(of("writes/e", broken), Err("0 samples of e only: the guest died".to_owned()));
-        let few = Err("1 samples of ab only: job writes did not take them all".to_owned());
+        assert_eq!(of("writes/e", broken), Err("no sample of e: the guest died".to_owned()));
+        let few = Err("only 1 of ab: job writes did not take them all".to_owned());
         assert_eq!(of("writes/ab", Ok(())), few);
-        let none = Err("0 samples of a only: job requests did not take them all".to_owned());
+        let none = Err("no sample of a: job requests did not take them all".to_owned());
         assert_eq!(of("requests/a", Ok(())), none);
     }
 }

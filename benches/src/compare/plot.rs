@@ -10,7 +10,11 @@ const LABELS: f64 = 530.0;
 /// Right of the bars, for their numbers.
 const NUMBERS: f64 = 170.0;
 const LINE: f64 = 18.0;
-const TOP: f64 = 44.0;
+const TOP: f64 = 56.0;
+/// Letters of a label that fit left of the bars, in the widest of the usual fonts.
+const LETTERS: usize = 84;
+/// Of these a row keeps so many beside its longest case.
+const FEWEST: usize = 20;
 /// Bars end here, in shares of the goal; a longer one is cut and says so.
 const LONGEST: f64 = 2.0;
 
@@ -32,7 +36,9 @@ pub(super) fn svg(outcomes: &[Outcome], caption: &str) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
          font-size=\"11\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n"
     );
-    text(&mut svg, 10.0, 18.0, "start", "Share of what each goal allows: bars that end left of the line are met");
+    text(&mut svg, 10.0, 14.0, "start", "Share of what each goal allows: a bar that ends at 1 or before is met.");
+    let more = "Red: missed, in one boot at least. Thin line: the largest sample of a time beyond the smallest.";
+    text(&mut svg, 10.0, 28.0, "start", more);
     for (at, bar) in bars.iter().enumerate() {
         draw(&mut svg, bar, TOP + LINE * at as f64);
     }
@@ -51,14 +57,13 @@ fn bars(outcomes: &[Outcome]) -> Vec<Bar> {
     for outcome in outcomes {
         for (case, verdict) in &outcome.cases {
             let Some(used) = verdict.used(case) else { continue };
-            let name = if case.name.is_empty() { String::new() } else { format!(", {}", case.name) };
             let number = match (verdict.ratio, verdict.ours.as_ref()) {
                 (Some(ratio), _) => format!("{}x", readable(ratio)),
                 (None, Ok(ours)) => format!("{} {}", readable(ours.value), case.unit),
                 (None, Err(_)) => String::new(),
             };
             bars.push(Bar {
-                label: format!("{} {}{name}", outcome.row.id, outcome.row.what),
+                label: label(outcome.row.id, outcome.row.what, case.name),
                 used,
                 spread: verdict.spread().unwrap_or_default(),
                 met: verdict.met == Some(true),
@@ -67,6 +72,23 @@ fn bars(outcomes: &[Outcome]) -> Vec<Bar> {
         }
     }
     bars
+}
+
+/// Row and case; where both are too long the row's words are cut, since they stand at its other cases, and then the case's.
+fn label(id: &str, what: &str, case: &str) -> String {
+    let name = if case.is_empty() { String::new() } else { format!(", {case}") };
+    let room = LETTERS.saturating_sub(id.chars().count() + 1);
+    let what = cut(what, room.saturating_sub(name.chars().count()).max(FEWEST));
+    format!("{id} {}", cut(&format!("{what}{name}"), room))
+}
+
+/// At most so many letters.
+fn cut(words: &str, most: usize) -> String {
+    if words.chars().count() <= most {
+        return words.to_owned();
+    }
+    let kept: String = words.chars().take(most.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
 }
 
 /// Where a share of the goal is, in the picture.
@@ -106,6 +128,19 @@ mod tests {
     use super::super::judge::judge;
     use super::super::rows;
     use super::*;
+
+    #[test]
+    fn labels_fit_and_can_be_told_apart() {
+        for row in rows::all() {
+            let labels: Vec<_> = row.cases.iter().map(|case| label(row.id, row.what, case.name)).collect();
+            for (at, one) in labels.iter().enumerate() {
+                assert!(one.chars().count() <= LETTERS && one.starts_with(row.id), "{one}");
+                assert!(!labels[at + 1..].contains(one), "{one}");
+            }
+        }
+        assert_eq!(label("A0", "a row", ""), "A0 a row");
+        assert_eq!(label("A0", "a row", "a case"), "A0 a row, a case");
+    }
 
     #[test]
     fn every_case_with_a_figure_has_a_bar() {

@@ -2,6 +2,7 @@
 
 use super::quantity::{Program, Source};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
@@ -94,12 +95,20 @@ fn package_flags(packages: &[&str]) -> Result<Vec<String>, String> {
     Ok(String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect())
 }
 
+/// A command that is told to end when this program has ended, however that was: `timeout` takes what it starts out of reach of a
+/// terminal's Ctrl-C, and what goes on meanwhile would be measured by the next run. What counts is the thread that starts it.
+pub(super) fn ending_with_us(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM", "--"]).arg(program);
+    command
+}
+
 /// Runs a program below `timeout`, behind the words of a wrapper, and returns what it printed.
 pub(super) fn run(wrapper: &[&str], path: &Path, program: &Program, iterations: u64) -> Result<Output, String> {
-    let mut command = Command::new("timeout");
+    let mut command = ending_with_us("timeout");
     command.args(["-k", "5", PROGRAM_LIMIT]).args(wrapper).arg(path).args(program.arguments);
     command.arg(iterations.to_string());
-    let output = command.output().map_err(|error| format!("timeout: {error}"))?;
+    let output = command.output().map_err(|error| format!("setpriv: {error}"))?;
     if output.status.success() {
         return Ok(output);
     }
@@ -120,4 +129,27 @@ pub(super) fn last_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let said = text.lines().rev().find(|line| !line.trim().is_empty() && !line.starts_with("=="));
     said.unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+    use std::process::Stdio;
+    use std::thread;
+
+    #[test]
+    fn what_was_started_ends_with_who_started_it() {
+        // To the kernel a thread that ends is a parent that does. Behind `timeout` it would go on for as long as it takes.
+        let start = || {
+            let words = ["60", "sh", "-c", "echo begun; exec sleep 30"];
+            let mut child = ending_with_us("timeout").args(words).stdout(Stdio::piped()).spawn().expect("Linux has it");
+            let mut said = [0; 6];
+            child.stdout.as_mut().expect("it is piped").read_exact(&mut said).expect("it says so");
+            child
+        };
+        let mut child = thread::spawn(start).join().expect("it does not panic");
+        let status = child.wait().expect("it is ours");
+        assert!(!status.success(), "it went on");
+    }
 }

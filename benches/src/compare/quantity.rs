@@ -128,6 +128,20 @@ impl Quantity {
         }
     }
 
+    /// The program on this machine that a leaf is of.
+    #[cfg(test)]
+    pub(super) fn program(&self) -> Option<Program> {
+        match self {
+            Self::Instructions(program)
+            | Self::Locked(program)
+            | Self::Allocations(program)
+            | Self::Printed(program, _)
+            | Self::Told(program, _)
+            | Self::Timed(program, _) => Some(*program),
+            Self::Guest(..) | Self::Stated(_) | Self::Sum(_) | Self::Quotient(..) => None,
+        }
+    }
+
     /// Its value, from what was measured of its leaves.
     pub(super) fn value(&self, measured: &impl Fn(&Self) -> Measured) -> Measured {
         match self {

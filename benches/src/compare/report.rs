@@ -65,8 +65,10 @@ impl Outcome {
     }
 }
 
-fn boots_json(boots: Option<Boots>) -> Value {
-    boots.map_or(Value::Null, |Boots { met, of, range }| json!({ "met": met, "of": of, "range": range }))
+/// A case without a goal is met in no boot and missed in none.
+fn boots_json(case: &Case, boots: Option<Boots>) -> Value {
+    let met = |met| (!case.goals.is_empty()).then_some(met);
+    boots.map_or(Value::Null, |boots| json!({ "met": met(boots.met), "of": boots.of, "range": boots.range }))
 }
 
 fn case_json(case: &Case, verdict: &Verdict) -> Value {
@@ -84,7 +86,7 @@ fn case_json(case: &Case, verdict: &Verdict) -> Value {
         "goal": goals_text(case.goals),
         "stretch": case.stretch,
         "met": verdict.met,
-        "boots": boots_json(verdict.boots),
+        "boots": boots_json(case, verdict.boots),
         "why": why(case, verdict),
         "spread": verdict.spread(),
         "measured": case.ours.text(),
@@ -230,6 +232,18 @@ mod tests {
             assert_eq!(row["met"], Value::Null, "{row}");
             assert!(row["ours"].is_null() && row["ratio"].is_null(), "{row}");
             assert!(row["why"].as_str().is_some_and(|why| why.contains("benches/run")), "{row}");
+        }
+    }
+
+    #[test]
+    fn a_case_without_a_goal_is_neither_met_nor_missed_in_a_boot() {
+        let boots = [Results::default(), Results::default()];
+        for row in rows::all() {
+            let value = Outcome::new(row, &boots).json();
+            for (case, told) in row.cases.iter().zip(value["cases"].as_array().expect("a list")) {
+                let Some(boots) = told["boots"].as_object() else { continue };
+                assert_eq!(boots["met"].is_null(), case.goals.is_empty(), "{} {}: {told}", row.id, case.name);
+            }
         }
     }
 

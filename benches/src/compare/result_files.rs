@@ -9,10 +9,19 @@ use std::path::{Path, PathBuf};
 /// Where results go, below the source tree; git ignores what nobody chose.
 const FOLDER: &str = "benches/results";
 
-/// Writes all files of a run and returns their common path, without an ending.
-pub(super) fn write(root: &Path, outcomes: &[Outcome], machine: &Machine) -> Result<PathBuf, String> {
+/// Makes the folder, and finds out whether it takes files.
+pub(super) fn prepare(root: &Path) -> Result<(), String> {
     let folder = root.join(FOLDER);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let trial = folder.join(format!(".trial-{}", std::process::id()));
+    put(&trial, "")?;
+    fs::remove_file(&trial).map_err(|error| format!("{}: {error}", trial.display()))
+}
+
+/// Writes all files of a run and returns their common path, without an ending.
+pub(super) fn write(root: &Path, outcomes: &[Outcome], machine: &Machine) -> Result<PathBuf, String> {
+    prepare(root)?;
+    let folder = root.join(FOLDER);
     let dirty = if machine.dirty { "-changed" } else { "" };
     let path = folder.join(format!("{}-{}{dirty}", machine.date.replace(':', ""), machine.commit));
     let mut value = json(outcomes);
@@ -43,4 +52,22 @@ fn html(outcomes: &[Outcome], machine: &Machine, picture: &str) -> String {
         escaped(&table(outcomes).text()),
         escaped(&summary(outcomes)),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_takes_no_results_is_told_before_the_run() {
+        let root = std::env::temp_dir().join(format!("frwr-results-{}", std::process::id()));
+        assert_eq!(prepare(&root), Ok(()));
+        assert_eq!(fs::read_dir(root.join(FOLDER)).map(Iterator::count).ok(), Some(0), "nothing is left");
+        fs::remove_dir_all(&root).expect("it is ours");
+        // A file in the place of the tree.
+        fs::write(&root, "").expect("it is ours");
+        let message = prepare(&root).expect_err("it is no folder");
+        fs::remove_file(&root).expect("it is ours");
+        assert!(message.starts_with(&root.display().to_string()), "{message}");
+    }
 }

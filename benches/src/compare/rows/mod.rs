@@ -94,6 +94,38 @@ mod tests {
         assert_eq!(ids, expected);
     }
 
+    /// Rows of the table "by hand": "A7", "A10 to A12", or "A14".
+    fn numbers(cell: &str) -> Vec<u32> {
+        let number = |word: &str| word.trim().strip_prefix('A').and_then(|digits| digits.parse().ok());
+        match cell.split_once(" to ") {
+            Some((first, last)) => {
+                number(first).zip(number(last)).map_or_else(Vec::new, |(from, to)| (from..=to).collect())
+            }
+            None => number(cell).into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn the_readme_says_how_each_counted_line_is_checked_by_hand() {
+        let readme = include_str!("../../../README.md");
+        let lines = readme.lines().filter_map(|line| line.strip_prefix("| A")?.split_once(" | "));
+        let by_hand: Vec<_> = lines.map(|(first, rest)| (numbers(&format!("A{first}")), rest)).collect();
+        for row in all() {
+            let number: u32 = row.id[1..].parse().expect("a number");
+            let told: String =
+                by_hand.iter().filter(|(rows, _)| rows.contains(&number)).map(|(_, rest)| *rest).collect();
+            assert!(!told.is_empty(), "{} is not there", row.id);
+            let mut leaves = Vec::new();
+            row.cases
+                .iter()
+                .flat_map(|case| core::iter::once(&case.ours).chain(&case.peer))
+                .for_each(|of| of.leaves(&mut leaves));
+            for program in leaves.iter().filter_map(Quantity::program) {
+                assert!(told.contains(program.source.name()), "{}: {} is not there", row.id, program.text());
+            }
+        }
+    }
+
     #[test]
     fn cases_can_be_told_apart_and_judged() {
         for row in all() {
