@@ -5,7 +5,8 @@ mod nvmf_harness;
 use core::time::Duration;
 use frwr_apps::host::{HostFailure, HostOptions, IoError};
 use frwr_apps::nvmf::{
-    AnaState, Command, DISCOVERY_SUBSYSTEM, DiscoveryEntry, DiscoveryHeader, IdentifyController, Nqn, Status, log_page,
+    AnaState, Command, DISCOVERY_SUBSYSTEM, DiscoveryEntry, DiscoveryHeader, IdentifyController, IdentifyNamespace,
+    Nqn, Status, log_page,
 };
 use frwr_engine::gather::Segment;
 use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
@@ -246,6 +247,28 @@ fn zeroes_are_written_to_the_largest_blocks_as_many_as_a_command_takes() {
     });
     assert_eq!(blocks.collect::<Vec<_>>(), [1 << 16, 1]);
     scripted.finish();
+}
+
+/// SPDK's target refuses Write Zeroes with DEAC.
+#[test]
+fn zeroes_deallocate_only_where_the_namespace_says_that_they_may() {
+    for (features, wanted) in [(0, [false, false]), (IdentifyNamespace::ZEROES_DEALLOCATE, [false, true])] {
+        let mut scripted = Scripted::ready("reg_mr", host_options(), |controller| {
+            controller.identify.optional_commands = IdentifyController::WRITE_ZEROES.into();
+            controller.namespace.deallocate_features = features;
+        });
+        for deallocate in [false, true] {
+            scripted.lone.host.write_zeroes(0, 1, deallocate, 1).unwrap();
+        }
+        scripted.until("ended", |scripted| scripted.completions.len() == 2);
+        assert!(scripted.completions.iter().all(|ended| ended.result == Ok(())));
+        let deallocates = scripted.controller.asked.iter().filter_map(|asked| match asked.command {
+            Command::WriteZeroes(zeroes) => Some(zeroes.deallocate),
+            _ => None,
+        });
+        assert_eq!(deallocates.collect::<Vec<_>>(), wanted);
+        scripted.finish();
+    }
 }
 
 #[test]

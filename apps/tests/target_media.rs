@@ -67,7 +67,9 @@ fn a_read_only_file_is_told_as_write_protected_and_not_changed() {
         let (admin, io) = raw.io_queue();
         for (identifier, attributes) in [(1, IdentifyNamespace::WRITE_PROTECTED), (2, 0)] {
             let bytes = structure(&mut raw, admin, cns::NAMESPACE, identifier);
-            assert_eq!(IdentifyNamespace::read_from_bytes(&bytes).unwrap().attributes, attributes);
+            let identify = IdentifyNamespace::read_from_bytes(&bytes).unwrap();
+            assert_eq!(identify.attributes, attributes);
+            assert_eq!(identify.deallocate_features, IdentifyNamespace::ZEROES_DEALLOCATE);
         }
         raw.data.fill(0, BLOCK, 0).unwrap();
         for (command, data) in changes(1) {

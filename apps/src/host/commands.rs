@@ -25,9 +25,8 @@ pub(super) struct Capsule {
 }
 
 impl Capsule {
-    /// `invite`: the controller may invalidate one key, which is the first of several. `None` for more keys than
-    /// [`MAX_DATA_BLOCKS`].
-    pub(super) fn new(mut entry: SubmissionQueueEntry, keys: u8, invite: bool) -> Option<Self> {
+    /// None of several keys is one that the controller may invalidate. `None` for more keys than [`MAX_DATA_BLOCKS`].
+    pub(super) fn new(mut entry: SubmissionQueueEntry, keys: u8) -> Option<Self> {
         let listed = if keys > 1 { keys } else { 0 };
         if listed > 0 {
             entry.data = listed_blocks(listed);
@@ -36,8 +35,8 @@ impl Capsule {
         let length = COMMAND_CAPSULE_BYTES + usize::from(listed) * SGL_DESCRIPTOR_BYTES;
         let (command, list) = bytes.get_mut(..length)?.split_at_mut(COMMAND_CAPSULE_BYTES);
         command.copy_from_slice(entry.as_bytes());
-        for (at, descriptor) in list.as_chunks_mut::<SGL_DESCRIPTOR_BYTES>().0.iter_mut().enumerate() {
-            let block = KeyedDataBlock { address: 0, length: 0, key: 0, invalidate: invite && at == 0 };
+        for descriptor in list.as_chunks_mut::<SGL_DESCRIPTOR_BYTES>().0 {
+            let block = KeyedDataBlock { address: 0, length: 0, key: 0, invalidate: false };
             *descriptor = DataPointer::Keyed(block).encode().ok()?;
         }
         Some(Self { bytes, length })
@@ -262,24 +261,24 @@ mod tests {
     }
 
     #[test]
-    fn several_keys_are_listed_behind_the_command_and_one_of_them_is_to_be_invalidated() {
+    fn several_keys_are_listed_behind_the_command_and_none_of_them_is_to_be_invalidated() {
         let mut commands = Commands::new(4);
         let grant = |key: u32| Grant { key, address: u64::from(key) << 20, length: 512 * key };
-        let capsule = Capsule::new(capsule(512), 3, true).unwrap();
+        let capsule = Capsule::new(capsule(512), 3).unwrap();
         let mut message = capsule.bytes().to_vec();
         assert_eq!(message.len(), 64 + 3 * 16);
         assert_eq!(last_segment(message[24..40].try_into().unwrap()), Some((0, 48)));
         commands.announce(&mut message, &[grant(1), grant(2), grant(3)]).unwrap();
         for (at, descriptor) in (0..).zip(message[64..].as_chunks::<16>().0) {
             let Grant { key, address, length } = grant(at + 1);
-            let block = KeyedDataBlock { address, length, key, invalidate: at == 0 };
+            let block = KeyedDataBlock { address, length, key, invalidate: false };
             assert_eq!(DataPointer::decode(*descriptor), Ok(DataPointer::Keyed(block)));
         }
         for grants in [&[grant(1)][..], &[grant(1), grant(2)], &[grant(1 << 20); 3]] {
             assert!(commands.announce(&mut capsule.bytes().to_vec(), grants).is_err());
         }
         let entry = Command::KeepAlive.encode(1).unwrap();
-        assert!(Capsule::new(entry, 9, true).is_none());
-        assert_eq!(Capsule::new(entry, 0, true).unwrap().bytes().len(), 64);
+        assert!(Capsule::new(entry, 9).is_none());
+        assert_eq!(Capsule::new(entry, 0).unwrap().bytes().len(), 64);
     }
 }

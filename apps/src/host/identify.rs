@@ -135,6 +135,7 @@ impl<P: Port> Host<P> {
         let geometry = Geometry::new(blocks, block_bytes)
             .map_err(|_| HostFailure::Unsupported("namespaces of fewer than 2^64 bytes"))?;
         self.ana.group = identify.ana_group.get();
+        self.controller.zeroes_deallocate = identify.deallocate_features & IdentifyNamespace::ZEROES_DEALLOCATE != 0;
         let identity = (identify.nguid, identify.eui64);
         match self.geometry {
             // Lost writes must not reach another namespace in the place of theirs.

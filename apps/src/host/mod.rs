@@ -149,6 +149,8 @@ struct Controller {
     optional_commands: u16,
     /// Bytes of one Write Zeroes at most (WZSL); `None` for no limit.
     max_zeroes: Option<u64>,
+    /// Write Zeroes may ask the namespace to deallocate (DLFEAT).
+    zeroes_deallocate: bool,
     /// What of OAES this host wants to hear of.
     events: u32,
     reports_ana: bool,

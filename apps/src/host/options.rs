@@ -107,7 +107,8 @@ pub struct HostOptions {
     pub controller_loss_timeout: Duration,
     /// How long requests wait for a namespace that cannot be reached through this controller (ANA) before they fail.
     pub inaccessible_timeout: Duration,
-    /// Retries and RDMA READ depths of its connections.
+    /// Retries of its connections, and RDMA READs that a controller may have outstanding. `initiator_depth` counts as 0: a host
+    /// issues none itself, and SPDK's target complains of one that asks for it.
     pub parameters: ConnectionParameters,
 }
 

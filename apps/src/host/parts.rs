@@ -233,7 +233,9 @@ impl<P: Port> Host<P> {
         let Some((location, bytes)) = self.location(&part) else { return Ok(()) };
         let in_capsule = self.fits_capsule(kind, &location, bytes);
         let opens_memory = bytes > 0 && !in_capsule;
-        let invite = self.options.remote_invalidation && self.engine.capabilities().remote_invalidation && opens_memory;
+        let keys = if opens_memory { part.keys } else { 0 };
+        // Of several keys a controller could invalidate one, but SPDK's refuses a list that asks for it.
+        let invite = keys == 1 && self.options.remote_invalidation && self.engine.capabilities().remote_invalidation;
         let data = if in_capsule {
             DataPointer::InCapsule { offset: 0, length: bytes }
         } else {
@@ -248,6 +250,7 @@ impl<P: Port> Host<P> {
             Kind::Compare => (Command::Compare(range), Access::RemoteRead),
             Kind::Flush => (Command::Flush { namespace }, Access::RemoteRead),
             Kind::WriteZeroes { deallocate } => {
+                let deallocate = deallocate && self.controller.zeroes_deallocate;
                 let zeroes = WriteZeroes { namespace, lba, blocks: part.blocks, deallocate };
                 (Command::WriteZeroes(zeroes), Access::RemoteRead)
             }
@@ -258,8 +261,7 @@ impl<P: Port> Host<P> {
         };
         let identifier = self.commands.next_identifier(slot);
         let entry = command.encode(identifier).map_err(|_| SubmitError::MessageLength)?;
-        let keys = if opens_memory { part.keys } else { 0 };
-        let capsule = Capsule::new(entry, keys, invite).ok_or(SubmitError::MessageLength)?;
+        let capsule = Capsule::new(entry, keys).ok_or(SubmitError::MessageLength)?;
         let segments = location.as_slice();
         let chunk = [Chunk { access, segments }];
         let submission = Submission {

@@ -173,7 +173,8 @@ impl<P: Port> Host<P> {
         self.take(Kind::Flush, 0, 0, ArrayVec::new(), cookie)
     }
 
-    /// Fills `blocks` blocks from `lba` on with zeros; they may be deallocated where `deallocate` is set.
+    /// Fills `blocks` blocks from `lba` on with zeros; they may be deallocated where `deallocate` is set and
+    /// the namespace has that.
     ///
     /// # Errors
     /// [`RequestError`].

@@ -7,7 +7,7 @@ use crate::nvmf::{
     ADMIN_QUEUE, AcceptPrivateData, Command, RESPONSE_CAPSULE_BYTES, RequestPrivateData, parse_response,
 };
 use core::time::Duration;
-use frwr_engine::provider::Port;
+use frwr_engine::provider::{ConnectionParameters, Port};
 use frwr_engine::{ConnectionId, ConnectionOptions, Event, OpenError, RequestStatus, SubmitError};
 use zerocopy::IntoBytes;
 
@@ -110,7 +110,8 @@ impl<P: Port> Host<P> {
         let private_data = RequestPrivateData::new(queue_id, entries);
         let options = ConnectionOptions {
             peer_receives: entries.into(),
-            parameters: self.options.parameters,
+            // A host's RDMA is its controller's: it issues none itself.
+            parameters: ConnectionParameters { initiator_depth: 0, ..self.options.parameters },
             ..ConnectionOptions::default()
         };
         match self.engine.connect(self.options.address, private_data.as_bytes(), &options) {

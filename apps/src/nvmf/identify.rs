@@ -226,7 +226,10 @@ pub struct IdentifyNamespace {
     reserved_mc: [u8; 3],
     /// NMIC; bit 0: several controllers may be attached to the namespace.
     pub sharing: u8,
-    reserved_rescap: [u8; 61],
+    reserved_rescap: [u8; 2],
+    /// DLFEAT; bit 3: Write Zeroes may ask for blocks to be deallocated.
+    pub deallocate_features: u8,
+    reserved_nawun: [u8; 58],
     /// ANAGRPID; 0 for none.
     pub ana_group: U32,
     reserved_nsattr: [u8; 3],
@@ -245,6 +248,7 @@ pub struct IdentifyNamespace {
 const _: () = assert!(size_of::<IdentifyNamespace>() == IDENTIFY_BYTES);
 const _: () = assert!(offset_of!(IdentifyNamespace, format) == 26);
 const _: () = assert!(offset_of!(IdentifyNamespace, sharing) == 30);
+const _: () = assert!(offset_of!(IdentifyNamespace, deallocate_features) == 33);
 const _: () = assert!(offset_of!(IdentifyNamespace, ana_group) == 92);
 const _: () = assert!(offset_of!(IdentifyNamespace, attributes) == 99);
 const _: () = assert!(offset_of!(IdentifyNamespace, nguid) == 104);
@@ -271,6 +275,8 @@ impl IdentifyNamespace {
     pub const SHARED: u8 = 1;
     /// NSATTR bit 0.
     pub const WRITE_PROTECTED: u8 = 1;
+    /// DLFEAT bit 3.
+    pub const ZEROES_DEALLOCATE: u8 = 1 << 3;
 
     /// Blocks and bytes per block.
     ///

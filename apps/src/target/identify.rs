@@ -236,8 +236,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         identify.lba_formats[0].block_shift = geometry.block_bytes().ilog2() as u8;
         identify.sharing = IdentifyNamespace::SHARED;
         identify.ana_group = 1.into();
-        identify.attributes =
-            if namespace.storage.features().read_only { IdentifyNamespace::WRITE_PROTECTED } else { 0 };
+        let features = namespace.storage.features();
+        identify.deallocate_features = if features.write_zeroes { IdentifyNamespace::ZEROES_DEALLOCATE } else { 0 };
+        identify.attributes = if features.read_only { IdentifyNamespace::WRITE_PROTECTED } else { 0 };
         identify.nguid = subsystem.name.identifier(identifier.into());
         identify
     }
