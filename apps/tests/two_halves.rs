@@ -606,6 +606,17 @@ fn a_file_that_is_served_is_not_served_again() {
     third.end();
 }
 
+/// The engine's own words name options that a person cannot give.
+#[test]
+fn what_a_device_cannot_do_is_told_in_options_of_the_command_line() {
+    let (file, stop) = (Temporary::data("too-much", 1), AtomicBool::new(false));
+    let device = SoftFabric::new().device(SoftOptions::new("rxe".parse().unwrap()));
+    let asked = ["--namespace", file.text(), "--queue-depth", "1024", "--io-queues", "16", "--hosts", "200"];
+    let error = serve(device, &serve_config(&asked), &stop, &mut |_| {}).unwrap_err();
+    one_line(&error, "engine", "--queue-depth 1024 --io-queues 16 --hosts 200 are more than test can do: ");
+    one_line(&error, "engine", "lower --queue-depth, --io-queues or --hosts, or have more --cores");
+}
+
 #[test]
 fn a_target_ends_by_itself_when_its_time_is_over() {
     let file = Temporary::data("time", 2);

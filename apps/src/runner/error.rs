@@ -316,6 +316,19 @@ pub enum RunError {
         /// Why.
         source: LaunchError<SetupError>,
     },
+    /// The engine cannot be made for so much on this device. It names its own options: those of the command line that they come from
+    /// are said too.
+    #[error("{asked} are more than {device} can do: {source}; of this program that is: lower {lower}")]
+    TooMuch {
+        /// Which device.
+        device: String,
+        /// The options and their values.
+        asked: String,
+        /// Those that can be less.
+        lower: &'static str,
+        /// What it lacks, in the engine's words.
+        source: Box<RunError>,
+    },
     /// A reactor panicked: a defect of this program.
     #[error(transparent)]
     Running(#[from] RunningError),
@@ -352,11 +365,20 @@ impl RunError {
         matches!(self, Self::Launch { source: LaunchError::Init { source: SetupError::Engine(_), .. } })
     }
 
+    /// The same where the options of `serve` ask too much of its device.
+    pub(super) fn of_options(self, device: &str, asked: String, lower: &'static str) -> Self {
+        if !self.is_of_engine() {
+            return self;
+        }
+        Self::TooMuch { device: device.to_owned(), asked, lower, source: Box::new(self) }
+    }
+
     /// Stable name for JSON.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::Range { .. } => "out_of_range",
+            Self::TooMuch { source, .. } => source.name(),
             Self::BlockSize { .. } => "block_size",
             Self::TargetRegistration => "target_registration",
             Self::Device { .. } => "unknown_device",
@@ -402,6 +424,7 @@ impl RunError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
+            Self::TooMuch { source, .. } => source.exit_code(),
             Self::Name(_)
             | Self::Lost
             | Self::Port(_)

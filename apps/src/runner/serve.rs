@@ -36,6 +36,22 @@ pub fn serve<D: Device>(
 where
     D::Port: Send + 'static,
 {
+    serve_on(device, config, stop, say).map_err(|error| {
+        let ServeConfig { queue_depth, io_queues, hosts, .. } = config;
+        let asked = format!("--queue-depth {queue_depth} --io-queues {io_queues} --hosts {hosts}");
+        error.of_options(&config.device.device, asked, "--queue-depth, --io-queues or --hosts, or have more --cores")
+    })
+}
+
+fn serve_on<D: Device>(
+    device: D,
+    config: &ServeConfig,
+    stop: &AtomicBool,
+    say: &mut dyn FnMut(&str),
+) -> Result<ServeReport, RunError>
+where
+    D::Port: Send + 'static,
+{
     let (topology, mut reports) = (Topology::of_machine(), Vec::new());
     let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
     let of_cores = prepare(config, &placement, &topology, say, &mut reports)?;
