@@ -10,7 +10,7 @@ use frwr_apps::latency::{
 use frwr_engine::{
     ConnectionOptions, Event, MAX_INCOMING, OpenFailure, ResponseRequest, Submission,
     provider::{
-        CommandError,
+        CommandError, ConnectionParameters,
         fault::{CommandKind, Faulty},
         soft::{SoftDevice, SoftFabric},
     },
@@ -171,7 +171,9 @@ fn guest(fabric: &SoftFabric, parameters: Parameters) -> (Raw, frwr_engine::Conn
 /// The same; it believes that the server takes so many messages that it does not answer.
 fn guest_that_sends(fabric: &SoftFabric, parameters: Parameters, messages: u32) -> (Raw, frwr_engine::ConnectionId) {
     let mut raw = Raw::new(fabric, 4);
-    let options = ConnectionOptions { peer_receives: messages, ..ConnectionOptions::default() };
+    // However long the server's thread stands still, its receives are waited for: it shall be the one who ends this.
+    let patient = ConnectionParameters { rnr_retry_count: 7, ..ConnectionParameters::default() };
+    let options = ConnectionOptions { peer_receives: messages, parameters: patient, ..ConnectionOptions::default() };
     let data = ConnectData { parameters, client: 9 }.encode();
     let mut connection = raw.engine.connect(ADDRESS.parse().unwrap(), &data, &options).unwrap();
     loop {
