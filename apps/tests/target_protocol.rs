@@ -285,6 +285,11 @@ fn a_host_may_forget_its_event_requests_and_take_their_identifiers_for_other_com
         raw.until("answered", |raw| raw.target.statistics().commands_in_flight == 2);
     }
     assert!(raw.disconnected.is_empty());
+    // Another event request is a mistake.
+    for _ in 0..2 {
+        raw.send(admin, SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, 500), None);
+    }
+    raw.until("disconnected", |raw| raw.disconnected == [admin]);
 }
 
 #[test]

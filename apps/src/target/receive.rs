@@ -45,7 +45,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             return self.engine.release(received);
         }
         self.statistics.commands += 1;
-        if let Err(fault) = self.admit_command(connection, entry.command_id.get()) {
+        if let Err(fault) = self.admit_command(connection, &entry) {
             self.engine.release(received);
             return self.protocol_error(connection, fault);
         }

@@ -5,6 +5,7 @@ use super::command::{Phase, Slot};
 use super::incident::Fault;
 use crate::nvmf::{
     ADMIN_QUEUE, AcceptPrivateData, Connect, Nqn, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData,
+    SubmissionQueueEntry, opcode,
 };
 use crate::storage::Storage;
 use core::time::Duration;
@@ -239,10 +240,15 @@ impl<P: Port, S: Storage> Target<P, S> {
     }
 
     /// Takes note of a command of a queue: of its identifier, and of how many are outstanding.
-    pub(super) fn admit_command(&mut self, connection: ConnectionId, command_id: u16) -> Result<(), Fault> {
+    pub(super) fn admit_command(
+        &mut self,
+        connection: ConnectionId,
+        entry: &SubmissionQueueEntry,
+    ) -> Result<(), Fault> {
+        let command_id = entry.command_id.get();
         let in_use = self.in_use.get_mut(usize::from(connection.index));
         let is_new = in_use.is_none_or(|in_use| in_use.insert(command_id));
-        if !is_new && !self.forgets_event_request(connection, command_id) {
+        if !is_new && !self.forgets_event_request(connection, entry) {
             return Err(Fault::CommandIdentifier { command_id });
         }
         let Some(queue) = self.queue_mut(connection) else { return Ok(()) };
@@ -252,9 +258,13 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
     }
 
-    /// A host that uses the identifier of an event request again has forgotten that request, which is never answered then. SPDK's host
-    /// forgets all of them before it shuts its controller down, and takes their identifiers for that.
-    fn forgets_event_request(&mut self, connection: ConnectionId, command_id: u16) -> bool {
+    /// A host that uses the identifier of an event request for another command has forgotten that request, which is never answered then.
+    /// SPDK's host forgets all of them before it shuts its controller down, and takes their identifiers for that.
+    fn forgets_event_request(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry) -> bool {
+        if entry.opcode == opcode::ASYNCHRONOUS_EVENT_REQUEST {
+            return false;
+        }
+        let command_id = entry.command_id.get();
         let is_admin = |controller: &&mut super::Controller| controller.admin == Some(connection);
         let found = self.controllers.iter_mut().flatten().find(is_admin);
         let forgotten = found.is_some_and(|controller| controller.events.withdraw(command_id));
