@@ -67,18 +67,6 @@ pub enum LatencyError {
     /// The curve cannot be drawn: a defect of this program.
     #[error("--svg: the curve cannot be drawn: {0}")]
     Plot(String),
-    /// The engine cannot be made for so much on this device.
-    #[error("{asked} are more than {device} can do: {source}; of this program that is: lower {lower}")]
-    TooMuch {
-        /// Which device.
-        device: String,
-        /// The options and their values.
-        asked: String,
-        /// Those that can be less.
-        lower: &'static str,
-        /// What it lacks, in the engine's words.
-        source: Box<RunError>,
-    },
     /// The measurement ended.
     #[error("{peer}: {failure}")]
     Failed {
@@ -229,7 +217,6 @@ impl LatencyError {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Run(error) => error.name(),
-            Self::TooMuch { source, .. } => source.name(),
             Self::Excess(_) => "out_of_range",
             Self::Combination { .. } | Self::OfClient { .. } => "combination",
             Self::Host { .. } => "host",
@@ -245,7 +232,6 @@ impl LatencyError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Run(error) => error.exit_code(),
-            Self::TooMuch { source, .. } => source.exit_code(),
             Self::Excess(_) | Self::Combination { .. } | Self::OfClient { .. } => USAGE,
             _ => FAILED,
         }

@@ -115,9 +115,6 @@ fn sweep(mut reports: Vec<(usize, LatencyReport)>, config: &LatencyConfig) -> La
 /// The engine names its own options where it cannot be made: those of the command line that they come from are said too.
 fn in_our_words(error: LatencyError, config: &LatencyConfig) -> LatencyError {
     let LatencyError::Run(source) = error else { return error };
-    if !source.is_of_engine() {
-        return LatencyError::Run(source);
-    }
     let device = match &config.device {
         DeviceChoice::Rdma(device) => device.device.clone(),
         DeviceChoice::Soft(profile) => format!("soft:{profile}"),
@@ -129,7 +126,7 @@ fn in_our_words(error: LatencyError, config: &LatencyConfig) -> LatencyError {
     } else {
         (asked, "--size, --depth or --connections")
     };
-    LatencyError::TooMuch { device, asked, lower, source: Box::new(source) }
+    LatencyError::Run(source.of_options(&device, asked, lower))
 }
 
 /// One measurement, on a device that is opened for it.

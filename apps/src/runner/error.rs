@@ -361,12 +361,12 @@ impl RunError {
     }
 
     /// An engine could not be made: the device has too little for its options.
-    pub(crate) fn is_of_engine(&self) -> bool {
+    fn is_of_engine(&self) -> bool {
         matches!(self, Self::Launch { source: LaunchError::Init { source: SetupError::Engine(_), .. } })
     }
 
-    /// The same where the options of `serve` ask too much of its device.
-    pub(super) fn of_options(self, device: &str, asked: String, lower: &'static str) -> Self {
+    /// The same where a program's options ask too much of its device.
+    pub(crate) fn of_options(self, device: &str, asked: String, lower: &'static str) -> Self {
         if !self.is_of_engine() {
             return self;
         }
