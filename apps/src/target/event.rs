@@ -2,9 +2,11 @@
 
 use super::Target;
 use super::command::{Data, Phase, Reply, Slot, Work};
-use crate::nvmf::{IdentifyController, Nqn, log_page};
+use super::controller::Controller;
+use crate::nvmf::{IdentifyController, Nqn, SubmissionQueueEntry, log_page, opcode};
 use crate::storage::Storage;
 use arrayvec::ArrayVec;
+use frwr_engine::ConnectionId;
 use frwr_engine::provider::Port;
 
 /// Event requests that a controller keeps, as Linux's own target takes.
@@ -144,6 +146,22 @@ impl<P: Port, S: Storage> Target<P, S> {
                 self.tell(index);
             }
         }
+    }
+
+    /// A host that uses the identifier of an event request for another command has forgotten that request, which is never answered then.
+    /// SPDK's host forgets all of them before it shuts its controller down, and takes their identifiers for that.
+    pub(super) fn forgets_event_request(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry) -> bool {
+        if entry.opcode == opcode::ASYNCHRONOUS_EVENT_REQUEST {
+            return false;
+        }
+        let command_id = entry.command_id.get();
+        let is_admin = |controller: &&mut Controller| controller.admin == Some(connection);
+        let found = self.controllers.iter_mut().flatten().find(is_admin);
+        let forgotten = found.is_some_and(|controller| controller.events.withdraw(command_id));
+        if forgotten && let Some(queue) = self.queue_mut(connection) {
+            queue.outstanding = queue.outstanding.saturating_sub(1);
+        }
+        forgotten
     }
 
     /// The discovery log says something else to hosts that `concerns` names.

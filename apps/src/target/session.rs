@@ -5,7 +5,7 @@ use super::command::{Phase, Slot};
 use super::incident::Fault;
 use crate::nvmf::{
     ADMIN_QUEUE, AcceptPrivateData, Connect, Nqn, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData,
-    SubmissionQueueEntry, opcode,
+    SubmissionQueueEntry,
 };
 use crate::storage::Storage;
 use core::time::Duration;
@@ -256,22 +256,6 @@ impl<P: Port, S: Storage> Target<P, S> {
             true => Ok(()),
             false => Err(Fault::Overrun { entries: queue.entries() }),
         }
-    }
-
-    /// A host that uses the identifier of an event request for another command has forgotten that request, which is never answered then.
-    /// SPDK's host forgets all of them before it shuts its controller down, and takes their identifiers for that.
-    fn forgets_event_request(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry) -> bool {
-        if entry.opcode == opcode::ASYNCHRONOUS_EVENT_REQUEST {
-            return false;
-        }
-        let command_id = entry.command_id.get();
-        let is_admin = |controller: &&mut super::Controller| controller.admin == Some(connection);
-        let found = self.controllers.iter_mut().flatten().find(is_admin);
-        let forgotten = found.is_some_and(|controller| controller.events.withdraw(command_id));
-        if forgotten && let Some(queue) = self.queue_mut(connection) {
-            queue.outstanding = queue.outstanding.saturating_sub(1);
-        }
-        forgotten
     }
 
     /// A command is answered, or ended without an answer: its identifier may be used again.
