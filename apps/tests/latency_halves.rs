@@ -283,7 +283,8 @@ fn a_client_that_breaks_the_protocol_costs_its_own_connection() {
 fn a_client_that_floods_is_owed_no_more_than_its_depth() {
     const FLOOD: u32 = 2_000;
     for (peer_does, depth) in [(PeerDoes::Write, 1), (PeerDoes::Read, 3)] {
-        let server = Server::start("reg_mr", &[]);
+        // However long the client's thread stands still, its receives are waited for: what ends it is its own next command.
+        let server = Server::start("reg_mr", &["--rnr-retry-count", "7"]);
         let parameters = Parameters { peer_does, depth, invalidation: Invalidation::Local, ..PLAIN };
         let (mut raw, connection) = guest_that_sends(&server.fabric, parameters, FLOOD);
         let grant = raw.open_page(connection);
