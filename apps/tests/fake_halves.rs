@@ -2,49 +2,24 @@
 //! ConnectX.
 #![cfg(feature = "verbs")]
 
+mod halves_harness;
+
 use clap::Parser as _;
-use frwr_apps::runner::{CommandLine, DiscoverConfig, LoadConfig, ServeConfig, Task, discover, load, serve};
+use frwr_apps::runner::{CommandLine, DiscoverConfig, ServeConfig, Task, discover, serve};
 use frwr_engine::provider::verbs::{Registration, VerbsDevice, VerbsOptions};
 use frwr_fake::{FakeDevice, FakeLists, FakeOptions, Refusable};
+use halves_harness::{Temporary, move_a_file, task};
 use std::{
-    fs,
-    path::PathBuf,
     sync::{
-        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc,
     },
     thread,
 };
 
-/// No multiple of any block size.
-const FILE_BYTES: usize = 100_001;
-
-fn task(half: &str, arguments: &[&str]) -> Task {
-    let fixed = ["frwr-reactor", half, "--device", "test", "--cores", "unpinned", "--pages", "plain"];
-    let line = CommandLine::try_parse_from([&fixed[..], arguments].concat());
-    line.unwrap_or_else(|error| panic!("{error}")).task.unwrap()
-}
-
 fn open(fake: &FakeDevice, registration: Registration) -> VerbsDevice {
     let options = VerbsOptions { registration, ..VerbsOptions::new(fake.name()) };
     VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// A file in a folder of its own, which is deleted at the end.
-struct Temporary(PathBuf, #[expect(dead_code, reason = "it is deleted when dropped")] tempfile::TempDir);
-
-impl Temporary {
-    fn new(name: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(name);
-        fs::write(&path, (0..FILE_BYTES).map(|at| (at * at / 7) as u8).collect::<Vec<_>>()).unwrap();
-        Self(path, folder)
-    }
-
-    fn text(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
 }
 
 /// Writes a file, reads it back, and loads for a second.
@@ -61,37 +36,12 @@ fn halves(
     registration: Registration,
     spoilt: impl FnOnce(&FakeDevice),
 ) -> (u64, Vec<String>) {
-    let file = Temporary::new(name);
-    let address = format!("{}:4420", fake.address());
-    let Task::Serve(arguments) = task("serve", &["--listen", &address, "--namespace", file.text()]) else { panic!() };
-    let served = ServeConfig::new(arguments).unwrap();
-    let moved = ["--connect", &address, "--file", file.text(), "--runtime", "1"];
-    let Task::Load(arguments) = task("load", &moved) else { panic!() };
-    let loaded = LoadConfig::new(arguments).unwrap();
-
-    let (target_device, host_device) = (open(fake, registration), open(fake, registration));
+    let (target, host) = (open(fake, registration), open(fake, registration));
     // Not in the self-test of either.
     spoilt(fake);
-    let stop = Arc::new(AtomicBool::new(false));
-    let (sender, lines) = mpsc::channel();
-    let target = thread::spawn({
-        let (device, stop) = (target_device, Arc::clone(&stop));
-        move || {
-            serve(device, &served, &stop, &mut |line| {
-                let _ = sender.send(line.to_owned());
-            })
-        }
-    });
-    assert!(lines.iter().any(|line| line.starts_with("listening on")));
-    let mut said = Vec::new();
-    let loaded = load(host_device, &loaded, &AtomicBool::new(false), &mut |line| said.push(line.to_owned()));
-    let loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
-    assert!(loaded.passed() && loaded.verified, "{}", loaded.table());
-    stop.store(true, Relaxed);
-    let report = target.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
-    assert!(report.passed(), "{}", report.table());
+    let told = move_a_file(name, &format!("{}:4420", fake.address()), target, host);
     assert_eq!((fake.remote_bytes(), fake.violations()), (0, Vec::new()));
-    (loaded.reconnects(), said)
+    told
 }
 
 #[test]

@@ -6,6 +6,9 @@
 # shellcheck disable=SC2034  # read by tests/run
 BUILD_PACKAGES=(cmake:cmake make:make pkg-config:pkg-config libclang-dev libnl-3-dev libnl-route-3-dev libibverbs-dev
     librdmacm-dev)
+# The libraries that an emulated card stands below.
+# shellcheck disable=SC2034  # as above
+CARD_PACKAGES=(libibverbs1 librdmacm1 ibverbs-providers)
 # What the host needs to make and run the guest.
 RIG_PACKAGES=(qemu-system-x86:qemu-system-x86_64 cpio:cpio xz-utils:xz binutils:strip)
 # What is copied into the guest. A job adds its own with "# tools:".

@@ -83,6 +83,15 @@ impl Subject {
         }
     }
 
+    /// A ConnectX, or what stands for one below libmlx5.
+    pub fn is_connectx(self) -> bool {
+        match self {
+            #[cfg(feature = "verbs")]
+            Self::Verbs(name) => frwr_engine::provider::verbs::system::driver(name) == "mlx5",
+            _ => false,
+        }
+    }
+
     /// Registrations are type 2 windows: one range, bound to a queue pair.
     pub fn has_windows(self) -> bool {
         match self {
