@@ -241,6 +241,7 @@ fn options_that_would_do_nothing_are_refused() {
         (&["--ib-port", "9"], &["--ib-port", "RDMA device"]),
         (&["--mtu", "300"], &["--mtu", "RDMA device"]),
         (&["--inline-size", "0"], &["--inline-size", "RDMA device"]),
+        (&["--no-thread-domains"], &["--no-thread-domains", "RDMA device"]),
         (&["--traffic-class", "1"], &["--traffic-class", "RDMA device"]),
         (&["--device", "soft:window", "--ack-timeout", "40"], &["--ack-timeout", "soft:window"]),
         (&["10.0.0.1", "--device", "rxe0", "--listen", "10.0.0.2"], &["--listen", "HOST"]),

@@ -56,6 +56,7 @@ mtu = 1024
 traffic_class = 104
 ack_timeout = 14
 inline_size = 0
+thread_domains = false
 retry_count = 6
 rnr_retry_count = 5
 listen = "[fe80::1]:4420"
@@ -97,7 +98,7 @@ backing = "ring"
     assert_eq!((config.device.device.as_str(), config.device.port, config.device.gid_index), ("mlx5_0", 2, Some(3)));
     assert_eq!((config.device.mtu, config.device.traffic_class), (Some(1024), Some(104)));
     assert_eq!((config.device.ack_timeout, config.parameters.retry_count), (Some(14), 6));
-    assert_eq!(config.device.inline_size, Some(0));
+    assert_eq!((config.device.inline_size, config.device.thread_domains), (Some(0), false));
     assert_eq!((config.parameters.rnr_retry_count, config.listen), (5, "[fe80::1]:4420".parse().unwrap()));
     assert_eq!((config.queue_depth, config.hosts, config.in_capsule), (64, 4, 8192));
     assert_eq!((config.io_queues, config.data_blocks, config.shared_receives), (2, 3, Some(65)));

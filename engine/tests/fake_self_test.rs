@@ -27,6 +27,31 @@ fn u13_a_strict_device_is_as_specified_in_everything() {
     }
 }
 
+/// Without them, or not asked for them, it is as it was before there were any.
+#[test]
+fn queue_pairs_are_in_thread_domains_where_there_are_any() {
+    const ROW: &str = "queue pairs of a core have a doorbell register of their own, never run on hardware";
+    for (driver, has_any, wants_them, expected) in [
+        ("mlx5", true, true, Some(Outcome::AsSpecified)),
+        ("mlx5", false, true, Some(Outcome::Deviates)),
+        ("mlx5", true, false, None),
+        ("irdma", true, true, None),
+    ] {
+        let fake = FakeDevice::new(FakeOptions { thread_domains: has_any, ..FakeOptions::windows(driver) });
+        let options = VerbsOptions { thread_domains: wants_them, ..options(&fake, PostInterface::Automatic) };
+        let mut device =
+            VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
+        let row = device.findings().rows().iter().find(|row| row.name == ROW);
+        assert_eq!(row.map(|row| row.outcome), expected, "{driver}");
+        assert_eq!(fake.thread_domains(), 0, "what was tried is gone");
+        let port = device.open_port(8, 8);
+        assert!(port.is_ok());
+        assert_eq!(fake.thread_domains(), usize::from(expected == Some(Outcome::AsSpecified)), "one for each port");
+        drop((port, device));
+        assert_eq!(fake.violations(), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn a_device_that_is_not_there_is_named_with_those_that_are() {
     let fake = FakeDevice::new(FakeOptions::windows("mlx5"));

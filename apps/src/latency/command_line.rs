@@ -449,6 +449,7 @@ fn device(arguments: &DeviceArguments) -> Result<DeviceChoice, LatencyError> {
         ("--traffic-class", arguments.traffic_class.is_some()),
         ("--ack-timeout", arguments.ack_timeout.is_some()),
         ("--inline-size", arguments.inline_size.is_some()),
+        ("--no-thread-domains", arguments.no_thread_domains),
     ];
     if let Some((flag, _)) = of_ports.into_iter().find(|(_, is_said)| *is_said) {
         return Err(combination(flag, format!("is of an RDMA device's port, and {name} has none; leave it out")));

@@ -44,6 +44,7 @@ struct Tables {
     traffic_class: Option<u8>,
     ack_timeout: Option<u8>,
     inline_size: Option<u32>,
+    thread_domains: Option<bool>,
     retry_count: Option<u8>,
     rnr_retry_count: Option<u8>,
     cores: Option<String>,
@@ -179,6 +180,7 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
         traffic_class: tables.traffic_class,
         ack_timeout: tables.ack_timeout,
         inline_size: tables.inline_size,
+        no_thread_domains: tables.thread_domains == Some(false),
         // A target opens no memory to its hosts.
         registration: RegistrationKind::Auto,
         retry_count: tables.retry_count.unwrap_or(defaults.retry_count),

@@ -42,6 +42,10 @@ pub struct DeviceArguments {
     /// for none. Default: 64, on soft RoCE 0; at most what the device has room for.
     #[arg(long, value_name = "BYTES", value_parser = whole::<u32>(0, MAX_INLINE_SIZE.into()))]
     pub inline_size: Option<u32>,
+    /// Let the device's library choose which registers queue pairs ring, and lock them. Default on ConnectX: a thread domain (ibv_alloc_td)
+    /// for each core, whose queue pairs ring a register that no other core rings, without locks (never run on hardware).
+    #[arg(long)]
+    pub no_thread_domains: bool,
     /// How often a packet without an acknowledgement is sent again, 0 to 7.
     #[arg(
         long, value_name = "N", default_value_t = ConnectionParameters::default().retry_count,
@@ -94,6 +98,8 @@ pub struct RdmaDeviceConfig {
     pub ack_timeout: Option<u8>,
     /// Bytes that go inline; `None` for what the engine chooses.
     pub inline_size: Option<u32>,
+    /// A thread domain for each core, where the device may have one.
+    pub thread_domains: bool,
     /// What memory is opened by.
     pub registration: RegistrationKind,
 }
@@ -112,8 +118,19 @@ impl DeviceArguments {
         if let Some(value) = self.mtu.filter(|mtu| !MTUS.contains(mtu)) {
             return Err(RunError::Mtu { value });
         }
-        let Self { gid_index, mtu, traffic_class, ack_timeout, inline_size, registration, ib_port: port, .. } = *self;
-        Ok(RdmaDeviceConfig { device, port, gid_index, mtu, traffic_class, ack_timeout, inline_size, registration })
+        let Self { gid_index, mtu, traffic_class, ack_timeout, inline_size, registration, .. } = *self;
+        let (port, thread_domains) = (self.ib_port, !self.no_thread_domains);
+        Ok(RdmaDeviceConfig {
+            device,
+            port,
+            gid_index,
+            mtu,
+            traffic_class,
+            ack_timeout,
+            inline_size,
+            thread_domains,
+            registration,
+        })
     }
 
     /// What its connections negotiate.

@@ -62,6 +62,7 @@ mod with_verbs {
         options.traffic_class = config.traffic_class;
         options.ack_timeout = config.ack_timeout;
         options.inline_bytes = config.inline_size;
+        options.thread_domains = config.thread_domains;
         options.registration = match config.registration {
             RegistrationKind::Auto => Registration::Automatic,
             RegistrationKind::Windows => Registration::Windows,

@@ -39,7 +39,7 @@ pub(super) const MAX_SERVED_IO_QUEUES: u16 = 16;
 const MAX_SHARED_RECEIVES: u32 = 1 << 16;
 
 /// What a file says instead.
-const INSTEAD_OF_CONFIG: [&str; 24] = [
+const INSTEAD_OF_CONFIG: [&str; 25] = [
     "device",
     "gid_index",
     "ib_port",
@@ -47,6 +47,7 @@ const INSTEAD_OF_CONFIG: [&str; 24] = [
     "traffic_class",
     "ack_timeout",
     "inline_size",
+    "no_thread_domains",
     "retry_count",
     "rnr_retry_count",
     "cores",
@@ -260,6 +261,7 @@ impl ServeConfig {
             "traffic_class": self.device.traffic_class,
             "ack_timeout": self.device.ack_timeout,
             "inline_size": self.device.inline_size,
+            "thread_domains": self.device.thread_domains,
             "retry_count": self.parameters.retry_count,
             "rnr_retry_count": self.parameters.rnr_retry_count,
             "listen": self.listen.to_string(),

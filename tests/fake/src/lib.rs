@@ -18,6 +18,7 @@ mod queue_pairs;
 mod raw;
 mod refusals;
 mod shared_receives;
+mod thread_domains;
 mod verbs;
 mod work;
 mod world;
@@ -45,6 +46,8 @@ pub struct FakeOptions {
     pub driver: &'static str,
     /// What libmlx5 has for it; `None` for devices of others, and for those whose keys it cannot make.
     pub lists: Option<FakeLists>,
+    /// Its library has thread domains.
+    pub thread_domains: bool,
 }
 
 /// Library, kernel and device as far as they concern lists.
@@ -62,14 +65,19 @@ impl FakeOptions {
     /// Type 2 windows on a device of this driver.
     #[must_use]
     pub const fn windows(driver: &'static str) -> Self {
-        Self { profile: SoftProfile::Window, driver, lists: None }
+        Self { profile: SoftProfile::Window, driver, lists: None, thread_domains: true }
     }
 
     /// A ConnectX that registers lists, and has no windows.
     #[must_use]
     pub const fn lists(lists: FakeLists) -> Self {
         let rotating_key_bits = if lists.updates_tags { 8 } else { 0 };
-        Self { profile: SoftProfile::Umr { rotating_key_bits }, driver: "mlx5", lists: Some(lists) }
+        Self {
+            profile: SoftProfile::Umr { rotating_key_bits },
+            driver: "mlx5",
+            lists: Some(lists),
+            thread_domains: true,
+        }
     }
 
     fn soft(&self) -> SoftOptions {
@@ -151,6 +159,15 @@ impl FakeDevice {
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         with(|world| world.devices[&self.name].violations.clone())
+    }
+
+    /// Thread domains that there are.
+    #[must_use]
+    pub fn thread_domains(&self) -> usize {
+        with(|world| {
+            let contexts = world.devices[&self.name].opened.iter().filter_map(|at| world.contexts.get(at));
+            contexts.map(|context| context.threads.len()).sum()
+        })
     }
 
     /// SENDs and RDMA WRITEs so far, by where their data were.

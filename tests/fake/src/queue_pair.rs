@@ -37,6 +37,8 @@ pub(crate) struct QueuePair {
     pub(crate) receive_queue: usize,
     /// Address of the shared receive queue that it receives from.
     pub(crate) shared: Option<usize>,
+    /// Address of the domain that it is made in, where that has a thread domain.
+    pub(crate) parent: Option<usize>,
     pub(crate) cap: ibv_qp_cap,
     /// What `ibv_wr_*` may build.
     pub(crate) operations: u64,
@@ -88,6 +90,7 @@ impl QueuePair {
             send_queue: 0,
             receive_queue: 0,
             shared: None,
+            parent: None,
             cap: ibv_qp_cap { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline_data: 0 },
             operations: 0,
             destination: 0,

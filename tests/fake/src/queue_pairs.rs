@@ -7,7 +7,7 @@ use crate::{
     refusals::Refusable,
     verbs::{context_of, errno_of, give, take_back, zeroed},
     work::{Bind, Verb, Work, elements_at},
-    world::{Event, World, with},
+    world::{Event, ParentRecord, World, with},
 };
 use core::ffi::c_int;
 use frwr_engine::provider::verbs::abi::mlx5::{ListBuilder, QueuePairEx};
@@ -56,7 +56,9 @@ impl World {
         if is_mlx5 && wanted.lists.is_none() && !mlx5::send_queue_fits(&wanted.cap, 0) {
             return Err(libc::EINVAL);
         }
-        let (found, domain) = self.domain(context, wanted.domain)?;
+        let parent = self.parent(context, wanted.domain);
+        let protection = parent.map_or(wanted.domain, |parent| core::ptr::with_exposed_provenance_mut(parent.domain));
+        let (found, domain) = self.domain(context, protection)?;
         if !found.queues.contains_key(&wanted.send_queue) || !found.queues.contains_key(&wanted.receive_queue) {
             return Err(libc::EINVAL);
         }
@@ -69,10 +71,11 @@ impl World {
         let made = found.nic.create_queue_pair(domain, QueueSizes { send, receive, max_send_sge }, source);
         let soft = made.map_err(errno_of)?;
         found.by_soft.insert(soft, number);
+        found.parents.entry(wanted.domain.addr()).and_modify(|parent| parent.queue_pairs += 1);
         let mut block = QueuePairBlock { extended: ibv_qp_ex::default(), lists: zeroed() };
         block.lists.wr_mr_list = wanted.lists;
         let base = &mut block.extended.qp_base;
-        (base.context, base.pd) = (core::ptr::with_exposed_provenance_mut(context), wanted.domain);
+        (base.context, base.pd) = (core::ptr::with_exposed_provenance_mut(context), protection);
         (base.qp_num, base.handle, base.qp_type) = (number, number, wanted.kind);
         if wanted.operations != 0 {
             set_builders(&mut block.extended);
@@ -81,8 +84,14 @@ impl World {
         let mut queue_pair = QueuePair::new(context, raw.expose_provenance(), soft);
         (queue_pair.send_queue, queue_pair.receive_queue) = (wanted.send_queue, wanted.receive_queue);
         (queue_pair.cap, queue_pair.operations, queue_pair.shared) = (wanted.cap, wanted.operations, shared);
+        queue_pair.parent = parent.map(|_| wanted.domain.addr());
         self.queue_pairs.insert(number, queue_pair);
         Ok(raw)
+    }
+
+    /// What this domain consists of, if it is of several.
+    fn parent(&self, context: usize, domain: *mut ibv_pd) -> Option<ParentRecord> {
+        self.contexts.get(&context)?.parents.get(&domain.addr()).copied()
     }
 }
 
@@ -204,6 +213,9 @@ pub(crate) unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
         let queue_pair = queue_pairs.remove(&number).ok_or(libc::EINVAL)?;
         let destroyed = context.nic.command(Command::DestroyQueuePair { queue_pair: queue_pair.soft });
         context.by_soft.remove(&queue_pair.soft);
+        if let Some(parent) = queue_pair.parent {
+            context.parents.entry(parent).and_modify(|parent| parent.queue_pairs -= 1);
+        }
         // Its completions go with it, and so do its events.
         for queue in context.queues.values_mut() {
             queue.entries.retain(|queued| queued.completion.qp_num != number);

@@ -5,7 +5,7 @@ use crate::{
     queue_pairs,
     raw::{Signal, WorkCompletion, null, set_errno},
     refusals::{Refusable, Refusals},
-    shared_receives,
+    shared_receives, thread_domains,
     world::{Context, Event, ObjectRecord, QueueRecord, RegionRecord, World, with},
 };
 use core::{
@@ -143,6 +143,11 @@ impl World {
         let signal = Signal::new();
         let mut block = ContextBlock { head: zeroed(), context: ibv_context::default() };
         block.head.create_qp_ex = Some(queue_pairs::create_qp_ex);
+        if record.options.thread_domains {
+            block.head.alloc_td = Some(thread_domains::alloc_td);
+            block.head.dealloc_td = Some(thread_domains::dealloc_td);
+            block.head.alloc_parent_domain = Some(thread_domains::alloc_parent_domain);
+        }
         block.head.bytes = size_of::<ContextBlock>();
         let context = &mut block.context;
         (context.device, context.async_fd) = (device, signal.fd());
@@ -164,6 +169,8 @@ impl World {
             device: name.clone(),
             nic,
             domains: HashMap::new(),
+            threads: HashMap::new(),
+            parents: HashMap::new(),
             regions: HashMap::new(),
             windows: HashMap::new(),
             mkeys: HashMap::new(),
@@ -183,6 +190,7 @@ unsafe extern "C" fn close_device(raw: *mut ibv_context) -> c_int {
     let closed = with(|world| {
         let Some(context) = world.contexts.get(&raw.addr()) else { return false };
         let left = context.domains.len() + context.regions.len() + context.windows.len() + context.queues.len();
+        let left = left + context.threads.len() + context.parents.len();
         if left + context.mkeys.len() + context.shared.len() + context.by_soft.len() > 0 {
             world.violation(raw.addr(), format!("a device closed with {left} objects or more"));
         }
@@ -292,6 +300,9 @@ unsafe extern "C" fn dealloc_pd(raw: *mut ibv_pd) -> c_int {
     // SAFETY: the caller's domain.
     let address = unsafe { context_of(raw) };
     let freed = with(|world| {
+        if let Some(freed) = world.free_parent(raw) {
+            return freed;
+        }
         let (context, domain) = world.domain(address, raw)?;
         let freed = context.nic.command(Command::FreeDomain { domain });
         freed.map_err(errno_of).inspect_err(|_| world.violation(address, "a domain freed with objects in it"))?;
@@ -300,7 +311,7 @@ unsafe extern "C" fn dealloc_pd(raw: *mut ibv_pd) -> c_int {
     });
     match freed {
         Ok(()) => {
-            // SAFETY: made by `alloc_pd`, and forgotten above.
+            // SAFETY: made by `alloc_pd` or `alloc_parent_domain`, and forgotten above.
             unsafe { take_back(raw) };
             0
         }

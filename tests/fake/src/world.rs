@@ -88,6 +88,16 @@ pub(crate) struct SharedRecord {
     pub(crate) receives: HashMap<Token, u64>,
 }
 
+/// A protection domain and a thread domain together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ParentRecord {
+    /// Address of the protection domain.
+    pub(crate) domain: usize,
+    /// Address of the thread domain; 0 for none.
+    pub(crate) thread: usize,
+    pub(crate) queue_pairs: u32,
+}
+
 /// A completion queue.
 #[derive(Debug)]
 pub(crate) struct QueueRecord {
@@ -111,6 +121,9 @@ pub(crate) struct Context {
     pub(crate) device: String,
     pub(crate) nic: Nic,
     pub(crate) domains: HashMap<usize, DomainId>,
+    /// Thread domains by address, with what is in them.
+    pub(crate) threads: HashMap<usize, u32>,
+    pub(crate) parents: HashMap<usize, ParentRecord>,
     pub(crate) regions: HashMap<usize, RegionRecord>,
     /// By the number in their structures.
     pub(crate) windows: HashMap<u32, ObjectRecord>,

@@ -8,6 +8,7 @@ use super::{
         queue_pair::QueuePair,
         registered::Registered,
         shared_receive_queue::SharedReceiveQueue,
+        thread_domain::QueuePairDomain,
     },
     system,
 };
@@ -155,8 +156,10 @@ impl VerbsDevice {
             return Err(CommandError::Invalid);
         }
         let shared = shared_receives.map(|queue| self.shared_receive_queue(port, queue)).transpose()?;
-        let [send, receive] = self.queues.get(usize::from(port.0)).ok_or(CommandError::Unknown)?;
-        let made = QueuePair::new(&domain, send, receive, sizes, shared, self.send_interface());
+        let place = self.places.get(usize::from(port.0)).ok_or(CommandError::Unknown)?;
+        let made = QueuePairDomain::new(&domain, place.thread.as_ref()).and_then(|domain| {
+            QueuePair::new(domain, &place.send, &place.receive, sizes, shared, self.send_interface())
+        });
         let queue_pair = made.and_then(|made| initialise(&made, self.options.port).map(|()| made));
         let queue_pair = Arc::new(queue_pair.map_err(|error| command_error(&error))?);
         let (id, sizes) = (queue_pair.id(), queue_pair.sizes());

@@ -18,9 +18,10 @@ use super::{
         queue_pair::{Posting, QueuePair, SendInterface},
         registered::Registered,
         shared_receive_queue::SharedReceiveQueue,
+        thread_domain::{QueuePairDomain, ThreadDomain},
         wait::wait_readable,
     },
-    system,
+    system, thread_domains,
 };
 use crate::provider::{
     AsyncEvent, BaseAddress, BaseId, Capabilities, Command, CommandError, Contiguity, Device, DeviceAttributes,
@@ -151,6 +152,14 @@ pub(super) struct WindowRecord {
     pub(super) leaving: bool,
 }
 
+/// Where a port's queue pairs are made.
+pub(super) struct Place {
+    pub(super) send: Arc<CompletionQueue>,
+    pub(super) receive: Arc<CompletionQueue>,
+    /// `None` where their posts take locks.
+    pub(super) thread: Option<Arc<ThreadDomain>>,
+}
+
 /// Something that is destroyed once no port has it any more.
 pub(super) struct Retiring {
     pub(super) ticket: Ticket,
@@ -171,8 +180,8 @@ pub struct VerbsDevice {
     pub(super) bases: Table<Base>,
     pub(super) domains: Table<Arc<ProtectionDomain>>,
     pub(super) ports: Vec<PortHandle>,
-    /// Completion queues by port: send, receive.
-    pub(super) queues: Vec<[Arc<CompletionQueue>; 2]>,
+    /// By port.
+    pub(super) places: Vec<Place>,
     pub(super) retiring: Vec<Retiring>,
     pub(super) context: Arc<Context>,
     pub(super) options: VerbsOptions,
@@ -253,7 +262,7 @@ impl VerbsDevice {
             bases: Table::default(),
             domains: Table::default(),
             ports: Vec::new(),
-            queues: Vec::new(),
+            places: Vec::new(),
             retiring: Vec::new(),
             max_initiator_depth: number(attributes.max_qp_init_rd_atom),
             capabilities: capabilities(name, &attributes, known, lists),
@@ -286,6 +295,7 @@ impl VerbsDevice {
             Choice::Windows(Some(reason)) if is_mlx5 => lists::report_none(&reason, &mut findings),
             Choice::Windows(_) => {}
         }
+        thread_domains::report(device.thread_domain(), &mut findings);
         if options.self_test {
             let tested = self_test(&device, &mut findings).and_then(|()| findings.apply(&mut device.capabilities));
             if let Err(source) = tested {
@@ -321,7 +331,8 @@ impl VerbsDevice {
         let queue = Arc::new(CompletionQueue::new(&self.context, 2)?);
         let sizes = crate::provider::QueueSizes { send: 1, receive: 1, max_send_sge: 1 };
         let builder = SendInterface { posting: Posting::Builder, inline_bytes: 0 };
-        let probe = QueuePair::new(&domain, &queue, &queue, sizes, None, builder)?;
+        let domain = QueuePairDomain::new(&domain, None)?;
+        let probe = QueuePair::new(domain, &queue, &queue, sizes, None, builder)?;
         if probe.has_builder() { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
 
@@ -329,6 +340,11 @@ impl VerbsDevice {
     #[must_use]
     pub fn registers_lists(&self) -> bool {
         self.lists.is_some()
+    }
+
+    /// A thread domain for one port; nothing where none is wanted.
+    pub(super) fn thread_domain(&self) -> Option<io::Result<Arc<ThreadDomain>>> {
+        thread_domains::allocate(&self.context, &self.options, self.known)
     }
 
     /// How work requests get into its queue pairs.
@@ -564,7 +580,8 @@ impl Device for VerbsDevice {
             handle.tell(PortCommand::AddBase(BaseId(base), Arc::clone(&record.region)));
         }
         self.ports.push(handle);
-        self.queues.push([Arc::clone(&send_queue), Arc::clone(&receive_queue)]);
+        let thread = self.thread_domain().and_then(Result::ok);
+        self.places.push(Place { send: Arc::clone(&send_queue), receive: Arc::clone(&receive_queue), thread });
         Ok(VerbsPort::new(Parts {
             id,
             send_queue,

@@ -11,6 +11,7 @@ use super::{
         mkey::{Mkey, MkeyKind},
         objects::{CompletionQueue, ProtectionDomain},
         queue_pair::{Posting, QueuePair, SendInterface},
+        thread_domain::QueuePairDomain,
     },
 };
 use crate::provider::{BaseAddress, Capabilities, Contiguity, KeyScope, QueueSizes};
@@ -96,7 +97,8 @@ fn probe(context: &Arc<Context>, entries: u16, is_mlx5: bool) -> Result<MkeyKind
     let queue = Arc::new(CompletionQueue::new(context, 2).map_err(failed("creating a completion queue"))?);
     let sizes = QueueSizes { send: 1, receive: 1, max_send_sge: 1 };
     let interface = SendInterface { posting: Posting::Lists { entries }, inline_bytes: 0 };
-    let made = QueuePair::new(&domain, &queue, &queue, sizes, None, interface);
+    let made = QueuePairDomain::new(&domain, None)
+        .and_then(|domain| QueuePair::new(domain, &queue, &queue, sizes, None, interface));
     let queue_pair = made.map_err(failed("creating a queue pair with work requests for lists"))?;
     if !queue_pair.has_builder() {
         return Err(failed("creating a queue pair with work requests for lists")(io::ErrorKind::Unsupported.into()));

@@ -30,6 +30,7 @@ mod quirks;
 mod self_test;
 mod sys;
 pub mod system;
+mod thread_domains;
 
 pub use device::{OpenError, VerbsDevice};
 pub use lists::NoLists;
@@ -51,6 +52,6 @@ pub use sys::{
 pub mod abi {
     pub use super::sys::{
         cm_abi as connection_manager, mlx5_abi as mlx5,
-        verbs_abi::{ContextHead, CreateQueuePairEx},
+        verbs_abi::{AllocateParentDomain, AllocateThreadDomain, ContextHead, CreateQueuePairEx, FreeThreadDomain},
     };
 }

@@ -78,6 +78,10 @@ pub struct VerbsOptions {
     /// device need not fetch them: 0 to [`MAX_INLINE_BYTES`], 0 for none; `None` for what the table of devices says. What consists of
     /// several pieces is fetched, and what has a fence. A queue pair that cannot be made with so much room has none.
     pub inline_bytes: Option<u32>,
+    /// Queue pairs of a port are made in a thread domain of its own (ibv_alloc_td(3)) where the table of devices says so (mlx5): a port is used by
+    /// one thread at a time, so that posts need no locks and ring a register that no other core rings. A port that gets none, since
+    /// registers are limited, is as without. **Never run on hardware.**
+    pub thread_domains: bool,
     /// Retries of every connection in place of what connections ask for.
     pub parameters: Option<ConnectionParameters>,
     /// Tries bind, access, invalidation and refused access on a loop-back queue pair before the device is used.
@@ -102,6 +106,7 @@ impl VerbsOptions {
             registration: Registration::Automatic,
             list_entries: LIST_ENTRIES,
             inline_bytes: None,
+            thread_domains: true,
             parameters: None,
             self_test: true,
             unsettled: false,

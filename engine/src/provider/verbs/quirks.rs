@@ -36,6 +36,8 @@ pub struct KnownDevice {
     /// The work request builder gets the length of a message wrong whose elements differ in length: such chains go by
     /// lists, which may take a prefix, whatever the device says of refused posts.
     pub builder_miscounts_lists: bool,
+    /// Queue pairs of a port may be made in a thread domain: its library leaves no lock out by that but those of posts.
+    pub thread_domains: bool,
     /// Bytes that go inline unless the options say otherwise.
     pub inline_bytes: u32,
     /// How that is known.
@@ -73,6 +75,7 @@ const UNKNOWN: KnownDevice = KnownDevice {
     counts_blocks: false,
     prefers_builder: false,
     builder_miscounts_lists: false,
+    thread_domains: false,
     inline_bytes: INLINE_BYTES,
     evidence: Evidence::NotRunOnHardware,
     reason: "not in the table: windows are allocated after and freed before their queue pair, no key is invalidated twice",
@@ -111,6 +114,9 @@ pub static KNOWN_DEVICES: [KnownDevice; 4] = [
         max_bind_bytes: 1 << 31,
         counts_blocks: true,
         prefers_builder: true,
+        // Nothing but posts takes the locks of its queue pairs (rdma-core 44). A shared receive queue's is taken by whoever destroys a
+        // queue pair, so those are in no thread domain.
+        thread_domains: true,
         reason: "binds of at most 2 GiB; ibv_wr_* is its native interface; a LOCAL_INV is checked against the queue pair",
         ..UNKNOWN
     },
@@ -184,6 +190,8 @@ mod tests {
         }
         let rxe = known_device("rxe");
         assert_eq!((rxe.max_retry_count, rxe.enforces_bounds, rxe.evidence), (6, false, Evidence::Run));
+        let with_threads = KNOWN_DEVICES.iter().filter(|row| row.thread_domains);
+        assert_eq!(with_threads.map(|row| row.driver).collect::<Vec<_>>(), ["mlx5"]);
         assert_eq!((known_device("mlx5").inline_bytes, rxe.inline_bytes), (64, 0));
         assert_eq!(known_device("mlx5").max_bind_bytes, 1 << 31);
         assert!(known_device("irdma").fence_after_registration);

@@ -43,6 +43,14 @@ pub(super) mod method {
     pub(in super::super) const COMMAND_IN: u16 = 0x1001;
     /// Its answer.
     pub(in super::super) const COMMAND_OUT: u16 = 0x1002;
+    /// MLX5_IB_OBJECT_UAR; its methods to make and to destroy have the numbers of those above.
+    pub(in super::super) const REGISTER_OBJECT: u16 = 0x1008;
+    /// How it is reached: combined writes (0), or none of them (1).
+    pub(in super::super) const REGISTER_KIND: u16 = 0x1001;
+    /// Where it is mapped, how many bytes of it, and its number.
+    pub(in super::super) const REGISTER_OFFSET: u16 = 0x1002;
+    pub(in super::super) const REGISTER_LENGTH: u16 = 0x1003;
+    pub(in super::super) const REGISTER_PAGE: u16 = 0x1004;
 }
 
 layouts! {

@@ -23,8 +23,16 @@ const REMOTE_WRITE: u32 = 1 << 1;
 const BOUND_BY_WORK_REQUESTS: u8 = 2;
 /// IBV_QPT_RC.
 const RELIABLE: u8 = 2;
-/// Register that queue pairs ring: the first of the second page, which takes work requests as well (BlueFlame).
-const REGISTER: u32 = 4;
+/// How registers are reached: combined writes, which take work requests as well (BlueFlame), or none of them.
+const COMBINED_WRITES: u64 = 0;
+const SINGLE_WRITES: u64 = 1;
+/// Bytes of a page of registers.
+const REGISTER_PAGE: u32 = 4096;
+/// Where the first page is mapped: no program takes offset 0 for an answer.
+const FIRST_REGISTER_OFFSET: u64 = 1 << 32;
+/// MLX5_QP_FLAG_UAR_PAGE_INDEX and MLX5_IB_CREATE_CQ_FLAGS_UAR_PAGE_INDEX: a page that the program made is rung.
+const RINGS_OWN_PAGE: u32 = 1 << 10;
+const COMPLETIONS_RING_OWN_PAGE: u16 = 1 << 1;
 /// Bytes of a basic block, and of what links entries of a shared receive queue.
 const BLOCK: u64 = 64;
 const LINK_BYTES: u32 = 16;
@@ -92,11 +100,36 @@ impl Kernel {
         self.add(file, Object::List { key, domain })
     }
 
+    /// A page of registers; answers where it is mapped, how many bytes of it, and its number.
+    pub(super) fn create_registers(&mut self, file: RawFd, kind: u64, answers: &[Attribute; 3]) -> Result<u32, Errno> {
+        if !matches!(kind, COMBINED_WRITES | SINGLE_WRITES) {
+            return Err(libc::EINVAL);
+        }
+        self.pages += 1;
+        let page = self.pages;
+        let offset = FIRST_REGISTER_OFFSET + u64::from(page) * u64::from(REGISTER_PAGE);
+        let [at, length, number] = answers;
+        memory::answer(at.data, at.length.into(), offset.as_bytes());
+        memory::answer(length.data, length.length.into(), REGISTER_PAGE.as_bytes());
+        memory::answer(number.data, number.length.into(), page.as_bytes());
+        self.add(file, Object::Registers { page })
+    }
+
+    /// The program has made this page.
+    fn registers(&mut self, file: RawFd, page: u32) -> Result<(), Errno> {
+        let made = self.file(file)?.objects.values().any(|object| *object == Object::Registers { page });
+        if made { Ok(()) } else { Err(libc::EINVAL) }
+    }
+
     pub(super) fn create_completion_queue(&mut self, asked: &Command<'_>) -> Result<(), Errno> {
         let (core, driver) = asked.with_driver::<CreateCompletionQueue, CreateCompletionQueueDriver>()?;
         if driver.compresses != 0 || !matches!(driver.entry_bytes, 64 | 128) || core.channel != -1 {
             return Err(libc::EOPNOTSUPP);
         }
+        if driver.flags & COMPLETIONS_RING_OWN_PAGE == 0 {
+            return Err(libc::EINVAL);
+        }
+        self.registers(asked.file, driver.register_page.into())?;
         // The library asks for one less than its buffer holds, a power of two.
         let entries = core.entries.checked_add(1).and_then(u32::checked_next_power_of_two).ok_or(libc::EINVAL)?;
         let number = self.card.create_completion_queue(CompletionQueueContext {
@@ -151,6 +184,10 @@ impl Kernel {
         if !driver.send_blocks.is_power_of_two() || driver.receive_shift > 16 {
             return Err(libc::EINVAL);
         }
+        if driver.flags & RINGS_OWN_PAGE == 0 {
+            return Err(libc::EINVAL);
+        }
+        self.registers(asked.file, driver.register)?;
         // Receives stand in front of sends, in one buffer.
         let receive_bytes = u64::from(driver.receive_entries) << driver.receive_shift;
         let context = QueuePairContext {
@@ -180,7 +217,7 @@ impl Kernel {
         };
         asked.answer(
             core.response,
-            &QueuePairAnswer { core: told, driver: [REGISTER, 0, 0, 0, 0, 0, 0, 0], address: 0 },
+            &QueuePairAnswer { core: told, driver: [driver.register, 0, 0, 0, 0, 0, 0, 0], address: 0 },
         );
         Ok(())
     }

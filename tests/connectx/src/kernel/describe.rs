@@ -13,6 +13,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// The driver lets programs change the low byte of keys (MLX5_IB_ALLOC_UCONTEXT_RESP_MASK_MKEY_UPDATE_TAG).
 const UPDATES_TAGS: u32 = 1 << 5;
+/// The program makes registers as it needs them (MLX5_LIB_CAP_DYN_UAR), which kernels leave to it since 5.7.
+const MAKES_REGISTERS: u64 = 1 << 1;
 /// Completions say the queue pair by the number that the program gave it.
 const COMPLETION_VERSION: u8 = 1;
 /// Bytes of the longest work request of a send queue.
@@ -44,7 +46,11 @@ impl Kernel {
         let told = &mut answer.driver;
         told.queue_pairs = 1 << 18;
         told.register_bytes = 512;
-        told.total_registers = driver.total_registers;
+        if driver.library_capabilities & MAKES_REGISTERS == 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        // None are there from the start.
+        told.total_registers = 0;
         told.cache_line_bytes = 64;
         told.max_send_descriptor_bytes = MAX_SEND_DESCRIPTOR_BYTES;
         told.max_receive_descriptor_bytes = MAX_RECEIVE_DESCRIPTOR_BYTES;

@@ -55,7 +55,7 @@ impl Kernel {
     /// The card's part of it.
     pub(super) fn forget(&mut self, object: Object) -> Result<(), Errno> {
         match object {
-            Object::Domain(_) => Ok(()),
+            Object::Domain(_) | Object::Registers { .. } => Ok(()),
             Object::Region { key, .. } | Object::Window { key, .. } | Object::List { key, .. } => {
                 self.card.destroy_key(key)
             }
@@ -75,6 +75,6 @@ fn domain_of(object: &Object) -> Option<u32> {
         | Object::List { domain, .. }
         | Object::QueuePair { domain, .. }
         | Object::SharedReceives { domain, .. } => Some(domain),
-        Object::Domain(_) | Object::CompletionQueue(_) => None,
+        Object::Domain(_) | Object::CompletionQueue(_) | Object::Registers { .. } => None,
     }
 }

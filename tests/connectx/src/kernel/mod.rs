@@ -35,12 +35,34 @@ const LAST_RECEIVE: u32 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Object {
     Domain(u32),
-    Region { key: u32, domain: u32 },
-    Window { key: u32, domain: u32 },
-    List { key: u32, domain: u32 },
+    Region {
+        key: u32,
+        domain: u32,
+    },
+    Window {
+        key: u32,
+        domain: u32,
+    },
+    List {
+        key: u32,
+        domain: u32,
+    },
     CompletionQueue(u32),
-    QueuePair { number: u32, user: u64, domain: u32, events: u32 },
-    SharedReceives { number: u32, user: u64, domain: u32 },
+    QueuePair {
+        number: u32,
+        user: u64,
+        domain: u32,
+        events: u32,
+    },
+    SharedReceives {
+        number: u32,
+        user: u64,
+        domain: u32,
+    },
+    /// A page of registers that queue pairs ring.
+    Registers {
+        page: u32,
+    },
 }
 
 /// One opening of the card.
@@ -67,6 +89,7 @@ pub(crate) struct Kernel {
     card: Card,
     files: BTreeMap<RawFd, File>,
     domains: u32,
+    pages: u32,
     keys: u8,
 }
 
@@ -101,7 +124,7 @@ impl Command<'_> {
 
 impl Kernel {
     pub(crate) fn new() -> Self {
-        Self { card: Card::new(), files: BTreeMap::new(), domains: 0, keys: 0 }
+        Self { card: Card::new(), files: BTreeMap::new(), domains: 0, pages: 0, keys: 0 }
     }
 
     /// A program opens the card.
@@ -217,7 +240,7 @@ impl Kernel {
             return Err(libc::ENOTTY);
         }
         let header = memory::take::<IoctlHeader>(argument).ok_or(libc::EFAULT)?;
-        if header.object != method::FIRMWARE_OBJECT {
+        if !matches!(header.object, method::FIRMWARE_OBJECT | method::REGISTER_OBJECT) {
             return Err(libc::EPROTONOSUPPORT);
         }
         let first = argument + size_of::<IoctlHeader>() as u64;
@@ -228,15 +251,26 @@ impl Kernel {
                 .find(|(_, found)| found.id == id)
         };
         let (handle_place, handle) = place(method::HANDLE).ok_or(libc::EINVAL)?;
-        match header.method {
-            method::CREATE => {
+        match (header.object, header.method) {
+            (method::REGISTER_OBJECT, method::CREATE) => {
+                let out = |id| place(id).map(|(_, found)| found).ok_or(libc::EINVAL);
+                let (_, kind) = place(method::REGISTER_KIND).ok_or(libc::EINVAL)?;
+                let answers =
+                    [out(method::REGISTER_OFFSET)?, out(method::REGISTER_LENGTH)?, out(method::REGISTER_PAGE)?];
+                let given = self.create_registers(file, kind.data, &answers)?;
+                memory::put(handle_place, &Attribute { data: given.into(), ..handle });
+                Ok(())
+            }
+            (method::FIRMWARE_OBJECT, method::CREATE) => {
                 let (_, wanted) = place(method::COMMAND_IN).ok_or(libc::EINVAL)?;
                 let (_, answer) = place(method::COMMAND_OUT).ok_or(libc::EINVAL)?;
                 let given = self.create_list(file, &memory::bytes(wanted.data, wanted.length.into()), &answer)?;
                 memory::put(handle_place, &Attribute { data: given.into(), ..handle });
                 Ok(())
             }
-            method::DESTROY => self.destroy(file, handle.data as u32),
+            (method::FIRMWARE_OBJECT | method::REGISTER_OBJECT, method::DESTROY) => {
+                self.destroy(file, handle.data as u32)
+            }
             _ => Err(libc::EPROTONOSUPPORT),
         }
     }

@@ -17,6 +17,7 @@ use crate::provider::{
             objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window, no_completion},
             queue_pair::QueuePair,
             registered::Registered,
+            thread_domain::QueuePairDomain,
         },
         system::Gid,
     },
@@ -390,6 +391,9 @@ impl End {
     fn new(device: &VerbsDevice, domain: &Arc<ProtectionDomain>) -> io::Result<Self> {
         let completions = Arc::new(CompletionQueue::new(&device.context, 2 * DEPTH)?);
         let sizes = QueueSizes { send: DEPTH, receive: DEPTH, max_send_sge: 1 };
+        // As the ports' queue pairs; one that there is no thread domain for is as they are then.
+        let thread = device.thread_domain().and_then(Result::ok);
+        let domain = QueuePairDomain::new(domain, thread.as_ref())?;
         let queue_pair = QueuePair::new(domain, &completions, &completions, sizes, None, device.send_interface())?;
         initialise(&queue_pair, device.options.port)?;
         Ok(Self { queue_pair, completions })

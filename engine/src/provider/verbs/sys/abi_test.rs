@@ -85,6 +85,9 @@ fn rows() -> Vec<Row> {
         before_context!("sz", bytes),
         before_context!("query_device_ex", query_device_ex),
         before_context!("create_cq_ex", create_cq_ex),
+        before_context!("alloc_td", alloc_td),
+        before_context!("dealloc_td", dealloc_td),
+        before_context!("alloc_parent_domain", alloc_parent_domain),
         ("sizeof(struct ibv_context)", size_of::<ibv_context>()),
         // It is the last member.
         ("sizeof(struct verbs_context) - offsetof(struct verbs_context, context)", size_of::<ibv_context>()),

@@ -6,7 +6,7 @@
 //!
 //! Objects own their C counterparts and keep alive what those depend on, so that C's order of destruction holds by
 //! construction. All of them may be used by any thread: libibverbs' functions are thread-safe (ibv_post_send(3) and
-//! others lock their queue), and librdmacm's are but for two calls on one id, which [`connection::Identifier`] excludes by
+//! others lock their queue, unless it is in a thread domain: then only its port posts to it), and librdmacm's are but for two calls on one id, which [`connection::Identifier`] excludes by
 //! `&mut`.
 #![allow(unsafe_code, reason = "the one room of this crate that calls C; docs/design.md, section 2")]
 
@@ -26,6 +26,7 @@ pub(super) mod queue_pair;
 mod receive_list;
 pub(super) mod registered;
 pub(super) mod shared_receive_queue;
+pub(super) mod thread_domain;
 pub(super) mod verbs_abi;
 pub(super) mod wait;
 

@@ -9,6 +9,7 @@ use super::{
     objects::{CompletionQueue, ProtectionDomain},
     receive_list::ReceiveList,
     shared_receive_queue::SharedReceiveQueue,
+    thread_domain::QueuePairDomain,
     verbs_abi,
 };
 use crate::provider::{QueuePairId, QueueSizes, ReceiveRequest, ScatterElement};
@@ -65,7 +66,8 @@ const _: () = {
     assert!(offset_of!(ScatterElement, lkey) == offset_of!(ibv_sge, lkey));
 };
 
-/// A queue pair. Posting and modifying may happen on different threads: libibverbs locks each queue.
+/// A queue pair. Posting and modifying may happen on different threads: modifying takes none of the locks that a thread domain leaves out.
+/// Destroying comes when nobody can post any more.
 pub(in super::super) struct QueuePair {
     raw: NonNull<ibv_qp>,
     created: bool,
@@ -78,13 +80,15 @@ pub(in super::super) struct QueuePair {
     inline_bytes: u32,
     post_send: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32,
     post_recv: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32,
-    domain: Arc<ProtectionDomain>,
+    /// Boxed since a queue pair that the device keeps comes back inside of an error.
+    domain: Box<QueuePairDomain>,
     _queues: [Arc<CompletionQueue>; 2],
     /// Where it takes its receives from, if not from a queue of its own.
     shared: Option<Arc<SharedReceiveQueue>>,
 }
 
-// SAFETY: libibverbs' functions lock the queue pair; the members that are read here never change.
+// SAFETY: libibverbs' functions lock the queue pair, or it is in the thread domain of a port, which is the only one that posts to it and
+// is used by one thread at a time; the members that are read here never change.
 unsafe impl Send for QueuePair {}
 // SAFETY: as above. `ibv_wr_start` takes the send queue's lock until `ibv_wr_complete`; only the builder calls them.
 unsafe impl Sync for QueuePair {}
@@ -92,14 +96,14 @@ unsafe impl Sync for QueuePair {}
 impl QueuePair {
     /// A queue pair in the RESET state.
     pub(in super::super) fn new(
-        domain: &Arc<ProtectionDomain>,
+        domain: QueuePairDomain,
         send_queue: &Arc<CompletionQueue>,
         receive_queue: &Arc<CompletionQueue>,
         sizes: QueueSizes,
         shared: Option<Arc<SharedReceiveQueue>>,
         SendInterface { posting, inline_bytes }: SendInterface,
     ) -> io::Result<Self> {
-        let context = &domain.context;
+        let context = Arc::clone(domain.context());
         let operations = context.operations();
         let post_send = operations.post_send.ok_or(io::ErrorKind::Unsupported)?;
         let post_recv = match shared {
@@ -127,7 +131,7 @@ impl QueuePair {
         };
         let mut try_with = |inline_bytes: u32| {
             let mut tried = ibv_qp_cap { max_inline_data: for_lists.max(inline_bytes), ..cap };
-            let raw = make(domain, &queues, source, &mut tried)?;
+            let raw = make(&domain, &queues, source, &mut tried)?;
             let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
             cap = tried;
             Ok::<_, io::Error>((raw, inline_bytes.min(tried.max_inline_data)))
@@ -165,7 +169,7 @@ impl QueuePair {
             max_entries: (cap.max_inline_data + FIRST_ENTRY_BYTES) / ENTRY_BYTES,
             post_send,
             post_recv,
-            domain: Arc::clone(domain),
+            domain: Box::new(domain),
             _queues: queues,
             shared,
         })
@@ -177,7 +181,7 @@ impl QueuePair {
 
     /// Its protection domain.
     pub(in super::super) fn domain(&self) -> &Arc<ProtectionDomain> {
-        &self.domain
+        self.domain.protection()
     }
 
     /// Whether it receives from a shared queue.
@@ -222,7 +226,7 @@ impl QueuePair {
 
     /// ibv_modify_qp(3).
     pub(in super::super) fn modify(&self, attributes: &mut ibv_qp_attr, mask: ibv_qp_attr_mask) -> io::Result<()> {
-        let verbs = &self.domain.context.library.verbs;
+        let verbs = &self.domain.context().library.verbs;
         // SAFETY: the queue pair is alive, and the attributes are a plain structure without pointers.
         check(unsafe { (verbs.ibv_modify_qp)(self.raw.as_ptr(), attributes, mask.0 as i32) })
     }
@@ -257,7 +261,7 @@ impl QueuePair {
 
     fn end(&mut self) -> io::Result<()> {
         // SAFETY: made, and not yet destroyed. Waits for events of it to be acknowledged, which happens when they are read.
-        check(unsafe { (self.domain.context.library.verbs.ibv_destroy_qp)(self.raw.as_ptr()) })?;
+        check(unsafe { (self.domain.context().library.verbs.ibv_destroy_qp)(self.raw.as_ptr()) })?;
         self.created = false;
         Ok(())
     }
@@ -287,7 +291,7 @@ pub(super) fn place_of<T>(start: *const T, refused: *const T, count: usize) -> u
 }
 
 fn create(
-    domain: &ProtectionDomain,
+    domain: &QueuePairDomain,
     [send, receive]: &[Arc<CompletionQueue>; 2],
     shared: *mut ibv_srq,
     cap: &mut ibv_qp_cap,
@@ -302,14 +306,14 @@ fn create(
         sq_sig_all: 0,
     };
     // SAFETY: domain and queues are alive and of one context; the shared queue is null or such a one.
-    let raw = unsafe { (domain.context.library.verbs.ibv_create_qp)(domain.raw.as_ptr(), &raw mut wanted) };
+    let raw = unsafe { (domain.context().library.verbs.ibv_create_qp)(domain.raw(), &raw mut wanted) };
     *cap = wanted.cap;
     Ok(raw)
 }
 
 /// What a queue pair for a builder of `operations` is asked for.
 fn extended_attributes(
-    domain: &ProtectionDomain,
+    domain: &QueuePairDomain,
     [send, receive]: &[Arc<CompletionQueue>; 2],
     shared: *mut ibv_srq,
     cap: ibv_qp_cap,
@@ -322,7 +326,7 @@ fn extended_attributes(
         cap,
         qp_type: ibv_qp_type::IBV_QPT_RC,
         comp_mask: IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-        pd: domain.raw.as_ptr(),
+        pd: domain.raw(),
         send_ops_flags: operations,
         ..ibv_qp_init_attr_ex::default()
     }
@@ -331,12 +335,12 @@ fn extended_attributes(
 /// UMRs beside the usual, and no payload in completions, which is wrong for keys whose addresses begin at 0
 /// (mlx5dv_create_mkey(3)).
 fn create_for_lists(
-    domain: &ProtectionDomain,
+    domain: &QueuePairDomain,
     queues: &[Arc<CompletionQueue>; 2],
     shared: *mut ibv_srq,
     cap: &mut ibv_qp_cap,
 ) -> io::Result<*mut ibv_qp> {
-    let mlx5 = domain.context.library.mlx5().ok_or(io::ErrorKind::Unsupported)?;
+    let mlx5 = domain.context().library.mlx5().ok_or(io::ErrorKind::Unsupported)?;
     let mut wanted = extended_attributes(domain, queues, shared, *cap, BUILDER_OPERATIONS);
     let mut more = QueuePairAttributes {
         comp_mask: MASK_CREATE_FLAGS | MASK_SEND_OPERATIONS,
@@ -344,7 +348,7 @@ fn create_for_lists(
         send_ops_flags: WITH_LIST,
         ..QueuePairAttributes::default()
     };
-    let context = domain.context.raw.as_ptr();
+    let context = domain.context().raw.as_ptr();
     // SAFETY: domain and queues are alive and of this context; members outside of the masks are zero.
     let raw = unsafe { (mlx5.mlx5dv_create_qp)(context, &raw mut wanted, &raw mut more) };
     *cap = wanted.cap;
@@ -352,12 +356,12 @@ fn create_for_lists(
 }
 
 fn create_for_builder(
-    domain: &ProtectionDomain,
+    domain: &QueuePairDomain,
     queues: &[Arc<CompletionQueue>; 2],
     shared: *mut ibv_srq,
     cap: &mut ibv_qp_cap,
 ) -> io::Result<*mut ibv_qp> {
-    let context = domain.context.raw.as_ptr();
+    let context = domain.context().raw.as_ptr();
     // SAFETY: the context is open.
     let create = unsafe { verbs_abi::create_qp_ex(context) }.ok_or(io::ErrorKind::Unsupported)?;
     let operations = BUILDER_OPERATIONS | u64::from(IBV_QP_EX_WITH_BIND_MW);
