@@ -4,7 +4,11 @@
 #[cfg(feature = "verbs")]
 use frwr_tests::simulation::{Devices, run_on};
 use frwr_tests::simulation::{Outcome, run};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
 
 const SEEDS: u64 = 300;
 /// One seed in this many runs twice.
@@ -16,7 +20,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// The seeds that the environment asks for.
-fn seeds() -> std::ops::Range<u64> {
+fn seeds() -> Range<u64> {
     match number("FRWR_SEED") {
         Some(seed) => seed..seed + 1,
         None => {
@@ -45,21 +49,50 @@ fn every_seed_keeps_every_promise_through_the_verbs_provider() {
     run_all("--features verbs --test simulation", |seed| run_on(Devices::Fake, seed));
 }
 
-fn run_all(again: &str, run: impl Fn(u64) -> Result<Outcome, String>) {
-    let seeds = seeds();
-    let (mut failed, mut totals) = (Vec::new(), [0; 4]);
-    for seed in seeds.clone() {
-        match catch_unwind(AssertUnwindSafe(|| run(seed))) {
-            Ok(Ok(outcome)) => {
-                let Outcome { requests, sessions, resubmitted, faults, .. } = outcome;
-                for (total, one) in totals.iter_mut().zip([requests, sessions, resubmitted, faults]) {
+/// What the seeds came to.
+#[derive(Default)]
+struct Tally {
+    failed: Vec<(u64, String)>,
+    /// Requests, sessions, requests submitted again, faults.
+    totals: [u64; 4],
+}
+
+impl Tally {
+    fn add(&mut self, seed: u64, outcome: Result<Outcome, String>) {
+        match outcome {
+            Ok(Outcome { requests, sessions, resubmitted, faults, .. }) => {
+                for (total, one) in self.totals.iter_mut().zip([requests, sessions, resubmitted, faults]) {
                     *total += one;
                 }
             }
-            Ok(Err(what)) => failed.push((seed, what)),
-            Err(_) => failed.push((seed, "panicked, see above".to_owned())),
+            Err(what) => self.failed.push((seed, what)),
         }
     }
+}
+
+/// Each seed has a world of its own, so every core takes the next one that is left.
+fn tally(seeds: Range<u64>, run: impl Fn(u64) -> Result<Outcome, String> + Sync) -> Tally {
+    let (next, tally) = (AtomicU64::new(seeds.start), Mutex::new(Tally::default()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                let take = || Some(next.fetch_add(1, Relaxed)).filter(|seed| seeds.contains(seed));
+                while let Some(seed) = take() {
+                    let outcome = catch_unwind(AssertUnwindSafe(|| run(seed)));
+                    let outcome = outcome.unwrap_or_else(|_| Err("panicked, see above".to_owned()));
+                    tally.lock().unwrap().add(seed, outcome);
+                }
+            });
+        }
+    });
+    let mut tally = tally.into_inner().unwrap();
+    tally.failed.sort();
+    tally
+}
+
+fn run_all(again: &str, run: impl Fn(u64) -> Result<Outcome, String> + Sync) {
+    let seeds = seeds();
+    let Tally { failed, totals } = tally(seeds.clone(), run);
     for (seed, what) in &failed {
         println!("seed {seed}: {what}");
         println!("  again: FRWR_SEED={seed} cargo test --release -p frwr-tests {again} -- --nocapture");

@@ -11,6 +11,9 @@ mod chance;
 mod swarm;
 
 use std::panic::catch_unwind;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
 const SEEDS: u64 = 150;
 
@@ -27,17 +30,28 @@ fn every_mix_of_options_and_faults_ends_every_request_once_behind_its_fence() {
             first..first + number("FRWR_SEEDS").unwrap_or(SEEDS)
         }
     };
-    let mut failed = Vec::new();
-    let mut ended = 0;
-    for seed in seeds {
-        match catch_unwind(|| swarm::run(seed)) {
-            Ok(requests) => ended += requests,
-            Err(_) => {
-                println!("seed {seed} failed; again by FRWR_SEED={seed}");
-                failed.push(seed);
-            }
+    // Each seed has a world of its own, so every core takes the next one that is left.
+    let next = AtomicU64::new(seeds.start);
+    let (ended, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                let take = || Some(next.fetch_add(1, Relaxed)).filter(|seed| seeds.contains(seed));
+                while let Some(seed) = take() {
+                    match catch_unwind(|| swarm::run(seed)) {
+                        Ok(requests) => {
+                            ended.fetch_add(requests, Relaxed);
+                        }
+                        Err(_) => {
+                            println!("seed {seed} failed; again by FRWR_SEED={seed}");
+                            failed.lock().unwrap().push(seed);
+                        }
+                    }
+                }
+            });
         }
-    }
-    println!("{ended} requests");
+    });
+    println!("{} requests", ended.into_inner());
+    let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "seeds that failed: {failed:?}");
 }

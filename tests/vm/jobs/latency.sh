@@ -43,18 +43,25 @@ one_process() { # arguments...
     timeout -s KILL 60 frwr-latency --device rxe0 --one-process --cores 0,1 "$@"
 }
 
-every_request() { # command...
-    measures 500 2.0 "$@" && measures 500 3.0 "$@" --invalidate local && measures 500 1.0 "$@" --key static &&
-        measures 500 1.0 "$@" --key memory && measures 500 2.0 "$@" --peer read && measures 2000 2.0 "$@" --depth 32 &&
-        measures 500 4.0 "$@" --size 8192 --segments 2 --depth 4
+every_request() {
+    measures 500 2.0 client && measures 500 3.0 client --invalidate local && measures 500 1.0 client --key static &&
+        measures 500 1.0 client --key memory && measures 500 2.0 client --peer read && measures 2000 2.0 client --depth 32 &&
+        measures 500 4.0 client --size 8192 --segments 2 --depth 4
 }
 
-every_other_operation() { # command...
-    measures 500 1.0 "$@" --op write && measures 500 1.0 "$@" --op read --depth 4 && measures 500 1.0 "$@" --op send &&
-        measures 500 16.0 "$@" --op write --size 128 --ranges 16 --depth 2 && measures 500 4.0 "$@" --op read --ranges 4 --segments 2 &&
-        measures 640 2.0 "$@" --op register && measures 640 2.0 "$@" --op register --batch 32 &&
-        measures 500 1.0 "$@" --op write --key memory && measures 500 1.0 "$@" --op read --key memory --depth 4 &&
-        measures 640 0.0 "$@" --op register --key memory --batch 32
+every_other_operation() {
+    measures 500 1.0 client --op write && measures 500 1.0 client --op read --depth 4 && measures 500 1.0 client --op send &&
+        measures 500 16.0 client --op write --size 128 --ranges 16 --depth 2 &&
+        measures 500 4.0 client --op read --ranges 4 --segments 2 &&
+        measures 640 2.0 client --op register && measures 640 2.0 client --op register --batch 32 &&
+        measures 500 1.0 client --op write --key memory && measures 500 1.0 client --op read --key memory --depth 4 &&
+        measures 640 0.0 client --op register --key memory --batch 32
+}
+
+# What differs where both ends are in one program; each operation is run by its two processes, and over the emulated card.
+one_program() {
+    measures 500 2.0 one_process && measures 500 3.0 one_process --invalidate local && measures 2000 2.0 one_process --depth 32 &&
+        measures 500 1.0 one_process --op write && measures 640 2.0 one_process --op register --batch 32
 }
 
 # A13: from the first request that is counted to the end of the last, all memory of the reactor's thread is there.
@@ -131,14 +138,13 @@ nobody_listens() {
 
 run_test nobody_listens_is_told_in_one_line nobody_listens
 run_test server_listens start_server
-run_test requests_of_two_processes every_request client
-run_test other_operations_of_two_processes every_other_operation client
+run_test requests_of_two_processes every_request
+run_test other_operations_of_two_processes every_other_operation
 run_test no_operation_has_page_faults no_operation_has_page_faults
 run_test two_clients_do_not_mix measures 2000 2.0 client --connections 4 --depth 8
 run_test several_sizes_one_after_the_other several_sizes
 run_test server_ends end_server
-run_test requests_of_one_process every_request one_process
-run_test other_operations_of_one_process every_other_operation one_process
+run_test operations_of_one_process one_program
 run_test large_keys large_keys
 run_test tables tables
 run_test the_server_is_killed the_server_is_killed
