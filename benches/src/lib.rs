@@ -1,7 +1,6 @@
 //! Side-by-side measurements, and what they need.
 
 pub mod arguments;
-pub mod compare;
 pub mod cores;
 pub mod freelist;
 pub mod idle;

@@ -58,7 +58,7 @@ struct Selection {
 }
 
 /// Runs `compare` with these arguments, the program's name included.
-pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(super) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) if !error.use_stderr() => {

@@ -1,7 +1,7 @@
 //! `benches/run`: frwr beside what people would use instead, measured in one run.
 //!
 //! What is measured is data (`rows`): quantities of programs, and goals. Pure rooms judge and print; `programs`, `counting`,
-//! `timing` and `guest` start processes. Nothing here is called by a library crate.
+//! `timing` and `guest` start processes. What is measured lies in the library beside this, and holds none of it.
 
 mod callgrind;
 mod command_line;
@@ -25,4 +25,8 @@ mod standard_output;
 mod table;
 mod timing;
 
-pub use command_line::run;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    command_line::run(std::env::args_os())
+}
