@@ -83,17 +83,34 @@ pub(super) fn quotient(part: Figure, whole: Figure) -> Measured {
     Ok(Figure { value: part.value / whole.value, spread: part.spread.max(whole.spread), ..Figure::default() })
 }
 
+/// Digits behind the point beyond those that are worth reading, where these would hide by what a limit is missed.
+const MORE_DIGITS: usize = 5;
+
 /// A number with as many digits as are worth reading.
 pub(super) fn readable(value: f64) -> String {
-    let size = value.abs();
-    let digits = match size {
+    rounded(value, digits(value))
+}
+
+/// The same of a number that misses a limit: not what reads as if it were the limit.
+pub(super) fn readable_beside(value: f64, limit: f64) -> String {
+    let (few, limit) = (digits(value), readable(limit));
+    let mut texts = (few..few + MORE_DIGITS).map(|digits| rounded(value, digits));
+    texts.clone().find(|text| *text != limit).or(texts.next_back()).unwrap_or(limit)
+}
+
+/// How many behind the point are worth reading.
+fn digits(value: f64) -> usize {
+    match value.abs() {
         0.0 => 0,
-        _ if size >= 100.0 => 0,
-        _ if size >= 10.0 => 1,
-        _ if size >= 1.0 => 2,
-        _ if size >= 0.1 => 3,
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        size if size >= 1.0 => 2,
+        size if size >= 0.1 => 3,
         _ => 4,
-    };
+    }
+}
+
+fn rounded(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
@@ -164,6 +181,22 @@ mod tests {
             (-3.5, "-3.5"),
         ] {
             assert_eq!(readable(value), text);
+        }
+    }
+
+    #[test]
+    fn what_misses_a_limit_does_not_read_as_the_limit() {
+        for (value, limit, text) in [
+            (1.0516, 1.05, "1.052"),
+            (1.05004, 1.05, "1.05004"),
+            (0.9496, 0.95, "0.9496"),
+            (250.2, 250.0, "250.2"),
+            (428.0, 250.0, "428"),
+            (1.2, 1.05, "1.2"),
+            // Less than is counted.
+            (1.05 + 1e-9, 1.05, "1.05"),
+        ] {
+            assert_eq!(readable_beside(value, limit), text);
         }
     }
 }

@@ -33,6 +33,16 @@ impl Goal {
         }
     }
 
+    /// The figure that it names.
+    pub(super) fn limit(self) -> f64 {
+        let (Self::AtMost(limit)
+        | Self::AtLeast(limit)
+        | Self::Equal(limit)
+        | Self::RatioAtMost(limit)
+        | Self::RatioAtLeast(limit)) = self;
+        limit
+    }
+
     /// How much of what is allowed is used up: at most 1 where the goal holds.
     pub(super) fn used(self, ours: f64, ratio: Option<f64>) -> Option<f64> {
         let share = match self {

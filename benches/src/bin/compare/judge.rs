@@ -1,6 +1,6 @@
 //! Whether goals are met, and why not.
 
-use super::figure::{Measured, readable};
+use super::figure::{Measured, readable_beside};
 use super::goal::Goal;
 use super::rows::Case;
 
@@ -100,12 +100,11 @@ pub(super) fn over_boots(mut verdicts: Vec<Verdict>) -> Option<Verdict> {
 }
 
 fn shortfall(goal: Goal, ours: f64, ratio: Option<f64>) -> String {
-    match goal {
-        Goal::AtMost(_) | Goal::AtLeast(_) | Goal::Equal(_) => format!("{} where the goal is {goal}", readable(ours)),
-        Goal::RatioAtMost(_) | Goal::RatioAtLeast(_) => {
-            format!("{}x where the goal is {goal}", readable(ratio.unwrap_or_default()))
-        }
-    }
+    let (figure, times) = match goal {
+        Goal::AtMost(_) | Goal::AtLeast(_) | Goal::Equal(_) => (ours, ""),
+        Goal::RatioAtMost(_) | Goal::RatioAtLeast(_) => (ratio.unwrap_or_default(), "x"),
+    };
+    format!("{}{times} where the goal is {goal}", readable_beside(figure, goal.limit()))
 }
 
 /// A row is met where all its cases with goals are: one that is missed decides, then one that is not known.
@@ -160,6 +159,7 @@ mod tests {
             ),
             (&half, exact(20.0), Some(absent()), None, Some(true), "no peer: not installed"),
             (&half, exact(24.0), Some(absent()), None, Some(false), "24 where the goal is <=23"),
+            (&half[1..], exact(23.004), None, None, Some(false), "23.004 where the goal is <=23"),
             (&half[..1], exact(20.0), Some(absent()), None, None, "no peer: not installed"),
             (&half, absent(), Some(exact(46.0)), None, None, "not installed"),
             (&half[..1], exact(1.0), Some(exact(0.0)), None, None, "the peer's figure is not above 0"),
