@@ -17,12 +17,12 @@ use super::{
 use crate::runner::{MemoryReport, SetupError, map};
 use core::time::Duration;
 use frwr_engine::{
-    CoreLink, Engine, Event, RequestHandle,
+    CoreLink, Engine, Event, RequestHandle, Timestamp,
     gather::{MemoryId, Segment},
     provider::{Capabilities, ConnectionParameters, Port, RemoteMemory},
 };
 use frwr_mempool::{DeviceMemory, region::PagePolicy};
-use frwr_reactor::{Clock, PageFaults};
+use frwr_reactor::{Clock, Now, PageFaults};
 use hdrhistogram::Histogram;
 use std::{collections::VecDeque, net::SocketAddr};
 
@@ -106,6 +106,8 @@ pub(super) struct ClientSide<P: Port> {
     precise: bool,
     /// It was read for a key that died in this iteration.
     read_for_keys: bool,
+    /// Until then an iteration in which the engine found nothing has nothing to begin, to end or to give up; in nanoseconds.
+    rests_until: u64,
     /// The pieces of each slot's memory, one slot behind the other.
     pub(super) pieces: Box<[Segment]>,
     /// Slots without a request, the one that was free longest first.
@@ -208,6 +210,7 @@ impl<P: Port> ClientSide<P> {
             // System calls take far longer than reading the clock.
             precise: depth == 1 || (key == KeyKind::Memory && !operation.is_transfer()),
             read_for_keys: false,
+            rests_until: 0,
             pieces,
             free: slots.in_turn().collect(),
             outstanding: 0,
@@ -258,10 +261,16 @@ impl<P: Port> ClientSide<P> {
         }
     }
 
-    pub(super) fn poll(&mut self, now: Duration) -> u32 {
+    pub(super) fn poll(&mut self, now: &Now) -> u32 {
+        let nanoseconds = now.nanoseconds();
+        let mut work = self.engine.poll(Timestamp::from_nanoseconds(nanoseconds), &mut self.slots);
+        // Most iterations of a core that waits end here: how long one takes is part of what it measures.
+        if work == 0 && nanoseconds < self.rests_until && !self.board.wants_stop() {
+            return 0;
+        }
+        let now = now.time();
         self.time = now;
         self.read_for_keys = false;
-        let mut work = self.engine.poll(now, &mut self.slots);
         while let Some(event) = self.engine.next_event() {
             work += 1;
             let (heard, awaited) = (core::mem::replace(&mut self.heard, now), self.pings.awaited());
@@ -273,7 +282,25 @@ impl<P: Port> ClientSide<P> {
             self.unless_failed(taken);
         }
         let stepped = self.step(now);
-        work + self.unless_failed(stepped)
+        work += self.unless_failed(stepped);
+        self.rests_until = u64::try_from(self.rest().as_nanos()).unwrap_or(u64::MAX);
+        work
+    }
+
+    /// Until when it does nothing by itself; [`Duration::ZERO`] where it may do something at any time.
+    fn rest(&self) -> Duration {
+        let end = match self.phase {
+            Phase::WarmUp { until } => until,
+            Phase::Measuring if self.left > 0 => self.end(),
+            _ => return Duration::ZERO,
+        };
+        let waits = self.free.is_empty() || (self.plan.rounds.is_some() && self.outstanding > 0);
+        let begins = match &self.schedule {
+            _ if waits => Duration::MAX,
+            Some(schedule) => schedule.next(),
+            None => Duration::ZERO,
+        };
+        end.min(begins).min(self.pings.due).min(self.heard.saturating_add(SILENCE))
     }
 
     pub(super) fn flush(&mut self) {
@@ -283,6 +310,7 @@ impl<P: Port> ClientSide<P> {
     /// Connections end, whatever they do.
     pub(super) fn shut_down(&mut self) {
         self.phase = Phase::Done;
+        self.rests_until = 0;
         let connections: Vec<_> = self.engine.connections().collect();
         connections.into_iter().for_each(|connection| self.engine.disconnect(connection));
     }
@@ -454,11 +482,16 @@ impl<P: Port> ClientSide<P> {
         self.all_due = self.schedule.zip(requests).map_or(Duration::MAX, |(schedule, all)| schedule.end_of(all));
     }
 
-    fn measure(&mut self, now: Duration) -> Result<u32, Failure> {
-        let end = match self.plan.extent {
+    /// When the measurement is over at the latest.
+    fn end(&self) -> Duration {
+        match self.plan.extent {
             Extent::Time(runtime) => self.began.saturating_add(runtime),
             Extent::Requests(_) => Duration::MAX,
-        };
+        }
+    }
+
+    fn measure(&mut self, now: Duration) -> Result<u32, Failure> {
+        let end = self.end();
         let stopped = self.board.wants_stop();
         if self.left > 0 && self.time < end && !stopped {
             return self.begin_requests(now, end);

@@ -24,7 +24,7 @@ pub(super) struct ServerPoller;
 impl<P: Port> Poller<LatencyCore<P>> for ServerPoller {
     fn poll(&mut self, core: &mut LatencyCore<P>, now: &Now) -> u32 {
         let Some(server) = &mut core.server else { return 0 };
-        let work = server.poll(now.time());
+        let work = server.poll(now);
         // A client on the same core polls next: what it waits for goes out first. `flush` finds nothing left to do.
         server.flush();
         work
@@ -57,7 +57,7 @@ pub(super) struct ClientPoller;
 
 impl<P: Port> Poller<LatencyCore<P>> for ClientPoller {
     fn poll(&mut self, core: &mut LatencyCore<P>, now: &Now) -> u32 {
-        core.client.as_mut().map_or(0, |client| client.poll(now.time()))
+        core.client.as_mut().map_or(0, |client| client.poll(now))
     }
 
     fn flush(&mut self, core: &mut LatencyCore<P>, _: &Now) {

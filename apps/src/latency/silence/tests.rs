@@ -21,7 +21,7 @@ use frwr_engine::{
     },
 };
 use frwr_mempool::{PagePolicy, PageSize};
-use frwr_reactor::{Clock, VirtualClock};
+use frwr_reactor::{Clock, Now, VirtualClock};
 
 const PAGES: PagePolicy = PagePolicy::Exactly(PageSize::Plain);
 /// From one iteration to the next.
@@ -112,7 +112,7 @@ impl Halves {
     fn step_server(&mut self) {
         self.time.advance(STEP);
         self.server_control.poll();
-        self.server.poll(self.time.now());
+        self.server.poll(&Now::at(self.time.now()));
         self.server.flush();
     }
 
@@ -120,10 +120,10 @@ impl Halves {
         // The software NIC answers before the clock goes on: a time-out of either side is never its slowness.
         for _ in 0..4 {
             self.server_control.poll();
-            self.server.poll(self.time.now());
+            self.server.poll(&Now::at(self.time.now()));
             self.server.flush();
             self.client_control.poll();
-            self.client.poll(self.time.now());
+            self.client.poll(&Now::at(self.time.now()));
             self.client.flush();
         }
         self.step_server();
@@ -135,7 +135,7 @@ impl Halves {
         while self.time.now() < until {
             self.server_control.poll();
             self.client_control.poll();
-            self.client.poll(self.time.now());
+            self.client.poll(&Now::at(self.time.now()));
             self.client.flush();
             self.time.advance(STEP);
         }
@@ -226,7 +226,7 @@ fn a_server_that_stops_when_its_client_leaves_costs_no_figures() {
         let mut halves = Halves::new(operation, 1);
         while !halves.board.all_reached(Step::Measured) {
             halves.server_control.poll();
-            halves.server.poll(halves.time.now());
+            halves.server.poll(&Now::at(halves.time.now()));
             halves.server.flush();
             halves.step_without_server(STEP);
         }
