@@ -20,7 +20,7 @@ use crate::provider::{
 use frwr_mempool::DeviceMemory;
 use frwr_mempool::lane::{Receiver, Sender};
 use ibverbs_sys::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
-use std::{io, sync::Arc};
+use std::{collections::VecDeque, io, sync::Arc};
 
 /// Commands taken by one poll: each may allocate.
 const COMMANDS_PER_POLL: usize = 64;
@@ -44,8 +44,8 @@ pub struct VerbsPort {
     completions: Box<[ibv_wc; MAX_COMPLETIONS_PER_POLL]>,
     commands: Receiver<PortCommand>,
     reports: Sender<Report>,
-    /// The device is to be told that completions were lost, as soon as there is room.
-    has_lost: bool,
+    /// What the device is to be told as soon as there is room: of each object once, and of lost completions once in a row.
+    unreported: VecDeque<Report>,
     /// What was registered by a system call on this core, by its index.
     remote_memories: Vec<Option<MemoryRegion>>,
 }
@@ -92,29 +92,41 @@ impl VerbsPort {
             completions: Box::new([no_completion(); MAX_COMPLETIONS_PER_POLL]),
             commands: parts.commands,
             reports: parts.reports,
-            has_lost: false,
+            unreported: VecDeque::new(),
             remote_memories: Vec::new(),
         }
     }
 
+    /// Also where there is no room for reports: what stands behind may have been told to whoever posts next.
     #[cold]
     fn take_commands(&mut self, at_most: usize) {
         for _ in 0..at_most {
-            if self.reports.len() == self.reports.capacity() {
-                break;
-            }
             let Some(command) = self.commands.pop() else { break };
             if let Some(removed) = self.execute(command) {
-                let reported = self.reports.push(Report::Removed(removed));
-                debug_assert!(reported.is_ok(), "room was asked for");
+                self.unreported.push_back(Report::Removed(removed));
             }
         }
+        self.report();
     }
 
     /// A poll failed: the device ends all connections of this port, since what their work requests did is not known.
     #[cold]
     fn lose_completions(&mut self) {
-        self.has_lost = self.reports.push(Report::CompletionsLost).is_err();
+        if self.unreported.back() != Some(&Report::CompletionsLost) {
+            self.unreported.push_back(Report::CompletionsLost);
+        }
+        self.report();
+    }
+
+    /// Tells the device what there is room for.
+    #[cold]
+    fn report(&mut self) {
+        while let Some(&report) = self.unreported.front() {
+            if self.reports.push(report).is_err() {
+                break;
+            }
+            self.unreported.pop_front();
+        }
     }
 
     /// What a post may name was put into the lane before its maker was told, so it is in there or was taken.
@@ -345,8 +357,8 @@ impl Port for VerbsPort {
         if !self.commands.is_empty() {
             self.take_commands(COMMANDS_PER_POLL);
         }
-        if self.has_lost {
-            self.lose_completions();
+        if !self.unreported.is_empty() {
+            self.report();
         }
         let Self { objects, send_queue, receive_queue, completions, .. } = self;
         let queue = match queue {
