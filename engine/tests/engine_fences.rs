@@ -449,3 +449,17 @@ fn i25_replies_that_name_nothing_in_flight_are_counted_and_dropped() {
     test.until("counted", |pair| pair.host.engine.statistics().bad_reply_count == 3);
     assert_eq!(test.host.disconnected, 0);
 }
+
+#[test]
+fn s122_a_message_that_breaks_the_protocol_is_counted_once_and_ends_the_connection() {
+    let mut test = Scripted::new("reg_mr");
+    // Too short for a name.
+    let response = ResponseRequest { local: &[], remote: &[], message: &[0; 4], invalidate: None, cookie: 0 };
+    let connection = test.target.connection.unwrap();
+    test.submit(1, 0, false);
+    test.command();
+    test.target.engine.respond(connection, &response).unwrap();
+    test.until_gone();
+    assert_eq!(test.host.causes, [DisconnectCause::Protocol]);
+    assert_eq!((test.status(1), test.host.engine.statistics().bad_reply_count), (Some("lost"), 1));
+}

@@ -362,8 +362,8 @@ impl<P: Port> Engine<P> {
             }
             // A message that is no reply has no request whose key it could kill (I25).
             Message::Command => Replied::Foreign,
+            // Counted below, as one to no request.
             Message::Malformed => {
-                self.statistics.bad_reply_count += 1;
                 self.fail(index, DisconnectCause::Protocol);
                 Replied::Unknown
             }
