@@ -145,7 +145,10 @@ pub(crate) struct Connection {
     pub(crate) transfers_unsignalled: bool,
     /// The receives that it posts.
     pub(crate) receives: FixedList<ReceiveRequest>,
-    /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side.
+    /// It was ready, so that its caller heard of it.
+    pub(crate) was_ready: bool,
+    /// Messages that overtook the news that the connection is up: the peer may send as soon as it is up on its side. Of one that ends
+    /// before it is ready nobody is told what stands here.
     pub(crate) early: VecDeque<(Received, Success)>,
     /// Receives posted to the device; of shared ones those that this connection's peer may use.
     pub(crate) receives_posted: u32,
@@ -239,6 +242,7 @@ impl Connection {
             fence_owed: false,
             transfers_unsignalled: false,
             receives: FixedList::new_in(region, limits.receives as usize, vacant)?,
+            was_ready: false,
             early: VecDeque::with_capacity(limits.receives as usize),
             receives_posted: 0,
             holds_back: false,

@@ -339,7 +339,7 @@ impl<P: Port> Engine<P> {
 
     fn received(&mut self, index: usize, received: Received, success: Success, protocol: &mut impl Protocol) {
         let connection = &mut self.connections[index];
-        if matches!(connection.phase, Connected::Opening(_)) {
+        if !connection.was_ready {
             connection.early.push_back((received, success));
             self.ask_attention();
             return;

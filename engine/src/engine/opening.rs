@@ -143,7 +143,7 @@ impl<P: Port> Engine<P> {
         let entry = &mut self.connections[index];
         entry.phase = Phase::Opening(Opening::QueuePair);
         entry.peer_receives = options.peer_receives.into();
-        entry.doomed = false;
+        (entry.doomed, entry.was_ready) = (false, false);
         entry.awaiting_reply = 0;
         entry.abandoned_replies = 0;
         entry.relief_coming = false;
@@ -395,7 +395,7 @@ impl<P: Port> Engine<P> {
         }
         let (connection, private_data) = (entry.key, private_data.clone());
         let (created, receives) = (entry.idle.len(), entry.first_receives);
-        entry.phase = Phase::Ready;
+        (entry.phase, entry.was_ready) = (Phase::Ready, true);
         entry.note_usual();
         self.unsettled -= 1;
         self.statistics.connections += 1;
