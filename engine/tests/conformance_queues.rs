@@ -352,3 +352,18 @@ fn s94_an_object_that_is_freed_while_its_queue_pair_goes_is_not_the_next_one() {
         assert_eq!(host.command(Command::FreeRegistration { object: next }), Ok(Answer::Done));
     });
 }
+
+/// Who was refused before asks once more when the queue pair is gone: until then the name is nobody else's.
+#[test]
+fn s105_an_object_that_went_with_its_queue_pair_keeps_its_name_until_it_is_freed() {
+    on_all(|subject| {
+        let mut host = Network::new(subject).host();
+        let (first, second) = (host.queue_pair(SIZES), host.queue_pair(SIZES));
+        let object = host.slot(first).object;
+        assert_eq!(host.command(Command::DestroyQueuePair { queue_pair: first }), Ok(Answer::Done));
+        let next = host.slot(second).object;
+        let freed = host.command(Command::FreeRegistration { object });
+        assert!(matches!(freed, Ok(Answer::Done) | Err(CommandError::Unknown)), "{freed:?}");
+        assert_eq!(host.command(Command::FreeRegistration { object: next }), Ok(Answer::Done), "not the other one");
+    });
+}

@@ -4,10 +4,11 @@
 mod harness;
 
 use frwr_engine::provider::{
-    Access, Answer, Command, CompletionBatch, CompletionQueue, Device, DeviceEvent, Port, Ticket,
+    Access, Answer, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Port, Ticket,
 };
+use frwr_fake::Refusable;
 use harness::{
-    Builder, Slot, TestPair,
+    Builder, Host, SIZES, Slot, TestPair,
     fake::{Fake, FakeNetwork},
     statuses,
 };
@@ -49,5 +50,26 @@ fn what_was_made_can_be_posted_however_much_the_port_has_to_report() {
         pair.peer.post_receives(ends.peer, 0, 1);
         assert_eq!(statuses(&pair.owner_runs(ends.owner, &chain, 1)), [None]);
         pair.until("all destroyed", |pair| pair.owner.device.live().registrations.len() == 1);
+    }
+}
+
+/// A queue pair that is destroyed under a bound window blocks for 50 s (verbs.md 5.6, trap 4): windows go first each time.
+#[test]
+fn what_a_device_keeps_of_a_queue_pair_is_tried_in_front_of_it_each_time() {
+    for fake in [Fake::Windows, Fake::Lists] {
+        let network = FakeNetwork::new(fake);
+        let mut host = Host::new(network.open());
+        let queue_pair = host.queue_pair(SIZES);
+        let object = host.slot(queue_pair).object;
+        let context = host.device.fake().unwrap();
+        context.refuse(Refusable::DestroyRegistration, libc::EBUSY, u32::MAX);
+        context.refuse(Refusable::DestroyQueuePair, libc::EBUSY, 2);
+        for (expected, asked) in [(Err(CommandError::Busy), 1), (Err(CommandError::Busy), 2), (Ok(Answer::Done), 3)] {
+            assert_eq!(host.command(Command::DestroyQueuePair { queue_pair }), expected);
+            assert_eq!(context.refused(Refusable::DestroyRegistration), asked);
+        }
+        assert_eq!(host.command(Command::FreeRegistration { object }), Err(CommandError::Busy));
+        context.refuse(Refusable::DestroyRegistration, 0, 0);
+        assert_eq!(host.command(Command::FreeRegistration { object }), Ok(Answer::Done));
     }
 }

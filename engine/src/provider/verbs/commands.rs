@@ -259,35 +259,27 @@ impl VerbsDevice {
     /// Its windows go first: a queue pair that is destroyed under a bound window blocks for 50 s (verbs.md 5.6, trap 4).
     pub(super) fn destroy_queue_pair(&mut self, id: QueuePairId) -> Outcome {
         let record = self.queue_pairs.remove(&id).ok_or(CommandError::Unknown)?;
-        for window in &record.windows {
-            let Some(record) = self.windows.get_mut(window.0) else { continue };
-            if record.leaving {
-                // The number stays taken until the window's own command is answered.
-                record.window = None;
-                continue;
-            }
-            match record.window.take().map(|window| Arc::try_unwrap(window).map(Registered::destroy)) {
-                // The device keeps it: its own command can try again.
-                Some(Ok(Err((window, _)))) => record.window = Some(Arc::new(window)),
-                Some(Err(window)) => record.window = Some(window),
-                Some(Ok(Ok(()))) | None => drop(self.windows.remove(window.0)),
-            }
+        let mut kept = Vec::new();
+        for object in record.windows {
+            let Some(WindowRecord { window, .. }) = self.windows.get_mut(object.0) else { continue };
+            // The number stays taken until the window's own command is answered: that may be on its way, or come when this one was.
+            *window = match window.take().map(|window| Arc::try_unwrap(window).map(Registered::destroy)) {
+                // The device keeps it: both commands can try again.
+                Some(Ok(Err((window, _)))) => Some(Arc::new(window)),
+                Some(Err(window)) => Some(window),
+                Some(Ok(Ok(()))) | None => continue,
+            };
+            kept.push(object);
         }
-        match Arc::try_unwrap(record.queue_pair).map(QueuePair::destroy) {
-            Ok(Ok(())) => Ok(Answer::Done),
-            Ok(Err((queue_pair, error))) => {
-                let (answer, queue_pair) = (self.refusal(&error), Arc::new(queue_pair));
-                let windows = Vec::new();
-                self.queue_pairs.insert(id, QueuePairRecord { port: record.port, queue_pair, windows, leaving: false });
-                Err(answer)
-            }
+        let (queue_pair, answer) = match Arc::try_unwrap(record.queue_pair).map(QueuePair::destroy) {
+            Ok(Ok(())) => return Ok(Answer::Done),
+            Ok(Err((queue_pair, error))) => (Arc::new(queue_pair), self.refusal(&error)),
             // No port has it, so nobody has; were there one, its holder would still use it.
-            Err(queue_pair) => {
-                let windows = Vec::new();
-                self.queue_pairs.insert(id, QueuePairRecord { port: record.port, queue_pair, windows, leaving: false });
-                Err(CommandError::Busy)
-            }
-        }
+            Err(queue_pair) => (queue_pair, CommandError::Busy),
+        };
+        let record = QueuePairRecord { port: record.port, queue_pair, windows: kept, leaving: false };
+        self.queue_pairs.insert(id, record);
+        Err(answer)
     }
 
     fn allocate_window(&mut self, port: PortId, domain: DomainId, queue_pair: QueuePairId, depth: u32) -> Outcome {

@@ -147,7 +147,7 @@ pub(super) struct SharedReceiveQueueRecord {
 pub(super) struct WindowRecord {
     pub(super) port: PortId,
     pub(super) queue_pair: QueuePairId,
-    /// `None` where it was destroyed with its queue pair while a command of its own was under way, which keeps its number.
+    /// `None` where it was destroyed with its queue pair: its number is kept for a command of its own.
     pub(super) window: Option<Arc<Registered>>,
     pub(super) leaving: bool,
 }
