@@ -183,6 +183,24 @@ fn sizes_pieces_depths_connections_and_cores() {
     }
 }
 
+/// An entry of a list has any length: what is in one piece takes one, however many pages it has.
+#[test]
+fn a_list_reaches_as_far_as_its_entries() {
+    for arguments in [
+        &["--size", "4194304"][..],
+        &["--size", "67108864"],
+        &["--size", "16777216", "--segments", "16"],
+        &["--size", "65536", "--depth", "128", "--key", "static"],
+        &["--op", "write", "--size", "65536", "--depth", "128"],
+        &["--op", "read", "--size", "1048576", "--depth", "4", "--segments", "2"],
+        &["--op", "register", "--size", "4194304", "--batch", "4"],
+    ] {
+        let report = measured(10, &[&["--registration", "lists"], arguments].concat());
+        let keys = if report["key"] == "request" { 10 } else { 0 };
+        assert_eq!(number(&report, "registrations"), keys, "{arguments:?}: {report}");
+    }
+}
+
 /// B2: frwr is not to be the bottleneck in silence where a card has to fetch more than a work request's first 64 bytes.
 #[test]
 fn lists_that_are_dear_on_a_card_are_counted_and_warned_of() {

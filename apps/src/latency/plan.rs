@@ -32,12 +32,18 @@ fn receives(parameters: &Parameters) -> u32 {
     if answered { parameters.depth + OTHER_MESSAGES } else { OTHER_MESSAGES }
 }
 
-/// What sizing is to count with: the bytes of the largest key.
-fn wishes(parameters: &Parameters) -> Wishes {
-    let layout = Layout::new(parameters);
+/// What sizing is to count with: the bytes of the largest key. An entry of a list may have any length, so that its pieces count there, as
+/// a page each.
+fn wishes(parameters: &Parameters, capabilities: &Capabilities) -> Wishes {
+    let (layout, wishes) = (Layout::new(parameters), Wishes::default());
     let long_lived = parameters.key == KeyKind::Static || parameters.operation.is_transfer();
-    let bytes = if long_lived { layout.connection_bytes() } else { layout.slot_bytes() };
-    Wishes { payload_bytes: u32::try_from(bytes).unwrap_or(u32::MAX), ..Wishes::default() }
+    let (bytes, pieces) =
+        if long_lived { (layout.connection_bytes(), 1) } else { (layout.slot_bytes(), u32::from(layout.segments)) };
+    let payload_bytes = match capabilities.contiguity {
+        Contiguity::Gaps { page_size: 0 } => pieces.saturating_mul(wishes.page_size),
+        _ => u32::try_from(bytes).unwrap_or(u32::MAX),
+    };
+    Wishes { payload_bytes, ..wishes }
 }
 
 /// The client's engine, with so many connections.
@@ -64,14 +70,14 @@ pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &C
         message_bytes: message_bytes(parameters),
         max_segments: u32::from(segments),
         registrations,
-        wishes: wishes(parameters),
+        wishes: wishes(parameters, capabilities),
         drain_timeout: DRAIN_TIMEOUT,
         ..EngineOptions::default()
     }
 }
 
 /// The server's engine, with so many connections.
-pub(super) fn server(parameters: &Parameters, connections: u16) -> EngineOptions {
+pub(super) fn server(parameters: &Parameters, connections: u16, capabilities: &Capabilities) -> EngineOptions {
     EngineOptions {
         connections,
         // The key that it opens.
@@ -81,7 +87,7 @@ pub(super) fn server(parameters: &Parameters, connections: u16) -> EngineOptions
         message_bytes: message_bytes(parameters),
         max_segments: 1,
         registrations: 1,
-        wishes: wishes(parameters),
+        wishes: wishes(parameters, capabilities),
         drain_timeout: DRAIN_TIMEOUT,
         ..EngineOptions::default()
     }

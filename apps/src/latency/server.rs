@@ -174,7 +174,7 @@ impl<P: Port> ServerSide<P> {
         node: Option<u32>,
         desk: Desk,
     ) -> Result<Self, SetupError> {
-        let options = plan::server(&plan.capacity, plan.connections);
+        let options = plan::server(&plan.capacity, plan.connections, &plan.capabilities);
         let data_bytes = plan::data_bytes(&plan.capacity, plan.connections);
         let bytes = Engine::<P>::region_bytes(&options, &plan.capabilities)? + data_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;

@@ -60,7 +60,7 @@ impl<P: Port + Send + 'static> Sides<P> {
         control: &mut Control<D>,
         plan: ServerPlan,
     ) -> Result<(), RunError> {
-        let options = plan::server(&plan.capacity, plan.connections);
+        let options = plan::server(&plan.capacity, plan.connections, &plan.capabilities);
         let (port, link) = open(control, &options, &plan.capabilities)?;
         self.servers.push(Beginning { port, link, plan });
         Ok(())

@@ -102,7 +102,7 @@ impl Halves {
             capabilities,
         };
         server_control.tell_when_crowded(crowded());
-        let (port, link) = open(&mut server_control, &plan::server(&parameters, connections));
+        let (port, link) = open(&mut server_control, &plan::server(&parameters, connections, &capabilities));
         let server = ServerSide::new(port, link, server, None, desk.clone()).unwrap();
         let (port, link) = open(&mut client_control, &plan::client(&parameters, connections, &capabilities));
         let client = ClientSide::new(port, link, client, None, Clock::from(&time), board.clone()).unwrap();
