@@ -3,7 +3,10 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, ErrorKind, Write as _},
-    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+    os::{
+        fd::AsFd,
+        unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+    },
     path::{Path, PathBuf},
 };
 
@@ -30,10 +33,15 @@ impl ResultFile {
     /// results leaves none, however it ends; what is there is not touched.
     ///
     /// # Errors
-    /// The system's, and that nobody reads a named pipe: it would be waited for.
+    /// The system's; that nobody reads a named pipe, which would be waited for; and that standard output or standard error goes to the
+    /// file, which would write over the results.
     pub fn open(path: &Path) -> io::Result<Self> {
         match open_there(path) {
-            Ok(file) => Ok(Self { path: path.to_owned(), there: Some(file), identity: identity(path) }),
+            Ok(file) => {
+                let identity = identity(path);
+                not_a_stream(identity.as_ref())?;
+                Ok(Self { path: path.to_owned(), there: Some(file), identity })
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => match fs::read_link(path) {
                 // The kernel has followed all links to where nothing is, so that they come to an end.
                 Ok(target) => Self::open(&path.parent().unwrap_or(Path::new("")).join(target)),
@@ -109,6 +117,24 @@ fn identity(path: &Path) -> Option<Identity> {
             Some(Identity::Absent(fs::canonicalize(folder).ok()?.join(path.file_name()?)))
         }
     }
+}
+
+/// That neither standard output nor standard error goes to a file of results.
+fn not_a_stream(results: Option<&Identity>) -> io::Result<()> {
+    for (name, goes_to) in [("output", of_stream(&io::stdout())), ("error", of_stream(&io::stderr()))] {
+        if goes_to.is_some() && goes_to.as_ref() == results {
+            let why =
+                format!("standard {name} goes to that file, and one would write over the other: send it elsewhere");
+            return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        }
+    }
+    Ok(())
+}
+
+/// The file that a stream goes to; none for terminals and pipes, and where nobody knows.
+fn of_stream(stream: &impl AsFd) -> Option<Identity> {
+    let found = File::from(stream.as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
+    found.is_file().then(|| Identity::There(found.dev(), found.ino()))
 }
 
 /// Opens what is there, without a wait for who would read it.

@@ -172,6 +172,34 @@ fn what_was_there_stays_until_there_are_results() {
     assert!(fs::read_to_string(&path).unwrap().starts_with("op,"));
 }
 
+/// Each of both begins at the beginning of the file, and would write over the other; and what is there is somebody's.
+#[test]
+fn results_do_not_go_where_standard_output_or_standard_error_goes() {
+    let folder = Folder::new();
+    let path = folder.path("all");
+    for (stream, program, arguments) in [
+        ("1>>", LATENCY, "--iterations 50 --cores unpinned --csv"),
+        ("1>>", LATENCY, "--iterations 50 --cores unpinned --csv /dev/null --svg"),
+        ("2>>", LATENCY, "--iterations 50 --cores unpinned --json --hgrm"),
+        ("1>>", REACTOR, "--runtime 0 --cores unpinned --trace"),
+    ] {
+        fs::write(&path, "old\n").unwrap();
+        let by_its_stream = if stream == "1>>" { "/dev/stdout" } else { "/dev/stderr" };
+        for named in [path.as_str(), by_its_stream] {
+            let script = format!("{program} {arguments} {named} {stream} {path}");
+            let (code, out, err) = told(Command::new("sh").args(["-c", &script]).output().unwrap());
+            let all = fs::read_to_string(&path).unwrap() + &out + &err.join("\n");
+            assert_eq!(code, Some(1), "{script}: {all}");
+            assert!(all.starts_with("old\n") && all.contains("goes to that file"), "{script}: {all}");
+            fs::write(&path, "old\n").unwrap();
+        }
+    }
+    // A pipe keeps one behind the other.
+    let (code, out, err) = latency(&["--csv", "/dev/stdout"]);
+    assert_eq!((code, err), (Some(0), Vec::new()));
+    assert!(out.starts_with("op,") && out.contains("t_typical"), "{out}");
+}
+
 /// What is moved is somebody's data.
 #[test]
 fn a_trace_does_not_overwrite_the_file_that_is_moved() {
