@@ -49,7 +49,9 @@ impl BusyTimes {
     #[must_use]
     pub fn parse(stat: &str) -> Self {
         let of_line = |line: &str| {
-            let mut fields = line.strip_prefix("cpu")?.split_whitespace();
+            // The first line is of all of them: the number behind its name is of ticks.
+            let of_one = line.strip_prefix("cpu").filter(|rest| !rest.starts_with(' '))?;
+            let mut fields = of_one.split_whitespace();
             let cpu = CpuId::new(fields.next()?.parse().ok()?).ok()?;
             let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
             // Guest times are counted as user and nice already.
@@ -91,6 +93,10 @@ mod tests {
         let cpu = CpuId::new(0).unwrap();
         assert_eq!(after.busy_share_since(&before, cpu), Some(0.2));
         assert_eq!(before.busy_share_since(&before, cpu), None);
+        // All CPUs together have worked for as many ticks as the one in question is called, as on a machine that has just started.
+        let (before, after) = ("cpu  0 0 0 9 0\ncpu0 1 0 0 9 0\n", "cpu  0 0 0 99 0\ncpu0 3 0 0 17 0\n");
+        let [before, after] = [before, after].map(BusyTimes::parse);
+        assert_eq!(after.busy_share_since(&before, cpu), Some(0.2));
         assert_eq!(BusyTimes::parse("cpu\ncpux 1\ncpu99999999 1\n"), BusyTimes::default());
     }
 }
