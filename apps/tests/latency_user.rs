@@ -4,7 +4,9 @@
 use serde_json::Value;
 use std::{
     fs::{self, OpenOptions},
-    process::{Command, Output, Stdio},
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    process::{Child, Command, Output, Stdio},
 };
 
 fn command(arguments: &[&str]) -> Command {
@@ -347,6 +349,55 @@ fn a_file_that_cannot_be_written_costs_no_figures() {
     let report: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, report["error"].as_str(), report["requests"].as_u64()), (Some(1), Some("file"), Some(50)));
     assert!(report["message"].as_str().unwrap().contains("/dev/full"), "{report}");
+}
+
+/// Waits until a program has its handlers for SIGINT and SIGTERM: in front of that a signal would end it.
+fn has_its_handlers(child: &Child) {
+    let script = format!("until grep -q '^SigCgt:.*[4-7c-f]...$' /proc/{}/status; do :; done", child.id());
+    assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+}
+
+/// timeout(1) signals the program and then its group: to whom the program belongs.
+#[test]
+fn a_signal_that_comes_twice_costs_no_figures() {
+    let mut asked = command(&["--json", "--runtime", "3600"]);
+    let child = asked.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    has_its_handlers(&child);
+    // Both wait for it then, and come one behind the other.
+    for name in ["-STOP", "-INT", "-TERM", "-CONT"] {
+        signal(&child, name);
+    }
+    let (code, out, err) = told(child.wait_with_output().unwrap());
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["interrupted"], true, "{report}");
+}
+
+/// Whoever reads no further from its pipe holds it up for ever.
+#[test]
+fn a_program_that_waits_is_ended_by_another_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut at_once = OpenOptions::new();
+    at_once.custom_flags(libc::O_NONBLOCK);
+    let _reader = at_once.clone().read(true).open(&pipe).unwrap();
+    let mut filler = at_once.write(true).open(&pipe).unwrap();
+    while filler.write(&[0; 4096]).is_ok() {}
+    let full = OpenOptions::new().write(true).open(&pipe).unwrap();
+    let mut child = command(&["--iterations", "50"]).stdout(full).spawn().unwrap();
+    has_its_handlers(&child);
+    let ended = loop {
+        if let Some(ended) = child.try_wait().unwrap() {
+            break ended;
+        }
+        signal(&child, "-INT");
+    };
+    assert_eq!(ended.code(), Some(130));
 }
 
 #[test]
