@@ -500,9 +500,9 @@ impl SendQueue {
         }
         self.forget_at(self.tail);
         let posted = self.entry(self.tail);
-        let cost = self.cost_of_retired(self.tail);
+        self.set_aside -= u32::from(posted.is_set_aside());
         self.tail += 1;
-        self.release(cost);
+        self.release(self.cost_of(&posted));
         Some(posted)
     }
 

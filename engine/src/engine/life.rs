@@ -23,8 +23,23 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    /// The one way out of Ready, whoever found the reason (S97, S98, D27).
+    /// The one way out of Ready, whoever found the reason (S97, S98, D27). Most calls are of a connection that ends already: each thing
+    /// that comes back flushed is one.
     pub(super) fn fail(&mut self, index: usize, cause: DisconnectCause) {
+        let Phase::Ending { cause: known, .. } = &mut self.connections[index].phase else {
+            return self.fail_first(index, cause);
+        };
+        // A flush is a consequence; what comes to light behind it may be the reason.
+        let flushed = DisconnectCause::WorkRequest(FailureStatus::Flushed);
+        if *known == flushed && matches!(cause, DisconnectCause::WorkRequest(_)) {
+            *known = cause;
+        }
+        self.statistics.repeated_disconnects += 1;
+    }
+
+    /// [`Engine::fail`] of a connection that does not end yet.
+    #[inline(never)]
+    fn fail_first(&mut self, index: usize, cause: DisconnectCause) {
         let entry = &mut self.connections[index];
         let told = match &entry.phase {
             Phase::Ready => {
@@ -40,16 +55,7 @@ impl<P: Port> Engine<P> {
                 entry.doomed = true;
                 return;
             }
-            Phase::Vacant => return,
-            Phase::Ending { step, cause: known, deadline } => {
-                // A flush is a consequence; what comes to light behind it may be the reason.
-                let flushed = DisconnectCause::WorkRequest(FailureStatus::Flushed);
-                if *known == flushed && matches!(cause, DisconnectCause::WorkRequest(_)) {
-                    entry.phase = Phase::Ending { step: *step, cause, deadline: *deadline };
-                }
-                self.statistics.repeated_disconnects += 1;
-                return;
-            }
+            Phase::Vacant | Phase::Ending { .. } => return,
         };
         self.unstage_all(index);
         let entry = &mut self.connections[index];
