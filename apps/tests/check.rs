@@ -137,6 +137,7 @@ fn wrong_arguments_name_limit_value_and_remedy_in_the_first_line() {
         (FIRST_EXAMPLE.replace("128", "0"), "'0'", "1 to 16384"),
         (FIRST_EXAMPLE.replace("4096", "5000"), "'5000'", "power of two"),
         (FIRST_EXAMPLE.replace("32768", "many"), "'many'", "4294967295"),
+        (FIRST_EXAMPLE.replace("32768", "-1"), "'-1'", "4294967295"),
         (FIRST_EXAMPLE.replace("--max-sge 30", ""), "--max-sge", "--help"),
         ("--jsno".to_owned(), "--jsno", "--help"),
         ("sizzling".to_owned(), "sizzling", "--help"),
@@ -145,6 +146,9 @@ fn wrong_arguments_name_limit_value_and_remedy_in_the_first_line() {
         assert_eq!((output.exit_code, output.stdout.as_str()), (2, ""), "{line}");
         let first = output.stderr.lines().next().unwrap();
         assert!(first.contains(value) && first.contains(limit), "{first}");
+        // The help that lists the options in question.
+        let program = if line.starts_with("sizing ") { "`frwr-check sizing --help`" } else { "`frwr-check --help`" };
+        assert!(first.contains(program), "{first}");
         let output = without_machine(&format!("{line} --json"));
         assert_eq!((output.exit_code, &one_json_line(&output)["error"]), (2, &Value::from("usage")));
     }

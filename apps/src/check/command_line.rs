@@ -62,7 +62,8 @@ pub fn run(
         },
         Err(error) if !error.use_stderr() => success(error.to_string()),
         Err(error) => {
-            let line = usage_line("frwr-check", &error);
+            let sizing = arguments.iter().any(|argument| argument == "sizing");
+            let line = usage_line(if sizing { "frwr-check sizing" } else { "frwr-check" }, &error);
             failure(
                 json,
                 USAGE,

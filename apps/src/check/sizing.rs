@@ -10,6 +10,8 @@ const RDMA_READS: u32 = 16;
 
 /// A device by its attributes, and what is wished of it.
 #[derive(Clone, Copy, Debug, Args)]
+// So that they are told the limits of their option.
+#[command(allow_negative_numbers = true)]
 pub struct SizingArguments {
     /// Entries of one fast registration's page list (max_fast_reg_page_list_len).
     #[arg(long, value_name = "N", value_parser = number)]
