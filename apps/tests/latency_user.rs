@@ -143,7 +143,7 @@ fn short_runs_say_how_long_they_were() {
     // Of several sizes all of it, and the warm-up of each.
     let (_, out, _) = run(&["--size", "8,64", "--runtime", "0.1"]);
     let line = out.lines().nth(1).unwrap();
-    let seconds = line.rsplit_once("; ").unwrap().1.split_once(" s after 0 s of warm-up each").unwrap().0;
+    let seconds = line.rsplit_once("; ").unwrap().1.split_once(" s in all, each after 0 s of warm-up").unwrap().0;
     assert!(seconds.parse::<f64>().unwrap() >= 0.19, "{line}");
 }
 

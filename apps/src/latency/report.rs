@@ -305,7 +305,7 @@ impl LatencyReport {
 
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
         writeln!(out, "{}", self.title())?;
-        writeln!(out, "{}", self.settings(&self.parameters.size.to_string(), self.seconds()))?;
+        writeln!(out, "{}", self.settings(&self.parameters.size.to_string(), self.seconds(), ""))?;
         if let Some(hardware) = self.hardware() {
             writeln!(out, "{hardware}: check what it says against another tool, and tell us")?;
         }
@@ -357,8 +357,9 @@ impl LatencyReport {
         format!("frwr-latency {operation} on {device} ({}): {keys}{peer}", self.registration.replace('_', " "))
     }
 
-    /// How it was measured, with `sizes` as said, in so many seconds of requests that count.
-    pub(super) fn settings(&self, sizes: &str, seconds: f64) -> String {
+    /// How it was measured, with `sizes` as said, in so many seconds of requests that count; `of_which` stands between these and the
+    /// warm-up.
+    pub(super) fn settings(&self, sizes: &str, seconds: f64, of_which: &str) -> String {
         let Parameters { operation, segments, ranges, depth, batch, .. } = self.parameters;
         let pieces = if segments > 1 { format!(" in {segments} pieces") } else { String::new() };
         let to_and_from = match operation {
@@ -375,8 +376,8 @@ impl LatencyReport {
             Some(Doorbells::Each) => " in rounds with a doorbell each",
         };
         format!(
-            "{sizes} bytes{pieces}{to_and_from}, depth {depth}{rounds}{batches}, {} connection(s) on each of {} core(s){rate}; {} s after {} s \
-             of warm-up",
+            "{sizes} bytes{pieces}{to_and_from}, depth {depth}{rounds}{batches}, {} connection(s) on each of {} core(s){rate}; {} s{of_which} after \
+             {} s of warm-up",
             self.connections,
             self.cores.len(),
             rounded(seconds),

@@ -79,7 +79,7 @@ impl LatencySweep {
         let sizes: Vec<_> = self.reports.iter().map(|report| report.parameters.size.to_string()).collect();
         writeln!(out, "{}", first.title())?;
         let seconds = self.reports.iter().map(LatencyReport::seconds).sum();
-        writeln!(out, "{} each", first.settings(&sizes.join(", "), seconds))?;
+        writeln!(out, "{}", first.settings(&sizes.join(", "), seconds, " in all, each"))?;
         if let Some(hardware) = first.hardware() {
             writeln!(out, "{hardware}: check what it says against another tool, and tell us")?;
         }
@@ -112,12 +112,15 @@ impl LatencySweep {
             }
         }
         self.reports.iter().try_for_each(|report| report.write_undrained(out))?;
-        if self.reports.iter().any(|report| report.interrupted) || self.reports.len() < self.asked {
-            let (rows, asked) = (self.reports.len(), self.asked);
+        let (rows, asked) = (self.reports.len(), self.asked);
+        if self.reports.iter().any(|report| report.interrupted) {
             writeln!(
                 out,
                 "interrupted: {rows} of {asked} sizes, one of them perhaps with fewer requests than asked for"
             )?;
+        } else if rows < asked {
+            // Interrupted in front of one, or one failed, which standard error says.
+            writeln!(out, "{rows} of {asked} sizes were measured")?;
         }
         Ok(())
     }
