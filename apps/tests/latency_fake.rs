@@ -4,7 +4,7 @@
 use clap::Parser as _;
 use frwr_apps::{
     check::Machine,
-    latency::{Arguments, LatencyConfig, measure_both},
+    latency::{Arguments, LatencyConfig, LatencyReport, measure_both},
 };
 use frwr_engine::provider::verbs::{Registration, VerbsDevice, VerbsOptions};
 use frwr_fake::{FakeDevice, FakeLists, FakeOptions, Refusable};
@@ -17,30 +17,47 @@ fn open(fake: &FakeDevice, registration: Registration) -> VerbsDevice {
     VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"))
 }
 
+fn measured(fake: &FakeDevice, registration: Registration, arguments: &[&str]) -> LatencyReport {
+    let fixed = ["frwr-latency", "--device", "test", "--one-process", "--cores", "unpinned", "--pages", "plain"];
+    let arguments = Arguments::try_parse_from([&fixed[..], arguments].concat());
+    let config = LatencyConfig::new(arguments.unwrap_or_else(|error| panic!("{error}"))).unwrap();
+    let address = format!("{}:49200", fake.address()).parse().unwrap();
+    let (server, client) = (open(fake, registration), open(fake, registration));
+    let (machine, stop) = (Machine::this(), AtomicBool::new(false));
+    let report = measure_both(server, client, address, &config, &machine, &stop, &mut |line| panic!("{line}"));
+    report.unwrap_or_else(|error| panic!("{:?}: {error}", config.parameters))
+}
+
 fn every_operation(options: FakeOptions, registration: Registration) {
-    let machine = Machine::this();
     for operation in ["request", "register", "send", "write", "read", "ranges"] {
         let fake = FakeDevice::new(options);
         let count = REQUESTS.to_string();
         let arguments =
             ["--op", operation, "--iterations", &count, "--depth", "4", "--segments", "2", "--warm-up", "0"];
-        let fixed = ["frwr-latency", "--device", "test", "--one-process", "--cores", "unpinned", "--pages", "plain"];
         let all = match operation {
-            "ranges" => [&fixed[..], &["--op", "write", "--ranges", "16"], &arguments[2..6], &arguments[8..]].concat(),
+            "ranges" => [&["--op", "write", "--ranges", "16"], &arguments[2..6], &arguments[8..]].concat(),
             // One key covers a range.
-            "register" | "send" => [&fixed[..], &arguments[..6], &arguments[8..]].concat(),
-            _ => [&fixed[..], &arguments].concat(),
+            "register" | "send" => [&arguments[..6], &arguments[8..]].concat(),
+            _ => arguments.to_vec(),
         };
-        let arguments = Arguments::try_parse_from(all).unwrap_or_else(|error| panic!("{error}"));
-        let config = LatencyConfig::new(arguments).unwrap();
-        let address = format!("{}:49200", fake.address()).parse().unwrap();
-        let (server, client) = (open(&fake, registration), open(&fake, registration));
-        let report = measure_both(server, client, address, &config, &machine, &AtomicBool::new(false), &mut |line| {
-            panic!("{line}")
-        });
-        let report = report.unwrap_or_else(|error| panic!("{operation}: {error}"));
+        let report = measured(&fake, registration, &all);
         assert_eq!(report.requests(), REQUESTS, "{operation}: {}", report.table());
         assert_eq!((fake.remote_bytes(), fake.violations()), (0, Vec::new()), "{operation}");
+    }
+}
+
+/// The engine makes none of them.
+#[test]
+fn keys_that_system_calls_make_are_told_as_such() {
+    for (operation, key, told) in [
+        ("register", "memory", "keys: 50 made by ibv_reg_mr, and killed by ibv_dereg_mr\n"),
+        ("write", "static", "keys: 0 made (0 of memory with gaps)"),
+        ("register", "request", "keys: 50 made (0 of memory with gaps), 0 killed by the server, 50 by LOCAL_INV\n"),
+    ] {
+        let fake = FakeDevice::new(FakeOptions::windows("mlx5"));
+        let arguments = ["--op", operation, "--key", key, "--iterations", "50", "--warm-up", "0"];
+        let table = measured(&fake, Registration::Windows, &arguments).table();
+        assert!(table.contains(told), "{operation} {key}: {table}");
     }
 }
 

@@ -468,14 +468,19 @@ impl LatencyReport {
             per_request(counters.send_completions),
             per_request(counters.receive_completions),
         )?;
-        writeln!(
-            out,
-            "keys: {} made ({} of memory with gaps), {} killed by the server, {} by LOCAL_INV",
-            counters.registrations,
-            counters.lists_registered,
-            counters.remote_invalidations,
-            counters.local_invalidations
-        )?;
+        let makes_keys = matches!(self.parameters.operation, Operation::Request | Operation::Register);
+        if makes_keys && self.parameters.key == KeyKind::Memory {
+            writeln!(out, "keys: {requests} made by ibv_reg_mr, and killed by ibv_dereg_mr")?;
+        } else {
+            writeln!(
+                out,
+                "keys: {} made ({} of memory with gaps), {} killed by the server, {} by LOCAL_INV",
+                counters.registrations,
+                counters.lists_registered,
+                counters.remote_invalidations,
+                counters.local_invalidations
+            )?;
+        }
         let shown = |faults: Option<u64>| faults.map_or_else(|| "unknown".to_owned(), |faults| faults.to_string());
         let (cores, process) = (shown(self.page_faults()), shown(self.page_faults_of_process()));
         writeln!(out, "page faults meanwhile: {cores} of these cores, {process} of the whole process")?;
