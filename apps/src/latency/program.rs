@@ -184,13 +184,32 @@ fn resolve(host: &str) -> Result<SocketAddr, LatencyError> {
     }
     let with_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0));
     let found = if with_port { host.to_socket_addrs() } else { (host, DEFAULT_PORT).to_socket_addrs() };
-    let mut found = found.map_err(|error| wrong(error.to_string()))?;
-    found.next().ok_or_else(|| wrong("it has no address".to_owned()))
+    let found = found.map_err(|error| wrong(error.to_string()))?;
+    usual(found).ok_or_else(|| wrong("it has no address".to_owned()))
+}
+
+/// Of a host with addresses of both kinds an IPv4 one, as servers listen at where nobody says otherwise: resolvers name IPv6 first.
+fn usual(mut addresses: impl Iterator<Item = SocketAddr>) -> Option<SocketAddr> {
+    let first = addresses.next()?;
+    Some(if first.is_ipv4() { first } else { addresses.find(SocketAddr::is_ipv4).unwrap_or(first) })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{DEFAULT_PORT, resolve};
+    use super::{DEFAULT_PORT, resolve, usual};
+
+    #[test]
+    fn a_host_is_asked_at_the_kind_of_address_that_servers_listen_at() {
+        for (found, wanted) in [
+            (&["[fd00::1]:7", "[fd00::2]:7", "10.9.0.1:7", "10.9.0.2:7"][..], Some("10.9.0.1:7")),
+            (&["10.9.0.2:7", "10.9.0.1:7"], Some("10.9.0.2:7")),
+            (&["[fd00::2]:7", "[fd00::1]:7"], Some("[fd00::2]:7")),
+            (&[], None),
+        ] {
+            let told = usual(found.iter().map(|address| address.parse().unwrap()));
+            assert_eq!(told, wanted.map(|address| address.parse().unwrap()), "{found:?}");
+        }
+    }
 
     #[test]
     fn hosts_have_a_port_or_the_usual_one() {
