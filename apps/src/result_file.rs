@@ -68,9 +68,9 @@ impl ResultFile {
     /// # Errors
     /// The system's.
     pub fn replace(self, bytes: &[u8]) -> io::Result<()> {
-        let is_new = self.there.is_none();
         let path = self.path.clone();
-        let written = self.begin()?.write_all(bytes);
+        let (mut file, is_new) = self.found_or_made()?;
+        let written = file.write_all(bytes);
         if written.is_err() && is_new {
             // The first error is the one that is told.
             let _ = fs::remove_file(path);
@@ -83,20 +83,34 @@ impl ResultFile {
     /// # Errors
     /// The system's.
     pub fn begin(self) -> io::Result<File> {
-        let file = match self.there {
-            Some(file) => file,
-            None => match OpenOptions::new().write(true).create_new(true).open(&self.path) {
+        Ok(self.found_or_made()?.0)
+    }
+
+    /// The file, empty, and whether it was made for the results: it was not there, or somebody has put it elsewhere meanwhile, where it
+    /// stays as it is.
+    fn found_or_made(self) -> io::Result<(File, bool)> {
+        let path = self.path;
+        let (file, is_new) = match self.there.filter(|there| !has_gone(there, &path)) {
+            Some(file) => (file, false),
+            None => match OpenOptions::new().write(true).create_new(true).open(&path) {
                 // Somebody else made it meanwhile.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => open_there(&self.path)?,
-                made => made?,
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => (open_there(&path)?, false),
+                made => (made?, true),
             },
         };
         // Devices and pipes have no length to set.
         if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
             file.set_len(0)?;
         }
-        Ok(file)
+        Ok((file, is_new))
     }
+}
+
+/// Whether a file that was opened by a path is no longer found there: deleted, or renamed.
+fn has_gone(file: &File, path: &Path) -> bool {
+    let of = |found: fs::Metadata| found.is_file().then(|| Identity::There(found.dev(), found.ino()));
+    let opened = file.metadata().ok().and_then(of);
+    opened.is_some() && opened != fs::metadata(path).ok().and_then(of)
 }
 
 /// Whether both paths lead to one file, there or not. Neither is opened: the reader of a named pipe would take that for its end.

@@ -3,10 +3,10 @@
 mod folder;
 
 use folder::Folder;
-use frwr_apps::result_file::lead_to_one;
+use frwr_apps::result_file::{ResultFile, lead_to_one};
 use std::{
     fs::{self, OpenOptions},
-    io::Read as _,
+    io::{Read as _, Write as _},
     os::unix::fs::{OpenOptionsExt as _, symlink},
     path::PathBuf,
     process::{Command, Output, Stdio},
@@ -170,6 +170,28 @@ fn what_was_there_stays_until_there_are_results() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "old");
     assert_eq!(latency(&["--csv", &path]).0, Some(0));
     assert!(fs::read_to_string(&path).unwrap().starts_with("op,"));
+}
+
+/// A run may take an hour, and its results are looked for by their name. What was put aside is to be kept.
+#[test]
+fn a_file_that_is_put_elsewhere_meanwhile_stays_as_it_is_and_results_are_where_they_belong() {
+    let folder = Folder::new();
+    let [path, aside] = ["results", "aside"].map(|name| folder.path(name));
+    let results = || fs::read_to_string(&path).unwrap();
+    fs::write(&path, "old").unwrap();
+    let file = ResultFile::open(path.as_ref()).unwrap();
+    fs::rename(&path, &aside).unwrap();
+    file.replace(b"new").unwrap();
+    assert_eq!((results(), fs::read_to_string(&aside).unwrap()), ("new".to_owned(), "old".to_owned()));
+    let file = ResultFile::open(path.as_ref()).unwrap();
+    fs::remove_file(&path).unwrap();
+    file.replace(b"newer").unwrap();
+    assert_eq!(results(), "newer");
+    // As an editor saves it.
+    let file = ResultFile::open(path.as_ref()).unwrap();
+    fs::rename(&aside, &path).unwrap();
+    file.begin().unwrap().write_all(b"new").unwrap();
+    assert_eq!(results(), "new");
 }
 
 /// Each of both begins at the beginning of the file, and would write over the other; and what is there is somebody's.
