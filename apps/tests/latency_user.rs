@@ -335,6 +335,28 @@ fn what_a_device_cannot_do_is_told_in_options_of_the_command_line() {
     }
 }
 
+/// What may be lower is what was asked for.
+#[test]
+fn what_a_key_does_not_reach_is_told_with_its_bytes_and_pieces() {
+    let lists = "or use --registration lists, whose keys cover pieces, where the device has them";
+    for (arguments, told) in [
+        (&["--size", "2097152"][..], "this device cannot open 2097152 bytes with one key; lower --size".to_owned()),
+        (
+            &["--op", "register", "--segments", "2", "--size", "64"],
+            format!("this device cannot open 64 bytes in 2 pieces with one key; lower --size or --segments, {lists}"),
+        ),
+        (
+            &["--op", "write", "--size", "65536", "--depth", "32"],
+            "the server's device cannot open 2097152 bytes with one key; lower --depth or --size".to_owned(),
+        ),
+    ] {
+        let (code, out, err) = run(&[&["--iterations", "50"], arguments].concat());
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{arguments:?}: {err}");
+        assert_eq!(err, format!("error: 127.0.0.1:49200: {told}\n"), "{arguments:?}");
+    }
+    measured(&["--iterations", "50", "--op", "register", "--segments", "2", "--size", "64", "--registration", "lists"]);
+}
+
 /// A measurement may have taken an hour: what cannot go to one file still goes to the others and to standard output.
 #[test]
 fn a_file_that_cannot_be_written_costs_no_figures() {

@@ -208,7 +208,7 @@ impl<P: Port> ClientSide<P> {
         let header =
             Header::decode(message).filter(|_| link.state == State::Connected && message.len() >= HEADER_BYTES);
         match header {
-            Some(Header { kind: Kind::TooLarge, .. }) => return Err(Failure::ServerKey),
+            Some(Header { kind: Kind::TooLarge, .. }) => return Err(Failure::ServerKey { bytes: bytes.into() }),
             Some(Header { kind: Kind::NotRegistered, .. }) => return Err(Failure::ServerMemory),
             Some(header) if header.kind == Kind::Ready => {
                 if takes_remote {
@@ -244,7 +244,7 @@ impl<P: Port> ClientSide<P> {
                 Ok(())
             }
             Err(SubmitError::TooManyRegistrations) => {
-                Err(Failure::Key { bytes: span.length.into(), remedy: "--depth or --size" })
+                Err(Failure::Key { bytes: span.length.into(), pieces: 1, remedy: "--depth or --size" })
             }
             Err(error) => Err(error.into()),
         }

@@ -10,7 +10,9 @@ use super::{
 use core::{ops::Range, time::Duration};
 use frwr_engine::{
     Chunk, ConnectionId, FetchRequest, Received, RequestHandle, RequestStatus, Submission, SubmitError, TransferError,
-    TransferStatus, WriteRequest, mr::Grant, provider::Port,
+    TransferStatus, WriteRequest,
+    mr::Grant,
+    provider::{Contiguity, Port},
 };
 
 /// Bytes of what is checked at both ends of a request's memory.
@@ -155,11 +157,22 @@ impl<P: Port> ClientSide<P> {
             }
             // Slots that only wait for a completion come back; a connection that ends says so by itself.
             Err(SubmitError::NoSlot | SubmitError::NotConnected) => Ok(0),
-            Err(SubmitError::TooManyRegistrations) => {
-                Err(Failure::Key { bytes: self.plan.parameters.size.into(), remedy: "--size or --segments" })
-            }
+            Err(SubmitError::TooManyRegistrations) => Err(self.beyond_a_key()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A key of this device does not reach as far as a request does.
+    fn beyond_a_key(&self) -> Failure {
+        let (bytes, pieces) = (self.plan.parameters.size.into(), self.plan.parameters.segments);
+        let remedy = match (pieces, self.plan.capabilities.contiguity) {
+            (1, _) => "--size",
+            (_, Contiguity::Gaps { .. }) => "--size or --segments",
+            _ => {
+                "--size or --segments, or use --registration lists, whose keys cover pieces, where the device has them"
+            }
+        };
+        Failure::Key { bytes, pieces, remedy }
     }
 
     fn begin_send(&mut self, place: &Place, slot: u32) -> Result<u64, Failure> {
@@ -365,10 +378,7 @@ impl<P: Port> ClientSide<P> {
             match self.engine.register_now(place.connection, &chunk, slot.into(), &mut self.slots) {
                 Ok(handle) => *place_of_key = Some(handle),
                 Err(SubmitError::NoSlot | SubmitError::NotConnected) => break,
-                Err(SubmitError::TooManyRegistrations) => {
-                    let bytes = self.plan.parameters.size.into();
-                    return Err(Failure::Key { bytes, remedy: "--size or --segments" });
-                }
+                Err(SubmitError::TooManyRegistrations) => return Err(self.beyond_a_key()),
                 Err(error) => return Err(error.into()),
             }
             keys += 1;

@@ -123,19 +123,24 @@ pub enum Failure {
     #[error("who listens there is no frwr-latency; start `frwr-latency` there, and compare ports")]
     Foreign(DecodeError),
     /// One key of the server does not cover what is asked for.
-    #[error("the server's device cannot open all of it with one key; lower --depth or --size")]
-    ServerKey,
+    #[error("the server's device cannot open {bytes} bytes with one key; lower --depth or --size")]
+    ServerKey {
+        /// Of all requests of a connection.
+        bytes: u64,
+    },
     /// The server's system does not register its memory.
     #[error(
         "the server's system does not register its memory by ibv_reg_mr; raise `ulimit -l` there, or use --key static"
     )]
     ServerMemory,
     /// One key does not cover what is asked for.
-    #[error("this device cannot open {bytes} bytes with one key; lower {remedy}")]
+    #[error("this device cannot open {bytes} bytes{} with one key; lower {remedy}", in_pieces(*pieces))]
     Key {
         /// Bytes.
         bytes: u64,
-        /// Which options.
+        /// Pieces that they are in.
+        pieces: u8,
+        /// Which options, and what else helps.
         remedy: &'static str,
     },
     /// The peer is gone.
@@ -171,6 +176,10 @@ pub enum Failure {
     /// A request ended in a way that it cannot: a defect.
     #[error("a request ended as {0}")]
     Ended(&'static str),
+}
+
+fn in_pieces(pieces: u8) -> String {
+    if pieces > 1 { format!(" in {pieces} pieces") } else { String::new() }
 }
 
 fn excess(excess: &Excess) -> String {
@@ -250,7 +259,7 @@ impl Failure {
             Self::Refused(Refusal::Crowded(_)) | Self::Crowded { .. } => "crowded",
             Self::Refused(_) => "refused",
             Self::Foreign(_) => "foreign_peer",
-            Self::ServerKey | Self::ServerMemory | Self::Key { .. } => "key",
+            Self::ServerKey { .. } | Self::ServerMemory | Self::Key { .. } => "key",
             Self::Gone { .. } => "peer_gone",
             Self::NotMoved { .. } => "not_moved",
             Self::Submit(_) | Self::Transfer(_) | Self::Ended(_) => "request",
