@@ -5,7 +5,7 @@ mod latency_harness;
 
 use frwr_apps::latency::{
     ConnectData, Invalidation, KeyKind, LatencyError, LatencyOutcome, LatencyReport, Operation, PROTOCOL_VERSION,
-    Parameters, PeerDoes, Quantity, Refusal, measure, serve,
+    Parameters, PeerDoes, Quantity, Refusal, measure, measure_both, serve,
 };
 use frwr_engine::{
     ConnectionOptions, Event, MAX_INCOMING, OpenFailure, ResponseRequest, Submission,
@@ -332,6 +332,21 @@ fn nobody_there_is_one_line() {
     let error = client(&SoftFabric::new(), "reg_mr", &[]).unwrap_err();
     assert_eq!((error.name(), error.exit_code()), ("unreachable", 1), "{error}");
     assert!(error.to_string().contains("start `frwr-latency`"), "{error}");
+}
+
+/// As where two are started on one device: which address, and that another port may be free, and not that a server is missing.
+#[test]
+fn both_sides_in_one_process_at_an_address_that_is_taken_are_one_line() {
+    let server = Server::start("reg_mr", &[]);
+    let (fabric, stop) = (&server.fabric, AtomicBool::new(false));
+    let config = config(&["--one-process", "--iterations", "10", "--warm-up", "0"]);
+    let [ours, other] = [0, 1].map(|_| device(fabric, "reg_mr"));
+    let error =
+        measure_both(ours, other, ADDRESS.parse().unwrap(), &config, &machine(), &stop, &mut |_| {}).unwrap_err();
+    assert_eq!((error.name(), error.exit_code()), ("listen", 1), "{error}");
+    let line = error.to_string();
+    assert!(line.starts_with("--listen 127.0.0.1:49200: the address is taken") && !line.contains('\n'), "{line}");
+    server.end();
 }
 
 /// A device that is removed: connections fail before the kernel tells of it.

@@ -80,6 +80,8 @@ where
             finished(board)
         })
     });
+    // Whoever has the address may have answered the client.
+    let measured = if desk.listening().is_none() { Err(RunError::Listen { address }.into()) } else { measured };
     measured.map_err(|error| or_removed(error, &server)).map_err(|error| or_removed(error, &client))
 }
 
