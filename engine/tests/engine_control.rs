@@ -82,6 +82,29 @@ fn s72_s84_f31_a_destruction_that_control_had_no_room_for_is_asked_for_again() {
     }
 }
 
+/// A destruction comes back from Control alone, which wakes nobody.
+#[test]
+fn s72_s84_who_waits_for_a_destruction_wants_to_be_polled() {
+    for profile in PROFILES {
+        let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
+        test.submit(1, 1, false);
+        let (name, _) = test.command();
+        test.refuse(0);
+        test.reply(name, None);
+        let now = test.now;
+        // Control sleeps.
+        for _ in 0..50 {
+            let Pair { host, target, .. } = &mut test.pair;
+            host.engine.poll(now, &mut host.protocol);
+            host.engine.flush();
+            target.step(now);
+        }
+        assert_eq!(test.host.engine.poll_at(), Some(now), "{profile}");
+        test.until("ended", |pair| pair.host.ended.len() == 1);
+        assert_eq!((test.status(1), test.host.engine.poll_at()), (Some("replied"), None), "{profile}");
+    }
+}
+
 #[test]
 fn s97_f31_disconnecting_with_a_full_lane_ends_once() {
     for profile in PROFILES {

@@ -116,7 +116,8 @@ impl<P: Port> Engine<P> {
         !self.events.is_empty() || !self.dirty.is_empty() || self.shared.as_ref().is_some_and(is_due)
     }
 
-    /// When the engine has to be polled again although nothing arrives: the next drain time-out, refill, or attempt to post receives.
+    /// When the engine has to be polled again although nothing arrives: the next drain time-out, refill, or attempt to post receives; now,
+    /// where it waits for Control, which wakes nobody.
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
         let now = self.now.since_epoch();
@@ -124,7 +125,8 @@ impl<P: Port> Engine<P> {
         if self.unsettled as usize > kept || self.has_pending() {
             return Some(now);
         }
-        if self.connections.iter().any(|connection| !connection.to_free.is_empty() || connection.unasked > 0) {
+        // What is destroyed, or is to be, comes back from Control alone.
+        if self.freeing > 0 || self.connections.iter().any(|connection| connection.unasked > 0) {
             return Some(now);
         }
         let kept = (kept > 0).then(|| now.saturating_add(KEPT_PERIOD));
