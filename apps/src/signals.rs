@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-/// Exit code where a second signal ended the process: that of shells for SIGINT.
+/// Exit code where a later signal ended the process: that of shells for SIGINT.
 const INTERRUPTED: i32 = 130;
 /// Signals within this time are one: timeout(1) sends its own to the process and to its group, and a terminal's Ctrl-C may come once
 /// more from a program between.
@@ -48,7 +48,7 @@ pub fn stop_or_end() -> Result<Arc<AtomicBool>, RunError> {
         // The main thread may wait for a device, or for the reader of a pipe, and tells nobody how much time has passed.
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             if heard.read_exact(&mut [0]).is_ok() {
-                thread::park_timeout(ONE_SIGNAL);
+                wait();
                 first.store(true, Relaxed);
             }
         })?;
@@ -56,4 +56,9 @@ pub fn stop_or_end() -> Result<Arc<AtomicBool>, RunError> {
     };
     registered().map_err(RunError::Signal)?;
     Ok(stop)
+}
+
+#[allow(clippy::disallowed_methods, reason = "a thread that has nothing else to do")]
+fn wait() {
+    thread::sleep(ONE_SIGNAL);
 }

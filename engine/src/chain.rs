@@ -453,15 +453,15 @@ impl SendQueue {
     fn cost_up_to(&mut self, end: u64) -> u32 {
         let mut cost = 0;
         for position in self.tail..end {
-            cost += self.cost_of_retired(position);
+            let posted = self.entry(position);
+            cost += self.cost_of_retired(&posted);
         }
         cost
     }
 
-    fn cost_of_retired(&mut self, position: u64) -> u32 {
-        let posted = self.entry(position);
+    fn cost_of_retired(&mut self, posted: &Posted) -> u32 {
         self.set_aside -= u32::from(posted.is_set_aside());
-        self.cost_of(&posted)
+        self.cost_of(posted)
     }
 
     /// Which positions of those that share a word with `from`, from there on and not behind `through`, somebody waits for, as bits
@@ -500,9 +500,9 @@ impl SendQueue {
         }
         self.forget_at(self.tail);
         let posted = self.entry(self.tail);
-        self.set_aside -= u32::from(posted.is_set_aside());
+        let cost = self.cost_of_retired(&posted);
         self.tail += 1;
-        self.release(self.cost_of(&posted));
+        self.release(cost);
         Some(posted)
     }
 

@@ -58,14 +58,20 @@ fn f31_a_full_lane_to_control_delays_opening_and_loses_nothing() {
     }
 }
 
+/// Request 1's invalidation will be refused: its MR's destruction is its fence.
+fn refused_fence(profile: &str) -> Scripted {
+    let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
+    test.submit(1, 1, false);
+    let (name, _) = test.command();
+    test.refuse(0);
+    test.reply(name, None);
+    test
+}
+
 #[test]
 fn s72_s84_f31_a_destruction_that_control_had_no_room_for_is_asked_for_again() {
     for profile in PROFILES {
-        let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
-        test.submit(1, 1, false);
-        let (name, _) = test.command();
-        test.refuse(0);
-        test.reply(name, None);
+        let mut test = refused_fence(profile);
         for _ in 0..50 {
             test.pair.host.control.poll();
             fill(&mut test.pair.host);
@@ -86,11 +92,7 @@ fn s72_s84_f31_a_destruction_that_control_had_no_room_for_is_asked_for_again() {
 #[test]
 fn s72_s84_who_waits_for_a_destruction_wants_to_be_polled() {
     for profile in PROFILES {
-        let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
-        test.submit(1, 1, false);
-        let (name, _) = test.command();
-        test.refuse(0);
-        test.reply(name, None);
+        let mut test = refused_fence(profile);
         let now = test.now;
         // Control sleeps.
         for _ in 0..50 {

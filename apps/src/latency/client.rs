@@ -106,8 +106,8 @@ pub(super) struct ClientSide<P: Port> {
     precise: bool,
     /// It was read for a key that died in this iteration.
     read_for_keys: bool,
-    /// Until then an iteration in which the engine found nothing has nothing to begin, to end or to give up; in nanoseconds.
-    rests_until: u64,
+    /// Until then an iteration in which the engine found nothing has nothing to begin, to end or to give up.
+    rests_until: Timestamp,
     /// The pieces of each slot's memory, one slot behind the other.
     pub(super) pieces: Box<[Segment]>,
     /// Slots without a request, the one that was free longest first.
@@ -210,7 +210,7 @@ impl<P: Port> ClientSide<P> {
             // System calls take far longer than reading the clock.
             precise: depth == 1 || (key == KeyKind::Memory && !operation.is_transfer()),
             read_for_keys: false,
-            rests_until: 0,
+            rests_until: Timestamp::EPOCH,
             pieces,
             free: slots.in_turn().collect(),
             outstanding: 0,
@@ -262,10 +262,10 @@ impl<P: Port> ClientSide<P> {
     }
 
     pub(super) fn poll(&mut self, now: &Now) -> u32 {
-        let nanoseconds = now.nanoseconds();
-        let mut work = self.engine.poll(Timestamp::from_nanoseconds(nanoseconds), &mut self.slots);
+        let time = Timestamp::from_nanoseconds(now.nanoseconds());
+        let mut work = self.engine.poll(time, &mut self.slots);
         // Most iterations of a core that waits end here: how long one takes is part of what it measures.
-        if work == 0 && nanoseconds < self.rests_until && !self.board.wants_stop() {
+        if work == 0 && time < self.rests_until && !self.board.wants_stop() {
             return 0;
         }
         let now = now.time();
@@ -283,7 +283,7 @@ impl<P: Port> ClientSide<P> {
         }
         let stepped = self.step(now);
         work += self.unless_failed(stepped);
-        self.rests_until = u64::try_from(self.rest().as_nanos()).unwrap_or(u64::MAX);
+        self.rests_until = self.rest().into();
         work
     }
 
@@ -291,7 +291,7 @@ impl<P: Port> ClientSide<P> {
     fn rest(&self) -> Duration {
         let end = match self.phase {
             Phase::WarmUp { until } => until,
-            Phase::Measuring if self.left > 0 => self.end(),
+            Phase::Measuring if self.left > 0 => self.measures_until(),
             _ => return Duration::ZERO,
         };
         let waits = self.free.is_empty() || (self.plan.rounds.is_some() && self.outstanding > 0);
@@ -310,7 +310,7 @@ impl<P: Port> ClientSide<P> {
     /// Connections end, whatever they do.
     pub(super) fn shut_down(&mut self) {
         self.phase = Phase::Done;
-        self.rests_until = 0;
+        self.rests_until = Timestamp::EPOCH;
         let connections: Vec<_> = self.engine.connections().collect();
         connections.into_iter().for_each(|connection| self.engine.disconnect(connection));
     }
@@ -483,7 +483,7 @@ impl<P: Port> ClientSide<P> {
     }
 
     /// When the measurement is over at the latest.
-    fn end(&self) -> Duration {
+    fn measures_until(&self) -> Duration {
         match self.plan.extent {
             Extent::Time(runtime) => self.began.saturating_add(runtime),
             Extent::Requests(_) => Duration::MAX,
@@ -491,7 +491,7 @@ impl<P: Port> ClientSide<P> {
     }
 
     fn measure(&mut self, now: Duration) -> Result<u32, Failure> {
-        let end = self.end();
+        let end = self.measures_until();
         let stopped = self.board.wants_stop();
         if self.left > 0 && self.time < end && !stopped {
             return self.begin_requests(now, end);

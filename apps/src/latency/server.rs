@@ -157,8 +157,8 @@ pub(super) struct ServerSide<P: Port> {
     owed: VecDeque<Owed>,
     message: Box<[u8]>,
     vigil: Vigil,
-    /// Until then an iteration in which the engine found nothing has nothing to do; in nanoseconds.
-    rests_until: u64,
+    /// Until then an iteration in which the engine found nothing has nothing to do.
+    rests_until: Timestamp,
     /// It shall stop, and Control has been told.
     ending: bool,
     told_to_stop: bool,
@@ -194,7 +194,7 @@ impl<P: Port> ServerSide<P> {
             owed: VecDeque::new(),
             message,
             vigil: Vigil::new(plan.silence),
-            rests_until: 0,
+            rests_until: Timestamp::EPOCH,
             ending: false,
             told_to_stop: false,
             served: 0,
@@ -208,10 +208,10 @@ impl<P: Port> ServerSide<P> {
     }
 
     pub(super) fn poll(&mut self, now: &Now) -> u32 {
-        let nanoseconds = now.nanoseconds();
-        let mut work = self.engine.poll(Timestamp::from_nanoseconds(nanoseconds), &mut Commands);
+        let time = Timestamp::from_nanoseconds(now.nanoseconds());
+        let mut work = self.engine.poll(time, &mut Commands);
         // Most iterations end here: a client on the same core waits for the next one.
-        if work == 0 && nanoseconds < self.rests_until {
+        if work == 0 && time < self.rests_until {
             return 0;
         }
         let now = now.time();
@@ -235,7 +235,7 @@ impl<P: Port> ServerSide<P> {
             }
         }
         let rests = !self.ending && self.incoming.is_empty() && self.owed.is_empty();
-        self.rests_until = if rests { self.vigil.due_at() } else { 0 };
+        self.rests_until = if rests { self.vigil.due_at().into() } else { Timestamp::EPOCH };
         work
     }
 
@@ -246,7 +246,7 @@ impl<P: Port> ServerSide<P> {
     /// No more connections; those there are end.
     pub(super) fn shut_down(&mut self) {
         self.ending = true;
-        self.rests_until = 0;
+        self.rests_until = Timestamp::EPOCH;
         self.told_to_stop = self.told_to_stop || self.engine.stop_listening(self.plan.address).is_ok();
         let connections: Vec<_> = self.engine.connections().collect();
         connections.into_iter().for_each(|connection| self.engine.disconnect(connection));

@@ -59,9 +59,9 @@ impl Vigil {
         Some(core::mem::take(&mut self.heard))
     }
 
-    /// When it is time to look, in nanoseconds; [`u64::MAX`] is never.
-    pub(super) fn due_at(&self) -> u64 {
-        self.silence.and_then(|_| u64::try_from(self.due.as_nanos()).ok()).unwrap_or(u64::MAX)
+    /// When it is time to look; [`Duration::MAX`] is never.
+    pub(super) fn due_at(&self) -> Duration {
+        self.silence.map_or(Duration::MAX, |_| self.due)
     }
 
     /// The number by which cores tell each other, as it is now. Returns how long nothing came where that is too long.

@@ -264,7 +264,7 @@ impl Idle {
 }
 
 /// The main thread is no reactor: it makes room for them.
-#[allow(clippy::disallowed_methods, reason = "the one thread of this program that may sleep")]
+#[allow(clippy::disallowed_methods, reason = "the main thread may sleep")]
 fn sleep(pause: Duration) {
     std::thread::sleep(pause);
 }
