@@ -3,6 +3,7 @@
 // `storage::file::sys` is its one room.
 #![deny(unsafe_code)]
 
+mod address;
 pub mod check;
 pub mod host;
 pub mod job;

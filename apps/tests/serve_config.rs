@@ -7,8 +7,9 @@ use frwr_apps::target::AllowedHosts;
 use serde_json::Value;
 use std::{
     fs,
+    io::Write as _,
     path::PathBuf,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 /// A configuration that is deleted at the end.
@@ -59,7 +60,7 @@ inline_size = 0
 thread_domains = false
 retry_count = 6
 rnr_retry_count = 5
-listen = "[fe80::1]:4420"
+listen = "[fe80::1%lo]:4420"
 cores = "3"
 pages = "plain"
 queue_depth = 64
@@ -99,7 +100,7 @@ backing = "ring"
     assert_eq!((config.device.mtu, config.device.traffic_class), (Some(1024), Some(104)));
     assert_eq!((config.device.ack_timeout, config.parameters.retry_count), (Some(14), 6));
     assert_eq!((config.device.inline_size, config.device.thread_domains), (Some(0), false));
-    assert_eq!((config.parameters.rnr_retry_count, config.listen), (5, "[fe80::1]:4420".parse().unwrap()));
+    assert_eq!((config.parameters.rnr_retry_count, config.listen), (5, "[fe80::1%1]:4420".parse().unwrap()));
     assert_eq!((config.queue_depth, config.hosts, config.in_capsule), (64, 4, 8192));
     assert_eq!((config.io_queues, config.data_blocks, config.shared_receives), (2, 3, Some(65)));
     assert_eq!((config.remote_invalidate, config.runtime.unwrap().as_secs()), (false, 60));
@@ -199,7 +200,11 @@ fn mistakes_are_refused_with_line_and_key() {
         (top("shared_receives = 128"), 3, &["shared_receives is 128", "129 to 65536"]),
         (top("shared_receives = \"off\""), 3, &["shared_receives: invalid type"]),
         (top("runtime = 86401"), 3, &["runtime is 86401", "86400"]),
-        (SMALLEST.replace("10.0.0.1:4420", "nowhere"), 2, &["listen", "socket address", "ADDRESS:PORT"]),
+        (SMALLEST.replace("10.0.0.1:4420", "nowhere"), 2, &["listen", "an IP address and a port", "10.0.0.1:4420"]),
+        (SMALLEST.replace("10.0.0.1", "224.0.0.1"), 2, &["listen is 224.0.0.1:4420", "multicast"]),
+        (SMALLEST.replace("10.0.0.1", "255.255.255.255"), 2, &["listen is", "broadcast"]),
+        (SMALLEST.replace("10.0.0.1", "[fe80::1]"), 2, &["listen is", "link-local", "[fe80::1%eth0]"]),
+        (SMALLEST.replace("10.0.0.1", "[fe80::1%nowhere0]"), 2, &["listen", "\"nowhere0\"", "`ip link`"]),
         (format!("hosts = -3\n{SMALLEST}"), 1, &["hosts", "`-3`", "a whole number from 0 to 65535", "docs/config.md"]),
         (format!("queue_depth = 1.5\n{SMALLEST}"), 1, &["queue_depth", "`1.5`", "a whole number", "docs/config.md"]),
         (
@@ -207,7 +212,7 @@ fn mistakes_are_refused_with_line_and_key() {
             1,
             &["hosts", "`99999999999999999999`, expected a whole"],
         ),
-        (SMALLEST.replace(":4420", ":0"), 2, &["listen is 0", "65535"]),
+        (SMALLEST.replace(":4420", ":0"), 2, &["listen is 10.0.0.1:0", "65535"]),
         (SMALLEST.replace("rxe0", "soft"), 1, &["device is \"soft\"", "RDMA device"]),
         (SMALLEST.replace("nqn.2014-08.org.nvmexpress:disk", "disk"), 4, &["nqn: \"disk\""]),
         (format!("{SMALLEST}{}", SMALLEST.replace(TOP, "")), 7, &["nqn: another subsystem"]),
@@ -273,6 +278,39 @@ fn check_config_prints_what_was_understood() {
     let line = ["serve", "--device", "rxe0", "--listen", "10.0.0.1:4420", "--namespace", "f", "--check-config"];
     let output = program(&line);
     assert!(String::from_utf8(output.stdout).unwrap().contains("\"load\": \"f\""));
+}
+
+/// As `serve --config <(...)` and `... | serve --config /dev/stdin` have it: a pipe has no size.
+#[test]
+fn a_configuration_may_come_through_a_pipe_and_ends_in_time() {
+    let through = |text: &str| {
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_frwr-reactor"))
+            .args(["serve", "--config", "/dev/stdin", "--check-config", "--json"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // What is too long is not read to its end.
+        let _ = serve.stdin.take().unwrap().write_all(text.as_bytes());
+        serve.wait_with_output().unwrap()
+    };
+    let output = through(SMALLEST);
+    assert!(output.status.success(), "{output:?}");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["device"], "rxe0");
+    let longest = format!("{SMALLEST}#{}", " ".repeat((1 << 20) - SMALLEST.len() - 1));
+    assert!(through(&longest).status.success());
+    for (text, name, part) in [
+        (format!("{longest} "), "config_file", "1048576"),
+        (String::new(), "out_of_range", "the size of --config is 0"),
+    ] {
+        let output = through(&text);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(value["error"], name, "{value}");
+        assert!(value.to_string().contains(part), "{value}");
+    }
 }
 
 #[test]

@@ -11,18 +11,17 @@ use super::{
     schedule::Doorbells,
     silence::CLIENT_SILENCE,
 };
+use crate::address::{self, AddressError, Purpose};
 use crate::runner::{
-    DeviceArguments, MAX_RUNTIME_SECONDS, Pages, RdmaDeviceConfig, RegistrationKind, bytes_with_unit, range, whole,
+    DeviceArguments, MAX_RUNTIME_SECONDS, Pages, RdmaDeviceConfig, RegistrationKind, bytes_with_unit, check_address,
+    range, whole,
 };
 use clap::Parser;
 use core::{num::NonZeroU64, str::FromStr, time::Duration};
 use frwr_engine::provider::{ConnectionParameters, soft::SoftProfile};
 use frwr_mempool::region::PagePolicy;
 use frwr_reactor::{MAX_REACTORS, Placement};
-use std::{
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-};
+use std::{net::SocketAddr, path::PathBuf};
 
 /// Where servers listen and clients connect, unless it is said. In the range for private use (RFC 6335).
 pub const DEFAULT_PORT: u16 = 49_200;
@@ -181,9 +180,14 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let alone = || text.parse::<IpAddr>().map(|address| SocketAddr::new(address, DEFAULT_PORT));
-        let address = text.parse().or_else(|_| alone());
-        address.map(Self).map_err(|_| "must be an IP address, with :PORT behind it or without".to_owned())
+        let found = match address::parse(text) {
+            Err(AddressError::Syntax) => address::parse_alone(text, DEFAULT_PORT),
+            found => found,
+        };
+        found.map(Self).map_err(|error| match error {
+            AddressError::Syntax => "must be an IP address, with :PORT behind it or without".to_owned(),
+            error => error.to_string(),
+        })
     }
 }
 
@@ -274,8 +278,9 @@ impl LatencyConfig {
         }
         range("--connections", connections.into(), 1, MAX_CONNECTIONS.into())?;
         range("--rate", arguments.rate.unwrap_or(1), 1, MAX_RATE)?;
-        let Address(listen) = arguments.listen.unwrap_or(Address(SocketAddr::from(([0, 0, 0, 0], 1))));
-        range("the port of --listen", listen.port().into(), 1, u16::MAX.into())?;
+        if let Some(Address(listen)) = arguments.listen {
+            check_address("--listen", listen, Purpose::Listen)?;
+        }
         let parameters = Parameters {
             operation: op,
             key: key.unwrap_or(default_key(op)),

@@ -38,7 +38,7 @@ pub enum LatencyError {
     },
     /// No address of that name.
     #[error(
-        "{host}: no such host ({reason}); name an IP address, or a host that resolves to one, as HOST or HOST:PORT"
+        "{host} cannot be the server ({reason}); name an IP address, or a host that resolves to one, as HOST or HOST:PORT"
     )]
     Host {
         /// What was given.

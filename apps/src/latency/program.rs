@@ -1,7 +1,7 @@
 //! `frwr-latency` from its configuration to what it prints: all that knows how the device is opened.
 
 use super::{
-    command_line::{DEFAULT_PORT, DeviceChoice, LatencyConfig, Role},
+    command_line::{Address, DEFAULT_PORT, DeviceChoice, LatencyConfig, Role},
     error::LatencyError,
     files::ResultFiles,
     parameters::Parameters,
@@ -11,6 +11,7 @@ use super::{
     sweep::LatencySweep,
 };
 use crate::{
+    address::{self, Purpose},
     check::Machine,
     output::{Output, failure, success},
     runner::{RdmaDeviceConfig, open_rdma},
@@ -179,13 +180,21 @@ fn own_address(
 /// An address of a host, with a port or the usual one.
 fn resolve(host: &str) -> Result<SocketAddr, LatencyError> {
     let wrong = |reason: String| LatencyError::Host { host: host.to_owned(), reason };
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(address, DEFAULT_PORT));
-    }
+    let address = match host.parse::<Address>() {
+        Ok(Address(address)) => address,
+        // No name of a host has one of those.
+        Err(reason) if host.contains('%') => return Err(wrong(reason)),
+        Err(_) => look_up(host).map_err(wrong)?,
+    };
+    address::check(address, Purpose::Connect).map_err(|reason| wrong(reason.to_string()))?;
+    Ok(address)
+}
+
+/// The address of a host's name.
+fn look_up(host: &str) -> Result<SocketAddr, String> {
     let with_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0));
     let found = if with_port { host.to_socket_addrs() } else { (host, DEFAULT_PORT).to_socket_addrs() };
-    let found = found.map_err(|error| wrong(error.to_string()))?;
-    usual(found).ok_or_else(|| wrong("it has no address".to_owned()))
+    usual(found.map_err(|error| error.to_string())?).ok_or_else(|| "it has no address".to_owned())
 }
 
 /// Of a host with addresses of both kinds an IPv4 one, as servers listen at where nobody says otherwise: resolvers name IPv6 first.

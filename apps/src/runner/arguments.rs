@@ -1,6 +1,7 @@
 //! What the loop, `serve` and `load` are told in the same words, and how it is checked.
 
 use super::error::RunError;
+use crate::address::{self, Purpose};
 use crate::storage::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
 use clap::{Args, ValueEnum};
 use frwr_mempool::region::{PagePolicy, PageSize};
@@ -137,9 +138,14 @@ fn block_bytes(text: &str) -> Result<u32, String> {
     })
 }
 
-/// A parser of addresses; names are not looked up.
+/// A parser of addresses; names of hosts are not looked up.
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "must be an IP address and a port, such as 10.0.0.1:4420".to_owned())
+    address::parse(text).map_err(|error| error.to_string())
+}
+
+/// Refuses an address that no connection can use.
+pub(crate) fn check_address(flag: &'static str, address: SocketAddr, purpose: Purpose) -> Result<(), RunError> {
+    address::check(address, purpose).map_err(|error| RunError::Address { flag, address, reason: error.to_string() })
 }
 
 /// A parser of whole numbers. What does not even fit the type is told the limits here, everything else by [`range`].

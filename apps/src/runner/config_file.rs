@@ -1,7 +1,9 @@
 //! `frwr-reactor serve --config FILE`: everything that a target can be told, in TOML.
 
 use super::{
-    arguments::{MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, Pages, bytes_with_unit, check_block_size, range},
+    arguments::{
+        MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, Pages, address, bytes_with_unit, check_address, check_block_size, range,
+    },
     device_arguments::{DeviceArguments, RegistrationKind},
     error::RunError,
     namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig},
@@ -11,6 +13,7 @@ use super::{
     },
 };
 use crate::{
+    address::Purpose,
     nvmf::{Nqn, SerialNumber},
     storage::{Backing, MAX_BLOCK_BYTES, MediumKind},
     target::{AllowedHosts, MAX_CORES, MAX_NAMESPACES, MAX_SUBSYSTEMS},
@@ -20,6 +23,7 @@ use core::time::Duration;
 use frwr_engine::provider::ConnectionParameters;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::{
+    io::{self, Read as _},
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -37,7 +41,7 @@ const DEFAULT_BLOCK_BYTES: u32 = 4096;
 #[serde(deny_unknown_fields)]
 struct Tables {
     device: String,
-    listen: SocketAddr,
+    listen: Address,
     gid_index: Option<u8>,
     ib_port: Option<u8>,
     mtu: Option<u32>,
@@ -92,6 +96,17 @@ enum BackingName {
     Thread,
 }
 
+/// An address as the command line takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Address(SocketAddr);
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        address(&text).map(Self).map_err(D::Error::custom)
+    }
+}
+
 /// Bytes, as a number or as text with a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Size(u64);
@@ -120,9 +135,17 @@ const SIZE_HELP: &str = "must be a number of bytes, or one with K, M, G or T beh
 /// [`RunError::ConfigFile`] where it cannot be read, [`RunError::Config`] with its line.
 pub(super) fn read(path: &Path) -> Result<ServeConfig, RunError> {
     let unreadable = |source| RunError::ConfigFile { path: path.to_owned(), source };
-    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
-    range("the size of --config", bytes, 1, MAX_CONFIG_BYTES)?;
-    parse(path, &std::fs::read_to_string(path).map_err(unreadable)?)
+    // A pipe has no size before it was read, and what writes to it may never end.
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_CONFIG_BYTES {
+        return Err(RunError::ConfigTooLong { path: path.to_owned(), most: MAX_CONFIG_BYTES });
+    }
+    range("the size of --config", bytes.len() as u64, 1, MAX_CONFIG_BYTES)?;
+    let text =
+        String::from_utf8(bytes).map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+    parse(path, &text)
 }
 
 fn parse(path: &Path, text: &str) -> Result<ServeConfig, RunError> {
@@ -163,10 +186,7 @@ fn for_people(message: &str) -> String {
     });
     let said = number.unwrap_or_else(|| message.to_owned());
     let said = said.replace(" as i128,", ",").replace(" as u128,", ",");
-    format!(
-        "{}; docs/config.md lists keys and values",
-        said.replace("socket address syntax", "socket address syntax, write ADDRESS:PORT")
-    )
+    format!("{said}; docs/config.md lists keys and values")
 }
 
 /// What is outside of subsystems, checked by the rules of the command line.
@@ -196,14 +216,14 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
     let data_blocks = tables.data_blocks.unwrap_or(1);
     range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
     range("--runtime", tables.runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
-    range("--listen", tables.listen.port().into(), 1, u16::MAX.into())?;
+    check_address("--listen", tables.listen.0, Purpose::Listen)?;
     check_queues(hosts, io_queues, in_capsule, data_blocks)?;
     check_shared_receives(tables.shared_receives, queue_depth)?;
     Ok(ServeConfig {
         parameters: device.parameters()?,
         placement: device.placement(MAX_CORES.into())?,
         device: device.device()?,
-        listen: tables.listen,
+        listen: tables.listen.0,
         subsystems,
         queue_depth,
         hosts,

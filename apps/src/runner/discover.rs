@@ -1,7 +1,7 @@
 //! `frwr-reactor discover`: what a discovery service lists.
 
 use super::{
-    arguments::{Pages, address},
+    arguments::{Pages, address, check_address},
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::{RunError, SetupError},
     main_loop::{Refusals, removed},
@@ -9,6 +9,7 @@ use super::{
     start::open,
     target_side::map,
 };
+use crate::address::Purpose;
 use crate::host::{Discovered, Host, HostOptions};
 use clap::Args;
 use core::time::Duration;
@@ -69,6 +70,7 @@ impl DiscoverConfig {
     /// [`RunError`] names limit, value and remedy.
     pub fn new(arguments: DiscoverArguments) -> Result<Self, RunError> {
         let DiscoverArguments { device, connect, host_nqn, .. } = arguments;
+        check_address("--connect", connect, Purpose::Connect)?;
         Ok(Self { parameters: device.parameters()?, device: device.device()?, connect, host_nqn })
     }
 }

@@ -60,6 +60,16 @@ pub enum RunError {
         /// Largest value.
         most: u64,
     },
+    /// An address that no connection can use.
+    #[error("{flag} is {address}: {reason}")]
+    Address {
+        /// Which option.
+        flag: &'static str,
+        /// What it is.
+        address: SocketAddr,
+        /// Why, and what to name instead.
+        reason: String,
+    },
     /// A block size that no namespace has.
     #[error("--block-size is {value}: must be a power of two from {least} to {most}; 4096 suits most")]
     BlockSize {
@@ -183,6 +193,14 @@ pub enum RunError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// More than a configuration file has.
+    #[error("--config: {path:?} has more than {most} bytes; name a file in TOML, as docs/config.md says")]
+    ConfigTooLong {
+        /// Which.
+        path: PathBuf,
+        /// Most bytes.
+        most: u64,
     },
     /// The configuration says something that cannot be.
     #[error("{}:{line}: {reason}", path.display())]
@@ -394,7 +412,8 @@ impl RunError {
             Self::InCapsuleBytes { .. } => "in_capsule_bytes",
             Self::Queues { .. } => "queues",
             Self::DataBlocks { .. } => "data_blocks",
-            Self::ConfigFile { .. } => "config_file",
+            Self::ConfigFile { .. } | Self::ConfigTooLong { .. } => "config_file",
+            Self::Address { .. } => "address",
             Self::Config { .. } => "config",
             Self::Storage(_) => "storage",
             Self::NoRdma => "no_rdma_support",

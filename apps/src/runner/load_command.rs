@@ -1,12 +1,15 @@
 //! `frwr-reactor load` as a person asks for it.
 
 use super::{
-    arguments::{CommonArguments, JobArguments, MAX_FILE_BYTES, MAX_REQUEST_BYTES, address, range, whole},
+    arguments::{
+        CommonArguments, JobArguments, MAX_FILE_BYTES, MAX_REQUEST_BYTES, address, check_address, range, whole,
+    },
     command_line::DEFAULT_READ_SHARE,
     device_arguments::{DeviceArguments, RdmaDeviceConfig},
     error::RunError,
     start::reactors,
 };
+use crate::address::Purpose;
 use crate::host::{MAX_FOLLOWERS, MAX_QUEUES, MAX_SEGMENTS};
 use clap::Args;
 use core::time::Duration;
@@ -168,7 +171,7 @@ impl LoadConfig {
         range("--io-timeout", io_timeout, 1, MAX_IO_TIMEOUT_SECONDS)?;
         range("--io-retries", arguments.io_retries.into(), 0, MAX_IO_RETRIES.into())?;
         range("--bytes", bytes.unwrap_or(1), 1, MAX_FILE_BYTES)?;
-        range("the port of --connect", connect.port().into(), 1, u16::MAX.into())?;
+        check_address("--connect", connect, Purpose::Connect)?;
         Ok(Self {
             parameters: device.parameters()?,
             placement,

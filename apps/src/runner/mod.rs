@@ -30,7 +30,7 @@ mod target_side;
 mod trace;
 
 pub use arguments::{CommonArguments, JobArguments, MAX_FILE_BYTES, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, Pages};
-pub(crate) use arguments::{bytes_with_unit, range, whole};
+pub(crate) use arguments::{bytes_with_unit, check_address, range, whole};
 pub use command_line::{Arguments, CommandLine, Config, Inject, Task};
 pub use device_arguments::{DeviceArguments, RdmaDeviceConfig, RegistrationKind};
 pub use discover::{DiscoverArguments, DiscoverConfig, discover, discovered_json, discovered_table};

@@ -1,7 +1,7 @@
 //! `frwr-reactor serve` as a person asks for it.
 
 use super::{
-    arguments::{CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, address, range, whole},
+    arguments::{CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, address, check_address, range, whole},
     config_file,
     device_arguments::{DeviceArguments, RdmaDeviceConfig, RegistrationKind},
     error::RunError,
@@ -9,6 +9,7 @@ use super::{
     plan::{controllers, default_subsystem, entries},
 };
 use crate::{
+    address::Purpose,
     nvmf::{Nqn, SGL_DESCRIPTOR_BYTES, SerialNumber},
     storage::MAX_BLOCK_BYTES,
     target::{AllowedHosts, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES},
@@ -223,7 +224,7 @@ impl ServeConfig {
         range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
         check_queues(hosts, io_queues, in_capsule, data_blocks)?;
         check_shared_receives(shared_receives, queue_depth)?;
-        range("the port of --listen", listen.port().into(), 1, u16::MAX.into())?;
+        check_address("--listen", listen, Purpose::Listen)?;
         Ok(Self {
             parameters: device.parameters()?,
             placement: device.placement(MAX_CORES.into())?,
