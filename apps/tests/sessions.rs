@@ -24,6 +24,25 @@ fn the_host_brings_the_controller_up_and_shuts_it_down() {
 }
 
 #[test]
+fn an_end_that_both_sides_ask_for_at_once_is_no_failure() {
+    for profile in PROFILES {
+        // The target ends its connections in each state of the host's shutdown.
+        for steps in 0..40 {
+            let mut pair = Pair::ready(profile);
+            pair.host.shut_down();
+            for _ in 0..steps {
+                pair.step();
+            }
+            pair.target.shut_down();
+            pair.finish();
+            let statistics = pair.host.statistics();
+            assert_eq!((statistics.sessions, statistics.failures), (1, 0), "{profile}, {steps} steps");
+            assert_eq!(pair.host.last_failure(), None);
+        }
+    }
+}
+
+#[test]
 fn written_blocks_are_read_back_and_every_key_is_dead() {
     for profile in PROFILES {
         let mut pair = Pair::ready(profile);

@@ -2,7 +2,7 @@
 
 use crate::{
     mr::Grant,
-    provider::{Completion, FailureStatus, IncomingId, PrivateData},
+    provider::{CommandError, Completion, FailureStatus, IncomingId, PrivateData},
     request::RequestHandle,
 };
 use std::net::SocketAddr;
@@ -93,6 +93,17 @@ pub enum OpenFailure {
     Exhausted,
 }
 
+/// What an engine is told of an address that it listens at, or wanted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listening {
+    /// It listens from now on.
+    Began,
+    /// It listens no longer, or never did: the answer to `Engine::stop_listening`.
+    Stopped,
+    /// It cannot listen there, for this reason.
+    Failed(CommandError),
+}
+
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DisconnectCause {
@@ -126,12 +137,12 @@ pub enum DisconnectCause {
 /// An event, in the order in which things happened on their connection.
 #[derive(Debug)]
 pub enum Event {
-    /// A listening address is in use from now on, or not, or no longer (`Engine::stop_listening`).
+    /// What became of `Engine::listen` or `Engine::stop_listening`.
     Listening {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// Whether the engine listens there now.
-        ok: bool,
+        /// Whether the engine listens there now, and else why not.
+        state: Listening,
     },
     /// A peer wants to connect: answer with `Engine::accept` or `Engine::reject`. While [`crate::MAX_INCOMING`] of them
     /// are unanswered, Control rejects further ones.

@@ -47,7 +47,9 @@ mod transfer;
 
 pub use control::Control;
 pub use engine::*;
-pub use event::{ConnectionId, DisconnectCause, Event, OpenFailure, Received, RequestStatus, TransferStatus};
+pub use event::{
+    ConnectionId, DisconnectCause, Event, Listening, OpenFailure, Received, RequestStatus, TransferStatus,
+};
 pub use gather::{GatherError, MemoryId, Segment};
 pub use link::{CoreLink, MAX_INCOMING, MAX_MEMORIES};
 pub use mr::Grant;

@@ -1,6 +1,7 @@
 //! The messages between an engine on its core and `Control`, over a pair of lanes.
 
 use crate::{
+    event::Listening,
     gather::MemoryId,
     mr::ConnectionKey,
     provider::{
@@ -101,7 +102,7 @@ pub(crate) enum ToControl {
 pub(crate) enum ToCore {
     Listening {
         address: SocketAddr,
-        ok: bool,
+        state: Listening,
     },
     Incoming {
         incoming: IncomingId,

@@ -32,7 +32,7 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 struct KeyTimes {
     round_began_ns: Box<[u64]>,
-    shortest_ns: u64,
+    shortest_ns: Option<u64>,
 }
 
 impl Pool {
@@ -49,7 +49,7 @@ impl Pool {
         })?;
         let free = Freelist::new(capacity);
         let returned = free.list(Order::FirstInFirstOut);
-        let key_times = KeyTimes { round_began_ns: vec![0; capacity as usize].into(), shortest_ns: u64::MAX };
+        let key_times = KeyTimes { round_began_ns: vec![0; capacity as usize].into(), shortest_ns: None };
         let doomed_keys = vec![0; capacity as usize].into();
         Ok(Self { mrs, free, returned, per_connection, depth, doomed_keys, key_times })
     }
@@ -138,7 +138,8 @@ impl Pool {
         let times = &mut self.key_times;
         let began = core::mem::replace(&mut times.round_began_ns[descriptor as usize], now_ns.max(1));
         if began != 0 {
-            times.shortest_ns = times.shortest_ns.min(now_ns.saturating_sub(began));
+            let passed = now_ns.saturating_sub(began);
+            times.shortest_ns = Some(times.shortest_ns.map_or(passed, |shortest| shortest.min(passed)));
         }
     }
 
@@ -158,8 +159,8 @@ impl Pool {
         self.key_times.round_began_ns[descriptor as usize] = 0;
     }
 
-    /// Shortest time between two registrations under one full key.
-    pub(crate) fn shortest_key_reuse_ns(&self) -> u64 {
+    /// Shortest time between two registrations under one full key; `None` where no key came twice.
+    pub(crate) fn shortest_key_reuse_ns(&self) -> Option<u64> {
         self.key_times.shortest_ns
     }
 }

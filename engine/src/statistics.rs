@@ -25,7 +25,7 @@ pub struct Statistics {
     /// MR objects that the device refused to destroy, also behind the destruction of their queue pair (mrs_orphaned of S120, S105).
     pub mrs_orphaned: u64,
     /// Keys that were valid, or may have been, when their MR object was destroyed; counted when the device has answered that.
-    pub mrs_destroyed_live: u64,
+    pub keys_destroyed_live: u64,
     /// Stale MRs replaced by a new object on a connection that goes on (mrs_recovered of S120).
     pub mrs_recovered: u64,
     /// Registrations accepted by the device.
@@ -58,8 +58,9 @@ pub struct Statistics {
     pub drain_markers: u64,
     /// Posts that the device refused, in whole or in part.
     pub posts_refused: u64,
-    /// (iteration, queue pair) pairs with work for a send queue.
-    pub queue_pairs_flushed: u64,
+    /// Chains of work requests for a send queue: one for each flush and queue pair that had any. Equal to `doorbells`, since a chain is
+    /// posted by one post.
+    pub send_chains: u64,
     /// Posts to a receive queue.
     pub receive_doorbells: u64,
     /// Completions taken from the send completion queue.
@@ -77,8 +78,9 @@ pub struct Statistics {
     pub connections: u64,
     /// Connections that began to end, also of those that had a queue pair but were never ready.
     pub disconnects: u64,
-    /// Reasons to end a connection that was ending already (I35).
-    pub repeated_disconnects: u64,
+    /// Causes to end a connection that came when it was ending already (I35): most often what was posted and came back flushed, one
+    /// for each work request and receive.
+    pub causes_while_ending: u64,
     /// Connections whose queue pair was destroyed before it had drained.
     pub drain_timeouts: u64,
     /// Gauge: requests that hold a slot.
@@ -91,8 +93,8 @@ pub struct Statistics {
     pub shared_receives_withdrawn: u64,
     /// Trace records that found no room.
     pub trace_records_dropped: u64,
-    /// Shortest time between two registrations under one full key, in nanoseconds; `u64::MAX` where no key came twice.
-    pub shortest_key_reuse_ns: u64,
+    /// Shortest time between two registrations under one full key, in nanoseconds; `None` where no key came twice.
+    pub shortest_key_reuse_ns: Option<u64>,
 }
 
 impl Statistics {
@@ -101,7 +103,7 @@ impl Statistics {
     /// object the device keeps for good (`mrs_orphaned`) is live.
     #[must_use]
     pub fn keys_live(&self) -> u64 {
-        let dead = self.local_invalidations + self.remote_invalidations + self.mrs_destroyed_live;
+        let dead = self.local_invalidations + self.remote_invalidations + self.keys_destroyed_live;
         self.registrations.saturating_sub(dead)
     }
 }
@@ -122,7 +124,7 @@ impl core::ops::Add for Statistics {
             mr_allocations_failed: self.mr_allocations_failed + other.mr_allocations_failed,
             mrs_destroyed: self.mrs_destroyed + other.mrs_destroyed,
             mrs_orphaned: self.mrs_orphaned + other.mrs_orphaned,
-            mrs_destroyed_live: self.mrs_destroyed_live + other.mrs_destroyed_live,
+            keys_destroyed_live: self.keys_destroyed_live + other.keys_destroyed_live,
             mrs_recovered: self.mrs_recovered + other.mrs_recovered,
             registrations: self.registrations + other.registrations,
             lists_registered: self.lists_registered + other.lists_registered,
@@ -139,7 +141,7 @@ impl core::ops::Add for Statistics {
             doorbells: self.doorbells + other.doorbells,
             drain_markers: self.drain_markers + other.drain_markers,
             posts_refused: self.posts_refused + other.posts_refused,
-            queue_pairs_flushed: self.queue_pairs_flushed + other.queue_pairs_flushed,
+            send_chains: self.send_chains + other.send_chains,
             receive_doorbells: self.receive_doorbells + other.receive_doorbells,
             send_completions: self.send_completions + other.send_completions,
             receive_completions: self.receive_completions + other.receive_completions,
@@ -148,14 +150,19 @@ impl core::ops::Add for Statistics {
             bad_reply_count: self.bad_reply_count + other.bad_reply_count,
             connections: self.connections + other.connections,
             disconnects: self.disconnects + other.disconnects,
-            repeated_disconnects: self.repeated_disconnects + other.repeated_disconnects,
+            causes_while_ending: self.causes_while_ending + other.causes_while_ending,
             drain_timeouts: self.drain_timeouts + other.drain_timeouts,
             request_slots_used: self.request_slots_used + other.request_slots_used,
             slots_held: self.slots_held + other.slots_held,
             shared_receives_free: self.shared_receives_free + other.shared_receives_free,
             shared_receives_withdrawn: self.shared_receives_withdrawn + other.shared_receives_withdrawn,
             trace_records_dropped: self.trace_records_dropped + other.trace_records_dropped,
-            shortest_key_reuse_ns: self.shortest_key_reuse_ns.min(other.shortest_key_reuse_ns),
+            shortest_key_reuse_ns: shortest(self.shortest_key_reuse_ns, other.shortest_key_reuse_ns),
         }
     }
+}
+
+/// The shorter of two times, of which either may be unknown.
+fn shortest(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
 }

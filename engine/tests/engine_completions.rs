@@ -161,7 +161,7 @@ fn fault02_fault05_a_registration_that_fails_costs_its_connection_and_its_mr_is_
         let connection = test.host.connection.unwrap();
         test.host.engine.disconnect(connection);
         test.until_gone();
-        assert_eq!(test.host.engine.statistics().mrs_destroyed_live, 1, "{profile}: poisoned, destroyed");
+        assert_eq!(test.host.engine.statistics().keys_destroyed_live, 1, "{profile}: poisoned, destroyed");
         assert_eq!(test.status(1), Some("lost"));
         test.reconnect_works();
     }
@@ -214,7 +214,7 @@ fn fault24_one_mr_goes_through_all_its_keys_many_times() {
             test.watch.clear();
             test.host.ended.clear();
         }
-        assert!(test.host.engine.statistics().shortest_key_reuse_ns < u64::MAX, "{profile}: seen to come round");
+        assert!(test.host.engine.statistics().shortest_key_reuse_ns.is_some(), "{profile}: seen to come round");
         assert_eq!(test.host.disconnected, 0);
     }
 }

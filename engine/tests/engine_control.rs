@@ -152,7 +152,7 @@ fn i11_d07_a_reply_is_no_proof_that_a_registration_ran() {
         test.reply(2u64.to_le_bytes(), None);
         test.refuse(0);
         test.until("refused", |pair| pair.host.engine.statistics().posts_refused == 1);
-        assert_eq!(test.host.engine.statistics().mrs_destroyed_live, 0, "{profile}: not on a queue pair that works");
+        assert_eq!(test.host.engine.statistics().keys_destroyed_live, 0, "{profile}: not on a queue pair that works");
         test.until_gone();
         assert_eq!(test.host.causes, [DisconnectCause::PostRefused], "{profile}");
         assert_eq!((test.status(2), test.host.disconnected), (Some("lost"), 1), "{profile}");

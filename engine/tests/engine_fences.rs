@@ -272,7 +272,7 @@ fn s83_s84_f06_a_refused_fence_detaches_the_reply_and_ends_the_connection_once()
     test.until_gone();
     assert_eq!((test.status(1), test.host.disconnected), (Some("lost"), 1));
     assert_eq!(test.descriptors(), [0, 0, 0, all]);
-    assert_eq!(test.host.engine.statistics().mrs_destroyed_live, 3);
+    assert_eq!(test.host.engine.statistics().keys_destroyed_live, 3);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod engine_harness;
 use core::time::Duration;
 use engine_harness::{Side, address};
 use frwr_engine::{
-    ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, MAX_INCOMING,
+    ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Listening, MAX_INCOMING,
     control::{Control, Placed},
     provider::{
         CommandError, Device, IncomingId,
@@ -61,7 +61,7 @@ impl Core {
         self.engine.poll(now, &mut engine_harness::Tiny::default());
         while let Some(event) = self.engine.next_event() {
             match event {
-                Event::Listening { ok, .. } => self.listening.push(ok),
+                Event::Listening { state, .. } => self.listening.push(state == Listening::Began),
                 Event::Incoming { incoming, .. } => {
                     self.incoming.push(incoming);
                     if !self.hold {

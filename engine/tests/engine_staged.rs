@@ -142,7 +142,7 @@ fn s97_i15_a_connection_that_ends_before_the_flush_loses_what_it_had_staged_and_
             for cookie in 0..REQUESTS.len() as u64 {
                 assert_eq!(test.status(cookie), Some(lost(cookie)), "{profile} {cookie}");
             }
-            let dead = after.local_invalidations + after.remote_invalidations + after.mrs_destroyed_live;
+            let dead = after.local_invalidations + after.remote_invalidations + after.keys_destroyed_live;
             assert_eq!(dead, after.registrations, "{profile}: each key died once");
             test.reconnect_works();
         }

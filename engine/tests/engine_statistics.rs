@@ -62,7 +62,7 @@ fn s120_s122_mr_counters_and_the_others_grow_only() {
     test.reply(name, None);
     test.until("ended", |pair| pair.host.ended.len() == 1);
     let statistics = test.host.engine.statistics();
-    assert_eq!((statistics.mrs_destroyed, statistics.mrs_destroyed_live, statistics.posts_refused), (1, 1, 1));
+    assert_eq!((statistics.mrs_destroyed, statistics.keys_destroyed_live, statistics.posts_refused), (1, 1, 1));
     let connection = test.host.connection.unwrap();
     test.host.engine.disconnect(connection);
     test.until_gone();

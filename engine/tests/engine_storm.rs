@@ -300,7 +300,7 @@ impl Storm {
         let statistics = self.test.host.engine.statistics();
         assert_eq!(statistics.requests_ended, self.test.host.ended.len() as u64);
         assert_eq!((statistics.request_slots_used, statistics.slots_held), (0, 0));
-        let dead = statistics.local_invalidations + statistics.remote_invalidations + statistics.mrs_destroyed_live;
+        let dead = statistics.local_invalidations + statistics.remote_invalidations + statistics.keys_destroyed_live;
         // With the early return several invalidations of one MR may be lost with its connection; its death is one.
         let exact = !self.returns_early;
         assert!(!exact || statistics.registrations == dead, "every key died in one way: {statistics:?}");

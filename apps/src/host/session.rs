@@ -8,7 +8,7 @@ use crate::nvmf::{
 };
 use core::time::Duration;
 use frwr_engine::provider::{ConnectionParameters, Port};
-use frwr_engine::{ConnectionId, ConnectionOptions, Event, OpenError, RequestStatus, SubmitError};
+use frwr_engine::{ConnectionId, ConnectionOptions, DisconnectCause, Event, OpenError, RequestStatus, SubmitError};
 use zerocopy::IntoBytes;
 
 /// The back-off's exponent stays below the bits of its factor.
@@ -255,8 +255,11 @@ impl<P: Port> Host<P> {
         if places.find_map(|place| place.take_if(|open| *open == connection)).is_none() {
             return;
         }
-        if !matches!(self.state, State::Closing { .. }) {
-            self.fail(failure);
+        match (self.state, failure) {
+            (State::Closing { .. }, _) => {}
+            // A controller that is told to shut down may end the session before we do: that is the end that was asked for.
+            (_, HostFailure::Disconnected(DisconnectCause::Peer)) if self.stopping && self.is_quiet() => self.stop(),
+            _ => self.fail(failure),
         }
     }
 

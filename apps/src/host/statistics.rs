@@ -5,7 +5,7 @@
 pub struct HostStatistics {
     /// Sessions that became ready.
     pub sessions: u64,
-    /// Attempts that failed, and sessions that ended without being asked to.
+    /// Attempts that failed, and sessions that ended without being asked to: also those that their controller ended in order.
     pub failures: u64,
     /// Requests taken.
     pub requests: u64,

@@ -18,8 +18,9 @@ use super::{
 use crate::runner::{SetupError, map};
 use core::time::Duration;
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Message, OpenError,
-    Protocol, Received, RemoteSegment, ResponseRequest, SubmitError, Timestamp, TransferError, TransferStatus,
+    AnnounceError, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Listening, Message,
+    OpenError, Protocol, Received, RemoteSegment, ResponseRequest, SubmitError, Timestamp, TransferError,
+    TransferStatus,
     gather::{MemoryId, Segment},
     mr::Grant,
     provider::{Access, Capabilities, ConnectionParameters, IncomingId, Port, RemoteMemory},
@@ -273,7 +274,7 @@ impl<P: Port> ServerSide<P> {
         match event {
             // That it stops is told the same way.
             Event::Listening { .. } if self.told_to_stop => {}
-            Event::Listening { ok, .. } => self.desk.listens(ok),
+            Event::Listening { state, .. } => self.desk.listens(state == Listening::Began),
             Event::Incoming { incoming, peer, private_data, .. } => self.judge(incoming, peer, &private_data),
             Event::Connected { connection, .. } => self.connected(connection),
             Event::Received { connection, received } => self.received(connection, received),

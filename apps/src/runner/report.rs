@@ -131,7 +131,7 @@ impl RunReport {
         let engine = &self.engine;
         self.remote_bytes_open.unwrap_or(0) == 0
             && engine.registrations
-                == engine.local_invalidations + engine.remote_invalidations + engine.mrs_destroyed_live
+                == engine.local_invalidations + engine.remote_invalidations + engine.keys_destroyed_live
     }
 
     /// Cores with a host.
@@ -172,20 +172,19 @@ impl RunReport {
             "lists_registered": engine.lists_registered,
             "local_invalidations": engine.local_invalidations,
             "remote_invalidations": engine.remote_invalidations,
-            "mrs_destroyed": engine.mrs_destroyed_live,
+            "keys_destroyed_live": engine.keys_destroyed_live,
             "keys_live": engine.keys_live(),
-            "mr_objects_destroyed": engine.mrs_destroyed,
+            "mrs_destroyed": engine.mrs_destroyed,
             "work_requests": engine.work_requests,
             "doorbells": engine.doorbells,
             "drain_markers": engine.drain_markers,
             "receive_doorbells": engine.receive_doorbells,
-            "queue_pairs_flushed": engine.queue_pairs_flushed,
+            "send_chains": engine.send_chains,
             "send_completions": engine.send_completions,
             "receive_completions": engine.receive_completions,
             "stale_completions": engine.stale_completions,
             "remote_bytes_open": self.remote_bytes_open,
-            "shortest_key_reuse_us": (engine.shortest_key_reuse_ns != u64::MAX)
-                .then(|| engine.shortest_key_reuse_ns as f64 / 1e3),
+            "shortest_key_reuse_us": engine.shortest_key_reuse_ns.map(|ns| ns as f64 / 1e3),
             "region": self.host_region(),
             "cores": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
             "latency_us": self.latency_json(),
@@ -350,12 +349,12 @@ impl RunReport {
         writeln!(out, "\nkeys made                {:>12}", engine.registrations)?;
         writeln!(out, "  killed by the peer     {:>12}", engine.remote_invalidations)?;
         writeln!(out, "  killed by LOCAL_INV    {:>12}", engine.local_invalidations)?;
-        writeln!(out, "  destroyed while live   {:>12}", engine.mrs_destroyed_live)?;
+        writeln!(out, "  destroyed while live   {:>12}", engine.keys_destroyed_live)?;
         writeln!(out, "  live at the end        {:>12}", engine.keys_live())?;
         let open = self.remote_bytes_open.map_or_else(|| "unknown".to_owned(), |bytes| bytes.to_string());
         writeln!(out, "  remote bytes open      {open:>12}")?;
-        if self.engine.shortest_key_reuse_ns != u64::MAX {
-            let reuse = engine.shortest_key_reuse_ns as f64 / 1e3;
+        if let Some(shortest) = engine.shortest_key_reuse_ns {
+            let reuse = shortest as f64 / 1e3;
             writeln!(out, "  shortest key reuse     {reuse:>12.1} us")?;
         }
         Ok(())

@@ -204,7 +204,8 @@ fn namespace_json((namespace, storage): (&NamespaceReport, &StorageStatistics)) 
         "system_calls": storage.system_calls,
         "cancelled": storage.cancelled,
         "restarts": storage.restarts,
-        "broken": storage.broken,
+        // The errno, where the kernel takes no operations any more.
+        "broken": (storage.broken != 0).then_some(storage.broken),
     })
 }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     storage::{AnyStorage, Geometry, MemoryStorage, Storage, StorageStatistics},
-    target::{HOME_CORE, Incident, Subsystem, Target, TargetMessage, TargetOptions, TargetStatistics},
+    target::{HOME_CORE, Incident, Subsystem, Target, TargetListening, TargetMessage, TargetOptions, TargetStatistics},
 };
 use core::time::Duration;
 use frwr_engine::{
@@ -207,9 +207,10 @@ impl<P: Port> TargetSide<P> {
     fn publish(&self) {
         let statistics = self.target.statistics();
         let doing = match statistics.listening {
-            None => Doing::OpeningListener,
-            Some(true) => Doing::Serving,
-            Some(false) => Doing::CannotListen,
+            TargetListening::NotAsked | TargetListening::Asked => Doing::OpeningListener,
+            // What it has goes on where it takes no more hosts.
+            TargetListening::Listens | TargetListening::Stopped => Doing::Serving,
+            TargetListening::Failed(_) => Doing::CannotListen,
         };
         if doing == Doing::CannotListen {
             self.progress.finish();

@@ -34,7 +34,7 @@ pub use options::{
     MAX_QUEUE_ENTRIES, MIN_BUFFER_BYTES, OptionError, TargetOptions,
 };
 pub use spread::{HOME_CORE, MAX_CORES, TargetMessage, place_queues};
-pub use statistics::TargetStatistics;
+pub use statistics::{TargetListening, TargetStatistics};
 pub use subsystem::{AllowedHosts, Subsystem};
 
 use crate::nvmf::{AnaState, DISCOVERY_SUBSYSTEM};
@@ -242,7 +242,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// # Errors
     /// As [`Engine::listen`].
     pub fn listen(&mut self) -> Result<(), OpenError> {
-        self.engine.listen(self.options.address)
+        self.engine.listen(self.options.address)?;
+        self.statistics.listening = TargetListening::Asked;
+        Ok(())
     }
 
     /// One iteration: completions, commands, storage. Returns the work done; 0 for an empty poll. `now` must not go back.
@@ -333,7 +335,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Listening { ok, .. } => self.statistics.listening = Some(ok),
+            Event::Listening { state, .. } => self.statistics.listening = state.into(),
             Event::Incoming { incoming, peer, local, private_data } => {
                 self.incoming(incoming, Ends { peer, local }, &private_data);
             }

@@ -1,10 +1,56 @@
 //! Counters of a target.
 
+use frwr_engine::{Listening, provider::CommandError};
+
+/// Whether a target listens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetListening {
+    /// It was not told to.
+    #[default]
+    NotAsked,
+    /// It was told to, and the device has not answered.
+    Asked,
+    /// Hosts may connect.
+    Listens,
+    /// It was told to listen no longer.
+    Stopped,
+    /// The device cannot listen at the address.
+    Failed(CommandError),
+}
+
+impl TargetListening {
+    /// Of two cores of one target, which listens where all its cores do: that of the one that is further from it.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        if self.distance() >= other.distance() { self } else { other }
+    }
+
+    fn distance(self) -> u8 {
+        match self {
+            Self::Listens => 0,
+            Self::Asked => 1,
+            Self::NotAsked => 2,
+            Self::Stopped => 3,
+            Self::Failed(_) => 4,
+        }
+    }
+}
+
+impl From<Listening> for TargetListening {
+    fn from(state: Listening) -> Self {
+        match state {
+            Listening::Began => Self::Listens,
+            Listening::Stopped => Self::Stopped,
+            Listening::Failed(reason) => Self::Failed(reason),
+        }
+    }
+}
+
 /// What a target has done since it was made, and what it has in hand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetStatistics {
-    /// Whether listening worked; `None` until the device has answered.
-    pub listening: Option<bool>,
+    /// Whether it listens.
+    pub listening: TargetListening,
     /// Connect requests accepted.
     pub accepted: u64,
     /// Connect requests rejected.
@@ -80,8 +126,7 @@ impl core::ops::Add for TargetStatistics {
 
     fn add(self, other: Self) -> Self {
         Self {
-            // The target listens where all its cores do.
-            listening: self.listening.zip(other.listening).map(|(one, other)| one && other),
+            listening: self.listening.with(other.listening),
             accepted: self.accepted + other.accepted,
             rejected: self.rejected + other.rejected,
             commands: self.commands + other.commands,

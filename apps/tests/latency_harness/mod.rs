@@ -6,7 +6,7 @@ use frwr_apps::{
     latency::{Arguments, LatencyConfig, LatencyServerReport, serve},
 };
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, Engine, EngineOptions, Event, Message, Protocol, Submission,
+    AnnounceError, Chunk, ConnectionId, Engine, EngineOptions, Event, Listening, Message, Protocol, Submission,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
@@ -173,7 +173,7 @@ impl Raw {
 
     pub(crate) fn listen(&mut self) {
         self.engine.listen(ADDRESS.parse().unwrap()).unwrap();
-        while !matches!(self.event(), Event::Listening { ok: true, .. }) {}
+        while !matches!(self.event(), Event::Listening { state: Listening::Began, .. }) {}
     }
 
     pub(crate) fn turn(&mut self) {

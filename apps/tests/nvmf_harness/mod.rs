@@ -12,7 +12,7 @@ use core::time::Duration;
 use frwr_apps::host::{Host, HostCompletion, HostError, HostOptions};
 use frwr_apps::nvmf::Nqn;
 use frwr_apps::storage::{MemoryStorage, Storage};
-use frwr_apps::target::{Subsystem, Target, TargetOptions};
+use frwr_apps::target::{Subsystem, Target, TargetListening, TargetOptions};
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::provider::Device;
@@ -178,7 +178,7 @@ impl Pair {
         self.until("drained", |pair| pair.target.is_drained() && pair.host.statistics().failures > 0);
         (self.target_control, self.target) = target(&self.fabric, &self.profile, options, zeros(), 8);
         self.tick = Duration::from_micros(100);
-        self.until("listening", |pair| pair.target.statistics().listening == Some(true));
+        self.until("listening", |pair| pair.target.statistics().listening == TargetListening::Listens);
     }
     pub fn ready(profile: &str) -> Self {
         let mut pair = Self::new(profile);
@@ -216,7 +216,7 @@ impl<S: Storage> Pair<S> {
             fabric,
             profile: profile.to_owned(),
         };
-        pair.until("listening", |pair| pair.target.statistics().listening == Some(true));
+        pair.until("listening", |pair| pair.target.statistics().listening == TargetListening::Listens);
         pair
     }
 

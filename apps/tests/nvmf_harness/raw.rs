@@ -7,7 +7,7 @@ use frwr_apps::nvmf::{
     RejectPrivateData, RequestPrivateData, SubmissionQueueEntry,
 };
 use frwr_apps::storage::{MemoryStorage, Storage};
-use frwr_apps::target::{Subsystem, Target, TargetOptions, place_queues};
+use frwr_apps::target::{Subsystem, Target, TargetListening, TargetOptions, place_queues};
 use frwr_engine::control::Control;
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_engine::mr::Grant;
@@ -154,7 +154,9 @@ impl<S: Storage> Raw<S> {
             invite: false,
             _fabric: fabric,
         };
-        raw.until("listening", |raw| raw.cores().all(|target| target.statistics().listening == Some(true)));
+        raw.until("listening", |raw| {
+            raw.cores().all(|target| target.statistics().listening == TargetListening::Listens)
+        });
         raw
     }
 

@@ -14,7 +14,8 @@ use frwr_engine::mr::Grant;
 use frwr_engine::provider::RemoteRange;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::{
-    AnnounceError, ConnectionId, ConnectionOptions, Engine, Event, Message, Protocol, RemoteSegment, ResponseRequest,
+    AnnounceError, ConnectionId, ConnectionOptions, Engine, Event, Listening, Message, Protocol, RemoteSegment,
+    ResponseRequest,
 };
 use frwr_mempool::DeviceMemory;
 use std::collections::HashMap;
@@ -162,7 +163,7 @@ impl Controller {
                 Event::Disconnected { connection, .. } | Event::OpenFailed { connection, .. } => {
                     self.queues.remove(&connection);
                 }
-                Event::Listening { ok, .. } => self.listening = ok,
+                Event::Listening { state, .. } => self.listening = state == Listening::Began,
                 _ => {}
             }
         }

@@ -2,7 +2,8 @@
 //! target, stepped by hand. What the hosts tell each other waits in lanes until it is carried.
 
 use super::{
-    BLOCK, BLOCKS, DATA_BYTES, Host, HostCompletion, HostOptions, Target, TargetOptions, engine, engine_of, memory,
+    BLOCK, BLOCKS, DATA_BYTES, Host, HostCompletion, HostOptions, Target, TargetListening, TargetOptions, engine,
+    engine_of, memory,
 };
 use core::time::Duration;
 use frwr_apps::host::{FollowerOrder, FollowerReport};
@@ -83,7 +84,7 @@ impl Spread {
             reports: vec![VecDeque::new(); lanes],
             fabric,
         };
-        spread.until("listening", |spread| spread.target.statistics().listening == Some(true));
+        spread.until("listening", |spread| spread.target.statistics().listening == TargetListening::Listens);
         spread
     }
 

@@ -7,7 +7,7 @@ use super::{
     kept::{Kept, is_gone},
 };
 use crate::{
-    event::OpenFailure,
+    event::{Listening, OpenFailure},
     link::ToCore,
     provider::{Answer, AsyncEvent, CommandError, Device, DeviceEvent, PrivateData, Ticket},
 };
@@ -66,7 +66,7 @@ impl<D: Device> Control<D> {
             Pending::Listen { address } => self.listen_answered(address, result),
             Pending::StopListening { core, address, listener } => {
                 self.listener_gone(listener, false, &result);
-                self.tell(core, ToCore::Listening { address, ok: false });
+                self.tell(core, ToCore::Listening { address, state: Listening::Stopped });
             }
             Pending::ListenerGone { listener, again } => self.listener_gone(listener, again, &result),
         }

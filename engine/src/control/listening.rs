@@ -9,6 +9,7 @@ use super::{
     placement::{ConnectRequest, ListeningCore, Placed, Placement, fewest_connections},
 };
 use crate::{
+    event::Listening,
     link::ToCore,
     provider::{Answer, Command, CommandError, Device, IncomingId, ListenerId, PrivateData},
 };
@@ -71,9 +72,9 @@ impl<D: Device> Control<D> {
             Step::Asked => {}
             Step::Unwanted(former) => {
                 listener.step = Step::Asked;
-                self.tell(former, ToCore::Listening { address, ok: false });
+                self.tell(former, ToCore::Listening { address, state: Listening::Stopped });
             }
-            Step::Listens(_) => self.tell(core, ToCore::Listening { address, ok: true }),
+            Step::Listens(_) => self.tell(core, ToCore::Listening { address, state: Listening::Began }),
         }
     }
 
@@ -89,18 +90,21 @@ impl<D: Device> Control<D> {
     pub(super) fn listen_answered(&mut self, address: SocketAddr, result: Result<Answer, CommandError>) {
         let asked = |listener: &Listener| listener.address == address && !matches!(listener.step, Step::Listens(_));
         let Some(at) = self.listeners.iter().position(asked) else { return };
-        let ok = if let Ok(Answer::Listener(id)) = result {
-            let before = core::mem::replace(&mut self.listeners[at].step, Step::Listens(id));
-            if let Step::Unwanted(core) = before {
-                return self.stop(at, core);
+        let (told, state) = match result {
+            Ok(Answer::Listener(id)) => {
+                let before = core::mem::replace(&mut self.listeners[at].step, Step::Listens(id));
+                if let Step::Unwanted(core) = before {
+                    return self.stop(at, core);
+                }
+                (self.listeners[at].members.clone(), Listening::Began)
             }
-            true
-        } else {
-            false
+            other => {
+                let reason = other.err().unwrap_or(CommandError::Invalid);
+                (self.listeners.remove(at).concerned(), Listening::Failed(reason))
+            }
         };
-        let told = if ok { self.listeners[at].members.clone() } else { self.listeners.remove(at).concerned() };
         for core in told {
-            self.tell(core, ToCore::Listening { address, ok });
+            self.tell(core, ToCore::Listening { address, state });
         }
     }
 
@@ -109,7 +113,7 @@ impl<D: Device> Control<D> {
         let listens = |listener: &Listener| listener.address == address && listener.members.contains(&core);
         match self.listeners.iter().position(listens) {
             Some(at) => self.leave(at, core),
-            None => self.tell(core, ToCore::Listening { address, ok: false }),
+            None => self.tell(core, ToCore::Listening { address, state: Listening::Stopped }),
         }
     }
 
@@ -119,7 +123,7 @@ impl<D: Device> Control<D> {
         match (members.is_empty(), *step) {
             (false, _) => {
                 let address = *address;
-                self.tell(core, ToCore::Listening { address, ok: false });
+                self.tell(core, ToCore::Listening { address, state: Listening::Stopped });
             }
             (true, Step::Listens(_)) => self.stop(at, core),
             // As soon as the device has said that it listens.

@@ -252,7 +252,7 @@ impl<P: Port> Engine<P> {
     /// A destroyed object's descriptor came back from Control.
     pub(super) fn object_destroyed(&mut self, descriptor: u32) {
         self.statistics.mrs_destroyed += 1;
-        self.statistics.mrs_destroyed_live += self.pool.take_doomed_keys(descriptor);
+        self.statistics.keys_destroyed_live += self.pool.take_doomed_keys(descriptor);
         self.record(
             TracePoint::MrDestroyed,
             usize::from(self.pool.connection_of(descriptor)) as u16,

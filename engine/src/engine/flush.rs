@@ -143,7 +143,7 @@ impl<P: Port> Engine<P> {
         let all = requests.len();
         let result = self.port.post(connection.queue_pair, Chain { requests, elements: &self.elements });
         self.statistics.doorbells += 1;
-        self.statistics.queue_pairs_flushed += 1;
+        self.statistics.send_chains += 1;
         let (accepted, registered) = match &result {
             Ok(()) => (all, connection.registered),
             Err(error) => {

@@ -34,7 +34,7 @@ impl<P: Port> Engine<P> {
         if *known == flushed && matches!(cause, DisconnectCause::WorkRequest(_)) {
             *known = cause;
         }
-        self.statistics.repeated_disconnects += 1;
+        self.statistics.causes_while_ending += 1;
     }
 
     /// [`Engine::fail`] of a connection that does not end yet.

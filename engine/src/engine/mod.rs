@@ -264,7 +264,7 @@ impl<P: Port> Engine<P> {
             freeing: 0,
             attention: false,
             alert: true,
-            statistics: Statistics { shortest_key_reuse_ns: u64::MAX, ..Statistics::default() },
+            statistics: Statistics::default(),
             full_polls: 0,
             held: 0,
             scratch: Scratch {

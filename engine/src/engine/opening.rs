@@ -68,7 +68,7 @@ impl<P: Port> Engine<P> {
     }
 
     /// Stops listening at an address; connect requests that were not answered yet are rejected, and connections stay. Ends
-    /// with [`Event::Listening`] that says no, also where nobody listened. Where other cores go on listening there, requests
+    /// with [`Event::Listening`] and [`Listening::Stopped`](crate::Listening::Stopped), also where nobody listened. Where other cores go on listening there, requests
     /// that this one was told of still wait for its answer.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl<P: Port> Engine<P> {
 
     pub(super) fn control_message(&mut self, message: ToCore) {
         match message {
-            ToCore::Listening { address, ok } => self.events.push_back(Event::Listening { address, ok }),
+            ToCore::Listening { address, state } => self.events.push_back(Event::Listening { address, state }),
             ToCore::Incoming { incoming, peer, local, private_data } => {
                 self.events.push_back(Event::Incoming { incoming, peer, local, private_data });
             }

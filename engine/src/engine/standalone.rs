@@ -264,7 +264,7 @@ impl<P: Port> Engine<P> {
         let queue_pair = self.connections[index].queue_pair;
         let chain = Chain { requests: core::slice::from_ref(&registration), elements: &self.elements };
         self.statistics.doorbells += 1;
-        self.statistics.queue_pairs_flushed += 1;
+        self.statistics.send_chains += 1;
         if let Err(error) = self.port.post(queue_pair, chain) {
             self.statistics.posts_refused += 1;
             // What the device took runs, whatever it says besides.

@@ -162,7 +162,7 @@ impl Rig {
             }
             let statistics = side.engine.statistics();
             let fenced = statistics.local_invalidations + statistics.remote_invalidations;
-            assert!(statistics.registrations <= fenced + statistics.mrs_destroyed_live, "keys without an end");
+            assert!(statistics.registrations <= fenced + statistics.keys_destroyed_live, "keys without an end");
             assert_eq!(statistics.drain_timeouts, 0);
         }
     }

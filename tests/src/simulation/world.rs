@@ -14,7 +14,7 @@ use core::{fmt::Write as _, time::Duration};
 use frwr_apps::{
     host::{ADMIN_DATA_BYTES, Host},
     nvmf::AnaState,
-    target::Target,
+    target::{Target, TargetListening},
 };
 use frwr_engine::{
     Engine, ReceiveQueues,
@@ -126,7 +126,9 @@ impl World {
             network,
         };
         world.target.listen().map_err(|error| error.to_string())?;
-        world.rounds("listening", ROUNDS_TO_LISTEN, |world| Ok(world.target.statistics().listening == Some(true)))?;
+        world.rounds("listening", ROUNDS_TO_LISTEN, |world| {
+            Ok(world.target.statistics().listening == TargetListening::Listens)
+        })?;
         world.host.start();
         Ok(world)
     }
@@ -250,7 +252,8 @@ impl World {
             if (statistics.request_slots_used, statistics.slots_held) != (0, 0) {
                 return Err(format!("{name}: slots are left: {statistics:?}"));
             }
-            let dead = statistics.local_invalidations + statistics.remote_invalidations + statistics.mrs_destroyed_live;
+            let dead =
+                statistics.local_invalidations + statistics.remote_invalidations + statistics.keys_destroyed_live;
             if statistics.registrations != dead {
                 return Err(format!("{name}: {} keys made, {dead} ended: {statistics:?}", statistics.registrations));
             }

@@ -99,7 +99,7 @@ impl Swarm {
         let statistics = self.test.host.engine.statistics();
         assert_eq!(statistics.requests_ended, self.test.host.ended.len() as u64);
         assert_eq!((statistics.request_slots_used, statistics.slots_held), (0, 0));
-        let dead = statistics.local_invalidations + statistics.remote_invalidations + statistics.mrs_destroyed_live;
+        let dead = statistics.local_invalidations + statistics.remote_invalidations + statistics.keys_destroyed_live;
         let exact = self.options.return_policy != ReturnPolicy::OnInvalidatePosted;
         // An object that the device kept has its last key, live or not.
         let lives = statistics.registrations.saturating_sub(dead);
