@@ -1,10 +1,26 @@
-//! How a program is told to stop: SIGINT and SIGTERM set a flag, which its main thread looks at.
+//! What somebody outside asks of a program while it runs, and which signal asks for what: the one place that says so.
+//!
+//! | signals | what they do |
+//! |---|---|
+//! | SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGALRM, SIGVTALRM, SIGPROF, SIGPWR | the first ends the program in order, with its report; a later one at once, with exit code 128 and its number |
+//! | SIGXCPU | as the first of them, however often it comes: the kernel sends it each second |
+//! | SIGUSR1, SIGUSR2 | the report of the present state on standard error; the program goes on |
+//! | SIGXFSZ, SIGIO, SIGSTKFLT | nothing: a write behind the limit of file sizes fails with EFBIG, which its caller tells of |
+//! | SIGPIPE | nothing, by Rust's own start-up: the write fails |
+//!
+//! Of these, what was ignored when the program was started stays so (nohup's SIGHUP), but for SIGINT and SIGTERM: shells
+//! ignore the first for what scripts start in the background, which are to be stopped all the same.
 
 use crate::runner::RunError;
-use core::time::Duration;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use core::{ffi::c_int, time::Duration};
+use libc::{
+    SIGALRM, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGPWR, SIGQUIT, SIGSTKFLT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
+    SIGXFSZ,
+};
+use signal_hook::{flag, low_level::pipe};
 use std::{
-    io::{self, Read as _},
+    fs,
+    io::{self, Read as _, Write as _},
     os::unix::net::UnixStream,
     sync::{
         Arc,
@@ -13,52 +29,168 @@ use std::{
     thread,
 };
 
-/// Exit code where a later signal ended the process: that of shells for SIGINT.
-const INTERRUPTED: i32 = 130;
-/// Signals within this time are one: timeout(1) sends its own to the process and to its group, and a terminal's Ctrl-C may come once
-/// more from a program between.
-const ONE_SIGNAL: Duration = Duration::from_secs(1);
+/// End the program, the timers of `alarm` and `setitimer` among them, which are inherited by exec. SIGTERM comes last: who sees it
+/// caught may send any.
+const ENDING: [c_int; 8] = [SIGHUP, SIGINT, SIGQUIT, SIGALRM, SIGVTALRM, SIGPROF, SIGPWR, SIGTERM];
+/// Ask for a report.
+const REPORTING: [c_int; 2] = [SIGUSR1, SIGUSR2];
+/// Would end the program, and shall do nothing.
+const HARMLESS: [c_int; 3] = [SIGXFSZ, SIGIO, SIGSTKFLT];
+/// Are caught also where they were ignored at the start.
+const ALWAYS: [c_int; 2] = [SIGINT, SIGTERM];
 
-/// The flag. Further signals change nothing: for programs that end within a time of their own.
-///
-/// # Errors
-/// [`RunError::Signal`].
-pub fn stop() -> Result<Arc<AtomicBool>, RunError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(RunError::Signal)?;
+/// Of the exit code of a program that a signal ended, as shells tell it.
+const EXIT_CODE: c_int = 128;
+
+/// Signals within this time are one: timeout(1) sends its own to the process and to its group, and a terminal's Ctrl-C may come once
+/// more from a program between. Shorter than a person's second thought.
+const ONE_SIGNAL: Duration = Duration::from_millis(500);
+
+/// What is asked of a program that runs.
+pub trait Asked {
+    /// It shall end in order.
+    fn to_stop(&self) -> bool;
+
+    /// It shall tell how far it is: true once for each time that somebody asks.
+    fn to_report(&self) -> bool {
+        false
     }
-    Ok(stop)
 }
 
-/// As [`stop`], and a later signal ends the process at once: for programs that wait for a device without a limit.
-///
-/// # Errors
-/// [`RunError::Signal`].
-pub fn stop_or_end() -> Result<Arc<AtomicBool>, RunError> {
-    let (stop, ends) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let first = Arc::clone(&ends);
-    let registered = || -> io::Result<()> {
-        let (mut heard, tell) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&ends))?;
-            signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
-            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+/// Asks for nothing but an end, once it is set.
+impl Asked for AtomicBool {
+    fn to_stop(&self) -> bool {
+        self.load(Relaxed)
+    }
+}
+
+impl<T: Asked + ?Sized> Asked for Arc<T> {
+    fn to_stop(&self) -> bool {
+        T::to_stop(self)
+    }
+
+    fn to_report(&self) -> bool {
+        T::to_report(self)
+    }
+}
+
+/// What signals have asked for.
+#[derive(Debug)]
+pub struct Signals {
+    stop: Arc<AtomicBool>,
+    report: Arc<AtomicBool>,
+}
+
+impl Signals {
+    /// Catches them from now on. To be called once, before there are reactors.
+    ///
+    /// # Errors
+    /// [`RunError::Signal`].
+    pub fn catch() -> Result<Self, RunError> {
+        let signals = Self { stop: Arc::default(), report: Arc::default() };
+        signals.register().map_err(RunError::Signal)?;
+        Ok(signals)
+    }
+
+    fn register(&self) -> io::Result<()> {
+        let ignored = Ignored::at_start();
+        catch_nothing(&HARMLESS, &ignored)?;
+        for signal in ignored.leave(&REPORTING) {
+            flag::register(signal, Arc::clone(&self.report))?;
+        }
+        for signal in ignored.leave(&[SIGXCPU]) {
+            flag::register(signal, Arc::clone(&self.stop))?;
+        }
+        let (ends, (mut heard, mut tell)) = (Arc::new(AtomicBool::new(false)), UnixStream::pair()?);
+        for signal in ignored.leave(&ENDING) {
+            // What comes between these is not lost.
+            flag::register(signal, Arc::clone(&self.stop))?;
+            flag::register_conditional_shutdown(signal, EXIT_CODE + signal, Arc::clone(&ends))?;
+            pipe::register(signal, tell.try_clone()?)?;
+        }
+        if self.to_stop() {
+            tell.write_all(&[0])?;
         }
         // The main thread may wait for a device, or for the reader of a pipe, and tells nobody how much time has passed.
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             if heard.read_exact(&mut [0]).is_ok() {
                 wait();
-                first.store(true, Relaxed);
+                ends.store(true, Relaxed);
             }
         })?;
         Ok(())
-    };
-    registered().map_err(RunError::Signal)?;
-    Ok(stop)
+    }
+}
+
+impl Asked for Signals {
+    fn to_stop(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    fn to_report(&self) -> bool {
+        self.report.load(Relaxed) && self.report.swap(false, Relaxed)
+    }
+}
+
+/// For a program that is over soon and has nothing to tell before: those that ask for something else than its end do nothing,
+/// and the others end it as they end every program.
+///
+/// # Errors
+/// [`RunError::Signal`].
+pub fn catch_harmless() -> Result<(), RunError> {
+    let ignored = Ignored::at_start();
+    catch_nothing(&HARMLESS, &ignored).and_then(|()| catch_nothing(&REPORTING, &ignored)).map_err(RunError::Signal)
+}
+
+/// Nobody looks at the flag.
+fn catch_nothing(signals: &[c_int], ignored: &Ignored) -> io::Result<()> {
+    ignored.leave(signals).try_for_each(|signal| flag::register(signal, Arc::default()).map(drop))
 }
 
 #[allow(clippy::disallowed_methods, reason = "a thread that has nothing else to do")]
 fn wait() {
     thread::sleep(ONE_SIGNAL);
+}
+
+/// Signals that were ignored when the program was started: a bit each, from 1 on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ignored(u64);
+
+impl Ignored {
+    /// None where that cannot be read.
+    fn at_start() -> Self {
+        fs::read_to_string("/proc/self/status").map(|status| Self::of_status(&status)).unwrap_or_default()
+    }
+
+    /// By /proc/PID/status, see proc_pid_status(5).
+    fn of_status(status: &str) -> Self {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        Self(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default())
+    }
+
+    /// Those that may be caught.
+    fn leave(self, signals: &[c_int]) -> impl Iterator<Item = c_int> + '_ {
+        signals.iter().copied().filter(move |&signal| ALWAYS.contains(&signal) || self.0 >> (signal - 1) & 1 == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALWAYS, ENDING, Ignored, REPORTING, SIGHUP, SIGTERM};
+
+    #[test]
+    fn what_was_ignored_stays_so_but_for_what_scripts_send() {
+        let all: Vec<_> = Ignored::default().leave(&ENDING).collect();
+        assert_eq!((all.len(), all.last()), (ENDING.len(), Some(&SIGTERM)), "the last, as tests wait for it");
+        let nohup = Ignored::of_status("Name:\tfrwr\nSigBlk:\tffffffffffffffff\nSigIgn:\t0000000000001001\n");
+        assert_eq!(nohup, Ignored(0x1001), "SIGHUP, and SIGPIPE by Rust");
+        assert!(!nohup.leave(&ENDING).any(|signal| signal == SIGHUP));
+        assert_eq!(nohup.leave(&ENDING).count(), ENDING.len() - 1);
+        let deaf = Ignored::of_status("SigIgn:\tffffffffffffffff\n");
+        assert_eq!(deaf.leave(&ENDING).collect::<Vec<_>>(), ALWAYS);
+        assert_eq!(deaf.leave(&REPORTING).count(), 0);
+        for unreadable in ["", "SigIgn:", "SigIgn:\tx\n"] {
+            assert_eq!(Ignored::of_status(unreadable), Ignored::default());
+        }
+    }
 }

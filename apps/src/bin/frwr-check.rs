@@ -1,8 +1,15 @@
 //! What this machine offers to frwr, and what falls short.
 
-use frwr_apps::check::{Machine, run, self_test};
+use frwr_apps::{
+    check::{Machine, run, self_test},
+    output::failure,
+    signals::catch_harmless,
+};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Err(error) = catch_harmless() {
+        return failure(false, error.exit_code(), error.name(), &error.to_string()).print();
+    }
     run(std::env::args_os(), Machine::this, self_test).print()
 }

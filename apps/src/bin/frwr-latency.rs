@@ -4,7 +4,7 @@ use clap::{CommandFactory as _, Parser as _};
 use frwr_apps::{
     latency::{Arguments, LatencyConfig, LatencyError, explained, run},
     output::{Output, failure, success},
-    signals::stop_or_end,
+    signals::Signals,
 };
 use std::{io::Write as _, process::ExitCode};
 
@@ -29,8 +29,8 @@ fn said() -> Vec<String> {
 
 fn measured(arguments: Arguments) -> Result<Output, LatencyError> {
     let config = LatencyConfig::new(arguments)?;
-    let stop = stop_or_end()?;
-    let outcome = run(&config, &stop, &mut |line| {
+    let signals = Signals::catch()?;
+    let outcome = run(&config, &signals, &mut |line| {
         let _ = writeln!(std::io::stderr(), "{line}");
     })?;
     Ok(outcome.output(config.json))

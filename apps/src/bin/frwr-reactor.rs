@@ -5,7 +5,7 @@ use frwr_apps::{
     output::{Output, failure, success, usage_line},
     runner::{CommandLine, Config, DiscoverConfig, LoadConfig, RunError, RunReport, ServeConfig, Task},
     runner::{discover_on_rdma, discovered_json, discovered_table, load_on_rdma, run, serve_on_rdma},
-    signals::{stop, stop_or_end},
+    signals::Signals,
 };
 use std::{io::Write as _, process::ExitCode};
 
@@ -35,21 +35,21 @@ fn called() -> String {
 fn done(command_line: CommandLine, json: bool) -> Result<Output, RunError> {
     let CommandLine { task, arguments } = command_line;
     match task {
-        None => Ok(moved(json, &run(&Config::new(arguments)?, &*stop()?, &mut say)?)),
+        None => Ok(moved(json, &run(&Config::new(arguments)?, &Signals::catch()?, &mut say)?)),
         Some(Task::Serve(arguments)) => {
             let config = ServeConfig::new(arguments)?;
             if config.check_only {
                 let understood = config.describe();
                 return Ok(success(if json { understood.to_string() } else { format!("{understood:#}") }));
             }
-            let report = serve_on_rdma(&config, &*stop()?, &mut say)?;
+            let report = serve_on_rdma(&config, &Signals::catch()?, &mut say)?;
             Ok(judged(report.passed(), if json { report.json().to_string() } else { report.table() }))
         }
         Some(Task::Load(arguments)) => {
-            Ok(moved(json, &load_on_rdma(&LoadConfig::new(arguments)?, &*stop()?, &mut say)?))
+            Ok(moved(json, &load_on_rdma(&LoadConfig::new(arguments)?, &Signals::catch()?, &mut say)?))
         }
         Some(Task::Discover(arguments)) => {
-            let found = discover_on_rdma(&DiscoverConfig::new(arguments)?, &*stop_or_end()?, &mut say)?;
+            let found = discover_on_rdma(&DiscoverConfig::new(arguments)?, &Signals::catch()?, &mut say)?;
             let text = if json { discovered_json(&found).to_string() } else { discovered_table(&found) };
             Ok(success(text))
         }

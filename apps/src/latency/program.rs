@@ -15,13 +15,11 @@ use crate::{
     check::Machine,
     output::{Output, failure, success},
     runner::{RdmaDeviceConfig, open_rdma},
+    signals::Asked,
 };
 use core::cmp::Reverse;
 use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
-use std::{
-    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 /// What a process came to.
 #[derive(Debug)]
@@ -64,7 +62,7 @@ impl LatencyOutcome {
 /// [`LatencyError`].
 pub fn run(
     config: &LatencyConfig,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<LatencyOutcome, LatencyError> {
     let files = ResultFiles::open(config)?;
@@ -72,7 +70,7 @@ pub fn run(
     if let (Role::Server, DeviceChoice::Rdma(device)) = (&config.role, &config.device) {
         let address = own_address(config, device, &machine)?;
         let mut open = || Ok(open_rdma(device)?);
-        return serve(&mut open, address, config, &machine, stop, say).map(LatencyOutcome::Served);
+        return serve(&mut open, address, config, &machine, asked, say).map(LatencyOutcome::Served);
     }
     let mut sizes: Vec<(usize, u32)> = config.sizes.iter().copied().enumerate().collect();
     // The largest first: a server then makes room for all of them at once.
@@ -80,7 +78,7 @@ pub fn run(
     let mut reports = Vec::new();
     for (place, size) in sizes {
         let of_size = config.with_size(size);
-        match measure_size(&of_size, &machine, stop, say).map_err(|error| in_our_words(error, &of_size)) {
+        match measure_size(&of_size, &machine, asked, say).map_err(|error| in_our_words(error, &of_size)) {
             // Interrupted before its first request: those before it have figures.
             Ok(report) if report.requests() == 0 && report.undrained.is_empty() && !reports.is_empty() => {}
             Ok(report) => reports.push((place, report)),
@@ -93,7 +91,7 @@ pub fn run(
                 return Ok(LatencyOutcome::Partly(sweep, error));
             }
         }
-        if stop.load(Ordering::Relaxed) {
+        if asked.to_stop() {
             break;
         }
     }
@@ -134,21 +132,21 @@ fn in_our_words(error: LatencyError, config: &LatencyConfig) -> LatencyError {
 fn measure_size(
     config: &LatencyConfig,
     machine: &Machine,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<LatencyReport, LatencyError> {
     match (&config.role, &config.device) {
         (Role::Client(host), DeviceChoice::Rdma(device)) => {
-            measure(open_rdma(device)?, resolve(host)?, config, machine, stop, say)
+            measure(open_rdma(device)?, resolve(host)?, config, machine, asked, say)
         }
         (_, DeviceChoice::Rdma(device)) => {
             let address = own_address(config, device, machine)?;
-            measure_both(open_rdma(device)?, open_rdma(device)?, address, config, machine, stop, say)
+            measure_both(open_rdma(device)?, open_rdma(device)?, address, config, machine, asked, say)
         }
         (_, DeviceChoice::Soft(profile)) => {
             let (fabric, options) = (SoftFabric::new(), SoftOptions::new(*profile));
             let address = config.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)));
-            measure_both(fabric.device(options), fabric.device(options), address, config, machine, stop, say)
+            measure_both(fabric.device(options), fabric.device(options), address, config, machine, asked, say)
         }
     }
 }

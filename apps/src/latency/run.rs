@@ -17,6 +17,7 @@ use super::{
 use crate::{
     check::{Machine, Shortcoming},
     runner::{RunError, for_both, for_host, reactors, removed},
+    signals::Asked,
 };
 use frwr_engine::{
     control::Control,
@@ -27,7 +28,6 @@ use hdrhistogram::Histogram;
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     net::SocketAddr,
-    sync::atomic::AtomicBool,
 };
 
 /// Server and client in this process, each over a device of its own; the server listens at `address`. `say` is told of queue
@@ -41,7 +41,7 @@ pub fn measure_both<D: Device>(
     address: SocketAddr,
     config: &LatencyConfig,
     machine: &Machine,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<LatencyReport, LatencyError>
 where
@@ -72,7 +72,7 @@ where
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut client, halves, true)?;
     let measured = run.go(sides, &desk, |threads, board| {
-        drive(vec![&mut server, &mut client], threads, board, stop, say, |_| {
+        drive(vec![&mut server, &mut client], threads, board, asked, say, |_| {
             // Nobody will ever answer.
             if desk.listening().is_none() {
                 board.fail(Failure::Unreachable(frwr_engine::OpenFailure::Unreachable));
@@ -94,7 +94,7 @@ pub fn measure<D: Device>(
     address: SocketAddr,
     config: &LatencyConfig,
     machine: &Machine,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<LatencyReport, LatencyError>
 where
@@ -109,7 +109,7 @@ where
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut control, cores, false)?;
     let measured = run
-        .go(sides, &desk, |threads, board| drive(vec![&mut control], threads, board, stop, say, |_| finished(board)));
+        .go(sides, &desk, |threads, board| drive(vec![&mut control], threads, board, asked, say, |_| finished(board)));
     measured.map_err(|error| or_removed(error, &control))
 }
 

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     check::Machine,
     runner::{RunError, for_target, reactors},
+    signals::Asked,
 };
 use frwr_engine::{
     MAX_INCOMING,
@@ -24,10 +25,7 @@ use frwr_engine::{
 };
 use frwr_reactor::{Clock, Finished};
 use serde_json::{Value, json};
-use std::{
-    net::SocketAddr,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::net::SocketAddr;
 
 /// What there is room for before the first client says what it wants: what it asks for by default, and some more.
 const FIRST: Parameters = Parameters {
@@ -76,7 +74,7 @@ impl LatencyServerReport {
     }
 }
 
-/// Serves clients at `address` until `stop` is set. `open` opens the device, once more for each client that needs more room
+/// Serves clients at `address` until it is `asked` to stop. `open` opens the device, once more for each client that needs more room
 /// than there is. `say` is told that it listens, and of each client.
 ///
 /// # Errors
@@ -86,7 +84,7 @@ pub fn serve<D: Device>(
     address: SocketAddr,
     config: &LatencyConfig,
     machine: &Machine,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<LatencyServerReport, LatencyError>
 where
@@ -95,7 +93,8 @@ where
     let (mut report, mut capacity, mut unaffordable, mut first) = (LatencyServerReport::default(), FIRST, None, true);
     let askers = Askers::new(Clock::system());
     loop {
-        let session = Session { address, config, machine, stop, capacity, unaffordable, askers: askers.clone(), first };
+        let session =
+            Session { address, config, machine, asked, capacity, unaffordable, askers: askers.clone(), first };
         let wanted = match session.run(open()?, &mut report, say) {
             Ok(wanted) => wanted,
             // What one client asks for is too much here: the others get what there is.
@@ -106,7 +105,7 @@ where
             }
             Err(error) => return Err(error),
         };
-        match wanted.filter(|_| !stop.load(Relaxed)) {
+        match wanted.filter(|_| !asked.to_stop()) {
             Some(wanted) => (capacity, first) = (wanted, false),
             None => return Ok(report),
         }
@@ -123,7 +122,7 @@ struct Session<'a> {
     address: SocketAddr,
     config: &'a LatencyConfig,
     machine: &'a Machine,
-    stop: &'a AtomicBool,
+    asked: &'a dyn Asked,
     capacity: Parameters,
     /// What there cannot be room for.
     unaffordable: Option<Parameters>,
@@ -143,7 +142,7 @@ impl Session<'_> {
     where
         D::Port: Send + 'static,
     {
-        let Self { address, config, machine, stop, capacity, unaffordable, askers, first } = self;
+        let Self { address, config, machine, asked, capacity, unaffordable, askers, first } = self;
         let placement = config.placement.clone().unwrap_or_else(|| for_target(&machine.topology));
         let cores = reactors(&placement);
         let capabilities = *device.capabilities();
@@ -178,9 +177,9 @@ impl Session<'_> {
             }
             say_news(desk, say);
         };
-        let driven = drive(vec![&mut control], &threads, &board, stop, say, |say| {
+        let driven = drive(vec![&mut control], &threads, &board, asked, say, |say| {
             tell(&desk, say);
-            stop.load(Relaxed) || desk.wanted().is_some() || desk.listening().is_none()
+            asked.to_stop() || desk.wanted().is_some() || desk.listening().is_none()
         });
         driven.map_err(|error| or_removed(error.into(), &control))?;
         tell(&desk, say);

@@ -9,7 +9,10 @@ use super::{
     plan,
     server::{ServerPlan, ServerSide},
 };
-use crate::runner::{Idle, Refusals, RunError, Served, SetupError, open};
+use crate::{
+    runner::{Idle, Refusals, RunError, Served, SetupError, open},
+    signals::Asked,
+};
 use core::{convert::Infallible, time::Duration};
 use frwr_engine::{
     CoreLink,
@@ -19,7 +22,6 @@ use frwr_engine::{
 use frwr_reactor::{
     Clock, CoreIndex, Outbox, Placement, PollerError, Reactor, Reactors, Running, Schedule, Seat, Topology,
 };
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// How long the cores may drain at the end.
 const GRACE: Duration = Duration::from_secs(10);
@@ -140,11 +142,11 @@ pub(super) fn drive<P: Port + Send + 'static>(
     mut controls: Vec<&mut dyn Served>,
     threads: &Threads<P>,
     board: &Board,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
     mut is_over: impl FnMut(&mut dyn FnMut(&str)) -> bool,
 ) -> Result<(), RunError> {
-    let (mut idle, mut asked, mut trouble) = (Idle::new(), false, None);
+    let (mut idle, mut ending, mut trouble) = (Idle::new(), false, None);
     let (clock, mut refusals) = (Clock::system(), Refusals::default());
     while !threads.is_finished() {
         let work: u32 = controls.iter_mut().map(|control| control.poll()).sum();
@@ -152,12 +154,12 @@ pub(super) fn drive<P: Port + Send + 'static>(
             trouble = controls.iter().find_map(|control| control.trouble());
         }
         refusals.tell(&controls, clock.now(), say);
-        if stop.load(Relaxed) {
+        if asked.to_stop() {
             board.stop();
         }
         let over = is_over(say);
-        if !asked && (over || trouble.is_some() || board.has_failed()) {
-            asked = true;
+        if !ending && (over || trouble.is_some() || board.has_failed()) {
+            ending = true;
             threads.shutdown_handle().request(GRACE);
         }
         if work == 0 {

@@ -9,8 +9,11 @@ use super::{
     start::open,
     target_side::map,
 };
-use crate::address::Purpose;
-use crate::host::{Discovered, Host, HostOptions};
+use crate::{
+    address::Purpose,
+    host::{Discovered, Host, HostOptions},
+    signals::Asked,
+};
 use clap::Args;
 use core::time::Duration;
 use frwr_engine::{
@@ -20,10 +23,7 @@ use frwr_engine::{
 };
 use frwr_reactor::{Clock, CoreIndex};
 use serde_json::{Value, json};
-use std::{
-    net::SocketAddr,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::net::SocketAddr;
 
 /// Attempts to connect: a service that is there answers the first or second.
 const ATTEMPTS: u32 = 3;
@@ -75,14 +75,14 @@ impl DiscoverConfig {
     }
 }
 
-/// Reads the discovery log page. `stop` ends it early; `say` is told of a queue pair that the device refuses to destroy, which it waits for.
+/// Reads the discovery log page. `asked` may end it early; `say` is told of a queue pair that the device refuses to destroy, which it waits for.
 ///
 /// # Errors
 /// [`RunError`].
 pub fn discover<D: Device>(
     device: D,
     config: &DiscoverConfig,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Discovered>, RunError> {
     let capabilities = *device.capabilities();
@@ -112,7 +112,7 @@ pub fn discover<D: Device>(
         if host.is_ready() {
             found = host.discovered().to_vec();
             host.shut_down();
-        } else if stop.load(Relaxed) {
+        } else if asked.to_stop() {
             host.shut_down();
         }
         host.flush();

@@ -13,6 +13,7 @@ use super::{
     start::{Beginning, Sides, for_both, launch, open},
     trace::{RING_RECORDS, Trace, check_path},
 };
+use crate::signals::Asked;
 use core::num::NonZeroU64;
 use frwr_engine::{
     control::Control,
@@ -23,17 +24,17 @@ use frwr_engine::{
     },
 };
 use frwr_reactor::Topology;
-use std::{path::Path, sync::atomic::AtomicBool};
+use std::path::Path;
 
 /// One invalidation in this many is skipped by `--inject skip-invalidate`: more than a session needs to come up, where the
 /// device would refuse to make the same key again before the job has begun.
 const SKIP_EVERY: u64 = 40;
 
-/// Runs the main job. `say` gets the lines of progress; `stop` ends the run early.
+/// Runs the main job. `say` gets the lines of progress; `asked` may end the run early.
 ///
 /// # Errors
 /// [`RunError`]; a run that found something wrong returns its report.
-pub fn run(config: &Config, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<RunReport, RunError> {
+pub fn run(config: &Config, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<RunReport, RunError> {
     check_path(config.trace.as_deref(), &[("the file to move", Some(&config.file))])?;
     let file = load(&config.file)?;
     let fabric = SoftFabric::new();
@@ -44,7 +45,7 @@ pub fn run(config: &Config, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Res
         options.skip_invalidations = NonZeroU64::new(SKIP_EVERY);
     }
     let host = fabric.device(options);
-    let job = Move { config, file: &file, stop, say };
+    let job = Move { config, file: &file, asked, say };
     match &config.trace {
         None => job.run(target, host, None),
         Some(path) => {
@@ -58,7 +59,7 @@ pub fn run(config: &Config, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Res
 struct Move<'a> {
     config: &'a Config,
     file: &'a LoadedFile,
-    stop: &'a AtomicBool,
+    asked: &'a dyn Asked,
     say: &'a mut dyn FnMut(&str),
 }
 
@@ -68,7 +69,7 @@ impl Move<'_> {
     where
         H::Port: Send + 'static,
     {
-        let Self { config, file, stop, say } = self;
+        let Self { config, file, asked, say } = self;
         let target_plan = plan::target(config, file, target.capabilities())?;
         let host_plan = plan::host(config, file, host.capabilities())?;
         let (mut target_control, mut host_control) = (Control::new(target), Control::new(host));
@@ -95,7 +96,7 @@ impl Move<'_> {
             listening: None,
             stop_at: None,
         };
-        main.drive(stop, say)?;
+        main.drive(asked, say)?;
         let outcome = Outcome::collect(threads.join())?;
         if let Some(trace) = trace {
             trace.finish()?;

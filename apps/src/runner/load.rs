@@ -12,7 +12,7 @@ use super::{
     start::{Beginning, Sides, for_host, launch, open, reactors},
     trace::{RING_RECORDS, Trace, check_path},
 };
-use crate::result_file::ResultFile;
+use crate::{result_file::ResultFile, signals::Asked};
 use frwr_engine::{
     control::Control,
     provider::{
@@ -21,17 +21,17 @@ use frwr_engine::{
     },
 };
 use frwr_reactor::Topology;
-use std::{path::Path, sync::atomic::AtomicBool};
+use std::path::Path;
 
 /// Moves a namespace, or a file, over `device` from or to a target, and keeps a load going. `say` gets the lines of
-/// progress; `stop` ends the run early.
+/// progress; `asked` may end the run early.
 ///
 /// # Errors
 /// [`RunError`]; a run that found something wrong returns its report.
 pub fn load<D: Device>(
     device: D,
     config: &LoadConfig,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<RunReport, RunError>
 where
@@ -40,10 +40,10 @@ where
     let others = [("--file", config.file.as_deref()), ("--output", config.output.as_deref())];
     check_path(config.trace.as_deref(), &others)?;
     match &config.trace {
-        None => load_on(device, config, None, stop, say),
+        None => load_on(device, config, None, asked, say),
         Some(path) => {
             let (device, taps) = Recorded::new(device, RING_RECORDS);
-            load_on(device, config, Some((path, taps)), stop, say)
+            load_on(device, config, Some((path, taps)), asked, say)
         }
     }
 }
@@ -52,7 +52,7 @@ fn load_on<D: Device>(
     device: D,
     config: &LoadConfig,
     tracing: Option<(&Path, Taps)>,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<RunReport, RunError>
 where
@@ -88,7 +88,7 @@ where
         listening: None,
         stop_at: None,
     };
-    main.drive(stop, say)?;
+    main.drive(asked, say)?;
     let outcome = Outcome::collect(threads.join())?;
     if let Some(trace) = trace {
         trace.finish()?;

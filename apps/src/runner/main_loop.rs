@@ -7,7 +7,7 @@ use super::{
     progress::{Doing, Progress},
     trace::Trace,
 };
-use crate::{check::locked_memory_limit, job::Phase, target::Incident};
+use crate::{check::locked_memory_limit, job::Phase, signals::Asked, target::Incident};
 use core::time::Duration;
 use frwr_engine::{
     control::Control,
@@ -15,10 +15,7 @@ use frwr_engine::{
 };
 use frwr_mempool::lane;
 use frwr_reactor::{Clock, Running};
-use std::{
-    path::Path,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::path::Path;
 
 /// How long the cores may drain at the end: the host's own steps take at most as long.
 const GRACE: Duration = Duration::from_secs(10);
@@ -111,11 +108,11 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     ///
     /// # Errors
     /// What a device could not go on with, or a trace that cannot be written.
-    pub(super) fn drive(mut self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+    pub(super) fn drive(mut self, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         let clock = Clock::system();
         let began = clock.now();
         let (mut next_line, mut said, mut refusals) = (LINE_PERIOD, 0, Refusals::default());
-        let (mut asked, mut told) = (false, false);
+        let (mut ending, mut told) = (false, false);
         let mut idle = Idle::new();
         let mut trouble = None;
         let mut log = IncidentLog::default();
@@ -126,16 +123,16 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             if trouble.is_none() {
                 trouble = self.controls.iter().find_map(|control| control.trouble());
             }
-            if trouble.is_some() && !asked {
+            if trouble.is_some() && !ending {
                 // The reactors give up what they have, within the time for that.
-                asked = true;
+                ending = true;
                 self.threads.shutdown_handle().request(GRACE);
             }
-            if stop.load(Relaxed) || self.stop_at.is_some_and(|at| elapsed >= at) {
+            if asked.to_stop() || self.stop_at.is_some_and(|at| elapsed >= at) {
                 self.progress.stop();
             }
-            if self.progress.is_finished() && !asked {
-                asked = true;
+            if self.progress.is_finished() && !ending {
+                ending = true;
                 self.threads.shutdown_handle().request(GRACE);
             }
             if self.progress.doing() == Doing::Serving
@@ -147,6 +144,10 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
             if !told && self.progress.has_broken_storage() {
                 told = true;
                 say(BROKEN_STORAGE);
+            }
+            if asked.to_report() {
+                let requests = self.progress.requests();
+                say(&self.line(elapsed, requests - said));
             }
             if elapsed >= next_line {
                 let requests = self.progress.requests();

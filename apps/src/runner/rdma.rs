@@ -4,8 +4,7 @@ use super::{
     discover::DiscoverConfig, error::RunError, load_command::LoadConfig, report::RunReport, serve_command::ServeConfig,
     serve_report::ServeReport,
 };
-use crate::host::Discovered;
-use std::sync::atomic::AtomicBool;
+use crate::{host::Discovered, signals::Asked};
 
 /// Runs `serve` on the RDMA device that it names.
 ///
@@ -13,18 +12,18 @@ use std::sync::atomic::AtomicBool;
 /// [`RunError::NoRdma`] where this was built without, [`RunError::OpenDevice`], and those of [`super::serve`].
 pub fn serve_on_rdma(
     config: &ServeConfig,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<ServeReport, RunError> {
-    super::serve(open(&config.device)?, config, stop, say)
+    super::serve(open(&config.device)?, config, asked, say)
 }
 
 /// Runs `load` on the RDMA device that it names.
 ///
 /// # Errors
 /// As [`serve_on_rdma`].
-pub fn load_on_rdma(config: &LoadConfig, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<RunReport, RunError> {
-    super::load(open(&config.device)?, config, stop, say)
+pub fn load_on_rdma(config: &LoadConfig, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<RunReport, RunError> {
+    super::load(open(&config.device)?, config, asked, say)
 }
 
 /// Runs `discover` on the RDMA device that it names.
@@ -33,10 +32,10 @@ pub fn load_on_rdma(config: &LoadConfig, stop: &AtomicBool, say: &mut dyn FnMut(
 /// As [`serve_on_rdma`].
 pub fn discover_on_rdma(
     config: &DiscoverConfig,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Discovered>, RunError> {
-    super::discover(open(&config.device)?, config, stop, say)
+    super::discover(open(&config.device)?, config, asked, say)
 }
 
 #[cfg(feature = "verbs")]

@@ -14,15 +14,15 @@ use super::{
     target_side::TargetSide,
 };
 use crate::{
+    signals::Asked,
     storage::{MIN_BLOCK_BYTES, StorageStatistics},
     target::{HOME_CORE, place_queues},
 };
 use core::ops::Add;
 use frwr_engine::{control::Control, provider::Device};
 use frwr_reactor::{Placement, Topology};
-use std::sync::atomic::AtomicBool;
 
-/// Serves namespaces over `device` until `stop` is set or the runtime is over. `say` is told what they live in, and the
+/// Serves namespaces over `device` until it is `asked` to stop or the runtime is over. `say` is told what they live in, and the
 /// digests of files that were read into memory, then that the target listens, then what is moved in a second where something is.
 ///
 /// # Errors
@@ -30,13 +30,13 @@ use std::sync::atomic::AtomicBool;
 pub fn serve<D: Device>(
     device: D,
     config: &ServeConfig,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<ServeReport, RunError>
 where
     D::Port: Send + 'static,
 {
-    serve_on(device, config, stop, say).map_err(|error| {
+    serve_on(device, config, asked, say).map_err(|error| {
         let ServeConfig { queue_depth, io_queues, hosts, .. } = config;
         let asked = format!("--queue-depth {queue_depth} --io-queues {io_queues} --hosts {hosts}");
         error.of_options(&config.device.device, asked, "--queue-depth, --io-queues or --hosts, or have more --cores")
@@ -46,7 +46,7 @@ where
 fn serve_on<D: Device>(
     device: D,
     config: &ServeConfig,
-    stop: &AtomicBool,
+    asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<ServeReport, RunError>
 where
@@ -85,7 +85,7 @@ where
         listening: Some(format!("listening on {listen}, {all}")),
         stop_at: config.runtime,
     };
-    main.drive(stop, say)?;
+    main.drive(asked, say)?;
     let Outcome { targets, cores, undrained, .. } = Outcome::collect(threads.join())?;
     if progress.doing() == Doing::CannotListen {
         return Err(RunError::Listen { address: listen });
