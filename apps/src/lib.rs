@@ -15,3 +15,4 @@ pub mod runner;
 pub mod signals;
 pub mod storage;
 pub mod target;
+pub mod watch;

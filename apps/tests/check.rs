@@ -202,6 +202,62 @@ fn low_limits_and_slow_clocks_fall_short() {
     assert!(short[0].text.contains("8192 KiB"));
 }
 
+/// Of the own group and of those above it, of both versions; what is left of memory, and how many cores there is time for.
+#[test]
+fn limits_of_control_groups_fall_short_by_their_names() {
+    let tree = good_machine();
+    let write = |path: &str, text: &str| {
+        let path = tree.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let names = || shortcomings(&tree.machine("0-1")).iter().map(|short| short.name).collect::<Vec<_>>();
+    write("proc/meminfo", "MemAvailable: 8388608 kB\n");
+    write("proc/self/cgroup", "0::/pod/box\n");
+    write("proc/self/mountinfo", "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    assert_eq!(names(), Vec::<&str>::new());
+    let text = check("", || tree.machine("0-1")).stdout;
+    assert!(text.contains("8192 MiB available on this machine") && text.contains("CPU quota      none"), "{text}");
+    write("sys/fs/cgroup/pod/cpu.max", "20000 100000\n");
+    write("sys/fs/cgroup/pod/box/memory.max", "104857600\n");
+    write("sys/fs/cgroup/pod/box/memory.current", "4194304\n");
+    assert_eq!(names(), ["cpu_quota", "memory"]);
+    let text = check("", || tree.machine("0-1")).stdout;
+    for part in
+        ["0.20 cores: 20ms of every 100ms, by cgroup", "96 MiB left of the 100 MiB of cgroup", "pod/box", "cpu.max"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json = one_json_line(&check("--json", || tree.machine("0-1")));
+    assert_eq!((&json["memory"]["bytes"], &json["memory"]["limit"]), (&(96 << 20).into(), &(100 << 20).into()));
+    assert_eq!((&json["cpu_quota"]["quota_us"], &json["cpu_quota"]["period_us"]), (&20_000.into(), &100_000.into()));
+    write("sys/fs/cgroup/pod/cpu.max", "200000 100000\n");
+    assert_eq!(names(), ["memory"], "time for two reactors");
+    write("proc/self/cgroup", "9:memory:/pod\n8:cpu,cpuacct:/pod\n0::/\n");
+    write(
+        "proc/self/mountinfo",
+        "1 0 0:1 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n2 0 0:2 / /cpu rw - cgroup cgroup rw,cpu,cpuacct\n",
+    );
+    assert_eq!(names(), Vec::<&str>::new());
+    write("cpu/pod/cpu.cfs_quota_us", "150000\n");
+    write("cpu/pod/cpu.cfs_period_us", "100000\n");
+    write("sys/fs/cgroup/memory/pod/memory.limit_in_bytes", "104857600\n");
+    write("sys/fs/cgroup/memory/pod/memory.usage_in_bytes", "0\n");
+    assert_eq!(names(), ["cpu_quota", "memory"]);
+}
+
+/// What is hidden is not told as absent.
+#[test]
+fn what_cannot_be_read_is_unknown() {
+    let tree = Tree::new(&[]);
+    let text = check("", || tree.machine("0-1")).stdout;
+    for part in ["SMT            unknown", "memory         unknown", "TSC unknown", "locked memory  unknown"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let tree = Tree::new(&[("proc/cpuinfo", "Features : fp asimd\n")]);
+    assert!(check("", || tree.machine("0-1")).stdout.contains("no TSC"));
+}
+
 /// Typed as it stands, a remedy reserves what is missing, and takes nothing from whoever has pages already. What the kernel does not show
 /// cannot be written to.
 #[test]

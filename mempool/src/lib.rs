@@ -57,6 +57,7 @@ pub mod freelist;
 mod full;
 #[allow(unsafe_code, reason = "slots that change hands between two cores")]
 pub mod lane;
+pub mod limits;
 mod primitive;
 #[allow(unsafe_code, reason = "mapping memory, and sharing the raw range between blocks")]
 pub mod region;

@@ -13,12 +13,46 @@ pub(crate) fn current() -> Option<usize> {
 const MASK_CPUS: usize = 8192;
 const MASK_WORDS: usize = MASK_CPUS / u64::BITS as usize;
 
+/// A thread, by the kernel's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadId(libc::pid_t);
+
+impl ThreadId {
+    /// Whatever thread asks.
+    const CALLING: Self = Self(0);
+
+    /// The calling thread, for others.
+    pub(crate) fn current() -> Self {
+        // SAFETY: gettid takes no argument and touches no memory of ours.
+        Self(unsafe { libc::gettid() })
+    }
+
+    /// The number.
+    pub(crate) fn get(self) -> i32 {
+        self.0
+    }
+}
+
 /// The affinity mask of the calling thread, bit by bit from CPU 0; `None` where the kernel does not say.
 pub(crate) fn affinity() -> Option<[u64; MASK_WORDS]> {
+    affinity_of(ThreadId::CALLING)
+}
+
+/// The same of any thread of this process.
+pub(crate) fn affinity_of(thread: ThreadId) -> Option<[u64; MASK_WORDS]> {
     let mut mask = [0_u64; MASK_WORDS];
     // SAFETY: the kernel writes at most the size that it is told; its words are as long as ours on 64-bit machines.
-    let result = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
+    let result = unsafe { libc::sched_getaffinity(thread.0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
     (result == 0).then_some(mask)
+}
+
+/// Pins a thread of this process to one CPU; false where the kernel refuses it.
+pub(crate) fn pin_thread(thread: ThreadId, cpu: usize) -> bool {
+    let mut mask = [0_u64; MASK_WORDS];
+    let Some(word) = mask.get_mut(cpu / u64::BITS as usize) else { return false };
+    *word = 1 << (cpu % u64::BITS as usize);
+    // SAFETY: the kernel reads the size that it is told.
+    unsafe { libc::sched_setaffinity(thread.0, size_of_val(&mask), mask.as_ptr().cast()) == 0 }
 }
 
 /// Page faults so far of the calling thread, or of the whole process; `None` where the kernel does not say.

@@ -110,6 +110,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("frwr runs on Linux only: pinned cores, hugepages and RDMA devices are reached through its interfaces.");
 
+mod astray;
 mod clock;
 mod core_set;
 mod cpu;
@@ -132,6 +133,7 @@ mod starting;
 mod statistics;
 mod topology;
 
+pub use astray::Astray;
 pub use clock::{Clock, Now, VirtualClock};
 pub use core_set::{CORE_LIMIT, CpuId, CpuIdError, CpuSet};
 pub use inbox::{CoreIndex, ForeignOutbox, LANE_CAPACITY, Outbox, SendError, Source};

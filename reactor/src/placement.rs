@@ -117,7 +117,8 @@ impl fmt::Display for CoreList {
 pub enum Placement {
     /// Exactly these cores, one reactor each, in this order.
     Cores(Vec<CpuId>),
-    /// This many reactors, each on a physical core of its own: isolated cores first, then by number.
+    /// This many reactors, each on a physical core of its own: those that nobody else's reactor occupies first, isolated ones of them
+    /// before others, then by number.
     Spread {
         /// Number of reactors.
         reactors: usize,
@@ -243,7 +244,7 @@ fn check(topology: &Topology, cores: &[CpuId], allow_siblings: bool) -> Result<V
 
 fn spread(topology: &Topology, wanted: usize, allow_siblings: bool) -> Result<Vec<Option<CpuId>>, PlacementError> {
     let mut candidates: Vec<CpuId> = topology.online().iter().filter(|&core| topology.may_pin(core)).collect();
-    candidates.sort_by_key(|&core| (!topology.isolated().contains(core), core));
+    candidates.sort_by_key(|&core| (topology.occupied().contains(core), !topology.isolated().contains(core), core));
     // Whole physical cores first; their second hardware threads only if those may be used at all.
     let (mut chosen, mut second): (Vec<CpuId>, Vec<CpuId>) = (Vec::new(), Vec::new());
     let mut taken = CpuSet::new();

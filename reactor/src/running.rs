@@ -4,7 +4,9 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use crate::astray::{Astray, look};
 use crate::core_set::CpuId;
+use crate::cpu::ThreadId;
 use crate::inbox::{CoreIndex, ForeignOutbox};
 use crate::publish::Published;
 use crate::shutdown::{Report, ShutdownHandle};
@@ -48,10 +50,18 @@ pub(crate) type Ended<C> = Result<Finished<C>, RunningError>;
 /// A reactor's thread; `None` if it was ended before it ran.
 pub(crate) type Thread<C> = JoinHandle<Option<Ended<C>>>;
 
+/// A reactor's thread as others see it.
+pub(crate) struct ReactorThread {
+    /// Where it was pinned.
+    pub(crate) cpu: Option<CpuId>,
+    pub(crate) thread: ThreadId,
+    pub(crate) published: Arc<Published>,
+}
+
 /// Reactors that run. Dropping it ends them without grace and waits for their threads.
 pub struct Running<M, C> {
     threads: Vec<Thread<C>>,
-    members: Vec<(Option<CpuId>, Arc<Published>)>,
+    members: Vec<ReactorThread>,
     foreign: Vec<ForeignOutbox<M>>,
     shutdown: ShutdownHandle,
 }
@@ -59,7 +69,7 @@ pub struct Running<M, C> {
 impl<M, C> Running<M, C> {
     pub(crate) fn new(
         threads: Vec<Thread<C>>,
-        members: Vec<(Option<CpuId>, Arc<Published>)>,
+        members: Vec<ReactorThread>,
         mut foreign: Vec<ForeignOutbox<M>>,
         shutdown: ShutdownHandle,
     ) -> Self {
@@ -70,13 +80,23 @@ impl<M, C> Running<M, C> {
 
     /// The CPU of each reactor; `None` is unpinned.
     pub fn cpus(&self) -> impl Iterator<Item = Option<CpuId>> + '_ {
-        self.members.iter().map(|&(cpu, _)| cpu)
+        self.members.iter().map(|member| member.cpu)
+    }
+
+    /// Reactors that are not kept to their CPU any more, as after a write to the cpuset of their control group; each is pinned again
+    /// where the kernel permits it. Two system calls for each reactor: for now and then, from a thread that is none of them.
+    #[must_use]
+    pub fn astray(&self) -> Vec<Astray> {
+        // The number of a thread that has ended may be another one's by now.
+        let running = |(thread, _): &(&Thread<C>, _)| !thread.is_finished();
+        let members = self.threads.iter().zip(self.members.iter().zip((0..).map(CoreIndex))).filter(running);
+        members.filter_map(|(_, (member, core))| look(core, member.thread, member.cpu?)).collect()
     }
 
     /// What each reactor has published last, at most some ten milliseconds old unless it sleeps. Does not disturb them.
     #[must_use]
     pub fn statistics(&self) -> Vec<Statistics> {
-        self.members.iter().map(|(_, published)| published.read()).collect()
+        self.members.iter().map(|member| member.published.read()).collect()
     }
 
     /// An outbox for one thread that is no reactor; as many as [`crate::Reactors::foreign`] asked for.
@@ -121,7 +141,7 @@ impl<M, C> Running<M, C> {
     }
 
     fn join_one(&self, thread: Thread<C>, core: CoreIndex) -> Ended<C> {
-        let cpu = self.members.get(core.index()).and_then(|&(cpu, _)| cpu);
+        let cpu = self.members.get(core.index()).and_then(|member| member.cpu);
         let lost = || RunningError::Panicked { core, cpu, poller: None, message: "its thread ended early".to_owned() };
         thread.join().ok().flatten().unwrap_or_else(|| Err(lost()))
     }

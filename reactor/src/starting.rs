@@ -7,19 +7,20 @@ use std::sync::mpsc;
 
 use frwr_mempool::lane::Sender;
 
+use crate::astray::whereabouts;
 use crate::core_set::CpuId;
+use crate::cpu::ThreadId;
 use crate::group::Group;
 use crate::inbox::{CoreIndex, Outbox};
 use crate::launch::LaunchError;
 use crate::pin::pin_current_thread;
-use crate::publish::Published;
 use crate::reactor::{Context, Reactor};
-use crate::running::{Ended, RunningError, Thread};
+use crate::running::{Ended, ReactorThread, RunningError, Thread};
 use crate::seat::{Frame, Options, Place, Seat};
 
 /// What a thread says once it has its place.
 pub(crate) struct Wired<M> {
-    pub(crate) member: (Option<CpuId>, Arc<Published>),
+    pub(crate) member: ReactorThread,
     /// To its inbox, from all.
     pub(crate) senders: Vec<Sender<M>>,
 }
@@ -54,7 +55,8 @@ where
         let body = move || {
             let (seat, senders) = done(&report_wired, caught(core, || take_place(&frame, core, place)))?;
             let (group, options) = (Arc::clone(&seat.group), seat.options);
-            let member = (place.cpu, Arc::clone(&seat.published));
+            let member =
+                ReactorThread { cpu: place.cpu, thread: ThreadId::current(), published: Arc::clone(&seat.published) };
             report_wired.send(Ok(Wired { member, senders })).ok()?;
             // The launcher drops its ends if another reactor failed.
             let outbox = frame.outbox(core, own_lanes.recv().ok()?);
@@ -136,7 +138,12 @@ fn run<C: Context>(mut reactor: Reactor<C>, cpu: Option<CpuId>, group: &Group, o
     };
     let Err(panic) = catch_unwind(AssertUnwindSafe(|| reactor.run())) else {
         // It drops pollers, and messages that are left.
-        return catch_unwind(AssertUnwindSafe(|| reactor.finish())).map_err(|panic| panicked(None, panic));
+        let ended = catch_unwind(AssertUnwindSafe(|| reactor.finish())).map_err(|panic| panicked(None, panic));
+        return ended.map(|mut finished| {
+            // Figures are of the CPU that made them.
+            finished.report.statistics.cpu = cpu.map(whereabouts);
+            finished
+        });
     };
     let error = panicked(reactor.running_poller(), panic);
     // What others gathered still leaves, and they need not wait for this one. Flushing and dropping may panic again.

@@ -25,6 +25,7 @@ pub struct Topology {
     online: CpuSet,
     isolated: CpuSet,
     allowed: CpuSet,
+    occupied: CpuSet,
     cores: Vec<Core>,
 }
 
@@ -51,7 +52,24 @@ impl Topology {
         let isolated = read_list(&cpus.join("isolated")).unwrap_or_default();
         let nodes = read_nodes(&root.join("devices/system/node"));
         let cores = online.iter().map(|id| read_core(&cpus, id, &nodes)).collect();
-        Self { online, isolated, allowed, cores }
+        Self { online, isolated, allowed, occupied: CpuSet::new(), cores }
+    }
+
+    /// With these CPUs, and the other hardware threads of their cores, known to have a busy loop of somebody else's on them: a
+    /// [`Placement::Spread`](crate::Placement::Spread) takes them last. Who names them gets them all the same.
+    #[must_use]
+    pub fn with_occupied(mut self, occupied: &CpuSet) -> Self {
+        self.occupied = *occupied;
+        for core in self.cores.iter().filter(|core| occupied.contains(core.id)) {
+            self.occupied.extend(&core.siblings);
+        }
+        self
+    }
+
+    /// CPUs that carry somebody else's busy loop, as far as [`Self::with_occupied`] was told.
+    #[must_use]
+    pub fn occupied(&self) -> &CpuSet {
+        &self.occupied
     }
 
     /// CPUs that are online.

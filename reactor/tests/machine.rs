@@ -171,6 +171,20 @@ fn a_thread_that_is_elsewhere_is_told_where() {
 }
 
 #[test]
+fn spread_takes_what_nobody_occupies_first() {
+    let spread = |occupied: &str, reactors| {
+        let machine = server().read("0-7").with_occupied(&set(occupied));
+        let seats = Placement::Spread { reactors }.resolve(&machine, false).unwrap();
+        seats.cores().iter().flatten().map(|core| core.get()).collect::<Vec<_>>()
+    };
+    assert_eq!(spread("", 4), [3, 0, 1, 2]);
+    assert_eq!(spread("3", 4), [0, 1, 2, 3]);
+    // The other hardware thread of core 0 is as occupied as that.
+    assert_eq!(spread("4", 4), [3, 1, 2, 0]);
+    assert_eq!(spread("0-7", 2), [3, 0], "where all are occupied the order is the usual one");
+}
+
+#[test]
 fn spread_takes_isolated_then_whole_cores() {
     let machine = server().read("0-7");
     let spread = |reactors, siblings| Placement::Spread { reactors }.resolve(&machine, siblings);

@@ -1,6 +1,7 @@
 //! What falls short on a machine, and what helps.
 
-use super::{Machine, rdma_advice};
+use super::{Machine, TimeStampCounter, rdma_advice};
+use frwr_mempool::limits::CpuQuota;
 
 /// Cores for a target and a host that do not share one.
 const WANTED_CORES: usize = 2;
@@ -10,6 +11,9 @@ const HUGEPAGE_KIB: u64 = 2048;
 const WANTED_HUGEPAGES: u64 = 64;
 /// Bytes that a device must be able to pin: the hugepages above.
 const WANTED_LOCKED_BYTES: u64 = WANTED_HUGEPAGES * HUGEPAGE_KIB * 1024;
+
+/// Bytes of memory that the reactor application takes with its defaults where there are no hugepages, and as many to spare.
+const WANTED_MEMORY_BYTES: u64 = 2 * WANTED_LOCKED_BYTES;
 
 /// Something that falls short. Nothing of it keeps frwr from running on its software NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +32,7 @@ type Check = fn(&Machine) -> Option<Shortcoming>;
 /// All that falls short, most important first.
 #[must_use]
 pub fn shortcomings(machine: &Machine) -> Vec<Shortcoming> {
-    let before: [Check; 4] = [cores, hugepages, isolation, locked_memory];
+    let before: [Check; 6] = [cores, cpu_quota, memory, hugepages, isolation, locked_memory];
     let after: [Check; 3] = [clock, governor, smt];
     let of = |checks: &[Check]| checks.iter().filter_map(|check| check(machine)).collect::<Vec<_>>();
     [of(&before), rdma_advice::shortcomings(machine), of(&after)].concat()
@@ -40,6 +44,36 @@ fn cores(machine: &Machine) -> Option<Shortcoming> {
         name: "cores",
         text: format!("{allowed} core allowed, {WANTED_CORES} wanted: one reactor will carry host and target"),
         remedy: "widen the affinity (`taskset -c`, `docker --cpuset-cpus`, the cgroup's cpuset.cpus)".to_owned(),
+    })
+}
+
+fn cpu_quota(machine: &Machine) -> Option<Shortcoming> {
+    quota_below(machine.cpu_quota.as_ref()?, WANTED_CORES)
+}
+
+/// A quota that stops so many reactors, each of which is busy all the time.
+pub(crate) fn quota_below(quota: &CpuQuota, reactors: usize) -> Option<Shortcoming> {
+    let (cores, period) = (quota.cores(), quota.period);
+    (cores < reactors as f64).then(|| Shortcoming {
+        name: "cpu_quota",
+        text: format!(
+            "cgroup {} may use {cores:.2} cores, and {reactors} reactor{} never rest{}: all stand still at the end of every {period:?}",
+            quota.folder.display(),
+            if reactors == 1 { "" } else { "s" },
+            if reactors == 1 { "s" } else { "" },
+        ),
+        remedy: "raise the quota (cpu.max, cpu.cfs_quota_us, `docker --cpus`, a pod's limits.cpu), or leave it out and pin by a cpuset"
+            .to_owned(),
+    })
+}
+
+fn memory(machine: &Machine) -> Option<Shortcoming> {
+    let room = machine.memory.as_ref().filter(|room| room.bytes < WANTED_MEMORY_BYTES)?;
+    Some(Shortcoming {
+        name: "memory",
+        text: format!("{room}, {} MiB wanted: what asks for more is refused", WANTED_MEMORY_BYTES >> 20),
+        remedy: "end what else uses memory, or raise the limit (memory.max, memory.limit_in_bytes, `docker --memory`)"
+            .to_owned(),
     })
 }
 
@@ -89,7 +123,7 @@ fn locked_memory(machine: &Machine) -> Option<Shortcoming> {
 }
 
 fn clock(machine: &Machine) -> Option<Shortcoming> {
-    (machine.clock.invariant_tsc == Some(false)).then(|| Shortcoming {
+    (machine.clock.counter == TimeStampCounter::Varying).then(|| Shortcoming {
         name: "clock",
         text: "the TSC is not invariant: time comes from clock_gettime, some 20 ns per iteration".to_owned(),
         remedy: "in a virtual machine, let the hypervisor pass the invariant TSC (`-cpu host,+invtsc`)".to_owned(),
@@ -107,7 +141,7 @@ fn governor(machine: &Machine) -> Option<Shortcoming> {
 }
 
 fn smt(machine: &Machine) -> Option<Shortcoming> {
-    machine.has_smt().then(|| Shortcoming {
+    (machine.has_smt() == Some(true)).then(|| Shortcoming {
         name: "smt",
         text: "hardware threads share cores: two reactors on one core halve each other".to_owned(),
         remedy: "give `--cores` one thread per core (`lscpu -e` lists them), or boot with `nosmt`".to_owned(),

@@ -2,6 +2,7 @@
 //! containers hide parts of both.
 
 use super::rdma::{RdmaDevice, RdmaSystem, read_devices, read_system};
+use frwr_mempool::limits::{CpuQuota, Limits, MemoryRoom, Resource};
 use frwr_reactor::{CpuId, CpuSet, Topology};
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -25,13 +26,27 @@ impl HugePages {
     }
 }
 
+/// What is known of the processor's time stamp counter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimeStampCounter {
+    /// Nothing: /proc is hidden.
+    #[default]
+    Unknown,
+    /// There is none, as on aarch64.
+    Absent,
+    /// Its rate changes with the state of the core.
+    Varying,
+    /// It ticks at one rate in every state of every core.
+    Invariant,
+}
+
 /// What time can be read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
     /// The clock source that the kernel uses.
     pub source: Option<String>,
-    /// The TSC ticks at one rate in every state of every core; `None` where there is no TSC, as on aarch64.
-    pub invariant_tsc: Option<bool>,
+    /// The counter that reactors read.
+    pub counter: TimeStampCounter,
     /// Frequency governors in use, and the CPUs of each.
     pub governors: BTreeMap<String, Vec<CpuId>>,
     /// Whether cores may run faster than their nominal frequency; `None` where nobody says.
@@ -53,6 +68,10 @@ pub struct Machine {
     pub locked_memory: Option<u64>,
     /// This process may lock more than that, as root may (CAP_IPC_LOCK); false where nobody says.
     pub may_lock_more: bool,
+    /// Memory that may be populated now; `None` where nobody says.
+    pub memory: Option<MemoryRoom>,
+    /// The strictest quota of processor time of this process's control groups.
+    pub cpu_quota: Option<CpuQuota>,
     /// By name.
     pub rdma_devices: Vec<RdmaDevice>,
     /// What these need besides.
@@ -76,12 +95,14 @@ impl Machine {
     #[must_use]
     pub fn read(root: &Path, topology: Topology) -> Self {
         let sys = root.join("sys");
-        let clock = read_clock(root, &topology);
+        let (clock, limits) = (read_clock(root, &topology), Limits::read(root));
         Self {
             nodes: read_nodes(&sys.join("devices/system/node"), &topology),
             hugepages: read_hugepages(&sys.join("kernel/mm/hugepages")),
-            locked_memory: locked_memory_limit(root),
+            locked_memory: limits.soft_limit(Resource::LockedMemory),
             may_lock_more: may_lock_more(root),
+            memory: limits.memory(),
+            cpu_quota: limits.cpu_quota(),
             rdma_devices: read_devices(root),
             rdma: read_system(root),
             nohz_full: text(&sys.join("devices/system/cpu/nohz_full"))
@@ -94,14 +115,18 @@ impl Machine {
         }
     }
 
-    /// Whether two hardware threads share a physical core anywhere.
+    /// Whether two hardware threads share a physical core anywhere; `None` where nobody says which do.
     #[must_use]
-    pub fn has_smt(&self) -> bool {
-        self.topology.cores().iter().any(|core| core.siblings.len() > 1)
+    pub fn has_smt(&self) -> Option<bool> {
+        let cores = self.topology.cores();
+        if cores.iter().any(|core| core.siblings.len() > 1) {
+            return Some(true);
+        }
+        cores.iter().any(|core| core.package.is_some()).then_some(false)
     }
 }
 
-pub(super) fn text(path: &Path) -> Option<String> {
+pub(crate) fn text(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
@@ -110,7 +135,7 @@ pub(super) fn number(path: &Path) -> Option<u64> {
 }
 
 /// Names of a directory's entries, sorted; none where it cannot be read.
-pub(super) fn names(directory: &Path) -> Vec<String> {
+pub(crate) fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort_unstable();
@@ -141,11 +166,6 @@ fn read_hugepages(directory: &Path) -> Vec<HugePages> {
     pools
 }
 
-/// The soft limit of locked memory of this process in bytes; `u64::MAX` for none, `None` where it cannot be read.
-pub(crate) fn locked_memory_limit(root: &Path) -> Option<u64> {
-    text(&root.join("proc/self/limits")).and_then(|limits| locked_memory(&limits))
-}
-
 /// Whether this process has the capability CAP_IPC_LOCK, and of the machine itself: that of a user namespace counts for nothing here.
 fn may_lock_more(root: &Path) -> bool {
     const IPC_LOCK: u32 = 14;
@@ -154,15 +174,6 @@ fn may_lock_more(root: &Path) -> bool {
     let users = text(&root.join("proc/self/uid_map")).unwrap_or_default();
     let is_initial = users.split_whitespace().eq(["0", "0", "4294967295"]);
     is_initial && effective.is_some_and(|all| all & (1 << IPC_LOCK) != 0)
-}
-
-/// The soft limit in the line `Max locked memory  <soft>  <hard>  bytes` of `/proc/self/limits`.
-fn locked_memory(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
-    match line.split_whitespace().next()? {
-        "unlimited" => Some(u64::MAX),
-        bytes => bytes.parse().ok(),
-    }
 }
 
 fn read_clock(root: &Path, topology: &Topology) -> Clock {
@@ -176,7 +187,7 @@ fn read_clock(root: &Path, topology: &Topology) -> Clock {
     let (turbo, turbo_off) = read_turbo(&system.join("cpu")).unzip();
     Clock {
         source: text(&system.join("clocksource/clocksource0/current_clocksource")),
-        invariant_tsc: text(&root.join("proc/cpuinfo")).and_then(|info| invariant_tsc(&info)),
+        counter: text(&root.join("proc/cpuinfo")).map_or(TimeStampCounter::Unknown, |info| counter(&info)),
         governors,
         turbo,
         turbo_off,
@@ -197,7 +208,11 @@ fn has_flag(info: &str, flag: &str) -> Option<bool> {
     Some(flags.split_whitespace().any(|word| word == flag))
 }
 
-fn invariant_tsc(info: &str) -> Option<bool> {
+fn counter(info: &str) -> TimeStampCounter {
     let has = |flag| has_flag(info, flag) == Some(true);
-    has("tsc").then(|| has("constant_tsc") && has("nonstop_tsc"))
+    match (has("tsc"), has("constant_tsc") && has("nonstop_tsc")) {
+        (false, _) => TimeStampCounter::Absent,
+        (true, false) => TimeStampCounter::Varying,
+        (true, true) => TimeStampCounter::Invariant,
+    }
 }

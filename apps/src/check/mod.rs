@@ -3,7 +3,6 @@
 mod advice;
 mod command_line;
 mod machine;
-mod neighbours;
 mod rdma;
 mod rdma_advice;
 mod rdma_report;
@@ -12,11 +11,11 @@ mod self_test;
 mod sizing;
 
 pub use crate::output::Output;
+pub(crate) use advice::quota_below;
 pub use advice::{Shortcoming, shortcomings};
 pub use command_line::run;
-pub(crate) use machine::locked_memory_limit;
-pub use machine::{Clock, HugePages, Machine};
-pub use neighbours::{BusyTimes, pinned_reactors};
+pub use machine::{Clock, HugePages, Machine, TimeStampCounter};
+pub(crate) use machine::{names, text};
 pub use rdma::{
     DeviceFile, FileAccess, Finding, FindingOutcome, Gid, Mlx5Lists, ProviderLibrary, RdmaDevice, RdmaPort, RdmaSystem,
     SelfTest,

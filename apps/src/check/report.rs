@@ -1,6 +1,7 @@
 //! One screen, or one line of JSON.
 
-use super::{Machine, Mlx5Lists, rdma_report, shortcomings};
+use super::{Machine, Mlx5Lists, TimeStampCounter, rdma_report, shortcomings};
+use frwr_mempool::limits::{CpuQuota, MemoryBound, MemoryRoom};
 use frwr_reactor::CpuSet;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -23,7 +24,7 @@ pub fn machine_text(machine: &Machine) -> String {
         in_brackets(topology.isolated()),
     );
     line("cores", &cores);
-    line("SMT", if machine.has_smt() { "on" } else { "off" });
+    line("SMT", machine.has_smt().map_or("unknown", |on| if on { "on" } else { "off" }));
     line("NUMA nodes", &join(machine.nodes.iter().map(u32::to_string)));
     let pools = machine.hugepages.iter();
     line(
@@ -35,6 +36,8 @@ pub fn machine_text(machine: &Machine) -> String {
     );
     let more = if machine.may_lock_more { ", and more by CAP_IPC_LOCK" } else { "" };
     line("locked memory", &format!("{}{more}", locked(machine.locked_memory)));
+    line("memory", &machine.memory.as_ref().map_or_else(|| "unknown".to_owned(), ToString::to_string));
+    line("CPU quota", &machine.cpu_quota.as_ref().map_or_else(|| "none".to_owned(), quota));
     let devices = machine.rdma_devices.iter();
     line(
         "RDMA devices",
@@ -43,10 +46,11 @@ pub fn machine_text(machine: &Machine) -> String {
         })),
     );
     line("mlx5 lists", Mlx5Lists::of(&machine.rdma, &machine.rdma_devices).text());
-    let tsc = match machine.clock.invariant_tsc {
-        Some(true) => "invariant TSC",
-        Some(false) => "TSC not invariant",
-        None => "no TSC",
+    let tsc = match machine.clock.counter {
+        TimeStampCounter::Invariant => "invariant TSC",
+        TimeStampCounter::Varying => "TSC not invariant",
+        TimeStampCounter::Absent => "no TSC",
+        TimeStampCounter::Unknown => "TSC unknown (/proc/cpuinfo cannot be read)",
     };
     line("clock", &format!("{}, {tsc}", machine.clock.source.as_deref().unwrap_or("unknown")));
     line("governor", &join(machine.clock.governors.keys().cloned()));
@@ -85,6 +89,10 @@ pub fn machine_json(machine: &Machine) -> Value {
         "locked_memory_bytes": machine.locked_memory.filter(|limit| *limit != u64::MAX),
         "locked_memory_unlimited": machine.locked_memory == Some(u64::MAX),
         "may_lock_more": machine.may_lock_more,
+        // Null where nobody says.
+        "memory": machine.memory.as_ref().map(memory_json),
+        // Null where there is none.
+        "cpu_quota": machine.cpu_quota.as_ref().map(quota_json),
         "rdma_devices": devices,
         "rdma": {
             "ib_uverbs": rdma.verbs_module,
@@ -96,9 +104,34 @@ pub fn machine_json(machine: &Machine) -> Value {
             "mlx5_lists": Mlx5Lists::of(rdma, &machine.rdma_devices).name(),
         },
         "clock_source": machine.clock.source,
-        "invariant_tsc": machine.clock.invariant_tsc,
+        // Null where there is no such counter, or nothing is known of it.
+        "invariant_tsc": match machine.clock.counter {
+            TimeStampCounter::Invariant => Some(true),
+            TimeStampCounter::Varying => Some(false),
+            TimeStampCounter::Absent | TimeStampCounter::Unknown => None,
+        },
         "governors": machine.clock.governors.keys().collect::<Vec<_>>(),
         "shortcomings": rdma_report::shortcomings_json(&shortcomings(machine)),
+    })
+}
+
+fn memory_json(room: &MemoryRoom) -> Value {
+    match &room.bound {
+        MemoryBound::Machine => json!({ "bytes": room.bytes, "cgroup": null, "limit": null }),
+        MemoryBound::Group { limit, folder } => json!({ "bytes": room.bytes, "cgroup": folder, "limit": limit }),
+    }
+}
+
+/// A quota in words.
+fn quota(quota: &CpuQuota) -> String {
+    let CpuQuota { quota: time, period, folder } = quota;
+    format!("{:.2} cores: {time:?} of every {period:?}, by cgroup {}", quota.cores(), folder.display())
+}
+
+fn quota_json(quota: &CpuQuota) -> Value {
+    json!({
+        "cores": quota.cores(), "quota_us": quota.quota.as_micros() as u64, "period_us": quota.period.as_micros() as u64,
+        "cgroup": quota.folder,
     })
 }
 

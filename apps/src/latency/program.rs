@@ -16,6 +16,7 @@ use crate::{
     output::{Output, failure, success},
     runner::{RdmaDeviceConfig, open_rdma},
     signals::Asked,
+    watch::with_neighbours,
 };
 use core::cmp::Reverse;
 use frwr_engine::provider::soft::{SoftFabric, SoftOptions};
@@ -66,7 +67,8 @@ pub fn run(
     say: &mut dyn FnMut(&str),
 ) -> Result<LatencyOutcome, LatencyError> {
     let files = ResultFiles::open(config)?;
-    let machine = Machine::this();
+    let mut machine = Machine::this();
+    machine.topology = with_neighbours(machine.topology);
     if let (Role::Server, DeviceChoice::Rdma(device)) = (&config.role, &config.device) {
         let address = own_address(config, device, &machine)?;
         let mut open = || Ok(open_rdma(device)?);

@@ -12,12 +12,13 @@ use super::{
     serve::crowded,
     server::ServerPlan,
     start::{Sides, Threads, drive, finished},
-    warnings::{Before, about_cores, about_memory},
+    warnings::{about_cores, about_memory},
 };
 use crate::{
     check::{Machine, Shortcoming},
     runner::{RunError, for_both, for_host, reactors, removed},
     signals::Asked,
+    watch::{Patrol, Watch},
 };
 use frwr_engine::{
     control::Control,
@@ -71,8 +72,8 @@ where
     }
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut client, halves, true)?;
-    let measured = run.go(sides, &desk, |threads, board| {
-        drive(vec![&mut server, &mut client], threads, board, asked, say, |_| {
+    let measured = run.go(sides, &desk, |threads, board, patrol| {
+        drive(vec![&mut server, &mut client], threads, board, asked, patrol, say, |_| {
             // Nobody will ever answer.
             if desk.listening().is_none() {
                 board.fail(Failure::Unreachable(frwr_engine::OpenFailure::Unreachable));
@@ -108,8 +109,9 @@ where
     let mut control = Control::new(device);
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut control, cores, false)?;
-    let measured = run
-        .go(sides, &desk, |threads, board| drive(vec![&mut control], threads, board, asked, say, |_| finished(board)));
+    let measured = run.go(sides, &desk, |threads, board, patrol| {
+        drive(vec![&mut control], threads, board, asked, patrol, say, |_| finished(board))
+    });
     measured.map_err(|error| or_removed(error, &control))
 }
 
@@ -166,14 +168,14 @@ impl Run<'_> {
         self,
         sides: Sides<P>,
         desk: &Desk,
-        drive: impl FnOnce(&Threads<P>, &Board) -> Result<(), RunError>,
+        drive: impl FnOnce(&Threads<P>, &Board, &mut Patrol) -> Result<(), RunError>,
     ) -> Result<LatencyReport, LatencyError> {
         let board = Board::new(sides.clients());
-        let before = Before::look();
+        let (watch, mut patrol) = (Watch::begin(), Patrol::default());
         let threads = sides.launch(self.machine.topology.clone(), self.placement.clone(), &board, desk)?;
         let cpus: Vec<_> = threads.cpus().collect();
-        let mut warnings = about_cores(self.machine, &cpus, self.rdma_device(), &before);
-        drive(&threads, &board)?;
+        let mut warnings = about_cores(self.machine, &cpus, self.rdma_device(), &watch);
+        drive(&threads, &board, &mut patrol)?;
         let (mut cores, mut undrained) = (Vec::new(), Vec::new());
         for ended in threads.join() {
             let Finished { core, context: LatencyCore { client, .. }, report } = ended.map_err(RunError::from)?;
@@ -185,7 +187,8 @@ impl Run<'_> {
         if let Some(failure) = board.failure() {
             return Err(LatencyError::Failed { peer: self.address, failure });
         }
-        warnings.extend(before.meanwhile(self.machine, &cpus));
+        warnings.extend(watch.meanwhile(&self.machine.topology, &cpus));
+        warnings.extend(patrol.shortcomings());
         warnings.extend(about_memory(cores.iter().map(|core| &core.measured.memory)));
         self.report(cores, warnings, undrained)
     }

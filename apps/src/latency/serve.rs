@@ -11,12 +11,13 @@ use super::{
     run::{or_removed, registration},
     server::{ServerPlan, ServerSide},
     start::{Sides, drive},
-    warnings::{Before, about_cores},
+    warnings::about_cores,
 };
 use crate::{
     check::Machine,
     runner::{RunError, for_target, reactors},
     signals::Asked,
+    watch::{Patrol, Watch},
 };
 use frwr_engine::{
     MAX_INCOMING,
@@ -164,6 +165,7 @@ impl Session<'_> {
         for _ in 0..cores {
             sides.add_server(&mut control, plan.clone())?;
         }
+        let (watch, mut patrol) = (Watch::begin(), Patrol::default());
         let threads = sides.launch(machine.topology.clone(), placement, &board, &desk)?;
         let cpus: Vec<_> = threads.cpus().collect();
         let mut told = !first;
@@ -171,13 +173,13 @@ impl Session<'_> {
             if !told && desk.listening() == Some(cores) {
                 told = true;
                 say(&format!("listening on {address} ({})", registration(&capabilities)));
-                about_cores(machine, &cpus, config.rdma_device(), &Before::look())
+                about_cores(machine, &cpus, config.rdma_device(), &watch)
                     .iter()
                     .for_each(|warning| say(&format!("warning: {}; {}", warning.text, warning.remedy)));
             }
             say_news(desk, say);
         };
-        let driven = drive(vec![&mut control], &threads, &board, asked, say, |say| {
+        let driven = drive(vec![&mut control], &threads, &board, asked, &mut patrol, say, |say| {
             tell(&desk, say);
             asked.to_stop() || desk.wanted().is_some() || desk.listening().is_none()
         });

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     runner::{Idle, Refusals, RunError, Served, SetupError, open},
     signals::Asked,
+    watch::Patrol,
 };
 use core::{convert::Infallible, time::Duration};
 use frwr_engine::{
@@ -143,6 +144,7 @@ pub(super) fn drive<P: Port + Send + 'static>(
     threads: &Threads<P>,
     board: &Board,
     asked: &dyn Asked,
+    patrol: &mut Patrol,
     say: &mut dyn FnMut(&str),
     mut is_over: impl FnMut(&mut dyn FnMut(&str)) -> bool,
 ) -> Result<(), RunError> {
@@ -154,6 +156,7 @@ pub(super) fn drive<P: Port + Send + 'static>(
             trouble = controls.iter().find_map(|control| control.trouble());
         }
         refusals.tell(&controls, clock.now(), say);
+        patrol.pass(clock.now(), || threads.astray(), say);
         if asked.to_stop() {
             board.stop();
         }

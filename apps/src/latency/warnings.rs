@@ -1,44 +1,18 @@
 //! What ruins a measurement, as far as this machine tells.
 
 use crate::{
-    check::{BusyTimes, Machine, Shortcoming, pinned_reactors},
+    check::{Machine, Shortcoming},
     runner::MemoryReport,
+    watch::Watch,
 };
 use frwr_reactor::{CpuId, Topology};
-use std::path::Path;
 
-/// A sibling that is busy for more than this share of the time has cost something.
-const BUSY_SIBLING: f64 = 0.05;
-
-/// What was there before the run.
-#[derive(Clone, Debug)]
-pub(super) struct Before {
-    busy: BusyTimes,
-    /// Other processes' reactors.
-    reactors: Vec<(u32, CpuId)>,
-}
-
-impl Before {
-    pub(super) fn look() -> Self {
-        let root = Path::new("/");
-        Self { busy: BusyTimes::read(root), reactors: pinned_reactors(root) }
-    }
-
-    /// What was there meanwhile: hardware threads beside ours that worked, and reactors of others that came.
-    pub(super) fn meanwhile(&self, machine: &Machine, cpus: &[Option<CpuId>]) -> Vec<Shortcoming> {
-        let root = Path::new("/");
-        let mut all = busy_siblings(&machine.topology, cpus, &self.busy, &BusyTimes::read(root));
-        all.extend(newcomers(cpus, &self.reactors, &pinned_reactors(root)));
-        all
-    }
-}
-
-/// What the machine is like, and who else is there.
+/// What the machine is like, and what is to be said of the cores before they begin.
 pub(super) fn about_cores(
     machine: &Machine,
     cpus: &[Option<CpuId>],
     device: Option<&str>,
-    before: &Before,
+    watch: &Watch,
 ) -> Vec<Shortcoming> {
     let mut all = Vec::new();
     if cpus.iter().any(Option::is_none) {
@@ -54,7 +28,7 @@ pub(super) fn about_cores(
     all.extend(isolation(machine, &ours));
     all.extend(node(machine, &ours, device));
     all.extend(shared_cores(&machine.topology, &ours));
-    all.extend(neighbours(&ours, &before.reactors));
+    all.extend(watch.at_start(cpus));
     if machine.virtual_machine {
         all.push(shortcoming(
             "virtual_machine",
@@ -156,51 +130,13 @@ fn shared_cores(topology: &Topology, ours: &[CpuId]) -> Option<Shortcoming> {
     Some(shortcoming("smt_in_use", text, "`--cores` takes one of each core; `lscpu -e` lists them"))
 }
 
-/// Reactors of other processes on our cores that were not there before.
-fn newcomers(cpus: &[Option<CpuId>], before: &[(u32, CpuId)], after: &[(u32, CpuId)]) -> Vec<Shortcoming> {
-    let ours: Vec<CpuId> = cpus.iter().copied().flatten().collect();
-    let came: Vec<_> = after.iter().copied().filter(|reactor| !before.contains(reactor)).collect();
-    neighbours(&ours, &came)
-}
-
-/// Reactors of other processes on our cores.
-fn neighbours(ours: &[CpuId], others: &[(u32, CpuId)]) -> Vec<Shortcoming> {
-    let on_ours = others.iter().filter(|(_, cpu)| ours.contains(cpu));
-    let say = |(process, cpu): &(u32, CpuId)| {
-        let text = format!("process {process} has a reactor on core {cpu} too: they take turns, milliseconds each");
-        shortcoming("second_instance", text, "give each instance cores of its own")
-    };
-    on_ours.map(say).collect()
-}
-
-fn busy_siblings(
-    topology: &Topology,
-    cpus: &[Option<CpuId>],
-    before: &BusyTimes,
-    after: &BusyTimes,
-) -> Vec<Shortcoming> {
-    let ours: Vec<CpuId> = cpus.iter().copied().flatten().collect();
-    let mut all = Vec::new();
-    for &cpu in &ours {
-        let Some(core) = topology.core(cpu) else { continue };
-        for sibling in core.siblings.iter().filter(|sibling| !ours.contains(sibling)) {
-            let busy = after.busy_share_since(before, sibling);
-            if let Some(busy) = busy.filter(|busy| *busy > BUSY_SIBLING) {
-                let text = format!(
-                    "core {sibling}, the other hardware thread of core {cpu}, was busy for {:.0} % of the run",
-                    100.0 * busy
-                );
-                all.push(shortcoming("smt_busy", text, "keep it free (isolcpus, `taskset`), or boot with `nosmt`"));
-            }
-        }
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Before, about_memory, busy_siblings, neighbours, newcomers};
-    use crate::check::{BusyTimes, Machine, Shortcoming};
+    use super::about_memory;
+    use crate::{
+        check::{Machine, Shortcoming},
+        watch::Watch,
+    };
     use frwr_reactor::{CpuId, CpuSet, Topology};
     use std::fs;
 
@@ -227,8 +163,7 @@ mod tests {
     const CPU: &str = "sys/devices/system/cpu";
 
     fn about_cores(machine: &Machine, cpus: &[Option<CpuId>], device: Option<&str>) -> Vec<Shortcoming> {
-        let quiet = Before { busy: BusyTimes::default(), reactors: Vec::new() };
-        super::about_cores(machine, cpus, device, &quiet)
+        super::about_cores(machine, cpus, device, &Watch::quiet())
     }
 
     fn cpu(number: usize) -> CpuId {
@@ -333,33 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_is_told_as_well_and_once() {
-        let ours = [Some(cpu(0)), Some(cpu(1)), None];
-        let (early, late) = ((77, cpu(0)), (78, cpu(1)));
-        assert_eq!(newcomers(&ours, &[early], &[early]), []);
-        let found = newcomers(&ours, &[early], &[early, late, (79, cpu(3))]);
-        assert!(found.len() == 1 && found[0].text.contains("process 78 has a reactor on core 1 too"), "{found:?}");
-    }
-
-    #[test]
-    fn who_else_is_there_is_told() {
-        assert_eq!(neighbours(&[cpu(0), cpu(1)], &[(77, cpu(2))]).len(), 0);
-        let found = neighbours(&[cpu(0), cpu(1)], &[(77, cpu(1))]);
-        assert!(found[0].text.contains("process 77") && found[0].text.contains("core 1"), "{found:?}");
-    }
-
-    #[test]
-    fn a_sibling_that_works_is_told_with_its_share() {
-        let tree = Tree::new(&[
-            (&format!("{CPU}/online"), "0-1\n"),
-            (&format!("{CPU}/cpu0/topology/thread_siblings_list"), "0-1\n"),
-        ]);
-        let before = BusyTimes::parse("cpu  0 0 0 0\ncpu0 10 0 0 90 0\ncpu1 0 0 0 100 0\n");
-        let after = BusyTimes::parse("cpu  0 0 0 0\ncpu0 110 0 0 90 0\ncpu1 40 0 0 160 0\n");
-        let topology = tree.machine().topology;
-        let found = busy_siblings(&topology, &[Some(cpu(0))], &before, &after);
-        assert!(found.len() == 1 && found[0].text.contains("core 1") && found[0].text.contains("40 %"), "{found:?}");
-        assert!(busy_siblings(&topology, &[Some(cpu(0))], &before, &before).is_empty());
+    fn memory_of_the_best_kind_needs_no_word() {
         assert!(about_memory(core::iter::empty()).is_none());
     }
 }

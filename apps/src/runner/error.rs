@@ -7,7 +7,10 @@ use crate::{
     target::{MAX_CONNECTIONS, TargetError},
 };
 use frwr_engine::{EngineError, provider::CommandError};
-use frwr_mempool::region::{CarveError, RegionError};
+use frwr_mempool::{
+    limits::MemoryRoom,
+    region::{CarveError, RegionError},
+};
 use frwr_reactor::{CoreIndex, CoreListError, LaunchError, PlacementError, RunningError};
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -240,6 +243,17 @@ pub enum RunError {
         /// Limit of locked memory in bytes; `None` where there is none, or it cannot be read.
         limit: Option<u64>,
     },
+    /// Copies of a file or a namespace do not fit into memory.
+    #[error(
+        "copies in memory take {} MiB, {room}: this process would be ended by SIGKILL; choose a smaller file or --bytes, or raise \
+         the limit", .wanted.div_ceil(1 << 20)
+    )]
+    TooLittleMemory {
+        /// Bytes wanted.
+        wanted: u64,
+        /// What there is.
+        room: MemoryRoom,
+    },
     /// Nobody can listen there.
     #[error(
         "--listen {address}: the address is taken, or is none of the device's network interface; `ip address` lists \
@@ -420,6 +434,7 @@ impl RunError {
             Self::OpenDevice { .. } => "device",
             Self::DeviceGone { .. } => "device_gone",
             Self::MemoryRefused { .. } => "locked_memory",
+            Self::TooLittleMemory { .. } => "memory",
             Self::Listen { .. } => "listen",
             Self::NoSession { .. } => "no_session",
             Self::Unsuitable { .. } => "namespace",
@@ -456,6 +471,7 @@ impl RunError {
             | Self::OpenDevice { .. }
             | Self::DeviceGone { .. }
             | Self::MemoryRefused { .. }
+            | Self::TooLittleMemory { .. }
             | Self::Listen { .. }
             | Self::NoSession { .. }
             | Self::Unsuitable { .. }

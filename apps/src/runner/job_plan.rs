@@ -1,6 +1,6 @@
 //! The host's job before the namespace is known, and what becomes of it then.
 
-use super::arguments::MAX_FILE_BYTES;
+use super::{arguments::MAX_FILE_BYTES, load_file::enough_memory};
 use crate::{
     job::{Content, JobOptions},
     storage::Geometry,
@@ -73,7 +73,11 @@ fn content(source: Source, geometry: Geometry) -> Result<Content, String> {
         Source::Namespace { bytes: None, .. } if limit > MAX_FILE_BYTES => {
             Err(format!("the namespace has {limit} bytes: a copy has at most {MAX_FILE_BYTES}; give --bytes"))
         }
-        Source::Namespace { bytes, expected } => Ok(Content::Found { bytes: bytes.unwrap_or(limit), expected }),
+        Source::Namespace { bytes, expected } => {
+            let bytes = bytes.unwrap_or(limit);
+            enough_memory(bytes).map_err(|error| error.to_string())?;
+            Ok(Content::Found { bytes, expected })
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     trace::{RING_RECORDS, Trace, check_path},
 };
 use crate::signals::Asked;
+use crate::watch::with_neighbours;
 use core::num::NonZeroU64;
 use frwr_engine::{
     control::Control,
@@ -82,7 +83,7 @@ impl Move<'_> {
             None => None,
         };
         let progress = Progress::new(1);
-        let topology = Topology::of_machine();
+        let topology = with_neighbours(Topology::of_machine());
         let placement = config.placement.clone().unwrap_or_else(|| for_both(&topology));
         let sides = Sides { targets: vec![target], hosts: vec![host] };
         let threads = launch(topology, placement, sides, &progress)?;

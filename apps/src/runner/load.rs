@@ -12,7 +12,7 @@ use super::{
     start::{Beginning, Sides, for_host, launch, open, reactors},
     trace::{RING_RECORDS, Trace, check_path},
 };
-use crate::{result_file::ResultFile, signals::Asked};
+use crate::{result_file::ResultFile, signals::Asked, watch::with_neighbours};
 use frwr_engine::{
     control::Control,
     provider::{
@@ -60,7 +60,7 @@ where
 {
     let file = config.file.as_deref().map(load_file).transpose()?;
     let output = config.output.as_deref().map(Output::new).transpose()?;
-    let topology = Topology::of_machine();
+    let topology = with_neighbours(Topology::of_machine());
     let placement = config.placement.clone().unwrap_or_else(|| for_host(&topology));
     let cores = reactors(&placement);
     let plan = plan::loaded(config, cores, file.as_ref(), device.capabilities())?;

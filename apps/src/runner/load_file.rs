@@ -1,8 +1,23 @@
 //! The file to move: read whole, with errors that say what a person can do.
 
 use super::{arguments::MAX_FILE_BYTES, error::RunError};
+use frwr_mempool::limits::Limits;
 use sha2::{Digest, Sha256};
 use std::{fs::File, io::Read as _, path::Path, sync::Arc};
+
+/// How often the bytes of a file are in memory: as it was, as it came back, and as the namespace where that is in this process.
+const FILE_COPIES: u64 = 3;
+
+/// Refuses what would be more than the memory that is left: the kernel ends a process that takes it all the same, without a word.
+///
+/// # Errors
+/// [`RunError::TooLittleMemory`].
+pub(super) fn enough_memory(wanted: u64) -> Result<(), RunError> {
+    match Limits::of_process().memory() {
+        Some(room) if room.bytes < wanted => Err(RunError::TooLittleMemory { wanted, room }),
+        _ => Ok(()),
+    }
+}
 
 /// A file's bytes and their SHA-256.
 pub(super) struct LoadedFile {
@@ -13,7 +28,7 @@ pub(super) struct LoadedFile {
 /// Reads a file.
 ///
 /// # Errors
-/// [`RunError::File`], [`RunError::NoFile`], [`RunError::FileSize`].
+/// [`RunError::File`], [`RunError::NoFile`], [`RunError::FileSize`], [`RunError::TooLittleMemory`].
 pub(super) fn load(path: &Path) -> Result<LoadedFile, RunError> {
     let unreadable = |source| RunError::File { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
@@ -21,6 +36,7 @@ pub(super) fn load(path: &Path) -> Result<LoadedFile, RunError> {
         let kind = if metadata.is_dir() { "folder" } else { "device, pipe or socket" };
         return Err(RunError::NoFile { path: path.to_owned(), kind });
     }
+    enough_memory(metadata.len().min(MAX_FILE_BYTES).saturating_mul(FILE_COPIES))?;
     // One byte more than allowed shows a file that grows while it is read, and bounds what is read.
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(unreadable)?;

@@ -7,15 +7,17 @@ use super::{
     progress::{Doing, Progress},
     trace::Trace,
 };
-use crate::{check::locked_memory_limit, job::Phase, signals::Asked, target::Incident};
+use crate::{job::Phase, signals::Asked, target::Incident};
 use core::time::Duration;
 use frwr_engine::{
     control::Control,
     provider::{Device, Port},
 };
-use frwr_mempool::lane;
+use frwr_mempool::{
+    lane,
+    limits::{Limits, Resource},
+};
 use frwr_reactor::{Clock, Running};
-use std::path::Path;
 
 /// How long the cores may drain at the end: the host's own steps take at most as long.
 const GRACE: Duration = Duration::from_secs(10);
@@ -76,7 +78,7 @@ impl<D: Device> Served for Control<D> {
             return Some(RunError::DeviceGone { device: device() });
         }
         (statistics.memories_refused > 0).then(|| {
-            let limit = locked_memory_limit(Path::new("/")).filter(|limit| *limit < u64::MAX);
+            let limit = Limits::of_process().soft_limit(Resource::LockedMemory).filter(|limit| *limit < u64::MAX);
             RunError::MemoryRefused { device: device(), limit }
         })
     }

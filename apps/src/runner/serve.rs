@@ -17,6 +17,7 @@ use crate::{
     signals::Asked,
     storage::{MIN_BLOCK_BYTES, StorageStatistics},
     target::{HOME_CORE, place_queues},
+    watch::with_neighbours,
 };
 use core::ops::Add;
 use frwr_engine::{control::Control, provider::Device};
@@ -52,7 +53,7 @@ fn serve_on<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let (topology, mut reports) = (Topology::of_machine(), Vec::new());
+    let (topology, mut reports) = (with_neighbours(Topology::of_machine()), Vec::new());
     let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
     let of_cores = prepare(config, &placement, &topology, say, &mut reports)?;
     let plans = plan::served(config, of_cores, device.capabilities())?;

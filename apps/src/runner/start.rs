@@ -14,7 +14,7 @@ use frwr_engine::{
     control::Control,
     provider::{Capabilities, Device, Port},
 };
-use frwr_reactor::{CoreIndex, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology};
+use frwr_reactor::{CoreIndex, CpuId, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology};
 
 /// One side's port and what its core needs to begin with it.
 pub(super) struct Beginning<P, Plan> {
@@ -104,9 +104,14 @@ pub(crate) fn for_target(topology: &Topology) -> Placement {
 /// Where a host alone goes: where the loop puts it, so that a target and a host on one machine do not share a core.
 pub(crate) fn for_host(topology: &Topology) -> Placement {
     let both = Placement::Spread { reactors: 2 }.resolve(topology, false);
-    match both.ok().and_then(|seats| seats.cores().get(1).copied().flatten()) {
-        Some(core) => Placement::Cores(vec![core]),
-        None => for_target(topology),
+    let both: Vec<CpuId> = both.map_or_else(|_| Vec::new(), |seats| seats.cores().iter().copied().flatten().collect());
+    match both[..] {
+        // The other program is there already, on whichever core.
+        [first, second] if topology.occupied().contains(second) && !topology.occupied().contains(first) => {
+            Placement::Cores(vec![first])
+        }
+        [_, second] => Placement::Cores(vec![second]),
+        _ => for_target(topology),
     }
 }
 
@@ -133,4 +138,47 @@ fn build<T: Port, H: Port>(
         reactor.add("host", Schedule::Busy, HostPoller).map_err(failed)?;
     }
     Ok(reactor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{for_both, for_host, for_target};
+    use frwr_reactor::{CpuSet, Placement, Topology};
+
+    fn set(list: &str) -> CpuSet {
+        CpuSet::parse_kernel_list(list).unwrap()
+    }
+
+    /// Four cores without hardware threads, of which some carry reactors of others.
+    fn machine(allowed: &str, occupied: &str) -> Topology {
+        Topology::read(std::path::Path::new("/nonexistent"), set(allowed)).with_occupied(&set(occupied))
+    }
+
+    fn cores(placement: &Placement, topology: &Topology) -> Vec<usize> {
+        let seats = placement.resolve(topology, false).unwrap();
+        seats.cores().iter().flatten().map(|core| core.get()).collect()
+    }
+
+    #[test]
+    fn who_names_no_cores_gets_those_that_nobody_uses() {
+        for (occupied, both, target, host) in [
+            ("", [0, 1], 0, 1),
+            ("0", [1, 2], 1, 2),
+            ("0-1", [2, 3], 2, 3),
+            ("1", [0, 2], 0, 2),
+            ("0-2", [3, 0], 3, 3),
+            ("0-3", [0, 1], 0, 1),
+        ] {
+            let machine = machine("0-3", occupied);
+            assert_eq!(cores(&for_both(&machine), &machine), both, "{occupied}");
+            assert_eq!(cores(&for_target(&machine), &machine), [target], "{occupied}");
+            assert_eq!(cores(&for_host(&machine), &machine), [host], "{occupied}");
+        }
+        // Two cores, of which the other half of the job has one.
+        for (occupied, target, host) in [("0", 1, 1), ("1", 0, 0)] {
+            let machine = machine("0-1", occupied);
+            assert_eq!(cores(&for_target(&machine), &machine), [target], "{occupied}");
+            assert_eq!(cores(&for_host(&machine), &machine), [host], "{occupied}");
+        }
+    }
 }

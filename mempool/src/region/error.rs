@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::PageSize;
+use crate::limits::MemoryRoom;
 
 /// An `errno` of a system call, shown as the system's text for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,12 +134,23 @@ pub enum RungError {
         errno: Errno,
     },
     /// `madvise` refused an advice that the rung needs.
-    #[error("madvise({advice}) failed: {errno}; Linux 5.14 or later is needed")]
+    #[error("madvise({advice}) failed: {errno}; {}", advise_remedy(*.errno))]
     Advise {
         /// The advice, by its name in madvise(2).
         advice: &'static str,
         /// What `madvise` said.
         errno: Errno,
+    },
+    /// Less memory is left, of the machine or of a control group, than the region and some to spare need.
+    #[error(
+        "{} MiB wanted, {room}: populating them would end this process by SIGKILL; ask for less, end what else uses memory, or \
+         raise the limit", .wanted.div_ceil(1 << 20)
+    )]
+    TooLittleMemory {
+        /// Bytes wanted.
+        wanted: u64,
+        /// What there is.
+        room: MemoryRoom,
     },
     /// The pages could not be brought in: the node, the pool or the cgroup has no more.
     #[error(
@@ -149,6 +161,18 @@ pub enum RungError {
         /// What `madvise(MADV_POPULATE_WRITE)` said: EFAULT where touching the pages would have been a SIGBUS.
         errno: Errno,
     },
+}
+
+/// What helps against a refusal of madvise: an advice that the kernel does not know is EINVAL (madvise(2)).
+fn advise_remedy(errno: Errno) -> &'static str {
+    match errno {
+        Errno(libc::EINVAL) => "Linux 5.14 or later is needed",
+        Errno(libc::EPERM | libc::EACCES | libc::ENOSYS) => {
+            "a filter of system calls refuses it: allow madvise in the container's seccomp profile"
+        }
+        Errno(libc::ENOMEM | libc::EAGAIN) => "the kernel has no memory for it: free some",
+        _ => "the kernel's log may say more",
+    }
 }
 
 /// So many pages, in words.

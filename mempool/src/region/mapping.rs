@@ -10,6 +10,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::error::{Errno, RungError};
 use super::pool::{self, Pool};
 use super::{PageSize, RegionKind};
+use crate::limits;
 
 /// Bits of the node mask that is given to `mbind`: the largest number of nodes that Linux can be built for.
 const NODE_MASK_BITS: usize = 1024;
@@ -19,6 +20,11 @@ const _: () = assert!(NODE_MASK_BITS.is_multiple_of(NODE_MASK_WORD_BITS));
 /// What the length of a transparent region is a multiple of, at most: a hugepage of machines with ordinary pages of 4 KiB, and a
 /// multiple of every ordinary page.
 const MOST_ROUNDED: usize = 2 * super::MEBIBYTE;
+
+/// What has to be left once a region is populated: stacks, heap and what the kernel keeps for the process.
+const SPARE: u64 = 16 << 20;
+/// An entry of 8 bytes in the page tables for each page of 4096.
+const BYTES_PER_TABLE_BYTE: u64 = 512;
 
 /// Keeps the bytes of a region mapped. Nobody reaches the bytes through it.
 pub(crate) struct Mapping {
@@ -79,9 +85,20 @@ pub(super) fn try_rung(pages: PageSize, bytes: usize, node: Option<u32>) -> Resu
     }
     // A child that shares these pages would make the parent's next write copy them away from under the device.
     advise(&mapped, libc::MADV_DONTFORK).map_err(|errno| RungError::Advise { advice: "MADV_DONTFORK", errno })?;
-    // Unlike touching the pages, this reports a pool, node or cgroup that has run dry instead of raising SIGBUS.
+    // Hugepages of a pool are there; what the others need may not be, and the kernel would end the process by SIGKILL then.
+    let _reserved = match pages {
+        PageSize::TwoMebibytes | PageSize::OneGibibyte | PageSize::SystemDefault => None,
+        PageSize::Transparent | PageSize::Plain => Some(reserve(mapped.len as u64)?),
+    };
+    // Unlike touching the pages, this reports a pool or node that has run dry instead of raising SIGBUS.
     advise(&mapped, libc::MADV_POPULATE_WRITE).map_err(populate_error)?;
     Ok(mapped)
+}
+
+/// Memory for `wanted` bytes and what comes with them.
+fn reserve(wanted: u64) -> Result<limits::Reservation, RungError> {
+    let with_tables = wanted.saturating_add(wanted / BYTES_PER_TABLE_BYTE);
+    limits::reserve(with_tables.saturating_add(SPARE)).map_err(|room| RungError::TooLittleMemory { wanted, room })
 }
 
 fn populate_error(errno: Errno) -> RungError {

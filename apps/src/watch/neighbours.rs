@@ -1,6 +1,6 @@
 //! What else happens on a machine while something is measured on it.
 
-use super::machine::{names, text};
+use crate::check::{names, text};
 use frwr_reactor::{CpuId, CpuSet};
 use std::path::Path;
 
