@@ -10,21 +10,10 @@ use frwr_apps::storage::{
 };
 use frwr_reactor::{Context, Now, Placement, Reactors, Source, Topology};
 use std::{fs, fs::File, io, os::unix::fs::PermissionsExt as _, process::Command};
-use storage_harness::{BLOCK, BUFFER_BYTES, Bench, Kind, Temporary, memory};
+use storage_harness::disks::{LoopDevice, SmallDisk, opened, skipped};
+use storage_harness::{BLOCK, BUFFER_BYTES, Bench, Kind, Temporary, attached, memory};
 
 const KINDS: [Kind; 2] = [Kind::Ring, Kind::Thread];
-
-/// Says that a test did not run; under CI that is a failure.
-fn skipped(why: &str) {
-    println!("SKIPPED: {why}");
-    assert!(std::env::var_os("CI").is_none_or(|value| value != "true"), "SKIPPED under CI: {why}");
-}
-
-fn attached(mut storage: AnyStorage) -> Bench {
-    let buffers = memory(BUFFER_BYTES);
-    storage.attach(buffers.clone()).unwrap();
-    Bench { storage, buffers, file: None }
-}
 
 #[test]
 fn data_survives_reopening_by_the_other_way() {
@@ -92,23 +81,6 @@ fn a_flush_is_one_system_call() {
 }
 
 #[test]
-fn a_file_that_was_cut_fails_reads_behind_its_end_only() {
-    for kind in KINDS {
-        let mut bench = Bench::new(kind, "cut", 16, 4);
-        bench.write(0, 16, 0xab).unwrap();
-        let file = File::options().write(true).open(&bench.file.as_ref().unwrap().0).unwrap();
-        file.set_len(9 * BLOCK as u64 + 100).unwrap();
-        assert_eq!(bench.read(0, 9).unwrap(), vec![0xab; 9 * BLOCK], "{kind:?}");
-        for lba in [8, 9, 10] {
-            assert_eq!(bench.read(lba, 6), Err(StorageError::Medium), "{kind:?} {lba}");
-        }
-        // A write makes it longer again.
-        bench.write(9, 7, 0xcd).unwrap();
-        assert_eq!(bench.read(8, 8).unwrap()[BLOCK..], [0xcd; 7 * BLOCK], "{kind:?}");
-    }
-}
-
-#[test]
 fn a_read_only_namespace_is_read_and_not_changed() {
     let file = Temporary::sparse("read-only", 4 * BLOCK as u64);
     fs::write(&file.0, vec![0xab; 4 * BLOCK]).unwrap();
@@ -157,25 +129,6 @@ fn a_file_has_one_writer_or_many_readers() {
     }
 }
 
-/// A file system of 1 MiB that goes away at the end.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mount(kind: &str, options: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let mut mount = Command::new("mount");
-        mount.args(["-t", kind, "-o", options, "frwr"]).arg(folder.path());
-        let mounted = mount.output().is_ok_and(|output| output.status.success());
-        mounted.then(|| Self(folder))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
 #[test]
 fn a_full_disk_is_told_as_such() {
     for backing in [Backing::Ring, Backing::Thread] {
@@ -183,7 +136,7 @@ fn a_full_disk_is_told_as_such() {
         let Some(disk) = SmallDisk::mount("tmpfs", "size=1m") else {
             return skipped("no file system can be mounted here: not root");
         };
-        let path = disk.0.path().join("disk");
+        let path = disk.path("disk");
         File::create(&path).unwrap().set_len(4 << 20).unwrap();
         let (storage, _) = FileMedium::open(&FileOptions::new(&path)).unwrap().storage(backing, 4).unwrap();
         let mut bench = attached(storage);
@@ -203,7 +156,7 @@ fn a_file_system_without_direct_access_is_buffered_and_says_so() {
     let Some(disk) = SmallDisk::mount("ramfs", "mode=0755") else {
         return skipped("no file system can be mounted here: not root");
     };
-    let path = disk.0.path().join("disk");
+    let path = disk.path("disk");
     File::create(&path).unwrap().set_len(16 * BLOCK as u64).unwrap();
     let medium = FileMedium::open(&FileOptions::new(&path)).unwrap();
     for backing in [Backing::Ring, Backing::Thread] {
@@ -284,41 +237,10 @@ fn media_that_cannot_be_are_refused_with_limit_value_and_remedy() {
     assert!(matches!(error, FileError::Geometry { block_bytes: 1000, .. }), "{error}");
 }
 
-/// A disk in a file, that goes away at the end.
-struct LoopDevice(String, #[allow(dead_code, reason = "kept until the device is gone")] Temporary);
-
-impl LoopDevice {
-    fn new() -> Option<Self> {
-        let file = Temporary::sparse("loop", 1 << 20);
-        let output = Command::new("losetup").args(["--find", "--show"]).arg(&file.0).output().ok()?;
-        let device = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-        (output.status.success() && !device.is_empty()).then_some(Self(device, file))
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
-/// A kernel that has ended a ring lets go of its file in its own time.
-fn opened(options: &FileOptions) -> FileMedium {
-    for _ in 0..1_000_000 {
-        match FileMedium::open(options) {
-            Err(FileError::Open { source, .. }) if source.kind() == std::io::ErrorKind::ResourceBusy => {
-                std::thread::yield_now();
-            }
-            medium => return medium.unwrap(),
-        }
-    }
-    panic!("{options:?} is busy for ever")
-}
-
 #[test]
 fn a_block_device_is_served_and_nobody_elses_meanwhile() {
-    let Some(device) = LoopDevice::new() else { return skipped("no loop device can be made here") };
-    let options = FileOptions { kind: MediumKind::Device, ..FileOptions::new(&device.0) };
+    let Some(device) = LoopDevice::new(1 << 20, &[]) else { return skipped("no loop device can be made here") };
+    let options = FileOptions { kind: MediumKind::Device, ..FileOptions::new(device.path()) };
     for backing in [Backing::Ring, Backing::Thread] {
         let medium = opened(&options);
         assert_eq!(medium.geometry().blocks(), 256);

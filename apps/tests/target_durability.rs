@@ -1,12 +1,14 @@
 //! What a target brings to its media, and when: at shutdowns, and before blocks are read with FUA.
 
 mod nvmf_harness;
+#[allow(dead_code, reason = "shared with the tests of storages")]
+mod storage_harness;
 
 use frwr_apps::nvmf::{
     BlockRange, Command, ControllerConfiguration, ControllerStatus, Property, PropertyGet, PropertySet, PropertySize,
     SetFeatures, ShutdownStatus, Status, feature,
 };
-use frwr_apps::storage::{Operation, Storage};
+use frwr_apps::storage::{Backing, FileMedium, Operation, Storage};
 use frwr_apps::target::{Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
@@ -14,6 +16,8 @@ use nvmf_harness::cached::{Cache, Cached};
 use nvmf_harness::raw::{Raw, keyed};
 use nvmf_harness::{memory, subsystem, target_options};
 use std::rc::Rc;
+use storage_harness::disks::{JOURNAL_LATER, OVERCOMMITTED_BYTES, Overcommitted, skipped};
+use storage_harness::{BUFFER_BYTES, attached};
 
 const BLOCK: u32 = 512;
 
@@ -138,6 +142,52 @@ fn a_controller_that_is_gone_or_reset_meanwhile_is_not_told_of_flushes_of_its_fo
     raw.engine.disconnect(admin);
     raw.until("ended", |raw| raw.disconnected.contains(&admin));
     raw.controller();
+}
+
+/// The disk below a file has run full, and nothing that was acknowledged since gets there. The kernel tells it once.
+#[test]
+fn nothing_is_said_to_be_durable_once_a_file_could_not_be_flushed() {
+    for backing in [Backing::Ring, Backing::Thread] {
+        let Some(disk) = Overcommitted::new(&JOURNAL_LATER.0, JOURNAL_LATER.1) else {
+            return skipped("no disk can be mounted here: not root, or no losetup, mkfs.ext4 or loop device");
+        };
+        let medium = FileMedium::open(&disk.options(true)).unwrap();
+        let mut filler = attached(medium.storage(backing, 4).unwrap().0);
+        let batch = BUFFER_BYTES / storage_harness::BLOCK;
+        let full =
+            (0..OVERCOMMITTED_BYTES / BUFFER_BYTES).any(|at| filler.write((at * batch) as u64, batch, 1).is_err());
+        assert!(full, "it holds more than it can");
+        let mut raw = Raw::with(target_options(), vec![medium.storage(backing, 8).unwrap().0]);
+        let (admin, io) = raw.io_queue();
+        let block = storage_harness::BLOCK as u32;
+        let range = BlockRange { namespace: 1, lba: 0, blocks: 1, data: keyed(block) };
+        let [read, written] = [Access::RemoteWrite, Access::RemoteRead].map(|access| Some((access, block)));
+        let with_unit_access = |command: Command| {
+            let mut entry = command.encode(0).unwrap();
+            entry.dwords_10_15[2] = (entry.dwords_10_15[2].get() | 1 << 30).into();
+            entry
+        };
+        for _ in 0..3 {
+            let flushed = raw.command(io, Command::Flush { namespace: 1 }, None).status();
+            assert!(!flushed.is_success() && flushed.is_final(), "{backing:?}: {flushed}");
+            for (command, data) in [(Command::Read(range), read), (Command::Write(range), written)] {
+                let done = raw.exchange(io, with_unit_access(command), data).status();
+                assert!(!done.is_success(), "{backing:?} {command:?}: {done}");
+            }
+        }
+        // Without a volatile cache every write has to be there.
+        let off = SetFeatures { feature: feature::VOLATILE_WRITE_CACHE, save: false, value: 0 };
+        assert!(raw.command(admin, Command::SetFeatures(off), None).status().is_success());
+        assert!(!raw.command(io, Command::Write(range), written).status().is_success());
+        configure(&mut raw, admin, NORMAL);
+        raw.until("lost", |raw| status(raw, admin).is_fatal());
+        assert_eq!(status(&mut raw, admin).shutdown(), ShutdownStatus::Occurring);
+        raw.target.shut_down();
+        raw.until("drained", |raw| raw.target.is_drained());
+        assert_eq!(raw.target.statistics().failed_commits, 2);
+        drop((raw, filler, medium));
+        disk.give_room();
+    }
 }
 
 #[test]

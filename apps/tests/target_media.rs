@@ -91,6 +91,34 @@ fn a_read_only_file_is_told_as_write_protected_and_not_changed() {
     }
 }
 
+#[test]
+fn a_file_that_became_shorter_fails_every_command_for_good() {
+    for backing in [Backing::Ring, Backing::Thread] {
+        let file = Temporary::sparse(&format!("shorter-{backing:?}"), 8 * BLOCK as u64);
+        let (storage, _) = FileMedium::open(&file.options()).unwrap().storage(backing, 8).unwrap();
+        let mut raw = Raw::with(target_options(), vec![storage]);
+        let (_, io) = raw.io_queue();
+        std::fs::File::options().write(true).open(&file.0).unwrap().set_len(4 * BLOCK as u64).unwrap();
+        let bytes = BLOCK as u32;
+        let block = |lba| BlockRange { namespace: 1, lba, blocks: 1, data: keyed(bytes) };
+        let mut failed = |command, data, wanted: Status| {
+            let status = raw.command(io, command, data).status();
+            assert!(status.code() == wanted.code() && status.is_final(), "{backing:?} {command:?}: {status}");
+        };
+        let (write, read) = (Some((Access::RemoteRead, bytes)), Some((Access::RemoteWrite, bytes)));
+        failed(Command::Write(block(7)), write, Status::WRITE_FAULT);
+        failed(Command::Read(block(5)), read, Status::UNRECOVERED_READ_ERROR);
+        failed(Command::Read(block(0)), read, Status::UNRECOVERED_READ_ERROR);
+        failed(Command::Flush { namespace: 1 }, None, Status::WRITE_FAULT);
+        let zeroes = WriteZeroes { namespace: 1, lba: 0, blocks: 1, deallocate: false };
+        failed(Command::WriteZeroes(zeroes), None, Status::WRITE_FAULT);
+        raw.target.shut_down();
+        raw.until("drained", |raw| raw.target.is_drained());
+        let statistics = raw.target.statistics();
+        assert_eq!((statistics.failed_commits, statistics.media_errors), (1, 6));
+    }
+}
+
 /// Memory that cannot do everything.
 struct Lacking(MemoryStorage, Features);
 

@@ -217,6 +217,29 @@ fn writes_reach_the_file_where_the_namespace_is_the_file() {
 }
 
 #[test]
+fn a_file_that_somebody_makes_shorter_is_told_with_both_sizes_and_fails_the_run() {
+    for backing in ["ring", "thread"] {
+        let (served, moved) = (Temporary::path(&format!("cut-{backing}")), Temporary::data("behind", 5));
+        fs::write(&served.0, vec![0xab; 400 << 10]).unwrap();
+        let namespace = ["--namespace", served.text(), "--backing", backing, "--block-size", "4096"];
+        let target = Target::begin(SoftFabric::new(), "reg_mr", &namespace);
+        assert!(target.lines.iter().any(|line| line.starts_with("listening on")));
+        verified(target.load(&["--file", moved.text()]));
+        fs::File::options().write(true).open(&served.0).unwrap().set_len(200 << 10).unwrap();
+        let told = target.lines.iter().find(|line| line.contains("shorter")).unwrap();
+        assert!(["204800 bytes", "409600", "started again"].iter().all(|part| told.contains(part)), "{told}");
+        let report = target.load(&["--file", moved.text()]).unwrap();
+        assert!(!report.passed() && !report.verified, "{}", report.table());
+        assert_eq!(served.bytes().len(), 200 << 10, "nothing is written behind the cut");
+        target.stop.store(true, Relaxed);
+        let report = target.thread.join().unwrap().unwrap();
+        assert!(!report.passed() && report.target.failed_commits > 0, "{}", report.table());
+        assert!(report.table().contains("it became shorter: 204800 bytes"), "{}", report.table());
+        assert_eq!(report.json()["namespaces"][0]["shrunk_to"], 204_800);
+    }
+}
+
+#[test]
 fn a_configuration_serves_several_namespaces_to_whom_it_names() {
     let (stored, config) = (Temporary::data("several", 3), Temporary::path("several.toml"));
     let text = format!(

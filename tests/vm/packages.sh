@@ -6,6 +6,9 @@
 # shellcheck disable=SC2034  # read by tests/run
 BUILD_PACKAGES=(cmake:cmake make:make pkg-config:pkg-config libclang-dev libnl-3-dev libnl-route-3-dev libibverbs-dev
     librdmacm-dev)
+# Disks that tests of storages make, fill and take away, as root.
+# shellcheck disable=SC2034  # as above
+DISK_PACKAGES=(mount:mount mount:losetup e2fsprogs:mkfs.ext4)
 # The libraries that an emulated card stands below.
 # shellcheck disable=SC2034  # as above
 CARD_PACKAGES=(libibverbs1 librdmacm1 ibverbs-providers)

@@ -4,6 +4,7 @@ use super::{
     cores::{Core, Message},
     error::RunError,
     incident_log::IncidentLog,
+    media_watch::MediaWatch,
     progress::{Doing, Progress},
     trace::Trace,
 };
@@ -97,6 +98,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) progress: &'a Progress,
     /// What the target's cores tell of its peers.
     pub(super) incidents: Vec<lane::Receiver<Incident>>,
+    /// What the target's namespaces live in.
+    pub(super) media: MediaWatch,
     pub(super) trace: Option<&'a mut Trace>,
     pub(super) block_bytes: u32,
     /// What to say once the target listens.
@@ -143,6 +146,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 say(&line);
             }
             refusals.tell(&self.controls, elapsed, say);
+            self.media.tell(elapsed, say);
             if !told && self.progress.has_broken_storage() {
                 told = true;
                 say(BROKEN_STORAGE);
@@ -167,6 +171,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         }
         self.tell_incidents(&mut log, clock.now().saturating_sub(began), say);
         log.finish(say);
+        self.media.tell(clock.now().saturating_sub(began), say);
         trouble.map_or(Ok(()), Err)
     }
 

@@ -16,6 +16,7 @@ mod load;
 mod load_command;
 mod load_file;
 mod main_loop;
+mod media_watch;
 mod namespaces;
 mod outcome;
 mod plan;

@@ -3,6 +3,7 @@
 use super::{
     error::RunError,
     load_file::{hex, load as load_file},
+    media_watch::MediaWatch,
     target_side::shared,
 };
 use crate::{
@@ -83,10 +84,11 @@ pub enum MediumConfig {
 }
 
 impl SubsystemConfig {
-    /// Opens its namespaces, as [`prepare`], for each core.
+    /// Opens its namespaces, as [`prepare`], for each core; those in files and on block devices are watched.
     pub(super) fn prepare(
         &self,
         users: &Users,
+        media: &mut MediaWatch,
         say: &mut dyn FnMut(&str),
         reports: &mut Vec<NamespaceReport>,
     ) -> Result<Vec<SubsystemPlan>, RunError> {
@@ -99,7 +101,7 @@ impl SubsystemConfig {
         };
         let mut plans: Vec<_> = (0..users.cores).map(|_| plan()).collect();
         for namespace in &self.namespaces {
-            let (of_cores, report) = prepare(namespace, users, say)?;
+            let (of_cores, report) = prepare(namespace, users, media, say)?;
             plans.iter_mut().zip(of_cores).for_each(|(plan, namespace)| plan.namespaces.push(namespace));
             reports.push(report);
         }
@@ -240,6 +242,7 @@ impl NamespaceReport {
 fn prepare(
     config: &NamespaceConfig,
     users: &Users,
+    media: &mut MediaWatch,
     say: &mut dyn FnMut(&str),
 ) -> Result<(Vec<NamespacePlan>, NamespaceReport), RunError> {
     let NamespaceConfig { medium, block_bytes, read_only } = config.clone();
@@ -257,7 +260,9 @@ fn prepare(
         MediumConfig::Stored { path, kind, backing, direct } => {
             let medium = FileMedium::open(&FileOptions { path, kind, block_bytes, read_only, direct })?;
             let (plans, name) = opened(&medium, backing, users, say)?;
-            (plans, name, medium.geometry(), None)
+            let geometry = medium.geometry();
+            media.add(config.name(), medium);
+            (plans, name, geometry, None)
         }
     };
     let (bytes, sha256) = match content {

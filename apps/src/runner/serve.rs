@@ -4,6 +4,7 @@ use super::{
     error::RunError,
     incident_log,
     main_loop::MainLoop,
+    media_watch::MediaWatch,
     namespaces::{NamespaceReport, SubsystemPlan, Users},
     outcome::Outcome,
     plan,
@@ -53,9 +54,10 @@ fn serve_on<D: Device>(
 where
     D::Port: Send + 'static,
 {
-    let (topology, mut reports) = (with_neighbours(Topology::of_machine()), Vec::new());
+    let topology = with_neighbours(Topology::of_machine());
+    let (mut reports, mut media) = (Vec::new(), MediaWatch::default());
     let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
-    let of_cores = prepare(config, &placement, &topology, say, &mut reports)?;
+    let of_cores = prepare(config, &placement, &topology, &mut media, say, &mut reports)?;
     let plans = plan::served(config, of_cores, device.capabilities())?;
     let progress = Progress::new(plans.len());
     let mut control = Control::new(device);
@@ -81,6 +83,7 @@ where
         threads: &threads,
         progress: &progress,
         incidents,
+        media,
         trace: None,
         block_bytes,
         listening: Some(format!("listening on {listen}, {all}")),
@@ -114,6 +117,7 @@ fn prepare(
     config: &ServeConfig,
     placement: &Placement,
     topology: &Topology,
+    media: &mut MediaWatch,
     say: &mut dyn FnMut(&str),
     reports: &mut Vec<NamespaceReport>,
 ) -> Result<Vec<Vec<SubsystemPlan>>, RunError> {
@@ -126,7 +130,7 @@ fn prepare(
     };
     let mut of_cores: Vec<_> = (0..users.cores).map(|_| Vec::with_capacity(config.subsystems.len())).collect();
     for subsystem in &config.subsystems {
-        let plans = subsystem.prepare(&users, say, reports)?;
+        let plans = subsystem.prepare(&users, media, say, reports)?;
         of_cores.iter_mut().zip(plans).for_each(|(core, plan)| core.push(plan));
     }
     Ok(of_cores)

@@ -1,7 +1,7 @@
 //! What `serve` prints at its end.
 
 use super::{namespaces::NamespaceReport, report::CoreReport};
-use crate::storage::StorageStatistics;
+use crate::storage::{MediumFault, StorageStatistics};
 use crate::target::TargetStatistics;
 use core::fmt::Write as _;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
@@ -41,7 +41,7 @@ impl ServeReport {
     pub fn passed(&self) -> bool {
         self.undrained.is_empty()
             && self.target.failed_commits == 0
-            && self.storages.iter().all(|storage| storage.broken == 0)
+            && self.storages.iter().all(|storage| storage.broken == 0 && storage.fault.is_none())
     }
 
     /// One object, on one line.
@@ -120,6 +120,15 @@ impl ServeReport {
             if storage.broken != 0 {
                 let error = io::Error::from_raw_os_error(storage.broken);
                 writeln!(out, "    io_uring was refused for good ({error}); --backing thread does without it")?;
+            }
+            match storage.fault {
+                Some(MediumFault::Shrunk { found, wanted }) => {
+                    writeln!(out, "    it became shorter: {found} bytes, and the namespace has {wanted}")?;
+                }
+                Some(MediumFault::Unflushed) => {
+                    writeln!(out, "    a flush failed: what hosts were told is written may be lost")?;
+                }
+                None => {}
             }
         }
         for (core, target) in self.cores.iter().zip(&self.targets) {
@@ -206,6 +215,13 @@ fn namespace_json((namespace, storage): (&NamespaceReport, &StorageStatistics)) 
         "restarts": storage.restarts,
         // The errno, where the kernel takes no operations any more.
         "broken": (storage.broken != 0).then_some(storage.broken),
+        // A flush failed, and so will all that follow.
+        "unflushed": storage.fault == Some(MediumFault::Unflushed),
+        // Bytes, where it became shorter than the namespace.
+        "shrunk_to": match storage.fault {
+            Some(MediumFault::Shrunk { found, .. }) => Some(found),
+            Some(MediumFault::Unflushed) | None => None,
+        },
     })
 }
 

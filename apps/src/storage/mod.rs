@@ -7,7 +7,8 @@ mod memory;
 
 pub use any::AnyStorage;
 pub use file::{
-    Backing, FileError, FileMedium, FileNote, FileOptions, MAX_STORAGE_DEPTH, MediumKind, RingStorage, ThreadStorage,
+    Backing, FileError, FileMedium, FileNote, FileOptions, MAX_STORAGE_DEPTH, MediumFault, MediumKind, RingStorage,
+    ThreadStorage,
 };
 pub use memory::{MemoryStorage, MemoryStorageError};
 
@@ -193,6 +194,8 @@ pub struct StorageStatistics {
     pub restarts: u64,
     /// Why the kernel takes no operations any more: the errno of io_uring_enter. 0 where it does.
     pub broken: i32,
+    /// What is wrong with the medium until it is opened again; the same on all cores.
+    pub fault: Option<MediumFault>,
 }
 
 /// Of several cores' ways to one namespace.
@@ -210,6 +213,7 @@ impl core::ops::Add for StorageStatistics {
             restarts: self.restarts + other.restarts,
             // An errno: of the first that is broken.
             broken: if self.broken == 0 { other.broken } else { self.broken },
+            fault: self.fault.or(other.fault),
         }
     }
 }
@@ -238,9 +242,20 @@ pub enum StorageError {
     /// The medium failed.
     #[error("the medium failed")]
     Medium,
+    /// Somebody made the medium shorter than the namespace. Every operation fails from then on ([`MediumFault::Shrunk`]).
+    #[error("the medium has become shorter than the namespace")]
+    Shrunk,
     /// The kernel takes no operations any more, and will not ([`StorageStatistics::broken`]).
     #[error("the way to the medium is broken")]
     Broken,
+}
+
+impl StorageError {
+    /// The medium failed, or is not what it was: what a SMART log counts as an error of media and data integrity.
+    #[must_use]
+    pub const fn is_of_medium(self) -> bool {
+        matches!(self, Self::Medium | Self::Shrunk)
+    }
 }
 
 /// The storage holds as many operations as it can: poll, then submit again.

@@ -114,7 +114,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.commits.open -= usize::from(!commit.is_open());
         if let Err(error) = result {
             self.statistics.failed_commits += 1;
-            self.statistics.media_errors += u64::from(error == StorageError::Medium);
+            self.statistics.media_errors += u64::from(error.is_of_medium());
             self.statistics.broken_operations += u64::from(error == StorageError::Broken);
         }
         for controller in 0..self.controllers.len() {

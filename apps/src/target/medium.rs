@@ -121,7 +121,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             Ok(()) if commit => Phase::Submit,
             Ok(()) => self.executed(index, work),
             Err(error) => {
-                self.statistics.media_errors += u64::from(error == StorageError::Medium);
+                self.statistics.media_errors += u64::from(error.is_of_medium());
                 self.statistics.broken_operations += u64::from(error == StorageError::Broken);
                 let status = storage_status(error, &work);
                 // As with a Flush: a second one says nothing of what this one could not keep.
@@ -231,6 +231,11 @@ fn storage_status(error: StorageError, work: &Work) -> Status {
         (StorageError::NoSpace, _) => Status::CAPACITY_EXCEEDED.do_not_retry(),
         (StorageError::Unsupported, _) => Status::INVALID_COMMAND_OPCODE.do_not_retry(),
         (StorageError::Broken, _) => Status::INTERNAL_ERROR.do_not_retry(),
+        // For good.
+        (StorageError::Shrunk, Work::Read { .. } | Work::Compare { .. }) => {
+            Status::UNRECOVERED_READ_ERROR.do_not_retry()
+        }
+        (StorageError::Shrunk, _) => Status::WRITE_FAULT.do_not_retry(),
         (StorageError::Medium, Work::Read { .. } | Work::Compare { .. }) => Status::UNRECOVERED_READ_ERROR,
         // A second Flush says nothing of what the first one could not keep: who tries again hears that all is well. A write that
         // is tried again brings its data once more.

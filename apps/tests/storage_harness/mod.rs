@@ -1,6 +1,9 @@
 //! Storages of all kinds over the same bytes, and what drives one by hand.
 #![allow(unreachable_pub, reason = "a module of a test binary, not of a library")]
 
+#[allow(dead_code, reason = "for the tests of files and block devices")]
+pub mod disks;
+
 use core::time::Duration;
 use frwr_apps::storage::{
     AnyStorage, Backing, Completion, CompletionBatch, Cookie, FileMedium, FileOptions, MemoryStorage, Operation,
@@ -124,4 +127,12 @@ impl Bench {
         self.buffers.read(buffer, &mut bytes).unwrap();
         Ok(bytes)
     }
+}
+
+/// A storage with buffers of its own.
+#[allow(dead_code, reason = "for the tests of files and block devices")]
+pub fn attached(mut storage: AnyStorage) -> Bench {
+    let buffers = memory(BUFFER_BYTES);
+    storage.attach(buffers.clone()).unwrap();
+    Bench { storage, buffers, file: None }
 }

@@ -1,15 +1,11 @@
 //! The file that all storages of a medium share, locked for as long as one of them lives.
 
 use super::{
-    super::StorageError,
-    sys::{Lock, lock},
+    health::Health,
+    sys::{Lock, length, lock},
+    task::Layout,
 };
-use std::{
-    fs::File,
-    io,
-    ops::Deref,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::{fs::File, io, ops::Deref};
 
 /// Who else may have the file open and locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +23,7 @@ pub(super) enum Sharing {
 #[derive(Debug)]
 pub(super) struct LockedFile {
     file: File,
-    /// What the page cache held of it could not be written.
-    lost: AtomicBool,
+    health: Health,
 }
 
 /// The file is locked by somebody else.
@@ -48,17 +43,23 @@ impl LockedFile {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Taken),
             Err(error) => Some(error),
         };
-        Ok((Self { file, lost: AtomicBool::new(false) }, error))
+        Ok((Self { file, health: Health::default() }, error))
     }
 
-    /// What a flush of a file in the page cache comes to. That something could not be written the kernel tells once for each
-    /// open file, to whoever asks first, and counts it as written from then on (fsync(2)); it may be anybody's. So no later
-    /// flush can succeed, on any core.
-    pub(super) fn flushed(&self, result: Result<(), StorageError>) -> Result<(), StorageError> {
-        if result.is_err() {
-            self.lost.store(true, Relaxed);
+    /// Whether it is, or ever was found, shorter than its namespace. One system call, which asks no server and waits for no disk.
+    pub(super) fn is_too_short(&self, layout: &Layout) -> bool {
+        if !self.health.is_cut()
+            && let Some(found) = length(&self.file, layout.kind)
+            && found < layout.bytes()
+        {
+            self.health.note_cut(found);
         }
-        result.and_then(|()| if self.lost.load(Relaxed) { Err(StorageError::Medium) } else { Ok(()) })
+        self.health.is_cut()
+    }
+
+    /// What is wrong with it for good.
+    pub(super) fn health(&self) -> &Health {
+        &self.health
     }
 }
 

@@ -3,14 +3,16 @@
 use super::super::{AnyStorage, Geometry, GeometryError};
 use super::{
     Backing, MAX_STORAGE_DEPTH, RingStorage, ThreadStorage,
+    health::MediumFault,
     lock::{LockedFile, Sharing},
-    task::Layout,
+    sys::{file_size_limit, logical_block_bytes},
+    task::{Kind, Layout},
 };
 use core::fmt;
 use std::{
     fs::{File, FileType, OpenOptions},
     io::{self, Seek as _, SeekFrom},
-    os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::PathBuf,
     sync::Arc,
 };
@@ -20,6 +22,11 @@ use std::{
 const ALIGNMENTS: [u32; 8] = [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 /// The largest of them.
 const LARGEST: usize = 64 << 10;
+/// Logical block of a device that does not say.
+const SMALLEST_SECTOR: u32 = 512;
+/// What ranges of fallocate(2) are multiples of nearly everywhere, where those of the medium itself were refused: blocks of file
+/// systems, and pages. Larger ones are taken from the file system, up to [`LARGEST`].
+const COARSE_GRANULE: u32 = 4096;
 
 /// What a medium has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +168,15 @@ pub enum FileNote {
         /// Why.
         source: io::Error,
     },
+    /// Longer than the files of this process may be.
+    SizeLimit {
+        /// Which.
+        path: PathBuf,
+        /// Bytes of the namespace.
+        bytes: u64,
+        /// RLIMIT_FSIZE in bytes.
+        limit: u64,
+    },
     /// Not by io_uring.
     NoRing {
         /// Which.
@@ -182,6 +198,14 @@ impl fmt::Display for FileNote {
             }
             Self::Unlocked { path, source } => {
                 write!(f, "{}: cannot be locked ({source}); make sure that nobody else serves it", path.display())
+            }
+            Self::SizeLimit { path, bytes, limit } => {
+                write!(
+                    f,
+                    "{}: {bytes} bytes, and this process may write files up to {limit} (ulimit -f, RLIMIT_FSIZE); writes behind \
+                     that fail as on a full disk; ulimit -f unlimited",
+                    path.display()
+                )
             }
             Self::NoRing { path, source } => {
                 write!(
@@ -208,7 +232,8 @@ pub struct FileMedium {
 impl FileMedium {
     /// Opens a medium. Blocks, so it is nothing for a reactor. A regular file is locked until the last clone and storage of
     /// the medium is dropped (flock(2)): it has one writer, or any number of readers. A block device is opened exclusively
-    /// where it may be written: one that is mounted is refused, and so may be one whose last storage was dropped a moment ago.
+    /// where it may be written: one that is mounted is refused, and so may be one whose last storage was dropped a moment ago. A write
+    /// behind RLIMIT_FSIZE ends a process that neither ignores nor catches SIGXFSZ ([`crate::signals::catch_harmless`]).
     ///
     /// # Errors
     /// [`FileError`].
@@ -251,11 +276,14 @@ impl FileMedium {
         if alignment > block_bytes {
             return Err(FileError::BlockBytes { path, block_bytes, alignment });
         }
+        let kind = if found.is_block_device() { Kind::Device } else { Kind::File };
+        let granule = if kind == Kind::Device { logical_block_bytes(&file).unwrap_or(SMALLEST_SECTOR) } else { 1 };
+        let coarse_granule = coarse_granule(&file).max(granule);
         let Ok((file, unlocked)) = LockedFile::new(file, sharing) else { return Err(FileError::Locked { path }) };
         Ok(Self {
             file: Arc::new(file),
             path,
-            layout: Layout { geometry, alignment, read_only },
+            layout: Layout { geometry, kind, alignment, granule, coarse_granule, read_only },
             buffered: options.direct && !direct,
             unlocked: unlocked.map(|error| error.raw_os_error().unwrap_or(libc::EOPNOTSUPP)),
         })
@@ -271,6 +299,20 @@ impl FileMedium {
     #[must_use]
     pub fn alignment(&self) -> u32 {
         self.layout.alignment
+    }
+
+    /// What is wrong with it for good, as its operations, on any core, have found by now.
+    #[must_use]
+    pub fn fault(&self) -> Option<MediumFault> {
+        self.file.health().fault(self.layout.bytes())
+    }
+
+    /// The same after a look at its size: for whoever wants to know of a medium that became shorter before an operation finds it so. A
+    /// system call, and nothing for a reactor.
+    #[must_use]
+    pub fn look(&self) -> Option<MediumFault> {
+        self.file.is_too_short(&self.layout);
+        self.fault()
     }
 
     /// One core's way to it, of `depth` operations at a time; and what was made out otherwise than asked for. To be made by a
@@ -290,6 +332,10 @@ impl FileMedium {
         if let Some(errno) = self.unlocked {
             notes.push(FileNote::Unlocked { path: path(), source: io::Error::from_raw_os_error(errno) });
         }
+        let bytes = self.layout.bytes();
+        if let Some(limit) = file_size_limit().filter(|limit| self.layout.can_grow() && *limit < bytes) {
+            notes.push(FileNote::SizeLimit { path: path(), bytes, limit });
+        }
         if backing != Backing::Thread {
             match RingStorage::new(Arc::clone(&self.file), self.layout, depth) {
                 Ok(ring) => return Ok((AnyStorage::Ring(Box::new(ring)), notes)),
@@ -300,6 +346,13 @@ impl FileMedium {
         let storage = ThreadStorage::new(Arc::clone(&self.file), self.layout, depth);
         Ok((AnyStorage::Thread(storage.map_err(|source| FileError::Thread { path: path(), source })?), notes))
     }
+}
+
+/// What the file system says to transfer in multiples of, where that may help.
+fn coarse_granule(file: &File) -> u32 {
+    let said = file.metadata().ok().and_then(|metadata| u32::try_from(metadata.blksize()).ok());
+    let usable = said.filter(|bytes| bytes.is_power_of_two() && *bytes as usize <= LARGEST);
+    usable.unwrap_or(COARSE_GRANULE).max(COARSE_GRANULE)
 }
 
 /// What it is, and what it has to be.

@@ -1,6 +1,7 @@
 //! A namespace in a file or on a block device: by io_uring, or by a worker thread where io_uring is refused, so that no
 //! reactor ever waits for a disk. Either moves bytes straight between the medium and the target's buffers.
 
+mod health;
 mod lock;
 mod medium;
 mod ring;
@@ -9,6 +10,7 @@ mod sys;
 mod task;
 mod thread;
 
+pub use health::MediumFault;
 pub use medium::{FileError, FileMedium, FileNote, FileOptions, MediumKind};
 pub use ring::RingStorage;
 pub use thread::ThreadStorage;

@@ -37,6 +37,12 @@ pub struct RingStorage {
     ended: VecDeque<Completion>,
     /// Of these, those that were flushed.
     started: usize,
+    /// Why nothing is taken any more.
+    refuses: Option<StorageError>,
+    /// Steps with the kernel that change blocks.
+    changing: usize,
+    /// The medium's other cores know of them ([`Health::begin_changes`](super::health::Health::begin_changes)).
+    told_of_changes: bool,
     statistics: StorageStatistics,
 }
 
@@ -63,6 +69,9 @@ impl RingStorage {
             now: Duration::ZERO,
             ended: VecDeque::with_capacity(depth),
             started: 0,
+            refuses: None,
+            changing: 0,
+            told_of_changes: false,
             statistics: StorageStatistics::default(),
         })
     }
@@ -76,11 +85,19 @@ impl RingStorage {
 
     /// Makes entries of the ring for all tasks that have none.
     fn push_queued(&mut self) {
+        if self.queue.len() > self.pushed && self.ring.file().health().is_cut() {
+            return self.refuse(StorageError::Shrunk);
+        }
         while let Some(&index) = self.queue.get(self.pushed) {
             let Some(Some(task)) = self.tasks.get_mut(index as usize) else { return };
+            let changes = task.changes();
             let result = match task.next(&self.layout, self.ways) {
+                Some(step) if self.layout.hides_a_cut(step) && self.ring.file().is_too_short(&self.layout) => {
+                    return self.refuse(StorageError::Shrunk);
+                }
                 Some(step) if self.ring.push(index.into(), step) => {
                     self.pushed += 1;
+                    self.changing += usize::from(changes);
                     continue;
                 }
                 // There are as many entries as tasks, and buffers were checked.
@@ -90,6 +107,26 @@ impl RingStorage {
             self.queue.remove(self.pushed);
             self.end(index, result);
         }
+    }
+
+    /// Tells the medium's other cores that it changes, or does so no more.
+    fn tell_of_changes(&mut self) {
+        let changes = self.changing > 0;
+        if changes != self.told_of_changes && self.layout.can_grow() {
+            self.told_of_changes = changes;
+            let health = self.ring.file().health();
+            if changes { health.begin_changes() } else { health.end_changes() }
+        }
+    }
+
+    /// After steps have ended: whether what they came to is to be believed. A write behind a cut makes a file longer, and what is
+    /// between them reads as zeros then, as if all were well; so while some core writes nothing is believed without a look at the length.
+    fn is_believed(&mut self) -> bool {
+        let file = self.ring.file();
+        let is_changing = self.layout.can_grow() && file.health().is_changing();
+        let too_short = if is_changing { file.is_too_short(&self.layout) } else { file.health().is_cut() };
+        self.tell_of_changes();
+        !too_short
     }
 
     /// One system call.
@@ -115,22 +152,33 @@ impl RingStorage {
 
     /// A task needs one more step.
     fn again(&mut self, index: u32) {
-        if self.statistics.broken == 0 {
-            self.queue.push_back(index);
-        } else {
-            self.end(index, Err(StorageError::Broken));
+        if let Some(error) = self.refuses {
+            self.end(index, Err(error));
             // Nothing flushes it.
             self.started = self.ended.len();
+        } else {
+            self.queue.push_back(index);
         }
     }
 
-    /// The kernel takes nothing any more: what it has not taken ends. What runs ends as ever.
+    /// The kernel takes nothing any more.
     #[cold]
     fn break_off(&mut self, errno: i32) {
         self.statistics.broken = errno;
+        // What has entries in the ring was not taken either.
+        let tasks = &self.tasks;
+        let is_change = |index: &&u32| tasks.get(**index as usize).and_then(Option::as_ref).is_some_and(Task::changes);
+        self.changing -= self.queue.iter().take(self.pushed).filter(is_change).count();
         self.pushed = 0;
-        while let Some(index) = self.queue.pop_front() {
-            self.end(index, Err(StorageError::Broken));
+        self.refuse(StorageError::Broken);
+    }
+
+    /// Nothing is given to the kernel from now on but what has an entry in the ring. What runs ends as ever.
+    #[cold]
+    fn refuse(&mut self, error: StorageError) {
+        self.refuses.get_or_insert(error);
+        while let Some(index) = self.queue.remove(self.pushed) {
+            self.end(index, Err(error));
         }
     }
 
@@ -140,10 +188,29 @@ impl RingStorage {
         self.ended.push_back(Completion { cookie: task.cookie, result });
     }
 
+    /// Completions from the kernel that are in `out` from `first` on: the medium is not whole, and so is none of them.
+    #[cold]
+    fn disbelieve(&mut self, out: &mut CompletionBatch, first: usize) {
+        for completion in out.iter_mut().skip(first).filter(|completion| completion.result.is_ok()) {
+            completion.result = Err(StorageError::Shrunk);
+            self.statistics.failed += 1;
+        }
+        self.refuse(StorageError::Shrunk);
+        // Nothing flushes what has ended by that.
+        self.started = self.ended.len();
+    }
+
     fn complete(&mut self, out: &mut CompletionBatch, completion: Completion) {
         self.statistics.completed += 1;
         self.statistics.failed += u64::from(completion.result.is_err());
         out.push(completion);
+    }
+}
+
+impl Drop for RingStorage {
+    fn drop(&mut self) {
+        self.changing = 0;
+        self.tell_of_changes();
     }
 }
 
@@ -172,8 +239,10 @@ impl Storage for RingStorage {
             *place = Some(Task::new(cookie, operation));
         }
         match self.layout.check(operation, self.ring.buffers()) {
-            Ok(()) if self.statistics.broken != 0 => self.end(index, Err(StorageError::Broken)),
-            Ok(()) => self.queue.push_back(index),
+            Ok(()) => match self.refuses {
+                None => self.queue.push_back(index),
+                Some(error) => self.end(index, Err(error)),
+            },
             Err(error) => self.end(index, Err(error)),
         }
         Ok(())
@@ -200,6 +269,7 @@ impl Storage for RingStorage {
         self.push_queued();
         let queued = self.pushed > 0;
         if queued {
+            self.tell_of_changes();
             self.enter();
         }
         self.statistics.flushes += u64::from(queued || self.ended.len() > self.started);
@@ -214,11 +284,15 @@ impl Storage for RingStorage {
             self.started -= 1;
             self.complete(out, completion);
         }
+        let mut reaped = false;
+        let first = out.len();
         while !out.is_full() {
             let Some(ended) = self.ring.reap() else { break };
+            reaped = true;
             // The tag is the index that `go_on` gave.
             let index = ended.tag as u32;
             let Some(Some(task)) = self.tasks.get_mut(index as usize) else { continue };
+            self.changing -= usize::from(task.changes());
             match task.ended(ended.result, &self.layout, &mut self.ways, self.ring.file()) {
                 Progress::Again => {
                     self.statistics.restarts += 1;
@@ -232,11 +306,15 @@ impl Storage for RingStorage {
                 }
             }
         }
+        if reaped && !self.is_believed() {
+            self.disbelieve(out, first);
+        }
         out.len() - before
     }
 
     fn statistics(&self) -> StorageStatistics {
-        self.statistics
+        let fault = self.ring.file().health().fault(self.layout.bytes());
+        StorageStatistics { fault, ..self.statistics }
     }
 }
 

@@ -4,12 +4,18 @@
 
 use super::{
     lock::LockedFile,
-    task::{Fallocate, Step},
+    task::{Fallocate, Kind, MAX_REFUSALS, Step},
 };
 use core::ffi::c_void;
+use core::mem::MaybeUninit;
 use frwr_mempool::DeviceMemory;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
-use std::{fs::File, io, os::fd::AsRawFd as _, sync::Arc};
+use std::{
+    fs::File,
+    io::{self, Seek as _, SeekFrom},
+    os::fd::AsRawFd as _,
+    sync::Arc,
+};
 
 /// Bytes of one registered buffer at most: the kernel's limit (io_uring_register(2), IORING_REGISTER_BUFFERS). Data buffers
 /// are powers of two below it, so none crosses a boundary.
@@ -51,7 +57,7 @@ impl Ring {
     pub(super) fn new(entries: u32, file: Arc<LockedFile>) -> io::Result<Self> {
         // Plain completion queues are filled while the reactor computes. With COOP_TASKRUN or DEFER_TASKRUN it would have to
         // make a system call to see completions.
-        let ring = IoUring::new(entries)?;
+        let mut ring = IoUring::new(entries)?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         let needed = [
@@ -68,6 +74,7 @@ impl Ring {
                 "the kernel's io_uring lacks operations of Linux 5.6",
             ));
         }
+        try_out(&mut ring)?;
         Ok(Self {
             ring,
             file,
@@ -204,6 +211,24 @@ impl Drop for Ring {
     }
 }
 
+/// One step that does nothing: a profile may let a ring be set up and refuse to enter it (seccomp(2)).
+fn try_out(ring: &mut IoUring) -> io::Result<()> {
+    // SAFETY: it names neither a file nor memory.
+    let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+    pushed.map_err(|_| io::Error::other("a new ring has no room"))?;
+    for _ in 0..MAX_REFUSALS {
+        match ring.submit_and_wait(1) {
+            Ok(_) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+            Err(error) => return Err(error),
+        }
+        if let Some(ended) = ring.completion().next() {
+            return if ended.result() < 0 { Err(io::Error::from_raw_os_error(-ended.result())) } else { Ok(()) };
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "a ring was set up, and its first entry did not end"))
+}
+
 /// What flock(2) is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lock {
@@ -224,6 +249,41 @@ pub(super) fn lock(file: &File, how: Lock) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Bytes of a medium now; `None` where nobody knows. A file's server is not asked (AT_STATX_DONT_SYNC), so this never waits for a
+/// network.
+pub(super) fn length(mut file: &File, kind: Kind) -> Option<u64> {
+    // Devices have no length, but an end; where they are is used by nobody else.
+    if kind == Kind::Device {
+        return file.seek(SeekFrom::End(0)).ok();
+    }
+    let mut found = MaybeUninit::<libc::statx>::zeroed();
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    // SAFETY: an empty path that ends in a zero, and memory for the answer.
+    let done = unsafe { libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_SIZE, found.as_mut_ptr()) };
+    if done != 0 {
+        // Where statx(2) is refused.
+        return file.metadata().ok().map(|metadata| metadata.len());
+    }
+    // SAFETY: integers only, of which zeros are values; the kernel has filled them.
+    Some(unsafe { found.assume_init() }.stx_size)
+}
+
+/// Bytes of a device's logical block: what the ranges of fallocate(2) are multiples of. `None` where it does not say.
+pub(super) fn logical_block_bytes(device: &File) -> Option<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: an integer for the answer (BLKSSZGET).
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), libc::BLKSSZGET, &raw mut bytes) };
+    u32::try_from(bytes).ok().filter(|bytes| done == 0 && bytes.is_power_of_two())
+}
+
+/// Bytes that a file of this process can have at most (RLIMIT_FSIZE); `None` for no limit.
+pub(super) fn file_size_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: room for the answer.
+    let done = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    (done == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// As system calls take it. Nothing is ever accessed through it in this process.

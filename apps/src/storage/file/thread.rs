@@ -1,7 +1,7 @@
 //! A medium by a worker thread, for where io_uring is refused.
 
 use super::super::{
-    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage,
+    AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage, StorageError,
     StorageStatistics,
 };
 use super::{
@@ -30,6 +30,7 @@ use std::{
 /// The thread starts with the storage, and runs where the thread may run that makes it: not one that is pinned to the core
 /// that will poll, or the two share it. Dropping the storage waits for what was flushed.
 pub struct ThreadStorage {
+    file: Arc<LockedFile>,
     layout: Layout,
     depth: usize,
     worker: Worker,
@@ -67,7 +68,7 @@ impl ThreadStorage {
         let (orders, orders_out) = lane::bounded(depth);
         let (results_in, results) = lane::bounded(depth);
         let far = FarEnd {
-            file,
+            file: Arc::clone(&file),
             layout,
             ways: Ways::default(),
             buffers: Arc::clone(&buffers),
@@ -77,6 +78,7 @@ impl ThreadStorage {
         };
         let thread = thread::Builder::new().name("frwr-storage".to_owned()).spawn(move || far.run())?;
         Ok(Self {
+            file,
             layout,
             depth,
             worker: Worker { orders: Some(orders), results, thread: Some(thread) },
@@ -145,7 +147,8 @@ impl Storage for ThreadStorage {
     }
 
     fn statistics(&self) -> StorageStatistics {
-        StorageStatistics { restarts: self.restarts.load(Relaxed), ..self.statistics }
+        let fault = self.file.health().fault(self.layout.bytes());
+        StorageStatistics { restarts: self.restarts.load(Relaxed), fault, ..self.statistics }
     }
 }
 
@@ -189,12 +192,33 @@ impl FarEnd {
         }
     }
 
-    fn execute(&mut self, cookie: Cookie, operation: Operation) -> Result<(), super::super::StorageError> {
-        let buffers = self.buffers.get();
-        self.layout.check(operation, buffers)?;
-        let mut task = Task::new(cookie, operation);
+    fn execute(&mut self, cookie: Cookie, operation: Operation) -> Result<(), StorageError> {
+        let Self { file, layout, .. } = self;
+        layout.check(operation, self.buffers.get())?;
+        if file.health().is_cut() {
+            return Err(StorageError::Shrunk);
+        }
+        let changes = operation.changes() && layout.can_grow();
+        if changes {
+            file.health().begin_changes();
+        }
+        let result = self.carry_out(Task::new(cookie, operation));
+        // A write behind a cut makes a file longer, and what is between them reads as zeros then.
+        let Self { file, layout, .. } = self;
+        let is_changing = layout.can_grow() && file.health().is_changing();
+        let too_short = if is_changing { file.is_too_short(layout) } else { file.health().is_cut() };
+        if changes {
+            file.health().end_changes();
+        }
+        if too_short { Err(StorageError::Shrunk) } else { result }
+    }
+
+    fn carry_out(&mut self, mut task: Task) -> Result<(), StorageError> {
         while let Some(step) = task.next(&self.layout, self.ways) {
-            let result = sys::perform(&self.file, buffers, step);
+            if self.layout.hides_a_cut(step) && self.file.is_too_short(&self.layout) {
+                return Err(StorageError::Shrunk);
+            }
+            let result = sys::perform(&self.file, self.buffers.get(), step);
             match task.ended(result, &self.layout, &mut self.ways, &self.file) {
                 Progress::Over(result) => return result,
                 Progress::Again => self.restarts.fetch_add(1, Relaxed),
