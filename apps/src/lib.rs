@@ -13,6 +13,7 @@ pub mod output;
 pub mod result_file;
 pub mod runner;
 pub mod signals;
+mod stood_still;
 pub mod storage;
 pub mod target;
 pub mod watch;

@@ -243,7 +243,8 @@ fn a_follower_s_command_without_an_answer_is_aborted_over_the_admin_queue() {
         spread.step_hosts();
     }
     assert_eq!(spread.members[0].host.statistics().aborts, 1);
-    assert_eq!(spread.members[0].host.last_failure(), Some(HostFailure::Timeout("a command and its Abort")));
+    let failure = spread.members[0].host.last_failure();
+    assert_eq!(failure, Some(HostFailure::CommandTimeout { stood_still: Duration::ZERO }));
     assert!(spread.now - begin >= Duration::from_secs(3), "{:?}", spread.now - begin);
     spread.tick = Duration::from_millis(1);
     assert_eq!(spread.completed(2, 1)[0].result, Ok(()), "on the next session");

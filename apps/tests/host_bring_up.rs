@@ -80,7 +80,7 @@ fn a_keep_alive_that_is_not_answered_during_the_bring_up_ends_it() {
         Box::new(move |asked| if is_keep_alive(asked) { Some(Answer::Silence) } else { usual(asked) });
     scripted.tick = MILLISECOND;
     scripted.until("given up", |scripted| scripted.lone.host.statistics().failures == 1);
-    assert_eq!(scripted.lone.host.last_failure(), Some(HostFailure::KeepAlive));
+    assert_eq!(scripted.lone.host.last_failure(), Some(HostFailure::KeepAlive { stood_still: Duration::ZERO }));
     assert_eq!(scripted.controller.count(is_keep_alive), 1);
     scripted.finish();
 }
@@ -144,7 +144,8 @@ fn a_controller_is_asked_now_and_then_whether_it_is_ready_and_no_longer_than_it_
             scripted.finish();
         } else {
             scripted.until("given up", |scripted| scripted.lone.host.failure().is_some());
-            assert_eq!(scripted.lone.host.last_failure(), Some(HostFailure::Timeout("waiting for CSTS.RDY")));
+            let (what, stood_still) = ("waiting for CSTS.RDY", Duration::ZERO);
+            assert_eq!(scripted.lone.host.last_failure(), Some(HostFailure::Timeout { what, stood_still }));
             assert!((4 * SECOND..7 * SECOND).contains(&(scripted.lone.now - begin)));
         }
     }

@@ -166,7 +166,7 @@ fn an_abort_that_is_never_answered_holds_up_neither_others_nor_the_shutdown() {
         scripted.tick = SECOND / 100;
         if !stops {
             scripted.until("given up", |scripted| scripted.lone.host.statistics().failures == 1);
-            assert!(matches!(scripted.lone.host.last_failure(), Some(HostFailure::Timeout(_))));
+            assert!(matches!(scripted.lone.host.last_failure(), Some(HostFailure::Timeout { .. })));
             scripted.until("ready", |scripted| scripted.lone.host.is_ready());
         }
         scripted.finish();

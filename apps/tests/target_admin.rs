@@ -543,16 +543,16 @@ fn a_silent_host_of_the_discovery_service_keeps_its_place_for_a_while() {
     // What it set later is no keep alive either.
     assert!(raw.command(silent, set(feature::KEEP_ALIVE_TIMER, 0), None).status().is_success());
     let ended = |raw: &Memory| (raw.disconnected.clone(), raw.target.statistics().keep_alive_expirations);
-    raw.now += 119 * second;
+    raw.pass(119 * second);
     raw.steps(20);
     assert_eq!(ended(&raw), (vec![], 0));
     log(&mut raw, busy, page(log_page::DISCOVERY, 0, 1024)).unwrap();
-    raw.now += 2 * second;
+    raw.pass(2 * second);
     raw.until("ended", |raw| raw.disconnected == [silent]);
-    raw.now += 117 * second;
+    raw.pass(117 * second);
     raw.steps(20);
     assert_eq!(ended(&raw), (vec![silent], 1));
-    raw.now += 2 * second;
+    raw.pass(2 * second);
     raw.until("ended", |raw| raw.disconnected == [silent, busy]);
     raw.steps(20);
     assert_eq!(ended(&raw).1, 2);

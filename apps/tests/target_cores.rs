@@ -225,7 +225,7 @@ fn the_end_of_a_controller_ends_its_queues_on_all_cores() {
         },
         |raw, admin| {
             raw.command(admin, Command::SetFeatures(keep_alive(1000)), None);
-            raw.now += Duration::from_secs(2);
+            raw.pass(Duration::from_secs(2));
         },
     ];
     for end in ends {
@@ -255,12 +255,12 @@ fn commands_on_a_member_keep_the_controller_alive() {
     let (admin, io) = raw.io_queue();
     raw.command(admin, Command::SetFeatures(keep_alive(1000)), None);
     for _ in 0..10 {
-        raw.now += Duration::from_millis(500);
+        raw.pass(Duration::from_millis(500));
         read(&mut raw, io, 0);
         raw.steps(10);
     }
     assert_eq!((raw.target.statistics().keep_alive_expirations, raw.disconnected.len()), (0, 0));
-    raw.now += Duration::from_secs(3);
+    raw.pass(Duration::from_secs(3));
     raw.until("expired", |raw| raw.disconnected.len() == 2);
     finish(raw);
 }
@@ -276,7 +276,7 @@ fn a_controller_that_expired_takes_no_command_while_its_admin_queue_still_ends()
         assert!(write(&mut raw, io, 0, 1).status().is_success());
         // What is left of a connection's end waits for Control.
         raw.controlled = false;
-        raw.now += Duration::from_secs(3);
+        raw.pass(Duration::from_secs(3));
         raw.until("expired", |raw| raw.target.statistics().keep_alive_expirations == 1);
         raw.steps(10);
         raw.send(io, Command::Write(blocks(0)).encode(9).unwrap(), Some((Access::RemoteRead, 512)));
@@ -324,7 +324,7 @@ fn a_session_waits_for_the_last_one_as_long_as_its_host_does() {
     let next = begin_session(&mut raw);
     raw.steps(10);
     for _ in 0..3 {
-        raw.now += Duration::from_secs(6);
+        raw.pass(Duration::from_secs(6));
         raw.steps(100);
         let said = raw.target.next_incident().map(|incident| incident.to_string());
         assert!(said.is_some_and(|said| said.contains("held back for another 5s")));

@@ -55,7 +55,12 @@ pub(crate) enum Phase {
     Vacant,
     Opening(Opening),
     Ready,
-    Ending { step: Ending, cause: DisconnectCause, deadline: Duration },
+    /// The deadline of the drain is of the engine's watched time.
+    Ending {
+        step: Ending,
+        cause: DisconnectCause,
+        deadline: Duration,
+    },
 }
 
 /// A declared memory as segments of one connection find it: bounds and keys in one place.

@@ -44,6 +44,7 @@ mod statistics;
 mod timestamp;
 mod trace;
 mod transfer;
+mod watched_clock;
 
 pub use control::Control;
 pub use engine::*;
@@ -63,3 +64,4 @@ pub use statistics::Statistics;
 pub use timestamp::Timestamp;
 pub use trace::{TracePoint, TraceRecord};
 pub use transfer::RemoteSegment;
+pub use watched_clock::WatchedClock;

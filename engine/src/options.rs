@@ -131,7 +131,7 @@ pub struct EngineOptions {
     /// A write pad of four bytes per connection (S90 to S93).
     pub write_pad: bool,
     /// How long a failed connection may take to drain, from the moment on in which its queue pair is in the error state, before that
-    /// is destroyed all the same.
+    /// is destroyed all the same. Time in which nobody polled the engine does not count ([`crate::WatchedClock`]).
     pub drain_timeout: Duration,
     /// Trace records kept until somebody takes them; 0 switches tracing off.
     pub trace_records: usize,

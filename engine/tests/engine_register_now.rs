@@ -265,7 +265,7 @@ fn s133_s139_the_grant_comes_with_the_completion_and_never_with_a_failure() {
         test.faults.clear();
         test.steps(50);
         test.faults.release();
-        test.now += core::time::Duration::from_secs(6);
+        test.pass(core::time::Duration::from_secs(6));
         test.until_gone();
         assert_eq!((test.host.grants.len(), test.status(3)), (1, Some("lost")), "{profile}");
     }

@@ -297,7 +297,7 @@ fn a_queue_pair_that_never_says_so_keeps_its_grant() {
     test.target.engine.disconnect(ended);
     test.steps(500);
     assert_eq!(test.target.disconnected, 0);
-    test.now += core::time::Duration::from_secs(6);
+    test.pass(core::time::Duration::from_secs(6));
     test.until("gone", |pair| pair.target.disconnected == 1);
     let statistics = test.target.engine.statistics();
     assert_eq!((statistics.drain_timeouts, statistics.shared_receives_withdrawn), (1, u64::from(GRANT)));
@@ -337,7 +337,7 @@ fn late_completions_of_a_drained_queue_pair_find_nothing_of_a_lost_one() {
     let ended = test.target.connections[0];
     test.target.engine.disconnect(ended);
     test.steps(500);
-    test.now += core::time::Duration::from_secs(6);
+    test.pass(core::time::Duration::from_secs(6));
     test.until("gone", |pair| pair.target.disconnected == 1);
     let _ = lost;
     let (drained, stays) = (open(&mut test), open(&mut test));

@@ -21,7 +21,7 @@ pub(super) struct Ana {
     /// ANAGRPID of the namespace; 0 for none.
     pub(super) group: u32,
     state: AnaState,
-    /// Since when the namespace cannot be reached.
+    /// Since when the namespace cannot be reached, in watched time.
     pub(super) since: Option<Duration>,
     read: AnaRead,
 }
@@ -73,7 +73,7 @@ impl<P: Port> Host<P> {
         };
         match found {
             Found::Continues => return false,
-            Found::State(state) => self.ana.set(state, self.now),
+            Found::State(state) => self.ana.set(state, self.watched),
             // A group that is not listed, or a page that cannot be read, says nothing against the namespace.
             Found::Nothing => self.ana.unknown(),
         }
@@ -94,7 +94,7 @@ impl<P: Port> Host<P> {
             code if code == Status::ANA_TRANSITION.code() => AnaState::Change,
             _ => return None,
         };
-        self.ana.set(state, self.now);
+        self.ana.set(state, self.watched);
         self.followers.update();
         if let Some(following) = &mut self.following {
             following.refused(state);
@@ -106,7 +106,7 @@ impl<P: Port> Host<P> {
     pub(super) fn bound_inaccessible(&mut self) {
         let (State::Ready, Some(since)) = (self.state, self.ana.since) else { return };
         let state = self.ana.state;
-        let waited = self.now.saturating_sub(since) >= self.options.inaccessible_timeout;
+        let waited = self.judges && self.watched.saturating_sub(since) >= self.options.inaccessible_timeout;
         if waited || state == AnaState::PersistentLoss {
             self.end_queued(IoError::Inaccessible(state));
         }

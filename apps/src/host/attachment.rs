@@ -49,6 +49,15 @@ pub enum FollowerOrder {
         /// Which.
         session: u64,
     },
+    /// The Abort of a command of the follower was sent: from now on it has to be answered.
+    Aborting {
+        /// In which session.
+        session: u64,
+        /// The queue's identifier.
+        queue_id: u16,
+        /// The command's identifier.
+        command_id: u16,
+    },
     /// There will be no other session.
     GiveUp(HostFailure),
 }

@@ -3,7 +3,7 @@
 use super::ana::{ANA_GROUPS_ONLY, ANA_PERIOD};
 use super::bring_up::{get_log_page, identify};
 use super::options::Admin;
-use super::{Host, HostFailure, Opened, State};
+use super::{Host, Opened, State};
 use crate::nvmf::{Command, CompletionQueueEntry, IDENTIFY_BYTES, cns, log_page};
 use core::time::Duration;
 use frwr_engine::provider::Port;
@@ -42,8 +42,8 @@ pub(super) struct Chores {
     ana_at: Duration,
     /// The controller takes no Asynchronous Event Request.
     no_events: bool,
-    /// When what is being read has to be there, and when the Abort that is in flight has to be answered: nothing else would end
-    /// the wait of whoever needs them.
+    /// When what is being read has to be there, and when the Abort that is in flight has to be answered, in watched time: nothing else would
+    /// end the wait of whoever needs them.
     chore_by: Option<Duration>,
     pub(super) abort_by: Option<Duration>,
 }
@@ -88,8 +88,8 @@ impl<P: Port> Host<P> {
             return self.bound_inaccessible();
         }
         for (command, what) in [(Admin::Chore, "a log page or Identify"), (Admin::Abort, "an Abort")] {
-            if self.late_at(command).is_some_and(|at| self.now >= at) {
-                return self.fail(HostFailure::Timeout(what));
+            if self.judges && self.late_at(command).is_some_and(|at| self.watched >= at) {
+                return self.fail_late(what);
             }
         }
         let event = self.admin_slot(Admin::Event);
@@ -116,7 +116,7 @@ impl<P: Port> Host<P> {
         };
         if self.send(Opened::Admin, slot, command, data).is_ok() {
             self.chores.running = Some(chore);
-            let by = self.after(self.options.step_timeout);
+            let by = self.deadline_in(self.options.step_timeout);
             // Of a page in several parts, one for all.
             self.chores.chore_by.get_or_insert(by);
             self.chores.want(chore, false);
@@ -185,17 +185,18 @@ impl<P: Port> Host<P> {
         by.filter(|_| self.commands.is_in_flight(self.admin_slot(command)))
     }
 
-    /// When it has to be polled for them although nothing arrives.
-    pub(super) fn chores_at(&self) -> Option<Duration> {
+    /// When it has to be polled for them although nothing arrives: by the caller's time, and in watched time.
+    pub(super) fn chores_at(&self) -> (Option<Duration>, Option<Duration>) {
         if self.state != State::Ready {
-            return None;
+            return (None, None);
         }
-        let path = match self.following {
+        let (read, path) = match self.following {
             // The other host reads; what waits here ends in time.
-            Some(_) if self.queued.is_empty() && self.resend.is_empty() => None,
-            Some(_) => self.ana.since.map(|since| since.saturating_add(self.options.inaccessible_timeout)),
-            None => (!self.ana.is_accessible()).then_some(self.chores.ana_at),
+            Some(_) if self.queued.is_empty() && self.resend.is_empty() => (None, None),
+            Some(_) => (None, self.ana.since.map(|since| since.saturating_add(self.options.inaccessible_timeout))),
+            None => ((!self.ana.is_accessible()).then_some(self.chores.ana_at), None),
         };
-        [path, self.late_at(Admin::Chore), self.late_at(Admin::Abort)].into_iter().flatten().min()
+        let judged = [path, self.late_at(Admin::Chore), self.late_at(Admin::Abort)];
+        (read, judged.into_iter().flatten().min())
     }
 }

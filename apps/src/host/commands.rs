@@ -127,6 +127,14 @@ impl Commands {
         Some(self.slots.get(usize::from(index))?.flight?.identifier)
     }
 
+    /// The slot whose command has this identifier, while that is with the engine.
+    pub(super) fn in_flight(&self, identifier: u16) -> Option<u16> {
+        let index = self.index(identifier);
+        self.slots.get(index)?.flight.filter(|flight| flight.identifier == identifier)?;
+        // Below the number of slots, which is 16 bit.
+        Some(index as u16)
+    }
+
     fn index(&self, identifier: u16) -> usize {
         const { assert!(IDENTIFIER_BITS <= usize::BITS) };
         usize::from(identifier) & ((1 << self.index_bits) - 1)

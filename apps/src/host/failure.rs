@@ -2,6 +2,8 @@
 
 use super::bring_up::Step;
 use crate::nvmf::{RejectPrivateData, RejectStatus, Status, UnsupportedFormat};
+use crate::stood_still::StoodStill;
+use core::time::Duration;
 use frwr_engine::{DisconnectCause, OpenFailure};
 
 /// Why a session with a controller ended, or could not be set up.
@@ -25,11 +27,32 @@ pub enum HostFailure {
         status: Status,
     },
     /// A step, or a command of the admin queue behind them, took longer than `step_timeout`.
-    #[error("{0} took longer than step_timeout; raise it, or look at the target")]
-    Timeout(&'static str),
+    #[error("{what} took longer than step_timeout{}; raise it, or look at the target", StoodStill(*.stood_still))]
+    Timeout {
+        /// Which.
+        what: &'static str,
+        /// How long nobody polled this host since it began to connect. That does not count.
+        stood_still: Duration,
+    },
+    /// A command was not answered within `command_timeout`, and neither it nor the Abort that was sent for it then within `step_timeout`.
+    #[error(
+        "a command was not answered within command_timeout, its Abort was sent, and it was not answered within step_timeout \
+         either{}; raise them, or look at the target",
+        StoodStill(*.stood_still)
+    )]
+    CommandTimeout {
+        /// As in [`HostFailure::Timeout`].
+        stood_still: Duration,
+    },
     /// A Keep Alive was not answered in time.
-    #[error("the controller did not answer a Keep Alive within the Keep Alive Timeout")]
-    KeepAlive,
+    #[error(
+        "the controller did not answer a Keep Alive within the Keep Alive Timeout{}; raise it, or look at the target",
+        StoodStill(*.stood_still)
+    )]
+    KeepAlive {
+        /// As in [`HostFailure::Timeout`].
+        stood_still: Duration,
+    },
     /// CSTS.CFS is set.
     #[error("the controller reports a fatal status (CSTS.CFS)")]
     ControllerFatal,
@@ -68,7 +91,12 @@ impl HostFailure {
         match self {
             // Every attempt registers the same memory.
             Self::Open(OpenFailure::LockedMemory { .. }) => true,
-            Self::Open(_) | Self::Disconnected(_) | Self::Timeout(_) | Self::KeepAlive | Self::ControllerFatal => false,
+            Self::Open(_)
+            | Self::Disconnected(_)
+            | Self::Timeout { .. }
+            | Self::CommandTimeout { .. }
+            | Self::KeepAlive { .. }
+            | Self::ControllerFatal => false,
             // The controller that an I/O queue names was made by this session's admin queue: where the target does not know it,
             // or any longer, the next session has another one.
             Self::Command { step, status } if status.code() == Status::CONNECT_INVALID_PARAMETERS.code() => {

@@ -90,6 +90,11 @@ impl<P: Port> Host<P> {
         match order {
             FollowerOrder::Attach(attachment) => self.attach(&attachment),
             FollowerOrder::Detach { session } => self.detach(session),
+            FollowerOrder::Aborting { session, queue_id, command_id } => {
+                if self.session() == session {
+                    self.abort_sent(queue_id, command_id);
+                }
+            }
             FollowerOrder::GiveUp(failure) => {
                 if self.following.is_some() && !matches!(self.state, State::Stopped | State::Failed(_)) {
                     self.last_failure = Some(failure);
@@ -142,7 +147,7 @@ impl<P: Port> Host<P> {
         let queues = attachment.controller.queues.min(self.options.queues);
         self.controller = super::Controller { queues, ..attachment.controller };
         self.geometry = Some(attachment.geometry);
-        self.ana.set(attachment.ana, self.now);
+        self.ana.set(attachment.ana, self.watched);
     }
 
     fn detach(&mut self, session: u64) {

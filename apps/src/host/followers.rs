@@ -47,13 +47,15 @@ pub(super) struct Followers {
     /// In the order in which they were asked for: the admin queue has one Abort at a time. Bounded: a follower asks once for
     /// each of its commands.
     aborts: VecDeque<Abortion>,
+    /// The one that was sent last, until its follower is told.
+    sent: Option<Abortion>,
 }
 
 impl Followers {
     /// `commands`: of I/O, of each follower.
     pub(super) fn new(count: u16, commands: u16) -> Self {
         let aborts = usize::from(count) * usize::from(commands);
-        Self { places: vec![Place::default(); count.into()], aborts: VecDeque::with_capacity(aborts) }
+        Self { places: vec![Place::default(); count.into()], aborts: VecDeque::with_capacity(aborts), sent: None }
     }
 
     pub(super) fn count(&self) -> u16 {
@@ -74,7 +76,7 @@ impl Followers {
     /// A session is ready.
     pub(super) fn begin(&mut self) {
         self.places.fill(Place { standing: Standing::Offered, ordered: true });
-        self.aborts.clear();
+        self.forget_aborts();
     }
 
     /// What an attachment says has changed.
@@ -92,7 +94,12 @@ impl Followers {
             }
             place.ordered = place.standing != Standing::Detached;
         }
+        self.forget_aborts();
+    }
+
+    fn forget_aborts(&mut self) {
         self.aborts.clear();
+        self.sent = None;
     }
 
     /// There will be no other session.
@@ -119,6 +126,9 @@ impl<P: Port> Host<P> {
     /// The next order for a follower, and for which, counted from 0. To be asked for after every poll where there are
     /// followers; each order has to reach its follower's [`Host::follow`].
     pub fn next_order(&mut self) -> Option<(u16, FollowerOrder)> {
+        if let Some(Abortion { follower, queue_id, command_id }) = self.followers.sent.take() {
+            return Some((follower, FollowerOrder::Aborting { session: self.session(), queue_id, command_id }));
+        }
         let index = self.followers.places.iter().position(|place| place.ordered)?;
         let place = self.followers.places.get_mut(index)?;
         place.ordered = false;
@@ -164,7 +174,7 @@ impl<P: Port> Host<P> {
                 self.fail(failure);
             }
             FollowerReport::Path { session, state } if session == current && ready => {
-                self.ana.set(state, self.now);
+                self.ana.set(state, self.watched);
                 self.followers.update();
             }
             FollowerReport::Abort { session, queue_id, command_id } if session == current && ready => {
@@ -210,10 +220,11 @@ impl<P: Port> Host<P> {
 
     /// Sends the next Abort of a follower; where there is no room, the next poll tries again.
     pub(super) fn step_follower_aborts(&mut self) {
-        if let Some(&Abortion { queue_id, command_id, .. }) = self.followers.aborts.front()
+        if self.followers.sent.is_none()
+            && let Some(&Abortion { queue_id, command_id, .. }) = self.followers.aborts.front()
             && self.send_abort_of(queue_id, command_id)
         {
-            self.followers.aborts.pop_front();
+            self.followers.sent = self.followers.aborts.pop_front();
         }
     }
 
@@ -227,7 +238,7 @@ impl<P: Port> Host<P> {
         if sent {
             self.statistics.aborts += 1;
             // The command itself has half of it, wherever its queue is, and says better what was wrong.
-            self.chores.abort_by = Some(self.after(self.options.step_timeout.saturating_mul(2)));
+            self.chores.abort_by = Some(self.deadline_in(self.options.step_timeout.saturating_mul(2)));
         }
         sent
     }

@@ -46,7 +46,7 @@ use follower::Following;
 use followers::Followers;
 use frwr_engine::gather::MemoryId;
 use frwr_engine::provider::Port;
-use frwr_engine::{AddMemoryError, ConnectionId, Engine};
+use frwr_engine::{AddMemoryError, ConnectionId, Engine, WatchedClock};
 use frwr_mempool::DeviceMemory;
 use identify::Identity;
 use options::Admin;
@@ -99,9 +99,9 @@ enum State {
     Detached,
     /// It waits for the next attempt.
     BackOff { until: Duration },
-    /// A connection is to be opened, or is being opened.
+    /// A connection is to be opened, or is being opened. The deadline is of watched time, here and below.
     Opening { queue: Opened, deadline: Duration },
-    /// A command of the bring-up is to be sent at a time, or was sent.
+    /// A command of the bring-up is to be sent at a time of the caller's, or was sent.
     Bringing { step: Step, at: Duration, deadline: Duration },
     /// Reads and writes go to the controller.
     Ready,
@@ -114,9 +114,11 @@ enum State {
 /// When Keep Alives are sent (Base 3.9).
 #[derive(Clone, Copy, Debug, Default)]
 struct KeepAlive {
-    /// When the next one is due, or has to be answered; `None` while the controller's timer does not run.
+    /// When the next one is due, by the caller's time, since the controller's timer runs on whatever happens here; `None` while that
+    /// does not run.
     at: Option<Duration>,
-    sent: Duration,
+    /// When the one in flight has to be answered, in watched time.
+    answer_by: Duration,
 }
 
 /// Which queue's connection is being opened.
@@ -179,6 +181,13 @@ pub struct Host<P: Port> {
     engine: Engine<P>,
     options: HostOptions,
     now: Duration,
+    /// By which deadlines of the controller and of connections pass, and its time in this poll.
+    clock: WatchedClock,
+    watched: Duration,
+    /// This poll compares deadlines.
+    judges: bool,
+    /// How long this host had stood still when it began to connect.
+    stood_still_before: Duration,
     state: State,
     connections: Connections,
     controller: Controller,
@@ -214,9 +223,9 @@ pub struct Host<P: Port> {
     active_namespaces: ArrayVec<u32, MAX_ACTIVE>,
     discovered: Vec<Discovered>,
     discovery: DiscoveryRead,
-    /// When deadlines of commands are looked at next.
+    /// When deadlines of commands are looked at next, in watched time.
     scan_at: Duration,
-    /// When the controller was lost.
+    /// When the controller was lost, in watched time.
     lost_at: Option<Duration>,
     /// Attempts that failed since the last success.
     attempts: u32,
@@ -261,6 +270,10 @@ impl<P: Port> Host<P> {
         Ok(Self {
             engine,
             now: Duration::ZERO,
+            clock: WatchedClock::new(WatchedClock::STANDSTILL),
+            watched: Duration::ZERO,
+            judges: false,
+            stood_still_before: Duration::ZERO,
             state: State::Stopped,
             connections: Connections { admin: None, io: vec![None; options.queues.into()] },
             controller: Controller::default(),
@@ -323,15 +336,21 @@ impl<P: Port> Host<P> {
     }
 
     /// One iteration: completions, the session's next step, waiting requests. Returns the work done; 0 for an empty poll, behind which
-    /// nothing is to be flushed. `now` must not go back.
+    /// nothing is to be flushed. `now` must not go back. Time in which nobody polled counts against no controller, unless
+    /// [`Host::poll_at`] allowed to sleep so long ([`WatchedClock`]).
     pub fn poll(&mut self, now: Duration) -> u32 {
         self.now = now.max(self.now);
-        let mut work = self.engine.poll(self.now, &mut self.commands);
+        let looks = self.clock.is_due(self.now);
+        self.watched = self.clock.watched(self.now);
+        let read = self.engine.poll(self.now, &mut self.commands);
+        let mut work = read;
         for _ in 0..MAX_EVENTS_PER_POLL {
             let Some(event) = self.engine.next_event() else { break };
             self.event(event);
             work += 1;
         }
+        // What the controller said in time may stand behind what was read.
+        self.judges = looks && self.clock.judges(self.engine.may_have_unread(read), self.engine.polls_of_full_queues());
         self.step_session();
         self.step_keep_alive();
         self.step_timeouts();
@@ -441,18 +460,25 @@ impl<P: Port> Host<P> {
         HostStatistics { outstanding: (self.requests.len() - self.free.len()) as u64, ..self.statistics }
     }
 
-    /// When it has to be polled again although nothing arrives.
+    /// When it has to be polled again although nothing arrives. A caller may sleep until then: a host that is polled at that time was idle,
+    /// one that is polled later stood still, and its peers get the time that it did.
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
-        let own = match self.state {
-            State::BackOff { until } => Some(until),
+        let (own, judged) = match self.state {
+            State::BackOff { until } => (Some(until), None),
             // What is due already is done by whatever poll comes next.
-            State::Bringing { at, deadline, .. } if at > self.now => Some(at.min(deadline)),
-            State::Opening { deadline, .. } | State::Bringing { deadline, .. } => Some(deadline),
-            State::Closing { .. } => Some(self.now),
-            State::Ready | State::Stopped | State::Detached | State::Failed(_) => None,
+            State::Bringing { at, deadline, .. } => (Some(at).filter(|at| *at > self.now), Some(deadline)),
+            State::Opening { deadline, .. } => (None, Some(deadline)),
+            State::Closing { .. } => (Some(self.now), None),
+            State::Ready | State::Stopped | State::Detached | State::Failed(_) => (None, None),
         };
-        [own, self.keep_alive.at, self.deadline(), self.chores_at(), self.engine.poll_at()].into_iter().flatten().min()
+        let (chores, chores_judged) = self.chores_at();
+        let (keep_alive, answer) = self.keep_alive_at();
+        let judged = [judged, answer, self.deadline(), chores_judged].into_iter().flatten().min();
+        let judged = judged.map(|deadline| self.clock.judged_at(deadline));
+        let at = [own, keep_alive, chores, judged, self.engine.poll_at()].into_iter().flatten().min();
+        self.clock.announce(at.unwrap_or(Duration::MAX));
+        at
     }
 
     /// The connections of the admin and the first I/O queue, while they are open or being opened; for tools.

@@ -30,7 +30,7 @@ pub(super) struct Part {
     pub(super) cut_in: u64,
     /// The queue that it was submitted to.
     pub(super) queue: u16,
-    /// When it is to be aborted, or given up if it was. `None` for never.
+    /// When it is to be aborted, or given up if it was, in watched time. `None` for never.
     pub(super) deadline: Option<Duration>,
     pub(super) abortion: Abortion,
     /// It was lost with a connection, and was not sent again yet.
@@ -275,7 +275,7 @@ impl<P: Port> Host<P> {
         let handle = self.engine.submit(connection, &submission, &mut self.commands)?;
         self.commands.posted(identifier, connection, handle);
         let timeout = self.options.command_timeout;
-        let deadline = (!timeout.is_zero()).then(|| self.now.saturating_add(timeout));
+        let deadline = (!timeout.is_zero()).then(|| self.watched.saturating_add(timeout));
         if let Some(in_flight) = self.in_flight.get_mut(usize::from(queue)) {
             *in_flight += 1;
         }
@@ -296,7 +296,7 @@ impl<P: Port> Host<P> {
     pub(super) fn answered(&mut self, slot: u16, response: &CompletionQueueEntry) {
         self.leave_queue(slot);
         let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return };
-        let (status, aborted) = (response.status(), part.abortion == Abortion::Sent);
+        let (status, aborted) = (response.status(), part.abortion != Abortion::None);
         let result = match status.code() {
             0 => {
                 self.path_is_open(slot);
@@ -325,8 +325,8 @@ impl<P: Port> Host<P> {
         let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
         let Some(Some(request)) = self.requests.get_mut(usize::from(part.request)) else { return Ok(()) };
         request.result?;
-        let since = *request.refused.get_or_insert(self.now);
-        let waited = self.now.saturating_sub(since) >= self.options.inaccessible_timeout;
+        let since = *request.refused.get_or_insert(self.watched);
+        let waited = self.watched.saturating_sub(since) >= self.options.inaccessible_timeout;
         if waited { Err(IoError::Inaccessible(state)) } else { Ok(()) }
     }
 

@@ -47,12 +47,10 @@ impl<P: Port> Host<P> {
             State::BackOff { until } if self.now >= until => self.open_next(Opened::Admin),
             State::BackOff { .. } => {}
             State::Opening { .. } if self.stopping => self.stop(),
-            State::Opening { deadline, .. } if self.now >= deadline => self.fail(HostFailure::Timeout("connecting")),
+            State::Opening { deadline, .. } if self.has_passed(deadline) => self.fail_late("connecting"),
             State::Opening { queue, .. } => self.open(queue),
             State::Bringing { step, .. } if self.stopping && !step.is_shutdown() => self.stop(),
-            State::Bringing { step, deadline, .. } if self.now >= deadline => {
-                self.fail(HostFailure::Timeout(step.name()))
-            }
+            State::Bringing { step, deadline, .. } if self.has_passed(deadline) => self.fail_late(step.name()),
             State::Bringing { step, at, .. }
                 if self.now >= at && !self.commands.is_in_flight(self.admin_slot(Admin::Step)) =>
             {
@@ -83,13 +81,35 @@ impl<P: Port> Host<P> {
             && !admin.into_iter().any(|command| self.commands.is_in_flight(self.admin_slot(command)))
     }
 
-    /// A time from now on; options may say for ever ([`Duration::MAX`]).
+    /// When something is to be done, by the caller's time; options may say never ([`Duration::MAX`]).
     pub(super) fn after(&self, time: Duration) -> Duration {
         self.now.saturating_add(time)
     }
 
+    /// The deadline of somebody else, in watched time; options may say for ever.
+    pub(super) fn deadline_in(&self, time: Duration) -> Duration {
+        self.watched.saturating_add(time)
+    }
+
+    /// A deadline of watched time is over, and this poll may say so.
+    pub(super) fn has_passed(&self, deadline: Duration) -> bool {
+        self.judges && self.watched >= deadline
+    }
+
+    /// How long nobody polled since it began to connect.
+    pub(super) fn stood_still(&self) -> Duration {
+        self.clock.stood_still().saturating_sub(self.stood_still_before)
+    }
+
+    pub(super) fn fail_late(&mut self, what: &'static str) {
+        self.fail(HostFailure::Timeout { what, stood_still: self.stood_still() });
+    }
+
     pub(super) fn open_next(&mut self, queue: Opened) {
-        self.state = State::Opening { queue, deadline: self.after(self.options.step_timeout) };
+        if queue == Opened::Admin || self.following.is_some() && queue == Opened::Io(0) {
+            self.stood_still_before = self.clock.stood_still();
+        }
+        self.state = State::Opening { queue, deadline: self.deadline_in(self.options.step_timeout) };
         self.open(queue);
     }
 
@@ -152,7 +172,7 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn bring(&mut self, step: Step) {
-        self.state = State::Bringing { step, at: self.now, deadline: self.after(self.time_for(step)) };
+        self.state = State::Bringing { step, at: self.now, deadline: self.deadline_in(self.time_for(step)) };
         self.issue(step);
     }
 
@@ -166,7 +186,7 @@ impl<P: Port> Host<P> {
     }
 
     pub(super) fn ready(&mut self) {
-        self.scan_at = self.now;
+        self.scan_at = self.watched;
         self.ends_elsewhere = false;
         self.statistics.sessions += 1;
         self.chores_ready();
@@ -183,28 +203,35 @@ impl<P: Port> Host<P> {
     /// may take as long as a step.
     pub(super) fn begin_keep_alive(&mut self) {
         let half = self.options.keep_alive / 2;
-        self.keep_alive = KeepAlive { at: (!half.is_zero()).then(|| self.after(half)), sent: self.now };
+        self.keep_alive = KeepAlive { at: (!half.is_zero()).then(|| self.after(half)), answer_by: Duration::MAX };
     }
 
     /// Sends a Keep Alive where it is due. One that is not answered within the Keep Alive Timeout ends the session.
     pub(super) fn step_keep_alive(&mut self) {
-        let KeepAlive { at: Some(at), sent } = self.keep_alive else { return };
+        let KeepAlive { at: Some(at), answer_by } = self.keep_alive else { return };
         if self.now < at {
             return;
         }
         let (slot, period) = (self.admin_slot(Admin::KeepAlive), self.options.keep_alive);
         if self.commands.is_in_flight(slot) {
-            let by = sent.saturating_add(period);
-            if self.now >= by {
-                return self.fail(HostFailure::KeepAlive);
+            if self.has_passed(answer_by) {
+                self.fail(HostFailure::KeepAlive { stood_still: self.stood_still() });
             }
-            self.keep_alive.at = Some(by);
             return;
         }
         // Where the engine has no room, the next poll tries again.
         if self.send(Opened::Admin, slot, Command::KeepAlive, None).is_ok() {
             self.statistics.keep_alives += 1;
-            self.keep_alive = KeepAlive { at: Some(self.after(period / 2)), sent: self.now };
+            self.keep_alive = KeepAlive { at: Some(self.after(period / 2)), answer_by: self.deadline_in(period) };
+        }
+    }
+
+    /// When the next Keep Alive is due, by the caller's time, or when the one in flight has to be answered, in watched time.
+    pub(super) fn keep_alive_at(&self) -> (Option<Duration>, Option<Duration>) {
+        let KeepAlive { at, answer_by } = self.keep_alive;
+        match at {
+            Some(_) if self.commands.is_in_flight(self.admin_slot(Admin::KeepAlive)) => (None, Some(answer_by)),
+            at => (at, None),
         }
     }
 
@@ -291,9 +318,9 @@ impl<P: Port> Host<P> {
 
     /// The controller has been away for longer than it may.
     fn is_lost(&mut self) -> bool {
-        let since = *self.lost_at.get_or_insert(self.now);
+        let since = *self.lost_at.get_or_insert(self.watched);
         let timeout = self.options.controller_loss_timeout;
-        !timeout.is_zero() && self.now.saturating_sub(since) >= timeout
+        !timeout.is_zero() && self.watched.saturating_sub(since) >= timeout
     }
 
     /// Ends the session because the caller wants it.

@@ -1,5 +1,5 @@
 //! Commands that take too long: the controller is asked to abort them (Base 5.1). A command ends with its reply, which
-//! fences its keys; where none comes, the session ends, whose drained queues are the fence.
+//! fences its keys; where none comes although the Abort was sent, the session ends, whose drained queues are the fence.
 
 use super::{Host, HostFailure, State};
 use core::time::Duration;
@@ -13,6 +13,8 @@ const RETRY: Duration = Duration::from_millis(10);
 pub(super) enum Abortion {
     /// No.
     None,
+    /// The host that has the admin queue was asked to, and has not said that it did.
+    Asked,
     /// Its Abort was sent.
     Sent,
 }
@@ -20,13 +22,13 @@ pub(super) enum Abortion {
 impl<P: Port> Host<P> {
     /// Looks at the deadlines of all commands, as often as one can have passed.
     pub(super) fn step_timeouts(&mut self) {
-        if self.now < self.scan_at || self.state != State::Ready {
+        if !self.has_passed(self.scan_at) || self.state != State::Ready {
             return;
         }
         let mut next = Duration::MAX;
         // No command that is submitted later has an earlier deadline.
         if !self.options.command_timeout.is_zero() {
-            next = self.after(self.options.command_timeout);
+            next = self.deadline_in(self.options.command_timeout);
         }
         for slot in 0..self.io_slots() {
             if !self.commands.is_in_flight(slot) {
@@ -35,13 +37,14 @@ impl<P: Port> Host<P> {
             let Some(Some(part)) = self.parts.get(usize::from(slot)) else { continue };
             let Some(deadline) = part.deadline else { continue };
             let (queue, abortion) = (part.queue, part.abortion);
-            if deadline > self.now {
+            if deadline > self.watched {
                 next = next.min(deadline);
                 continue;
             }
-            if abortion == Abortion::Sent || self.now >= deadline.saturating_add(self.options.step_timeout) {
-                return self.fail(HostFailure::Timeout("a command and its Abort"));
+            if abortion == Abortion::Sent {
+                return self.fail(HostFailure::CommandTimeout { stood_still: self.stood_still() });
             }
+            // While an Abort is not answered no other one is sent; that has a time of its own (`Chores::abort_by`).
             next = next.min(self.send_abort(slot, queue));
         }
         self.scan_at = next;
@@ -49,21 +52,34 @@ impl<P: Port> Host<P> {
 
     /// Returns when to look at the command again.
     fn send_abort(&mut self, slot: u16, queue: u16) -> Duration {
-        let retry = self.after(RETRY);
+        let retry = self.deadline_in(RETRY);
         let Some(command_id) = self.commands.identifier(slot) else { return retry };
         let queue_id = self.queue_id(queue);
-        let sent = match &mut self.following {
-            Some(following) => following.abort(queue_id, command_id),
-            None => self.send_abort_of(queue_id, command_id),
+        let (sent, abortion) = match &mut self.following {
+            Some(following) => (following.abort(queue_id, command_id), Abortion::Asked),
+            None => (self.send_abort_of(queue_id, command_id), Abortion::Sent),
         };
         if !sent {
             return retry;
         }
-        let deadline = self.after(self.options.step_timeout);
+        // From the Abort on, whoever sends it.
+        let deadline = (abortion == Abortion::Sent).then(|| self.deadline_in(self.options.step_timeout));
         if let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) {
-            (part.abortion, part.deadline) = (Abortion::Sent, Some(deadline));
+            (part.abortion, part.deadline) = (abortion, deadline);
         }
-        deadline
+        deadline.unwrap_or(Duration::MAX)
+    }
+
+    /// The host that has the admin queue sent the Abort of a command.
+    pub(super) fn abort_sent(&mut self, queue_id: u16, command_id: u16) {
+        let deadline = self.deadline_in(self.options.step_timeout);
+        let slot = self.commands.in_flight(command_id);
+        let Some(Some(part)) = slot.and_then(|slot| self.parts.get_mut(usize::from(slot))) else { return };
+        let first_queue = self.following.map_or(0, |following| following.first_queue);
+        if part.abortion == Abortion::Asked && part.queue.checked_add(first_queue) == Some(queue_id) {
+            (part.abortion, part.deadline) = (Abortion::Sent, Some(deadline));
+            self.scan_at = self.scan_at.min(deadline);
+        }
     }
 
     /// A request was given up: its commands are aborted, or end here if they were not sent.
@@ -77,8 +93,9 @@ impl<P: Port> Host<P> {
             }
             if in_flight {
                 if part.abortion == Abortion::None {
-                    part.deadline = Some(self.now);
-                    self.scan_at = self.now;
+                    part.deadline = Some(self.watched);
+                    self.scan_at = self.watched;
+                    self.clock.look_by(self.watched);
                 }
             } else {
                 self.resend.remove(slot);

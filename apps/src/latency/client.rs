@@ -17,7 +17,7 @@ use super::{
 use crate::runner::{MemoryReport, SetupError, map};
 use core::time::Duration;
 use frwr_engine::{
-    CoreLink, Engine, Event, RequestHandle, Timestamp,
+    CoreLink, Engine, Event, RequestHandle, Timestamp, WatchedClock,
     gather::{MemoryId, Segment},
     provider::{Capabilities, ConnectionParameters, Port, RemoteMemory},
 };
@@ -30,6 +30,8 @@ use std::{collections::VecDeque, net::SocketAddr};
 const SLACK: usize = 64 << 10;
 /// How long nothing may come of what is owed: far beyond every retry of a device, and short for whoever waits at the screen.
 const SILENCE: Duration = Duration::from_secs(15);
+/// So much of that time, and of others in which somebody else has to do something, counts of any in which this core did not poll.
+const STANDSTILL: Duration = Duration::from_secs(1);
 
 /// When a measurement ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +142,9 @@ pub(super) struct ClientSide<P: Port> {
     until: Duration,
     /// When something happened last, or was begun.
     pub(super) heard: Duration,
+    /// By which that, and what others have for the opening, passes; whether this poll judges them.
+    watch: WatchedClock,
+    pub(super) judges: bool,
     pub(super) pings: Pings,
     missed: u64,
     /// When all requests of a run by numbers have been due, and those that began later.
@@ -171,6 +176,13 @@ pub(super) struct Measured {
     pub(super) late: u64,
     pub(super) interrupted: bool,
     pub(super) memory: MemoryReport,
+}
+
+/// A clock that has looked.
+fn watched_from(time: Duration) -> WatchedClock {
+    let mut clock = WatchedClock::new(STANDSTILL);
+    let _ = clock.is_due(time);
+    clock
 }
 
 impl<P: Port> ClientSide<P> {
@@ -232,6 +244,8 @@ impl<P: Port> ClientSide<P> {
             last: time,
             until: time,
             heard: time,
+            watch: watched_from(time),
+            judges: false,
             pings: Pings::none(),
             missed: 0,
             all_due: Duration::MAX,
@@ -263,7 +277,8 @@ impl<P: Port> ClientSide<P> {
 
     pub(super) fn poll(&mut self, now: &Now) -> u32 {
         let time = Timestamp::from_nanoseconds(now.nanoseconds());
-        let mut work = self.engine.poll(time, &mut self.slots);
+        let read = self.engine.poll(time, &mut self.slots);
+        let mut work = read;
         // Most iterations of a core that waits end here: how long one takes is part of what it measures.
         if work == 0 && time < self.rests_until && !self.board.wants_stop() {
             return 0;
@@ -271,6 +286,7 @@ impl<P: Port> ClientSide<P> {
         let now = now.time();
         self.time = now;
         self.read_for_keys = false;
+        let looks = self.look(now);
         while let Some(event) = self.engine.next_event() {
             work += 1;
             let (heard, awaited) = (core::mem::replace(&mut self.heard, now), self.pings.awaited());
@@ -281,10 +297,26 @@ impl<P: Port> ClientSide<P> {
             }
             self.unless_failed(taken);
         }
+        self.judges = looks && self.watch.judges(self.engine.may_have_unread(read), self.engine.polls_of_full_queues());
         let stepped = self.step(now);
         work += self.unless_failed(stepped);
         self.rests_until = self.rest().into();
         work
+    }
+
+    /// Time in which nobody polled is nobody's. Whether silence may be judged in this poll.
+    fn look(&mut self, now: Duration) -> bool {
+        let before = self.watch.stood_still();
+        if !self.watch.is_due(now) {
+            return false;
+        }
+        let stood_still = self.watch.stood_still() - before;
+        self.heard += stood_still;
+        self.opening_since += stood_still;
+        if let Phase::Opening { deadline } = &mut self.phase {
+            *deadline += stood_still;
+        }
+        true
     }
 
     /// Until when it does nothing by itself; [`Duration::ZERO`] where it may do something at any time.
@@ -300,7 +332,7 @@ impl<P: Port> ClientSide<P> {
             Some(schedule) => schedule.next(),
             None => Duration::ZERO,
         };
-        end.min(begins).min(self.pings.due).min(self.heard.saturating_add(SILENCE))
+        end.min(begins).min(self.pings.due).min(self.watch.looks_at())
     }
 
     pub(super) fn flush(&mut self) {
@@ -400,7 +432,7 @@ impl<P: Port> ClientSide<P> {
             Phase::Leaving => self.awaits_an_end(),
             _ => false,
         };
-        owed && now > self.heard.saturating_add(SILENCE)
+        owed && self.judges && now > self.heard.saturating_add(SILENCE)
     }
 
     fn step(&mut self, now: Duration) -> Result<u32, Failure> {

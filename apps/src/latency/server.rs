@@ -210,7 +210,8 @@ impl<P: Port> ServerSide<P> {
 
     pub(super) fn poll(&mut self, now: &Now) -> u32 {
         let time = Timestamp::from_nanoseconds(now.nanoseconds());
-        let mut work = self.engine.poll(time, &mut Commands);
+        let read = self.engine.poll(time, &mut Commands);
+        let mut work = read;
         // Most iterations end here: a client on the same core waits for the next one.
         if work == 0 && time < self.rests_until {
             return 0;
@@ -226,7 +227,7 @@ impl<P: Port> ServerSide<P> {
         }
         self.accept_waiting();
         if let Some(heard) = self.vigil.is_due(now) {
-            self.look(heard, now);
+            self.look(heard, now, read);
         }
         for _ in 0..self.owed.len() {
             let Some(owed) = self.owed.pop_front() else { break };
@@ -257,9 +258,11 @@ impl<P: Port> ServerSide<P> {
         self.told_to_stop && self.engine.is_disconnected()
     }
 
-    /// Drops a client of which nothing came for too long on any core: its host may be gone, or its process stopped.
-    fn look(&mut self, heard: bool, now: Duration) {
-        let Some(silence) = self.vigil.is_silent(self.desk.heard(heard), now) else { return };
+    /// Drops a client of which nothing came for too long on any core: its host may be gone, or its process stopped. `read`: the engine's work
+    /// in this poll.
+    fn look(&mut self, heard: bool, now: Duration, read: u32) {
+        let (unread, polls) = (self.engine.may_have_unread(read), self.engine.polls_of_full_queues());
+        let Some(silence) = self.vigil.is_silent(self.desk.heard(heard), now, unread, polls) else { return };
         for guest in self.guests.iter_mut().flatten() {
             guest.died.get_or_insert(Ending::Silent(silence));
             self.engine.disconnect(guest.id);

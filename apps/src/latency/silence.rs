@@ -5,13 +5,14 @@
 
 use super::counters::Counters;
 use core::time::Duration;
+use frwr_engine::WatchedClock;
 
 /// How long nothing may come of a client before the server is free for the next one: as long as a client waits for a server.
 pub(super) const CLIENT_SILENCE: Duration = Duration::from_secs(15);
 /// Pings in the time of silence that a server bears: the last but one may be late.
 const PINGS: u32 = 4;
-/// How often a server looks in that time: a silent client is dropped so much later at most.
-const LOOKS: u32 = 10;
+/// So much of that time counts of any in which the server's core did not poll: whoever stopped it may have stopped the client as well.
+const STANDSTILLS: u32 = 5;
 
 /// A ping: the message, its completion, the answer, and the receive that is posted again; doorbells of its own.
 const COST: Counters = Counters {
@@ -27,11 +28,11 @@ const COST: Counters = Counters {
 #[derive(Debug)]
 pub(super) struct Vigil {
     silence: Option<Duration>,
-    /// When to look next.
-    due: Duration,
+    /// By which it passes.
+    clock: WatchedClock,
     /// Something came since the last look.
     heard: bool,
-    /// The number that it saw last, and when it was another one.
+    /// The number that it saw last, and when it was another one, in watched time.
     sign: u64,
     since: Duration,
 }
@@ -39,7 +40,8 @@ pub(super) struct Vigil {
 impl Vigil {
     /// Of clients that may be silent as long, or for ever.
     pub(super) fn new(silence: Option<Duration>) -> Self {
-        Self { silence, due: Duration::ZERO, heard: false, sign: 0, since: Duration::ZERO }
+        let clock = WatchedClock::new(silence.unwrap_or_default() / STANDSTILLS);
+        Self { silence, clock, heard: false, sign: 0, since: Duration::ZERO }
     }
 
     /// What the client is told: milliseconds, or 0.
@@ -54,22 +56,23 @@ impl Vigil {
 
     /// Time to look; returns whether anything came since the last time.
     pub(super) fn is_due(&mut self, now: Duration) -> Option<bool> {
-        let silence = self.silence.filter(|_| now >= self.due)?;
-        self.due = now.saturating_add(silence / LOOKS);
-        Some(core::mem::take(&mut self.heard))
+        let is_due = self.silence.is_some() && self.clock.is_due(now);
+        is_due.then(|| core::mem::take(&mut self.heard))
     }
 
     /// When it is time to look; [`Duration::MAX`] is never.
     pub(super) fn due_at(&self) -> Duration {
-        self.silence.map_or(Duration::MAX, |_| self.due)
+        self.silence.map_or(Duration::MAX, |_| self.clock.looks_at())
     }
 
-    /// The number by which cores tell each other, as it is now. Returns how long nothing came where that is too long.
-    pub(super) fn is_silent(&mut self, sign: u64, now: Duration) -> Option<Duration> {
+    /// The number by which cores tell each other, as it is now. Returns how long nothing came where that is too long. `unread` and `polls`
+    /// as in [`WatchedClock::judges`].
+    pub(super) fn is_silent(&mut self, sign: u64, now: Duration, unread: bool, polls: u32) -> Option<Duration> {
+        let (watched, judges) = (self.clock.watched(now), self.clock.judges(unread, polls));
         if sign != self.sign {
-            (self.sign, self.since) = (sign, now);
+            (self.sign, self.since) = (sign, watched);
         }
-        self.silence.filter(|silence| now.saturating_sub(self.since) > *silence)
+        self.silence.filter(|silence| judges && watched.saturating_sub(self.since) > *silence)
     }
 }
 

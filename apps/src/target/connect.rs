@@ -154,7 +154,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         let place = vacant.ok_or(Reply::of(Status::CONNECT_CONTROLLER_BUSY))?;
         let used = |id| self.controllers.iter().flatten().any(|controller| controller.id == id);
         let id = self.identifiers.next(used);
-        let mut controller = Controller::new(id, connection, data, purpose, self.now);
+        let mut controller = Controller::new(id, connection, data, purpose, self.watched);
+        controller.stood_still = self.clock.stood_still();
         controller.set_keep_alive(connect.keep_alive_timeout);
         self.controllers[place] = Some(controller);
         self.own_place(place, data, purpose);

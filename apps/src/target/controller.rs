@@ -97,7 +97,10 @@ pub(super) struct Controller {
     lost: bool,
     /// Zero for none.
     keep_alive: Duration,
+    /// When a command arrived last, in watched time.
     seen: Duration,
+    /// How long its core had stood still when it was made.
+    pub(super) stood_still: Duration,
     expired: bool,
 }
 
@@ -123,6 +126,7 @@ pub(super) enum ConfigurationEffect {
 }
 
 impl Controller {
+    /// `now`: watched time, as everywhere here.
     pub(super) fn new(id: u16, admin: ConnectionId, data: &ConnectData, purpose: Purpose, now: Duration) -> Self {
         Self {
             id,
@@ -144,6 +148,7 @@ impl Controller {
             lost: false,
             keep_alive: Duration::ZERO,
             seen: now,
+            stood_still: Duration::ZERO,
             expired: false,
         }
     }

@@ -7,6 +7,7 @@ use crate::nvmf::{
     self, Command, DataPointer, KeyedDataBlock, Nqn, QueueKind, RejectStatus, RequestPrivateData, SGL_DESCRIPTOR_BYTES,
     Status, SubmissionQueueEntry,
 };
+use crate::stood_still::StoodStill;
 use crate::storage::Storage;
 use core::fmt;
 use core::time::Duration;
@@ -71,6 +72,8 @@ pub enum Fault {
     KeepAlive {
         /// The time-out.
         limit: Duration,
+        /// How long nobody polled the core of its admin queue since it was connected. That does not count.
+        stood_still: Duration,
     },
     /// A command was refused for what its host knows not to do.
     Refused {
@@ -177,8 +180,12 @@ impl fmt::Display for Fault {
             }
             Self::Transfer => f.write_str("connection ended: data that cannot be transferred"),
             Self::Silent { limit } => write!(f, "connection ended: no Connect in {limit:?}"),
-            Self::KeepAlive { limit } => {
-                write!(f, "connection ended: nothing heard in the Keep Alive Timeout of {limit:?}")
+            Self::KeepAlive { limit, stood_still } => {
+                write!(
+                    f,
+                    "connection ended: nothing heard in the Keep Alive Timeout of {limit:?}{}",
+                    StoodStill(*stood_still)
+                )
             }
             Self::Refused { opcode, status, breach } => {
                 write!(f, "command with opcode {opcode:#04x} refused, {status}: {breach}")

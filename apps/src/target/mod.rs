@@ -47,6 +47,7 @@ use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_engine::{
     AddMemoryError, AnnounceError, ConnectionId, Engine, Event, Message, OpenError, Protocol, TransferStatus,
+    WatchedClock,
 };
 use frwr_mempool::DeviceMemory;
 use identifiers::IdentifiersInUse;
@@ -138,6 +139,9 @@ pub struct Target<P: Port, S: Storage> {
     engine: Engine<P>,
     options: TargetOptions,
     now: Duration,
+    /// By which peers' deadlines pass, and its time in this poll.
+    clock: WatchedClock,
+    watched: Duration,
     subsystems: Vec<Served>,
     /// Of all subsystems, one behind the other.
     namespaces: Vec<Namespace<S>>,
@@ -163,7 +167,7 @@ pub struct Target<P: Port, S: Storage> {
     reads_until_corruption: u64,
     /// Aborts that may still look for their command until the next poll.
     abort_searches: u8,
-    /// When a connection has to have become a queue.
+    /// When a connection has to have become a queue, in watched time.
     next_connect_check: Option<Duration>,
     /// Commands of ended connections that the storage still has.
     orphans: u32,
@@ -212,6 +216,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok(Self {
             engine,
             now: Duration::ZERO,
+            clock: WatchedClock::new(WatchedClock::STANDSTILL),
+            watched: Duration::ZERO,
             subsystems,
             namespaces,
             buffers,
@@ -247,11 +253,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         Ok(())
     }
 
-    /// One iteration: completions, commands, storage. Returns the work done; 0 for an empty poll. `now` must not go back.
+    /// One iteration: completions, commands, storage. Returns the work done; 0 for an empty poll. `now` must not go back; time in which
+    /// nobody polled counts against no peer ([`WatchedClock`]).
     pub fn poll(&mut self, now: Duration) -> u32 {
         self.now = now.max(self.now);
+        let looks = self.clock.is_due(self.now);
+        self.watched = self.clock.watched(self.now);
         self.abort_searches = MAX_ABORT_SEARCHES;
-        let mut work = self.engine.poll(self.now, &mut Commands);
+        let read = self.engine.poll(self.now, &mut Commands);
+        let mut work = read;
         for _ in 0..MAX_EVENTS_PER_POLL {
             let Some(event) = self.engine.next_event() else { break };
             self.event(event);
@@ -264,9 +274,19 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.start_storage();
         work += self.poll_storage();
         self.serve_waiting();
-        self.expire_controllers();
-        self.expire_connections();
+        if looks {
+            self.expire(read);
+        }
         work
+    }
+
+    /// Ends what has been silent for too long, unless a word of it may be among what was not read yet. `read`: the engine's work in this poll.
+    #[cold]
+    fn expire(&mut self, read: u32) {
+        if self.clock.judges(self.engine.may_have_unread(read), self.engine.polls_of_full_queues()) {
+            self.expire_controllers();
+            self.expire_connections();
+        }
     }
 
     /// Starts the iteration's storage operations and posts its transfers; to be called at the end of every iteration.

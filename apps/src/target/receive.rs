@@ -110,7 +110,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// Everything about a command that can be said without its data.
     fn check(&mut self, connection: ConnectionId, entry: &SubmissionQueueEntry) -> Accepted {
-        let now = self.now;
+        let now = self.watched;
         let Some(queue) = self.queue_mut(connection) else { return Err(refused(Status::INTERNAL_ERROR)) };
         let kind = if queue.asked.queue_id == nvmf::ADMIN_QUEUE { QueueKind::Admin } else { QueueKind::Io };
         let association = queue.association;

@@ -63,7 +63,7 @@ pub(super) struct Queue {
     pub(super) outstanding: u16,
     /// The host broke the protocol, and the connection ends: what still comes is not looked at.
     pub(super) doomed: bool,
-    /// When the connection ends unless Connect has succeeded; `None` once that was decided.
+    /// When the connection ends unless Connect has succeeded, in watched time; `None` once that was decided.
     pub(super) connect_by: Option<Duration>,
 }
 
@@ -131,7 +131,7 @@ impl<P: Port, S: Storage> Target<P, S> {
                 return Err(RejectStatus::NoResources);
             }
         };
-        let connect_by = Some(self.now.saturating_add(self.options.connect_timeout));
+        let connect_by = Some(self.watched.saturating_add(self.options.connect_timeout));
         let queue = Queue {
             connection,
             ends,
@@ -270,21 +270,21 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// Ends connections that never became a queue: their host may be gone without a word, and they keep a place. Those whose
     /// Connect is held back here have another time-out from now.
     pub(super) fn expire_connections(&mut self) {
-        if self.next_connect_check.is_none_or(|at| self.now < at) {
+        if self.next_connect_check.is_none_or(|at| self.watched < at) {
             return;
         }
         self.next_connect_check = None;
         for index in 0..self.queues.len() {
             let Some(Some(queue)) = self.queues.get_mut(index) else { continue };
             if let (Connecting::Held(_), Some(by)) = (queue.connecting, queue.connect_by)
-                && by <= self.now
+                && by <= self.watched
             {
-                queue.connect_by = Some(self.now.saturating_add(self.options.connect_timeout));
+                queue.connect_by = Some(self.watched.saturating_add(self.options.connect_timeout));
                 self.note_held(index);
             }
             let Some(Some(queue)) = self.queues.get_mut(index) else { continue };
             match queue.connect_by {
-                Some(at) if at <= self.now => {
+                Some(at) if at <= self.watched => {
                     let connection = queue.connection;
                     queue.connect_by = None;
                     self.statistics.connect_timeouts += 1;
@@ -300,15 +300,16 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn expire_controllers(&mut self) {
         for index in 0..self.controllers.len() {
             let Some(Some(controller)) = self.controllers.get_mut(index) else { continue };
-            if controller.is_expired(self.now) {
+            if controller.is_expired(self.watched) {
                 let (admin, limit) = (controller.admin, controller.silence_limit());
+                let stood_still = self.clock.stood_still().saturating_sub(controller.stood_still);
                 controller.expire();
                 self.statistics.keep_alive_expirations += 1;
                 // Its host may go on elsewhere from now on, and the end of the admin queue, with which the others end, may be long
                 // in coming.
                 self.disconnect_io_queues(index);
                 if let Some(admin) = admin {
-                    self.note_fault(admin, Fault::KeepAlive { limit });
+                    self.note_fault(admin, Fault::KeepAlive { limit, stood_still });
                     self.engine.disconnect(admin);
                 }
             }

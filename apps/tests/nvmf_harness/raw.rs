@@ -16,7 +16,7 @@ use frwr_engine::provider::fault::{FaultHandle, Faulty, FaultyPort};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Message, Protocol,
-    RequestHandle, RequestStatus, Submission,
+    RequestHandle, RequestStatus, Submission, WatchedClock,
 };
 use frwr_mempool::DeviceMemory;
 use std::collections::HashMap;
@@ -245,6 +245,15 @@ impl<S: Storage> Raw<S> {
 
     pub fn steps(&mut self, steps: usize) {
         for _ in 0..steps {
+            self.step();
+        }
+    }
+
+    /// Lets so much time pass in which everybody polls: time in which nobody does is nobody's.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += WatchedClock::STANDSTILL / 2;
             self.step();
         }
     }

@@ -4,8 +4,9 @@ use super::{Engine, MAX_CONTROL_MESSAGES_PER_POLL, fence::Replied};
 use crate::{
     connection::{Connection, Opening, Phase as Connected},
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
+    link::LINK_CAPACITY,
     protocol::{CLASSIFY_BYTES, Message, Protocol},
-    provider::{Completion, CompletionBatch, CompletionQueue, Port, Success, TokenKind},
+    provider::{Completion, CompletionBatch, CompletionQueue, MAX_COMPLETIONS_PER_POLL, Port, Success, TokenKind},
     request::{Phase, RequestHandle},
     shared_receives::SharedReceives,
     timestamp::Timestamp,
@@ -79,9 +80,11 @@ impl<P: Port> Engine<P> {
             if !self.link.from_control.is_empty() {
                 work += self.poll_control();
             }
+        } else {
+            self.skip_queues();
         }
         if self.alert {
-            work += self.poll_chores(protocol);
+            work += self.poll_chores(work, protocol);
         }
         if work == 0 && !self.has_pending() {
             return 0;
@@ -90,15 +93,39 @@ impl<P: Port> Engine<P> {
         work.max(1)
     }
 
-    /// What is rarely there.
+    #[cold]
+    fn skip_queues(&mut self) {
+        self.skipped_in = self.statistics.polls;
+    }
+
+    /// Whether messages, ends of work requests or what Control says may have arrived before the last poll, which returned `work`, and
+    /// were not read by it: nobody is silent whose word may be among them. After [`Engine::polls_of_full_queues`] further polls all has been
+    /// read that is there now.
+    #[must_use]
+    pub fn may_have_unread(&self, work: u32) -> bool {
+        work as usize >= MAX_COMPLETIONS_PER_POLL
+            || self.skipped_in == self.statistics.polls
+            || !self.events.is_empty()
+            || !self.link.from_control.is_empty()
+    }
+
+    /// Polls, with all events taken behind each, that read as much as the completion queues and Control's lane ever hold.
+    #[must_use]
+    pub fn polls_of_full_queues(&self) -> u32 {
+        let sends = self.plan.sizes.send.saturating_mul(self.plan.connections);
+        let completions = sends.max(self.plan.receive_buffers).div_ceil(MAX_COMPLETIONS_PER_POLL as u32);
+        completions.max(LINK_CAPACITY.div_ceil(MAX_CONTROL_MESSAGES_PER_POLL) as u32) + 1
+    }
+
+    /// What is rarely there. `read`: the work of this poll so far.
     #[inline(never)]
-    fn poll_chores(&mut self, protocol: &mut impl Protocol) -> u32 {
+    fn poll_chores(&mut self, read: u32, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
         if self.freeing > 0 {
             work += self.poll_returned();
         }
         if self.unsettled > 0 {
-            work += self.settle();
+            work += self.settle(read);
         }
         if self.attention {
             work += self.admit_all(protocol);

@@ -7,7 +7,9 @@ use crate::{
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
-    provider::{Chain, ElementRange, FailureStatus, Operation, Port, Token, TokenKind, WorkRequest},
+    provider::{
+        Chain, ElementRange, FailureStatus, MAX_COMPLETIONS_PER_POLL, Operation, Port, Token, TokenKind, WorkRequest,
+    },
     request::Phase as RequestPhase,
     trace::TracePoint,
 };
@@ -93,7 +95,10 @@ impl<P: Port> Engine<P> {
     pub(super) fn queue_pair_failed(&mut self, connection: ConnectionId, refused: bool) {
         let Some(index) = self.index_of(connection) else { return };
         // What Control needed until here is no fault of the queue pair's.
-        let drained_by = self.now.since_epoch().saturating_add(self.options.drain_timeout);
+        let now = self.now.since_epoch();
+        // Nobody looks at the clock while nothing ends.
+        let _ = self.draining.is_due(now);
+        let drained_by = self.draining.watched(now).saturating_add(self.options.drain_timeout);
         let Phase::Ending { step: Ending::Fail { .. }, deadline, .. } = &mut self.connections[index].phase else {
             return;
         };
@@ -110,14 +115,21 @@ impl<P: Port> Engine<P> {
         self.abandon_posted(index);
     }
 
-    /// Moves connections on that open or end. Called while there are any.
+    /// Moves connections on that open or end. Called while there are any. `read`: the work of this poll so far.
     #[inline(never)]
-    pub(super) fn settle(&mut self) -> u32 {
+    pub(super) fn settle(&mut self, read: u32) -> u32 {
         let mut work = 0;
         let now = self.now.since_epoch();
+        // What has come back may stand behind other completions.
+        let unread = read as usize >= MAX_COMPLETIONS_PER_POLL || self.skipped_in == self.statistics.polls;
+        let judges = self.draining.is_due(now) && self.draining.judges(unread, self.polls_of_full_queues());
+        let watched = self.draining.watched(now);
         for index in 0..self.connections.len() {
             let moved = match self.connections[index].phase {
-                Phase::Ending { step, deadline, .. } => self.settle_one(index, step, now >= deadline),
+                Phase::Ending { step, deadline, .. } => {
+                    self.draining.look_by(deadline);
+                    self.settle_one(index, step, judges && watched >= deadline)
+                }
                 Phase::Opening(Opening::Handshake { told: false }) => self.tell_control_of_receives(index),
                 _ => false,
             };

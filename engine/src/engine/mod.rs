@@ -47,6 +47,7 @@ use crate::{
     timestamp::Timestamp,
     trace::{TracePoint, TraceRecord},
     transfer::{RemoteSegment, Transfer},
+    watched_clock::WatchedClock,
 };
 use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
@@ -135,6 +136,10 @@ pub struct Engine<P: Port> {
     statistics: Statistics,
     /// Polls that found work.
     full_polls: u64,
+    /// The last poll, counted from 1, that left its completions where they are, because too many events wait to be taken.
+    skipped_in: u64,
+    /// By which drain time-outs pass; looked at while a connection opens or ends.
+    draining: WatchedClock,
     /// Slots kept only by Hold.
     held: u32,
     scratch: Scratch,
@@ -266,6 +271,8 @@ impl<P: Port> Engine<P> {
             alert: true,
             statistics: Statistics::default(),
             full_polls: 0,
+            skipped_in: 0,
+            draining: WatchedClock::new(WatchedClock::STANDSTILL),
             held: 0,
             scratch: Scratch {
                 resolved: Vec::with_capacity(options.max_segments as usize + crate::options::MAX_MRS_PER_REQUEST),

@@ -4,7 +4,7 @@
 use crate::harness::subject::{Subject, on};
 use crate::rig::Rig;
 use core::time::Duration;
-use frwr_engine::ConnectionId;
+use frwr_engine::{ConnectionId, WatchedClock};
 use frwr_fake::{FakeContext, Refusable};
 
 /// Longer than the drain time-out.
@@ -37,6 +37,15 @@ impl Rig {
         for _ in 0..count {
             self.pair.now += Duration::from_micros(1);
             self.pair.host.step(self.pair.now);
+        }
+    }
+
+    /// The same while so much time passes.
+    fn host_passes(&mut self, time: Duration) {
+        let end = self.pair.now + time;
+        while self.pair.now < end {
+            self.pair.now += WatchedClock::STANDSTILL / 2;
+            self.host_steps(1);
         }
     }
 
@@ -94,8 +103,7 @@ fn s95_hold_nothing_ends_while_a_queue_pair_that_still_works_is_refused_its_dest
         rig.host.engine.disconnect(connection);
         rig.host_steps(50);
         assert_eq!(fake.refused(Refusable::FailQueuePair), 1, "{subject}: it works as before");
-        rig.pair.now += OVERDUE;
-        rig.host_steps(50);
+        rig.host_passes(OVERDUE);
         assert_eq!((rig.kept_events(), rig.queue_pairs_kept()), (1, 1), "{subject}");
         let posted = rig.host.engine.receive_buffers().posted;
         assert!(posted > 0, "{subject}: its receives are the device's");
@@ -198,8 +206,7 @@ fn who_drops_a_device_asks_once_more_for_a_queue_pair_that_was_kept() {
         fake.refuse(Refusable::DestroyQueuePair, reason, FOR_EVER);
         rig.host.engine.disconnect(connection);
         rig.host_steps(50);
-        rig.pair.now += OVERDUE;
-        rig.host_steps(50);
+        rig.host_passes(OVERDUE);
         assert_eq!((rig.kept_events(), rig.is_told(connection)), (1, false), "{subject}");
         fake.refuse(Refusable::DestroyQueuePair, 0, 0);
     });

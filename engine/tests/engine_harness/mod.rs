@@ -19,7 +19,7 @@ pub use watch::{Post, Watch, Watched, WatchedDevice, Wr};
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, ConnectionOptions, DisconnectCause, Engine, EngineOptions, Event, Message,
-    Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
+    Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission, WatchedClock,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
@@ -436,6 +436,15 @@ impl<D: Device> Pair<D> {
             self.now += Duration::from_micros(1);
             self.host.step(self.now);
             self.target.step(self.now);
+        }
+    }
+
+    /// Lets so much time pass in which both sides poll: time in which nobody does is nobody's.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += WatchedClock::STANDSTILL / 2;
+            self.steps(1);
         }
     }
 

@@ -219,6 +219,34 @@ fn a_server_that_stops_ends_the_run_in_whatever_phase() {
     }
 }
 
+/// Both processes are stopped, or the machine is: nobody was silent, however long it took and in whatever phase.
+#[test]
+fn a_standstill_of_both_sides_ends_no_run() {
+    for (operation, stop) in [
+        (Operation::Write, CLIENT_SILENCE + STEP),
+        (Operation::Send, 60 * CLIENT_SILENCE),
+        (Operation::Request, CLIENT_SILENCE),
+    ] {
+        for steps in [1, 10, 700] {
+            let mut halves = Halves::new(operation, 1);
+            for _ in 0..steps {
+                halves.step();
+            }
+            halves.time.advance(stop);
+            while !halves.board.all_reached(Step::Finished) && !halves.board.has_failed() {
+                halves.step();
+            }
+            let failure = halves.board.failure();
+            assert!(failure.is_none(), "{operation:?}, {stop:?} after {steps} steps: {failure:?}");
+            for _ in 0..100 {
+                halves.step();
+            }
+            let news = halves.desk.take_news().0;
+            assert!(matches!(&news[..], [News::Came { .. }, News::Left { .. }]), "{operation:?}: {news:?}");
+        }
+    }
+}
+
 /// All requests have ended and are counted: that the server does not hear of its client's leave costs none of them.
 #[test]
 fn a_server_that_stops_when_its_client_leaves_costs_no_figures() {

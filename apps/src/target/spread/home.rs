@@ -156,7 +156,7 @@ impl<P: Port, S: Storage> Target<P, S> {
                 }
             }
             ToHome::Heard { name } => {
-                let now = self.now;
+                let now = self.watched;
                 if let Some(controller) = self.controller_named(name) {
                     controller.touch(now);
                 }

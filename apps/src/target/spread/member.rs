@@ -259,7 +259,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// A controller has its first queue here, or another one.
     fn copy_controller(&mut self, index: u32, name: ControllerName, settings: Settings) -> Option<()> {
         let data = self.connect_data(index).ok()?;
-        let (purpose, now) = (self.purpose(&data).ok()?, self.now);
+        let (purpose, now) = (self.purpose(&data).ok()?, self.watched);
         let member = self.spread.member_mut()?;
         let known = member.places.get_mut(usize::from(name.place))?;
         if known.id != name.id {

@@ -1,0 +1,88 @@
+//! Drain time-outs where nobody polls for a while: time in which nobody did is nobody's, and what came back is read first,
+//! whatever stands in front of it.
+
+mod engine_harness;
+
+use core::time::Duration;
+use engine_harness::{PROFILES, scripted::*};
+use frwr_engine::{EngineOptions, provider::TokenKind};
+
+const SECOND: Duration = Duration::from_secs(1);
+const TENTH: Duration = Duration::from_millis(100);
+/// The default of the drain time-out.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Just below it, at it, above it, and far above.
+const STOPS: [Duration; 5] = [
+    Duration::from_millis(4900),
+    DRAIN,
+    Duration::from_millis(5100),
+    Duration::from_secs(60),
+    Duration::from_secs(86_400),
+];
+
+fn drain_timeouts(test: &Scripted) -> u64 {
+    test.host.engine.statistics().drain_timeouts
+}
+
+#[test]
+fn what_came_back_while_the_core_stood_still_is_read_before_the_drain_is_given_up() {
+    // Of a batch of completions, around one, and many.
+    for receives in [63, 64, 65, 200, 1000] {
+        for stop in STOPS {
+            let options = EngineOptions { receive_depth: receives, ..EngineOptions::default() };
+            let mut test = Scripted::with("reg_mr", options);
+            let connection = test.host.connection.unwrap();
+            test.host.engine.disconnect(connection);
+            test.until("drains", |pair| pair.host.engine.statistics().drain_markers == 1);
+            test.now += stop;
+            test.until_gone();
+            assert_eq!(drain_timeouts(&test), 0, "{receives} receives, {stop:?}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_late_because_both_sides_stood_still_is_waited_for() {
+    for profile in PROFILES {
+        for kind in [TokenKind::Drain, TokenKind::Receive] {
+            for stop in STOPS {
+                let mut test = Scripted::new(profile);
+                test.hold(kind);
+                let connection = test.host.connection.unwrap();
+                test.host.engine.disconnect(connection);
+                // Half of it was over.
+                test.pass(DRAIN / 2);
+                for _ in 0..3 {
+                    test.now += stop;
+                    test.steps(10);
+                }
+                assert_eq!((drain_timeouts(&test), test.host.disconnected), (0, 0), "{profile} {kind:?} {stop:?}");
+                test.faults.release();
+                test.until_gone();
+                assert_eq!(drain_timeouts(&test), 0, "{profile} {kind:?} {stop:?}");
+                test.reconnect_works();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_drain_that_never_ends_is_given_up_however_rarely_the_engine_is_polled() {
+    for period in [Duration::from_micros(700), TENTH / 3, TENTH, 2 * TENTH, 7 * SECOND, 600 * SECOND] {
+        let mut test = Scripted::new("reg_mr");
+        test.hold(TokenKind::Drain);
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        test.until("drains", |pair| pair.host.engine.statistics().drain_markers == 1);
+        let (begin, mut polls) = (test.now, 0);
+        while drain_timeouts(&test) == 0 {
+            test.now += period;
+            test.steps(1);
+            polls += 1;
+            assert!(test.now - begin < DRAIN + SECOND || polls <= 60, "{period:?} {polls}");
+        }
+        assert!(test.now - begin >= DRAIN, "{period:?}");
+        test.faults.release();
+        test.until_gone();
+    }
+}
