@@ -1,5 +1,6 @@
 //! What the programs print: results and errors, for people and for programs.
 
+use crate::signals::catch_harmless;
 use serde_json::json;
 use std::{
     io::{self, ErrorKind, Write},
@@ -25,6 +26,8 @@ impl Output {
     /// nobody takes half a report for a whole one. Who reads no further (`| head -1`) has what was wanted.
     #[must_use]
     pub fn print(&self) -> ExitCode {
+        // Also what is printed before there is a run may go to a file that has no room: that is an error, and no signal's end.
+        let _ = catch_harmless();
         let mut stderr = io::stderr();
         let told = write_all(&mut io::stdout(), &self.stdout);
         // Nobody is left to be told where these fail.

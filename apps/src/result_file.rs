@@ -63,7 +63,8 @@ impl ResultFile {
         self.identity.is_some() && self.identity == other.identity
     }
 
-    /// The results instead of what the file held. Where they do not find room, a file that was not there is none again.
+    /// The results instead of what the file held. Where they do not find room, a file that was not there is none again, and one that was
+    /// is empty: nobody takes a part of them for all.
     ///
     /// # Errors
     /// The system's.
@@ -71,9 +72,9 @@ impl ResultFile {
         let path = self.path.clone();
         let (mut file, is_new) = self.found_or_made()?;
         let written = file.write_all(bytes);
-        if written.is_err() && is_new {
+        if written.is_err() {
             // The first error is the one that is told.
-            let _ = fs::remove_file(path);
+            let _ = if is_new { fs::remove_file(path) } else { emptied(&file) };
         }
         written
     }
@@ -98,12 +99,14 @@ impl ResultFile {
                 made => (made?, true),
             },
         };
-        // Devices and pipes have no length to set.
-        if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-            file.set_len(0)?;
-        }
+        emptied(&file)?;
         Ok((file, is_new))
     }
+}
+
+/// Takes out what a file holds. Devices and pipes have no length to set.
+fn emptied(file: &File) -> io::Result<()> {
+    if file.metadata().is_ok_and(|metadata| metadata.is_file()) { file.set_len(0) } else { Ok(()) }
 }
 
 /// Whether a file that was opened by a path is no longer found there: deleted, or renamed.

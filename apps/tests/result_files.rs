@@ -172,6 +172,42 @@ fn what_was_there_stays_until_there_are_results() {
     assert!(fs::read_to_string(&path).unwrap().starts_with("op,"));
 }
 
+/// Runs a program whose files may have so many units of 512 bytes, its standard output in `out`.
+fn limited(units: u32, out: &str, program: &str, arguments: &[&str]) -> (Option<i32>, Vec<String>) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f \"$0\" && exec \"$@\"", &units.to_string(), program]).args(arguments);
+    let (code, _, err) = told(shell.stdout(fs::File::create(out).unwrap()).output().unwrap());
+    (code, err)
+}
+
+/// A part of the results looks like all of them, and a program that a signal ended (SIGXFSZ) says nothing at all.
+#[test]
+fn results_that_a_limit_of_file_sizes_cuts_are_an_error_and_no_part_of_them_stays() {
+    let folder = Folder::new();
+    let [path, out] = ["results", "out"].map(|name| folder.path(name));
+    let short = ["--cores", "unpinned", "--iterations", "50", "--warm-up", "0"];
+    let told = |code: Option<i32>, err: &[String], what: &str| {
+        assert_eq!(code, Some(1), "{what}: {err:?}");
+        assert!(err.last().is_some_and(|line| line.contains("too large")), "{what}: {err:?}");
+    };
+    let results = [&short[..], &["--svg", &path]].concat();
+    // Room for the table, and for a part of the curve.
+    let (code, err) = limited(8, &out, LATENCY, &results);
+    told(code, &err, "new");
+    assert!(!fs::exists(&path).unwrap());
+    fs::write(&path, "old").unwrap();
+    let (code, err) = limited(8, &out, LATENCY, &results);
+    told(code, &err, "old");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "");
+    // What is printed.
+    let (code, err) = limited(1, &out, LATENCY, &short);
+    told(code, &err, "table");
+    for program in [LATENCY, REACTOR, env!("CARGO_BIN_EXE_frwr-check")] {
+        let (code, err) = limited(0, &out, program, &["--help"]);
+        told(code, &err, program);
+    }
+}
+
 /// A run may take an hour, and its results are looked for by their name. What was put aside is to be kept.
 #[test]
 fn a_file_that_is_put_elsewhere_meanwhile_stays_as_it_is_and_results_are_where_they_belong() {

@@ -10,7 +10,9 @@ use std::{
     fs::{self, File},
     process::Command,
 };
-use storage_harness::disks::{JOURNAL_LATER, LoopDevice, OVERCOMMITTED_BYTES, Overcommitted, opened, skipped};
+use storage_harness::disks::{
+    JOURNAL_LATER, LoopDevice, OVERCOMMITTED_BYTES, Overcommitted, filtered, opened, skipped,
+};
 use storage_harness::{BLOCK, BUFFER_BYTES, Bench, Temporary, attached};
 
 const BACKINGS: [Backing; 2] = [Backing::Ring, Backing::Thread];
@@ -357,4 +359,59 @@ fn a_limit_of_file_sizes_is_told_at_the_start_and_is_a_full_disk_to_hosts() {
     let path = std::env::var_os(LIMITED).unwrap();
     let reading = FileMedium::open(&FileOptions { read_only: true, ..FileOptions::new(path) }).unwrap();
     assert!(reading.storage(Backing::Thread, 4).unwrap().1.is_empty());
+}
+
+/// Set in a process that the kernel refuses something.
+const REFUSED: &str = "FRWR_TEST_REFUSED";
+
+/// A container's profile may let a ring be set up, and refuse to enter it.
+#[test]
+fn a_ring_that_cannot_be_entered_is_replaced_by_a_thread_with_a_line() {
+    let name = "a_ring_that_cannot_be_entered_is_replaced_by_a_thread_with_a_line";
+    if let Some(path) = std::env::var_os(REFUSED) {
+        let medium = FileMedium::open(&FileOptions::new(path)).unwrap();
+        let error = medium.storage(Backing::Ring, 4).unwrap_err().to_string();
+        assert!(error.contains("io_uring is refused") && error.contains("seccomp"), "{error}");
+        let (storage, notes) = medium.storage(Backing::Auto, 4).unwrap();
+        let [note] = notes.as_slice() else { panic!("{notes:?}") };
+        assert!(note.to_string().contains("a worker thread takes its place"), "{note}");
+        let mut bench = attached(storage);
+        assert_eq!(bench.write(3, 1, 0xab), Ok(()));
+        assert_eq!(bench.read(3, 1), Ok(vec![0xab; BLOCK]));
+        return;
+    }
+    for errno in [libc::EPERM, libc::EACCES, libc::ENOSYS, libc::EOPNOTSUPP] {
+        let Some(mut child) = filtered(libc::SYS_io_uring_enter, errno, name) else {
+            return skipped("no filter of system calls can be installed here: no perl, or no seccomp");
+        };
+        let file = Temporary::sparse("refused", MIB as u64);
+        let output = child.env(REFUSED, &file.0).output().unwrap();
+        assert!(output.status.success(), "{errno}: {output:?}");
+    }
+}
+
+#[test]
+fn zeros_are_written_and_hints_end_well_where_fallocate_is_refused() {
+    let name = "zeros_are_written_and_hints_end_well_where_fallocate_is_refused";
+    if let Some(path) = std::env::var_os(REFUSED) {
+        let medium = FileMedium::open(&FileOptions::new(path)).unwrap();
+        let mut bench = attached(medium.storage(Backing::Thread, 4).unwrap().0);
+        for deallocate in [false, true] {
+            assert_eq!(bench.write(0, 40, 0xab), Ok(()));
+            assert_eq!(bench.run(Operation::WriteZeroes { lba: 1, blocks: 38, deallocate }), Ok(()));
+            assert_eq!(bench.run(Operation::Deallocate { lba: 0, blocks: 1 }), Ok(()));
+            let found = bench.read(0, 40).unwrap();
+            assert!(found[..BLOCK] == [0xab; BLOCK] && found[39 * BLOCK..] == [0xab; BLOCK]);
+            assert!(found[BLOCK..39 * BLOCK].iter().all(|byte| *byte == 0));
+        }
+        return;
+    }
+    for errno in [libc::EPERM, libc::ENOSYS, libc::EINVAL, libc::EOPNOTSUPP, libc::EINTR, libc::EIO, libc::ENOSPC] {
+        let Some(mut child) = filtered(libc::SYS_fallocate, errno, name) else {
+            return skipped("no filter of system calls can be installed here: no perl, or no seccomp");
+        };
+        let file = Temporary::sparse("refused", MIB as u64);
+        let output = child.env(REFUSED, &file.0).output().unwrap();
+        assert!(output.status.success(), "{errno}: {output:?}");
+    }
 }

@@ -26,6 +26,30 @@ fn ran(command: &mut Command) -> bool {
     }
 }
 
+/// Installs a filter by which a system call fails with an errno, and becomes the program that follows.
+const FILTERED: &str = r#"
+my ($prctl, $call, $errno) = splice(@ARGV, 0, 3);
+my $filter = pack("SCCL" x 4, 0x20, 0, 0, 0, 0x15, 0, 1, $call, 0x06, 0, 0, 0x50000 | $errno, 0x06, 0, 0, 0x7fff0000);
+my $program = pack("S x6 P", 4, $filter);
+syscall($prctl, 38, 1, 0, 0, 0) == 0 && syscall($prctl, 22, 2, $program) == 0 || exit 77;
+exec(@ARGV) or exit 78;
+"#;
+
+/// This test binary once more, for one test, where the kernel refuses a system call; `None` where no filter can be had.
+pub fn filtered(call: core::ffi::c_long, errno: i32, test: &str) -> Option<Command> {
+    let with = |call: core::ffi::c_long| {
+        let mut perl = Command::new("perl");
+        perl.args(["-e", FILTERED, "--"]).args([libc::SYS_prctl, call, errno.into()].map(|number| number.to_string()));
+        perl
+    };
+    // A call that nobody makes.
+    ran(with(libc::SYS_acct).arg("true")).then(|| {
+        let mut command = with(call);
+        command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+        command
+    })
+}
+
 /// A file system that goes away at the end.
 pub struct SmallDisk(tempfile::TempDir);
 
