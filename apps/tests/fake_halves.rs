@@ -6,8 +6,8 @@ mod halves_harness;
 
 use clap::Parser as _;
 use frwr_apps::runner::{CommandLine, DiscoverConfig, ServeConfig, Task, discover, serve};
-use frwr_engine::provider::verbs::{Registration, VerbsDevice, VerbsOptions};
-use frwr_fake::{FakeDevice, FakeLists, FakeOptions, Refusable};
+use frwr_engine::provider::verbs::{Registration, Role, VerbsDevice, VerbsOptions};
+use frwr_fake::{FakeDevice, FakeInvalidate, FakeLists, FakeOptions, Manners, Refusable};
 use halves_harness::{Temporary, move_a_file, task};
 use std::{
     sync::{
@@ -54,6 +54,34 @@ fn a_file_goes_through_lists() {
     for (name, updates_tags, remote_invalidation) in [("lists", true, true), ("oldest", false, false)] {
         let lists = FakeLists { updates_tags, remote_invalidation, entries: 20 };
         a_file_goes_there_and_back(name, FakeOptions::lists(lists), Registration::Lists);
+    }
+}
+
+/// A target on a card that opens no keys, in every way in which its SEND_WITH_INV may fail; the host's is another card.
+#[test]
+fn a_card_that_opens_no_keys_serves_a_host_on_one_that_does() {
+    let (works, fails) =
+        (FakeInvalidate::Works, [FakeInvalidate::Fails, FakeInvalidate::NotPosted, FakeInvalidate::Plain]);
+    for (at, invalidate) in [works].into_iter().chain(fails).enumerate() {
+        let manners = Manners::responds_only(invalidate);
+        let card = FakeDevice::new(FakeOptions::with_manners("bnxt_re", manners));
+        let other = FakeDevice::new(FakeOptions::windows("mlx5"));
+        let options = VerbsOptions { role: Role::Responder, ..VerbsOptions::new(card.name()) };
+        let target = VerbsDevice::open_with(frwr_fake::library(), &options).unwrap_or_else(|error| panic!("{error}"));
+        let host = open(&other, Registration::Windows);
+        let (reconnects, _) = move_a_file(&format!("keyless{at}"), &format!("{}:4420", card.address()), target, host);
+        assert_eq!(reconnects, 0, "{invalidate:?}");
+        for fake in [&card, &other] {
+            assert_eq!((fake.remote_bytes(), fake.violations()), (0, Vec::new()), "{invalidate:?}");
+        }
+    }
+}
+
+/// Libraries that write the keys of windows, and those that never do and take binds less lightly.
+#[test]
+fn a_file_goes_through_windows_of_other_manners() {
+    for (name, manners) in [("ionic", Manners::IONIC), ("irdma", Manners::IRDMA)] {
+        a_file_goes_there_and_back(name, FakeOptions::with_manners(name, manners), Registration::Automatic);
     }
 }
 

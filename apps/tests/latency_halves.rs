@@ -12,7 +12,7 @@ use frwr_engine::{
     provider::{
         CommandError, ConnectionParameters,
         fault::{CommandKind, Faulty},
-        soft::{SoftDevice, SoftFabric},
+        soft::{SoftDevice, SoftFabric, SoftOptions},
     },
 };
 use latency_harness::{ADDRESS, Raw, Server, config, device, machine};
@@ -80,6 +80,48 @@ fn one_server_serves_whatever_clients_ask_for() {
         // Requests and messages are commands; transfers and keys of clients are nothing to a server.
         assert_eq!(report.commands, 5 * 200);
     }
+}
+
+/// A server's device needs keys for nothing but memory that it opens for the run.
+#[test]
+fn a_server_whose_device_opens_no_keys_serves_what_needs_none() {
+    let mut options = SoftOptions::new("window".parse().unwrap()).without_registrations();
+    options.capabilities.send_with_invalidate = false;
+    let server = Server::on(options, config(&[]));
+    for arguments in
+        [&["--op", "send"][..], &["--op", "request", "--invalidate", "local", "--depth", "4"], &["--op", "register"]]
+    {
+        ok(client(&server.fabric, "window", &[&["--iterations", "50"], arguments].concat()), 50);
+    }
+    let refused = |arguments: &[&str], why: &str| {
+        let error = client(&server.fabric, "window", arguments).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    };
+    refused(&["--op", "request", "--invalidate", "remote"], "choose --invalidate local");
+    refused(&["--op", "write"], "use --key memory");
+    refused(&["--op", "read"], "use --key memory");
+    let (lines, _) = server.end();
+    assert_eq!(lines.iter().filter(|line| line.contains("this device opens no keys")).count(), 2, "{lines:#?}");
+}
+
+/// Nor does a client's for messages alone, and for what the server opens.
+#[test]
+fn a_client_whose_device_opens_no_keys_measures_what_needs_none() {
+    let server = Server::start("window", &[]);
+    let run = |arguments: &[&str]| {
+        let device = server.fabric.device(SoftOptions::new("window".parse().unwrap()).without_registrations());
+        let config = config(&[&["10.0.0.1", "--warm-up", "0", "--iterations", "50"], arguments].concat());
+        measure(device, ADDRESS.parse().unwrap(), &config, &machine(), &AtomicBool::new(false), &mut |_| {})
+    };
+    for operation in ["send", "write", "read"] {
+        let report = ok(run(&["--op", operation]), 50);
+        assert_eq!(report.json()["registration"], "none", "{operation}");
+    }
+    for operation in ["request", "register"] {
+        let error = run(&["--op", operation]).unwrap_err().to_string();
+        assert!(error.contains("no memory management extensions"), "{error}");
+    }
+    server.end();
 }
 
 #[test]

@@ -108,6 +108,10 @@ impl Target {
 
     fn begin_with(fabric: SoftFabric, profile: &'static str, config: ServeConfig) -> Self {
         let device = fabric.device(SoftOptions::new(profile.parse().unwrap()));
+        Self::begin_on(fabric, device, profile, config)
+    }
+
+    fn begin_on(fabric: SoftFabric, device: SoftDevice, profile: &'static str, config: ServeConfig) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, lines) = mpsc::channel();
         let thread = thread::spawn({
@@ -171,6 +175,40 @@ fn a_namespace_arrives_as_the_file_that_is_served_on_every_profile() {
         assert!(report.json().is_object() && report.table().contains("reads"));
     }
     assert_eq!(file.digest(), digest, "the served file is never written");
+}
+
+/// A target opens no memory: it serves on a device that cannot, whose SEND_WITH_INV may not work either. Hosts then kill their keys
+/// themselves.
+#[test]
+fn a_device_that_opens_no_keys_serves() {
+    const PLAIN: &str = "responses are plain SENDs";
+    for (profile, invalidates) in [("window", true), ("window", false), ("reg_mr", false), ("umr", false)] {
+        let (served, moved) = (Temporary::data("keyless", 1), Temporary::data("keyless-new", 9));
+        let mut options = SoftOptions::new(profile.parse().unwrap()).without_registrations();
+        options.capabilities.send_with_invalidate = invalidates;
+        let fabric = SoftFabric::new();
+        let config = serve_config(&["--namespace", served.text()]);
+        let target = Target::begin_on(fabric.clone(), fabric.device(options), profile, config);
+        let before: Vec<String> = target.lines.iter().take_while(|line| !line.starts_with("listening on ")).collect();
+        assert_eq!(before.iter().any(|line| line.contains(PLAIN)), !invalidates, "{before:?}");
+        let report = verified(target.load(&["--file", moved.text(), "--runtime", "1"]));
+        assert_eq!(report.sha256, Some(moved.digest()));
+        let engine = report.json();
+        let by_peer = engine["remote_invalidations"].as_u64().unwrap();
+        assert_eq!(by_peer > 0, invalidates, "{profile}: {engine}");
+        assert!(engine["local_invalidations"].as_u64().unwrap() > 0 || invalidates, "{profile}: {engine}");
+        let served = target.end();
+        assert_eq!(served.target.remote_invalidations > 0, invalidates, "{}", served.table());
+    }
+}
+
+/// Who needs keys is refused before anything is sent.
+#[test]
+fn a_device_that_opens_no_keys_loads_nothing() {
+    let fabric = SoftFabric::new();
+    let device = fabric.device(SoftOptions::new("window".parse().unwrap()).without_registrations());
+    let error = load(device, &load_config(&[]), &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("no memory management extensions"), "{error}");
 }
 
 #[test]

@@ -105,6 +105,10 @@ pub struct EngineOptions {
     pub message_bytes: u32,
     /// Segments of the largest request, over all its chunks.
     pub max_segments: u32,
+    /// Requests open memory to peers. Where false there are no MRs, on any device, and a request that names memory is refused
+    /// ([`SubmitError::TooManyRegistrations`](crate::SubmitError)): for mere responders, and for messages alone. It is all that a device
+    /// without memory management extensions can do.
+    pub opens_keys: bool,
     /// MRs of one connection; 0 for one per request. Each has an entry in the send queue for its invalidation, which is made as long as
     /// that takes; fewer, where the device's send queues cannot have so many beside the largest request or transfer.
     pub registrations: u32,
@@ -148,6 +152,7 @@ impl Default for EngineOptions {
             receive_queues: ReceiveQueues::default(),
             message_bytes: 4096,
             max_segments: 32,
+            opens_keys: true,
             registrations: 0,
             first_fill: 0,
             wishes: sizing::Wishes::default(),

@@ -13,7 +13,8 @@ use crate::{
     },
     pool::Pool,
     provider::{
-        Capabilities, Contiguity, KeyScope, MAX_COMPLETIONS_PER_POLL, QueueSizes, ScatterElement, SendQueueCost, Token,
+        Capabilities, Contiguity, DeviceAttributes, KeyScope, MAX_COMPLETIONS_PER_POLL, QueueSizes, ScatterElement,
+        SendQueueCost, Token,
     },
     receive::Receives,
     request::{Admission, Request},
@@ -178,16 +179,23 @@ impl Plan {
         {
             return Err(EngineError::ReturnOrder);
         }
+        // The pad is memory of ours that peers write to.
+        check("write_pad", options.write_pad.into(), 0, options.opens_keys.into(), "off where opens_keys is")?;
         let mut wishes = options.wishes;
         wishes.requests = options.queue_depth.max(1);
         wishes.pad_slot = options.write_pad;
-        if capabilities.contiguity == Contiguity::SingleRange && wishes.ranges_per_request.is_none() {
-            wishes.ranges_per_request = Some(1);
+        // Messages alone have none, for which there is no count.
+        if capabilities.contiguity == Contiguity::SingleRange || !options.opens_keys {
+            wishes.ranges_per_request.get_or_insert(1);
         }
-        let sizing = sizing::size(&capabilities.attributes, &wishes)?;
+        let sizing = sizing::size(&sized_attributes(options, capabilities), &wishes)?;
         let connections = u32::from(options.connections);
         let queue_depth = options.queue_depth.min(sizing.max_requests);
-        let wished = if options.registrations == 0 { queue_depth.max(1) } else { options.registrations };
+        let wished = match options.registrations {
+            _ if !options.opens_keys => 0,
+            0 => queue_depth.max(1),
+            chosen => chosen,
+        };
         // Twice their operations, so that all in flight may go with one completion, and a reply each.
         let transfers = options.transfer_depth * (2 * options.transfer_operations + 1);
         let cost = capabilities.send_queue_cost;
@@ -444,6 +452,12 @@ impl SendQueueRoom {
         }
         Ok(fit)
     }
+}
+
+/// What sizing looks at: of an engine that opens no keys, not whether the device has any.
+fn sized_attributes(options: &EngineOptions, capabilities: &Capabilities) -> DeviceAttributes {
+    let own = capabilities.attributes;
+    DeviceAttributes { memory_management_extensions: own.memory_management_extensions || !options.opens_keys, ..own }
 }
 
 /// Receive buffers of all connections: a queue for each, or one for all.

@@ -65,6 +65,27 @@ fn every_option_has_a_range_and_the_error_names_it() {
     ));
 }
 
+/// An engine that opens no keys needs none of a device, and has none where there are some.
+#[test]
+fn an_engine_that_opens_no_keys_is_made_on_every_device() {
+    let keyless = |profile| SoftOptions::new(profile).without_registrations().capabilities;
+    for profile in SoftProfile::ALL {
+        let mut options = EngineOptions { transfer_depth: 8, ..EngineOptions::default() };
+        assert_eq!(
+            check(&options, &keyless(profile)).unwrap_err(),
+            SizingError::NoMemoryExtensions.into(),
+            "{profile}"
+        );
+        options.opens_keys = false;
+        let (with, without) = (check(&options, &profile.capabilities()), check(&options, &keyless(profile)));
+        assert!(with.is_ok() && without.is_ok(), "{profile}: {without:?}");
+        options.write_pad = true;
+        let refused = check(&options, &profile.capabilities()).unwrap_err();
+        assert!(matches!(refused, EngineError::Option { name: "write_pad", value: 1, .. }), "{refused}");
+        assert!(refused.to_string().contains("off where opens_keys is"), "{refused}");
+    }
+}
+
 #[test]
 fn d02_early_return_needs_invalidations_in_front() {
     let early = |order| {

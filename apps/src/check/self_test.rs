@@ -7,9 +7,10 @@ use super::rdma::SelfTest;
 #[must_use]
 pub fn self_test(device: &str) -> SelfTest {
     use super::rdma::{Finding, FindingOutcome};
-    use frwr_engine::provider::verbs::{self, OpenError, Outcome, VerbsDevice, VerbsOptions};
+    use frwr_engine::provider::verbs::{self, OpenError, Outcome, Role, VerbsDevice, VerbsOptions};
 
-    let options = VerbsOptions { unsettled: true, ..VerbsOptions::new(device) };
+    // Of a device that opens no keys there is to be told what else it can.
+    let options = VerbsOptions { unsettled: true, role: Role::Responder, ..VerbsOptions::new(device) };
     let findings = match VerbsDevice::open(&options) {
         Ok(opened) => opened.findings().clone(),
         // What was found shows why.

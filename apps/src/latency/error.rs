@@ -207,6 +207,9 @@ fn refused(refusal: &Refusal) -> String {
         Refusal::RemoteInvalidation => {
             "the server's device cannot invalidate keys of peers; choose --invalidate local".to_owned()
         }
+        Refusal::NoKeys => {
+            "the server's device opens no keys by work requests (`frwr-check --device` there says why); use --key memory".to_owned()
+        }
         Refusal::Crowded(most) => {
             format!(
                 "each of the server's cores takes {most} connect requests at a time; lower --connections or --cores"

@@ -123,6 +123,20 @@ named!(KeyKind: Request = 1 "request", Static = 2 "static", Memory = 3 "memory",
 named!(Invalidation: Remote = 1 "remote", Local = 2 "local",);
 named!(PeerDoes: Write = 1 "write", Read = 2 "read",);
 
+impl Parameters {
+    /// Whether the client opens keys by work requests, which not every device does.
+    #[must_use]
+    pub fn client_opens_keys(&self) -> bool {
+        matches!(self.operation, Operation::Request | Operation::Register) && self.key != KeyKind::Memory
+    }
+
+    /// The same of the server.
+    #[must_use]
+    pub fn server_opens_keys(&self) -> bool {
+        self.operation.is_transfer() && self.key != KeyKind::Memory
+    }
+}
+
 /// What both halves have to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
@@ -340,6 +354,8 @@ pub enum Refusal {
     NoRoom,
     /// Each of its cores has so many connect requests to answer, and cannot be asked one more now.
     Crowded(u16),
+    /// Its device opens no keys by work requests.
+    NoKeys,
 }
 
 impl Refusal {
@@ -356,6 +372,7 @@ impl Refusal {
             Self::RemoteInvalidation => (6, 0, 0, 0, 0),
             Self::NoRoom => (7, 0, 0, 0, 0),
             Self::Crowded(most) => (8, 0, 0, 0, most.into()),
+            Self::NoKeys => (9, 0, 0, 0, 0),
         };
         let mut bytes = head();
         bytes.extend([reason, what]);
@@ -392,6 +409,7 @@ impl Refusal {
             4 => Ok(Self::Busy),
             5 => Ok(Self::Again),
             6 => Ok(Self::RemoteInvalidation),
+            9 => Ok(Self::NoKeys),
             7 => Ok(Self::NoRoom),
             // 16 bits wrote it.
             8 => Ok(Self::Crowded(most as u16)),
@@ -499,6 +517,7 @@ mod tests {
             Refusal::RemoteInvalidation,
             Refusal::NoRoom,
             Refusal::Crowded(128),
+            Refusal::NoKeys,
         ] {
             assert_eq!(Refusal::decode(&refusal.encode()), Ok(refusal));
         }

@@ -69,6 +69,7 @@ pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &C
         receive_depth: receives(parameters),
         message_bytes: message_bytes(parameters),
         max_segments: u32::from(segments),
+        opens_keys: parameters.client_opens_keys(),
         registrations,
         wishes: wishes(parameters, capabilities),
         drain_timeout: DRAIN_TIMEOUT,
@@ -86,6 +87,8 @@ pub(super) fn server(parameters: &Parameters, connections: u16, capabilities: &C
         receive_depth: receives(parameters),
         message_bytes: message_bytes(parameters),
         max_segments: 1,
+        // Clients that want one are refused where there are none.
+        opens_keys: capabilities.attributes.memory_management_extensions,
         registrations: 1,
         wishes: wishes(parameters, capabilities),
         drain_timeout: DRAIN_TIMEOUT,

@@ -14,7 +14,7 @@ use crate::{
     address::{self, Purpose},
     check::Machine,
     output::{Output, failure, success},
-    runner::{RdmaDeviceConfig, open_rdma},
+    runner::{DeviceRole, RdmaDeviceConfig, open_rdma},
     signals::Asked,
     watch::with_neighbours,
 };
@@ -71,7 +71,7 @@ pub fn run(
     machine.topology = with_neighbours(machine.topology);
     if let (Role::Server, DeviceChoice::Rdma(device)) = (&config.role, &config.device) {
         let address = own_address(config, device, &machine)?;
-        let mut open = || Ok(open_rdma(device)?);
+        let mut open = || Ok(open_rdma(device, DeviceRole::Responder)?);
         return serve(&mut open, address, config, &machine, asked, say).map(LatencyOutcome::Served);
     }
     let mut sizes: Vec<(usize, u32)> = config.sizes.iter().copied().enumerate().collect();
@@ -130,6 +130,11 @@ fn in_our_words(error: LatencyError, config: &LatencyConfig) -> LatencyError {
     LatencyError::Run(source.of_options(&device, asked, lower))
 }
 
+/// What a half needs of its device.
+fn role(opens_keys: bool) -> DeviceRole {
+    if opens_keys { DeviceRole::Requester } else { DeviceRole::Responder }
+}
+
 /// One measurement, on a device that is opened for it.
 fn measure_size(
     config: &LatencyConfig,
@@ -139,11 +144,14 @@ fn measure_size(
 ) -> Result<LatencyReport, LatencyError> {
     match (&config.role, &config.device) {
         (Role::Client(host), DeviceChoice::Rdma(device)) => {
-            measure(open_rdma(device)?, resolve(host)?, config, machine, asked, say)
+            let role = role(config.parameters.client_opens_keys());
+            measure(open_rdma(device, role)?, resolve(host)?, config, machine, asked, say)
         }
         (_, DeviceChoice::Rdma(device)) => {
             let address = own_address(config, device, machine)?;
-            measure_both(open_rdma(device)?, open_rdma(device)?, address, config, machine, asked, say)
+            let server = open_rdma(device, role(config.parameters.server_opens_keys()))?;
+            let client = open_rdma(device, role(config.parameters.client_opens_keys()))?;
+            measure_both(server, client, address, config, machine, asked, say)
         }
         (_, DeviceChoice::Soft(profile)) => {
             let (fabric, options) = (SoftFabric::new(), SoftOptions::new(*profile));
@@ -171,7 +179,7 @@ fn own_address(
         Some(address) => Ok(SocketAddr::new(IpAddr::V4(address), DEFAULT_PORT)),
         // It may not exist at all: that is said first.
         None => {
-            open_rdma(device)?;
+            open_rdma(device, DeviceRole::Responder)?;
             Err(LatencyError::NoAddress { device: device.device.clone() })
         }
     }

@@ -240,6 +240,7 @@ impl Run<'_> {
 /// What keys cover on a device.
 pub(super) fn registration(capabilities: &Capabilities) -> &'static str {
     match capabilities.contiguity {
+        _ if !capabilities.attributes.memory_management_extensions => "none",
         Contiguity::PageList { .. } => "page_lists",
         Contiguity::Gaps { .. } => "lists",
         Contiguity::SingleRange => "windows",

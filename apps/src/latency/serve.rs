@@ -239,6 +239,7 @@ fn line(news: &News) -> String {
                 Refusal::Busy => "another client is served".to_owned(),
                 Refusal::Crowded(most) => format!("{most} others wait for an answer"),
                 Refusal::NoRoom => "there is no room for what it asks for".to_owned(),
+                Refusal::NoKeys => "this device opens no keys by work requests; with --key memory it can".to_owned(),
                 Refusal::RemoteInvalidation => "this device cannot invalidate keys of peers".to_owned(),
                 Refusal::Malformed | Refusal::Again => "its private data cannot be read".to_owned(),
             };

@@ -320,8 +320,11 @@ impl<P: Port> ServerSide<P> {
         let remote = parameters.operation == Operation::Request
             && parameters.key == KeyKind::Request
             && parameters.invalidation == Invalidation::Remote;
-        if remote && !self.plan.capabilities.remote_invalidation {
+        if remote && !self.plan.capabilities.send_with_invalidate {
             return Err(Refusal::RemoteInvalidation);
+        }
+        if parameters.server_opens_keys() && !self.plan.capabilities.attributes.memory_management_extensions {
+            return Err(Refusal::NoKeys);
         }
         self.desk.admit(&data, peer)?;
         Ok(parameters)

@@ -41,7 +41,7 @@ pub use load::load;
 pub use load_command::{LoadArguments, LoadConfig, MAX_IO_RETRIES, MAX_IO_TIMEOUT_SECONDS, MAX_RECONNECTS};
 pub(crate) use main_loop::{Idle, Refusals, Served, removed};
 pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig};
-pub(crate) use rdma::open as open_rdma;
+pub(crate) use rdma::{DeviceRole, open as open_rdma};
 pub use rdma::{discover_on_rdma, load_on_rdma, serve_on_rdma};
 pub use report::{Compared, CoreReport, MemoryReport, RunReport};
 pub use serve::serve;

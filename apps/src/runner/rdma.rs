@@ -6,6 +6,15 @@ use super::{
 };
 use crate::{host::Discovered, signals::Asked};
 
+/// What a program needs of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceRole {
+    /// Keys by work requests.
+    Requester,
+    /// None of its own.
+    Responder,
+}
+
 /// Runs `serve` on the RDMA device that it names.
 ///
 /// # Errors
@@ -15,7 +24,7 @@ pub fn serve_on_rdma(
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<ServeReport, RunError> {
-    super::serve(open(&config.device)?, config, asked, say)
+    super::serve(open(&config.device, DeviceRole::Responder)?, config, asked, say)
 }
 
 /// Runs `load` on the RDMA device that it names.
@@ -23,7 +32,7 @@ pub fn serve_on_rdma(
 /// # Errors
 /// As [`serve_on_rdma`].
 pub fn load_on_rdma(config: &LoadConfig, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<RunReport, RunError> {
-    super::load(open(&config.device)?, config, asked, say)
+    super::load(open(&config.device, DeviceRole::Requester)?, config, asked, say)
 }
 
 /// Runs `discover` on the RDMA device that it names.
@@ -35,7 +44,7 @@ pub fn discover_on_rdma(
     asked: &dyn Asked,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<Discovered>, RunError> {
-    super::discover(open(&config.device)?, config, asked, say)
+    super::discover(open(&config.device, DeviceRole::Requester)?, config, asked, say)
 }
 
 #[cfg(feature = "verbs")]
@@ -45,16 +54,27 @@ pub(crate) use without_verbs::open;
 
 #[cfg(feature = "verbs")]
 mod with_verbs {
-    use super::super::{
-        device_arguments::{MAX_INLINE_SIZE, RdmaDeviceConfig, RegistrationKind},
-        error::RunError,
+    use super::{
+        super::{
+            device_arguments::{MAX_INLINE_SIZE, RdmaDeviceConfig, RegistrationKind},
+            error::RunError,
+        },
+        DeviceRole,
     };
-    use frwr_engine::provider::verbs::{MAX_INLINE_BYTES, Registration, VerbsDevice, VerbsOptions};
+    use frwr_engine::provider::verbs::{MAX_INLINE_BYTES, OpenError, Registration, Role, VerbsDevice, VerbsOptions};
+
+    /// What a device without keys is good for.
+    const RESPONDS: &str = "this asks for keys of its own: run `frwr-reactor serve` on this device and connect to it from another one, or \
+                            measure it by `frwr-latency --op send`, or with `--key memory`";
 
     const _: () = assert!(MAX_INLINE_SIZE == MAX_INLINE_BYTES, "what can be typed is what can be asked for");
 
-    pub(crate) fn open(config: &RdmaDeviceConfig) -> Result<VerbsDevice, RunError> {
+    pub(crate) fn open(config: &RdmaDeviceConfig, role: DeviceRole) -> Result<VerbsDevice, RunError> {
         let mut options = VerbsOptions::new(config.device.as_str());
+        options.role = match role {
+            DeviceRole::Requester => Role::Requester,
+            DeviceRole::Responder => Role::Responder,
+        };
         options.port = config.port;
         options.gid_index = config.gid_index;
         options.mtu = config.mtu;
@@ -68,17 +88,27 @@ mod with_verbs {
             RegistrationKind::Lists => Registration::Lists,
         };
         VerbsDevice::open(&options)
-            .map_err(|error| RunError::OpenDevice { device: config.device.clone(), reason: error.to_string() })
+            .map_err(|error| RunError::OpenDevice { device: config.device.clone(), reason: reason(&error) })
+    }
+
+    fn reason(error: &OpenError) -> String {
+        match error {
+            OpenError::NoWindows { .. } => format!("{error}; {RESPONDS}"),
+            _ => error.to_string(),
+        }
     }
 }
 
 #[cfg(not(feature = "verbs"))]
 mod without_verbs {
-    use super::super::{device_arguments::RdmaDeviceConfig, error::RunError};
+    use super::{
+        super::{device_arguments::RdmaDeviceConfig, error::RunError},
+        DeviceRole,
+    };
     use frwr_engine::provider::soft::SoftDevice;
 
     /// The type is whatever device there is; none is ever opened.
-    pub(crate) fn open(_: &RdmaDeviceConfig) -> Result<SoftDevice, RunError> {
+    pub(crate) fn open(_: &RdmaDeviceConfig, _: DeviceRole) -> Result<SoftDevice, RunError> {
         Err(RunError::NoRdma)
     }
 }

@@ -24,6 +24,10 @@ use core::ops::Add;
 use frwr_engine::{control::Control, provider::Device};
 use frwr_reactor::{Placement, Topology};
 
+/// Said where hosts that ask for the end of their keys do not get it.
+const PLAIN_REPLIES: &str =
+    "this device's SEND_WITH_INV does not work: responses are plain SENDs, and hosts invalidate their keys themselves";
+
 /// Serves namespaces over `device` until it is `asked` to stop or the runtime is over. `say` is told what they live in, and the
 /// digests of files that were read into memory, then that the target listens, then what is moved in a second where something is.
 ///
@@ -58,6 +62,9 @@ where
     let (mut reports, mut media) = (Vec::new(), MediaWatch::default());
     let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
     let of_cores = prepare(config, &placement, &topology, &mut media, say, &mut reports)?;
+    if config.remote_invalidate && !device.capabilities().send_with_invalidate {
+        say(PLAIN_REPLIES);
+    }
     let plans = plan::served(config, of_cores, device.capabilities())?;
     let progress = Progress::new(plans.len());
     let mut control = Control::new(device);

@@ -201,9 +201,10 @@ impl<P: Port, S: Storage> Target<P, S> {
         mut engine: Engine<P>,
         subsystems: Vec<Subsystem<S>>,
         buffers: DeviceMemory,
-        options: TargetOptions,
+        mut options: TargetOptions,
     ) -> Result<Self, TargetError> {
         options.check()?;
+        options.remote_invalidation &= engine.capabilities().send_with_invalidate;
         let (subsystems, namespaces) = serve(subsystems, &buffers, options.buffer_bytes)?;
         let id = engine.add_memory(buffers.clone())?;
         let buffers = Buffers::new(buffers, id, options.buffer_bytes, options.admin_buffers(), namespaces.len());

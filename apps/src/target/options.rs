@@ -68,7 +68,8 @@ pub struct TargetOptions {
     pub connect_timeout: Duration,
     /// Spoils one byte of every n-th read's data, to prove that verification catches it (`--inject corrupt-data`).
     pub corrupt_reads: Option<NonZeroU64>,
-    /// Answers with SEND_WITH_INV where the host asks for it. Without, hosts have to invalidate their keys themselves.
+    /// Answers with SEND_WITH_INV where the host asks for it, and the device can. Without, hosts have to invalidate their keys themselves:
+    /// to ask for it is no claim (NVMe over RDMA 3.2), and a host sees by each response whether its key is dead.
     pub remote_invalidation: bool,
     /// Retries and RDMA READ depths of its connections.
     pub parameters: ConnectionParameters,
@@ -137,13 +138,13 @@ impl TargetOptions {
         EngineOptions {
             connections: self.connections(),
             // A target opens no memory of its own to hosts.
-            queue_depth: 1,
+            opens_keys: false,
+            queue_depth: 0,
             transfer_depth: u32::from(self.queue_entries),
             receive_depth: u32::from(self.receives()),
             receive_queues: self.receive_queues,
             message_bytes: COMMAND_CAPSULE_BYTES as u32 + self.in_capsule_bytes,
             max_segments: 1,
-            registrations: 1,
             ..EngineOptions::default()
         }
     }

@@ -68,6 +68,11 @@ impl Server {
     }
 
     fn with(profile: &'static str, config: LatencyConfig) -> Self {
+        Self::on(SoftOptions::new(profile.parse().unwrap()), config)
+    }
+
+    /// One on a device like this.
+    pub(crate) fn on(options: SoftOptions, config: LatencyConfig) -> Self {
         let fabric = SoftFabric::new();
         let (stop, (sender, lines)) = (Arc::new(AtomicBool::new(false)), mpsc::channel());
         let opened = Arc::new(AtomicUsize::new(0));
@@ -77,7 +82,7 @@ impl Server {
             move || {
                 let mut open = || {
                     counted.fetch_add(1, Relaxed);
-                    Ok(device(&fabric, profile))
+                    Ok(fabric.device(options))
                 };
                 let address = ADDRESS.parse().unwrap();
                 let report = serve(&mut open, address, &config, &machine(), &stop, &mut |line| {

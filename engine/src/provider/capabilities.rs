@@ -79,7 +79,8 @@ pub struct Quirks {
 /// The attributes that the sizing function reads, named as in `ibv_device_attr` and the kernel's `ib_device_attr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceAttributes {
-    /// Memory management extensions: registration and invalidation by work request (S1).
+    /// Memory management extensions: registration and invalidation by work request (S1). A device without them opens no keys, and can
+    /// only respond to peers that do.
     pub memory_management_extensions: bool,
     /// Entries of one fast registration's page list; 0 where there is none (S1).
     pub max_fast_reg_page_list_len: u32,
@@ -124,6 +125,9 @@ pub struct Capabilities {
     pub allocate_after_queue_pair: bool,
     /// The peer's SEND_WITH_INV works.
     pub remote_invalidation: bool,
+    /// Our own SEND_WITH_INV works: where false, a reply that names a key fails, and whoever invites invalidation gets a plain SEND,
+    /// behind which it kills its key itself.
+    pub send_with_invalidate: bool,
     /// A registration over a live key fails; where false it silently replaces the old one (verbs.md 4.8).
     pub refuses_live_registration: bool,
     /// The bounds of a registration are enforced; where false only those of its base registration are (verbs.md 0.8).

@@ -2,7 +2,7 @@
 
 use super::any::AnyDevice;
 use frwr_engine::provider::verbs::{PostInterface, Registration, VerbsDevice, VerbsOptions};
-use frwr_fake::{FakeDevice, FakeLists, FakeOptions};
+use frwr_fake::{FakeDevice, FakeLists, FakeOptions, Manners};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -13,6 +13,10 @@ pub enum Fake {
     Windows,
     /// Type 2 windows, by `ibv_post_send`.
     WindowsByLists,
+    /// Type 2 windows of a library that never writes their keys, and refuses binds that mean nothing.
+    Ionic,
+    /// Type 2 windows of a library that writes their keys, and behind which a SEND needs the fence.
+    Irdma,
     /// Lists of mlx5, on the newest kernel and library.
     Lists,
     /// With keys that do not rotate.
@@ -24,9 +28,11 @@ pub enum Fake {
 }
 
 impl Fake {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Windows,
         Self::WindowsByLists,
+        Self::Ionic,
+        Self::Irdma,
         Self::Lists,
         Self::ListsOfFixedKeys,
         Self::ListsInvalidatedHere,
@@ -38,6 +44,8 @@ impl Fake {
         match self {
             Self::Windows => "window",
             Self::WindowsByLists => "window:post_send",
+            Self::Ionic => "ionic",
+            Self::Irdma => "irdma",
             Self::Lists => "mlx5",
             Self::ListsOfFixedKeys => "mlx5:fixed-key",
             Self::ListsInvalidatedHere => "mlx5:local-invalidation",
@@ -46,7 +54,7 @@ impl Fake {
     }
 
     pub const fn has_windows(self) -> bool {
-        matches!(self, Self::Windows | Self::WindowsByLists)
+        matches!(self, Self::Windows | Self::WindowsByLists | Self::Ionic | Self::Irdma)
     }
 
     /// Whether a peer's SEND_WITH_INV ends its keys.
@@ -57,10 +65,11 @@ impl Fake {
     fn options(self) -> FakeOptions {
         let updates_tags = matches!(self, Self::Lists | Self::ListsInvalidatedHere);
         let remote_invalidation = self.invalidates_remotely();
-        if self.has_windows() {
-            FakeOptions::windows("mlx5")
-        } else {
-            FakeOptions::lists(FakeLists { updates_tags, remote_invalidation, entries: LIST_ENTRIES })
+        match self {
+            Self::Windows | Self::WindowsByLists => FakeOptions::windows("mlx5"),
+            Self::Ionic => FakeOptions::with_manners("ionic", Manners::IONIC),
+            Self::Irdma => FakeOptions::with_manners("irdma", Manners::IRDMA),
+            _ => FakeOptions::lists(FakeLists { updates_tags, remote_invalidation, entries: LIST_ENTRIES }),
         }
     }
 
@@ -68,6 +77,7 @@ impl Fake {
         match self {
             Self::Windows => options.post = PostInterface::Builder,
             Self::WindowsByLists => options.post = PostInterface::List,
+            Self::Ionic | Self::Irdma => {}
             Self::Lists | Self::ListsOfFixedKeys | Self::ListsInvalidatedHere | Self::OldestLists => {
                 options.registration = Registration::Lists;
                 options.list_entries = WANTED_ENTRIES;

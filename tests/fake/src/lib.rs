@@ -10,6 +10,7 @@ mod builder;
 mod connection_manager;
 mod discarding;
 mod manager_functions;
+mod manners;
 mod mlx5;
 mod nic;
 mod posting;
@@ -30,6 +31,7 @@ use frwr_engine::provider::{
         system::{Gid, SystemView},
     },
 };
+pub use manners::{FakeInvalidate, FakeWindows, Manners};
 pub use refusals::Refusable;
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -48,6 +50,8 @@ pub struct FakeOptions {
     pub lists: Option<FakeLists>,
     /// Its library has thread domains.
     pub thread_domains: bool,
+    /// In what it differs from others.
+    pub manners: Manners,
 }
 
 /// Library, kernel and device as far as they concern lists.
@@ -65,7 +69,13 @@ impl FakeOptions {
     /// Type 2 windows on a device of this driver.
     #[must_use]
     pub const fn windows(driver: &'static str) -> Self {
-        Self { profile: SoftProfile::Window, driver, lists: None, thread_domains: true }
+        Self::with_manners(driver, Manners::STRICT)
+    }
+
+    /// The same with manners of its own.
+    #[must_use]
+    pub const fn with_manners(driver: &'static str, manners: Manners) -> Self {
+        Self { profile: SoftProfile::Window, driver, lists: None, thread_domains: true, manners }
     }
 
     /// A ConnectX that registers lists, and has no windows.
@@ -77,6 +87,7 @@ impl FakeOptions {
             driver: "mlx5",
             lists: Some(lists),
             thread_domains: true,
+            manners: Manners::STRICT,
         }
     }
 
@@ -99,8 +110,13 @@ impl FakeOptions {
         self.driver == "mlx5"
     }
 
+    /// It says that it has windows.
     fn has_windows(&self) -> bool {
-        matches!(self.profile, SoftProfile::Window | SoftProfile::Rxe)
+        match self.manners.windows {
+            FakeWindows::Working => matches!(self.profile, SoftProfile::Window | SoftProfile::Rxe),
+            FakeWindows::None => false,
+            FakeWindows::NotAllocated | FakeWindows::NotBound => true,
+        }
     }
 }
 
@@ -272,7 +288,7 @@ fn given(verbs: VerbsFunctions) -> Library {
         verbs,
         connection_manager: manager_functions::FUNCTIONS,
         mlx5: Some(mlx5::FUNCTIONS),
-        system: SystemView { driver, gids, local_identifier: |_, _| 0 },
+        system: SystemView { driver, is_virtual_function, gids, local_identifier: |_, _| 0 },
     };
     // SAFETY: they take and give the structures of the manual pages, each alive until it is destroyed, under a lock.
     unsafe { Library::given(&tables) }
@@ -280,6 +296,10 @@ fn given(verbs: VerbsFunctions) -> Library {
 
 fn driver(name: &str) -> String {
     with(|world| world.devices.get(name).map_or_else(String::new, |record| record.options.driver.to_owned()))
+}
+
+fn is_virtual_function(name: &str) -> bool {
+    with(|world| world.devices.get(name).is_some_and(|record| record.options.manners.is_virtual))
 }
 
 /// The GID that connections use.

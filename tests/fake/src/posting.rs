@@ -1,6 +1,7 @@
 //! From work requests as libibverbs brings them to a chain for the software NIC: what the library refuses is refused here.
 
 use crate::{
+    FakeInvalidate, FakeWindows,
     queue_pair::{Sent, State},
     work::{Bind, List, Verb, Work, remote_right},
     world::World,
@@ -19,6 +20,16 @@ const MAX_BIND_BYTES: u64 = 1 << 31;
 
 /// A key that nobody has: what stands for a right that was not given.
 const NO_KEY: u32 = 0;
+
+/// A bind of no bytes, and one or a LOCAL_INV with flags that mean nothing to it.
+fn is_strictly_refused(work: &Work) -> bool {
+    let flagged = work.has(ibv_send_flags::IBV_SEND_INLINE) || work.has(ibv_send_flags::IBV_SEND_SOLICITED);
+    match &work.verb {
+        Verb::Bind(bind) => flagged || bind.length == 0,
+        Verb::Invalidate { .. } => flagged,
+        _ => false,
+    }
+}
 
 impl World {
     /// Whether a queue pair takes one more work request behind `planned` others.
@@ -43,6 +54,15 @@ impl World {
                 return Err(libc::ENOMEM);
             }
         }
+        let manners = self.manners(context);
+        if manners.strict_binds && is_strictly_refused(work) {
+            return Err(libc::EINVAL);
+        }
+        if matches!(work.verb, Verb::Send { invalidate: Some(_) })
+            && manners.send_with_invalidate == FakeInvalidate::NotPosted
+        {
+            return Err(libc::EINVAL);
+        }
         if work.flags & !allowed != 0 {
             self.violation(context, format!("flags {:#x} on {:?}", work.flags, work.verb));
             return Err(libc::EINVAL);
@@ -57,6 +77,11 @@ impl World {
         let found = self.contexts.get(&context).ok_or(libc::EINVAL)?;
         if !found.windows.contains_key(&bind.window) || !found.regions.contains_key(&bind.region) {
             self.violation(context, format!("a bind of objects that are gone: {bind:?}"));
+            return Err(libc::EINVAL);
+        }
+        let manners = self.manners(context);
+        let is_zero_based = self.contexts[&context].regions[&bind.region].zero_based;
+        if manners.windows != FakeWindows::Working || (manners.refuses_zero_based && is_zero_based) {
             return Err(libc::EINVAL);
         }
         if remote_right(bind.access).is_none() {
@@ -120,8 +145,18 @@ impl World {
         };
         match &work.verb {
             Verb::Send { invalidate } => {
-                let invalidate = invalidate.map(|key| self.invalidatable(number, key));
-                Operation::Send { local: list(&work.elements), invalidate }
+                let manners = self.queue_pairs.get(&number).map(|end| self.manners(end.context)).unwrap_or_default();
+                match manners.send_with_invalidate {
+                    FakeInvalidate::Fails if invalidate.is_some() => {
+                        // What the NIC fails with the status of a local operation.
+                        return Operation::Invalidate { object: RegistrationId(0), key: NO_KEY };
+                    }
+                    FakeInvalidate::Plain => Operation::Send { local: list(&work.elements), invalidate: None },
+                    _ => {
+                        let invalidate = invalidate.map(|key| self.invalidatable(number, key));
+                        Operation::Send { local: list(&work.elements), invalidate }
+                    }
+                }
             }
             Verb::Read(remote) => {
                 let key = self.permitted(number, ibv_access_flags::IBV_ACCESS_REMOTE_READ, remote.key);

@@ -235,6 +235,13 @@ pub(crate) unsafe extern "C" fn destroy_qp(raw: *mut ibv_qp) -> c_int {
     }
 }
 
+impl World {
+    /// Whether a queue pair's library notes keys in windows.
+    fn writes_keys(&self, number: u32) -> bool {
+        self.queue_pairs.get(&number).is_some_and(|end| self.manners(end.context).writes_keys)
+    }
+}
+
 /// # Safety
 /// A work request whose lists are alive.
 unsafe fn work_of(request: &ibv_send_wr) -> Result<Work, i32> {
@@ -277,7 +284,15 @@ pub(crate) unsafe extern "C" fn post_send(
             // SAFETY: as above.
             let work = unsafe { work_of(&*at) };
             match work.and_then(|work| world.check(number, &work, works.len()).map(|()| work)) {
-                Ok(work) => works.push(work),
+                Ok(work) => {
+                    if let Verb::Bind(bind) = &work.verb
+                        && world.writes_keys(number)
+                    {
+                        // SAFETY: the window that a bind names is the program's, and alive while it posts.
+                        unsafe { (*(*at).__bindgen_anon_2.bind_mw.mw).rkey = bind.new_key() };
+                    }
+                    works.push(work);
+                }
                 Err(error) => {
                     code = error;
                     // SAFETY: as above.

@@ -1,6 +1,7 @@
 //! The functions of libibverbs but for queue pairs: devices, contexts, domains, memory, windows, completion queues, events.
 
 use crate::{
+    FakeWindows, Manners,
     nic::Nic,
     queue_pairs,
     raw::{Signal, WorkCompletion, null, set_errno},
@@ -51,6 +52,9 @@ pub(crate) const FUNCTIONS: VerbsFunctions = VerbsFunctions {
     ibv_destroy_qp: queue_pairs::destroy_qp,
     ibv_qp_to_qp_ex: queue_pairs::qp_to_qp_ex,
 };
+
+/// Where the keys of memory that is registered with a remote right begin: far behind those of the NIC.
+const REMOTE_KEYS: u32 = 0x8000_0000;
 
 /// A context with what lies in front of it in every extended library.
 #[repr(C)]
@@ -135,6 +139,12 @@ unsafe extern "C" fn open_device(device: *mut ibv_device) -> *mut ibv_context {
 }
 
 impl World {
+    /// Those of an open device.
+    pub(crate) fn manners(&self, context: usize) -> Manners {
+        let device = self.contexts.get(&context).and_then(|context| self.devices.get(&context.device));
+        device.map(|record| record.options.manners).unwrap_or_default()
+    }
+
     fn open(&mut self, device: *mut ibv_device) -> Result<*mut ibv_context, i32> {
         let number = self.number();
         let known = self.devices.iter_mut().find(|(_, record)| record.raw == device.addr());
@@ -325,9 +335,18 @@ unsafe extern "C" fn reg_mr(domain: *mut ibv_pd, start: *mut c_void, length: usi
     let address = unsafe { context_of(domain) };
     with(|world| {
         let remote = ibv_access_flags::IBV_ACCESS_REMOTE_READ | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE;
-        if access & remote.0 != 0 {
+        let manners = world.manners(address);
+        let has_windows = manners.windows != FakeWindows::None;
+        // Where windows do not work there is no other key.
+        if access & remote.0 != 0 && manners.windows == FakeWindows::Working {
             world.violation(address, "memory registered with a remote right");
         }
+        if access & ibv_access_flags::IBV_ACCESS_MW_BIND.0 != 0 && !has_windows {
+            return null(libc::EINVAL);
+        }
+        let number = world.number();
+        // Nobody reaches memory by it: the NIC opens keys by work requests only.
+        let rkey = if access & remote.0 != 0 { REMOTE_KEYS | number << 8 } else { 0 };
         let (context, found) = match world.domain(address, domain) {
             Ok(found) => found,
             Err(code) => return null(code),
@@ -342,9 +361,11 @@ unsafe extern "C" fn reg_mr(domain: *mut ibv_pd, start: *mut c_void, length: usi
             Err(error) => return null(errno_of(error)),
         };
         let raw = address_of_context(address);
-        let made = give(ibv_mr { context: raw, pd: domain, addr: start, length, handle: base.0, lkey, rkey: 0 });
+        let made = give(ibv_mr { context: raw, pd: domain, addr: start, length, handle: base.0, lkey, rkey });
         let can_bind = access & ibv_access_flags::IBV_ACCESS_MW_BIND.0 != 0;
-        let record = RegionRecord { base, lkey, can_bind, domain: domain.addr(), start: start.addr(), length };
+        let zero_based = access & ibv_access_flags::IBV_ACCESS_ZERO_BASED.0 != 0;
+        let record =
+            RegionRecord { base, lkey, can_bind, zero_based, domain: domain.addr(), start: start.addr(), length };
         context.regions.insert(made.expose_provenance(), record);
         made
     })
@@ -393,7 +414,7 @@ unsafe extern "C" fn alloc_mw(domain: *mut ibv_pd, kind: ibv_mw_type) -> *mut ib
     let address = unsafe { context_of(domain) };
     with(|world| {
         let number = world.number();
-        if kind != IBV_MW_TYPE_2 {
+        if kind != IBV_MW_TYPE_2 || world.manners(address).windows == FakeWindows::NotAllocated {
             return null(libc::EOPNOTSUPP);
         }
         let (context, found) = match world.domain(address, domain) {

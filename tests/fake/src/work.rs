@@ -53,6 +53,13 @@ impl Bind {
     }
 }
 
+impl Bind {
+    /// What libraries that note it write: the index of the current key, and the low byte of the new one.
+    pub(crate) fn new_key(&self) -> u32 {
+        (self.old_key & !0xff) | (self.key & 0xff)
+    }
+}
+
 fn address_of(region: *mut ibv_mr) -> usize {
     region.addr()
 }

@@ -46,6 +46,7 @@ pub(crate) struct RegionRecord {
     pub(crate) base: BaseId,
     pub(crate) lkey: u32,
     pub(crate) can_bind: bool,
+    pub(crate) zero_based: bool,
     /// Address of its domain's structure.
     pub(crate) domain: usize,
     pub(crate) start: usize,

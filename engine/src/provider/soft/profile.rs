@@ -61,6 +61,7 @@ impl SoftProfile {
             key_scope: KeyScope::QueuePair,
             allocate_after_queue_pair: false,
             remote_invalidation: true,
+            send_with_invalidate: true,
             refuses_live_registration: true,
             enforces_bounds: true,
             send_queue_cost: SendQueueCost { register: 1, invalidate: 1, message: 1 },
@@ -212,6 +213,16 @@ impl SoftOptions {
     pub const fn with_gaps(mut self) -> Self {
         self.capabilities.attributes.sg_gaps = true;
         self.capabilities.contiguity = Contiguity::Gaps { page_size: 4096 };
+        self
+    }
+
+    /// The same without registration by work request, as most cards are from user space: it opens no keys, and can only respond.
+    #[must_use]
+    pub const fn without_registrations(mut self) -> Self {
+        let capabilities = &mut self.capabilities;
+        capabilities.attributes.memory_management_extensions = false;
+        (capabilities.attributes.max_fast_reg_page_list_len, capabilities.attributes.max_registrations) = (0, 0);
+        capabilities.remote_invalidation = false;
         self
     }
 }

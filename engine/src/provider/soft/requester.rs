@@ -208,6 +208,9 @@ impl Requester {
                 _ if self.registration_to_fence && !entry.request.fence => {
                     Progress::Failed(FailureStatus::LocalOperation)
                 }
+                Operation::Send { invalidate: Some(_), .. } if !nic.options.capabilities.send_with_invalidate => {
+                    Progress::Failed(FailureStatus::LocalOperation)
+                }
                 _ => match self.transmit(&entry, queue.elements_of(&entry), wire, nic, asker, budget) {
                     Some(progress) => progress,
                     None => return,

@@ -89,7 +89,7 @@ impl VerbsDevice {
             return Err(CommandError::Invalid);
         }
         let bytes = memory.len() as u64;
-        let region = MemoryRegion::new(&self.domain(domain)?, memory, local_write);
+        let region = MemoryRegion::new(&self.domain(domain)?, memory, local_write, self.keys);
         let region = region.map_err(|error| not_registered(&error, bytes, system::locked_memory_limit()))?;
         let (lkey, region) = (region.lkey(), Arc::new(region));
         let base = Base { domain, region: Arc::clone(&region), leaving: false };
@@ -292,7 +292,7 @@ impl VerbsDevice {
             return Err(CommandError::DeviceGone);
         }
         // A device that has none left says EINVAL (rxe) or ENOMEM.
-        let window = Arc::new(Registered::new(&domain, self.lists).map_err(|_| CommandError::Exhausted)?);
+        let window = Arc::new(Registered::new(&domain, self.keys).map_err(|_| CommandError::Exhausted)?);
         let key = window.key();
         let record = WindowRecord { port, queue_pair, window: Some(Arc::clone(&window)), leaving: false };
         let object = RegistrationId(self.windows.insert(record).ok_or(CommandError::Exhausted)?);

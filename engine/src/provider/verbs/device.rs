@@ -3,20 +3,21 @@
 use super::{
     admit::Guard,
     connection_manager::ConnectionManager,
-    lists::{self, Choice, NoLists},
-    options::{OptionError, PostInterface, VerbsOptions},
+    hardware,
+    keys::{self, Facts, Ways},
+    lists::NoLists,
+    options::{OptionError, PostInterface, Registration, VerbsOptions},
     port::{Parts, VerbsPort},
     publish::{LANE_ENTRIES, PortCommand, PortHandle, Removed, Report, Table},
-    quirks::{KnownDevice, MOST_ELEMENTS, known_device, longest_send_queue},
+    quirks::KnownDevice,
     self_test::{Findings, SelfTestError, self_test},
     sys::{
         connection::EventChannel,
         context::{Context, RawEvent},
         library::{Library, LibraryError},
-        mkey::MkeyKind,
         objects::{CompletionQueue, MemoryRegion, ProtectionDomain},
         queue_pair::{Posting, QueuePair, SendInterface},
-        registered::Registered,
+        registered::{KeyObjects, Registered},
         shared_receive_queue::SharedReceiveQueue,
         thread_domain::{QueuePairDomain, ThreadDomain},
         wait::wait_readable,
@@ -24,12 +25,11 @@ use super::{
     system, thread_domains,
 };
 use crate::provider::{
-    AsyncEvent, BaseAddress, BaseId, Capabilities, Command, CommandError, Contiguity, Device, DeviceAttributes,
-    DeviceEvent, DomainId, KeyScope, PortId, PostModel, QueuePairId, RegistrationId, SendQueueCost, Ticket,
+    AsyncEvent, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, PortId, PostModel,
+    QueuePairId, RegistrationId, Ticket,
 };
 use core::time::Duration;
 use frwr_mempool::lane;
-use ibverbs_sys::{IBV_DEVICE_MEM_WINDOW_TYPE_2A, IBV_DEVICE_MEM_WINDOW_TYPE_2B, ibv_device_attr};
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
@@ -71,13 +71,17 @@ pub enum OpenError {
         /// What the system says.
         source: io::Error,
     },
-    /// The device has no memory windows of type 2.
-    #[error("device {device} (driver {driver}) has no type 2 memory windows; frwr needs them on this provider")]
+    /// The device opens no keys: it has no memory windows of type 2, nor lists.
+    #[error(
+        "device {device} (driver {driver}) opens no keys by work requests: it has no type 2 memory windows{known}; it can only respond"
+    )]
     NoWindows {
         /// The device.
         device: String,
         /// Its driver.
         driver: String,
+        /// What is known of its driver's windows: nothing, or with what separates it.
+        known: String,
     },
     /// The device cannot register lists.
     #[error("device {device} (driver {driver}) cannot register lists: {source}; windows may do instead")]
@@ -189,8 +193,8 @@ pub struct VerbsDevice {
     pub(super) gids: Vec<system::Gid>,
     pub(super) known: &'static KnownDevice,
     pub(super) builds: bool,
-    /// What lists it registers; `None` where it registers windows.
-    pub(super) lists: Option<MkeyKind>,
+    /// What it opens memory by.
+    pub(super) keys: KeyObjects,
     /// RDMA READs that a queue pair may have outstanding towards its peer.
     pub(super) max_initiator_depth: u32,
     capabilities: Capabilities,
@@ -222,34 +226,48 @@ impl VerbsDevice {
     pub fn open_with(library: &'static Library, options: &VerbsOptions) -> Result<Self, OpenError> {
         options.check()?;
         let name = &options.device;
-        let system = |step, remedy| move |source| OpenError::System { device: name.clone(), step, remedy, source };
         let context = Context::open(library, name).map_err(|source| not_opened(library, name, source))?;
         let context = Arc::new(context);
-        let attributes = context.attributes().map_err(system("querying its attributes", "see dmesg"))?;
-        let driver = (library.system.driver)(name);
-        let window_types = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-        let has_windows = context.has_windows() && attributes.device_cap_flags & window_types != 0;
-        let known = known_device(&driver);
-        let is_mlx5 = known.driver == "mlx5";
-        let choice = lists::choose(&context, options, has_windows, is_mlx5);
-        let choice =
-            choice.map_err(|source| OpenError::NoLists { device: name.clone(), driver: driver.clone(), source })?;
-        let lists = choice.lists();
-        if lists.is_none() && !has_windows {
-            return Err(OpenError::NoWindows { device: name.clone(), driver });
-        }
+        let attributes = context.attributes();
+        let attributes = attributes.map_err(|source| refused(name, "querying its attributes", "see dmesg", source))?;
+        let facts = Facts::of(&context, name, attributes);
         if context.is_iwarp() {
-            return Err(OpenError::Iwarp { device: name.clone(), driver });
+            return Err(OpenError::Iwarp { device: name.clone(), driver: facts.driver });
         }
-        let gids = (library.system.gids)(name, options.port);
-        check_numbers(options, attributes.phys_port_cnt, &gids)?;
-        let channel = EventChannel::new(library).map_err(system(
-            "opening the connection manager",
-            "load its module (modprobe rdma_ucm) and check the permissions of /dev/infiniband/rdma_cm",
-        ))?;
+        let Ways { keys, no_lists } = keys::ways(&context, options, &facts);
+        let (mut first, mut passed_over) = (None, Vec::new());
+        for keys in keys {
+            let mut findings = Findings::default();
+            findings.of_device(&facts, no_lists.as_ref(), &passed_over);
+            match Self::open_as(&context, options, &facts, keys, findings) {
+                Ok(device) => return Ok(device),
+                Err(error @ OpenError::SelfTest { .. }) => {
+                    passed_over.push((keys, error.to_string()));
+                    first = first.or(Some(error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(first.unwrap_or_else(|| no_keys(name, facts.driver, no_lists, options.registration)))
+    }
+
+    /// One way to open keys.
+    fn open_as(
+        context: &Arc<Context>,
+        options: &VerbsOptions,
+        facts: &Facts,
+        keys: KeyObjects,
+        mut findings: Findings,
+    ) -> Result<Self, OpenError> {
+        let name = &options.device;
+        let gids = (context.system().gids)(name, options.port);
+        check_numbers(options, facts.attributes.phys_port_cnt, &gids)?;
+        let remedy = "load its module (modprobe rdma_ucm) and check the permissions of /dev/infiniband/rdma_cm";
+        let channel = EventChannel::new(context.library());
+        let channel = channel.map_err(|source| refused(name, "opening the connection manager", remedy, source))?;
         let wants_builder = match options.post {
-            _ if lists.is_some() => true,
-            PostInterface::Automatic => known.prefers_builder,
+            _ if keys.lists().is_some() => true,
+            PostInterface::Automatic => facts.known.prefers_builder,
             PostInterface::List => false,
             PostInterface::Builder => true,
         };
@@ -264,37 +282,29 @@ impl VerbsDevice {
             ports: Vec::new(),
             places: Vec::new(),
             retiring: Vec::new(),
-            max_initiator_depth: number(attributes.max_qp_init_rd_atom),
-            capabilities: capabilities(name, &attributes, known, lists),
+            max_initiator_depth: u32::try_from(facts.attributes.max_qp_init_rd_atom).unwrap_or(0),
+            capabilities: keys::capabilities(name, facts, keys),
             findings: Findings::default(),
-            context,
+            context: Arc::clone(context),
             options: options.clone(),
             gids,
-            known,
+            known: facts.known,
             builds: wants_builder,
-            lists,
+            keys,
             quiet: false,
         };
         if wants_builder
-            && lists.is_none()
+            && keys.lists().is_none()
             && let Err(source) = device.probe_builder()
         {
             if options.post == PostInterface::Builder {
                 let remedy = "use lists (the default); newer rdma-core may help";
-                return Err(system("making a queue pair for ibv_wr_*", remedy)(source));
+                return Err(refused(name, "making a queue pair for ibv_wr_*", remedy, source));
             }
             device.builds = false;
         }
         device.capabilities.post_model = if device.builds { PostModel::AllOrNothing } else { PostModel::Prefix };
-        let mut findings = Findings::default();
-        match choice {
-            Choice::Lists(kind) => {
-                lists::apply(kind, number(attributes.max_mr), &mut device.capabilities);
-                lists::report(kind, known, &mut findings);
-            }
-            Choice::Windows(Some(reason)) if is_mlx5 => lists::report_none(&reason, &mut findings),
-            Choice::Windows(_) => {}
-        }
+        findings.of_keys(keys, facts);
         thread_domains::report(device.thread_domain(), &mut findings);
         if options.self_test {
             let tested = self_test(&device, &mut findings).and_then(|()| findings.apply(&mut device.capabilities));
@@ -339,7 +349,7 @@ impl VerbsDevice {
     /// Whether lists are registered, and not windows.
     #[must_use]
     pub fn registers_lists(&self) -> bool {
-        self.lists.is_some()
+        self.keys.lists().is_some()
     }
 
     /// A thread domain for one port; nothing where none is wanted.
@@ -349,7 +359,7 @@ impl VerbsDevice {
 
     /// How work requests get into its queue pairs.
     pub(super) fn send_interface(&self) -> SendInterface {
-        let posting = match self.lists {
+        let posting = match self.keys.lists() {
             Some(kind) => Posting::Lists { entries: kind.entries },
             None if self.builds => Posting::Builder,
             None => Posting::PostSend,
@@ -358,7 +368,7 @@ impl VerbsDevice {
     }
 
     fn guard(&self) -> Guard {
-        match self.lists {
+        match self.keys.lists() {
             Some(_) => Guard::LiveRegistration,
             None if self.capabilities.quirks.crashes_on_double_invalidate => Guard::SecondInvalidation,
             None => Guard::Nothing,
@@ -475,6 +485,22 @@ impl VerbsDevice {
     }
 }
 
+fn refused(device: &str, step: &'static str, remedy: &'static str, source: io::Error) -> OpenError {
+    OpenError::System { device: device.to_owned(), step, remedy, source }
+}
+
+/// Why a device opens no keys that was asked for some.
+fn no_keys(device: &str, driver: String, no_lists: Option<NoLists>, wanted: Registration) -> OpenError {
+    let device = device.to_owned();
+    match no_lists {
+        Some(source) if wanted == Registration::Lists => OpenError::NoLists { device, driver, source },
+        _ => {
+            let known = hardware::windows_of(&driver).map_or_else(String::new, |known| format!(" ({known})"));
+            OpenError::NoWindows { device, driver, known }
+        }
+    }
+}
+
 /// What opening refused by itself, or for want of the device.
 fn not_opened(library: &'static Library, name: &str, source: io::Error) -> OpenError {
     if source.kind() == io::ErrorKind::NotFound {
@@ -504,54 +530,6 @@ fn check_numbers(options: &VerbsOptions, ports: u8, gids: &[system::Gid]) -> Res
             Err(no_such("GID index", index, known))
         }
         _ => Ok(()),
-    }
-}
-
-fn number(value: i32) -> u32 {
-    u32::try_from(value).unwrap_or(0)
-}
-
-fn capabilities(
-    name: &str,
-    attributes: &ibv_device_attr,
-    known: &KnownDevice,
-    lists: Option<MkeyKind>,
-) -> Capabilities {
-    let (mut max_send_sge, mut max_qp_wr) = (number(attributes.max_sge), number(attributes.max_qp_wr));
-    if known.counts_blocks || lists.is_some() {
-        max_send_sge = max_send_sge.min(MOST_ELEMENTS);
-        max_qp_wr = longest_send_queue(max_qp_wr, max_send_sge, lists.map_or(0, |kind| kind.entries));
-    }
-    Capabilities {
-        // Capabilities are plain values that outlive the device; a process opens a device once.
-        name: Box::leak(name.to_owned().into_boxed_str()),
-        attributes: DeviceAttributes {
-            memory_management_extensions: true,
-            // One range per window.
-            max_fast_reg_page_list_len: 1,
-            sg_gaps: false,
-            max_send_sge,
-            max_sge_rd: number(attributes.max_sge_rd),
-            max_qp_wr,
-            max_cqe: number(attributes.max_cqe),
-            max_registrations: number(attributes.max_mw),
-            max_rdma_reads: number(attributes.max_qp_rd_atom),
-            max_srq: number(attributes.max_srq),
-            max_srq_wr: number(attributes.max_srq_wr),
-        },
-        contiguity: Contiguity::SingleRange,
-        max_registration_bytes: known.max_bind_bytes.min(attributes.max_mr_size),
-        base_address: BaseAddress::Virtual,
-        rotating_key_bits: 8,
-        key_scope: KeyScope::QueuePair,
-        allocate_after_queue_pair: known.allocate_after_queue_pair,
-        remote_invalidation: true,
-        refuses_live_registration: true,
-        enforces_bounds: known.enforces_bounds,
-        send_queue_cost: SendQueueCost { register: 1, invalidate: 1, message: 1 },
-        post_model: PostModel::Prefix,
-        fence_after_registration: known.fence_after_registration,
-        quirks: known.quirks,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     admit::MAX_LIST_BYTES,
-    options::{MAX_LIST_ENTRIES, Registration, VerbsOptions},
+    options::MAX_LIST_ENTRIES,
     quirks::KnownDevice,
     self_test::Findings,
     sys::{
@@ -48,46 +48,9 @@ pub enum NoLists {
 /// The kinds of keys, the best first. Kernels before mid-2022 and rdma-core before 43 know neither flag.
 const KINDS: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
 
-/// How a device registers.
-pub(super) enum Choice {
-    /// Lists of this kind.
-    Lists(MkeyKind),
-    /// Windows; because of this where lists would have been preferred.
-    Windows(Option<NoLists>),
-}
-
-impl Choice {
-    /// What lists, if any.
-    pub(super) fn lists(&self) -> Option<MkeyKind> {
-        match self {
-            Self::Lists(kind) => Some(*kind),
-            Self::Windows(_) => None,
-        }
-    }
-}
-
-/// How the device registers. Where it is chosen by itself, lists are only where their keys rotate or there is nothing else: a
-/// key that does not opens the next layout to whoever kept it. `is_mlx5` is what the kernel says of the driver.
-pub(super) fn choose(
-    context: &Arc<Context>,
-    options: &VerbsOptions,
-    has_windows: bool,
-    is_mlx5: bool,
-) -> Result<Choice, NoLists> {
-    let probed = || probe(context, options.list_entries, is_mlx5);
-    match options.registration {
-        Registration::Windows => Ok(Choice::Windows(None)),
-        Registration::Lists => probed().map(Choice::Lists),
-        Registration::Automatic => Ok(match probed() {
-            Ok(kind) if kind.rotates || !has_windows => Choice::Lists(kind),
-            Ok(_) => Choice::Windows(Some(NoLists::FixedKeys)),
-            Err(reason) => Choice::Windows(Some(reason)),
-        }),
-    }
-}
-
-/// Makes a queue pair and a key for lists and throws them away: only that tells whether library, kernel and device can.
-fn probe(context: &Arc<Context>, entries: u16, is_mlx5: bool) -> Result<MkeyKind, NoLists> {
+/// Makes a queue pair and a key for lists and throws them away: only that tells whether library, kernel and device can. `is_mlx5` is what
+/// the kernel says of the driver.
+pub(super) fn probe(context: &Arc<Context>, entries: u16, is_mlx5: bool) -> Result<MkeyKind, NoLists> {
     context.has_mlx5()?;
     if !context.is_mlx5() {
         return Err(if is_mlx5 { NoLists::OtherCopy } else { NoLists::OtherDevice });

@@ -22,6 +22,8 @@ mod admit;
 mod commands;
 mod connection_manager;
 mod device;
+pub mod hardware;
+mod keys;
 mod lists;
 mod options;
 mod port;
@@ -36,7 +38,7 @@ pub use device::{OpenError, VerbsDevice};
 pub use lists::NoLists;
 pub use options::{
     MAX_ACK_TIMEOUT, MAX_INLINE_BYTES, MAX_LIST_ENTRIES, MAX_MTU, MAX_RNR_TIMER, MIN_MTU, OptionError, PostInterface,
-    Registration, VerbsOptions,
+    Registration, Role, VerbsOptions,
 };
 pub use port::VerbsPort;
 pub use quirks::{Evidence, KNOWN_DEVICES, KnownDevice, known_device};

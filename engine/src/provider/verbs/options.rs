@@ -35,6 +35,18 @@ pub enum Registration {
     Lists,
 }
 
+/// What whoever opens a device will do with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Opens memory to peers by work requests, and responds as well. Opening fails where the device has neither windows nor lists.
+    #[default]
+    Requester,
+    /// Opens none: it sends messages, replies, reads and writes what peers have opened, and may register memory for a long time
+    /// (`Port::register_memory`). A device without windows and lists is opened too. `Capabilities::attributes` say then that there are no
+    /// memory management extensions, and `Capabilities::send_with_invalidate` whether keys of peers can be invalidated.
+    Responder,
+}
+
 /// Most entries that a list can be asked for: the bytes of a send queue entry end at about that many (verbs.md, section 6).
 pub const MAX_LIST_ENTRIES: u16 = 52;
 
@@ -69,7 +81,9 @@ pub struct VerbsOptions {
     pub min_rnr_timer: Option<u8>,
     /// How chains are posted. Lists are posted by the builder, whatever is said here.
     pub post: PostInterface,
-    /// What memory is opened to peers by.
+    /// What the device is opened for.
+    pub role: Role,
+    /// What memory is opened to peers by. Where a responder's device cannot, it opens none.
     pub registration: Registration,
     /// Entries of the longest list that is registered at once, 1 to [`MAX_LIST_ENTRIES`]; a device whose work requests have no room
     /// for as many registers no lists.
@@ -103,6 +117,7 @@ impl VerbsOptions {
             ack_timeout: None,
             min_rnr_timer: None,
             post: PostInterface::Automatic,
+            role: Role::Requester,
             registration: Registration::Automatic,
             list_entries: LIST_ENTRIES,
             inline_bytes: None,

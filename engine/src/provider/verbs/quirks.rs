@@ -81,8 +81,8 @@ const UNKNOWN: KnownDevice = KnownDevice {
     reason: "not in the table: windows are allocated after and freed before their queue pair, no key is invalidated twice",
 };
 
-/// The table.
-pub static KNOWN_DEVICES: [KnownDevice; 4] = [
+/// The table: drivers whose devices have windows. What hardware that is, and of which version of rdma-core on, is in `hardware`.
+pub static KNOWN_DEVICES: [KnownDevice; 5] = [
     KnownDevice {
         driver: "rxe",
         // No IBV_EVENT_QP_LAST_WQE_REACHED (spdk issue 1697).
@@ -133,8 +133,14 @@ pub static KNOWN_DEVICES: [KnownDevice; 4] = [
         allocate_after_queue_pair: false,
         // goals.md K19.
         fence_after_registration: true,
-        reason: "binds by ibv_post_send only, on reliable connections; its library writes the window's key itself; a SEND \
-                 behind a bind needs the fence",
+        reason: "binds by ibv_post_send only, on reliable connections, of memory that is not zero-based (Intel IPU E2000, rdma-core 64); its \
+                 library writes the window's key itself; a SEND behind a bind needs the fence",
+        ..UNKNOWN
+    },
+    KnownDevice {
+        driver: "ionic",
+        reason: "its library never writes the window's key, and refuses binds of no bytes, and inline or solicited binds and invalidations \
+                 (providers/ionic/ionic_verbs.c of rdma-core 61); else as an unknown device",
         ..UNKNOWN
     },
 ];

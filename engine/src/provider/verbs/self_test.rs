@@ -4,9 +4,15 @@
 mod loopback;
 mod unsettled;
 
-use super::{VerbsDevice, system};
+use super::{
+    VerbsDevice, hardware,
+    keys::Facts,
+    lists::{self, NoLists},
+    sys::registered::KeyObjects,
+    system,
+};
 use crate::provider::{Access, Capabilities, FailureStatus};
-use loopback::{Invalidated, LoopBack, WINDOW_BYTES, WINDOW_OFFSET};
+use loopback::{Delivery, LoopBack, WINDOW_BYTES, WINDOW_OFFSET};
 use std::io;
 
 /// Why a device cannot be used, or not be tried.
@@ -70,11 +76,18 @@ pub struct Finding {
     pub text: String,
 }
 
+/// Name of the finding that a device is a virtual function.
+const VIRTUAL: &str = "virtual function, never run on hardware";
+
+/// Name of the finding that a device opens no keys.
+const OPENS_KEYS: &str = "keys are opened by work requests";
+
 /// What the self-test found, and what follows for the engine.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     rows: Vec<Finding>,
     remote_invalidation: Option<bool>,
+    send_with_invalidate: Option<bool>,
     flag_misplaced: Option<bool>,
     enforces_bounds: Option<bool>,
 }
@@ -93,9 +106,47 @@ impl Findings {
         }
         let update = |known: &mut bool, seen: Option<bool>| *known = seen.unwrap_or(*known);
         update(&mut capabilities.remote_invalidation, self.remote_invalidation);
+        update(&mut capabilities.send_with_invalidate, self.send_with_invalidate);
         update(&mut capabilities.quirks.invalidate_flag_misplaced, self.flag_misplaced);
         update(&mut capabilities.enforces_bounds, self.enforces_bounds);
         Ok(())
+    }
+
+    /// What there is to know of a device before it is tried, and of the ways to open keys that it failed.
+    pub(super) fn of_device(
+        &mut self,
+        facts: &Facts,
+        no_lists: Option<&NoLists>,
+        passed_over: &[(KeyObjects, String)],
+    ) {
+        if facts.is_virtual {
+            let windows = if facts.is_mlx5() {
+                "; NVIDIA has windows on physical functions and native machines only, so lists are tried first"
+            } else {
+                ""
+            };
+            self.expect(VIRTUAL, true, format!("what the self-test does not show is not known of one{windows}"));
+        }
+        if let Some(reason) = no_lists.filter(|_| facts.is_mlx5()) {
+            lists::report_none(reason, self);
+        }
+        for (keys, reason) in passed_over {
+            self.expect(keys.name(), false, format!("passed over: {reason}"));
+        }
+    }
+
+    /// What its keys are made of.
+    pub(super) fn of_keys(&mut self, keys: KeyObjects, facts: &Facts) {
+        match keys {
+            KeyObjects::Windows => {}
+            KeyObjects::Lists(kind) => lists::report(kind, facts.known, self),
+            KeyObjects::None => {
+                let known = hardware::windows_of(&facts.driver).map_or_else(String::new, |known| format!(" ({known})"));
+                let text =
+                    format!("no: neither type 2 memory windows nor lists{known}; it serves, and does not request");
+                self.expect(OPENS_KEYS, false, text);
+            }
+        }
     }
 
     /// Adds what ended the self-test early, so that the rows show it too.
@@ -136,6 +187,9 @@ pub(super) fn self_test(device: &VerbsDevice, findings: &mut Findings) -> Result
     let index = options.gid_index.map_or_else(String::new, |index| format!(" with index {index}"));
     let gid = system::choose_gid(&device.gids, options.gid_index)
         .ok_or(SelfTestError::NoGid { port: options.port, index })?;
+    if matches!(device.keys, KeyObjects::None) {
+        return replies(device, gid, findings);
+    }
     normal_path(device, gid, findings)?;
     if findings.rows.iter().all(|row| row.outcome != Outcome::Unusable) {
         remote_invalidation(device, gid, findings)?;
@@ -183,29 +237,39 @@ fn remote_invalidation(device: &VerbsDevice, gid: system::Gid, findings: &mut Fi
         return Ok(());
     }
     let seen = pair.send_with_invalidate("SEND_WITH_INV")?;
-    let key = pair.key();
-    match seen {
-        Ok(seen) => {
-            let works = seen.key == Some(key);
-            findings.remote_invalidation = Some(works);
-            findings.expect(
-                "SEND_WITH_INV",
-                works,
-                if works { "the receive names the key" } else { "no key is named" },
-            );
-            if works {
-                findings.flag_misplaced = Some(!seen.flag_is_right);
-                let text = if seen.flag_is_right { "IBV_WC_WITH_INV" } else { "IBV_WC_IP_CSUM_OK in its place" };
-                findings.expect("flag of SEND_WITH_INV", seen.flag_is_right, text);
-                let refused = pair.write("RDMA WRITE after SEND_WITH_INV", 0)?;
-                let is_refused = refused == Err(FailureStatus::RemoteAccess);
-                findings.need("RDMA WRITE after SEND_WITH_INV is refused", is_refused, ended(refused));
-            }
-        }
-        Err(status) => {
-            findings.remote_invalidation = Some(false);
-            findings.expect("SEND_WITH_INV", false, ended(Err(status)));
-        }
+    findings.send_with_invalidate = Some(seen.was_sent());
+    let Delivery::Received(seen) = seen else {
+        findings.remote_invalidation = Some(false);
+        findings.expect("SEND_WITH_INV", false, seen.text());
+        return Ok(());
+    };
+    let works = seen.key == Some(pair.key());
+    findings.remote_invalidation = Some(works);
+    findings.expect("SEND_WITH_INV", works, if works { "the receive names the key" } else { "no key is named" });
+    if works {
+        findings.flag_misplaced = Some(!seen.flag_is_right);
+        let text = if seen.flag_is_right { "IBV_WC_WITH_INV" } else { "IBV_WC_IP_CSUM_OK in its place" };
+        findings.expect("flag of SEND_WITH_INV", seen.flag_is_right, text);
+        let refused = pair.write("RDMA WRITE after SEND_WITH_INV", 0)?;
+        let is_refused = refused == Err(FailureStatus::RemoteAccess);
+        findings.need("RDMA WRITE after SEND_WITH_INV is refused", is_refused, ended(refused));
+    }
+    Ok(())
+}
+
+/// What a device without keys of its own is for: messages, and with them the end of a peer's key. It has none that could be invalidated, so
+/// what a SEND_WITH_INV names is memory registered by a system call. Whether that can be invalidated is the receiver's affair; that it was
+/// asked for shows that ours was sent. A device may say that it can and fail (bnxt_re, spdk issue 3926): then replies are plain SENDs,
+/// behind which peers kill their keys themselves.
+fn replies(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) -> Result<(), SelfTestError> {
+    const REMOTE: &str = "keys of peers are invalidated by SEND_WITH_INV";
+    let sent = LoopBack::new(device, gid)?.send("SEND")?;
+    findings.need("SEND", sent.is_ok(), ended(sent));
+    if sent.is_ok() {
+        let seen = LoopBack::new(device, gid)?.send_with_invalidate("SEND_WITH_INV")?;
+        findings.send_with_invalidate = Some(seen.was_sent());
+        let text = if seen.was_sent() { "yes".to_owned() } else { format!("no: plain SEND; {}", seen.text()) };
+        findings.expect(REMOTE, seen.was_sent(), text);
     }
     Ok(())
 }

@@ -41,6 +41,8 @@ impl Gid {
 pub struct SystemView {
     /// The driver of a device, see [`driver`].
     pub driver: fn(&str) -> String,
+    /// Whether a device is a virtual function, see [`is_virtual_function`].
+    pub is_virtual_function: fn(&str) -> bool,
     /// The GID table of a port, see [`gids`].
     pub gids: fn(&str, u8) -> Vec<Gid>,
     /// The address of a port on an InfiniBand fabric; 0 on Ethernet.
@@ -49,7 +51,7 @@ pub struct SystemView {
 
 impl SystemView {
     /// sysfs.
-    pub const LINUX: Self = Self { driver, gids, local_identifier };
+    pub const LINUX: Self = Self { driver, is_virtual_function, gids, local_identifier };
 }
 
 fn text(path: &Path) -> Option<String> {
@@ -72,14 +74,37 @@ pub fn driver(name: &str) -> String {
     driver_of(&link.file_name().unwrap_or_default().to_string_lossy()).to_owned()
 }
 
+/// PCI vendor of ConnectX devices.
+const MELLANOX: &str = "0x15b3";
+
+/// PCI devices of that vendor which are virtual functions (the table of providers/mlx5/mlx5.c in rdma-core): a virtual machine that was given
+/// one sees no link to its physical function.
+const VIRTUAL_CONNECTX: [&str; 8] = ["0x1012", "0x1014", "0x1016", "0x1018", "0x101a", "0x101c", "0x101e", "0xa2d3"];
+
+/// Whether a device is a virtual function: its PCI device links to a physical one, or is sold as one.
+#[must_use]
+pub fn is_virtual_function(name: &str) -> bool {
+    is_virtual(&device(name).join("device"))
+}
+
+/// The same of a PCI device in sysfs.
+fn is_virtual(pci: &Path) -> bool {
+    let is = |file: &str, known: &[&str]| text(&pci.join(file)).is_some_and(|id| known.contains(&id.as_str()));
+    pci.join("physfn").exists() || (is("vendor", &[MELLANOX]) && is("device", &VIRTUAL_CONNECTX))
+}
+
 /// A driver of the table by its kernel's name.
-fn driver_of(kernel: &str) -> &str {
+pub(super) fn driver_of(kernel: &str) -> &str {
     // A scalable function of a ConnectX is a device of the auxiliary bus, whose drivers are named `module.name`: mlx5_core.sf.
     match kernel.split('.').next().unwrap_or(kernel) {
         "mlx5_core" => "mlx5",
         "mlx4_core" => "mlx4",
-        // The network drivers whose RDMA half irdma is.
-        "ice" | "i40e" => "irdma",
+        // The network drivers whose RDMA half irdma is; idpf of the IPU E2000.
+        "ice" | "i40e" | "idpf" => "irdma",
+        "ionic" | "ionic_rdma" => "ionic",
+        "bnxt_en" => "bnxt_re",
+        "hns3" | "hns_roce_hw_v2" => "hns",
+        "qede" => "qedr",
         _ => kernel,
     }
 }
@@ -157,12 +182,37 @@ mod tests {
             ("mlx5_core.sf", "mlx5"),
             ("mlx4_core", "mlx4"),
             ("ice", "irdma"),
-            ("bnxt_en", "bnxt_en"),
+            ("idpf", "irdma"),
+            ("ionic", "ionic"),
+            ("ionic_rdma", "ionic"),
+            ("bnxt_en", "bnxt_re"),
+            ("hns3", "hns"),
+            ("mana", "mana"),
+            ("idpf2", "idpf2"),
             ("mlx5_corex", "mlx5_corex"),
             ("", ""),
         ] {
             assert_eq!(driver_of(kernel), expected);
         }
+    }
+
+    #[test]
+    fn a_virtual_function_is_one_by_its_link_or_by_its_name() {
+        let make = |files: &[(&str, &str)]| {
+            let folder = std::env::temp_dir().join(format!("frwr-pci-{}-{}", std::process::id(), files.len()));
+            std::fs::create_dir_all(&folder).unwrap();
+            for (name, content) in files {
+                std::fs::write(folder.join(name), format!("{content}\n")).unwrap();
+            }
+            let found = is_virtual(&folder);
+            std::fs::remove_dir_all(&folder).unwrap();
+            found
+        };
+        assert!(!make(&[]));
+        assert!(make(&[("physfn", "")]), "whatever it is");
+        assert!(make(&[("vendor", "0x15b3"), ("device", "0x101e")]), "given to a virtual machine");
+        assert!(!make(&[("vendor", "0x15b3"), ("device", "0x101d")]));
+        assert!(!make(&[("vendor", "0x8086"), ("device", "0x101e")]));
     }
 
     #[test]

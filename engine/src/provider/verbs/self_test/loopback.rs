@@ -16,7 +16,7 @@ use crate::provider::{
             mkey::Mkey,
             objects::{CompletionQueue, MemoryRegion, ProtectionDomain, Window, no_completion},
             queue_pair::QueuePair,
-            registered::Registered,
+            registered::{KeyObjects, Registered},
             thread_domain::QueuePairDomain,
         },
         system::Gid,
@@ -66,6 +66,55 @@ pub(super) struct Invalidated {
     pub(super) flag_is_right: bool,
 }
 
+/// What became of a SEND_WITH_INV.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Delivery {
+    /// It arrived.
+    Received(Invalidated),
+    /// It arrived, and the receiver's side did not invalidate that key.
+    NotInvalidated(FailureStatus),
+    /// It was sent, and the receiver's side refused it.
+    Refused(FailureStatus),
+    /// The device did not send it.
+    NotSent(FailureStatus),
+    /// Its library did not take it, with this error number.
+    NotPosted(i32),
+    /// The device says that it sent it, and the receiver never said anything.
+    Lost,
+}
+
+impl Delivery {
+    /// Whether the device can send it: a message that arrived as a plain one is none.
+    pub(super) fn was_sent(self) -> bool {
+        match self {
+            Self::Received(seen) => seen.key.is_some(),
+            Self::NotInvalidated(_) | Self::Refused(_) => true,
+            Self::NotSent(_) | Self::NotPosted(_) | Self::Lost => false,
+        }
+    }
+
+    /// For people.
+    pub(super) fn text(self) -> String {
+        match self {
+            Self::Received(Invalidated { key: Some(_), .. }) => "the receive names the key".to_owned(),
+            Self::Received(_) => "no key is named".to_owned(),
+            Self::NotInvalidated(status) | Self::Refused(status) => format!("the receiver failed: {status}"),
+            Self::NotSent(status) => format!("failed: {status}"),
+            Self::NotPosted(code) => format!("not posted: {}", io::Error::from_raw_os_error(code)),
+            Self::Lost => format!("the receiver has no completion within {} s", PATIENCE.as_secs()),
+        }
+    }
+
+    fn not_delivered(status: FailureStatus) -> Self {
+        match status {
+            FailureStatus::RemoteInvalidRequest | FailureStatus::RemoteAccess | FailureStatus::RemoteOperation => {
+                Self::Refused(status)
+            }
+            _ => Self::NotSent(status),
+        }
+    }
+}
+
 /// One end.
 struct End {
     queue_pair: QueuePair,
@@ -74,11 +123,15 @@ struct End {
 
 /// The owner has a window, the peer uses it. Fields are dropped in order: the window goes before its queue pair.
 pub(super) struct LoopBack {
-    window: Registered,
+    /// `None` where the device opens no keys.
+    window: Option<Registered>,
+    /// Of the window, or of memory that was registered by a system call.
     key: u32,
     owner: End,
     peer: End,
     region: Arc<MemoryRegion>,
+    /// In place of a window.
+    _remote: Option<MemoryRegion>,
     /// The same, for what goes inline as it will in connections.
     registered: RegisteredMemory,
     memory: DeviceMemory,
@@ -100,8 +153,15 @@ impl LoopBack {
         let domain = ProtectionDomain::new(&device.context).map_err(failed("allocating a protection domain"))?;
         let domain = Arc::new(domain);
         let remedy = "; raise the limit of locked memory (ulimit -l unlimited)";
-        let region = MemoryRegion::new(&domain, memory.clone(), true);
+        let region = MemoryRegion::new(&domain, memory.clone(), true, device.keys);
         let region = Arc::new(region.map_err(system_error("registering memory", remedy))?);
+        let remote = match device.keys {
+            KeyObjects::None => {
+                let made = MemoryRegion::remote(&domain, memory.clone(), Access::RemoteReadWrite);
+                Some(made.map_err(system_error("registering memory for peers", remedy))?)
+            }
+            KeyObjects::Windows | KeyObjects::Lists(_) => None,
+        };
         let mut registered = RegisteredMemory::default();
         registered.add(&region);
         let make = || End::new(device, &domain).map_err(failed("creating a queue pair"));
@@ -110,22 +170,25 @@ impl LoopBack {
             one.connect(device, other, gid).map_err(failed("connecting a queue pair to itself"))?;
         }
         // After its queue pair (verbs.md 5.6, trap 4).
-        let window = Registered::new(&domain, device.lists).map_err(failed("allocating a window"))?;
-        let key = window.key();
+        let window = match &remote {
+            None => Some(Registered::new(&domain, device.keys).map_err(failed("allocating a window"))?),
+            Some(_) => None,
+        };
+        let key = window.as_ref().map(Registered::key).or(remote.as_ref().map(MemoryRegion::rkey)).unwrap_or(0);
         let posting = SendMemory::new(DEPTH as usize);
-        Ok(Self { window, key, owner, peer, region, registered, memory, posting, next_token: 0 })
+        Ok(Self { window, key, owner, peer, region, _remote: remote, registered, memory, posting, next_token: 0 })
     }
 
     /// Whether its key differs from use to use.
     pub(super) fn rotates(&self) -> bool {
-        self.window.lists().is_none_or(|kind| kind.rotates)
+        self.window.as_ref().and_then(Registered::lists).is_none_or(|kind| kind.rotates)
     }
 
     /// Where the peer finds the first byte.
     fn start(&self) -> u64 {
         match self.window {
-            Registered::Window(_) => self.memory.address() + WINDOW_OFFSET,
-            Registered::List(_) => 0,
+            Some(Registered::Window(_)) | None => self.memory.address() + WINDOW_OFFSET,
+            Some(Registered::List(_)) => 0,
         }
     }
 
@@ -218,8 +281,9 @@ impl LoopBack {
         let data = registered.of_post(&owner.queue_pair).data(&send, &elements);
         let sent = owner.run(step, posting, send.token, |batch| {
             match window {
-                Registered::Window(window) => batch.bind(&bind, &fields, window, region),
-                Registered::List(mkey) => batch.list(&bind, &fields, mkey, &list),
+                Some(Registered::Window(window)) => batch.bind(&bind, &fields, window, region),
+                Some(Registered::List(mkey)) => batch.list(&bind, &fields, mkey, &list),
+                None => {}
             }
             batch.send(&send, data, None);
         })?;
@@ -289,27 +353,45 @@ impl LoopBack {
         Ok(done.map(|_| ()))
     }
 
+    /// The owner sends a message, and nothing else.
+    pub(super) fn send(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
+        self.peer.receive(self.element(MESSAGE_OFFSET)).map_err(system_error(step, ""))?;
+        let (request, elements) = (self.request(), [self.element(MESSAGE_OFFSET + u64::from(BYTES))]);
+        let data = self.registered.of_post(&self.owner.queue_pair).data(&request, &elements);
+        let sent = self.owner.run(step, &mut self.posting, request.token, |batch| batch.send(&request, data, None))?;
+        match sent {
+            Ok(_) => Ok(self.peer.wait(step, RECEIVE)?.map(|_| ())),
+            Err(status) => Ok(Err(status)),
+        }
+    }
+
     /// The peer invalidates the window's key with a message. Once per bind, as above.
-    pub(super) fn send_with_invalidate(
-        &mut self,
-        step: &'static str,
-    ) -> Result<Result<Invalidated, FailureStatus>, SelfTestError> {
+    pub(super) fn send_with_invalidate(&mut self, step: &'static str) -> Result<Delivery, SelfTestError> {
         self.owner.receive(self.element(MESSAGE_OFFSET)).map_err(system_error(step, ""))?;
         let (request, key) = (self.request(), self.key);
         let elements = [self.element(PEER_OFFSET)];
         let data = self.registered.of_post(&self.peer.queue_pair).data(&request, &elements);
         let sent = self.peer.run(step, &mut self.posting, request.token, |batch| {
             batch.send(&request, data, Some(key));
-        })?;
-        if let Err(status) = sent {
-            return Ok(Err(status));
+        });
+        match sent {
+            Ok(Ok(_)) => {}
+            Ok(Err(status)) => return Ok(Delivery::not_delivered(status)),
+            // Libraries refuse what they have no work request for.
+            Err(SelfTestError::System { source, .. }) => {
+                return Ok(Delivery::NotPosted(source.raw_os_error().unwrap_or(libc::EOPNOTSUPP)));
+            }
+            Err(error) => return Err(error),
         }
-        let received = self.owner.wait(step, RECEIVE)?;
-        Ok(received.map(|raw| {
-            let flag_is_right = raw.wc_flags.0 & ibv_wc_flags::IBV_WC_WITH_INV.0 != 0;
-            let flagged = flag_is_right || raw.wc_flags.0 & ibv_wc_flags::IBV_WC_IP_CSUM_OK.0 != 0;
-            Invalidated { key: flagged.then_some(raw.imm_data), flag_is_right }
-        }))
+        Ok(match self.owner.wait(step, RECEIVE) {
+            Ok(Ok(raw)) => {
+                let flag_is_right = raw.wc_flags.0 & ibv_wc_flags::IBV_WC_WITH_INV.0 != 0;
+                let flagged = flag_is_right || raw.wc_flags.0 & ibv_wc_flags::IBV_WC_IP_CSUM_OK.0 != 0;
+                Delivery::Received(Invalidated { key: flagged.then_some(raw.imm_data), flag_is_right })
+            }
+            Ok(Err(status)) => Delivery::NotInvalidated(status),
+            Err(_) => Delivery::Lost,
+        })
     }
 }
 

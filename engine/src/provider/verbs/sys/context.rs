@@ -73,6 +73,11 @@ impl Context {
         &self.library.system
     }
 
+    /// The libraries that it was opened with.
+    pub(in super::super) fn library(&self) -> &'static Library {
+        self.library
+    }
+
     /// Readable when an asynchronous event waits.
     pub(in super::super) fn async_fd(&self) -> RawFd {
         // SAFETY: the context is open, and the member does not change.

@@ -3,6 +3,7 @@
 use super::{
     check,
     context::{Context, address_of},
+    registered::KeyObjects,
 };
 use crate::provider::Access;
 use core::{mem::MaybeUninit, ptr::NonNull};
@@ -58,8 +59,13 @@ impl MemoryRegion {
         domain: &Arc<ProtectionDomain>,
         memory: DeviceMemory,
         local_write: bool,
+        keys: KeyObjects,
     ) -> io::Result<Self> {
-        let mut access = ibv_access_flags::IBV_ACCESS_MW_BIND.0;
+        // A device without windows may refuse memory that is registered for them.
+        let mut access = match keys {
+            KeyObjects::None => 0,
+            KeyObjects::Windows | KeyObjects::Lists(_) => ibv_access_flags::IBV_ACCESS_MW_BIND.0,
+        };
         if local_write {
             access |= ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
         }

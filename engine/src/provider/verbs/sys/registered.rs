@@ -6,6 +6,36 @@ use super::{
 };
 use std::{io, sync::Arc};
 
+/// What a device's keys are made of.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum KeyObjects {
+    /// It opens none.
+    None,
+    /// Type 2 windows.
+    Windows,
+    /// Indirect keys of this kind.
+    Lists(MkeyKind),
+}
+
+impl KeyObjects {
+    /// What lists, if any.
+    pub(in super::super) fn lists(self) -> Option<MkeyKind> {
+        match self {
+            Self::Lists(kind) => Some(kind),
+            Self::None | Self::Windows => None,
+        }
+    }
+
+    /// A few words for people.
+    pub(in super::super) fn name(self) -> &'static str {
+        match self {
+            Self::None => "no keys of its own",
+            Self::Windows => "type 2 memory windows",
+            Self::Lists(_) => "lists by UMR work requests",
+        }
+    }
+}
+
 /// A window or a key for lists. A device has one kind.
 pub(in super::super) enum Registered {
     Window(Window),
@@ -13,11 +43,12 @@ pub(in super::super) enum Registered {
 }
 
 impl Registered {
-    /// A window, or a key of this kind.
-    pub(in super::super) fn new(domain: &Arc<ProtectionDomain>, lists: Option<MkeyKind>) -> io::Result<Self> {
-        match lists {
-            None => Window::new(domain).map(Self::Window),
-            Some(kind) => Mkey::new(domain, kind).map(Self::List),
+    /// One of these.
+    pub(in super::super) fn new(domain: &Arc<ProtectionDomain>, keys: KeyObjects) -> io::Result<Self> {
+        match keys {
+            KeyObjects::None => Err(io::ErrorKind::Unsupported.into()),
+            KeyObjects::Windows => Window::new(domain).map(Self::Window),
+            KeyObjects::Lists(kind) => Mkey::new(domain, kind).map(Self::List),
         }
     }
 
