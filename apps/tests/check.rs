@@ -483,6 +483,7 @@ fn one_device_is_shown_with_every_finding() {
         "1 passed, 1 deviates, 1 failed",
         "bounds: only those of the base registration are enforced",
         "rxe0 failed the self-test: invalidate",
+        "rxe0 deviates from the specification: bounds",
         "remedy: `frwr-check --device rxe0`",
     ] {
         assert!(output.stdout.contains(part), "{part} in {}", output.stdout);
@@ -491,7 +492,35 @@ fn one_device_is_shown_with_every_finding() {
     let json = one_json_line(&check_with("--device rxe0 --json", || tree.machine("0-1"), |_| findings()));
     let second = &json["self_test"]["findings"][1];
     assert_eq!((&second["name"], &second["outcome"]), (&"bounds".into(), &"deviates".into()));
-    assert_eq!(json["shortcomings"][0]["name"], "rdma_self_test");
+    let names = json["shortcomings"].as_array().unwrap().iter().map(|short| short["name"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["rdma_self_test", "rdma_deviates"]);
+}
+
+/// Whatever deviates falls short, also where nothing failed; and where nothing does, nothing falls short.
+#[test]
+fn a_device_that_deviates_falls_short() {
+    let tree = with_rxe();
+    let SelfTest::Ran(all) = findings() else { panic!() };
+    for (outcome, falls) in [(FindingOutcome::Passed, false), (FindingOutcome::Deviates, true)] {
+        let found: Vec<Finding> = all.iter().filter(|finding| finding.outcome == outcome).cloned().collect();
+        for line in ["--device rxe0", ""] {
+            let text = check_with(line, || tree.machine("0-1"), |_| SelfTest::Ran(found.clone())).stdout;
+            assert_eq!(text.contains("rxe0 deviates from the specification: bounds"), falls, "{text}");
+            assert_eq!(text.contains("Nothing falls short."), !falls, "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_virtual_function_is_shown_as_one() {
+    let tree = with_rxe();
+    let shown = || check_with("--device mlx5_0", || tree.machine("0-1"), |_| SelfTest::NotRun).stdout;
+    assert!(!shown().contains("virtual function"), "{}", shown());
+    let device = tree.0.path().join("sys/class/infiniband/mlx5_0/device");
+    fs::create_dir_all(device.join("physfn")).unwrap();
+    assert!(shown().contains("driver mlx5_core, a virtual function"), "{}", shown());
+    let json = check_with("--device mlx5_0 --json", || tree.machine("0-1"), |_| SelfTest::NotRun);
+    assert_eq!(one_json_line(&json)["virtual_function"], true);
 }
 
 #[test]

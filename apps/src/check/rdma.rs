@@ -16,6 +16,8 @@ pub struct RdmaDevice {
     pub name: String,
     /// Kernel driver, such as `mlx5_core`; `rdma_rxe` for soft RoCE, which has none in sysfs.
     pub driver: Option<String>,
+    /// Its PCI device links to a physical function, whose virtual function it is. A virtual machine sees no such link.
+    pub is_virtual_function: bool,
     /// Firmware version.
     pub firmware: Option<String>,
     /// NUMA node, where the kernel knows.
@@ -262,13 +264,20 @@ const LIBRARY_FOLDERS: [&str; 9] = [
 ];
 
 /// Kernel drivers, as the PCI device or sysfs names them, and the providers of libibverbs (rdma-core) for them.
-const PROVIDERS: [(&str, &str); 11] = [
+const PROVIDERS: [(&str, &str); 18] = [
     ("rdma_rxe", "rxe"),
     ("mlx5_core", "mlx5"),
     ("mlx4_core", "mlx4"),
     ("irdma", "irdma"),
     ("ice", "irdma"),
     ("i40e", "irdma"),
+    ("idpf", "irdma"),
+    ("ionic", "ionic"),
+    ("ionic_rdma", "ionic"),
+    ("mana", "mana"),
+    ("erdma", "erdma"),
+    ("efa", "efa"),
+    ("hns_roce_hw_v2", "hns"),
     ("bnxt_en", "bnxt_re"),
     ("cxgb4", "cxgb4"),
     ("qede", "qedr"),
@@ -299,6 +308,7 @@ pub(super) fn read_devices(root: &Path) -> Vec<RdmaDevice> {
 fn read_device(root: &Path, device: &Path, name: String) -> RdmaDevice {
     let driver = driver(device);
     RdmaDevice {
+        is_virtual_function: device.join("device/physfn").exists(),
         firmware: text(&device.join("fw_ver")).filter(|version| !version.is_empty()),
         node: number(&device.join("device/numa_node")).and_then(|node| u32::try_from(node).ok()),
         ports: read_ports(&device.join("ports")),

@@ -116,6 +116,7 @@ pub(super) fn of_device(device: &RdmaDevice) -> Vec<Shortcoming> {
     }
     found.extend(gids(device));
     found.extend(self_test(device));
+    found.extend(deviations(device));
     found
 }
 
@@ -164,4 +165,20 @@ fn self_test(device: &RdmaDevice) -> Option<Shortcoming> {
         }
         SelfTest::NotRun | SelfTest::NotBuilt => None,
     }
+}
+
+/// What a device does otherwise than specified, though it can be used.
+fn deviations(device: &RdmaDevice) -> Option<Shortcoming> {
+    let SelfTest::Ran(findings) = &device.self_test else { return None };
+    let name = &device.name;
+    let deviates = findings.iter().filter(|finding| finding.outcome == FindingOutcome::Deviates);
+    let deviates: Vec<&str> = deviates.map(|finding| finding.name.as_str()).collect();
+    (!deviates.is_empty()).then(|| Shortcoming {
+        name: "rdma_deviates",
+        text: format!("{name} deviates from the specification: {}", deviates.join(", ")),
+        remedy: format!(
+            "none is needed where `frwr-check --device {name}` says of a point what is done instead; of others tell us \
+             (docs/hardware.md)"
+        ),
+    })
 }

@@ -24,7 +24,8 @@ pub(super) fn summary(device: &RdmaDevice) -> String {
 
 fn what(device: &RdmaDevice) -> String {
     let node = device.node.map_or_else(|| "no NUMA node".to_owned(), |node| format!("NUMA node {node}"));
-    format!("driver {}, firmware {}, {node}", unknown(&device.driver), unknown(&device.firmware))
+    let function = if device.is_virtual_function { ", a virtual function" } else { "" };
+    format!("driver {}{function}, firmware {}, {node}", unknown(&device.driver), unknown(&device.firmware))
 }
 
 fn port_line(port: &RdmaPort) -> String {
@@ -110,6 +111,7 @@ pub(super) fn details_json(device: &RdmaDevice) -> Value {
     json!({
         "name": device.name,
         "driver": device.driver,
+        "virtual_function": device.is_virtual_function,
         "firmware": device.firmware,
         "node": device.node,
         "ports": device.ports.len(),
