@@ -20,8 +20,8 @@ pub struct ResultFile {
 }
 
 /// What a path leads to. Devices and pipes have none: nothing in them could be overwritten.
-#[derive(Debug, PartialEq, Eq)]
-enum Identity {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
     /// Device and inode of a file that is there.
     There(u64, u64),
     /// Where a file would be, links resolved.
@@ -122,7 +122,8 @@ pub fn lead_to_one(one: &Path, other: &Path) -> bool {
     identity(one).is_some_and(|one| Some(one) == identity(other))
 }
 
-fn identity(path: &Path) -> Option<Identity> {
+/// What a path leads to, as the other paths to it do.
+pub(crate) fn identity(path: &Path) -> Option<Identity> {
     match (fs::metadata(path), fs::read_link(path)) {
         (Ok(found), _) => found.is_file().then(|| Identity::There(found.dev(), found.ino())),
         // As `ResultFile::open` follows it.

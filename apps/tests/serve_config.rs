@@ -1,5 +1,8 @@
 //! `frwr-reactor serve --config` and its command line: what is understood, and what is refused with line and key.
 
+#[allow(dead_code, reason = "shared with the tests of storages")]
+mod storage_harness;
+
 use clap::Parser as _;
 use frwr_apps::runner::{CommandLine, MediumConfig, NamespaceConfig, RunError, ServeConfig, SubsystemConfig, Task};
 use frwr_apps::storage::{Backing, MediumKind};
@@ -11,6 +14,7 @@ use std::{
     path::PathBuf,
     process::{Command, Output, Stdio},
 };
+use storage_harness::disks::{LoopDevice, skipped};
 
 /// A configuration that is deleted at the end.
 struct Written(tempfile::TempPath);
@@ -255,6 +259,63 @@ fn mistakes_are_refused_with_line_and_key() {
     }
     let missing = serve(&["--config", "/nonexistent.toml"]).unwrap_err();
     assert_eq!((missing.exit_code(), missing.name()), (1, "config_file"));
+}
+
+/// Namespaces as they stand in a file, each with a key of its own line.
+fn with_namespaces(namespaces: &[String]) -> String {
+    let tables: String = namespaces.iter().map(|table| format!("[[subsystem.namespace]]\n{table}\n")).collect();
+    format!("{TOP}[[subsystem]]\nnqn = \"nqn.2014-08.org.nvmexpress:disk\"\n{tables}")
+}
+
+#[test]
+fn a_medium_that_is_written_is_served_once_by_whatever_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, other, hard, soft, absent] =
+        ["file", "other", "hard", "soft", "absent"].map(|name| folder.path().join(name).display().to_string());
+    fs::write(&file, "a").unwrap();
+    fs::write(&other, "a").unwrap();
+    fs::hard_link(&file, &hard).unwrap();
+    std::os::unix::fs::symlink(&file, &soft).unwrap();
+    let dots = format!("{}/../{}/absent", folder.path().display(), folder.path().file_name().unwrap().display());
+    let written = |path: &str| format!("file = {path:?}");
+    let read = |path: &str| format!("file = {path:?}\nread_only = true");
+    for (one, same) in [(&file, &file), (&file, &hard), (&soft, &file), (&hard, &soft), (&absent, &dots)] {
+        for [first, second] in [[written(one), written(same)], [read(one), written(same)], [written(one), read(same)]] {
+            let text = with_namespaces(&[first.clone(), written(&other), second]);
+            let error = parsed(&text).unwrap_err().to_string();
+            let line = 1 + text[..text.rfind("file = ").unwrap()].lines().count();
+            for part in [&format!(":{line}: file: "), one, same, "another namespace", "read_only"] {
+                assert!(error.contains(part), "{part}: {error}");
+            }
+        }
+        parsed(&with_namespaces(&[read(one), read(same)])).unwrap();
+        // What is read into memory once is another matter.
+        parsed(&with_namespaces(&[written(one), format!("load = {same:?}")])).unwrap();
+    }
+    parsed(&with_namespaces(&[written(&file), written(&other)])).unwrap();
+    // In another subsystem as well.
+    let text = with_namespaces(&[written(&file)]);
+    let second = text[TOP.len()..].replace(":disk", ":other").replace(&file, &hard);
+    assert!(parsed(&format!("{text}{second}")).unwrap_err().to_string().contains("one medium"));
+}
+
+#[test]
+fn a_block_device_is_not_served_for_reading_beside_itself_for_writing() {
+    let Some(device) = LoopDevice::new(1 << 20, &[]) else { return skipped("no loop device can be made here") };
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link").display().to_string();
+    std::os::unix::fs::symlink(device.path(), &link).unwrap();
+    let of = |key: &str, path: &str, read_only: bool| format!("{key} = {path:?}\nread_only = {read_only}");
+    let file = device.file().unwrap().to_str().unwrap();
+    for (read_only, also) in [(true, false), (false, true), (false, false)] {
+        let written = of("device", device.path(), read_only);
+        // By another name, and the file that it is in.
+        for other in [of("device", &link, also), of("file", file, also)] {
+            let error = parsed(&with_namespaces(&[written.clone(), other])).unwrap_err().to_string();
+            assert!(error.contains("one medium") && error.contains(device.path()), "{error}");
+        }
+    }
+    parsed(&with_namespaces(&[of("device", device.path(), true), of("device", &link, true)])).unwrap();
 }
 
 fn program(arguments: &[&str]) -> Output {

@@ -6,7 +6,7 @@ use super::{
     },
     device_arguments::{DeviceArguments, RegistrationKind},
     error::RunError,
-    namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig},
+    namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig, served_twice},
     serve_command::{
         DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_QUEUE_DEPTH, ServeConfig, check_queues,
         check_shared_receives,
@@ -173,6 +173,12 @@ fn parse(path: &Path, text: &str) -> Result<ServeConfig, RunError> {
             let reason = "serial: another subsystem has the same, and hosts take both for one disk; give each its own";
             return Err(source.error(source.find(line, "serial"), reason));
         }
+    }
+    if let Some((place, reason)) = served_twice(subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)) {
+        let table = tables.subsystem.iter().flat_map(|subsystem| &subsystem.as_ref().namespace).nth(place);
+        let line = table.map_or(1, |table| source.line(table.span().start));
+        let key = if table.is_some_and(|table| table.as_ref().device.is_some()) { "device" } else { "file" };
+        return Err(source.error(source.find(line, key), &format!("{key}: {reason}")));
     }
     config(&tables, subsystems).map_err(|error| source.of_key(1, error))
 }

@@ -8,14 +8,17 @@ use super::{
 };
 use crate::{
     nvmf::{Nqn, SerialNumber},
-    storage::{AnyStorage, Backing, FileMedium, FileOptions, Geometry, MediumKind},
+    storage::{AnyStorage, Backing, Below, FileMedium, FileOptions, Geometry, MediumKind},
     target::AllowedHosts,
 };
 use clap::ValueEnum;
 use frwr_mempool::{DeviceMemory, PagePolicy};
 use frwr_reactor::CoreIndex;
 use serde_json::{Value, json};
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Operations that the storage of one file or block device holds at most: more than the queue of any disk.
 const MAX_FILE_DEPTH: usize = 1024;
@@ -146,6 +149,28 @@ impl NamespaceConfig {
             MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => path.display().to_string(),
         }
     }
+}
+
+/// The first namespace whose medium another one in front of it has as well, or has a part of, where one of them is written: by its
+/// place among all, and why that cannot be.
+pub(super) fn served_twice<'a>(namespaces: impl Iterator<Item = &'a NamespaceConfig>) -> Option<(usize, String)> {
+    let mut before: Vec<(&Path, Below, bool)> = Vec::new();
+    for (place, namespace) in namespaces.enumerate() {
+        let MediumConfig::Stored { path, .. } = &namespace.medium else { continue };
+        let (below, read_only) = (Below::of(path), namespace.read_only);
+        let clash = before.iter().find(|(_, other, both)| !(read_only && *both) && below.shares_with(other));
+        if let Some((other, ..)) = clash {
+            let clash = if other == path {
+                format!("{path:?} is the medium of another namespace")
+            } else {
+                format!("{path:?} and {other:?}, of another namespace, are one medium, or one lies in the other")
+            };
+            let rule = "what is written is served once; name another one, or set read_only for both";
+            return Some((place, format!("{clash}: {rule}")));
+        }
+        before.push((path, below, read_only));
+    }
+    None
 }
 
 /// As files and command lines say it.

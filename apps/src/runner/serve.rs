@@ -5,7 +5,7 @@ use super::{
     incident_log,
     main_loop::MainLoop,
     media_watch::MediaWatch,
-    namespaces::{NamespaceReport, SubsystemPlan, Users},
+    namespaces::{NamespaceReport, SubsystemPlan, Users, served_twice},
     outcome::Outcome,
     plan,
     progress::{Doing, Progress},
@@ -128,6 +128,10 @@ fn prepare(
     say: &mut dyn FnMut(&str),
     reports: &mut Vec<NamespaceReport>,
 ) -> Result<Vec<Vec<SubsystemPlan>>, RunError> {
+    // For configurations that no file has passed.
+    if let Some((_, reason)) = served_twice(config.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces)) {
+        return Err(RunError::Unsuitable { reason });
+    }
     let home = placement.resolve(topology, false).ok().and_then(|seats| seats.cores().first().copied().flatten());
     let users = Users {
         cores: reactors(placement),

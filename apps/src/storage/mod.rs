@@ -7,8 +7,8 @@ mod memory;
 
 pub use any::AnyStorage;
 pub use file::{
-    Backing, FileError, FileMedium, FileNote, FileOptions, MAX_STORAGE_DEPTH, MediumFault, MediumKind, RingStorage,
-    ThreadStorage,
+    Backing, Below, FileError, FileMedium, FileNote, FileOptions, MAX_STORAGE_DEPTH, MediumFault, MediumKind,
+    RingStorage, ThreadStorage,
 };
 pub use memory::{MemoryStorage, MemoryStorageError};
 

@@ -1,6 +1,7 @@
 //! A namespace in a file or on a block device: by io_uring, or by a worker thread where io_uring is refused, so that no
 //! reactor ever waits for a disk. Either moves bytes straight between the medium and the target's buffers.
 
+mod below;
 mod health;
 mod lock;
 mod medium;
@@ -10,6 +11,7 @@ mod sys;
 mod task;
 mod thread;
 
+pub use below::Below;
 pub use health::MediumFault;
 pub use medium::{FileError, FileMedium, FileNote, FileOptions, MediumKind};
 pub use ring::RingStorage;
