@@ -463,3 +463,13 @@ fn s122_a_message_that_breaks_the_protocol_is_counted_once_and_ends_the_connecti
     assert_eq!(test.host.causes, [DisconnectCause::Protocol]);
     assert_eq!((test.status(1), test.host.engine.statistics().bad_reply_count), (Some("lost"), 1));
 }
+
+engine_harness::asleep! {
+    s68_s71_s72_f05_i15_a_refused_invalidation_never_hangs_the_waiting_caller,
+    s70_s75_s79_f12_i10_i12_i14_a_peer_that_keeps_writing_is_cut_off_before_the_end,
+    s74_s80_s81_fault06_fault08_a_failed_invalidation_is_no_fence_and_no_reply,
+    s82_f17_a_flush_behind_the_first_invalidation_frees_the_first_mr_only,
+    s83_s84_f06_a_refused_fence_detaches_the_reply_and_ends_the_connection_once,
+    s75_cancelling_twice_on_a_connection_that_drains_is_refused_and_ends_once,
+    fault17_fault18_i25_foreign_and_dead_keys_end_the_connection_and_are_counted,
+}

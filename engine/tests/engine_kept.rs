@@ -282,3 +282,15 @@ fn memory_and_listeners_that_the_device_keeps_are_asked_for_again() {
         assert!(test.target.events.last().unwrap().contains("ok: true"), "{profile}: {:?}", test.target.events.last());
     }
 }
+
+engine_harness::asleep! {
+    s95_hold_nothing_is_given_back_while_the_device_keeps_an_undrained_queue_pair,
+    s96_other_connections_go_on_beside_a_queue_pair_that_is_kept,
+    hold_memory_of_a_queue_pair_that_is_kept_is_not_told_to_be_lost,
+    fault33_a_drained_queue_pair_that_is_kept_reaches_nothing_and_its_connection_ends,
+    s95_what_could_not_be_failed_and_is_kept_has_not_ended_whatever_it_drained_to,
+    s105_i11_mrs_that_are_refused_before_their_queue_pair_is_destroyed_are_no_orphans,
+    fault33_a_connection_that_does_not_open_waits_for_its_queue_pair_as_well,
+    fault33_what_the_device_has_none_left_of_is_told_as_that,
+    memory_and_listeners_that_the_device_keeps_are_asked_for_again,
+}

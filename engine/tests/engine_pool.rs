@@ -385,3 +385,16 @@ fn s37_u10_the_shortest_time_of_reuse_of_a_key_is_counted() {
         assert!(counted >= steps * 1000 && counted < (steps + 64) * 1000, "{profile}: {counted} ns, {steps} steps");
     }
 }
+
+engine_harness::asleep! {
+    s18_s22_f10_a_device_with_room_for_two_of_eleven,
+    s20_s105_every_mr_is_destroyed_once_also_when_the_device_says_no,
+    s22_s24_the_first_fill_is_small_and_the_pool_grows_on_demand,
+    s24_i28_a_device_without_mrs_is_asked_again_and_the_connection_stays,
+    s25_i31_waiting_requests_hold_nothing_and_are_admitted_in_order,
+    s25_a_waiting_request_can_be_given_up_and_what_waits_behind_goes_on,
+    s27_s107_i28_i29_teardown_while_the_pool_fills,
+    s104_d02_d03_with_the_early_return_the_mr_is_taken_again_but_its_request_waits,
+    s26_two_connections_never_share_an_mr,
+    d07_d08_s72_s103_refused_invalidations_are_fenced_by_destroying_the_mrs,
+}

@@ -646,3 +646,25 @@ fn fault10_i16_completions_that_come_twice_are_counted_once() {
         assert!(test.host.ended.iter().all(|(_, status)| *status == "replied"));
     }
 }
+
+engine_harness::asleep! {
+    s94_s96_s97_fault31_fault32_fault34_fault37_every_end_with_a_request_in_every_phase,
+    s95_s109_a_connection_is_gone_only_when_its_last_flush_is_in,
+    fault11_fault13_a_drain_without_completions_ends_by_its_deadline_and_late_ones_are_dropped,
+    s97_i35_a_hundred_flushes_are_one_disconnect,
+    s98_each_kind_of_bad_completion_ends_the_connection,
+    s99_s100_s102_a_broken_mr_is_destroyed_and_replaced_only_when_the_pool_is_empty,
+    s103_s106_repair_replaces_a_broken_mr_at_once_while_others_work,
+    s105_f09_fault21_a_repair_that_finds_no_object_shrinks_the_pool_and_nothing_else,
+    s105_f09_i10_an_object_that_the_device_does_not_free_is_no_fence,
+    i10_a_key_is_live_until_the_destruction_of_its_object_is_answered,
+    s104_i23_an_mr_returned_at_posting_is_registered_behind_its_own_invalidation,
+    s107_i28_i29_an_end_while_objects_are_being_made_waits_for_them,
+    s111_s112_a_request_is_sent_again_with_new_keys_and_once_per_connection,
+    fault21_f16_a_device_without_objects_makes_requests_wait_and_nothing_else,
+    fault31_giving_up_while_opening_ends_once_on_both_sides,
+    fault34_events_of_nothing_and_after_the_end_change_nothing,
+    fault33_a_queue_pair_that_cannot_be_failed_or_destroyed_still_ends,
+    fault06_fault12_completions_of_a_former_connection_touch_nothing_of_the_next,
+    fault10_i16_completions_that_come_twice_are_counted_once,
+}

@@ -149,3 +149,10 @@ fn s72_s73_fault21_refusals_without_end_cost_nothing_that_does_not_come_back() {
         assert_eq!(test.open_bytes(), 0);
     }
 }
+
+engine_harness::asleep! {
+    s71_s83_fault03_fault04_a_chain_of_requests_refused_at_every_position_ends_each_once,
+    s68_f05_f06_s84_invalidations_refused_at_every_position_hold_the_end_until_the_keys_are_dead,
+    s84_f06_a_refused_tail_waits_for_the_accepted_invalidations,
+    s72_s73_fault21_refusals_without_end_cost_nothing_that_does_not_come_back,
+}

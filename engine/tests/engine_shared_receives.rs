@@ -613,3 +613,26 @@ fn what_a_silent_device_tells_late_is_there_before_it_is_granted_again() {
     }
     until_received(&mut test, 2 * GRANT as usize);
 }
+
+engine_harness::asleep! {
+    one_post_of_receives_for_all_connections,
+    receives_beyond_what_connections_could_own_come_back,
+    a_connection_beyond_the_queue_is_refused,
+    replies_to_cancelled_requests_keep_their_receives,
+    buffers_outlive_their_connection_and_count_until_they_are_back,
+    a_peer_that_exceeds_its_grant_costs_only_itself,
+    ends_in_mid_work_lose_no_receive,
+    a_queue_pair_that_never_says_so_keeps_its_grant,
+    late_completions_bring_their_buffers_back,
+    late_completions_of_a_drained_queue_pair_find_nothing_of_a_lost_one,
+    failed_and_doubled_receives,
+    refused_receives_end_all_connections_and_none_is_lost,
+    a_queue_that_keeps_refusing_does_not_keep_a_core_busy,
+    a_queue_that_is_not_made_is_told,
+    replies_come_out_of_a_shared_queue,
+    devices_that_cannot_are_refused_when_the_engine_is_made,
+    a_device_that_looks_at_the_connections_domain_shares_within_one_domain_only,
+    a_connection_that_opens_while_the_queue_rests_opens_late,
+    a_connection_to_a_queue_that_keeps_refusing_ends,
+    what_a_silent_device_tells_late_is_there_before_it_is_granted_again,
+}

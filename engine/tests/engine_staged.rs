@@ -229,3 +229,10 @@ fn s65_invalidations_stand_in_front_of_requests_submitted_when_they_are_due_in_o
         }
     }
 }
+
+engine_harness::asleep! {
+    s75_s85_a_request_cancelled_before_the_flush_leaves_the_chain_and_all_others_are_posted,
+    s75_all_requests_of_a_chain_may_be_cancelled_and_nothing_is_posted,
+    s97_i15_a_connection_that_ends_before_the_flush_loses_what_it_had_staged_and_posts_none_of_it,
+    i25_f13_nobody_answers_a_request_that_the_device_refused,
+}

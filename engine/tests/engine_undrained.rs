@@ -155,3 +155,10 @@ fn s95_the_time_out_of_a_drain_begins_with_the_error_state() {
         test.reconnect_works();
     }
 }
+
+engine_harness::asleep! {
+    s95_hold_nothing_of_an_undrained_queue_pair_is_given_back_while_it_exists,
+    hold_memory_that_is_told_to_be_lost_is_written_by_nobody,
+    s95_a_queue_pair_that_could_not_be_failed_sends_its_peer_nothing,
+    s95_the_time_out_of_a_drain_begins_with_the_error_state,
+}

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test file uses its own part of the harness")]
 #![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
+mod asleep;
 #[allow(clippy::duplicate_mod, reason = "one test binary uses both harnesses; this one stands alone in the others")]
 #[path = "../harness/pace.rs"]
 mod pace;
@@ -10,7 +11,12 @@ pub mod random;
 pub mod scripted;
 mod setup;
 mod watch;
+pub mod ways;
 
+#[allow(unused_imports, reason = "every test file uses its own part of the harness")]
+pub(crate) use asleep::asleep;
+#[allow(unused_imports, reason = "every test file uses its own part of the harness")]
+pub use asleep::while_control_sleeps;
 #[allow(unused_imports, reason = "every test file uses its own part of the harness")]
 pub use setup::Setup;
 #[allow(unused_imports, reason = "every test file uses its own part of the harness")]
@@ -111,6 +117,8 @@ pub struct Side<D: Device> {
     /// Told to the port at the start of each step, with the number of the step.
     pub begin: fn(&mut D::Port, u64),
     pub stepped: u64,
+    /// Control looks in every so many-th step ([`while_control_sleeps`]).
+    pub steps_per_look: u64,
     /// Receives of the peer that our connections may use unasked.
     pub peer_receives: u32,
     /// Retries and depths of our connections.
@@ -161,6 +169,7 @@ impl<D: Device> Side<D> {
             pad_bytes,
             begin: |_, _| {},
             stepped: 0,
+            steps_per_look: asleep::steps_per_look(),
             peer_receives: 0,
             parameters: ConnectionParameters::default(),
             every_command: None,
@@ -171,13 +180,18 @@ impl<D: Device> Side<D> {
     pub fn step(&mut self, now: Duration) {
         self.stepped += 1;
         (self.begin)(self.engine.port_mut(), self.stepped);
-        self.control.poll();
+        let looks = self.stepped.is_multiple_of(self.steps_per_look);
+        if looks {
+            self.control.poll();
+        }
         self.engine.poll(now, &mut self.protocol);
         while let Some(event) = self.engine.next_event() {
             self.event(event);
         }
         self.engine.flush();
-        self.control.poll();
+        if looks {
+            self.control.poll();
+        }
     }
 
     pub fn event(&mut self, event: Event) {
@@ -206,6 +220,9 @@ impl<D: Device> Side<D> {
                 self.orphaned_mrs += orphaned_mrs;
                 self.disconnected += 1;
                 self.ends(connection);
+                if orphaned_mrs == 0 {
+                    self.check_fence("a connection");
+                }
                 self.causes.push(cause);
                 if self.connection == Some(connection) {
                     self.drop_commands();
@@ -233,7 +250,7 @@ impl<D: Device> Side<D> {
                 assert!(!self.ended.iter().any(|(ended, _)| *ended == cookie), "request {cookie} ended twice");
                 self.ended.push((cookie, name));
                 self.outstanding.remove(&cookie);
-                self.check_fence(cookie);
+                self.check_fence(&format!("request {cookie}"));
             }
             Event::Registered { request, grant, .. } => self.grants.push((request, grant)),
             Event::Responded { .. } => self.responded += 1,
@@ -256,11 +273,11 @@ impl<D: Device> Side<D> {
     }
 
     /// Promise Fence: when an end comes out, the device's own table opens no more than the requests that did not end.
-    fn check_fence(&self, cookie: u64) {
+    fn check_fence(&self, ended: &str) {
         let allowed = self.outstanding.values().sum::<u64>() + self.pad_bytes;
         // A real device cannot be asked.
         let Some(open) = self.engine.port().remote_bytes_open() else { return };
-        assert!(open <= allowed, "request {cookie} ended while {open} bytes are open, {allowed} at most may be");
+        assert!(open <= allowed, "{ended} ended while {open} bytes are open, {allowed} at most may be");
     }
 
     pub fn connection_options(&self) -> ConnectionOptions {
