@@ -7,6 +7,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::clock::nanoseconds;
 use crate::primitive::{AtomicBool, AtomicU64, Ordering, Thread, current, fence};
+use crate::turn::TurnCell;
 
 /// No shutdown was asked for.
 const RUNNING: u64 = u64::MAX;
@@ -23,6 +24,8 @@ pub(crate) struct Member {
     drained: CachePadded<AtomicBool>,
     /// Written by the owner of the reactor's outbox alone.
     would_blocks: CachePadded<AtomicU64>,
+    /// Whose turn it is. Written by the reactor alone.
+    turn: CachePadded<TurnCell>,
     /// Set once, when the reactor's thread starts to run it.
     thread: OnceLock<Thread>,
 }
@@ -32,6 +35,12 @@ impl Member {
     #[inline]
     pub(crate) fn wants_attention(&self) -> bool {
         self.attention.load(Ordering::Relaxed)
+    }
+
+    /// Whose turn it is.
+    #[inline(always)]
+    pub(crate) fn turn(&self) -> &TurnCell {
+        &self.turn
     }
 
     /// Asks for the reactor's attention, at its next iteration. Release: what was changed before is seen then. Not a store: that

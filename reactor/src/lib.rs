@@ -132,6 +132,7 @@ mod slots;
 mod starting;
 mod statistics;
 mod topology;
+mod turn;
 
 pub use astray::Astray;
 pub use clock::{Clock, Now, VirtualClock};
@@ -143,8 +144,9 @@ pub use pin::PinError;
 pub use placement::{CoreList, CoreListError, Placement, PlacementError, Seats};
 pub use poller::{MAX_POLLERS, PollFn, Poller, PollerAdder, PollerError, PollerHandle, Schedule, Sleep, poll_fn};
 pub use reactor::{Context, INBOX_BUDGET, Reactor, Step, TIMED_BUDGET};
-pub use running::{Finished, Running, RunningError};
+pub use running::{Finished, Pulse, Running, RunningError};
 pub use seat::{Idle, MAX_REACTORS, Options, Seat, Wiring, WiringError};
 pub use shutdown::{Report, ShutdownHandle};
 pub use statistics::{LONG_ITERATION, Longest, PollerStatistics, Statistics};
 pub use topology::{Core, Topology};
+pub use turn::Turn;

@@ -3,7 +3,7 @@
 
 use core::array;
 use core::time::Duration;
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 
 use crossbeam_utils::CachePadded;
 
@@ -11,13 +11,15 @@ use crate::clock::nanoseconds;
 use crate::core_set::CpuId;
 use crate::inbox::CoreIndex;
 use crate::poller::MAX_POLLERS;
-use crate::primitive::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence, spin_loop};
+use crate::primitive::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
 use crate::statistics::{Longest, LoopCounters, PollerStatistics, Statistics};
 
 /// A reader that meets a writer this often takes what it has: a writer may be preempted in the middle.
 const READ_TRIES: usize = 1000;
 
 const LOOP_WORDS: usize = 12;
+/// Which of them counts iterations.
+const ITERATIONS: usize = 1;
 const POLLER_WORDS: usize = 8;
 
 type Words<const N: usize> = [AtomicU64; N];
@@ -97,15 +99,42 @@ impl Published {
         self.write(whole, pollers);
     }
 
-    /// A copy that belongs together. Any thread; allocates.
+    /// A copy that belongs together. Any thread; allocates. Without pollers where their list is being changed for that long: the
+    /// thread that changes it may have been stopped.
     pub(crate) fn read(&self) -> Statistics {
-        let names = self.names();
-        self.sequence.read(|| self.copy(&names))
+        let look = |_| {
+            let names = self.try_names();
+            if names.is_none() {
+                yield_now();
+            }
+            names
+        };
+        let names = (0..READ_TRIES).find_map(look);
+        let names = names.as_ref().map_or(&[][..], |names| names);
+        self.sequence.read(|| self.copy(names))
+    }
+
+    /// Iterations as of the last copy. Any thread.
+    pub(crate) fn iterations(&self) -> u64 {
+        self.whole.get(ITERATIONS).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    /// The name of a poller, if it can be had at once. Any thread.
+    pub(crate) fn name(&self, poller: usize) -> Option<&'static str> {
+        self.try_names()?.get(poller).copied()
     }
 
     fn copy(&self, names: &[&'static str]) -> Statistics {
         let pollers = names.iter().zip(&self.pollers).map(|(name, words)| poller_from(name, load(words))).collect();
         loop_from(load(&self.whole)).with(self.core, self.cpu, pollers)
+    }
+
+    fn try_names(&self) -> Option<MutexGuard<'_, Vec<&'static str>>> {
+        match self.names.try_lock() {
+            Ok(names) => Some(names),
+            Err(TryLockError::Poisoned(names)) => Some(names.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn names(&self) -> MutexGuard<'_, Vec<&'static str>> {

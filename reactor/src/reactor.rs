@@ -34,6 +34,7 @@ use crate::shutdown::{Life, Report, ShutdownHandle};
 use crate::slot::Slot;
 use crate::slots::Slots;
 use crate::statistics::{LONG_ITERATION, LoopCounters, PollerStatistics, Statistics};
+use crate::turn::TurnCell;
 
 /// Messages taken per iteration: with some ten nanoseconds each, the pollers wait for less than a microsecond.
 pub const INBOX_BUDGET: usize = 64;
@@ -81,30 +82,6 @@ fn ticks_of(span: Duration, now: &Now) -> u64 {
     now.ticks_at(span.as_nanos() as u64).saturating_sub(now.ticks_at(0))
 }
 
-/// No poller panicked.
-const NOBODY: usize = usize::MAX;
-
-/// Notes which poller runs, if a panic passes: a loop that wrote it down before each call would do so for nothing.
-struct Turn<'a> {
-    culprit: &'a mut usize,
-    number: &'a usize,
-}
-
-impl Turn<'_> {
-    /// It ran, and nothing happened.
-    #[inline(always)]
-    fn done(self) {
-        core::mem::forget(self);
-    }
-}
-
-impl Drop for Turn<'_> {
-    #[cold]
-    fn drop(&mut self) {
-        *self.culprit = *self.number;
-    }
-}
-
 /// The loop of one core with its context `C`. It lives on the thread that runs it; [`PollerHandle`], [`PollerAdder`] and
 /// [`ShutdownHandle`] reach it from elsewhere.
 pub struct Reactor<C: Context> {
@@ -135,8 +112,8 @@ pub struct Reactor<C: Context> {
     found: bool,
     /// The first iteration has begun.
     started: bool,
-    /// Which poller a panic passed through; or [`NOBODY`].
-    culprit: usize,
+    /// Whose turn it is unless something else is noted: the first busy poller's.
+    first_busy: Option<usize>,
     /// Since when all iterations found nothing, in ticks.
     idle_since: u64,
     counters: LoopCounters,
@@ -176,7 +153,7 @@ impl<C: Context> Reactor<C> {
             work: 0,
             found: false,
             started: false,
-            culprit: NOBODY,
+            first_busy: None,
             idle_since: now.ticks,
             counters: LoopCounters::default(),
             context,
@@ -473,6 +450,8 @@ impl<C: Context> Reactor<C> {
     /// Works out what iterations need to know of all slots together.
     fn look_at_slots(&mut self) {
         self.flushes = self.slots.iter().any(|slot| slot.flushed);
+        self.first_busy = self.slots.first_busy();
+        self.end_turn();
         let first_due = self.slots.others().iter().filter_map(Slot::due).min();
         let alarm = first_due.map_or(self.next_publication, |due| due.min(self.next_publication));
         self.alarm = self.now.ticks_at(alarm);
@@ -486,11 +465,11 @@ impl<C: Context> Reactor<C> {
                 self.life = Life::Draining { since: self.now.nanoseconds() };
                 for number in 0..self.slots.len() {
                     if let Some(slot) = self.slots.get_mut(number) {
-                        let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
+                        self.member.turn().set_poller(number);
                         slot.poller.begin_shutdown(&mut self.context, &self.now);
-                        turn.done();
                     }
                 }
+                self.end_turn();
                 false
             }
             Life::Running | Life::Stopped { .. } => false,
@@ -501,10 +480,12 @@ impl<C: Context> Reactor<C> {
     fn receive(&mut self) {
         // Should the context panic, what is behind the message is no news any more.
         (self.inbox_left, self.plain_below) = (true, 0);
+        self.member.turn().set_messages();
         let Self { inbox, context, now, .. } = self;
         let received = inbox.receive(INBOX_BUDGET, |from, message| context.message(from, message, now));
         // At most the budget.
         self.messages = received as u32;
+        self.end_turn();
         self.inbox_left = received >= INBOX_BUDGET;
         self.more |= received > 0;
     }
@@ -512,16 +493,22 @@ impl<C: Context> Reactor<C> {
     /// Polls the busy pollers.
     #[inline(always)]
     fn poll_busy(&mut self) {
-        for slot in self.slots.busy_mut() {
-            let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
-            let found = slot.poller.poll(&mut self.context, &self.now);
-            turn.done();
-            if found > 0 {
-                slot.count_work(found);
-                self.work = self.work.saturating_add(found);
-                self.more = true;
+        let Self { slots, context, now, member, work, more, .. } = self;
+        if let Some((first, others)) = slots.busy_mut().split_first_mut() {
+            poll(first, context, now, work, more);
+            for slot in &mut *others {
+                member.turn().set_poller(slot.number);
+                poll(slot, context, now, work, more);
+            }
+            if !others.is_empty() {
+                member.turn().set_poller(first.number);
             }
         }
+    }
+
+    /// Whatever had its turn beside the busy pollers is done.
+    fn end_turn(&self) {
+        self.member.turn().set(self.first_busy);
     }
 
     /// The same, and charges each with its time.
@@ -532,14 +519,14 @@ impl<C: Context> Reactor<C> {
                 self.poll_one(number);
             }
         }
+        self.end_turn();
     }
 
     fn poll_one(&mut self, number: usize) {
         let Some(slot) = self.slots.get_mut(number) else { return };
         let before = self.options.time_pollers.then(|| self.clock.now());
-        let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
+        self.member.turn().set_poller(number);
         let work = slot.poller.poll(&mut self.context, &self.now);
-        turn.done();
         if let Some(before) = before {
             slot.charge(self.clock.now().saturating_sub(before), before);
         }
@@ -562,6 +549,7 @@ impl<C: Context> Reactor<C> {
             }
             self.poll_one(number);
         }
+        self.end_turn();
     }
 
     /// The active timed poller that is due first.
@@ -572,8 +560,9 @@ impl<C: Context> Reactor<C> {
 
     fn flush_busy(&mut self) {
         for slot in self.slots.busy_mut().iter_mut().rev() {
-            flush(slot, &mut self.context, &self.now, &mut self.culprit);
+            flush(slot, &mut self.context, &self.now, self.member.turn());
         }
+        self.end_turn();
     }
 
     /// The same, with the timed pollers that were polled.
@@ -581,19 +570,18 @@ impl<C: Context> Reactor<C> {
     fn flush_all(&mut self) {
         for number in (0..self.slots.len()).rev() {
             if let Some(slot) = self.slots.get_mut(number) {
-                flush(slot, &mut self.context, &self.now, &mut self.culprit);
+                flush(slot, &mut self.context, &self.now, self.member.turn());
             }
         }
+        self.end_turn();
     }
 
     /// Ends the loop if all reactors are drained, or the deadline is over.
     fn drain(&mut self, inbox_empty: bool, others_were_drained: bool) {
         let Life::Draining { since } = self.life else { return };
         let is_undrained = |slot: &&Slot<C>| {
-            let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
-            let drained = slot.poller.drained(&self.context);
-            turn.done();
-            !drained
+            self.member.turn().set_poller(slot.number);
+            !slot.poller.drained(&self.context)
         };
         let mut undrained = self.slots.iter().filter(is_undrained).peekable();
         let drained = inbox_empty && undrained.peek().is_none();
@@ -607,6 +595,7 @@ impl<C: Context> Reactor<C> {
             self.publish();
         }
         let gone = matches!(self.life, Life::Stopped { .. });
+        self.member.turn().set(if gone { None } else { self.first_busy });
         self.group.set_drained(self.core.index(), drained || gone);
     }
 
@@ -643,9 +632,9 @@ impl<C: Context> Reactor<C> {
         }
         let mut limit = u64::MAX;
         for slot in self.slots.iter().filter(|slot| slot.is_active()) {
-            let turn = Turn { culprit: &mut self.culprit, number: &slot.number };
+            self.member.turn().set_poller(slot.number);
             let until = slot.sleep_until(&self.context);
-            turn.done();
+            self.end_turn();
             let until = match until {
                 Sleep::Busy => return None,
                 Sleep::Until(time) => nanoseconds(time),
@@ -670,10 +659,12 @@ impl<C: Context> Reactor<C> {
             self.publish();
             self.begin(self.ticker.read(cpu::ticks()));
             self.end_idleness();
+            self.member.turn().set_asleep();
             match limit {
                 u64::MAX => park(),
                 _ => park_timeout(Duration::from_nanos(limit.saturating_sub(self.now.nanoseconds()))),
             }
+            self.end_turn();
             let began = self.now.ticks;
             self.now.ticks = self.ticker.read(cpu::ticks()).max(began);
             self.idle_since = self.now.ticks;
@@ -685,24 +676,34 @@ impl<C: Context> Reactor<C> {
 
     /// The poller that a panic passed through.
     pub(crate) fn running_poller(&self) -> Option<&'static str> {
-        self.slots.get(self.culprit).map(Slot::name)
+        self.slots.get(self.member.turn().poller()?).map(Slot::name)
     }
 
     /// Flushes everybody but the poller that panicked, so that what they gathered is not lost.
     pub(crate) fn flush_after_panic(&mut self) {
-        let culprit = core::mem::replace(&mut self.culprit, NOBODY);
-        self.slots.for_each_mut(|slot| slot.flush_anyhow(slot.number != culprit));
+        let culprit = self.member.turn().poller();
+        self.slots.for_each_mut(|slot| slot.flush_anyhow(Some(slot.number) != culprit));
         self.flush_all();
+    }
+}
+
+/// Polls a busy poller.
+#[inline(always)]
+fn poll<C>(slot: &mut Slot<C>, context: &mut C, now: &Now, work: &mut u32, more: &mut bool) {
+    let found = slot.poller.poll(context, now);
+    if found > 0 {
+        slot.count_work(found);
+        *work = work.saturating_add(found);
+        *more = true;
     }
 }
 
 /// Flushes a poller, if that is its turn.
 #[inline(always)]
-fn flush<C>(slot: &mut Slot<C>, context: &mut C, now: &Now, culprit: &mut usize) {
+fn flush<C>(slot: &mut Slot<C>, context: &mut C, now: &Now, turn: &TurnCell) {
     if slot.flushed {
-        let turn = Turn { culprit, number: &slot.number };
+        turn.set_poller(slot.number);
         slot.poller.flush(context, now);
-        turn.done();
     }
 }
 

@@ -11,6 +11,7 @@ use crate::inbox::{CoreIndex, ForeignOutbox};
 use crate::publish::Published;
 use crate::shutdown::{Report, ShutdownHandle};
 use crate::statistics::Statistics;
+use crate::turn::Turn;
 
 /// A reactor that ended: its context comes back.
 #[derive(Debug)]
@@ -21,6 +22,26 @@ pub struct Finished<C> {
     pub context: C,
     /// Who did not drain, and the final figures.
     pub report: Report,
+}
+
+/// What another thread sees of a reactor at a moment: whether it goes on, and where it is.
+///
+/// One that does not sleep and whose count is the same at two looks more than some ten milliseconds apart has not begun an iteration
+/// between: its core stands still, in whosever turn it is. On a [`crate::VirtualClock`] that stands still all do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    /// Which reactor.
+    pub core: CoreIndex,
+    /// Its CPU; `None` is unpinned.
+    pub cpu: Option<CpuId>,
+    /// The number by which the system knows its thread (gettid(2)).
+    pub thread: i32,
+    /// Iterations begun, some ten milliseconds ago at most.
+    pub iterations: u64,
+    /// Whose turn it is now.
+    pub turn: Turn,
+    /// Its thread has ended.
+    pub ended: bool,
 }
 
 /// A reactor ended without giving its context back.
@@ -99,6 +120,23 @@ impl<M, C> Running<M, C> {
         self.members.iter().map(|member| member.published.read()).collect()
     }
 
+    /// Whether each of them goes on, and whose turn it is: cheap, also where one of them has been stopped in the middle.
+    pub fn pulses(&self) -> impl Iterator<Item = Pulse> + '_ {
+        let of_members = self.threads.iter().zip(&self.members).zip((0..).map(CoreIndex));
+        of_members.map(|((running, member), core)| {
+            let &ReactorThread { cpu, thread, ref published } = member;
+            let turn = self.shutdown.0.member(core.index()).map(|member| member.turn());
+            Pulse {
+                core,
+                cpu,
+                thread: thread.get(),
+                iterations: published.iterations(),
+                turn: turn.map_or(Turn::Loop, |turn| turn.get(|poller| published.name(poller))),
+                ended: running.is_finished(),
+            }
+        })
+    }
+
     /// An outbox for one thread that is no reactor; as many as [`crate::Reactors::foreign`] asked for.
     #[must_use]
     pub fn take_foreign(&mut self) -> Option<ForeignOutbox<M>> {
@@ -133,6 +171,15 @@ impl<M, C> Running<M, C> {
     pub fn shutdown(self, grace: Duration) -> Vec<Result<Finished<C>, RunningError>> {
         self.shutdown.request(grace);
         self.join()
+    }
+
+    /// As [`Self::join`], and does not wait: `None` for a reactor whose thread has not ended. That goes on, or stands still, with
+    /// all that it owns, as long as the process does, and nobody will hear of it: for a process that is about to end.
+    #[must_use]
+    pub fn abandon(mut self) -> Vec<Option<Result<Finished<C>, RunningError>>> {
+        let threads = core::mem::take(&mut self.threads).into_iter();
+        let ended = |(thread, core): (Thread<C>, CoreIndex)| thread.is_finished().then(|| self.join_one(thread, core));
+        threads.zip((0..).map(CoreIndex)).map(ended).collect()
     }
 
     fn join_threads(&mut self) -> Vec<Result<Finished<C>, RunningError>> {

@@ -43,6 +43,11 @@ impl<C> Slots<C> {
         &mut self.busy
     }
 
+    /// The number of the first of them.
+    pub(crate) fn first_busy(&self) -> Option<usize> {
+        self.busy.first().map(|slot| slot.number)
+    }
+
     /// Timed and paused ones.
     pub(crate) fn others(&self) -> &[Slot<C>] {
         &self.others

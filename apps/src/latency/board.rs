@@ -53,6 +53,11 @@ impl Board {
         }
     }
 
+    /// Whether there are any cores with a client.
+    pub(super) fn has_clients(&self) -> bool {
+        !self.0.steps.is_empty()
+    }
+
     /// Whether all cores are as far.
     pub(super) fn all_reached(&self, step: Step) -> bool {
         self.0.steps.iter().all(|place| place.load(Relaxed) >= step as u8)

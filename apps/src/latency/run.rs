@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     check::{Machine, Shortcoming},
-    runner::{RunError, for_both, for_host, reactors, removed},
+    runner::{RunError, ended, for_both, for_host, leave, reactors, removed},
     signals::Asked,
     watch::{Patrol, Watch},
 };
@@ -81,6 +81,12 @@ where
             finished(board)
         })
     });
+    let measured = match measured {
+        Err(LatencyError::Run(error)) if error.leaves_a_core() => {
+            return Err(leave(error, (server, client)).into());
+        }
+        measured => measured,
+    };
     // Whoever has the address may have answered the client.
     let measured = if desk.listening().is_none() { Err(RunError::Listen { address }.into()) } else { measured };
     measured.map_err(|error| or_removed(error, &server)).map_err(|error| or_removed(error, &client))
@@ -112,7 +118,10 @@ where
     let measured = run.go(sides, &desk, |threads, board, patrol| {
         drive(vec![&mut control], threads, board, asked, patrol, say, |_| finished(board))
     });
-    measured.map_err(|error| or_removed(error, &control))
+    match measured {
+        Err(LatencyError::Run(error)) if error.leaves_a_core() => Err(leave(error, control).into()),
+        measured => measured.map_err(|error| or_removed(error, &control)),
+    }
 }
 
 /// Why a run failed, or that its device was removed, which is why then.
@@ -175,9 +184,9 @@ impl Run<'_> {
         let threads = sides.launch(self.machine.topology.clone(), self.placement.clone(), &board, desk)?;
         let cpus: Vec<_> = threads.cpus().collect();
         let mut warnings = about_cores(self.machine, &cpus, self.rdma_device(), &watch);
-        drive(&threads, &board, &mut patrol)?;
+        let driven = drive(&threads, &board, &mut patrol);
         let (mut cores, mut undrained) = (Vec::new(), Vec::new());
-        for ended in threads.join() {
+        for ended in ended(threads, driven)? {
             let Finished { core, context: LatencyCore { client, .. }, report } = ended.map_err(RunError::from)?;
             undrained.extend(report.undrained.iter().map(|name| format!("reactor {core}: {name}")));
             if let Some(client) = client {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     check::Machine,
-    runner::{RunError, for_target, reactors},
+    runner::{RunError, ended, for_target, leave, reactors},
     signals::Asked,
     watch::{Patrol, Watch},
 };
@@ -183,9 +183,13 @@ impl Session<'_> {
             tell(&desk, say);
             asked.to_stop() || desk.wanted().is_some() || desk.listening().is_none()
         });
-        driven.map_err(|error| or_removed(error.into(), &control))?;
+        let of_cores = match ended(threads, driven) {
+            Ok(of_cores) => of_cores,
+            Err(error) if error.leaves_a_core() => return Err(leave(error, control).into()),
+            Err(error) => return Err(or_removed(error.into(), &control)),
+        };
         tell(&desk, say);
-        for ended in threads.join() {
+        for ended in of_cores {
             let Finished { core, context: LatencyCore { server, .. }, report: reactor } =
                 ended.map_err(|error| or_removed(RunError::from(error).into(), &control))?;
             report.commands += server.as_ref().map_or(0, ServerSide::served);

@@ -10,7 +10,7 @@ use super::{
     server::{ServerPlan, ServerSide},
 };
 use crate::{
-    runner::{Idle, Refusals, RunError, Served, SetupError, open},
+    runner::{GIVEN_UP, GRACE, Idle, Refusals, RunError, Served, SetupError, Verdict, Watchdog, open},
     signals::Asked,
     watch::Patrol,
 };
@@ -23,9 +23,6 @@ use frwr_engine::{
 use frwr_reactor::{
     Clock, CoreIndex, Outbox, Placement, PollerError, Reactor, Reactors, Running, Schedule, Seat, Topology,
 };
-
-/// How long the cores may drain at the end.
-const GRACE: Duration = Duration::from_secs(10);
 
 /// How often a server is polled whose client has the same core and asks nothing of it: what the client waits for does not pass
 /// through it, and would wait for its polls. It opens connections and hears of their end as late.
@@ -135,7 +132,8 @@ fn build<P: Port>(
 }
 
 /// Serves Control until all reactors have ended; they are asked to when the board says so, `is_over`, or a device fails.
-/// `is_over` is asked between, and may say something, as is said of queue pairs that a device refuses to destroy.
+/// `is_over` is asked between, and may say something, as is said of queue pairs that a device refuses to destroy, and of cores that
+/// stand still. With clients such a core ends it; without, the others serve on.
 ///
 /// # Errors
 /// What a device could not go on with.
@@ -149,19 +147,36 @@ pub(super) fn drive<P: Port + Send + 'static>(
     mut is_over: impl FnMut(&mut dyn FnMut(&str)) -> bool,
 ) -> Result<(), RunError> {
     let (mut idle, mut ending, mut trouble) = (Idle::new(), false, None);
-    let (clock, mut refusals) = (Clock::system(), Refusals::default());
+    let (clock, mut refusals, mut watchdog) = (Clock::system(), Refusals::default(), Watchdog::default());
     while !threads.is_finished() {
         let work: u32 = controls.iter_mut().map(|control| control.poll()).sum();
         if trouble.is_none() {
             trouble = controls.iter().find_map(|control| control.trouble());
         }
-        refusals.tell(&controls, clock.now(), say);
-        patrol.pass(clock.now(), || threads.astray(), say);
+        let now = clock.now();
+        refusals.tell(&controls, now, say);
+        patrol.pass(now, || threads.astray(), say);
+        let verdict = if watchdog.is_due(now) { watchdog.look(now, threads.pulses(), say) } else { Verdict::GoOn };
+        let given_up = verdict != Verdict::GoOn && board.has_clients();
+        if given_up && !ending {
+            say(GIVEN_UP);
+        }
+        if let Verdict::Alone(cores) = verdict
+            && ending
+        {
+            return Err(RunError::Standing { cores });
+        }
         if asked.to_stop() {
             board.stop();
         }
         let over = is_over(say);
-        if !ending && (over || trouble.is_some() || board.has_failed()) {
+        if !ending
+            && (over
+                || given_up
+                || (asked.to_stop() && watchdog.sees_standstill())
+                || trouble.is_some()
+                || board.has_failed())
+        {
             ending = true;
             threads.shutdown_handle().request(GRACE);
         }

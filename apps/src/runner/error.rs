@@ -1,6 +1,6 @@
 //! Why a run could not begin or go on. Every first line names the limit, the value and the remedy.
 
-use super::arguments::MAX_FILE_BYTES;
+use super::{arguments::MAX_FILE_BYTES, watchdog::Standing};
 use crate::{
     host::HostError,
     storage::FileError,
@@ -18,6 +18,9 @@ use std::{net::SocketAddr, path::PathBuf};
 const FAILED: u8 = 1;
 /// Exit code of wrong arguments.
 const USAGE: u8 = 2;
+
+/// Exit code where a core stood still and did not end: what it had in hand is not known.
+const STANDING: u8 = 3;
 
 /// What one reactor's set-up can fail with.
 #[derive(Debug, thiserror::Error)]
@@ -364,6 +367,16 @@ pub enum RunError {
     /// A reactor panicked: a defect of this program.
     #[error(transparent)]
     Running(#[from] RunningError),
+    /// Cores that never poll again, which nobody waits for any longer.
+    #[error(
+        "{}; what it had in hand is lost, and there is no report; if it happens again, look at its thread while it stands \
+         (gdb -p, /proc/PID/task/TID/stack)",
+        list(.cores)
+    )]
+    Standing {
+        /// Which.
+        cores: Vec<Standing>,
+    },
     /// A name that NVMe does not allow: a defect of this program.
     #[error("no NVMe qualified name: {0}")]
     Name(String),
@@ -373,6 +386,10 @@ pub enum RunError {
     /// No signal handler.
     #[error("signals cannot be caught: {0}")]
     Signal(std::io::Error),
+}
+
+fn list(cores: &[Standing]) -> String {
+    cores.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn locked(limit: &Option<u64>) -> String {
@@ -448,17 +465,24 @@ impl RunError {
             Self::Port(_) => "port",
             Self::Launch { source } => launch_name(source),
             Self::Running(_) => "reactor_panicked",
+            Self::Standing { .. } => "core_stands_still",
             Self::Name(_) => "name",
             Self::Lost => "lost",
             Self::Signal(_) => "signal",
         }
     }
 
-    /// 2 for what another command line would cure, 1 for the rest.
+    /// Some core has not ended: nothing that it may use is to be taken down.
+    pub(crate) fn leaves_a_core(&self) -> bool {
+        matches!(self, Self::Standing { .. })
+    }
+
+    /// 2 for what another command line would cure, 3 where a core did not end, 1 for the rest.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::TooMuch { source, .. } => source.exit_code(),
+            Self::Standing { .. } => STANDING,
             Self::Name(_)
             | Self::Lost
             | Self::Port(_)

@@ -5,7 +5,7 @@ use super::{
     command_line::{Config, Inject},
     error::RunError,
     load_file::{LoadedFile, load},
-    main_loop::MainLoop,
+    main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
     outcome::{Outcome, Subject},
     plan,
@@ -98,9 +98,13 @@ impl Move<'_> {
             block_bytes: config.block_bytes,
             listening: None,
             stop_at: None,
+            gives_up: true,
         };
-        main.drive(asked, say)?;
-        let outcome = Outcome::collect(threads.join())?;
+        let driven = main.drive(asked, say);
+        let outcome = match ended(threads, driven) {
+            Ok(ended) => Outcome::collect(ended)?,
+            Err(error) => return Err(leave(error, (target_control, host_control))),
+        };
         if let Some(trace) = trace {
             trace.finish()?;
         }

@@ -4,7 +4,7 @@ use super::{
     error::RunError,
     load_command::LoadConfig,
     load_file::{LoadedFile, load as load_file},
-    main_loop::{MainLoop, removed},
+    main_loop::{MainLoop, ended, leave, removed},
     media_watch::MediaWatch,
     outcome::{Outcome, Subject},
     plan,
@@ -89,9 +89,13 @@ where
         block_bytes: config.block_bytes,
         listening: None,
         stop_at: None,
+        gives_up: true,
     };
-    main.drive(asked, say)?;
-    let outcome = Outcome::collect(threads.join())?;
+    let driven = main.drive(asked, say);
+    let outcome = match ended(threads, driven) {
+        Ok(ended) => Outcome::collect(ended)?,
+        Err(error) => return Err(leave(error, control)),
+    };
     if let Some(trace) = trace {
         trace.finish()?;
     }

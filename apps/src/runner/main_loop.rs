@@ -7,9 +7,10 @@ use super::{
     media_watch::MediaWatch,
     progress::{Doing, Progress},
     trace::Trace,
+    watchdog::{Verdict, Watchdog},
 };
 use crate::{job::Phase, signals::Asked, target::Incident};
-use core::time::Duration;
+use core::{mem, time::Duration};
 use frwr_engine::{
     control::Control,
     provider::{Device, Port},
@@ -18,10 +19,10 @@ use frwr_mempool::{
     lane,
     limits::{Limits, Resource},
 };
-use frwr_reactor::{Clock, Running};
+use frwr_reactor::{Clock, Finished, Running, RunningError};
 
 /// How long the cores may drain at the end: the host's own steps take at most as long.
-const GRACE: Duration = Duration::from_secs(10);
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// First pause when Control has nothing to do and its device cannot be waited for. The main thread shares the machine with
 /// the pinned cores.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -35,6 +36,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(200);
 /// Between two lines of progress.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
 
+/// Said once.
+pub(crate) const GIVEN_UP: &str = "nothing will come of a run that needs a core which stands still: it is ended";
 /// Said once.
 const BROKEN_STORAGE: &str = "a namespace is out of order: the kernel refuses its io_uring for good, and commands to it \
                               fail; restart, with the backing `thread` if it happens again";
@@ -106,6 +109,35 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) listening: Option<String>,
     /// When to stop without being told.
     pub(super) stop_at: Option<Duration>,
+    /// A core that stands still for good ends it: one that serves goes on with the others.
+    pub(super) gives_up: bool,
+}
+
+/// The reactors of a run that is over, or all but over.
+///
+/// # Errors
+/// How it was driven. Where a core has not ended, it and what all the others had is left as it is, and so is to be what it may use
+/// beside: see [`leave`].
+pub(crate) fn ended<M, C>(
+    threads: Running<M, C>,
+    driven: Result<(), RunError>,
+) -> Result<Vec<Result<Finished<C>, RunningError>>, RunError> {
+    if driven.as_ref().is_err_and(RunError::leaves_a_core) {
+        mem::forget(threads.abandon());
+        driven?;
+        return Ok(Vec::new());
+    }
+    driven?;
+    Ok(threads.join())
+}
+
+/// The same error. Where it tells of a core that has not ended the devices are not closed: that core may hold a lock of theirs, and
+/// they go with the process.
+pub(crate) fn leave<T>(error: RunError, devices: T) -> RunError {
+    if error.leaves_a_core() {
+        mem::forget(devices);
+    }
+    error
 }
 
 impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
@@ -117,23 +149,48 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         let clock = Clock::system();
         let began = clock.now();
         let (mut next_line, mut said, mut refusals) = (LINE_PERIOD, 0, Refusals::default());
-        let (mut ending, mut told) = (false, false);
+        let (mut stopping, mut ending, mut told) = (false, false, false);
         let mut idle = Idle::new();
         let mut trouble = None;
-        let mut log = IncidentLog::default();
+        let (mut log, mut watchdog) = (IncidentLog::default(), Watchdog::default());
         while !self.threads.is_finished() {
-            let work = self.serve()?;
+            let work = self.serve().unwrap_or_else(|error| {
+                // Nobody takes what is recorded from now on.
+                self.trace = None;
+                trouble.get_or_insert(error);
+                0
+            });
             let elapsed = clock.now().saturating_sub(began);
             self.tell_incidents(&mut log, elapsed, say);
             if trouble.is_none() {
                 trouble = self.controls.iter().find_map(|control| control.trouble());
+            }
+            if watchdog.is_due(elapsed) {
+                match watchdog.look(elapsed, self.threads.pulses(), say) {
+                    Verdict::Alone(cores) if ending => {
+                        log.finish(say);
+                        return Err(RunError::Standing { cores });
+                    }
+                    Verdict::Alone(_) | Verdict::GiveUp if self.gives_up && !ending => {
+                        ending = true;
+                        say(GIVEN_UP);
+                        self.threads.shutdown_handle().request(GRACE);
+                    }
+                    Verdict::GoOn | Verdict::GiveUp | Verdict::Alone(_) => {}
+                }
+            }
+            // It will never hear that it shall stop.
+            if stopping && !ending && watchdog.sees_standstill() {
+                ending = true;
+                self.threads.shutdown_handle().request(GRACE);
             }
             if trouble.is_some() && !ending {
                 // The reactors give up what they have, within the time for that.
                 ending = true;
                 self.threads.shutdown_handle().request(GRACE);
             }
-            if asked.to_stop() || self.stop_at.is_some_and(|at| elapsed >= at) {
+            stopping |= asked.to_stop() || self.stop_at.is_some_and(|at| elapsed >= at);
+            if stopping {
                 self.progress.stop();
             }
             if self.progress.is_finished() && !ending {

@@ -3,7 +3,7 @@
 use super::{
     error::RunError,
     incident_log,
-    main_loop::MainLoop,
+    main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
     namespaces::{NamespaceReport, SubsystemPlan, Users, served_twice},
     outcome::Outcome,
@@ -95,9 +95,13 @@ where
         block_bytes,
         listening: Some(format!("listening on {listen}, {all}")),
         stop_at: config.runtime,
+        gives_up: false,
     };
-    main.drive(asked, say)?;
-    let Outcome { targets, cores, undrained, .. } = Outcome::collect(threads.join())?;
+    let driven = main.drive(asked, say);
+    let Outcome { targets, cores, undrained, .. } = match ended(threads, driven) {
+        Ok(ended) => Outcome::collect(ended)?,
+        Err(error) => return Err(leave(error, control)),
+    };
     if progress.doing() == Doing::CannotListen {
         return Err(RunError::Listen { address: listen });
     }

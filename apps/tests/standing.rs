@@ -1,0 +1,159 @@
+//! A core that never polls again, as a person meets it: one thread of a program is stopped as a debugger stops it. Signals stop all
+//! threads of a process, so that this is done by ptrace(2), which is called as C is: this file's `unsafe` code.
+
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Lines, Read as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, Stdio},
+    ptr::null_mut,
+};
+
+const REACTOR: &str = env!("CARGO_BIN_EXE_frwr-reactor");
+const LATENCY: &str = env!("CARGO_BIN_EXE_frwr-latency");
+/// Moved in no time.
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+
+/// Clock ticks that a thread has polled for: a tenth of a second.
+const POLLED: u64 = 10;
+
+/// A program of which one reactor's thread stands still.
+struct Stopped {
+    child: Child,
+    thread: i32,
+    lines: Lines<BufReader<ChildStderr>>,
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        reap(self.thread);
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for the end of a thread that the calling one traces, which its process waits for.
+fn reap(thread: i32) {
+    let mut status = 0;
+    // SAFETY: `status` takes the answer.
+    while unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) } == thread && !libc::WIFSIGNALED(status) {}
+}
+
+/// Stops a thread as a debugger does. The kernel may refuse that to anybody: then the reason is returned.
+fn stop_thread(thread: i32) -> Result<(), std::io::Error> {
+    // SAFETY: neither request takes or gives memory.
+    let refused = unsafe {
+        libc::ptrace(libc::PTRACE_SEIZE, thread, null_mut::<u8>(), null_mut::<u8>()) != 0
+            || libc::ptrace(libc::PTRACE_INTERRUPT, thread, null_mut::<u8>(), null_mut::<u8>()) != 0
+    };
+    if refused {
+        return Err(std::io::Error::last_os_error());
+    }
+    let mut status = 0;
+    // SAFETY: `status` takes the answer.
+    let stopped = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
+    assert!(stopped == thread && libc::WIFSTOPPED(status), "{stopped} {status}");
+    Ok(())
+}
+
+impl Stopped {
+    /// Starts a run that lasts and stops one of its two reactors, once that polls. `None` where nobody may trace.
+    fn start(program: &str, arguments: &[&str], reactor: usize) -> Option<Self> {
+        let all = ["--json", "--runtime", "3600", "--cores", "unpinned"];
+        let mut command = Command::new(program);
+        let command = command.args(all).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let thread = loop {
+            if let Some(thread) = polling_thread(child.id(), &format!("frwr-reactor-{reactor}")) {
+                break thread;
+            }
+            assert_eq!(child.try_wait().unwrap(), None, "it ended");
+        };
+        match stop_thread(thread) {
+            Ok(()) => Some(Self { child, thread, lines }),
+            Err(error) => {
+                println!(
+                    "SKIPPED: no thread may be stopped here ({error}); ptrace(2) needs CAP_SYS_PTRACE or a parent"
+                );
+                let _ = child.kill();
+                let _ = child.wait();
+                None
+            }
+        }
+    }
+
+    fn signal(&self, number: i32) {
+        // A builtin of every shell; programs of that name are not everywhere.
+        let script = format!("kill -{number} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success(), "{script}");
+    }
+
+    /// The line that names it.
+    fn named(&mut self) -> String {
+        self.lines.by_ref().map(|line| line.unwrap()).find(|line| line.contains("stands still")).unwrap()
+    }
+
+    /// Its exit code, and what it said on standard output.
+    fn ended(mut self) -> (Option<i32>, String) {
+        reap(self.thread);
+        let code = self.child.wait().unwrap().code();
+        let mut out = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        (code, out)
+    }
+}
+
+/// The thread of this name, once it has polled for a while: before, others wait until it is ready.
+fn polling_thread(process: u32, name: &str) -> Option<i32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let paths = threads.filter_map(|thread| Some(thread.ok()?.path()));
+    let is_it = |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    let path = paths.filter(is_it).find(|path| ticks(path).is_some_and(|ticks| ticks >= POLLED))?;
+    path.file_name()?.to_str()?.parse().ok()
+}
+
+/// proc_pid_stat(5): the twelfth and thirteenth field behind the name, in user code and in the kernel.
+fn ticks(path: &Path) -> Option<u64> {
+    let stat = fs::read_to_string(path.join("stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().ok()).sum()
+}
+
+/// `poller` may be none where several have their turns on that core.
+fn is_named(line: &str, reactor: usize, poller: &str) {
+    let begin = format!("reactor {reactor} (unpinned) stands still: no iteration for 1.");
+    assert!(line.starts_with(&begin) && line.contains(&format!(" s, in poller {poller}")), "{line}");
+    assert!(line.contains("; its thread ") && line.ends_with(" is stopped by a debugger"), "{line}");
+}
+
+#[test]
+fn a_core_that_never_polls_again_is_named_and_keeps_no_program_that_was_told_to_end() {
+    let Some(mut run) = Stopped::start(REACTOR, &[FILE], 1) else { return };
+    is_named(&run.named(), 1, "host");
+    run.signal(libc::SIGTERM);
+    let (code, out) = run.ended();
+    let error: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, error["error"].as_str()), (Some(3), Some("core_stands_still")), "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.starts_with("reactor 1 (unpinned) did not end: no iteration for 1"), "{message}");
+}
+
+#[test]
+fn a_later_signal_ends_a_program_whose_core_stands_still_at_once() {
+    for (program, arguments, reactor, poller) in [(REACTOR, &[FILE][..], 0, "target"), (LATENCY, &[], 0, "")] {
+        let Some(mut run) = Stopped::start(program, arguments, reactor) else { return };
+        is_named(&run.named(), reactor, poller);
+        run.signal(libc::SIGTERM);
+        // Half a second makes it another one.
+        let ended = loop {
+            run.signal(libc::SIGTERM);
+            let mut status = 0;
+            // SAFETY: `status` takes the answer.
+            if unsafe { libc::waitpid(run.thread, &raw mut status, libc::__WALL | libc::WNOHANG) } == run.thread {
+                break run.child.wait().unwrap();
+            }
+        };
+        assert_eq!(ended.code(), Some(128 + libc::SIGTERM), "{program}");
+    }
+}
