@@ -126,8 +126,9 @@ pub fn discover<D: Device>(
             if let Some(gone) = removed(&control) {
                 return Err(gone);
             }
-            let reason = host.last_failure().unwrap_or(failure).to_string();
-            Err(RunError::NoSession { address: config.connect, attempts: host.statistics().failures, reason })
+            let failure = host.last_failure().unwrap_or(failure);
+            let (attempts, tries) = (host.statistics().failures, "try again later");
+            Err(RunError::NoSession { address: config.connect, attempts, failure, tries })
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Why a run could not begin or go on. Every first line names the limit, the value and the remedy.
 
-use super::{arguments::MAX_FILE_BYTES, watchdog::Standing};
+use super::{arguments::MAX_FILE_BYTES, remedy::Remedy, watchdog::Standing};
 use crate::{
-    host::HostError,
+    host::{HostError, HostFailure},
     storage::FileError,
     target::{MAX_CONNECTIONS, TargetError},
 };
@@ -267,14 +267,16 @@ pub enum RunError {
         address: SocketAddr,
     },
     /// The target was never reached.
-    #[error("no session with {address} after {attempts} attempt(s): {reason}; start the target, or raise --reconnects")]
+    #[error("no session with {address} after {attempts} attempt(s): {failure}; {}", Remedy::of(.failure).text(.tries))]
     NoSession {
         /// Where.
         address: SocketAddr,
         /// How many.
         attempts: u64,
         /// Why the last failed.
-        reason: String,
+        failure: HostFailure,
+        /// How the program is told to try more often.
+        tries: &'static str,
     },
     /// The namespace does not suit the job.
     #[error("{reason}")]

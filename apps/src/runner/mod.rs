@@ -22,6 +22,7 @@ mod outcome;
 mod plan;
 mod progress;
 mod rdma;
+mod remedy;
 mod report;
 mod serve;
 mod serve_command;

@@ -68,7 +68,12 @@ impl<T: Port, H: Port> Outcome<T, H> {
             return Err(RunError::Unsuitable { reason: reason.to_owned() });
         }
         if let Some((attempts, failure)) = host.never_connected() {
-            return Err(RunError::NoSession { address: subject.address, attempts, reason: failure.to_string() });
+            return Err(RunError::NoSession {
+                address: subject.address,
+                attempts,
+                failure,
+                tries: "raise --reconnects",
+            });
         }
         let digest = host.job().and_then(|job| job.digest());
         let all = || core::iter::once(&host).chain(&others);
