@@ -2,7 +2,7 @@
 
 use super::request::IoError;
 use super::{Host, State};
-use crate::nvmf::{AnaGroup, AnaLogHeader, AnaState, IDENTIFY_BYTES, Status};
+use crate::nvmf::{AnaGroup, AnaLogHeader, AnaState, IDENTIFY_BYTES};
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use zerocopy::FromBytes;
@@ -82,24 +82,13 @@ impl<P: Port> Host<P> {
         true
     }
 
-    /// The state by which the controller refused a command because of the path; the log page has to say what next. Where there is none,
-    /// nothing would ever say that the path is back, and the status is an answer like any other.
-    pub(super) fn ana_refused(&mut self, status: Status) -> Option<AnaState> {
-        if !self.controller.reports_ana {
-            return None;
-        }
-        let state = match status.code() {
-            code if code == Status::ANA_INACCESSIBLE.code() => AnaState::Inaccessible,
-            code if code == Status::ANA_PERSISTENT_LOSS.code() => AnaState::PersistentLoss,
-            code if code == Status::ANA_TRANSITION.code() => AnaState::Change,
-            _ => return None,
-        };
+    /// The controller refused a command because of the path; the log page has to say what next.
+    pub(super) fn path_refused(&mut self, state: AnaState) {
         self.ana.set(state, self.watched);
         self.followers.update();
         if let Some(following) = &mut self.following {
             following.refused(state);
         }
-        Some(state)
     }
 
     /// Ends requests that have waited for the namespace for too long.

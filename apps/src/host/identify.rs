@@ -1,5 +1,6 @@
 //! What a controller and its namespaces say of themselves, and whether this host can use them.
 
+use super::recourse::RetryDelays;
 use super::{Host, HostFailure};
 use crate::nvmf::{
     self, ControllerCapabilities, IDENTIFY_BYTES, IdentifyActiveNamespaces, IdentifyController, IdentifyNamespace,
@@ -91,6 +92,7 @@ impl<P: Port> Host<P> {
         self.controller.optional_commands = identify.optional_commands.get();
         self.controller.events = identify.events.get() & WANTED_EVENTS;
         self.controller.log_offsets = identify.log_pages & IdentifyController::LOG_OFFSETS != 0;
+        self.controller.retry_delays = RetryDelays::new(identify.retry_delays.map(|units| units.get()));
         self.controller.reports_ana = identify.multi_path & IdentifyController::REPORTS_ANA != 0;
         match u32::from(identify.max_commands.get()) {
             0 => Ok(()),

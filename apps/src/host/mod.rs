@@ -19,6 +19,7 @@ mod followers;
 mod identify;
 mod options;
 mod parts;
+mod recourse;
 mod request;
 mod retries;
 mod session;
@@ -51,6 +52,7 @@ use frwr_mempool::DeviceMemory;
 use identify::Identity;
 use options::Admin;
 use parts::Part;
+use recourse::RetryDelays;
 use request::Request;
 use retries::Resend;
 use std::collections::VecDeque;
@@ -158,6 +160,8 @@ struct Controller {
     reports_ana: bool,
     /// Log pages can be read in parts (LPA).
     log_offsets: bool,
+    /// CRDT.
+    retry_delays: RetryDelays,
     /// I/O queues of this host.
     queues: u16,
 }
@@ -355,6 +359,9 @@ impl<P: Port> Host<P> {
         self.step_keep_alive();
         self.step_timeouts();
         self.step_chores();
+        if looks {
+            self.end_pauses();
+        }
         self.submit_queued();
         // A keep-alive that fell due is submitted by the clock, and has to be flushed all the same.
         if work == 0 { u32::from(self.engine.has_pending()) } else { work }
@@ -476,7 +483,8 @@ impl<P: Port> Host<P> {
         let (keep_alive, answer) = self.keep_alive_at();
         let judged = [judged, answer, self.deadline(), chores_judged].into_iter().flatten().min();
         let judged = judged.map(|deadline| self.clock.judged_at(deadline));
-        let at = [own, keep_alive, chores, judged, self.engine.poll_at()].into_iter().flatten().min();
+        let pause = self.resend.paused_until().map(|at| at.max(self.clock.looks_at()));
+        let at = [own, keep_alive, chores, judged, pause, self.engine.poll_at()].into_iter().flatten().min();
         self.clock.announce(at.unwrap_or(Duration::MAX));
         at
     }

@@ -94,7 +94,8 @@ pub struct HostOptions {
     /// How often a command is sent again because its session ended before it was answered; then its request fails
     /// ([`super::IoError::Unanswered`]), for a command that makes a target end its session would do so for ever. 0 for never, `None` for
     /// ever. Commands that were in flight with such a one are not failed for it: what was lost twice is sent one at a time, and an
-    /// end that another core of this host saw first counts half.
+    /// end that another core of this host saw first counts half. As often, apart from that, a command is sent again because the controller
+    /// refused it with a status that permits that; 0 and `None` as above.
     pub command_retries: Option<u16>,
     /// The pause before the first attempt to reconnect; it doubles with every failed attempt, and with every session that lasted no longer
     /// than `longest_back_off`.
@@ -105,7 +106,8 @@ pub struct HostOptions {
     pub max_attempts: u32,
     /// How long the host tries to get a controller back before it gives up. Zero for ever.
     pub controller_loss_timeout: Duration,
-    /// How long requests wait for a namespace that cannot be reached through this controller (ANA) before they fail.
+    /// How long requests wait for a namespace that cannot be reached through this controller (ANA), or that is away for another reason
+    /// that may pass (Internal Path Error, Namespace Not Ready), before they fail.
     pub inaccessible_timeout: Duration,
     /// Retries of its connections, and RDMA READs that a controller may have outstanding. `initiator_depth` counts as 0: a host
     /// issues none itself, and SPDK's target complains of one that asks for it.

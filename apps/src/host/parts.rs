@@ -6,8 +6,7 @@ use super::request::{IoError, Kind};
 use super::timeouts::Abortion;
 use super::{Host, State};
 use crate::nvmf::{
-    AnaState, BlockRange, Command, CompletionQueueEntry, DataPointer, DatasetManagement, KeyedDataBlock, Status,
-    WriteZeroes,
+    BlockRange, Command, CompletionQueueEntry, DataPointer, DatasetManagement, KeyedDataBlock, Status, WriteZeroes,
 };
 use core::time::Duration;
 use frwr_engine::gather::Segment;
@@ -38,6 +37,8 @@ pub(super) struct Part {
     /// How often it was, and what that counts.
     pub(super) losses: u32,
     pub(super) blame: u16,
+    /// How often the controller refused it with a status that lets it be sent again.
+    pub(super) refusals: u16,
 }
 
 /// What became of an attempt to submit.
@@ -173,6 +174,7 @@ impl<P: Port> Host<P> {
             lost: false,
             losses: 0,
             blame: 0,
+            refusals: 0,
         };
         self.free_slots.pop();
         if let Some(place) = self.parts.get_mut(usize::from(slot)) {
@@ -307,27 +309,10 @@ impl<P: Port> Host<P> {
                 Ok(())
             }
             code if Status::COMMAND_ABORT_REQUESTED.code() == code && aborted => Err(IoError::TimedOut),
-            // Path related (Base 8.1.4): the command was not executed, and is sent again when the path is back.
-            _ => match self.ana_refused(status) {
-                Some(state) => match self.refused(slot, state) {
-                    Ok(()) => return self.send_again(slot),
-                    Err(error) => Err(error),
-                },
-                None => Err(IoError::Status(status)),
-            },
+            // It was not executed, or failed: what follows depends on how.
+            _ => return self.refused(slot, status),
         };
         self.command_ended(slot, result);
-    }
-
-    /// Whether a command that was refused because of the path is to wait for it, or why not: its request has failed or was given up,
-    /// or has been refused for too long, whatever the log page says of the path.
-    fn refused(&mut self, slot: u16, state: AnaState) -> Result<(), IoError> {
-        let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
-        let Some(Some(request)) = self.requests.get_mut(usize::from(part.request)) else { return Ok(()) };
-        request.result?;
-        let since = *request.refused.get_or_insert(self.watched);
-        let waited = self.watched.saturating_sub(since) >= self.options.inaccessible_timeout;
-        if waited { Err(IoError::Inaccessible(state)) } else { Ok(()) }
     }
 
     /// The controller took a command, however it ended: the next refusal is the first one of another time without a path.
@@ -349,7 +334,7 @@ impl<P: Port> Host<P> {
         // The rest may need another one, or none.
         let bounce = part.bounce.take();
         (part.first, part.blocks, part.rest) = (part.first + part.blocks, part.rest, 0);
-        (part.cut_in, part.lost, part.losses, part.blame) = (0, false, 0, 0);
+        (part.cut_in, part.lost, part.losses, part.blame, part.refusals) = (0, false, 0, 0, 0);
         if let Some(buffer) = bounce {
             self.bounce.give_back(buffer);
         }

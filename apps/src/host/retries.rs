@@ -7,6 +7,7 @@
 
 use super::Host;
 use super::request::IoError;
+use core::time::Duration;
 use frwr_engine::provider::Port;
 use std::collections::VecDeque;
 
@@ -24,12 +25,14 @@ const SUSPICION: u16 = 2 * HERE;
 pub(super) struct Resend {
     plain: VecDeque<u16>,
     suspects: VecDeque<u16>,
+    /// Those that pause before they wait, and until when, by the caller's time.
+    paused: VecDeque<(u16, Duration)>,
 }
 
 impl Resend {
     pub(super) fn new(commands: u16) -> Self {
         let line = || VecDeque::with_capacity(commands.into());
-        Self { plain: line(), suspects: line() }
+        Self { plain: line(), suspects: line(), paused: VecDeque::with_capacity(commands.into()) }
     }
 
     pub(super) fn line(&mut self, suspects: bool) -> &mut VecDeque<u16> {
@@ -37,16 +40,34 @@ impl Resend {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.plain.is_empty() && self.suspects.is_empty()
+        self.plain.is_empty() && self.suspects.is_empty() && self.paused.is_empty()
     }
 
     pub(super) fn pop(&mut self) -> Option<u16> {
-        self.plain.pop_front().or_else(|| self.suspects.pop_front())
+        let paused = |paused: &mut VecDeque<(u16, _)>| paused.pop_front().map(|(slot, _)| slot);
+        self.plain.pop_front().or_else(|| self.suspects.pop_front()).or_else(|| paused(&mut self.paused))
     }
 
     pub(super) fn remove(&mut self, slot: u16) {
         self.plain.retain(|&waiting| waiting != slot);
         self.suspects.retain(|&waiting| waiting != slot);
+        self.paused.retain(|&(waiting, _)| waiting != slot);
+    }
+
+    /// A command waits for its turn from a time of the caller's on.
+    pub(super) fn pause(&mut self, slot: u16, until: Duration) {
+        self.paused.push_back((slot, until));
+    }
+
+    /// Takes a command whose pause is over.
+    pub(super) fn pause_over(&mut self, now: Duration) -> Option<u16> {
+        let at = self.paused.iter().position(|&(_, until)| until <= now)?;
+        self.paused.remove(at).map(|(slot, _)| slot)
+    }
+
+    /// When the first pause is over.
+    pub(super) fn paused_until(&self) -> Option<Duration> {
+        self.paused.iter().map(|&(_, until)| until).min()
     }
 }
 

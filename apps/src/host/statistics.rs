@@ -25,6 +25,8 @@ pub struct HostStatistics {
     pub lost: u64,
     /// Lost commands that were submitted on a new connection.
     pub resubmitted: u64,
+    /// Commands sent again because the controller refused them for the time being.
+    pub repeated: u64,
     /// Abort commands sent.
     pub aborts: u64,
     /// Namespace attribute notices of the controller.
@@ -64,6 +66,7 @@ impl HostStatistics {
             in_capsule_writes: self.in_capsule_writes + other.in_capsule_writes,
             lost: self.lost + other.lost,
             resubmitted: self.resubmitted + other.resubmitted,
+            repeated: self.repeated + other.repeated,
             aborts: self.aborts + other.aborts,
             namespace_events: self.namespace_events + other.namespace_events,
             ana_events: self.ana_events + other.ana_events,

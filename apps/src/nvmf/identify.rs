@@ -41,7 +41,10 @@ pub struct IdentifyController {
     reserved_rrls: [u8; 11],
     /// CNTRLTYPE; 1: I/O controller.
     pub controller_type: u8,
-    reserved_fguid: [u8; 146],
+    reserved_fguid: [u8; 16],
+    /// CRDT1 to CRDT3: Command Retry Delay Times in units of 100 ms, which a status names.
+    pub retry_delays: [U16; 3],
+    reserved_crdt: [u8; 124],
     /// ACL: Abort commands outstanding at most, 0-based.
     pub abort_limit: u8,
     /// AERL: Asynchronous Event Requests outstanding at most, 0-based.
@@ -114,6 +117,7 @@ const _: () = assert!(offset_of!(IdentifyController, events) == 92);
 const _: () = assert!(offset_of!(IdentifyController, abort_limit) == 258);
 const _: () = assert!(offset_of!(IdentifyController, log_pages) == 261);
 const _: () = assert!(offset_of!(IdentifyController, warning_temperature) == 266);
+const _: () = assert!(offset_of!(IdentifyController, retry_delays) == 128);
 const _: () = assert!(offset_of!(IdentifyController, ana_transition_time) == 342);
 const _: () = assert!(offset_of!(IdentifyController, ana_groups) == 348);
 const _: () = assert!(offset_of!(IdentifyController, optional_commands) == 520);

@@ -35,6 +35,8 @@ statuses! {
     COMMAND_ID_CONFLICT = 0x003, "Command ID Conflict";
     /// Generic 04h.
     DATA_TRANSFER_ERROR = 0x004, "Data Transfer Error";
+    /// Generic 05h.
+    ABORTED_POWER_LOSS = 0x005, "Commands Aborted due to Power Loss Notification";
     /// Generic 06h.
     INTERNAL_ERROR = 0x006, "Internal Error";
     /// Generic 07h.
@@ -53,20 +55,44 @@ statuses! {
     INVALID_NUMBER_OF_SGL_DESCRIPTORS = 0x00e, "Invalid Number of SGL Descriptors";
     /// Generic 0Fh.
     DATA_SGL_LENGTH_INVALID = 0x00f, "Data SGL Length Invalid";
+    /// Generic 10h.
+    METADATA_SGL_LENGTH_INVALID = 0x010, "Metadata SGL Length Invalid";
     /// Generic 11h.
     SGL_DESCRIPTOR_TYPE_INVALID = 0x011, "SGL Descriptor Type Invalid";
+    /// Generic 14h.
+    ATOMIC_WRITE_UNIT_EXCEEDED = 0x014, "Atomic Write Unit Exceeded";
+    /// Generic 15h.
+    OPERATION_DENIED = 0x015, "Operation Denied";
     /// Generic 16h.
     SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
     /// Generic 1Ah.
     KEEP_ALIVE_TIMEOUT_INVALID = 0x01a, "Keep Alive Timeout Invalid";
+    /// Generic 1Ch.
+    SANITIZE_FAILED = 0x01c, "Sanitize Failed";
+    /// Generic 1Dh.
+    SANITIZE_IN_PROGRESS = 0x01d, "Sanitize In Progress";
+    /// Generic 1Eh.
+    SGL_DATA_BLOCK_GRANULARITY_INVALID = 0x01e, "SGL Data Block Granularity Invalid";
     /// Generic 20h.
     NAMESPACE_IS_WRITE_PROTECTED = 0x020, "Namespace is Write Protected";
+    /// Generic 21h.
+    COMMAND_INTERRUPTED = 0x021, "Command Interrupted";
+    /// Generic 22h.
+    TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
+    /// Generic 23h.
+    COMMAND_PROHIBITED_BY_LOCKDOWN = 0x023, "Command Prohibited by Command and Feature Lockdown";
+    /// Generic 24h.
+    ADMIN_MEDIA_NOT_READY = 0x024, "Admin Command Media Not Ready";
     /// Generic 80h (I/O command set specific).
     LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
     /// Generic 81h.
     CAPACITY_EXCEEDED = 0x081, "Capacity Exceeded";
     /// Generic 82h.
     NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
+    /// Generic 83h.
+    RESERVATION_CONFLICT = 0x083, "Reservation Conflict";
+    /// Generic 84h.
+    FORMAT_IN_PROGRESS = 0x084, "Format In Progress";
     /// Command specific 01h.
     INVALID_QUEUE_IDENTIFIER = 0x101, "Invalid Queue Identifier";
     /// Command specific 02h.
@@ -95,6 +121,26 @@ statuses! {
     WRITE_FAULT = 0x280, "Write Fault";
     /// Media 85h.
     COMPARE_FAILURE = 0x285, "Compare Failure";
+    /// Media 82h.
+    GUARD_CHECK_ERROR = 0x282, "End-to-end Guard Check Error";
+    /// Media 83h.
+    APPLICATION_TAG_CHECK_ERROR = 0x283, "End-to-end Application Tag Check Error";
+    /// Media 84h.
+    REFERENCE_TAG_CHECK_ERROR = 0x284, "End-to-end Reference Tag Check Error";
+    /// Media 86h.
+    ACCESS_DENIED = 0x286, "Access Denied";
+    /// Media 87h.
+    DEALLOCATED_BLOCK = 0x287, "Deallocated or Unwritten Logical Block";
+    /// Media 88h.
+    STORAGE_TAG_CHECK_ERROR = 0x288, "End-to-End Storage Tag Check Error";
+    /// Path related 00h: also of a namespace that is switched off.
+    INTERNAL_PATH_ERROR = 0x300, "Internal Path Error";
+    /// Path related 60h.
+    CONTROLLER_PATHING_ERROR = 0x360, "Controller Pathing Error";
+    /// Path related 70h.
+    HOST_PATHING_ERROR = 0x370, "Host Pathing Error";
+    /// Path related 71h.
+    COMMAND_ABORTED_BY_HOST = 0x371, "Command Aborted By Host";
     /// Path related 01h.
     ANA_PERSISTENT_LOSS = 0x301, "Asymmetric Access Persistent Loss";
     /// Path related 02h.
@@ -108,6 +154,7 @@ statuses! {
 impl Status {
     const DO_NOT_RETRY: u16 = 1 << 14;
     const CODE: u16 = 0x7ff;
+    const RETRY_DELAY_SHIFT: u16 = 11;
 
     /// From the 16-bit status word of a completion, bit 0 of which is reserved.
     #[must_use]
@@ -125,6 +172,19 @@ impl Status {
     #[must_use]
     pub const fn code(self) -> u16 {
         self.0 & Self::CODE
+    }
+
+    /// The code alone, to be compared with the names here.
+    #[must_use]
+    pub const fn without_flags(self) -> Self {
+        Self(self.code())
+    }
+
+    /// Command Retry Delay: which of the controller's three delay times passes before the command is tried again, from 1; 0 for none.
+    #[must_use]
+    pub const fn retry_delay(self) -> u8 {
+        // Two bits.
+        (self.0 >> Self::RETRY_DELAY_SHIFT & 0b11) as u8
     }
 
     /// Whether the command succeeded; the flags beside the code do not count.

@@ -84,8 +84,8 @@ pub struct LoadArguments {
     /// Seconds that requests may go unanswered before the connection is given up.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole::<u64>(1, MAX_IO_TIMEOUT_SECONDS))]
     pub io_timeout: u64,
-    /// How often a command is sent again because the connection ended before it was answered; then its request fails, and with it
-    /// the run.
+    /// How often a command is sent again because the connection ended before it was answered, and how often because the target refused it for
+    /// the time being; then its request fails, and with it the run.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole::<u16>(0, MAX_IO_RETRIES.into()))]
     pub io_retries: u16,
 }

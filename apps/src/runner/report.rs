@@ -167,6 +167,7 @@ impl RunReport {
             "requests_ended": engine.requests_ended,
             "reconnects": self.reconnects(),
             "resubmitted": self.session.resubmitted,
+            "repeated": self.session.repeated,
             "session": self.session_json(),
             "registrations": engine.registrations,
             "lists_registered": engine.lists_registered,
