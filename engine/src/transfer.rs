@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Fetch,
     /// RDMA WRITEs that nobody is told of; ends when the last has completed.
     Write,
+    /// An RDMA WRITE of no bytes; ends when it has completed.
+    Probe,
     /// RDMA WRITEs, then a reply; ends when the device is done with the reply.
     Respond {
         /// Bytes of the reply.
@@ -66,7 +68,7 @@ impl Transfer {
         let cookie = self.cookie;
         match self.kind {
             Kind::Fetch => Event::Fetched { cookie, status },
-            Kind::Write => Event::Written { cookie, status },
+            Kind::Write | Kind::Probe => Event::Written { cookie, status },
             Kind::Respond { .. } => Event::Responded { cookie, status },
         }
     }

@@ -80,6 +80,37 @@ fn s75_writes_behind_cancelled_requests_move_up_in_the_chain_and_are_told() {
     }
 }
 
+/// A peer's device answers for it, whatever its program does: one that is not there answers nothing, and no key is looked at.
+#[test]
+fn a_probe_is_told_when_the_peers_device_has_answered_and_not_before() {
+    for profile in PROFILES {
+        let mut test = pair(profile);
+        let connection = test.host.connection.unwrap();
+        test.host.engine.probe(connection, 9).unwrap();
+        // The host's half of an iteration: what the peer's device has to do is not done.
+        let now = test.pair.now;
+        for _ in 0..50 {
+            test.pair.host.step(now);
+        }
+        assert_eq!(told(&test.host.events, 9, "Done"), 0, "{profile}: nobody polled the peer's device");
+        test.until("answered", |pair| told(&pair.host.events, 9, "Done") == 1);
+        assert_eq!(test.chains(), ["P*"], "{profile}");
+        assert!(test.host.is_ready() && test.target.is_ready(), "{profile}");
+        // With more of them than the connection has slots, and with a request among them.
+        let taken =
+            (20..60).take_while(|cookie| test.pair.host.engine.probe(connection, *cookie).is_ok()).count() as u64;
+        assert_eq!(test.pair.host.engine.probe(connection, 99), Err(TransferError::NoSlot), "{profile}");
+        test.until("all", |pair| (20..20 + taken).all(|cookie| told(&pair.host.events, cookie, "Done") == 1));
+        test.round_trip(1);
+        test.host.engine.probe(connection, 10).unwrap();
+        test.host.engine.disconnect(connection);
+        test.until_gone();
+        assert_eq!(told(&test.host.events, 10, "Lost"), 1, "{profile}");
+        assert_eq!(test.host.engine.probe(connection, 11), Err(TransferError::NotConnected), "{profile}");
+        test.reconnect_works();
+    }
+}
+
 #[test]
 fn a_write_is_told_although_the_request_behind_it_in_the_chain_is_never_answered() {
     for profile in PROFILES {

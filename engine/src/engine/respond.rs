@@ -5,7 +5,7 @@ use crate::{
     event::ConnectionId,
     gather::{GatherError, Segment},
     options::MAX_TRANSFER_OPERATIONS,
-    provider::Port,
+    provider::{Port, RemoteRange},
     transfer::{CutError, Kind, RemoteSegment, Transfer, cut, cut_piece},
 };
 use frwr_mempool::slab::Handle;
@@ -94,6 +94,19 @@ impl<P: Port> Engine<P> {
         self.transfer(connection, request.cookie, Kind::Write, request.local, request.remote, &[])
     }
 
+    /// Asks the peer's device whether it is there, without a word to the peer: an RDMA WRITE of no bytes, which names no memory, so
+    /// that no key is looked at (InfiniBand Architecture Specification 1.4, C9-88). Ends with [`crate::Event::Written`]: the peer's
+    /// device has acknowledged it. A device whose peer is gone ends the connection once its retries are used up. Posted by the next
+    /// flush with room.
+    ///
+    /// # Errors
+    /// [`TransferError::NoSlot`], [`TransferError::NotConnected`]; nothing is left behind.
+    pub fn probe(&mut self, connection: ConnectionId, cookie: u64) -> Result<(), TransferError> {
+        let handle = self.stage_probe(connection, cookie)?;
+        self.take_transfer(handle);
+        Ok(())
+    }
+
     /// Writes data to a peer and replies behind it; ends with [`crate::Event::Responded`] when the device is done with both.
     ///
     /// # Errors
@@ -134,6 +147,22 @@ impl<P: Port> Engine<P> {
         }
         self.take_transfer(handle);
         Ok(())
+    }
+
+    /// A transfer of one operation that has no bytes on either side.
+    #[cold]
+    fn stage_probe(&mut self, id: ConnectionId, cookie: u64) -> Result<Handle, TransferError> {
+        let connection = self.connections.get(usize::from(id.index)).ok_or(TransferError::NotConnected)?;
+        if connection.key != id || !connection.is_ready() {
+            return Err(TransferError::NotConnected);
+        }
+        let vacant = self.transfers.vacant().filter(|_| self.plan.transfer_slots > 0).ok_or(TransferError::NoSlot)?;
+        let nothing = RemoteSegment { remote: RemoteRange { address: 0, key: 0 }, length: 0 };
+        let range = self.remote_segments.get_mut(vacant.index() as usize * MAX_TRANSFER_OPERATIONS);
+        // The table is made for all slots.
+        *range.ok_or(TransferError::NoSlot)? = nothing;
+        let (handle, _) = vacant.insert(|| Transfer::new(cookie, id.index, Kind::Probe, 1));
+        Ok(handle)
     }
 
     /// A transfer of any number of pieces and ranges: both sides are cut into RDMA operations, which are noted in the elements and remote

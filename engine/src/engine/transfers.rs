@@ -188,6 +188,13 @@ impl Connection {
                 self.transfers_unsignalled = !signalled;
                 self.chain_operations(token, elements, ranges, signalled, true, write)
             }
+            Kind::Probe => {
+                self.signaller.signalled();
+                self.transfers_unsignalled = false;
+                let (local, remote) = (ElementRange { first: elements, count: 0 }, RemoteRange { address: 0, key: 0 });
+                self.chain.push(WorkRequest { token, signalled: true, fence: false, operation: write(local, remote) });
+                self.send_queue.stage_operation(token, true)
+            }
             // The reply asks, if anything does.
             Kind::Respond { .. } => self.chain_operations(token, elements, ranges, false, false, write),
         }

@@ -61,7 +61,9 @@ impl SoftDevice {
         record.link = Link::Connecting;
         self.answer(ticket, Ok(Answer::Done));
         let from = Remote { device: self.number, queue_pair };
-        match self.fabric.ask(address, from, private_data, parameters) {
+        // A port of its own for each queue pair, as connection managers choose them.
+        let peer = self.options.address.map(|address| SocketAddr::new(address, queue_pair.0 as u16));
+        match self.fabric.ask(address, from, peer, private_data, parameters) {
             Ok(()) => {}
             Err(Unasked::NoListener) => {
                 self.is_rejected(queue_pair, RejectReason::NoListener, PrivateData::new());
@@ -153,8 +155,8 @@ impl SoftDevice {
     pub(super) fn take_message(&mut self) -> bool {
         let Some(message) = self.fabric.receive(self.number) else { return false };
         match message {
-            Message::Request { listener, address, from, private_data, parameters } => {
-                self.is_asked(Incoming { listener, from, parameters }, address, private_data);
+            Message::Request { listener, address, from, peer, private_data, parameters } => {
+                self.is_asked(Incoming { listener, from, peer, parameters }, address, private_data);
             }
             Message::Accepted { queue_pair, peer, wire, negotiated, private_data } => {
                 self.is_accepted(queue_pair, peer, wire, negotiated, private_data);
@@ -185,10 +187,9 @@ impl SoftDevice {
             return;
         }
         let id = IncomingId(self.names.count());
-        let (listener, parameters) = (incoming.listener, incoming.parameters);
+        let (listener, peer, parameters) = (incoming.listener, incoming.peer, incoming.parameters);
         self.incoming.insert(id, incoming);
-        // Devices of one process have no addresses but those that they listen at.
-        let (peer, local) = (None, Some(address));
+        let local = Some(address);
         let request = ConnectionEvent::Request { listener, incoming: id, peer, local, private_data, parameters };
         self.tell_connection(request);
     }

@@ -39,6 +39,8 @@ pub(super) enum Message {
         /// As they called it.
         address: SocketAddr,
         from: Remote,
+        /// Where that is.
+        peer: Option<SocketAddr>,
         private_data: PrivateData,
         parameters: ConnectionParameters,
     },
@@ -117,6 +119,7 @@ impl SoftFabric {
         &self,
         address: SocketAddr,
         from: Remote,
+        peer: Option<SocketAddr>,
         private_data: PrivateData,
         parameters: ConnectionParameters,
     ) -> Result<(), Unasked> {
@@ -131,7 +134,7 @@ impl SoftFabric {
         if inbox.len() >= MAX_UNREAD {
             return Err(Unasked::Overloaded);
         }
-        inbox.push_back(Message::Request { listener, address, from, private_data, parameters });
+        inbox.push_back(Message::Request { listener, address, from, peer, private_data, parameters });
         Ok(())
     }
 

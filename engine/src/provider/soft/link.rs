@@ -4,6 +4,7 @@ use super::fabric::Remote;
 use super::queue_pair::Negotiated;
 use super::wire::WireEnd;
 use crate::provider::{ConnectionParameters, ListenerId, PrivateData};
+use std::net::SocketAddr;
 
 /// How far a queue pair's connection is.
 pub(super) enum Link {
@@ -29,5 +30,7 @@ pub(super) enum Link {
 pub(super) struct Incoming {
     pub(super) listener: ListenerId,
     pub(super) from: Remote,
+    /// Where that is, as far as it says so.
+    pub(super) peer: Option<SocketAddr>,
     pub(super) parameters: ConnectionParameters,
 }

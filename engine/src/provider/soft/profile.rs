@@ -6,6 +6,7 @@ use crate::provider::{
 use core::fmt;
 use core::num::NonZeroU64;
 use core::str::FromStr;
+use std::net::IpAddr;
 
 /// Largest payload of one packet, in bytes: the largest path MTU of InfiniBand.
 pub const MAX_MTU: u32 = 4096;
@@ -167,6 +168,8 @@ pub struct SoftOptions {
     pub seed: u64,
     /// Work begins with the doorbell, as on hardware; where false with the next poll, so that a test can act in between.
     pub starts_at_doorbell: bool,
+    /// Where those that it connects to see it; nowhere unless somebody asks for it, since devices of one process need no addresses.
+    pub address: Option<IpAddr>,
     /// A defect on purpose: every n-th invalidation is said to be done and is not. `None` for an honest device.
     pub skip_invalidations: Option<NonZeroU64>,
 }
@@ -185,6 +188,7 @@ impl SoftOptions {
             wire_packets: Self::DEFAULT_WIRE_PACKETS,
             seed: 0x6672_7772,
             starts_at_doorbell: true,
+            address: None,
             skip_invalidations: None,
         }
     }
