@@ -1,10 +1,10 @@
 //! Wire formats: known bytes, round trips, and total decoders.
 
 use frwr_apps::nvmf::{
-    self, AcceptPrivateData, BlockRange, Command, CompletionQueueEntry, Connect, ConnectData, DataPointer, Identify,
-    IdentifyController, IdentifyDescriptors, IdentifyNamespace, InvalidParameter, KeyedDataBlock, LbaFormat, Nqn,
-    Property, PropertyGet, PropertySet, PropertySize, QueueKind, RejectPrivateData, RejectStatus, RequestPrivateData,
-    SetFeatures, Status, UnsupportedFormat,
+    self, AcceptPrivateData, BlockRange, Command, CompletionQueueEntry, Connect, ConnectData, ConnectDataError,
+    DataPointer, Identify, IdentifyController, IdentifyDescriptors, IdentifyNamespace, KeyedDataBlock, LbaFormat, Nqn,
+    NqnError, Property, PropertyGet, PropertySet, PropertySize, QueueKind, RejectPrivateData, RejectStatus,
+    RequestPrivateData, SetFeatures, Status, UnsupportedFormat,
 };
 use proptest::prelude::*;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -153,13 +153,39 @@ fn connect_requests_out_of_limits_are_rejected_by_name() {
         let bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).chain([0; 24]).collect();
         RequestPrivateData::parse(&bytes, 4, 128).unwrap_err()
     };
-    assert_eq!(RequestPrivateData::parse(&[0; 31], 4, 128), Err(RejectStatus::InvalidPrivateDataLength));
-    assert_eq!(reject([1, 1, 64, 63]), RejectStatus::InvalidRecordFormat);
-    assert_eq!(reject([0, 5, 64, 63]), RejectStatus::InvalidQueueId);
-    assert_eq!(reject([0, 1, 64, 0]), RejectStatus::InvalidHostSendQueue);
-    assert_eq!(reject([0, 1, 129, 128]), RejectStatus::InvalidHostSendQueue);
-    assert_eq!(reject([0, 1, u16::MAX, u16::MAX]), RejectStatus::InvalidHostSendQueue);
-    assert_eq!(reject([0, 1, 62, 63]), RejectStatus::InvalidHostReceiveQueue);
+    let told = |fields| {
+        let error = reject(fields);
+        (error.status(), error.to_string())
+    };
+    assert_eq!(told([0, 5, 64, 63]), (RejectStatus::InvalidQueueId, "QID 5, must be from 0 to 4".to_owned()));
+    let send = |value: u16| (RejectStatus::InvalidHostSendQueue, format!("HSQSIZE {value}, must be from 1 to 127"));
+    assert_eq!(told([0, 1, 64, 0]), send(0));
+    assert_eq!(told([0, 1, 129, 128]), send(128));
+    assert_eq!(told([0, 1, u16::MAX, u16::MAX]), send(u16::MAX));
+    let receive = "HRQSIZE 62, must be at least HSQSIZE, which is 63".to_owned();
+    assert_eq!(told([0, 1, 62, 63]), (RejectStatus::InvalidHostReceiveQueue, receive));
+}
+
+/// Of programs that know nothing of NVMe: what rping and perftest say is nothing, which the connection manager pads with zeros, and
+/// sockets over RDMA say their version and their credits.
+#[test]
+fn what_is_no_private_data_of_a_host_is_told_in_one_way_whatever_is_wrong_with_it() {
+    let sockets: Vec<u8> = [1, 0, 0x01, 0x80, 0, 0, 0, 0, 1].into_iter().chain([7; 47]).collect();
+    let others: Vec<u8> = [0, 0, 9, 9, 64, 0, 63, 0, 0, 0].into_iter().chain([0xaa; 46]).collect();
+    let rounds = [
+        (&[][..], RejectStatus::InvalidPrivateDataLength),
+        (&[0; 31], RejectStatus::InvalidPrivateDataLength),
+        (&[0; 56], RejectStatus::InvalidHostSendQueue),
+        (&[0xff; 56], RejectStatus::InvalidRecordFormat),
+        (&sockets, RejectStatus::InvalidRecordFormat),
+        (&others, RejectStatus::InvalidQueueId),
+    ];
+    for (bytes, status) in rounds {
+        let error = RequestPrivateData::parse(bytes, 4, 128).unwrap_err();
+        assert_eq!(error.status(), status);
+        let said = "no NVMe over Fabrics private data: another program than an NVMe host connects here";
+        assert_eq!(error.to_string(), said, "{bytes:?}");
+    }
 }
 
 #[test]
@@ -187,14 +213,11 @@ fn connect_data_round_trips_and_names_the_bad_parameter() {
 
     let mut unnamed = bytes;
     unnamed[256] = 0;
-    let (status, result) = nvmf::parse_connect_data(&unnamed).unwrap_err();
-    assert_eq!(status.code(), Status::CONNECT_INVALID_PARAMETERS.code());
-    assert_eq!(result, InvalidParameter::SUBSYSTEM.to_result());
-    assert_eq!(result, 0x1_0100);
+    assert_eq!(nvmf::parse_connect_data(&unnamed), Err(ConnectDataError::Subsystem(NqnError::Prefix)));
     let mut endless = bytes;
     endless[512..768].fill(b'n');
-    assert_eq!(nvmf::parse_connect_data(&endless).unwrap_err().1, InvalidParameter::HOST.to_result());
-    assert_eq!(nvmf::parse_connect_data(&bytes[1..]).unwrap_err().0.code(), Status::DATA_SGL_LENGTH_INVALID.code());
+    assert_eq!(nvmf::parse_connect_data(&endless), Err(ConnectDataError::Host(NqnError::Encoding)));
+    assert_eq!(nvmf::parse_connect_data(&bytes[1..]), Err(ConnectDataError::Length(1023)));
 }
 
 #[test]

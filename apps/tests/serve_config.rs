@@ -72,7 +72,9 @@ hosts = 4
 in_capsule = 8192
 io_queues = 2
 data_blocks = 3
-shared_receives = 65
+shared_receives = 162
+max_transfer = "1M"
+max_silence = 30
 remote_invalidate = false
 runtime = 60
 
@@ -106,7 +108,8 @@ backing = "ring"
     assert_eq!((config.device.inline_size, config.device.thread_domains), (Some(0), false));
     assert_eq!((config.parameters.rnr_retry_count, config.listen), (5, "[fe80::1%1]:4420".parse().unwrap()));
     assert_eq!((config.queue_depth, config.hosts, config.in_capsule), (64, 4, 8192));
-    assert_eq!((config.io_queues, config.data_blocks, config.shared_receives), (2, 3, Some(65)));
+    assert_eq!((config.io_queues, config.data_blocks, config.shared_receives), (2, 3, Some(162)));
+    assert_eq!((config.max_transfer, config.max_silence.as_secs()), (1 << 20, 30));
     assert_eq!((config.remote_invalidate, config.runtime.unwrap().as_secs()), (false, 60));
     let [one, two] = config.subsystems.as_slice() else { panic!("{:?}", config.subsystems) };
     let SubsystemConfig { allowed_hosts: AllowedHosts::Listed(hosts), serial: Some(serial), namespaces, .. } = one
@@ -140,6 +143,8 @@ fn what_is_left_out_is_as_on_the_command_line() {
     assert_eq!((file.queue_depth, file.hosts, file.in_capsule), (line.queue_depth, line.hosts, line.in_capsule));
     assert_eq!((file.device, file.parameters), (line.device, line.parameters));
     assert_eq!((file.remote_invalidate, file.runtime), (line.remote_invalidate, line.runtime));
+    assert_eq!((file.max_transfer, file.max_silence), (line.max_transfer, line.max_silence));
+    assert_eq!((file.max_transfer, file.max_silence.as_secs()), (128 << 10, 300));
 }
 
 /// What is wrong is said before anything is opened or locked.
@@ -150,6 +155,16 @@ fn the_command_line_refuses_what_a_file_may_not_say() {
         (["--in-capsule", "100", "--hosts", "1"], ["--in-capsule is 100", "multiple of 16"]),
         (["--in-capsule", "16", "--data-blocks", "2"], ["--data-blocks is 2", "32 bytes"]),
         (["--hosts", "256", "--io-queues", "15"], ["--io-queues is 15", "4096 at most"]),
+        (["--max-transfer", "96K", "--hosts", "1"], ["--max-transfer is 98304", "power of two from 65536 to 8388608"]),
+        (["--max-transfer", "16M", "--hosts", "1"], ["--max-transfer is 16777216", "such as 128K or 1M"]),
+        (["--max-transfer", "4096", "--hosts", "1"], ["--max-transfer is 4096", "from 65536"]),
+        (["--max-silence", "86401", "--hosts", "1"], ["--max-silence is 86401", "0 to 86400"]),
+        (["--subsystem", "disk", "--hosts", "1"], ["--subsystem is \"disk\"", "starts with `nqn.`"]),
+        (["--allow-host", "me", "--hosts", "1"], ["--allow-host is \"me\"", "starts with `nqn.`"]),
+        (
+            ["--subsystem", "nqn.2014-08.org.nvmexpress.discovery", "--hosts", "1"],
+            ["--subsystem is \"nqn.2014-08.org.nvmexpress.discovery\"", "discovery service"],
+        ),
     ] {
         let error = serve(&[&base[..], &more[..]].concat()).unwrap_err();
         let message = error.to_string();
@@ -157,6 +172,16 @@ fn the_command_line_refuses_what_a_file_may_not_say() {
         assert_eq!(error.exit_code(), 2, "{message}");
     }
     serve(&[&base[..], &["--hosts", "256", "--io-queues", "14"]].concat()).unwrap();
+    // A receive for each command that one host may have: of 32 on its admin queue, and of its I/O queues on the core that has most.
+    let shared = ["--queue-depth", "32", "--hosts", "2", "--io-queues", "2", "--shared-receives"];
+    let with = |more: &[&str]| serve(&[&base[..], &shared[..], more].concat());
+    let error = with(&["70"]).unwrap_err();
+    let said = "--shared-receives is 70: the queues that one host has on a core need 98, 32 for its admin queue and 33 for each of 2; \
+                raise it, or lower the number of I/O queues or the queue depth";
+    assert_eq!((error.to_string().as_str(), error.exit_code()), (said, 2));
+    assert!(with(&["97"]).is_err() && with(&["64", "--cores", "unpinned:2"]).is_err());
+    with(&["98"]).unwrap();
+    with(&["65", "--cores", "unpinned:2"]).unwrap();
 }
 
 #[test]
@@ -200,8 +225,17 @@ fn mistakes_are_refused_with_line_and_key() {
         (top("io_queues = 17"), 3, &["io_queues is 17", "1 to 16"]),
         (top("data_blocks = 0"), 3, &["data_blocks is 0", "1 to"]),
         (top("data_blocks = 4\nin_capsule = 48"), 3, &["data_blocks is 4", "64 bytes", "48", "raise that"]),
-        (top("hosts = 256\nio_queues = 15"), 4, &["io_queues is 15", "256 hosts", "4112", "4096 at most", "lower"]),
-        (top("shared_receives = 128"), 3, &["shared_receives is 128", "129 to 65536"]),
+        (top("hosts = 256\nio_queues = 15"), 4, &["io_queues is 15", "256 hosts", "4152", "4096 at most", "lower"]),
+        (top("shared_receives = 547"), 3, &["shared_receives is 547", "need 548", "129 for each of 4", "raise it"]),
+        (top("shared_receives = 65537"), 3, &["shared_receives is 65537", "1 to 65536"]),
+        (top("max_transfer = 100000"), 3, &["max_transfer is 100000", "power of two from 65536 to 8388608"]),
+        (top("max_transfer = \"1X\""), 3, &["max_transfer: must be a number of bytes", "64M"]),
+        (top("max_silence = 86401"), 3, &["max_silence is 86401", "0 to 86400"]),
+        (
+            SMALLEST.replace("nqn.2014-08.org.nvmexpress:disk", "nqn.2014-08.org.nvmexpress.discovery"),
+            4,
+            &["nqn is \"nqn.2014-08.org.nvmexpress.discovery\"", "discovery service", "choose another"],
+        ),
         (top("shared_receives = \"off\""), 3, &["shared_receives: invalid type"]),
         (top("runtime = 86401"), 3, &["runtime is 86401", "86400"]),
         (SMALLEST.replace("10.0.0.1:4420", "nowhere"), 2, &["listen", "an IP address and a port", "10.0.0.1:4420"]),

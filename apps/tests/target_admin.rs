@@ -537,7 +537,7 @@ fn discovery(raw: &mut Memory, keep_alive_timeout: u32) -> ConnectionId {
 fn a_silent_host_of_the_discovery_service_keeps_its_place_for_a_while() {
     let second = Duration::from_secs(1);
     let subsystems = vec![named("nqn.first", AllowedHosts::Any), Subsystem::new(subsystem(), storage())];
-    let mut raw = Raw::with_subsystems(TargetOptions { controllers: 4, ..target_options() }, subsystems);
+    let mut raw = Raw::with_subsystems(TargetOptions { discovery_controllers: 3, ..target_options() }, subsystems);
     let [silent, busy, alive] = [0, 0, 300_000].map(|keep_alive| discovery(&mut raw, keep_alive));
     let (io, _) = raw.controller();
     // What it set later is no keep alive either.

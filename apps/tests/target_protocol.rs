@@ -13,7 +13,7 @@ use frwr_apps::nvmf::{
 use frwr_apps::storage::{
     CompletionBatch, Cookie, Geometry, MemoryStorage, Operation, QueueFull, Storage, StorageError,
 };
-use frwr_apps::target::{Breach, Fault, Incident, TargetOptions};
+use frwr_apps::target::{Fault, Incident, TargetOptions};
 use frwr_engine::provider::Access;
 use frwr_engine::{ConnectionId, ReceiveQueues};
 use frwr_mempool::DeviceMemory;
@@ -55,11 +55,14 @@ fn connect_requests_are_rejected_by_the_status_of_the_standard() {
     assert_eq!(raw.open(queue.as_bytes()), Opened::Rejected(RejectStatus::InvalidQueueId as u16));
     let deep = RequestPrivateData::new(1, 41);
     assert_eq!(raw.open(deep.as_bytes()), Opened::Rejected(RejectStatus::InvalidHostSendQueue as u16));
-    raw.controller();
-    raw.controller();
-    let third = RequestPrivateData::new(0, 32);
-    assert_eq!(raw.open(third.as_bytes()), Opened::Rejected(RejectStatus::NoResources as u16));
-    assert_eq!(raw.target.statistics().rejected, 5);
+    assert_eq!(raw.target.statistics().rejected, 4);
+    let said = [
+        "a peer: connect request rejected: no NVMe over Fabrics private data: another program than an NVMe host connects here",
+        "a peer: connect request rejected: no NVMe over Fabrics private data: another program than an NVMe host connects here",
+        "a peer, queue 2: connect request rejected, invalid queue ID: QID 2, must be from 0 to 1",
+        "a peer, queue 1: connect request rejected, invalid HSQSIZE: HSQSIZE 40, must be from 1 to 39",
+    ];
+    assert_eq!(raw.told(), said);
 }
 
 #[test]
@@ -217,12 +220,15 @@ fn identify_says_what_the_host_needs() {
 #[test]
 fn features_opcodes_and_flags_that_are_not_offered_are_refused() {
     let mut raw = Raw::new();
-    let (admin, io) = raw.io_queue();
+    let (admin, controller) = raw.controller();
     let feature = |feature, save, value| Command::SetFeatures(SetFeatures { feature, save, value });
     let queues = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, false, 0x0007_0007), None);
     assert_eq!((queues.status(), queues.result.get()), (Status::SUCCESS, 0));
     let none = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, false, 0xffff_0000), None);
     assert_eq!(code(&none), Status::INVALID_FIELD.code());
+    let io = raw.another_queue(controller, 1);
+    let late = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, false, 0), None);
+    assert_eq!(code(&late), Status::COMMAND_SEQUENCE_ERROR.code(), "there are queues");
     let saved = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, true, 0), None);
     assert_eq!(code(&saved), Status::FEATURE_NOT_SAVEABLE.code());
     let events = |value| feature(feature::ASYNCHRONOUS_EVENTS, false, value);
@@ -557,7 +563,7 @@ fn a_host_that_overruns_its_queue_loses_it() {
 #[test]
 fn an_incident_is_one_line_whatever_its_host_calls_itself() {
     let host = Some(Nqn::new("nqn.host\r\n2026 all is well\u{1b}[2J\u{85}").unwrap());
-    let line = Incident { peer: None, host, queue_id: Some(1), fault: Fault::Transfer }.to_string();
+    let line = Incident { host, queue_id: Some(1), ..Incident::new(None, Fault::Transfer) }.to_string();
     assert!(!line.contains(char::is_control), "{line:?}");
     assert!(line.contains("nqn.host\\r\\n2026"), "{line}");
 }
@@ -572,36 +578,46 @@ fn what_is_said_of_a_refused_command_is_about_that_command() {
     let get = GetLogPage { page, specific, retain_event, length: 512, offset: 0, offset_is_index, namespace: 1, data };
     let response = raw.command(admin, Command::GetLogPage(get), Some((Access::RemoteWrite, 100)));
     assert_eq!(code(&response), Status::DATA_SGL_LENGTH_INVALID.code());
-    let Some(Incident { fault: Fault::Refused { opcode, breach, .. }, .. }) = raw.target.next_incident() else {
-        panic!("no incident")
-    };
-    assert_eq!((opcode, breach), (opcode::GET_LOG_PAGE, Breach::Unknown { what: "bytes of data", value: 100 }));
+    let said = "a peer, host nqn.host, queue 0: command with opcode 0x02 refused, Data SGL Length Invalid (0x00f): bytes of data 100, \
+                which the command does not take";
+    assert_eq!(raw.told(), [said]);
 }
 
-/// Connections of a target that share their receives are granted what their queue can have outstanding; who would exceed
-/// them all is told that there are no resources, until another one has gone.
+/// Connections of a target that share their receives are granted what their queue can have outstanding, and hosts as many queues as find
+/// some. Who would exceed them all waits for a connection that never became a queue to end, or is told which receives are missing.
 #[test]
 fn shared_receives_are_granted_by_the_size_of_the_queue() {
-    let receive_queues = ReceiveQueues::Shared { entries: 100 };
-    let options = TargetOptions { receive_queues, ..target_options() };
+    let receive_queues = ReceiveQueues::Shared { entries: 112 };
+    let options = TargetOptions { receive_queues, io_queues: 3, ..target_options() };
     let namespaces = vec![MemoryStorage::new(memory(64 << 10), 512, 64).unwrap()];
     let mut raw = Raw::with(options, namespaces);
     let free = |raw: &Raw<MemoryStorage>| raw.target.engine().statistics().shared_receives_free;
-    let (admin, io) = raw.io_queue();
-    let before = free(&raw);
-    let small = raw.open_queue(1, before as u16 - 1);
-    assert_eq!((before, free(&raw)), (100 - 32 - 33, 1));
+    let (admin, controller) = raw.controller();
+    let queues =
+        Command::SetFeatures(SetFeatures { feature: feature::NUMBER_OF_QUEUES, save: false, value: 0x0007_0007 });
+    let granted = raw.command(admin, queues, None).result.get();
+    assert_eq!((granted, free(&raw)), (0x0001_0001, 80), "two of 40 entries fit");
+    let io = raw.another_queue(controller, 1);
+    let small = raw.open_queue(2, 40);
+    assert_eq!(free(&raw), 112 - 32 - 33 - 40);
     let (identify, data) = identify(cns::NAMESPACE, 1);
-    let refused = RequestPrivateData::new(1, 3);
+    // The one that is no queue yet makes room.
+    let second = raw.open_queue(2, 40);
+    assert_eq!((raw.disconnected.clone(), free(&raw)), (vec![small], 7));
+    assert!(raw.connect(second, connect(2, 39), &connect_data(controller)).status().is_success());
+    let refused = RequestPrivateData::new(3, 8);
+    raw.told();
     assert_eq!(raw.open(refused.as_bytes()), Opened::Rejected(RejectStatus::NoResources as u16));
-    raw.engine.disconnect(small);
-    raw.until("gone", |raw| raw.disconnected.len() == 1 && free(raw) == before);
-    raw.open_queue(1, 3);
+    let said = "a peer, queue 3: connect request rejected, no resources: its queue needs 8 receives, and of the shared ones 7 are not \
+                granted to others; raise --shared-receives, or have hosts use smaller or fewer queues";
+    assert_eq!(raw.told(), [said]);
+    raw.engine.disconnect(second);
+    raw.until("gone", |raw| raw.disconnected.len() == 2 && free(raw) == 47);
     for _ in 0..100 {
         assert!(raw.command(admin, identify, data).status().is_success());
         let read = Command::Read(blocks(1, 0, 1, 512));
         assert!(raw.command(io, read, Some((Access::RemoteWrite, 512))).status().is_success());
     }
     let buffers = raw.target.engine().receive_buffers();
-    assert_eq!((buffers.posted, buffers.held, buffers.idle), (100, 0, 0));
+    assert_eq!((buffers.posted, buffers.held, buffers.idle), (112, 0, 0));
 }

@@ -154,7 +154,7 @@ fn a_namespace_arrives_as_the_file_that_is_served_on_every_profile() {
     let digest = file.digest();
     for (at, profile) in PROFILES.into_iter().enumerate() {
         // Every other profile with receives that all connections share.
-        let shared: &[&str] = if at % 2 == 0 { &["--shared-receives", "512"] } else { &[] };
+        let shared: &[&str] = if at % 2 == 0 { &["--shared-receives", "600"] } else { &[] };
         let target = Target::start(profile, &[&["--namespace", file.text()], shared].concat());
         let bytes = FILE_BYTES.to_string();
         let exact = ["--bytes", &bytes, "--expect-sha256", &digest, "--output", output.text()];

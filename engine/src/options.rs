@@ -94,6 +94,10 @@ pub struct EngineOptions {
     pub queue_depth: u32,
     /// Transfers of one connection at the same time; 0, the default, for a mere requester, which can neither fetch, write nor respond.
     pub transfer_depth: u32,
+    /// Transfers of all connections in progress from which on each reply asks for its completion, because what they hold of their caller
+    /// comes back with that: no more than this many are ever over without its knowing. A quarter of all transfers, the default, where
+    /// that is less: a caller that has less to give them than that says how much.
+    pub transfers_held: u32,
     /// RDMA READs or WRITEs of one transfer as a rule, at most [`MAX_TRANSFER_OPERATIONS`]: the send queue has room for
     /// `transfer_depth` transfers of so many. Those of more wait for others.
     pub transfer_operations: u32,
@@ -147,6 +151,7 @@ impl Default for EngineOptions {
             connections: 8,
             queue_depth: 32,
             transfer_depth: 0,
+            transfers_held: u32::MAX,
             transfer_operations: 1,
             receive_depth: 0,
             receive_queues: ReceiveQueues::default(),

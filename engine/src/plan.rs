@@ -18,7 +18,7 @@ use crate::{
     },
     receive::Receives,
     request::{Admission, Request},
-    signal::{SINGLE, Signaller},
+    signal::{SINGLE, Signaller, held_slots_limit},
     sizing::{self, SizingError},
     transfer::{RemoteSegment, Transfer},
 };
@@ -131,6 +131,8 @@ pub(crate) struct Plan {
     pub(crate) connections: u32,
     pub(crate) request_slots: u32,
     pub(crate) transfer_slots: u32,
+    /// Of those, so many in use have the next reply ask for its completion.
+    pub(crate) transfers_held: u32,
     /// Receives of one connection, or granted to it at most.
     pub(crate) receive_depth: u32,
     /// Receive buffers of all connections together.
@@ -232,12 +234,14 @@ impl Plan {
             return Err(EngineError::CompletionQueue { connections, need, limit: capabilities.attributes.max_cqe });
         }
         let all_registrations = registrations + u32::from(options.write_pad);
+        let transfer_slots = options.transfer_depth * SLOTS_PER_REQUEST * connections;
         let plan = Self {
             // Whether it all fits 32 bit is checked below.
             first_request_element: connections.wrapping_mul(all_registrations).wrapping_mul(sizing.mr_depth.max(1)),
             connections,
             request_slots: options.queue_depth.max(1) * SLOTS_PER_REQUEST * connections,
-            transfer_slots: options.transfer_depth * SLOTS_PER_REQUEST * connections,
+            transfer_slots,
+            transfers_held: held_slots_limit(transfer_slots).min(options.transfers_held),
             receive_depth,
             receive_buffers,
             shares_receives: options.receive_queues != ReceiveQueues::PerConnection,

@@ -1,6 +1,5 @@
 //! The data of the Connect command (Base 6.3, figure 380).
 
-use super::Status;
 use arrayvec::ArrayString;
 use core::mem::{offset_of, size_of};
 use zerocopy::little_endian::U16;
@@ -171,20 +170,30 @@ fn optional_name(field: &[u8; NQN_FIELD_BYTES]) -> Result<Option<Nqn>, NqnError>
     if field[0] == 0 { Ok(None) } else { Nqn::from_field(field).map(Some) }
 }
 
+/// Why Connect's data cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectDataError {
+    /// It has another length.
+    #[error("Connect's data has {CONNECT_DATA_BYTES} bytes, not {0}")]
+    Length(usize),
+    /// SUBNQN.
+    #[error("SUBNQN: {0}")]
+    Subsystem(NqnError),
+    /// HOSTNQN.
+    #[error("HOSTNQN: {0}")]
+    Host(NqnError),
+}
+
 /// Reads Connect's data.
 ///
 /// # Errors
-/// Status and result of the completion that refuses it.
-pub fn parse_connect_data(bytes: &[u8]) -> Result<ConnectData, (Status, u64)> {
-    let wire =
-        WireConnectData::read_from_bytes(bytes).map_err(|_| (Status::DATA_SGL_LENGTH_INVALID.do_not_retry(), 0))?;
-    let refuse = |parameter: InvalidParameter| {
-        move |_: NqnError| (Status::CONNECT_INVALID_PARAMETERS.do_not_retry(), parameter.to_result())
-    };
+/// [`ConnectDataError`].
+pub fn parse_connect_data(bytes: &[u8]) -> Result<ConnectData, ConnectDataError> {
+    let wire = WireConnectData::read_from_bytes(bytes).map_err(|_| ConnectDataError::Length(bytes.len()))?;
     Ok(ConnectData {
         host_id: wire.host_id,
         controller_id: wire.controller_id.get(),
-        subsystem: Nqn::from_field(&wire.subsystem).map_err(refuse(InvalidParameter::SUBSYSTEM))?,
-        host: optional_name(&wire.host).map_err(refuse(InvalidParameter::HOST))?,
+        subsystem: Nqn::from_field(&wire.subsystem).map_err(ConnectDataError::Subsystem)?,
+        host: optional_name(&wire.host).map_err(ConnectDataError::Host)?,
     })
 }

@@ -31,7 +31,8 @@ pub use command::{
     PropertySet, PropertySize, QueueKind, Select, SetFeatures, WriteZeroes, cns, decode, fabrics, feature, opcode,
 };
 pub use connect::{
-    CONNECT_DATA_BYTES, ConnectData, DYNAMIC_CONTROLLER, InvalidParameter, Nqn, NqnError, parse_connect_data,
+    CONNECT_DATA_BYTES, ConnectData, ConnectDataError, DYNAMIC_CONTROLLER, InvalidParameter, Nqn, NqnError,
+    parse_connect_data,
 };
 pub use discovery::{DISCOVERY_ENTRY_BYTES, DISCOVERY_SUBSYSTEM, DiscoveryEntry, DiscoveryHeader};
 pub use identify::{
@@ -40,7 +41,8 @@ pub use identify::{
 };
 pub use log::{AnaGroup, AnaLogHeader, AnaState, EffectsLog, ErrorLogEntry, FirmwareLog, HealthLog, log_page};
 pub use private_data::{
-    AcceptPrivateData, PrivateDataError, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData,
+    AcceptPrivateData, PrivateDataError, QueueRequest, QueueRequestError, RejectPrivateData, RejectStatus,
+    RequestPrivateData,
 };
 pub use property::{
     ControllerCapabilities, ControllerConfiguration, ControllerStatus, Property, ShutdownNotification, ShutdownStatus,

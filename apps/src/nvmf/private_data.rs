@@ -117,6 +117,54 @@ pub enum PrivateDataError {
     RecordFormat(u16),
 }
 
+/// Why a connect request is not one for a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueueRequestError {
+    /// Its private data is not that of an NVMe host: there is none, it is too short, or it has another format.
+    #[error("no NVMe over Fabrics private data: another program than an NVMe host connects here")]
+    Foreign {
+        /// The status that comes nearest.
+        status: RejectStatus,
+    },
+    /// QID.
+    #[error("QID {value}, must be from 0 to {most}")]
+    QueueId {
+        /// Its value.
+        value: u16,
+        /// The highest.
+        most: u16,
+    },
+    /// HSQSIZE.
+    #[error("HSQSIZE {value}, must be from 1 to {most}")]
+    SendQueue {
+        /// Its value.
+        value: u16,
+        /// The highest.
+        most: u16,
+    },
+    /// HRQSIZE.
+    #[error("HRQSIZE {value}, must be at least HSQSIZE, which is {least}")]
+    ReceiveQueue {
+        /// Its value.
+        value: u16,
+        /// The lowest.
+        least: u16,
+    },
+}
+
+impl QueueRequestError {
+    /// The status to reject the connection with.
+    #[must_use]
+    pub const fn status(self) -> RejectStatus {
+        match self {
+            Self::Foreign { status } => status,
+            Self::QueueId { .. } => RejectStatus::InvalidQueueId,
+            Self::SendQueue { .. } => RejectStatus::InvalidHostSendQueue,
+            Self::ReceiveQueue { .. } => RejectStatus::InvalidHostReceiveQueue,
+        }
+    }
+}
+
 /// What a valid connect request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueRequest {
@@ -145,30 +193,44 @@ impl RequestPrivateData {
     /// Reads a connect request's private data; bytes behind the record are padding of the connection manager.
     ///
     /// # Errors
-    /// The status to reject the connection with: the record is too short or of another format, the queue identifier is
-    /// above `max_queue_id`, the queue has less than two or more than `max_entries` entries, or there are fewer
-    /// receives than commands.
-    pub fn parse(bytes: &[u8], max_queue_id: u16, max_entries: u16) -> Result<QueueRequest, RejectStatus> {
-        let (record, _) = Self::read_from_prefix(bytes).map_err(|_| RejectStatus::InvalidPrivateDataLength)?;
+    /// The record is too short or of another format, the queue identifier is above `max_queue_id`, the queue has less than two or
+    /// more than `max_entries` entries, or there are fewer receives than commands. What is wrong in a record that no NVMe host
+    /// fills in so is [`QueueRequestError::Foreign`]: connection managers pad with zeros what other programs leave out.
+    pub fn parse(bytes: &[u8], max_queue_id: u16, max_entries: u16) -> Result<QueueRequest, QueueRequestError> {
+        let foreign = |status| QueueRequestError::Foreign { status };
+        let (record, _) = Self::read_from_prefix(bytes).map_err(|_| foreign(RejectStatus::InvalidPrivateDataLength))?;
         if record.record_format.get() != RECORD_FORMAT {
-            return Err(RejectStatus::InvalidRecordFormat);
+            return Err(foreign(RejectStatus::InvalidRecordFormat));
         }
-        let queue_id = record.queue_id.get();
+        record
+            .queue(max_queue_id, max_entries)
+            .map_err(|error| if record.is_of_a_host() { error } else { foreign(error.status()) })
+    }
+
+    /// Hosts give their queues sizes, and leave what is reserved alone.
+    fn is_of_a_host(&self) -> bool {
+        let has_sizes = self.host_send_queue.get() != 0 || self.host_receive_queue.get() != 0;
+        has_sizes && self.reserved == [0; 22]
+    }
+
+    fn queue(&self, max_queue_id: u16, max_entries: u16) -> Result<QueueRequest, QueueRequestError> {
+        let queue_id = self.queue_id.get();
         if queue_id > max_queue_id {
-            return Err(RejectStatus::InvalidQueueId);
+            return Err(QueueRequestError::QueueId { value: queue_id, most: max_queue_id });
         }
-        let last = record.host_send_queue.get();
+        let last = self.host_send_queue.get();
         if last == 0 || last >= max_entries {
-            return Err(RejectStatus::InvalidHostSendQueue);
+            return Err(QueueRequestError::SendQueue { value: last, most: max_entries.saturating_sub(1) });
         }
         // `last < max_entries <= u16::MAX`: the sum cannot overflow.
         let entries = last + 1;
         // One receive per outstanding command is what keeps responses from meeting an empty receive queue. Hosts that
         // keep one entry of the ring free post as many receives as HSQSIZE says.
-        if record.host_receive_queue.get() < last {
-            return Err(RejectStatus::InvalidHostReceiveQueue);
+        let receives = self.host_receive_queue.get();
+        if receives < last {
+            return Err(QueueRequestError::ReceiveQueue { value: receives, least: last });
         }
-        Ok(QueueRequest { queue_id, entries, receives: record.host_receive_queue.get() })
+        Ok(QueueRequest { queue_id, entries, receives })
     }
 }
 

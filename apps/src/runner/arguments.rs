@@ -3,6 +3,7 @@
 use super::error::RunError;
 use crate::address::{self, Purpose};
 use crate::storage::{MAX_BLOCK_BYTES, MIN_BLOCK_BYTES};
+use crate::target::MAX_BUFFER_BYTES;
 use clap::{Args, ValueEnum};
 use frwr_mempool::region::{PagePolicy, PageSize};
 use std::{net::SocketAddr, path::PathBuf};
@@ -135,6 +136,14 @@ fn block_bytes(text: &str) -> Result<u32, String> {
         format!(
             "must be a power of two from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES} bytes, of `load` to {MAX_REQUEST_BYTES}, such as 512 or 4K"
         )
+    })
+}
+
+/// A parser of the bytes of the largest transfer; which of them are too many, or no power of two, is known where they are used.
+pub(super) fn transfer_bytes(text: &str) -> Result<u32, String> {
+    let bytes = bytes_with_unit(text).and_then(|bytes| u32::try_from(bytes).ok());
+    bytes.ok_or_else(|| {
+        format!("must be a power of two from {MAX_BLOCK_BYTES} to {MAX_BUFFER_BYTES} bytes, such as 128K or 1M")
     })
 }
 

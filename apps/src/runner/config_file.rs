@@ -8,8 +8,8 @@ use super::{
     error::RunError,
     namespaces::{MediumConfig, NamespaceConfig, SubsystemConfig, served_twice},
     serve_command::{
-        DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_QUEUE_DEPTH, ServeConfig, check_queues,
-        check_shared_receives,
+        DEFAULT_HOSTS, DEFAULT_IN_CAPSULE, DEFAULT_IO_QUEUES, DEFAULT_MAX_SILENCE, DEFAULT_MAX_TRANSFER,
+        DEFAULT_QUEUE_DEPTH, ServeConfig, check_max_transfer, check_queues, check_shared_receives, check_subsystem,
     },
 };
 use crate::{
@@ -59,6 +59,8 @@ struct Tables {
     in_capsule: Option<u32>,
     data_blocks: Option<u8>,
     shared_receives: Option<u32>,
+    max_transfer: Option<Size>,
+    max_silence: Option<u64>,
     remote_invalidate: Option<bool>,
     runtime: Option<u64>,
     #[serde(default)]
@@ -224,10 +226,15 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
     range("--runtime", tables.runtime.unwrap_or(0), 0, MAX_RUNTIME_SECONDS)?;
     check_address("--listen", tables.listen.0, Purpose::Listen)?;
     check_queues(hosts, io_queues, in_capsule, data_blocks)?;
-    check_shared_receives(tables.shared_receives, queue_depth)?;
+    let placement = device.placement(MAX_CORES.into())?;
+    check_shared_receives(tables.shared_receives, queue_depth, io_queues, placement.as_ref())?;
+    let Size(max_transfer) = tables.max_transfer.unwrap_or(Size(DEFAULT_MAX_TRANSFER.into()));
+    check_max_transfer(max_transfer)?;
+    let max_silence = tables.max_silence.unwrap_or(DEFAULT_MAX_SILENCE);
+    range("--max-silence", max_silence, 0, MAX_RUNTIME_SECONDS)?;
     Ok(ServeConfig {
         parameters: device.parameters()?,
-        placement: device.placement(MAX_CORES.into())?,
+        placement,
         device: device.device()?,
         listen: tables.listen.0,
         subsystems,
@@ -237,6 +244,9 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
         in_capsule,
         data_blocks,
         shared_receives: tables.shared_receives,
+        // Checked: 8 MiB at most.
+        max_transfer: max_transfer as u32,
+        max_silence: Duration::from_secs(max_silence),
         runtime: tables.runtime.map(Duration::from_secs),
         json: false,
         check_only: false,
@@ -266,8 +276,13 @@ impl Source<'_> {
             SerialNumber::new(serial).map_err(|error| self.error(self.find(line, "serial"), &reason(error)))
         });
         self.counted_at(line, "namespace", 1, namespace.len(), MAX_NAMESPACES)?;
+        let nqn = name("nqn", nqn)?;
+        check_subsystem(&nqn).map_err(|error| {
+            let text = error.to_string().replacen("--subsystem is", "nqn is", 1);
+            self.error(self.find(line, "nqn"), &text)
+        })?;
         Ok(SubsystemConfig {
-            nqn: name("nqn", nqn)?,
+            nqn,
             allowed_hosts: hosts.transpose()?.map_or(AllowedHosts::Any, AllowedHosts::Listed),
             serial: serial.transpose()?,
             namespaces: namespace.iter().map(|table| self.namespace(table)).collect::<Result<_, _>>()?,

@@ -168,8 +168,8 @@ pub enum RunError {
     },
     /// More queues than one target has.
     #[error(
-        "--io-queues is {io_queues} for each of {hosts} hosts: with their admin queues, and those of a host that comes back, \
-         {queues} queues, must be {MAX_CONNECTIONS} at most; lower one of the two"
+        "--io-queues is {io_queues} for each of {hosts} hosts: with their admin queues, those of a host that comes back, and those of \
+         discovery and of who is not let in yet, {queues} queues, must be {MAX_CONNECTIONS} at most; lower one of the two"
     )]
     Queues {
         /// Of each host.
@@ -178,6 +178,45 @@ pub enum RunError {
         hosts: u16,
         /// All of them.
         queues: u32,
+    },
+    /// A transfer of an odd size.
+    #[error(
+        "--max-transfer is {value}: must be a power of two from {least} to {most}; choose the next one, such as 128K or 1M"
+    )]
+    MaxTransfer {
+        /// What was asked for.
+        value: u64,
+        /// Lowest value.
+        least: u32,
+        /// Highest value.
+        most: u32,
+    },
+    /// Not one host finds receives for its queues.
+    #[error(
+        "--shared-receives is {value}: the queues that one host has on a core need {wanted}, {admin} for its admin queue and \
+         {entries} for each of {io_queues}; raise it, or lower the number of I/O queues or the queue depth"
+    )]
+    SharedReceives {
+        /// What was asked for.
+        value: u32,
+        /// What is needed.
+        wanted: u32,
+        /// Entries of an admin queue.
+        admin: u16,
+        /// Entries of an I/O queue.
+        entries: u16,
+        /// I/O queues of one host on one core.
+        io_queues: u16,
+    },
+    /// A name that somebody chose and that NVMe does not allow.
+    #[error("{flag} is {value:?}: {reason}")]
+    Nqn {
+        /// The option that takes it.
+        flag: &'static str,
+        /// What was asked for.
+        value: String,
+        /// Limit and remedy.
+        reason: String,
     },
     /// Lists of data blocks that have no room in the capsule.
     #[error(
@@ -444,6 +483,9 @@ impl RunError {
             Self::Pages { .. } => "pages",
             Self::InCapsuleBytes { .. } => "in_capsule_bytes",
             Self::Queues { .. } => "queues",
+            Self::MaxTransfer { .. } => "max_transfer",
+            Self::SharedReceives { .. } => "shared_receives",
+            Self::Nqn { .. } => "nqn",
             Self::DataBlocks { .. } => "data_blocks",
             Self::ConfigFile { .. } | Self::ConfigTooLong { .. } => "config_file",
             Self::Address { .. } => "address",

@@ -99,7 +99,7 @@ mod tests {
     use core::time::Duration;
 
     fn incident(fault: Fault, peer: u8) -> Incident {
-        Incident { peer: Some(([10, 0, 0, peer], 4420).into()), host: None, queue_id: Some(1), fault }
+        Incident { queue_id: Some(1), ..Incident::new(Some(([10, 0, 0, peer], 4420).into()), fault) }
     }
 
     fn said(log: &mut IncidentLog, now: u64, incident: Incident) -> Vec<String> {

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     host::HostOptions,
     nvmf::{DEFAULT_PORT, DISCOVERY_SUBSYSTEM, Nqn, SerialNumber},
-    storage::{Geometry, MAX_BLOCK_BYTES},
-    target::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions},
+    storage::Geometry,
+    target::{ADMIN_QUEUE_ENTRIES, AllowedHosts, TargetOptions, UNPROVEN_CONNECTIONS},
 };
 use core::{num::NonZeroU64, time::Duration};
 use frwr_engine::{ReceiveQueues, provider::Capabilities};
@@ -54,9 +54,26 @@ fn blocks(block_bytes: u32, file: &LoadedFile) -> u64 {
     (file.bytes.len() as u64).div_ceil(block_bytes.into())
 }
 
-/// Controllers of a target: one more, for a host that comes back before its former connection is gone.
-pub(super) fn controllers(hosts: u16) -> u16 {
-    hosts.saturating_add(1)
+/// Controllers of a target beside those of its hosts: one, for a host that comes back before its former connection is gone. Where several
+/// do, they take turns.
+const RETURNING: u16 = 1;
+/// Hosts that ask the discovery service at a time at most.
+const MAX_DISCOVERY: u16 = 32;
+
+/// Controllers of a target.
+fn controllers(hosts: u16) -> u16 {
+    hosts.saturating_add(RETURNING)
+}
+
+/// Discovery controllers: one that each host may keep, and one more for who only asks.
+fn discovery_controllers(hosts: u16) -> u16 {
+    hosts.saturating_add(1).min(MAX_DISCOVERY)
+}
+
+/// Connections of a target on one core.
+pub(super) fn connections(hosts: u16, io_queues: u16) -> u32 {
+    let queues = u32::from(controllers(hosts)) * (u32::from(io_queues) + 1);
+    queues + u32::from(discovery_controllers(hosts)) + u32::from(UNPROVEN_CONNECTIONS)
 }
 
 /// Entries of an I/O queue: one request per slot, and the entry that a queue never uses. Depths are bounded far below 2^16.
@@ -121,9 +138,11 @@ pub(super) fn served(
         options.receive_queues = ReceiveQueues::Shared { entries };
     }
     options.queue_entries = entries(config.queue_depth);
-    // Every block size that a host may choose, and no more: each host has buffers of its own.
-    options.buffer_bytes = MAX_BLOCK_BYTES;
+    options.buffer_bytes = config.max_transfer;
     options.controllers = controllers(config.hosts);
+    options.returning_controllers = RETURNING;
+    options.discovery_controllers = discovery_controllers(config.hosts);
+    options.max_silence = config.max_silence;
     options.remote_invalidation = config.remote_invalidate;
     options.parameters = config.parameters;
     // `ServeConfig` has at most MAX_CORES.

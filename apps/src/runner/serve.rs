@@ -66,6 +66,7 @@ where
         say(PLAIN_REPLIES);
     }
     let plans = plan::served(config, of_cores, device.capabilities())?;
+    let buffers = plans.first().map(|plan| plan.options.usual_buffer_memory_bytes()).unwrap_or_default();
     let progress = Progress::new(plans.len());
     let mut control = Control::new(device);
     // Cores are opened in the order of their numbers.
@@ -93,7 +94,7 @@ where
         media,
         trace: None,
         block_bytes,
-        listening: Some(format!("listening on {listen}, {all}")),
+        listening: Some(format!("listening on {listen}, {all}; {}", buffers_of(buffers, config.max_transfer))),
         stop_at: config.runtime,
         gives_up: false,
     };
@@ -121,6 +122,12 @@ where
         shared_receives: config.shared_receives,
         undrained,
     })
+}
+
+/// What transfers of this size cost.
+fn buffers_of(bytes: usize, each: u32) -> String {
+    let (count, mebibytes, each) = (bytes / each as usize, bytes >> 20, each >> 10);
+    format!("transfers of up to {each} KiB, {count} buffers for them on each core, {mebibytes} MiB")
 }
 
 /// Opens what is served for each core that serves it.

@@ -1,18 +1,24 @@
 //! `frwr-reactor serve` as a person asks for it.
 
 use super::{
-    arguments::{CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, address, check_address, range, whole},
+    arguments::{
+        CommonArguments, MAX_QUEUE_DEPTH, MAX_RUNTIME_SECONDS, address, check_address, range, transfer_bytes, whole,
+    },
     config_file,
     device_arguments::{DeviceArguments, RdmaDeviceConfig, RegistrationKind},
     error::RunError,
     namespaces::{NamespaceBacking, NamespaceConfig, SubsystemConfig},
-    plan::{controllers, default_subsystem, entries},
+    plan::{connections, default_subsystem, entries},
+    start::reactors,
 };
 use crate::{
     address::Purpose,
-    nvmf::{Nqn, SGL_DESCRIPTOR_BYTES, SerialNumber},
+    nvmf::{DISCOVERY_SUBSYSTEM, Nqn, NqnError, SGL_DESCRIPTOR_BYTES, SerialNumber},
     storage::MAX_BLOCK_BYTES,
-    target::{AllowedHosts, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES},
+    target::{
+        ADMIN_QUEUE_ENTRIES, AllowedHosts, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_CORES, MAX_DATA_BLOCKS,
+        MAX_IN_CAPSULE_BYTES,
+    },
 };
 use clap::Args;
 use core::{str::FromStr, time::Duration};
@@ -33,6 +39,13 @@ pub(super) const DEFAULT_HOSTS: u16 = 8;
 pub(super) const DEFAULT_IO_QUEUES: u16 = 4;
 /// Data that may come with a command, unless it is said: a block.
 pub(super) const DEFAULT_IN_CAPSULE: u32 = 4096;
+/// Largest transfer of a command, unless it is said: what SPDK's target takes, and what its hosts do without splitting.
+pub(super) const DEFAULT_MAX_TRANSFER: u32 = 128 << 10;
+/// The same as people write it.
+const DEFAULT_MAX_TRANSFER_TEXT: &str = "128K";
+/// Seconds of silence behind which a host without keep alive is probed, unless it is said: long enough to cost nothing, and short enough
+/// that places of hosts that are gone come back before somebody looks for them by hand.
+pub(super) const DEFAULT_MAX_SILENCE: u64 = 300;
 /// I/O queues of a host at most: more than a few on each core share nothing but memory.
 pub(super) const MAX_SERVED_IO_QUEUES: u16 = 16;
 
@@ -40,7 +53,7 @@ pub(super) const MAX_SERVED_IO_QUEUES: u16 = 16;
 const MAX_SHARED_RECEIVES: u32 = 1 << 16;
 
 /// What a file says instead.
-const INSTEAD_OF_CONFIG: [&str; 25] = [
+const INSTEAD_OF_CONFIG: [&str; 27] = [
     "device",
     "gid_index",
     "ib_port",
@@ -66,6 +79,8 @@ const INSTEAD_OF_CONFIG: [&str; 25] = [
     "in_capsule",
     "data_blocks",
     "shared_receives",
+    "max_transfer",
+    "max_silence",
 ];
 
 /// The target's half of the job.
@@ -104,13 +119,14 @@ pub struct ServeArguments {
         value_parser = whole::<u32>(1, MAX_QUEUE_DEPTH.into())
     )]
     pub queue_depth: u32,
-    /// Hosts at the same time.
+    /// Hosts at the same time; one that uses several subsystems counts for each. Beside these there is a place for one that comes back
+    /// before its former connection is gone, and the discovery service has places of its own, one for each host and one more.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_HOSTS, value_parser = whole::<u16>(1, MAX_HOSTS.into()))]
     pub hosts: u16,
     /// Name of the subsystem: `nqn.` and more. Default: one under a domain that nobody can own.
     #[arg(long, value_name = "NQN")]
     pub subsystem: Option<String>,
-    /// A host that may connect, by its name; may be given more than once. Default: every host.
+    /// A host that may connect, by the name that it gives, which nobody proves; may be given more than once. Default: every host.
     #[arg(long, value_name = "NQN")]
     pub allow_host: Vec<String>,
     /// I/O queues of a host.
@@ -133,6 +149,17 @@ pub struct ServeArguments {
     /// connection has as many as its largest queue.
     #[arg(long, value_name = "N|off", default_value = "off")]
     pub shared_receives: SharedReceives,
+    /// Bytes of the largest transfer of a command, a power of two from 64K to 8M. Each data buffer has as many: from 192 MiB to 400 MiB
+    /// on each core, of which a line says how many there are.
+    #[arg(long, value_name = "BYTES", default_value = DEFAULT_MAX_TRANSFER_TEXT, value_parser = transfer_bytes)]
+    pub max_transfer: u32,
+    /// Seconds that a host which asked for no keep alive may be silent, until its device is asked whether it is there; one that answers
+    /// stays. 0: for ever, so that hosts which vanish keep their places.
+    #[arg(
+        long, value_name = "SECONDS", default_value_t = DEFAULT_MAX_SILENCE,
+        value_parser = whole::<u64>(0, MAX_RUNTIME_SECONDS)
+    )]
+    pub max_silence: u64,
     /// Ends after so many seconds. Default: at SIGINT or SIGTERM.
     #[arg(long, value_name = "SECONDS", value_parser = whole::<u64>(0, MAX_RUNTIME_SECONDS))]
     pub runtime: Option<u64>,
@@ -180,6 +207,10 @@ pub struct ServeConfig {
     pub data_blocks: u8,
     /// Receives that the connections of a core share; `None` where each has its own.
     pub shared_receives: Option<u32>,
+    /// Bytes of the largest transfer.
+    pub max_transfer: u32,
+    /// How long a host without keep alive may be silent until it is probed; zero for ever.
+    pub max_silence: Duration,
     /// When it ends by itself.
     pub runtime: Option<Duration>,
     /// Machine-readable output.
@@ -212,10 +243,12 @@ impl ServeConfig {
     }
 
     fn of_command_line(arguments: ServeArguments) -> Result<Self, RunError> {
-        let nqn = arguments.subsystem.as_deref().map_or_else(default_subsystem, name)?;
-        let allowed = arguments.allow_host.iter().map(|host| name(host)).collect::<Result<Vec<_>, _>>()?;
+        let nqn = arguments.subsystem.as_deref().map_or_else(default_subsystem, |text| name("--subsystem", text))?;
+        check_subsystem(&nqn)?;
+        let allowed = arguments.allow_host.iter().map(|host| name("--allow-host", host));
+        let allowed = allowed.collect::<Result<Vec<_>, _>>()?;
         let allowed_hosts = if allowed.is_empty() { AllowedHosts::Any } else { AllowedHosts::Listed(allowed) };
-        let ServeArguments { io_queues, in_capsule, data_blocks, backing, .. } = arguments;
+        let ServeArguments { io_queues, in_capsule, data_blocks, backing, max_transfer, max_silence, .. } = arguments;
         let SharedReceives(shared_receives) = arguments.shared_receives;
         let ServeArguments { device, listen, namespace, common, queue_depth, hosts, .. } = arguments;
         common.check(MAX_BLOCK_BYTES)?;
@@ -223,11 +256,14 @@ impl ServeConfig {
         let (listen, namespace) = listen.zip(namespace).ok_or(RunError::Lost)?;
         range("--queue-depth", queue_depth.into(), 1, MAX_QUEUE_DEPTH.into())?;
         check_queues(hosts, io_queues, in_capsule, data_blocks)?;
-        check_shared_receives(shared_receives, queue_depth)?;
+        let placement = device.placement(MAX_CORES.into())?;
+        check_shared_receives(shared_receives, queue_depth, io_queues, placement.as_ref())?;
+        check_max_transfer(max_transfer.into())?;
+        range("--max-silence", max_silence, 0, MAX_RUNTIME_SECONDS)?;
         check_address("--listen", listen, Purpose::Listen)?;
         Ok(Self {
             parameters: device.parameters()?,
-            placement: device.placement(MAX_CORES.into())?,
+            placement,
             device: device.device()?,
             listen,
             subsystems: vec![SubsystemConfig {
@@ -242,6 +278,8 @@ impl ServeConfig {
             in_capsule,
             data_blocks,
             shared_receives,
+            max_transfer,
+            max_silence: Duration::from_secs(max_silence),
             runtime: None,
             json: false,
             check_only: false,
@@ -277,6 +315,8 @@ impl ServeConfig {
             "in_capsule": self.in_capsule,
             "data_blocks": self.data_blocks,
             "shared_receives": self.shared_receives,
+            "max_transfer": self.max_transfer,
+            "max_silence": self.max_silence.as_secs(),
             "remote_invalidate": self.remote_invalidate,
             "runtime": self.runtime.map(|runtime| runtime.as_secs()),
             "subsystem": subsystems,
@@ -288,7 +328,7 @@ impl ServeConfig {
 pub(super) fn check_queues(hosts: u16, io_queues: u16, in_capsule: u32, data_blocks: u8) -> Result<(), RunError> {
     range("--hosts", hosts.into(), 1, MAX_HOSTS.into())?;
     range("--io-queues", io_queues.into(), 1, MAX_SERVED_IO_QUEUES.into())?;
-    let queues = u32::from(controllers(hosts)) * (u32::from(io_queues) + 1);
+    let queues = connections(hosts, io_queues);
     if queues > MAX_CONNECTIONS {
         return Err(RunError::Queues { io_queues, hosts, queues });
     }
@@ -304,10 +344,41 @@ pub(super) fn check_queues(hosts: u16, io_queues: u16, in_capsule: u32, data_blo
     Ok(())
 }
 
-/// One queue of one host, at least; the device's own limit is told when it is opened.
-pub(super) fn check_shared_receives(shared: Option<u32>, queue_depth: u32) -> Result<(), RunError> {
+/// All queues of one host, at least; the device's own limit is told when it is opened.
+pub(super) fn check_shared_receives(
+    shared: Option<u32>,
+    queue_depth: u32,
+    io_queues: u16,
+    placement: Option<&Placement>,
+) -> Result<(), RunError> {
     let Some(value) = shared else { return Ok(()) };
-    range("--shared-receives", value.into(), entries(queue_depth).into(), MAX_SHARED_RECEIVES.into())
+    range("--shared-receives", value.into(), 1, MAX_SHARED_RECEIVES.into())?;
+    let cores = placement.map_or(1, reactors);
+    // The core that has the admin queue has as many I/O queues as any. Both are far below 2^16.
+    let (entries, io_queues) = (entries(queue_depth), usize::from(io_queues).div_ceil(cores.max(1)) as u16);
+    let wanted = u32::from(ADMIN_QUEUE_ENTRIES) + u32::from(entries) * u32::from(io_queues);
+    if value < wanted {
+        return Err(RunError::SharedReceives { value, wanted, admin: ADMIN_QUEUE_ENTRIES, entries, io_queues });
+    }
+    Ok(())
+}
+
+/// Every block size that a namespace may have, and what one data block can describe.
+pub(super) fn check_max_transfer(value: u64) -> Result<(), RunError> {
+    let (least, most) = (MAX_BLOCK_BYTES, MAX_BUFFER_BYTES);
+    if !value.is_power_of_two() || !(u64::from(least)..=most.into()).contains(&value) {
+        return Err(RunError::MaxTransfer { value, least, most });
+    }
+    Ok(())
+}
+
+/// One that is not the discovery service's, which each target has beside its subsystems.
+pub(super) fn check_subsystem(nqn: &Nqn) -> Result<(), RunError> {
+    if nqn.as_str() != DISCOVERY_SUBSYSTEM {
+        return Ok(());
+    }
+    let reason = "the discovery service, which is there anyway, has this name; choose another".to_owned();
+    Err(RunError::Nqn { flag: "--subsystem", value: nqn.as_str().to_owned(), reason })
 }
 
 fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
@@ -323,6 +394,7 @@ fn subsystem_json(subsystem: &SubsystemConfig) -> Value {
     })
 }
 
-fn name(text: &str) -> Result<Nqn, RunError> {
-    Nqn::new(text).map_err(|error| RunError::Name(format!("{text}: {error}")))
+fn name(flag: &'static str, text: &str) -> Result<Nqn, RunError> {
+    let refused = |error: NqnError| RunError::Nqn { flag, value: text.to_owned(), reason: error.to_string() };
+    Nqn::new(text).map_err(refused)
 }

@@ -48,7 +48,7 @@ impl ServeReport {
     #[must_use]
     pub fn json(&self) -> Value {
         let (target, engine, first) = (&self.target, &self.engine, self.namespaces.first());
-        json!({
+        let mut object = json!({
             "device": self.device,
             "listen": self.listen.to_string(),
             // Of the first, which is the only one of a command line.
@@ -91,7 +91,9 @@ impl ServeReport {
             "cores": self.cores.iter().zip(&self.targets).map(core_json).collect::<Vec<_>>(),
             "left": left_json(target),
             "undrained": self.undrained,
-        })
+        });
+        object["admission"] = admission_json(target);
+        object
     }
 
     /// The table.
@@ -160,7 +162,8 @@ impl ServeReport {
             ("  rejected", target.rejected),
             ("  incidents", target.incidents),
             ("  ended: protocol", target.protocol_errors),
-            ("  ended: silent", target.keep_alive_expirations + target.connect_timeouts),
+            ("  ended: silent", target.keep_alive_expirations + target.connect_timeouts + target.silent_hosts),
+            ("  ended: to make room", target.made_room),
         ] {
             writeln!(out, "{name:<24}{value:>12}")?;
         }
@@ -196,6 +199,11 @@ fn left_json(target: &TargetStatistics) -> Value {
         "buffers_used": target.buffers - target.buffers_free,
         "queues": target.queues,
     })
+}
+
+/// Who had to go for others, or because nobody is there any more.
+fn admission_json(target: &TargetStatistics) -> Value {
+    json!({ "made_room": target.made_room, "probes": target.probes, "silent_hosts": target.silent_hosts })
 }
 
 fn namespace_json((namespace, storage): (&NamespaceReport, &StorageStatistics)) -> Value {

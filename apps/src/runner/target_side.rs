@@ -90,7 +90,7 @@ impl<P: Port> TargetSide<P> {
     ) -> Result<Self, SetupError> {
         let engine_options = plan.options.engine();
         let namespace_bytes: usize = plan.namespaces().map(memory_bytes).sum();
-        let buffer_bytes = plan.options.buffer_memory_bytes(plan.options.queue_entries.into());
+        let buffer_bytes = plan.options.usual_buffer_memory_bytes();
         let engine_bytes = Engine::<P>::region_bytes(&engine_options, &plan.capabilities)?;
         let bytes = engine_bytes + namespace_bytes + buffer_bytes + SLACK;
         let mut region = map(bytes, plan.pages, node)?;

@@ -102,6 +102,10 @@ pub(super) struct Controller {
     /// How long its core had stood still when it was made.
     pub(super) stood_still: Duration,
     expired: bool,
+    /// It was enabled once: its host is one.
+    proven: bool,
+    /// When a probe was sent that was not answered yet.
+    probed: Option<Duration>,
 }
 
 /// How CSTS.RDY follows CC.EN (Base 3.1.3.6).
@@ -150,6 +154,8 @@ impl Controller {
             seen: now,
             stood_still: Duration::ZERO,
             expired: false,
+            proven: false,
+            probed: None,
         }
     }
 
@@ -165,6 +171,16 @@ impl Controller {
             Purpose::Discovery => None,
             Purpose::Io(subsystem) => Some(subsystem),
         }
+    }
+
+    /// Its host enabled it, now or before.
+    pub(super) fn is_proven(&self) -> bool {
+        self.proven
+    }
+
+    /// It has a place that one for this purpose might have had.
+    pub(super) fn has_places_of(&self, purpose: Purpose) -> bool {
+        (self.purpose == Purpose::Discovery) == (purpose == Purpose::Discovery)
     }
 
     /// Notes a failed command in the Error Information log (Base 5.16.1.2).
@@ -236,6 +252,7 @@ impl Controller {
         match (before.is_enabled(), wanted.is_enabled()) {
             (false, true) if wanted.is_supported() => {
                 (self.readiness, self.fatal, self.shutdown) = (Readiness::Ready, false, ShutdownStatus::Normal);
+                self.proven = true;
             }
             (false, true) => self.fatal = true,
             (true, false) => {
@@ -308,6 +325,31 @@ impl Controller {
         } else {
             self.keep_alive
         }
+    }
+
+    /// Nothing bounds its host's silence but that there is a host ([`super::silence`]).
+    pub(super) fn may_be_silent(&self) -> bool {
+        !self.expired && self.silence_limit().is_zero()
+    }
+
+    /// Its host was silent for so long, and is not being asked already.
+    pub(super) fn wants_probe(&self, now: Duration, silence: Duration) -> bool {
+        self.probed.is_none() && now.saturating_sub(self.seen) >= silence
+    }
+
+    pub(super) fn is_probed(&mut self, now: Duration) {
+        self.probed = Some(now);
+    }
+
+    /// The host's device has answered.
+    pub(super) fn answered_probe(&mut self, now: Duration) {
+        self.probed = None;
+        self.touch(now);
+    }
+
+    /// Neither the host nor its device said anything for so long behind the probe.
+    pub(super) fn leaves_probe_unanswered(&self, now: Duration, limit: Duration) -> bool {
+        self.probed.is_some_and(|at| self.seen <= at && now.saturating_sub(at) >= limit)
     }
 
     /// It ends by that. Once is enough to be told: it may take a while.

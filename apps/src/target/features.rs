@@ -4,8 +4,9 @@ use super::Target;
 use super::command::{Reply, Work};
 use super::event::Notice;
 use super::receive::{Accepted, refused};
-use crate::nvmf::{DataPointer, GetFeatures, KeyedDataBlock, Select, SetFeatures, Status, feature};
+use crate::nvmf::{ADMIN_QUEUE, DataPointer, GetFeatures, KeyedDataBlock, Select, SetFeatures, Status, feature};
 use crate::storage::Storage;
+use frwr_engine::ReceiveQueues;
 use frwr_engine::provider::Port;
 
 /// Default of both temperature thresholds in kelvin: nothing is measured, so none is ever crossed.
@@ -60,11 +61,12 @@ impl Features {
 }
 
 impl<P: Port, S: Storage> Target<P, S> {
+    /// Set Features (Base 5.27).
     pub(super) fn set_features(&mut self, controller: usize, set: SetFeatures) -> Accepted {
         if set.save {
             return Err(refused(Status::FEATURE_NOT_SAVEABLE));
         }
-        let queues = self.queues_granted();
+        let (queues, has_queues) = (self.queues_granted(), self.has_io_queues(controller));
         let Some(Some(found)) = self.controllers.get_mut(controller) else {
             return Err(refused(Status::INTERNAL_ERROR));
         };
@@ -82,6 +84,10 @@ impl<P: Port, S: Storage> Target<P, S> {
             // A discovery controller has no I/O queues and no medium (Base 3.1.2.3.4).
             _ if is_discovery => return Err(refused(Status::INVALID_FIELD)),
             feature::NUMBER_OF_QUEUES => {
+                // What exists was granted (Base 5.27.1.5).
+                if has_queues {
+                    return Err(refused(Status::COMMAND_SEQUENCE_ERROR));
+                }
                 // Both are 0-based, and fabrics queues come in pairs.
                 let (submission, completion) = (set.value & 0xffff, set.value >> 16);
                 if submission == 0xffff || completion == 0xffff {
@@ -118,9 +124,28 @@ impl<P: Port, S: Storage> Target<P, S> {
         Err(Reply::result(0))
     }
 
-    /// I/O queues of a controller, 0-based.
+    /// I/O queues of a controller, 0-based: as many as there are, or of those that share their receives as many as find some now, each
+    /// core having about as many left as this one; one at least.
     fn queues_granted(&self) -> u32 {
-        u32::from(self.options.io_queues) - 1
+        let all = u32::from(self.options.io_queues);
+        let fit = match self.options.receive_queues {
+            ReceiveQueues::PerConnection => all,
+            ReceiveQueues::Shared { .. } => {
+                let free = self.engine.statistics().shared_receives_free;
+                // Far fewer than 2^32.
+                (free / u64::from(self.options.queue_entries)) as u32 * u32::from(self.options.cores)
+            }
+        };
+        all.min(fit).max(1) - 1
+    }
+
+    /// The controller has I/O queues, here or on a member.
+    fn has_io_queues(&self, controller: usize) -> bool {
+        let here = self.queues.iter().flatten().any(|queue| {
+            queue.asked.queue_id != ADMIN_QUEUE
+                && queue.association.is_some_and(|association| association.controller == controller)
+        });
+        here || self.spread.peers().iter().any(|peer| peer.guests().any(|guest| guest.place == controller))
     }
 
     /// What can be said of a Get Features: everything but a host identifier, which is data.

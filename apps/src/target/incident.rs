@@ -1,11 +1,11 @@
 //! What peers did wrong: a bounded list of records, for whoever may print them.
 
 use super::Target;
-use super::late::orphans_left;
+use super::connect::Names;
+use super::refusal::{Offered, Printable, Refusal, Rejection};
 use super::session::Connecting;
 use crate::nvmf::{
-    self, Command, DataPointer, KeyedDataBlock, Nqn, QueueKind, RejectStatus, RequestPrivateData, SGL_DESCRIPTOR_BYTES,
-    Status, SubmissionQueueEntry,
+    self, Command, DataPointer, KeyedDataBlock, Nqn, QueueKind, SGL_DESCRIPTOR_BYTES, Status, SubmissionQueueEntry,
 };
 use crate::stood_still::StoodStill;
 use crate::storage::Storage;
@@ -15,7 +15,6 @@ use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, DisconnectCause};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use zerocopy::FromBytes;
 
 /// Incidents kept until they are taken: more than a poll iteration brings unless somebody floods the target, and then they
 /// are all alike. What has no room is counted.
@@ -29,21 +28,44 @@ pub struct Incident {
     pub peer: Option<SocketAddr>,
     /// Who it said to be by Connect.
     pub host: Option<Nqn>,
+    /// The subsystem that its Connect named, where that was refused.
+    pub subsystem: Option<Nqn>,
+    /// What there is where there is no such subsystem.
+    pub offered: Option<Offered>,
     /// The queue that the connect request named; `None` where it named none.
     pub queue_id: Option<u16>,
     /// What was wrong.
     pub fault: Fault,
 }
 
+impl Incident {
+    /// Of a peer of which nothing else is known.
+    #[must_use]
+    pub const fn new(peer: Option<SocketAddr>, fault: Fault) -> Self {
+        Self { peer, host: None, subsystem: None, offered: None, queue_id: None, fault }
+    }
+}
+
 /// What was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A connect request was rejected.
-    Rejected {
-        /// As the peer was told.
-        status: RejectStatus,
-        /// Why.
-        breach: Breach,
+    Rejected(Rejection),
+    /// A Connect was refused.
+    ConnectRefused(Refusal),
+    /// The connection, or a controller that was not enabled, was ended for somebody else to have its place.
+    MadeRoom {
+        /// So long after it was accepted.
+        after: Duration,
+        /// A Connect had made it a queue.
+        is_queue: bool,
+    },
+    /// A host that asked for no keep alive was silent, and so was its device; the controller was ended.
+    Unanswered {
+        /// Silence behind which the device was asked.
+        silence: Duration,
+        /// How long that had for its answer.
+        probe: Duration,
     },
     /// A message is shorter than a command; the connection was ended.
     ShortCapsule {
@@ -108,9 +130,10 @@ impl Fault {
     pub fn kind(&self) -> u32 {
         match self {
             // The status has 16 bits.
-            Self::Rejected { status, .. } => 0x1_0000 | *status as u32,
+            Self::Rejected(rejection) => 0x1_0000 | rejection.kind(),
             Self::Refused { status, .. } => 0x2_0000 | u32::from(status.to_wire()),
             Self::Connection { cause: DisconnectCause::WorkRequest(status) } => 0x3_0000 | *status as u32,
+            Self::ConnectRefused(refusal) => 0x4_0000 | refusal.kind(),
             Self::ShortCapsule { .. } => 1,
             Self::Overrun { .. } => 2,
             Self::CommandIdentifier { .. } => 3,
@@ -120,6 +143,8 @@ impl Fault {
             Self::Connection { .. } => 7,
             Self::Vanished { .. } => 8,
             Self::Held { .. } => 9,
+            Self::MadeRoom { .. } => 10,
+            Self::Unanswered { .. } => 11,
         }
     }
 }
@@ -138,12 +163,12 @@ pub enum Breach {
         /// Highest value.
         most: u64,
     },
-    /// All that there are have been taken.
-    Full {
-        /// What it is.
+    /// An amount that fits nothing the command could be.
+    Amount {
+        /// Of what.
         what: &'static str,
-        /// How many there are.
-        limit: u64,
+        /// The value.
+        value: u64,
     },
     /// One that the target does not know or offer.
     Unknown {
@@ -159,7 +184,7 @@ impl fmt::Display for Breach {
         match self {
             Self::Range { what, value, least, most } if least == most => write!(f, "{what} {value}, must be {least}"),
             Self::Range { what, value, least, most } => write!(f, "{what} {value}, must be from {least} to {most}"),
-            Self::Full { what, limit } => write!(f, "all {limit} {what} are in use"),
+            Self::Amount { what, value } => write!(f, "{what} {value}, which the command does not take"),
             Self::Unknown { what, value } => write!(f, "{what} {value:#x}"),
         }
     }
@@ -168,7 +193,23 @@ impl fmt::Display for Breach {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rejected { status, breach } => write!(f, "connect request rejected, {status}: {breach}"),
+            // A status of NVMe means nothing where nobody speaks it.
+            Self::Rejected(rejection) if !rejection.is_of_nvme() => write!(f, "connect request rejected: {rejection}"),
+            Self::Rejected(rejection) => write!(f, "connect request rejected, {}: {rejection}", rejection.status()),
+            Self::ConnectRefused(refusal) => {
+                write!(f, "Connect refused, {}: ", refusal.answer().0)?;
+                refusal.tell(None, None, f)
+            }
+            Self::MadeRoom { after, is_queue: false } => {
+                write!(f, "connection ended to make room for others: no Connect in {after:?}")
+            }
+            Self::MadeRoom { after, is_queue: true } => {
+                write!(f, "connection ended to make room for others: its controller was not enabled in {after:?}")
+            }
+            Self::Unanswered { silence, probe } => write!(
+                f,
+                "connection ended: nothing heard in {silence:?} without a Keep Alive Timeout, nor of the host's device in {probe:?}"
+            ),
             Self::ShortCapsule { bytes } => {
                 write!(f, "connection ended: a message of {bytes} bytes, a command has {}", nvmf::COMMAND_CAPSULE_BYTES)
             }
@@ -211,13 +252,18 @@ impl fmt::Display for Incident {
             None => f.write_str("a peer")?,
         }
         if let Some(host) = &self.host {
-            // The peer chose it: no line break or escape sequence of its is for whoever reads a log.
-            write!(f, ", host {}", host.as_str().escape_debug())?;
+            write!(f, ", host {}", Printable(Some(host)))?;
         }
         if let Some(queue_id) = self.queue_id {
             write!(f, ", queue {queue_id}")?;
         }
-        write!(f, ": {}", self.fault)
+        match self.fault {
+            Fault::ConnectRefused(refusal) => {
+                write!(f, ": Connect refused, {}: ", refusal.answer().0)?;
+                refusal.tell(self.subsystem.as_ref(), self.offered.as_ref(), f)
+            }
+            fault => write!(f, ": {fault}"),
+        }
     }
 }
 
@@ -251,9 +297,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     #[cold]
     pub(super) fn note_fault(&mut self, connection: ConnectionId, fault: Fault) {
         let Some(queue) = self.queue_mut(connection) else { return };
-        let incident =
-            Incident { peer: queue.ends.peer, host: queue.host, queue_id: Some(queue.asked.queue_id), fault };
-        self.note_incident(incident);
+        let (host, queue_id) = (queue.host, Some(queue.asked.queue_id));
+        let incident = Incident::new(queue.ends.peer, fault);
+        self.note_incident(Incident { host, queue_id, ..incident });
     }
 
     /// Notes a Connect that waits for a storage, and for nothing else.
@@ -278,37 +324,9 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// Notes a connect request that is rejected.
     #[cold]
-    pub(super) fn note_rejected(&mut self, peer: Option<SocketAddr>, private_data: &[u8], status: RejectStatus) {
-        let record = RequestPrivateData::read_from_prefix(private_data).ok().map(|(record, _)| record);
-        let breach = self.rejected_for(private_data.len(), record.as_ref(), status);
-        let queue_id = record.map(|record| record.queue_id.get());
-        self.note_incident(Incident { peer, host: None, queue_id, fault: Fault::Rejected { status, breach } });
-    }
-
-    fn rejected_for(&self, length: usize, record: Option<&RequestPrivateData>, status: RejectStatus) -> Breach {
-        let range = |what, value: u16, least: u16, most: u16| Breach::Range {
-            what,
-            value: value.into(),
-            least: least.into(),
-            most: most.into(),
-        };
-        let wanted = size_of::<RequestPrivateData>() as u64;
-        let short = Breach::Range { what: "bytes of private data", value: length as u64, least: wanted, most: wanted };
-        let Some(record) = record else { return short };
-        let (last, receives) = (record.host_send_queue.get(), record.host_receive_queue.get());
-        let queue_id = record.queue_id.get();
-        match status {
-            RejectStatus::InvalidPrivateDataLength => short,
-            RejectStatus::InvalidRecordFormat => range("RECFMT", record.record_format.get(), 0, 0),
-            RejectStatus::InvalidQueueId => range("QID", queue_id, 0, self.options.io_queues),
-            RejectStatus::InvalidHostSendQueue => range("HSQSIZE", last, 1, self.options.queue_entries - 1),
-            RejectStatus::InvalidHostReceiveQueue => range("HRQSIZE", receives, last, u16::MAX),
-            _ if !self.has_room_for(last.saturating_add(1)) => orphans_left(self.orphans),
-            _ if queue_id == nvmf::ADMIN_QUEUE => {
-                Breach::Full { what: "controllers", limit: self.options.controllers.into() }
-            }
-            _ => Breach::Full { what: "connections", limit: self.options.connections().into() },
-        }
+    pub(super) fn note_rejected(&mut self, peer: Option<SocketAddr>, queue_id: Option<u16>, rejection: Rejection) {
+        let queue_id = queue_id.filter(|_| rejection.is_of_nvme());
+        self.note_incident(Incident { queue_id, ..Incident::new(peer, Fault::Rejected(rejection)) });
     }
 
     /// Notes a command that was refused, where no correct host has it refused for this.
@@ -339,8 +357,13 @@ impl<P: Port, S: Storage> Target<P, S> {
         let descriptor = Descriptor::of(entry);
         let behind = u64::from(length).saturating_sub(nvmf::COMMAND_CAPSULE_BYTES as u64);
         let is = |other: Status| status.code() == other.code();
+        let command = nvmf::decode(entry, kind);
+        // Connect says itself why it is refused.
+        if !is_queue && matches!(command, Ok(Command::Connect(_))) {
+            return None;
+        }
         let most = |what, value, most| Some(Breach::Range { what, value, least: 0, most });
-        if !is_queue && !is(Status::CONNECT_INVALID_PARAMETERS) {
+        if !is_queue {
             return Some(Breach::Unknown { what: "before Connect, opcode", value: entry.opcode.into() });
         }
         if is(Status::SGL_DESCRIPTOR_TYPE_INVALID) {
@@ -353,7 +376,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if is(Status::INVALID_NUMBER_OF_SGL_DESCRIPTORS) || is(Status::INVALID_SGL_SEGMENT_DESCRIPTOR) {
             return most("SGL descriptors", descriptors, self.options.data_blocks.into());
         }
-        let range = match nvmf::decode(entry, kind) {
+        let range = match command {
             Ok(Command::Read(range) | Command::Write(range) | Command::Compare(range)) => Some(range),
             _ => None,
         };
@@ -367,7 +390,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             return Some(match bytes {
                 Some(bytes) if bytes != value => Breach::Range { what, value, least: bytes, most: bytes },
                 _ if descriptor.in_capsule && value > behind => Breach::Range { what, value, least: 0, most: behind },
-                _ => Breach::Unknown { what, value },
+                _ => Breach::Amount { what, value },
             });
         }
         let limit = u64::from(self.options.buffer_bytes);
@@ -376,11 +399,22 @@ impl<P: Port, S: Storage> Target<P, S> {
             .and_then(|bytes| most("bytes of data", bytes, limit))
     }
 
-    /// Notes a Connect whose data made it fail.
+    /// Notes a Connect that is refused: of a host by the name that it claims, which nobody has looked at but for lists of names.
     #[cold]
-    pub(super) fn note_connect_refused(&mut self, connection: ConnectionId, status: Status, result: u64) {
-        let breach = Breach::Unknown { what: "parameter at", value: result };
-        self.note_fault(connection, Fault::Refused { opcode: nvmf::opcode::FABRICS, status, breach });
+    pub(super) fn note_connect_refused(&mut self, connection: ConnectionId, names: Names, refusal: Refusal) {
+        let Names { host, subsystem } = names;
+        let offered = subsystem.filter(|_| refusal == Refusal::NoSubsystem).and_then(|name| self.offered(&name));
+        let Some(queue) = self.queue_mut(connection) else { return };
+        let (peer, queue_id, fault) = (queue.ends.peer, Some(queue.asked.queue_id), Fault::ConnectRefused(refusal));
+        self.note_incident(Incident { peer, host, subsystem, offered, queue_id, fault });
+    }
+
+    /// Names are compared byte by byte (Base 4.5): one that differs in case is most likely what was meant.
+    fn offered(&self, name: &Nqn) -> Option<Offered> {
+        let alike = self.subsystems.iter().find(|served| served.name.as_str().eq_ignore_ascii_case(name.as_str()));
+        let name = alike.or(self.subsystems.first())?.name;
+        // At most MAX_SUBSYSTEMS.
+        Some(Offered { name, others: self.subsystems.len() as u16 - 1 })
     }
 
     /// Notes how a connection ended, where that was not by common consent.

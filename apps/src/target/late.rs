@@ -5,11 +5,10 @@
 //! uses up what is its own. Who waits for them is who could be harmed by them, and nobody else.
 
 use super::Target;
-use super::command::Reply;
 use super::controller::Purpose;
-use super::incident::{Breach, Fault};
+use super::refusal::Refusal;
 use super::session::{Connecting, Queue};
-use crate::nvmf::{self, ConnectData, Nqn, Status};
+use crate::nvmf::{ConnectData, Nqn};
 use crate::storage::Storage;
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Port;
@@ -107,6 +106,12 @@ impl<P: Port, S: Storage> Target<P, S> {
         owned.find(|place| self.has_late_commands(*place))
     }
 
+    /// A host has a controller for this already, which may be a former one that it left.
+    pub(super) fn comes_back(&self, data: &ConnectData, purpose: Purpose) -> bool {
+        let owned = self.places.iter().zip(&self.controllers).filter(|(_, controller)| controller.is_some());
+        owned.filter_map(|(place, _)| place.owner).any(|owner| owner.is(data, purpose))
+    }
+
     /// A Connect of an admin queue waits on for the commands of this place, for which it was held back.
     pub(super) fn still_waits(&self, connecting: Connecting) -> bool {
         matches!(connecting, Connecting::Held(Some(place)) if self.has_late_commands(place))
@@ -114,16 +119,11 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// A controller gets no new queue on a core whose storages have commands of one that is gone: each round would leave more of
     /// them, until other hosts found no slots.
-    pub(super) fn refuse_beside_orphans(&mut self, connection: ConnectionId, place: usize) -> Option<Reply> {
-        let orphans = self.orphans_of(place);
-        if orphans == 0 {
-            return None;
+    pub(super) fn refuse_beside_orphans(&self, place: usize) -> Result<(), Refusal> {
+        match self.orphans_of(place) {
+            0 => Ok(()),
+            commands => Err(Refusal::Orphans { commands }),
         }
-        // As for a queue that exists already (Base 6.3): the host may try again.
-        let status = Status::COMMAND_SEQUENCE_ERROR;
-        let breach = orphans_left(orphans);
-        self.note_fault(connection, Fault::Refused { opcode: nvmf::opcode::FABRICS, status, breach });
-        Some(Reply::of(status))
     }
 
     /// There are slots for all commands of another connection, whatever becomes of those that there are: of a queue that ends
@@ -133,9 +133,4 @@ impl<P: Port, S: Storage> Target<P, S> {
         let open: u32 = self.queues.iter().flatten().map(|queue| u32::from(queue.asked.entries)).sum();
         self.orphans == 0 || self.orphans + open + u32::from(entries) <= self.options.command_entries()
     }
-}
-
-/// What commands of ended connections are to a host that is refused because of them.
-pub(super) fn orphans_left(orphans: u32) -> Breach {
-    Breach::Range { what: "commands left of ended connections", value: orphans.into(), least: 0, most: 0 }
 }

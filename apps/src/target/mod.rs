@@ -5,6 +5,7 @@
 //! of its namespace; nothing is dropped.
 
 mod admin;
+mod admission;
 mod buffers;
 mod command;
 mod commit;
@@ -21,7 +22,9 @@ mod log;
 mod medium;
 mod options;
 mod receive;
+mod refusal;
 mod session;
+mod silence;
 mod spread;
 mod statistics;
 mod subsystem;
@@ -31,14 +34,16 @@ pub use admin::NamespaceError;
 pub use incident::{Breach, Fault, Incident, MAX_INCIDENTS};
 pub use options::{
     ADMIN_QUEUE_ENTRIES, MAX_BUFFER_BYTES, MAX_CONNECTIONS, MAX_DATA_BLOCKS, MAX_IN_CAPSULE_BYTES, MAX_IO_QUEUES,
-    MAX_QUEUE_ENTRIES, MIN_BUFFER_BYTES, OptionError, TargetOptions,
+    MAX_QUEUE_ENTRIES, MIN_BUFFER_BYTES, OptionError, TargetOptions, UNPROVEN_CONNECTIONS,
 };
+pub use refusal::{Offered, Refusal, Rejection};
 pub use spread::{HOME_CORE, MAX_CORES, TargetMessage, place_queues};
 pub use statistics::{TargetListening, TargetStatistics};
 pub use subsystem::{AllowedHosts, Subsystem};
 
 use crate::nvmf::{AnaState, DISCOVERY_SUBSYSTEM};
 use crate::storage::{AttachError, CompletionBatch, Storage};
+use admission::Lobby;
 use buffers::Buffers;
 use command::{Slots, Work};
 use commit::Commits;
@@ -54,6 +59,7 @@ use identifiers::IdentifiersInUse;
 use incident::Incidents;
 use late::Place;
 use session::{Ends, Queue};
+use silence::Watch;
 use spread::Spread;
 use std::collections::VecDeque;
 use subsystem::{Namespace, Served};
@@ -167,6 +173,8 @@ pub struct Target<P: Port, S: Storage> {
     reads_until_corruption: u64,
     /// Aborts that may still look for their command until the next poll.
     abort_searches: u8,
+    lobby: Lobby,
+    watch: Watch,
     /// When a connection has to have become a queue, in watched time.
     next_connect_check: Option<Duration>,
     /// Commands of ended connections that the storage still has.
@@ -226,8 +234,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             queues: (0..options.connections()).map(|_| None).collect(),
             in_use: (0..options.connections()).map(|_| IdentifiersInUse::new()).collect(),
             incidents: Incidents::default(),
-            controllers: (0..options.controllers).map(|_| None).collect(),
-            places: (0..options.controllers).map(|_| Place::default()).collect(),
+            controllers: (0..options.places()).map(|_| None).collect(),
+            places: (0..options.places()).map(|_| Place::default()).collect(),
             identifiers: Identifiers::default(),
             discovery_generation: 1,
             spread: Spread::new(&options),
@@ -237,6 +245,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             abort_searches: MAX_ABORT_SEARCHES,
             orphans: 0,
             commits: Commits::default(),
+            lobby: Lobby::new(&options),
+            watch: Watch::default(),
             next_connect_check: None,
             statistics: TargetStatistics::default(),
             completions: CompletionBatch::new(),
@@ -278,6 +288,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         if looks {
             self.expire(read);
         }
+        if !self.lobby.is_empty() {
+            self.serve_lobby();
+        }
         work
     }
 
@@ -287,6 +300,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         if self.clock.judges(self.engine.may_have_unread(read), self.engine.polls_of_full_queues()) {
             self.expire_controllers();
             self.expire_connections();
+            self.watch_silent_hosts();
         }
     }
 
@@ -305,6 +319,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// Ends all connections, and brings what was written to the media. Poll until [`Target::is_drained`]; what could not be
     /// written is in [`TargetStatistics::failed_commits`].
     pub fn shut_down(&mut self) {
+        self.lobby.clear();
         self.commit_at_end();
         for queue in self.queues.iter().flatten() {
             self.engine.disconnect(queue.connection);
@@ -313,6 +328,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// Takes no further connections; those that are open stay. False where that has to be tried again.
     pub fn stop_listening(&mut self) -> bool {
+        self.lobby.clear();
         self.engine.stop_listening(self.options.address).is_ok()
     }
 
@@ -360,7 +376,11 @@ impl<P: Port, S: Storage> Target<P, S> {
             Event::Incoming { incoming, peer, local, private_data } => {
                 self.incoming(incoming, Ends { peer, local }, &private_data);
             }
-            Event::Connected { .. } => {}
+            Event::Connected { connection, .. } => {
+                if let Some(queue) = self.queue_mut(connection) {
+                    queue.established = true;
+                }
+            }
             // Its end is told when the device has complied.
             Event::QueuePairKept { connection } => {
                 if let Some(queue) = self.queue_mut(connection) {
@@ -375,8 +395,9 @@ impl<P: Port, S: Storage> Target<P, S> {
             Event::Received { connection, received } => self.received(connection, received),
             Event::Fetched { cookie, status } => self.fetched(cookie, status == TransferStatus::Done),
             Event::Responded { cookie, .. } => self.responded(cookie),
+            Event::Written { cookie, status } => self.probed(cookie, status),
             // It submits no requests, and shares its completion queues with nobody.
-            Event::Completed { .. } | Event::Registered { .. } | Event::Written { .. } | Event::Foreign(_) => {}
+            Event::Completed { .. } | Event::Registered { .. } | Event::Foreign(_) => {}
         }
     }
 }

@@ -15,6 +15,15 @@ pub const MAX_QUEUE_ENTRIES: u16 = 4096;
 pub const MAX_IO_QUEUES: u16 = 256;
 /// Connections of one engine, as its own limit says: admin and I/O queues of all controllers.
 pub const MAX_CONNECTIONS: u32 = 4096;
+/// Connections of each core beside those that may be queues of hosts, so that who comes is told why it stays outside, and makes room
+/// where somebody is there who never became a host: the queues that some hosts bring at a time.
+pub const UNPROVEN_CONNECTIONS: u16 = 8;
+/// Memory of data buffers that replies may hold whose end is not known yet, and once more of those that are in use, as a rule: what
+/// thousands of commands of some blocks hold. Where buffers are large, or connections many, these are fewer than there are commands, and
+/// commands wait for them.
+const HELD_BUFFER_BYTES: u32 = 192 << 20;
+/// Buffers of each of both at least, however large: that many commands a target may have in hand.
+const LEAST_HELD_BUFFERS: u32 = 32;
 /// Smallest data buffer: two units of MDTS, which cannot say one, and more than an Identify structure.
 pub const MIN_BUFFER_BYTES: u32 = 8192;
 /// MDTS counts in the smallest page that CAP names.
@@ -44,9 +53,14 @@ pub struct TargetOptions {
     /// Cores that the I/O queues are spread over, 1 to [`super::MAX_CORES`]. All of them are made with the same options but for
     /// `core`, and with the same subsystems over storages of the same geometry and features.
     pub cores: u16,
-    /// Controllers (admin queues) at the same time: one per host, and one more for each host that may reconnect before
-    /// its old connection is gone. One whose commands a storage still has counts until they are done.
+    /// Controllers of hosts at the same time, those of discovery apart: one for each subsystem that a host uses, and
+    /// `returning_controllers`. One whose commands a storage still has counts until they are done.
     pub controllers: u16,
+    /// Of these, those that only a host gets that has one for the same subsystem already, since it may have come back before its
+    /// former connection was gone; fewer than `controllers`.
+    pub returning_controllers: u16,
+    /// Discovery controllers at the same time: one for each host that asks, or stays to hear of changes.
+    pub discovery_controllers: u16,
     /// I/O queues of one controller, 1 to [`MAX_IO_QUEUES`].
     pub io_queues: u16,
     /// Entries of the largest queue, [`ADMIN_QUEUE_ENTRIES`] to [`MAX_QUEUE_ENTRIES`].
@@ -66,6 +80,9 @@ pub struct TargetOptions {
     /// How long a connection may take until Connect has made it a queue; it is ended then, so that silent peers keep no place.
     /// It begins anew while the target itself holds a Connect back.
     pub connect_timeout: Duration,
+    /// How long a host that asked for no keep alive may be silent, until its device is asked whether it is there
+    /// ([`frwr_engine::Engine::probe`]); one that answers stays. Zero: for ever.
+    pub max_silence: Duration,
     /// Spoils one byte of every n-th read's data, to prove that verification catches it (`--inject corrupt-data`).
     pub corrupt_reads: Option<NonZeroU64>,
     /// Answers with SEND_WITH_INV where the host asks for it, and the device can. Without, hosts have to invalidate their keys themselves:
@@ -85,6 +102,8 @@ impl TargetOptions {
             core: HOME_CORE,
             cores: 1,
             controllers: 2,
+            returning_controllers: 0,
+            discovery_controllers: 2,
             io_queues: 1,
             queue_entries: 64,
             buffer_bytes: 128 << 10,
@@ -92,6 +111,7 @@ impl TargetOptions {
             data_blocks: 1,
             receive_queues: ReceiveQueues::PerConnection,
             connect_timeout: Duration::from_secs(5),
+            max_silence: Duration::from_secs(300),
             corrupt_reads: None,
             remote_invalidation: true,
             parameters: ConnectionParameters::default(),
@@ -104,20 +124,41 @@ impl TargetOptions {
         Self { core, ..self.clone() }
     }
 
-    /// Connections of this core at the same time: its share of the I/O queues, which a core gets while no other has fewer, and
-    /// on the home core each controller's admin queue.
+    /// Connections of this core at the same time: those of hosts, on the home core those of discovery, and [`UNPROVEN_CONNECTIONS`].
     #[must_use]
     pub fn connections(&self) -> u16 {
+        let discovery = if self.core == HOME_CORE { self.discovery_controllers } else { 0 };
+        self.host_queues().saturating_add(discovery).saturating_add(UNPROVEN_CONNECTIONS)
+    }
+
+    /// Queues of hosts on this core: its share of the I/O queues, which a core gets while no other has fewer, and on the home core each
+    /// controller's admin queue.
+    fn host_queues(&self) -> u16 {
         let share = self.controllers.saturating_mul(self.io_queues).div_ceil(self.cores.max(1));
         share.saturating_add(if self.core == HOME_CORE { self.controllers } else { 0 })
     }
 
+    /// Places in the table of controllers.
+    pub(super) fn places(&self) -> u16 {
+        self.controllers.saturating_add(self.discovery_controllers)
+    }
+
     /// Data buffers that the target needs at least, so that replies whose completion nobody has asked for yet cannot hold
-    /// them all: the engine asks for completions when replies hold a quarter of its transfer slots. Beside them are those that
-    /// nobody but admin queues has.
+    /// them all: the engine asks for completions from so many transfers on. Beside them are those that nobody but admin queues has.
     #[must_use]
     pub fn least_buffers(&self) -> u32 {
-        self.transfer_slots().div_ceil(4).saturating_add(1).saturating_add(self.admin_buffers())
+        self.transfers_held().saturating_add(1).saturating_add(self.admin_buffers())
+    }
+
+    /// A quarter of all transfers of hosts, as engines have it by themselves, or fewer where those are too many buffers.
+    fn transfers_held(&self) -> u32 {
+        let slots = u32::from(self.queue_entries) * SLOTS_PER_REQUEST;
+        self.bounded(slots.saturating_mul(self.host_queues().into()).div_ceil(4))
+    }
+
+    /// As many buffers, or as fit the memory of a share.
+    fn bounded(&self, buffers: u32) -> u32 {
+        buffers.min((HELD_BUFFER_BYTES / self.buffer_bytes.max(1)).max(LEAST_HELD_BUFFERS))
     }
 
     /// Data buffers that namespaces leave to what belongs to none: a Connect of each controller, which may have to wait for a
@@ -132,6 +173,12 @@ impl TargetOptions {
         (self.least_buffers().saturating_add(busy) as usize).saturating_mul(self.buffer_bytes as usize)
     }
 
+    /// The same for as many transfers as the largest queue has entries, or as are worth their memory.
+    #[must_use]
+    pub fn usual_buffer_memory_bytes(&self) -> usize {
+        self.buffer_memory_bytes(self.bounded(self.queue_entries.into()))
+    }
+
     /// The engine that serves this target. Fields that do not set its sizes may be changed before it is made.
     #[must_use]
     pub fn engine(&self) -> EngineOptions {
@@ -141,6 +188,7 @@ impl TargetOptions {
             opens_keys: false,
             queue_depth: 0,
             transfer_depth: u32::from(self.queue_entries),
+            transfers_held: self.transfers_held(),
             receive_depth: u32::from(self.receives()),
             receive_queues: self.receive_queues,
             message_bytes: COMMAND_CAPSULE_BYTES as u32 + self.in_capsule_bytes,
@@ -184,13 +232,20 @@ impl TargetOptions {
 
     pub(super) fn check(&self) -> Result<(), OptionError> {
         let entries = (u32::from(ADMIN_QUEUE_ENTRIES), u32::from(MAX_QUEUE_ENTRIES));
-        let connections = u32::from(self.controllers).saturating_mul(u32::from(self.io_queues) + 1);
+        let queues = u32::from(self.controllers).saturating_mul(u32::from(self.io_queues) + 1);
+        let connections = queues + u32::from(self.discovery_controllers) + u32::from(UNPROVEN_CONNECTIONS);
         for (name, value, (least, most)) in [
             ("cores", self.cores.into(), (1, MAX_CORES.into())),
             ("core", self.core.into(), (0, u32::from(self.cores.saturating_sub(1)))),
             ("controllers", u32::from(self.controllers), (1, MAX_CONNECTIONS)),
+            (
+                "returning_controllers",
+                self.returning_controllers.into(),
+                (0, u32::from(self.controllers.saturating_sub(1))),
+            ),
+            ("discovery_controllers", self.discovery_controllers.into(), (1, MAX_CONNECTIONS)),
             ("io_queues", u32::from(self.io_queues), (1, u32::from(MAX_IO_QUEUES))),
-            ("controllers * (io_queues + 1)", connections, (2, MAX_CONNECTIONS)),
+            ("controllers * (io_queues + 1) + discovery_controllers + 8", connections, (2, MAX_CONNECTIONS)),
             ("queue_entries", u32::from(self.queue_entries), entries),
             ("buffer_bytes", self.buffer_bytes, (MIN_BUFFER_BYTES, MAX_BUFFER_BYTES)),
             ("data_blocks", self.data_blocks.into(), (1, MAX_DATA_BLOCKS.into())),
@@ -243,4 +298,28 @@ pub enum OptionError {
         /// Bytes for their descriptors.
         wanted: u32,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TargetOptions;
+    use crate::nvmf::Nqn;
+
+    /// As docs/config.md says for the defaults of `serve`, and for more hosts than anybody has.
+    #[test]
+    fn buffers_are_bounded_by_their_memory() {
+        let address = "127.0.0.1:4420".parse().unwrap();
+        let of = |controllers, buffer_bytes| {
+            let options = TargetOptions::new(address, Nqn::new("nqn.x").unwrap());
+            let options = TargetOptions { controllers, io_queues: 4, queue_entries: 129, buffer_bytes, ..options };
+            options.check().unwrap();
+            let bytes = options.usual_buffer_memory_bytes();
+            (bytes / buffer_bytes as usize, bytes >> 20)
+        };
+        assert_eq!(of(9, 64 << 10), (3043, 190));
+        assert_eq!(of(9, 128 << 10), (1676, 209));
+        assert_eq!(of(9, 1 << 20), (332, 332));
+        assert_eq!(of(9, 8 << 20), (75, 600));
+        assert_eq!(of(257, 128 << 10), (1536 + 1 + 258 + 129, 240));
+    }
 }

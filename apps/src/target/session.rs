@@ -1,17 +1,16 @@
 //! Queues from the connect request to the end of their connection.
 
 use super::Target;
+use super::admission::Request;
 use super::command::{Phase, Slot};
 use super::incident::Fault;
-use crate::nvmf::{
-    ADMIN_QUEUE, AcceptPrivateData, Connect, Nqn, QueueRequest, RejectPrivateData, RejectStatus, RequestPrivateData,
-    SubmissionQueueEntry,
-};
+use super::refusal::Rejection;
+use crate::nvmf::{ADMIN_QUEUE, AcceptPrivateData, Connect, Nqn, QueueRequest, SubmissionQueueEntry};
 use crate::storage::Storage;
 use core::time::Duration;
-use frwr_engine::provider::{IncomingId, Port};
+use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, ConnectionOptions, OpenError};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use zerocopy::IntoBytes;
 
 /// A queue's place in its controller.
@@ -63,8 +62,20 @@ pub(super) struct Queue {
     pub(super) outstanding: u16,
     /// The host broke the protocol, and the connection ends: what still comes is not looked at.
     pub(super) doomed: bool,
+    /// When the connect request was accepted, in watched time.
+    pub(super) since: Duration,
+    /// The connection was ready: where it is not any more, it ends.
+    pub(super) established: bool,
     /// When the connection ends unless Connect has succeeded, in watched time; `None` once that was decided.
     pub(super) connect_by: Option<Duration>,
+}
+
+impl Ends {
+    /// The peer's address, without the port, which is another one for each of its queues.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        // A listener for both families hears of IPv4 in IPv6's clothes.
+        self.peer.map(|peer| peer.ip().to_canonical())
+    }
 }
 
 impl Queue {
@@ -88,31 +99,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         (queue.connection == connection).then_some(queue)
     }
 
-    /// Accepts or rejects a connect request (RDMA 3.4).
-    pub(super) fn incoming(&mut self, incoming: IncomingId, ends: Ends, private_data: &[u8]) {
-        let (queues, entries) = (self.options.io_queues, self.options.queue_entries);
-        let refused = match RequestPrivateData::parse(private_data, queues, entries) {
-            Ok(asked) => self.accept(incoming, ends, asked).err(),
-            Err(status) => Some(status),
-        };
-        let Some(status) = refused else { return };
-        self.statistics.rejected += 1;
-        self.note_rejected(ends.peer, private_data, status);
-        // Where even that cannot be said now, the host's connection manager times out.
-        let _ = self.engine.reject(incoming, RejectPrivateData::new(status).as_bytes());
-    }
-
-    fn accept(&mut self, incoming: IncomingId, ends: Ends, asked: QueueRequest) -> Result<(), RejectStatus> {
+    /// Accepts a connect request, where there is room.
+    pub(super) fn accept(&mut self, request: &Request) -> Result<(), Rejection> {
+        let Request { incoming, ends, asked, .. } = *request;
         // Controllers live at home.
         if asked.queue_id == ADMIN_QUEUE && self.spread.is_member() {
-            return Err(RejectStatus::NoResources);
+            return Err(Rejection::NotHome);
         }
         if !self.has_room_for(asked.entries) {
-            return Err(RejectStatus::NoResources);
-        }
-        let admins = self.queues.iter().flatten().filter(|queue| queue.asked.queue_id == ADMIN_QUEUE).count();
-        if asked.queue_id == ADMIN_QUEUE && admins >= self.controllers.len() {
-            return Err(RejectStatus::NoResources);
+            return Err(Rejection::Orphans { commands: self.orphans });
         }
         let granted = self.options.granted(asked.entries);
         let private_data = AcceptPrivateData::new(granted);
@@ -120,15 +115,11 @@ impl<P: Port, S: Storage> Target<P, S> {
         let options = ConnectionOptions { peer_receives: asked.receives.into(), receives: granted.into(), parameters };
         let connection = match self.engine.accept(incoming, private_data.as_bytes(), &options) {
             Ok(connection) => connection,
-            // Shared receives come back when another connection ends.
-            Err(
-                OpenError::NoConnection
-                | OpenError::PrivateData(_)
-                | OpenError::WouldBlock
-                | OpenError::NoControl
-                | OpenError::Receives { .. },
-            ) => {
-                return Err(RejectStatus::NoResources);
+            Err(OpenError::NoConnection) => return Err(self.no_connection()),
+            // They come back when another connection ends.
+            Err(OpenError::Receives { wanted, free }) => return Err(Rejection::Receives { wanted, free }),
+            Err(OpenError::PrivateData(_) | OpenError::WouldBlock | OpenError::NoControl) => {
+                return Err(Rejection::Busy);
             }
         };
         let connect_by = Some(self.watched.saturating_add(self.options.connect_timeout));
@@ -144,6 +135,8 @@ impl<P: Port, S: Storage> Target<P, S> {
             head: 0,
             outstanding: 0,
             doomed: false,
+            since: self.watched,
+            established: false,
             connect_by,
         };
         // The engine was made for as many connections as there are places; with more it is used by somebody else as well.

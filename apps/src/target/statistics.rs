@@ -104,6 +104,12 @@ pub struct TargetStatistics {
     pub keep_alive_expirations: u64,
     /// Connections ended because no Connect made them a queue in time.
     pub connect_timeouts: u64,
+    /// Connections ended that had not become queues of a host, to make room for others.
+    pub made_room: u64,
+    /// Hosts that asked for no keep alive and were silent, whose devices were asked whether they are there.
+    pub probes: u64,
+    /// Controllers ended because neither their silent host nor its device answered.
+    pub silent_hosts: u64,
     /// Reads whose data was spoiled on purpose.
     pub corrupted_reads: u64,
     /// Commands not answered yet, the Asynchronous Event Requests included that wait for ever.
@@ -151,6 +157,9 @@ impl core::ops::Add for TargetStatistics {
             protocol_errors: self.protocol_errors + other.protocol_errors,
             keep_alive_expirations: self.keep_alive_expirations + other.keep_alive_expirations,
             connect_timeouts: self.connect_timeouts + other.connect_timeouts,
+            made_room: self.made_room + other.made_room,
+            probes: self.probes + other.probes,
+            silent_hosts: self.silent_hosts + other.silent_hosts,
             corrupted_reads: self.corrupted_reads + other.corrupted_reads,
             commands_in_flight: self.commands_in_flight + other.commands_in_flight,
             slots_used: self.slots_used + other.slots_used,

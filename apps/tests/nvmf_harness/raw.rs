@@ -92,7 +92,20 @@ pub struct Raw<S: Storage> {
     pub address: SocketAddr,
     /// Requests invite the target to invalidate their key.
     pub invite: bool,
-    _fabric: SoftFabric,
+    fabric: SoftFabric,
+    /// Hosts that were there before this one; those that live have devices that answer, and nothing more.
+    former: Vec<FormerHost>,
+}
+
+struct FormerHost {
+    control: Control<SoftDevice>,
+    engine: Engine<SoftPort>,
+    names: Names,
+    lives: bool,
+}
+
+fn host_engine() -> EngineOptions {
+    EngineOptions { connections: 64, queue_depth: 64, message_bytes: 2048, ..EngineOptions::default() }
 }
 
 impl Raw<MemoryStorage> {
@@ -117,8 +130,7 @@ impl<S: Storage> Raw<S> {
     pub fn spread(options: TargetOptions, mut subsystems: impl FnMut(u16) -> Vec<Subsystem<S>>) -> Self {
         let fabric = SoftFabric::new();
         let soft = || SoftOptions::new("reg_mr".parse().unwrap());
-        let host = EngineOptions { connections: 16, queue_depth: 64, message_bytes: 2048, ..EngineOptions::default() };
-        let (control, mut engine_of_host) = engine(fabric.device(soft()), host);
+        let (control, mut engine_of_host) = engine(fabric.device(soft()), host_engine());
         let (device, faults) = Faulty::new(fabric.device(soft()));
         let mut target_control = Control::new(device);
         target_control.place_connections(place_queues(0));
@@ -152,12 +164,36 @@ impl<S: Storage> Raw<S> {
             disconnected: Vec::new(),
             address: target_options().address,
             invite: false,
-            _fabric: fabric,
+            fabric,
+            former: Vec::new(),
         };
         raw.until("listening", |raw| {
             raw.cores().all(|target| target.statistics().listening == TargetListening::Listens)
         });
         raw
+    }
+
+    /// Another host takes the place of this one, at an address, or at one that the target does not know. The former one says nothing
+    /// any more: its device still answers where it lives, and is gone without a word where it does not.
+    pub fn another_host(&mut self, address: Option<&str>, former_lives: bool) {
+        let address = address.map(|address| address.parse().unwrap());
+        let soft = SoftOptions { address, ..SoftOptions::new("reg_mr".parse().unwrap()) };
+        let (control, mut engine) = engine(self.fabric.device(soft), host_engine());
+        self.data_id = engine.add_memory(self.data.clone()).unwrap();
+        let former = FormerHost {
+            control: core::mem::replace(&mut self.control, control),
+            engine: core::mem::replace(&mut self.engine, engine),
+            names: core::mem::take(&mut self.names),
+            lives: former_lives,
+        };
+        self.former.push(former);
+        self.disconnected.clear();
+    }
+
+    /// Connections of former hosts that live and are still there.
+    pub fn former_connections(&self) -> usize {
+        let living = self.former.iter().filter(|former| former.lives);
+        living.map(|former| former.engine.connections().count()).sum()
     }
 
     /// The targets of all cores, the home core's first.
@@ -209,6 +245,12 @@ impl<S: Storage> Raw<S> {
         }
         self.engine.flush();
         self.control.poll();
+        for FormerHost { control, engine, names, .. } in self.former.iter_mut().filter(|former| former.lives) {
+            control.poll();
+            engine.poll(self.now, names);
+            while engine.next_event().is_some() {}
+            engine.flush();
+        }
         self.step_control();
         self.step_targets();
         self.step_control();
@@ -336,6 +378,13 @@ impl<S: Storage> Raw<S> {
     pub fn connect(&mut self, connection: ConnectionId, connect: Connect, data: &ConnectData) -> CompletionQueueEntry {
         self.data.write(0, &data.to_bytes()).unwrap();
         self.command(connection, Command::Connect(connect), Some((Access::RemoteRead, 1024)))
+    }
+
+    /// What the target has told since this was asked last.
+    pub fn told(&mut self) -> Vec<String> {
+        let home = core::iter::from_fn(|| self.target.next_incident()).collect::<Vec<_>>();
+        let members = self.members.iter_mut().flat_map(|member| core::iter::from_fn(|| member.next_incident()));
+        home.into_iter().chain(members).map(|incident| incident.to_string()).collect()
     }
 
     /// An enabled controller: its admin connection and its identifier.

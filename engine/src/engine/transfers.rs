@@ -7,7 +7,6 @@ use crate::{
     gather::Segment,
     options::MAX_TRANSFER_OPERATIONS,
     provider::{ElementRange, Operation, Port, RemoteRange, Token, TokenKind, WorkRequest},
-    signal,
     transfer::{Kind, Phase, RemoteSegment, Transfer},
 };
 use frwr_mempool::slab::Handle;
@@ -58,7 +57,7 @@ impl<P: Port> Engine<P> {
                 length,
                 connection.bases[0].lkey,
             );
-            let pressure = signal::held_slots_pressure(self.transfers.len(), self.plan.transfer_slots);
+            let pressure = self.transfers.len() >= self.plan.transfers_held;
             connection.chain_reply(handle, Operation::Send { local, invalidate }, 1, self.making.every, pressure);
         }
         self.statistics.transfers += 1;
@@ -115,7 +114,7 @@ impl<P: Port> Engine<P> {
         if let Kind::Respond { length, invalidate } = transfer.kind {
             let local =
                 message_element(&mut self.elements, self.plan.reply_element(slot), length, connection.bases[0].lkey);
-            let pressure = signal::held_slots_pressure(used, self.plan.transfer_slots);
+            let pressure = used >= self.plan.transfers_held;
             let (operation, data) = (Operation::Send { local, invalidate }, u32::from(transfer.operations));
             transfer.position = connection.chain_reply(handle, operation, data, self.making.every, pressure);
         }

@@ -230,7 +230,7 @@ queue_depth = 64
 hosts = 2
 in_capsule = 4096
 data_blocks = 4
-shared_receives = 256
+shared_receives = 512
 remote_invalidate = false
 
 [[subsystem]]
@@ -253,7 +253,7 @@ the_host_sees_what_the_file_says() {
 
 # All of them were given back.
 receives_were_shared() {
-    end_serve && [ "$(counter shared_receives)" -eq 256 ] && [ "$(counter shared_receives_withdrawn)" -eq 0 ]
+    end_serve && [ "$(counter shared_receives)" -eq 512 ] && [ "$(counter shared_receives_withdrawn)" -eq 0 ]
 }
 
 # What the kernel does with the host's keys, from before the host connects until the target has ended: then nothing is under way.

@@ -56,9 +56,9 @@ the_attacks() {
     return $code
 }
 
-# One line for each attack, but for the flood: some of it is told, the rest is counted.
+# One line for each attack, of which some are told in the same words; but for the flood: some of it is told, the rest is counted.
 one_line_for_each() {
-    local wrong=0 attacks=0 name said found tab
+    local wrong=0 attacks=0 name said found alike tab
     tab=$(printf '\t')
     while IFS=$tab read -r name said; do
         attacks=$((attacks + 1))
@@ -68,7 +68,8 @@ one_line_for_each() {
         [ "$name" != vanishes ] || [ "$found" -ne 0 ] || continue
         # On a busy machine connections of the flood, which are silent too, may wait as long.
         [ "$name" != silent ] || [ "$found" -lt 2 ] || continue
-        [ "$found" -eq 1 ] || { echo "$name: $found lines with: $said"; wrong=1; }
+        alike=$(cut -f 2 /tmp/attacks | grep -c -x -F -e "$said")
+        [ "$found" -eq "$alike" ] || { echo "$name: $found lines with: $said"; wrong=1; }
     done < /tmp/attacks
     incidents
     [ $wrong -eq 0 ] && [ $attacks -gt 25 ]

@@ -452,8 +452,9 @@ mod tests {
                 for errno in errnos {
                     let every = |_: Fallocate, _: u64, _: u64| Some(errno);
                     let punch = |how, _: u64, _: u64| (how == Fallocate::PunchHole).then_some(errno);
-                    let unaligned =
-                        |_: Fallocate, at: u64, bytes: u64| (at % 4096 != 0 || bytes % 4096 != 0).then_some(errno);
+                    let unaligned = |_: Fallocate, at: u64, bytes: u64| {
+                        (!at.is_multiple_of(4096) || !bytes.is_multiple_of(4096)).then_some(errno)
+                    };
                     for refuses in [&every as &dyn Fn(Fallocate, u64, u64) -> Option<i32>, &punch, &unaligned] {
                         for deallocate in [false, true] {
                             let operation = Operation::WriteZeroes { lba, blocks, deallocate };
@@ -481,7 +482,8 @@ mod tests {
     #[test]
     fn the_aligned_middle_is_made_by_the_medium_and_a_refused_range_is_not_remembered() {
         let layout = layout(Kind::File, 1);
-        let unaligned = |_, at: u64, bytes: u64| (at % 4096 != 0 || bytes % 4096 != 0).then_some(libc::EINVAL);
+        let unaligned =
+            |_, at: u64, bytes: u64| (!at.is_multiple_of(4096) || !bytes.is_multiple_of(4096)).then_some(libc::EINVAL);
         let mut ways = Ways::default();
         let operation = Operation::WriteZeroes { lba: 1, blocks: 30, deallocate: false };
         let (steps, _) = carried_out(operation, &layout, &mut ways, unaligned);

@@ -5,6 +5,7 @@ use super::super::command::{Phase, Reply, Work};
 use super::super::event::Notice;
 use super::super::io::Step;
 use super::super::options::TargetOptions;
+use super::super::refusal::Refusal;
 use super::{Claim, ControllerName, Counters, Settings, Spread, ToHome, ToMember};
 use crate::nvmf::{Abort, Status};
 use crate::storage::Storage;
@@ -64,7 +65,7 @@ fn is_older(version: u32, than: u32) -> bool {
 impl Peer {
     /// `member`: the options of that core.
     pub(super) fn new(member: &TargetOptions) -> Self {
-        let (seats, places) = (usize::from(member.connections()), usize::from(member.controllers));
+        let (seats, places) = (usize::from(member.connections()), usize::from(member.places()));
         let bound = 2 * seats + (1 + usize::from(MAX_ABORTS)) * places;
         Self {
             outbox: VecDeque::with_capacity(bound),
@@ -199,10 +200,10 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     /// A Connect that arrived on a member.
     fn judge(&mut self, member: usize, seat: u16, claim: &Claim) {
-        let refused = |Reply { status, result, .. }| ToMember::Refused { seat, status, result };
+        let refused = |refusal| ToMember::Refused { seat, refusal };
         let answer = self.find_controller(claim).map_or_else(refused, |place| {
             let admitted = self.admit(member, seat, Guest { place, queue_id: claim.queue_id });
-            admitted.unwrap_or_else(|| refused(Reply::of(Status::INTERNAL_ERROR)))
+            admitted.unwrap_or(refused(Refusal::Internal))
         });
         if let Some(peer) = self.spread.peers_mut().get_mut(member) {
             peer.outbox.push_back(answer);

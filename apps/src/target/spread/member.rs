@@ -2,15 +2,16 @@
 
 use super::super::Target;
 use super::super::command::{Phase, Reply, Work};
-use super::super::connect::no_io_queues;
+use super::super::connect::Names;
 use super::super::controller::{Controller, ERROR_LOG_ENTRIES, FailedCommand, Purpose};
 use super::super::io::Step;
 use super::super::late::Place as LatePlace;
 use super::super::options::TargetOptions;
+use super::super::refusal::Refusal;
 use super::super::session::{Connecting, Queue};
 use super::home::MAX_ABORTS;
 use super::{Claim, ControllerName, Counters, Settings, ToHome, ToMember};
-use crate::nvmf::{Connect, ConnectData, Status};
+use crate::nvmf::{Connect, ConnectData};
 use crate::storage::Storage;
 use arrayvec::ArrayVec;
 use core::time::Duration;
@@ -73,7 +74,7 @@ struct Place {
 
 impl Member {
     pub(super) fn new(options: &TargetOptions) -> Self {
-        let (seats, places) = (usize::from(options.connections()), usize::from(options.controllers));
+        let (seats, places) = (usize::from(options.connections()), usize::from(options.places()));
         Self {
             outbox: VecDeque::with_capacity(2 * seats + usize::from(MAX_ABORTS) * places),
             seats: vec![Seat::Free; seats],
@@ -172,24 +173,19 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(connection) = self.slots.get_mut(index).map(|slot| slot.connection) else { return Step::Drop };
         let purpose = match self.purpose(data) {
             Ok(Purpose::Io(subsystem)) => Ok(subsystem),
-            Ok(Purpose::Discovery) => Err(no_io_queues()),
-            Err(reply) => Err(reply),
+            Ok(Purpose::Discovery) => Err(Refusal::DiscoveryQueue),
+            Err(refusal) => Err(refusal),
         };
         let subsystem = match purpose {
             Ok(subsystem) => subsystem,
-            Err(reply) => {
-                if let Some(queue) = self.queue_mut(connection) {
-                    queue.connecting = Connecting::No;
-                }
-                return Step::Go(Phase::Reply(self.connect_reply(connection, reply)));
-            }
+            Err(refusal) => return self.connected(connection, Names::of(data), Err(refusal)),
         };
+        let peer = self.peer_of(connection);
         let Some(member) = self.spread.member_mut() else { return Step::Drop };
         let Some(seat) = member.seats.get_mut(usize::from(connection.index)) else { return Step::Drop };
         let Seat::Free = seat else { return Step::Stall };
         *seat = Seat::Asked { connection, cookie };
-        let ConnectData { controller_id, host, host_id, .. } = *data;
-        let claim = Claim { queue_id: connect.queue_id, controller_id, subsystem, host, host_id };
+        let claim = Claim::new(connect.queue_id, data, subsystem, peer);
         member.outbox.push_back(ToHome::Judge { seat: connection.index, claim });
         Step::Pending(Phase::Elsewhere)
     }
@@ -197,7 +193,7 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn deliver_to_member(&mut self, message: ToMember) {
         match message {
             ToMember::Admitted { seat, name, settings } => self.admitted(seat, name, settings),
-            ToMember::Refused { seat, status, result } => self.refused_by_home(seat, status, result),
+            ToMember::Refused { seat, refusal } => self.refused_by_home(seat, refusal),
             ToMember::EndQueues { name } => self.end_queues(name),
             ToMember::Settings { name, settings } => self.apply(name, settings),
             ToMember::Abort { cookie, place, queue_id, command_id } => {
@@ -231,7 +227,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn admitted(&mut self, seat: u16, name: ControllerName, settings: Settings) {
         let asked = self.asked(seat);
-        let orphaned = asked.and_then(|(connection, _)| self.refuse_beside_orphans(connection, name.place.into()));
+        let orphaned = asked.and_then(|_| self.refuse_beside_orphans(name.place.into()).err());
         let copied = asked.filter(|_| orphaned.is_none()).and_then(|(connection, index)| {
             self.copy_controller(index, name, settings)?;
             let Work::Connect(connect) = self.slots.get_mut(index)?.work else { return None };
@@ -243,8 +239,7 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
             if let Some((connection, index)) = asked {
                 // Or who may connect was changed here while the home core was asked.
-                let barred = Reply::of(Status::CONNECT_INVALID_HOST.do_not_retry());
-                self.refuse(connection, index, orphaned.unwrap_or(barred));
+                self.refuse(connection, index, orphaned.unwrap_or(Refusal::NotAllowed { is_named: true }));
             }
             return;
         };
@@ -275,14 +270,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         Some(())
     }
 
-    fn refused_by_home(&mut self, seat: u16, status: Status, result: u64) {
+    fn refused_by_home(&mut self, seat: u16, refusal: Refusal) {
         if let Some((connection, index)) = self.asked(seat) {
-            self.refuse(connection, index, Reply { result, ..Reply::of(status) });
+            self.refuse(connection, index, refusal);
         }
     }
 
-    fn refuse(&mut self, connection: ConnectionId, index: u32, reply: Reply) {
-        let reply = self.connect_reply(connection, reply);
+    fn refuse(&mut self, connection: ConnectionId, index: u32, refusal: Refusal) {
+        let names = self.connect_data(index).map_or_else(|_| Names::default(), |data| Names::of(&data));
+        let reply = self.refuse_connect(connection, names, refusal);
         self.set_phase(index, Phase::Reply(reply));
         self.advance(index);
     }

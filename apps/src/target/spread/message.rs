@@ -1,8 +1,10 @@
 //! What targets of several cores tell each other.
 
 use super::super::controller::FailedCommand;
-use crate::nvmf::{AnaState, Nqn, Status};
+use super::super::refusal::Refusal;
+use crate::nvmf::{AnaState, ConnectData, Nqn};
 use core::ops::AddAssign;
+use std::net::IpAddr;
 
 /// A message from one core's target to another's, to be carried as it is: in order, and each once.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,15 @@ pub(in super::super) struct Claim {
     pub(in super::super) subsystem: usize,
     pub(in super::super) host: Option<Nqn>,
     pub(in super::super) host_id: [u8; 16],
+    /// Where the connection comes from, if the device knows.
+    pub(in super::super) peer: Option<IpAddr>,
+}
+
+impl Claim {
+    pub(in super::super) fn new(queue_id: u16, data: &ConnectData, subsystem: usize, peer: Option<IpAddr>) -> Self {
+        let ConnectData { controller_id, host, host_id, .. } = *data;
+        Self { queue_id, controller_id, subsystem, host, host_id, peer }
+    }
 }
 
 /// What commands of I/O queues need to know of their controller.
@@ -93,7 +104,7 @@ pub(super) enum ToMember {
     /// The connection is a queue of that controller now.
     Admitted { seat: u16, name: ControllerName, settings: Settings },
     /// It is none.
-    Refused { seat: u16, status: Status, result: u64 },
+    Refused { seat: u16, refusal: Refusal },
     /// The controller has ended, or was reset. Answered by `QueuesEnded`.
     EndQueues { name: ControllerName },
     /// A feature was changed. Answered by `SettingsApplied`.

@@ -61,9 +61,7 @@ impl SoftDevice {
         record.link = Link::Connecting;
         self.answer(ticket, Ok(Answer::Done));
         let from = Remote { device: self.number, queue_pair };
-        // A port of its own for each queue pair, as connection managers choose them.
-        let peer = self.options.address.map(|address| SocketAddr::new(address, queue_pair.0 as u16));
-        match self.fabric.ask(address, from, peer, private_data, parameters) {
+        match self.fabric.ask(address, from, self.options.address, private_data, parameters) {
             Ok(()) => {}
             Err(Unasked::NoListener) => {
                 self.is_rejected(queue_pair, RejectReason::NoListener, PrivateData::new());
@@ -156,6 +154,8 @@ impl SoftDevice {
         let Some(message) = self.fabric.receive(self.number) else { return false };
         match message {
             Message::Request { listener, address, from, peer, private_data, parameters } => {
+                // A port of its own for each queue pair, as connection managers choose them.
+                let peer = peer.map(|peer| SocketAddr::new(peer, from.queue_pair.0 as u16));
                 self.is_asked(Incoming { listener, from, peer, parameters }, address, private_data);
             }
             Message::Accepted { queue_pair, peer, wire, negotiated, private_data } => {

@@ -40,7 +40,7 @@ pub(super) enum Message {
         address: SocketAddr,
         from: Remote,
         /// Where that is.
-        peer: Option<SocketAddr>,
+        peer: Option<IpAddr>,
         private_data: PrivateData,
         parameters: ConnectionParameters,
     },
@@ -119,7 +119,7 @@ impl SoftFabric {
         &self,
         address: SocketAddr,
         from: Remote,
-        peer: Option<SocketAddr>,
+        peer: Option<IpAddr>,
         private_data: PrivateData,
         parameters: ConnectionParameters,
     ) -> Result<(), Unasked> {
