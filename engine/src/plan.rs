@@ -260,7 +260,8 @@ impl Plan {
             },
             max_segments: options.max_segments,
             max_mrs,
-            room: (queue.with_keys(all_registrations) - queue.reserved).max(queue_depth * request_entries(cost, 1)),
+            room: (queue.with_keys(all_registrations) - queue.reserved)
+                .max(queue_depth * request_entries(cost, wished.min(1))),
             reserved: queue.reserved,
             largest_cost: cost.register.max(cost.invalidate).max(cost.message).max(1),
             unsignalled_messages: options.queue_depth.saturating_sub(1).clamp(1, MOST_UNSIGNALLED_MESSAGES),

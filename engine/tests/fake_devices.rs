@@ -69,6 +69,36 @@ fn a_responder_is_asked_for_no_kind_of_key() {
     }
 }
 
+/// Nor does what was typed keep a device from being tested by the keys that it has.
+#[test]
+fn a_responder_is_tested_by_the_keys_that_there_are() {
+    let fake = FakeDevice::new(FakeOptions::windows("rxe"));
+    for registration in [Registration::Automatic, Registration::Windows, Registration::Lists] {
+        let options = VerbsOptions { registration, role: Role::Responder, ..VerbsOptions::new("") };
+        let device = open_with(&fake, options).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(finding(&device, "RDMA WRITE through the window").outcome, Outcome::AsSpecified, "{registration:?}");
+    }
+}
+
+/// Who looks at the findings of a card is told that nobody has run one.
+#[test]
+fn what_was_never_run_says_so() {
+    const KNOWN: &str = "the driver as source has it, never run on hardware";
+    for (driver, says) in [
+        ("mlx5", Some("2 GiB")),
+        ("mlx4", Some("strongly")),
+        ("ionic", Some("inline")),
+        ("new", Some("not in the table")),
+        ("rxe", None),
+    ] {
+        let fake = FakeDevice::new(FakeOptions::windows(driver));
+        let device = opened(&fake, Role::Requester);
+        let row = device.findings().rows().iter().find(|row| row.name == KNOWN);
+        assert_eq!(row.map(|row| row.outcome), says.map(|_| Outcome::AsSpecified), "{driver}");
+        assert!(says.is_none_or(|says| row.is_some_and(|row| row.text.contains(says))), "{driver}: {row:?}");
+    }
+}
+
 /// What a device says of SEND_WITH_INV counts for nothing: how it ends does.
 #[test]
 fn a_send_with_inv_that_fails_makes_replies_plain() {
@@ -207,6 +237,8 @@ fn a_virtual_function_is_named_and_both_ways_are_tried() {
         let device = opened(&fake, Role::Requester);
         assert_eq!(device.registers_lists(), lists, "{windows:?}");
         assert!(finding(&device, VIRTUAL).text.contains("NVIDIA"));
+        let says_no_lists = device.findings().rows().iter().any(|row| row.text.starts_with("no, but windows"));
+        assert_eq!(says_no_lists, !lists, "{windows:?}");
         if windows != FakeWindows::Working {
             assert_eq!(finding(&device, "type 2 memory windows").outcome, Outcome::Deviates);
         }

@@ -149,7 +149,7 @@ impl World {
                 match manners.send_with_invalidate {
                     FakeInvalidate::Fails if invalidate.is_some() => {
                         // What the NIC fails with the status of a local operation.
-                        return Operation::Invalidate { object: RegistrationId(0), key: NO_KEY };
+                        Operation::Invalidate { object: RegistrationId(0), key: NO_KEY }
                     }
                     FakeInvalidate::Plain => Operation::Send { local: list(&work.elements), invalidate: None },
                     _ => {

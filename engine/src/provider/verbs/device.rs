@@ -238,7 +238,8 @@ impl VerbsDevice {
         let (mut first, mut passed_over) = (None, Vec::new());
         for keys in keys {
             let mut findings = Findings::default();
-            findings.of_device(&facts, no_lists.as_ref(), &passed_over);
+            findings.of_device(&facts, &passed_over);
+            findings.of_keys(keys, &facts, no_lists.as_ref());
             match Self::open_as(&context, options, &facts, keys, findings) {
                 Ok(device) => return Ok(device),
                 Err(error @ OpenError::SelfTest { .. }) => {
@@ -304,7 +305,6 @@ impl VerbsDevice {
             device.builds = false;
         }
         device.capabilities.post_model = if device.builds { PostModel::AllOrNothing } else { PostModel::Prefix };
-        findings.of_keys(keys, facts);
         thread_domains::report(device.thread_domain(), &mut findings);
         if options.self_test {
             let tested = self_test(&device, &mut findings).and_then(|()| findings.apply(&mut device.capabilities));

@@ -41,17 +41,30 @@ pub(super) struct Ways {
     pub(super) no_lists: Option<NoLists>,
 }
 
-/// Where nothing is asked for, lists of rotating keys come first and those of fixed ones last: such a key opens the next layout to whoever
-/// kept it. Who only responds needs no keys, and tries with them only because that shows best what the device can.
+/// Who only responds needs no keys, and tries with them only because that shows best what the device can: what was asked for, or else what
+/// there is.
 pub(super) fn ways(context: &Arc<Context>, options: &VerbsOptions, facts: &Facts) -> Ways {
+    let mut ways = ways_of(options.registration, context, options, facts);
+    if options.role == Role::Responder {
+        if ways.keys.is_empty() && options.registration != Registration::Automatic {
+            ways = ways_of(Registration::Automatic, context, options, facts);
+        }
+        ways.keys.push(KeyObjects::None);
+    }
+    ways
+}
+
+/// Where nothing is asked for, lists of rotating keys come first and those of fixed ones last: such a key opens the next layout to whoever
+/// kept it.
+fn ways_of(wanted: Registration, context: &Arc<Context>, options: &VerbsOptions, facts: &Facts) -> Ways {
     let mut ways = Ways { keys: Vec::new(), no_lists: None };
-    let lists = match options.registration {
+    let lists = match wanted {
         Registration::Windows => None,
         Registration::Automatic | Registration::Lists => {
             lists::probe(context, options.list_entries, facts.is_mlx5()).map_err(|no| ways.no_lists = Some(no)).ok()
         }
     };
-    let has_windows = facts.has_windows && options.registration != Registration::Lists;
+    let has_windows = facts.has_windows && wanted != Registration::Lists;
     // Nothing would show that a virtual function has the windows that it speaks of.
     let windows_last = facts.is_virtual && !options.self_test;
     ways.keys.extend(lists.filter(|kind| kind.rotates || windows_last).map(KeyObjects::Lists));
@@ -59,9 +72,6 @@ pub(super) fn ways(context: &Arc<Context>, options: &VerbsOptions, facts: &Facts
     if let Some(fixed) = lists.filter(|kind| !kind.rotates && !windows_last) {
         ways.keys.push(KeyObjects::Lists(fixed));
         ways.no_lists = has_windows.then_some(NoLists::FixedKeys);
-    }
-    if options.role == Role::Responder {
-        ways.keys.push(KeyObjects::None);
     }
     ways
 }

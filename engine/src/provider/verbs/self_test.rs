@@ -8,6 +8,7 @@ use super::{
     VerbsDevice, hardware,
     keys::Facts,
     lists::{self, NoLists},
+    quirks::Evidence,
     sys::registered::KeyObjects,
     system,
 };
@@ -79,6 +80,9 @@ pub struct Finding {
 /// Name of the finding that a device is a virtual function.
 const VIRTUAL: &str = "virtual function, never run on hardware";
 
+/// Name of the finding what is known of a driver that nobody has run.
+const KNOWN: &str = "the driver as source has it, never run on hardware";
+
 /// Name of the finding that a device opens no keys.
 const OPENS_KEYS: &str = "keys are opened by work requests";
 
@@ -113,12 +117,7 @@ impl Findings {
     }
 
     /// What there is to know of a device before it is tried, and of the ways to open keys that it failed.
-    pub(super) fn of_device(
-        &mut self,
-        facts: &Facts,
-        no_lists: Option<&NoLists>,
-        passed_over: &[(KeyObjects, String)],
-    ) {
+    pub(super) fn of_device(&mut self, facts: &Facts, passed_over: &[(KeyObjects, String)]) {
         if facts.is_virtual {
             let windows = if facts.is_mlx5() {
                 "; NVIDIA has windows on physical functions and native machines only, so lists are tried first"
@@ -127,25 +126,26 @@ impl Findings {
             };
             self.expect(VIRTUAL, true, format!("what the self-test does not show is not known of one{windows}"));
         }
-        if let Some(reason) = no_lists.filter(|_| facts.is_mlx5()) {
-            lists::report_none(reason, self);
-        }
         for (keys, reason) in passed_over {
             self.expect(keys.name(), false, format!("passed over: {reason}"));
         }
     }
 
-    /// What its keys are made of.
-    pub(super) fn of_keys(&mut self, keys: KeyObjects, facts: &Facts) {
-        match keys {
-            KeyObjects::Windows => {}
-            KeyObjects::Lists(kind) => lists::report(kind, facts.known, self),
-            KeyObjects::None => {
+    /// What its keys are made of, and what is known of its driver.
+    pub(super) fn of_keys(&mut self, keys: KeyObjects, facts: &Facts, no_lists: Option<&NoLists>) {
+        match (keys, no_lists) {
+            (KeyObjects::Windows, Some(reason)) if facts.is_mlx5() => lists::report_none(reason, self),
+            (KeyObjects::Windows, _) => {}
+            (KeyObjects::Lists(kind), _) => lists::report(kind, facts.known, self),
+            (KeyObjects::None, _) => {
                 let known = hardware::windows_of(&facts.driver).map_or_else(String::new, |known| format!(" ({known})"));
                 let text =
                     format!("no: neither type 2 memory windows nor lists{known}; it serves, and does not request");
                 self.expect(OPENS_KEYS, false, text);
             }
+        }
+        if facts.known.evidence == Evidence::NotRunOnHardware {
+            self.expect(KNOWN, true, facts.known.reason);
         }
     }
 
