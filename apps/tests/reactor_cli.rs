@@ -180,6 +180,8 @@ fn fault_injections_make_the_run_fail_and_say_what_was_caught() {
                 let expected = if inject == "corrupt-data" { "was written" } else { "open to the peer" };
                 assert!(caught.contains(expected), "{arguments:?}: {caught}");
                 assert!(texts(&output).1.contains(caught), "also for people");
+                assert_eq!(report["injected"]["fault"], inject);
+                assert!(report["injected"]["struck"].as_u64() > Some(0), "{arguments:?}: {report}");
             }
         }
     }
@@ -194,6 +196,24 @@ fn a_killed_peer_costs_no_request() {
         let report = verified(&job(&file, &arguments), device);
         assert!(number(&report, "reconnects") >= 1, "{device}: {report}");
         assert!(number(&report, "resubmitted") >= 1, "{device}: {report}");
+        assert_eq!(report["injected"]["struck"], report["reconnects"], "{device}: {report}");
+    }
+}
+
+/// What was to be shown was not: a run that is too short for its fault must not pass.
+#[test]
+fn a_fault_that_does_not_strike_is_no_success() {
+    // One block, and a load that does not begin: some three invalidations, and nobody is killed.
+    let file = Temporary::file("small", &[7; 100]);
+    for fault in ["skip-invalidate", "kill-peer"] {
+        let output = job(&file, &["--inject", fault]);
+        let report = one_line(&output);
+        assert_eq!(output.status.code(), Some(1), "{fault}: {report}");
+        assert_eq!((&report["passed"], &report["caught"]), (&Value::Bool(false), &Value::Null), "{fault}: {report}");
+        assert_eq!((report["injected"]["fault"].as_str(), &report["injected"]["struck"]), (Some(fault), &0.into()));
+        let out = texts(&reactor(&[file.text(), "--inject", fault, "--runtime", "0", "--cores", "unpinned"])).0;
+        assert!(out.contains(&format!("FAILED: the fault did not strike (--inject {fault}); ")), "{out}");
+        assert!(!out.contains("verified:"), "{out}");
     }
 }
 

@@ -194,6 +194,7 @@ pub struct Job {
     latency: Histogram<u64>,
     caught: Option<Caught>,
     requests: u64,
+    bytes: u64,
 }
 
 impl Job {
@@ -245,6 +246,7 @@ impl Job {
             latency,
             caught: None,
             requests: 0,
+            bytes: 0,
             options,
         }
     }
@@ -278,6 +280,12 @@ impl Job {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests
+    }
+
+    /// Bytes that the requests which succeeded have read and written.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Requests in flight.
@@ -454,6 +462,9 @@ impl Job {
         if !success {
             self.caught.get_or_insert(Caught::Failed { lba: request.lba });
             return;
+        }
+        if request.operation != Operation::Flush {
+            self.bytes += u64::from(request.bytes);
         }
         match request.operation {
             Operation::Write => self.versions[request.lba as usize] = version,

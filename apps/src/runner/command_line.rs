@@ -93,6 +93,27 @@ pub enum Inject {
     KillPeer,
 }
 
+impl Inject {
+    /// As on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CorruptData => "corrupt-data",
+            Self::SkipInvalidate => "skip-invalidate",
+            Self::KillPeer => "kill-peer",
+        }
+    }
+
+    /// The run is to go on without loss, and not to fail.
+    #[must_use]
+    pub fn is_to_be_survived(self) -> bool {
+        match self {
+            Self::CorruptData | Self::SkipInvalidate => false,
+            Self::KillPeer => true,
+        }
+    }
+}
+
 /// The arguments of the whole job, checked.
 #[derive(Clone, Debug)]
 pub struct Config {

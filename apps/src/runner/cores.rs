@@ -1,6 +1,8 @@
 //! What one core carries: the target, the host, or both.
 
-use super::{host_side::HostSide, host_team::News, report::MemoryReport, target_side::TargetSide};
+use super::{
+    host_side::HostSide, host_team::News, progress::IoCounters, report::MemoryReport, target_side::TargetSide,
+};
 use crate::target::TargetMessage;
 use frwr_engine::provider::Port;
 use frwr_reactor::{Context, Now, Outbox, Source};
@@ -42,10 +44,10 @@ impl<T: Port, H: Port> Core<T, H> {
         host.or(self.target.as_ref().map(TargetSide::memory))
     }
 
-    /// Requests ended, or commands answered where it has no host.
-    pub(super) fn requests(&self) -> u64 {
-        let host = self.host.as_ref().map(HostSide::requests);
-        host.or(self.target.as_ref().map(TargetSide::commands)).unwrap_or(0)
+    /// What its host has moved, or where it has none, the hosts of its target.
+    pub(super) fn io(&self) -> IoCounters {
+        let host = self.host.as_ref().map(HostSide::io);
+        host.or(self.target.as_ref().map(TargetSide::io)).unwrap_or_default()
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     error::SetupError,
     host_team::{News, Team},
     job_plan::JobPlan,
-    progress::{Doing, Progress},
+    progress::{Doing, IoCounters, Progress},
     report::MemoryReport,
     target_side::map,
 };
@@ -166,9 +166,9 @@ impl<P: Port> HostSide<P> {
         if let Work::Begun(job) = &mut self.work { Some(job) } else { None }
     }
 
-    /// Requests ended.
-    pub(super) fn requests(&self) -> u64 {
-        self.job().map_or(0, Job::requests)
+    /// What its requests have moved.
+    pub(super) fn io(&self) -> IoCounters {
+        self.job().map_or(IoCounters::default(), |job| IoCounters { commands: job.requests(), bytes: job.bytes() })
     }
 
     /// Latencies of all requests in nanoseconds.
@@ -312,7 +312,7 @@ impl<P: Port> HostSide<P> {
                 self.close();
             }
         }
-        self.progress.publish(self.requests(), doing);
+        self.progress.publish(self.io(), doing);
         work
     }
 

@@ -10,7 +10,7 @@ use super::{
     outcome::{Outcome, Subject},
     plan,
     progress::Progress,
-    report::{Compared, RunReport},
+    report::{Compared, Injected, RunReport},
     start::{Beginning, Sides, for_both, launch, open},
     trace::{RING_RECORDS, Trace, check_path},
 };
@@ -22,7 +22,7 @@ use frwr_engine::{
     provider::{
         Device, Port,
         record::{Recorded, Taps},
-        soft::{SoftDevice, SoftFabric, SoftOptions},
+        soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions},
     },
 };
 use frwr_reactor::Topology;
@@ -47,7 +47,7 @@ pub fn run(config: &Config, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Res
         options.skip_invalidations = NonZeroU64::new(SKIP_EVERY);
     }
     let host = fabric.device(options);
-    let job = Move { config, file: &file, asked, say };
+    let job = Move { config, file: &file, monitor: host.monitor(), asked, say };
     match &config.trace {
         None => job.run(target, host, None),
         Some(path) => {
@@ -61,6 +61,8 @@ pub fn run(config: &Config, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Res
 struct Move<'a> {
     config: &'a Config,
     file: &'a LoadedFile,
+    /// Of the host's device.
+    monitor: SoftMonitor,
     asked: &'a dyn Asked,
     say: &'a mut dyn FnMut(&str),
 }
@@ -71,7 +73,7 @@ impl Move<'_> {
     where
         H::Port: Send + 'static,
     {
-        let Self { config, file, asked, say } = self;
+        let Self { config, file, monitor, asked, say } = self;
         let target_plan = plan::target(config, file, target.capabilities())?;
         let host_plan = plan::host(config, file, host.capabilities())?;
         let (mut target_control, mut host_control) = (Control::new(target), Control::new(host));
@@ -95,7 +97,6 @@ impl Move<'_> {
             incidents: Vec::new(),
             media: MediaWatch::default(),
             trace: trace.as_mut(),
-            block_bytes: config.block_bytes,
             listening: None,
             stop_at: None,
             gives_up: true,
@@ -108,7 +109,16 @@ impl Move<'_> {
         if let Some(trace) = trace {
             trace.finish()?;
         }
-        let (report, _) = outcome.report(subject(config), host_control.statistics())?;
+        let corrupted = outcome.targets.iter().map(|target| target.statistics().corrupted_reads).sum();
+        let (mut report, _) = outcome.report(subject(config), host_control.statistics())?;
+        report.injected = config.inject.map(|fault| Injected {
+            fault,
+            struck: match fault {
+                Inject::CorruptData => corrupted,
+                Inject::SkipInvalidate => monitor.skipped_invalidations(),
+                Inject::KillPeer => report.reconnects(),
+            },
+        });
         Ok(report)
     }
 }

@@ -86,7 +86,6 @@ where
         incidents: Vec::new(),
         media: MediaWatch::default(),
         trace: trace.as_mut(),
-        block_bytes: config.block_bytes,
         listening: None,
         stop_at: None,
         gives_up: true,

@@ -4,12 +4,13 @@ use super::{
     cores::{Core, Message},
     error::RunError,
     incident_log::IncidentLog,
+    live_line::{LiveLine, Reading, name},
     media_watch::MediaWatch,
-    progress::{Doing, Progress},
+    progress::{Doing, IoCounters, Progress},
     trace::Trace,
     watchdog::{Verdict, Watchdog},
 };
-use crate::{job::Phase, signals::Asked, target::Incident};
+use crate::{signals::Asked, target::Incident};
 use core::{mem, time::Duration};
 use frwr_engine::{
     control::Control,
@@ -33,7 +34,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(1);
 /// Longest wait: cores that ask Control for something are heard as late, and an idle process makes five system calls a
 /// second for it.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
-/// Between two lines of progress.
+/// Between two lines of one kind.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Said once.
@@ -104,7 +105,6 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     /// What the target's namespaces live in.
     pub(super) media: MediaWatch,
     pub(super) trace: Option<&'a mut Trace>,
-    pub(super) block_bytes: u32,
     /// What to say once the target listens.
     pub(super) listening: Option<String>,
     /// When to stop without being told.
@@ -148,7 +148,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
     pub(super) fn drive(mut self, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         let clock = Clock::system();
         let began = clock.now();
-        let (mut next_line, mut said, mut refusals) = (LINE_PERIOD, 0, Refusals::default());
+        let (mut live, mut refusals) = (LiveLine::begin(self.reading(Duration::ZERO)), Refusals::default());
         let (mut stopping, mut ending, mut told) = (false, false, false);
         let mut idle = Idle::new();
         let mut trouble = None;
@@ -209,16 +209,12 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 say(BROKEN_STORAGE);
             }
             if asked.to_report() {
-                let requests = self.progress.requests();
-                say(&self.line(elapsed, requests - said));
+                say(&self.so_far(elapsed));
             }
-            if elapsed >= next_line {
-                let requests = self.progress.requests();
-                // A target that nobody uses has nothing to say.
-                if requests > said || self.progress.doing() != Doing::Serving {
-                    say(&self.line(elapsed, requests - said));
-                }
-                (next_line, said) = (next_line + LINE_PERIOD, requests);
+            if live.is_due(elapsed)
+                && let Some(line) = live.next(self.reading(elapsed), self.progress.doing())
+            {
+                say(&line);
             }
             if work == 0 {
                 idle.pause(&mut self.controls, self.trace.is_some());
@@ -251,17 +247,15 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         }
     }
 
-    fn line(&self, elapsed: Duration, requests: u64) -> String {
-        let busy: Vec<_> =
-            self.threads.statistics().iter().map(|core| format!("{:.0}%", 100.0 * core.busy_share())).collect();
-        format!(
-            "{:>4} s  {:<13} {:>9} IOPS {:>9.1} MiB/s  busy {}",
-            elapsed.as_secs(),
-            name(self.progress.doing()),
-            requests,
-            requests as f64 * f64::from(self.block_bytes) / f64::from(1 << 20),
-            busy.join(" ")
-        )
+    fn reading(&self, at: Duration) -> Reading {
+        Reading { at, io: self.progress.io(), cores: self.threads.statistics() }
+    }
+
+    /// What somebody is told who asks between.
+    fn so_far(&self, elapsed: Duration) -> String {
+        let (doing, IoCounters { commands, bytes }) = (name(self.progress.doing()), self.progress.io());
+        let mebibytes = bytes as f64 / f64::from(1 << 20);
+        format!("{:>4} s  {doing}: {commands} requests ended so far, {mebibytes:.1} MiB moved", elapsed.as_secs())
     }
 }
 
@@ -332,21 +326,6 @@ impl Idle {
 #[allow(clippy::disallowed_methods, reason = "the main thread may sleep")]
 fn sleep(pause: Duration) {
     std::thread::sleep(pause);
-}
-
-fn name(doing: Doing) -> &'static str {
-    match doing {
-        Doing::Connecting => "connecting",
-        Doing::Job(Phase::Write) => "writing",
-        Doing::Job(Phase::Flush) => "flushing",
-        Doing::Job(Phase::Read) => "reading back",
-        Doing::Job(Phase::Digest) => "hashing",
-        Doing::Job(Phase::Load) => "mixed load",
-        Doing::Job(Phase::Drain) => "draining",
-        Doing::Job(Phase::Done) => "done",
-        Doing::OpeningListener | Doing::CannotListen => "starting",
-        Doing::Serving => "serving",
-    }
 }
 
 #[cfg(test)]

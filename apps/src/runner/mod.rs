@@ -12,6 +12,7 @@ mod host_team;
 mod incident_log;
 mod job_plan;
 mod launch;
+mod live_line;
 mod load;
 mod load_command;
 mod load_file;
@@ -45,7 +46,7 @@ pub(crate) use main_loop::{GIVEN_UP, GRACE, Idle, Refusals, Served, ended, leave
 pub use namespaces::{MediumConfig, NamespaceBacking, NamespaceConfig, NamespaceReport, SubsystemConfig};
 pub(crate) use rdma::{DeviceRole, open as open_rdma};
 pub use rdma::{discover_on_rdma, load_on_rdma, serve_on_rdma};
-pub use report::{Compared, CoreReport, MemoryReport, RunReport};
+pub use report::{Compared, CoreReport, Injected, MemoryReport, RunReport};
 pub use serve::serve;
 pub use serve_command::{MAX_HOSTS, ServeArguments, ServeConfig, SharedReceives};
 pub use serve_report::ServeReport;

@@ -40,9 +40,10 @@ impl<T: Port, H: Port> Outcome<T, H> {
             let Finished { core, context, report } = finished?;
             outcome.undrained.extend(report.undrained.iter().map(|name| format!("reactor {core}: {name}")));
             if let Some(memory) = context.memory() {
-                let (role, memory, requests) = (context.role(), memory.clone(), context.requests());
+                let (role, memory, io) = (context.role(), memory.clone(), context.io());
                 let idle = context.host.as_ref().is_some_and(HostSide::had_no_queue);
-                outcome.cores.push(CoreReport { role, memory, requests, idle, reactor: report.statistics });
+                let (requests, bytes) = (io.commands, io.bytes);
+                outcome.cores.push(CoreReport { role, memory, requests, bytes, idle, reactor: report.statistics });
             }
             outcome.hosts.extend(context.host);
             outcome.targets.extend(context.target);
@@ -97,6 +98,7 @@ impl<T: Port, H: Port> Outcome<T, H> {
             remote_bytes_open: all().filter_map(HostSide::remote_bytes_open).reduce(|sum, bytes| sum + bytes),
             latency: latency(host.latency(), others.iter().map(HostSide::latency)),
             cores: self.cores,
+            injected: None,
             undrained: self.undrained,
         };
         Ok((report, host))

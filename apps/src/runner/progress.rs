@@ -2,6 +2,7 @@
 //! side writes and the other reads. Nobody waits for anybody.
 
 use crate::job::Phase;
+use core::ops::Add;
 use crossbeam_utils::CachePadded;
 use std::sync::{
     Arc,
@@ -50,10 +51,37 @@ impl Doing {
     }
 }
 
+/// What was moved so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct IoCounters {
+    /// A host's requests that have ended; a target's reads, writes, flushes, compares and writes of zeros that succeeded. Nothing of
+    /// an admin queue.
+    pub(super) commands: u64,
+    /// What they have read and written.
+    pub(super) bytes: u64,
+}
+
+impl IoCounters {
+    /// What was moved since then.
+    pub(super) fn since(self, then: Self) -> Self {
+        let Self { commands, bytes } = self;
+        Self { commands: commands.saturating_sub(then.commands), bytes: bytes.saturating_sub(then.bytes) }
+    }
+}
+
+impl Add for IoCounters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { commands: self.commands + other.commands, bytes: self.bytes + other.bytes }
+    }
+}
+
 /// Written by one core that is reported of: a host's where there is one, else a target's.
 #[derive(Debug, Default)]
 struct FromCore {
-    requests: AtomicU64,
+    commands: AtomicU64,
+    bytes: AtomicU64,
     doing: AtomicU8,
     finished: AtomicBool,
     kill_peer: AtomicBool,
@@ -101,10 +129,11 @@ impl Progress {
         self.shared.cores.iter().map(|core| &**core)
     }
 
-    /// The core: requests ended, and what it is doing.
-    pub(super) fn publish(&self, requests: u64, doing: Doing) {
+    /// The core: what it has moved, and what it is doing.
+    pub(super) fn publish(&self, io: IoCounters, doing: Doing) {
         if let Some(own) = self.own() {
-            own.requests.store(requests, Relaxed);
+            own.commands.store(io.commands, Relaxed);
+            own.bytes.store(io.bytes, Relaxed);
             own.doing.store(doing.number(), Relaxed);
         }
     }
@@ -122,10 +151,12 @@ impl Progress {
         self.all().any(|core| core.broken_storage.load(Relaxed))
     }
 
-    /// Requests ended so far, on all cores.
+    /// What all cores have moved so far.
     #[must_use]
-    pub(super) fn requests(&self) -> u64 {
-        self.all().map(|core| core.requests.load(Relaxed)).sum()
+    pub(super) fn io(&self) -> IoCounters {
+        let of =
+            |core: &FromCore| IoCounters { commands: core.commands.load(Relaxed), bytes: core.bytes.load(Relaxed) };
+        self.all().map(of).fold(IoCounters::default(), Add::add)
     }
 
     /// What the core does that is behind all others, or that one of them cannot listen.
@@ -178,15 +209,16 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALL, Doing, Progress};
+    use super::{ALL, Doing, IoCounters, Progress};
     use crate::job::Phase;
 
     #[test]
     fn what_a_core_does_is_told_from_everything_else() {
         let progress = Progress::new(1);
         for (count, doing) in ALL.into_iter().enumerate() {
-            progress.publish(count as u64, doing);
-            assert_eq!((progress.requests(), progress.doing()), (count as u64, doing));
+            let io = IoCounters { commands: count as u64, bytes: 512 * count as u64 };
+            progress.publish(io, doing);
+            assert_eq!((progress.io(), progress.doing()), (io, doing));
         }
     }
 
@@ -194,9 +226,9 @@ mod tests {
     fn several_cores_are_as_far_as_the_last_of_them() {
         let main = Progress::new(2);
         let cores = [main.part(0), main.part(1)];
-        cores[0].publish(3, Doing::Job(Phase::Load));
-        cores[1].publish(4, Doing::Job(Phase::Read));
-        assert_eq!((main.requests(), main.doing()), (7, Doing::Job(Phase::Read)));
+        cores[0].publish(IoCounters { commands: 3, bytes: 30 }, Doing::Job(Phase::Load));
+        cores[1].publish(IoCounters { commands: 4, bytes: 50 }, Doing::Job(Phase::Read));
+        assert_eq!((main.io(), main.doing()), (IoCounters { commands: 7, bytes: 80 }, Doing::Job(Phase::Read)));
         cores[0].finish();
         assert!(!main.is_finished());
         cores[1].finish();
@@ -206,8 +238,8 @@ mod tests {
     #[test]
     fn one_core_that_cannot_listen_ends_the_run() {
         let main = Progress::new(2);
-        main.part(0).publish(0, Doing::Serving);
-        main.part(1).publish(0, Doing::CannotListen);
+        main.part(0).publish(IoCounters::default(), Doing::Serving);
+        main.part(1).publish(IoCounters::default(), Doing::CannotListen);
         assert_eq!(main.doing(), Doing::CannotListen);
         assert!(main.is_finished());
     }

@@ -1,5 +1,6 @@
 //! What a run prints at its end: a table for people, one line of JSON for programs.
 
+use super::command_line::Inject;
 use crate::host::HostStatistics;
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -34,8 +35,10 @@ pub struct CoreReport {
     pub role: &'static str,
     /// What its memory is made of.
     pub memory: MemoryReport,
-    /// Requests ended (host) or commands answered (target).
+    /// Requests ended (host), or I/O commands that succeeded (target).
     pub requests: u64,
+    /// Bytes that they have read and written.
+    pub bytes: u64,
     /// The target granted no I/O queue for it; the others did its share of the load.
     pub idle: bool,
     /// The loop's figures.
@@ -69,6 +72,30 @@ impl Compared {
             Self::File => "SHA-256 of the file and every block read",
             Self::Digest => "SHA-256 as expected, and every later read gave the same bytes",
             Self::Itself => "every later read gave the bytes of the first; compare the SHA-256",
+        }
+    }
+}
+
+/// A fault on purpose, and what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Injected {
+    /// Which.
+    pub fault: Inject,
+    /// How often it struck: reads spoiled, invalidations skipped, connections lost and set up again.
+    pub struck: u64,
+}
+
+impl Injected {
+    /// Why the run does not show what it was to show, where nothing was caught.
+    fn shortcoming(self) -> Option<String> {
+        let Self { fault, struck } = self;
+        let name = fault.name();
+        match struck {
+            0 => Some(format!(
+                "the fault did not strike (--inject {name}); a longer --runtime, or a larger file, gives it time"
+            )),
+            _ if fault.is_to_be_survived() => None,
+            _ => Some(format!("the fault struck {struck} time(s) and nothing noticed it (--inject {name})")),
         }
     }
 }
@@ -114,6 +141,8 @@ pub struct RunReport {
     pub latency: Histogram<u64>,
     /// Per reactor.
     pub cores: Vec<CoreReport>,
+    /// What was broken on purpose.
+    pub injected: Option<Injected>,
     /// Reactors and pollers that did not drain in time.
     pub undrained: Vec<String>,
 }
@@ -122,7 +151,15 @@ impl RunReport {
     /// Nothing was wrong: exit code 0.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.caught.is_none() && (self.verified || self.interrupted) && self.keys_accounted()
+        self.caught.is_none()
+            && (self.verified || self.interrupted)
+            && self.keys_accounted()
+            && self.shortcoming().is_none()
+    }
+
+    /// What was to be shown by a fault on purpose, and was not.
+    fn shortcoming(&self) -> Option<String> {
+        self.injected.filter(|_| self.caught.is_none()).and_then(Injected::shortcoming)
     }
 
     /// Every key that was made is dead, and it is known how it died.
@@ -163,6 +200,7 @@ impl RunReport {
             "passed": self.passed(),
             "interrupted": self.interrupted,
             "caught": self.caught,
+            "injected": self.injected.map(|Injected { fault, struck }| json!({ "fault": fault.name(), "struck": struck })),
             "requests": engine.requests,
             "requests_ended": engine.requests_ended,
             "reconnects": self.reconnects(),
@@ -235,19 +273,25 @@ impl RunReport {
     }
 
     /// Requests and MiB per second; nothing where no request ended.
-    fn rates(&self, requests: u64) -> (f64, f64) {
+    fn rates(&self, requests: u64, bytes: u64) -> (f64, f64) {
         let seconds = self.elapsed.as_secs_f64();
-        let rate = if seconds > 0.0 { requests as f64 / seconds } else { 0.0 };
-        (rate, rate * f64::from(self.block_bytes) / f64::from(1 << 20))
+        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        (rate(requests), rate(bytes) / f64::from(1 << 20))
+    }
+
+    /// What all hosts have moved.
+    fn bytes(&self) -> u64 {
+        self.cores.iter().filter(|core| core.role.ends_with("host")).map(|core| core.bytes).sum()
     }
 
     fn core_json(&self, core: &CoreReport) -> Value {
-        let (iops, mebibytes) = self.rates(core.requests);
+        let (iops, mebibytes) = self.rates(core.requests, core.bytes);
         json!({
             "core": core.reactor.cpu.map(|cpu| cpu.get()),
             "role": core.role,
             "region": core.memory.kind.to_string(),
             "requests": core.requests,
+            "bytes": core.bytes,
             "without_queue": core.idle,
             "iops": iops,
             "mib_per_second": mebibytes,
@@ -295,7 +339,7 @@ impl RunReport {
     fn write_cores(&self, out: &mut String) -> core::fmt::Result {
         writeln!(out, "\ncore  role         memory                      IOPS      MiB/s   busy  longest iteration")?;
         for core in &self.cores {
-            let (rate, mebibytes) = self.rates(core.requests);
+            let (rate, mebibytes) = self.rates(core.requests, core.bytes);
             writeln!(
                 out,
                 "{:>4}  {:<11}  {:<24}  {:>8.0}  {:>9.1}  {:>4.0}%  {:>14.1} us",
@@ -310,10 +354,11 @@ impl RunReport {
         }
         // Not the sum of the rows where target and host are reported: each request passes both cores.
         let requests = self.latency.len();
-        let (rate, mebibytes) = self.rates(requests);
+        let (rate, mebibytes) = self.rates(requests, self.bytes());
         let seconds = self.elapsed.as_secs_f64();
         let total = format!("{requests} requests in {seconds:.2} s");
         writeln!(out, "total {total:<37}  {rate:>8.0}  {mebibytes:>9.1}")?;
+        writeln!(out, "busy, longest iteration: of all the time that a core ran, its set-up and its end included")?;
         let idle = self.cores.iter().filter(|core| core.idle).count();
         if idle > 0 {
             let granted = self.queues;
@@ -388,14 +433,19 @@ impl RunReport {
         for who in &self.undrained {
             writeln!(out, "\nnot drained: {who}")?;
         }
-        match (&self.caught, self.passed()) {
-            (Some(caught), _) => writeln!(out, "\nCAUGHT: {caught}"),
-            (None, true) if self.interrupted && self.latency.is_empty() => {
+        if let Some(caught) = &self.caught {
+            return writeln!(out, "\nCAUGHT: {caught}");
+        }
+        if let Some(shortcoming) = self.shortcoming() {
+            return writeln!(out, "\nFAILED: {shortcoming}");
+        }
+        match self.passed() {
+            true if self.interrupted && self.latency.is_empty() => {
                 writeln!(out, "\ninterrupted before the first request had ended")
             }
-            (None, true) if self.interrupted => writeln!(out, "\ninterrupted; nothing wrong so far"),
-            (None, true) => writeln!(out, "\nverified: {}", self.compared.verdict()),
-            (None, false) => writeln!(out, "\nFAILED: keys are not all accounted for, or the file was not verified"),
+            true if self.interrupted => writeln!(out, "\ninterrupted; nothing wrong so far"),
+            true => writeln!(out, "\nverified: {}", self.compared.verdict()),
+            false => writeln!(out, "\nFAILED: keys are not all accounted for, or the file was not verified"),
         }
     }
 }

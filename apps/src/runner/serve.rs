@@ -8,7 +8,7 @@ use super::{
     namespaces::{NamespaceReport, SubsystemPlan, Users, served_twice},
     outcome::Outcome,
     plan,
-    progress::{Doing, Progress},
+    progress::{Doing, IoCounters, Progress},
     serve_command::ServeConfig,
     serve_report::ServeReport,
     start::{Beginning, Sides, for_target, launch, open, reactors},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     signals::Asked,
-    storage::{MIN_BLOCK_BYTES, StorageStatistics},
+    storage::StorageStatistics,
     target::{HOME_CORE, place_queues},
     watch::with_neighbours,
 };
@@ -78,14 +78,12 @@ where
         plan.incidents = Some(sender);
         incidents.push(receiver);
         let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
-        progress.part(core).publish(0, Doing::OpeningListener);
+        progress.part(core).publish(IoCounters::default(), Doing::OpeningListener);
         targets.push(Beginning { port, link, plan });
     }
     let threads = launch(topology, placement, Sides::<_, D::Port> { targets, hosts: Vec::new() }, &progress)?;
     reports.iter().for_each(|report| say(&report.line()));
     let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
-    // Of lines of progress: what most namespaces have.
-    let block_bytes = reports.first().map_or(MIN_BLOCK_BYTES, |report| report.block_bytes);
     let main = MainLoop {
         controls: vec![&mut control],
         threads: &threads,
@@ -93,7 +91,6 @@ where
         incidents,
         media,
         trace: None,
-        block_bytes,
         listening: Some(format!("listening on {listen}, {all}; {}", buffers_of(buffers, config.max_transfer))),
         stop_at: config.runtime,
         gives_up: false,

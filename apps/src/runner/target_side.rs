@@ -4,7 +4,7 @@ use super::{
     cores::{Core, Message},
     error::SetupError,
     namespaces::{NamespacePlan, SubsystemPlan},
-    progress::{Doing, Progress},
+    progress::{Doing, IoCounters, Progress},
     report::MemoryReport,
 };
 use crate::{
@@ -127,9 +127,9 @@ impl<P: Port> TargetSide<P> {
         &self.memory_report
     }
 
-    /// Commands answered.
-    pub(super) fn commands(&self) -> u64 {
-        self.target.statistics().commands
+    /// What its hosts have moved.
+    pub(super) fn io(&self) -> IoCounters {
+        moved(&self.target.statistics())
     }
 
     /// The target's figures.
@@ -218,8 +218,14 @@ impl<P: Port> TargetSide<P> {
         if statistics.broken_operations > 0 {
             self.progress.tell_broken_storage();
         }
-        self.progress.publish(statistics.commands, doing);
+        self.progress.publish(moved(&statistics), doing);
     }
+}
+
+/// What hosts have moved.
+fn moved(target: &TargetStatistics) -> IoCounters {
+    let commands = target.reads + target.writes + target.flushes + target.compares + target.write_zeroes;
+    IoCounters { commands, bytes: target.bytes_read + target.bytes_written }
 }
 
 /// What a namespace takes of the core's region: whole pages, so that all of them can be carved.

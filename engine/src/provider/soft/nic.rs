@@ -18,6 +18,7 @@ pub struct SoftMonitor(Arc<Flags>);
 struct Flags {
     crashed: AtomicBool,
     stalled_destroys: AtomicU64,
+    skipped_invalidations: AtomicU64,
 }
 
 impl SoftMonitor {
@@ -31,6 +32,16 @@ impl SoftMonitor {
     #[must_use]
     pub fn stalled_destroys(&self) -> u64 {
         self.0.stalled_destroys.load(Ordering::Acquire)
+    }
+
+    /// Invalidations that were told as done and were not, as [`SoftOptions::skip_invalidations`] asks.
+    #[must_use]
+    pub fn skipped_invalidations(&self) -> u64 {
+        self.0.skipped_invalidations.load(Ordering::Acquire)
+    }
+
+    fn count_skipped_invalidation(&self) {
+        self.0.skipped_invalidations.fetch_add(1, Ordering::AcqRel);
     }
 
     /// True the first time.
@@ -180,6 +191,7 @@ impl Nic {
         if let Some(every) = self.options.skip_invalidations {
             self.invalidations += 1;
             if self.invalidations.is_multiple_of(every.get()) {
+                self.monitor.count_skipped_invalidation();
                 return true;
             }
         }
