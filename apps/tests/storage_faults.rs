@@ -318,6 +318,30 @@ fn zeros_and_hints_of_any_length_end_well_on_a_device_of_larger_blocks() {
     }
 }
 
+/// A flush waits for the answers of those beside it, on whatever core, and for nothing else.
+#[test]
+fn flushes_of_several_cores_beside_each_other_all_end() {
+    let file = Temporary::sparse("beside", MIB as u64);
+    let medium = FileMedium::open(&file.options()).unwrap();
+    std::thread::scope(|scope| {
+        for backing in [Backing::Ring, Backing::Thread, Backing::Ring] {
+            let mut bench = attached(medium.storage(backing, 8).unwrap().0);
+            scope.spawn(move || {
+                for round in 0..25 {
+                    for cookie in 0..8 {
+                        let write = Operation::Write { lba: round * 8 + cookie, blocks: 1, buffer: 0 };
+                        let operation = if cookie % 2 == 0 { Operation::Flush } else { write };
+                        bench.storage.submit(Cookie(cookie), operation).unwrap();
+                    }
+                    bench.storage.flush();
+                    let ended = bench.completions(8);
+                    assert!(ended.iter().all(|completion| completion.result == Ok(())), "{backing:?} {ended:?}");
+                }
+            });
+        }
+    });
+}
+
 /// Set in the process whose files have a limit.
 const LIMITED: &str = "FRWR_TEST_LIMITED";
 

@@ -33,11 +33,65 @@ pub(super) struct Health {
     cut: AtomicU64,
     /// Cores that have changes under way: what these do to its length was not looked at yet.
     changing: AtomicUsize,
+    flushes: Flushes,
 }
+
+/// Flushes that run at the same time: the kernel tells of what was lost to one of them, and to the others that all is well. So none is
+/// believed before all that began in front of its answer have theirs. As in RCU they belong to the epoch that they began in, and it goes on
+/// once those of the epoch before are answered.
+#[derive(Debug, Default)]
+struct Flushes {
+    epoch: AtomicU64,
+    /// Of epochs that are even, and of those that are odd: there are never more than two.
+    unanswered: [AtomicUsize; 2],
+}
+
+impl Flushes {
+    fn of(&self, epoch: u64) -> &AtomicUsize {
+        if epoch.is_multiple_of(2) { &self.unanswered[0] } else { &self.unanswered[1] }
+    }
+
+    fn begin(&self) -> u64 {
+        loop {
+            let epoch = self.epoch.load(SeqCst);
+            self.of(epoch).fetch_add(1, SeqCst);
+            // Nobody has counted it who has gone on meanwhile.
+            if self.epoch.load(SeqCst) == epoch {
+                return epoch;
+            }
+            self.of(epoch).fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Whether all that began in this epoch or before have been answered.
+    fn are_answered(&self, until: u64) -> bool {
+        // One step ends the epoch before, a second one this.
+        for _ in 0..2 {
+            let epoch = self.epoch.load(SeqCst);
+            if epoch < until.saturating_add(2) && self.of(epoch + 1).load(SeqCst) == 0 {
+                let _ = self.epoch.compare_exchange(epoch, epoch + 1, SeqCst, SeqCst);
+            }
+        }
+        self.epoch.load(SeqCst) >= until.saturating_add(2)
+    }
+}
+
+/// A flush that the kernel has done: it is to be believed once all that ran beside it are answered ([`Health::is_believed`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Answered(u64);
+
+/// A flush that the kernel has not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flushing(u64);
 
 impl Default for Health {
     fn default() -> Self {
-        Self { lost: AtomicBool::new(false), cut: AtomicU64::new(WHOLE), changing: AtomicUsize::new(0) }
+        Self {
+            lost: AtomicBool::new(false),
+            cut: AtomicU64::new(WHOLE),
+            changing: AtomicUsize::new(0),
+            flushes: Flushes::default(),
+        }
     }
 }
 
@@ -70,6 +124,22 @@ impl Health {
         result.and_then(|()| if self.lost.load(Relaxed) { Err(StorageError::Medium) } else { Ok(()) })
     }
 
+    /// A core is about to give a flush to the kernel.
+    pub(super) fn begin_flush(&self) -> Flushing {
+        Flushing(self.flushes.begin())
+    }
+
+    /// The kernel has answered it, and if it failed, [`Health::flushed`] has been told.
+    pub(super) fn end_flush(&self, flushing: Flushing) -> Answered {
+        self.flushes.of(flushing.0).fetch_sub(1, SeqCst);
+        Answered(self.flushes.epoch.load(SeqCst))
+    }
+
+    /// All flushes that began in front of this one's answer are answered, too: [`Health::flushed`] knows of those that failed.
+    pub(super) fn is_believed(&self, answered: Answered) -> bool {
+        self.flushes.are_answered(answered.0)
+    }
+
     /// A core is about to give changes to the kernel.
     pub(super) fn begin_changes(&self) {
         // Before the kernel has the first of them.
@@ -86,5 +156,60 @@ impl Health {
     /// nothing unless the length is looked at.
     pub(super) fn is_changing(&self) -> bool {
         self.changing.load(Acquire) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_is_believed_once_all_that_ran_beside_it_are_answered() {
+        let health = Health::default();
+        // Alone it is at once, however often.
+        for _ in 0..5 {
+            let alone = health.begin_flush();
+            let answered = health.end_flush(alone);
+            assert!(health.is_believed(answered));
+        }
+        let [first, second] = [health.begin_flush(), health.begin_flush()];
+        let of_second = health.end_flush(second);
+        assert!(!health.is_believed(of_second));
+        // One that begins behind its answer is not waited for, whoever goes on beginning new ones.
+        let mut later = health.begin_flush();
+        for _ in 0..5 {
+            let next = health.begin_flush();
+            health.end_flush(later);
+            assert!(!health.is_believed(of_second), "the first one is not answered");
+            later = next;
+        }
+        assert_eq!(health.flushed(Err(StorageError::NoSpace)), Err(StorageError::NoSpace));
+        let of_first = health.end_flush(first);
+        assert!(health.is_believed(of_second));
+        // This one was answered behind the beginning of the last.
+        assert!(!health.is_believed(of_first));
+        health.end_flush(later);
+        assert!(health.is_believed(of_first));
+        assert_eq!(health.flushed(Ok(())), Err(StorageError::Medium));
+    }
+
+    #[test]
+    fn flushes_of_many_cores_all_come_to_be_believed() {
+        let health = Health::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let flushing = health.begin_flush();
+                        std::thread::yield_now();
+                        let answered = health.end_flush(flushing);
+                        while !health.is_believed(answered) {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(health.flushes.unanswered.map(AtomicUsize::into_inner), [0, 0]);
     }
 }

@@ -5,9 +5,10 @@ use super::super::{
     StorageStatistics,
 };
 use super::{
+    health::Answered,
     lock::LockedFile,
     sys::Ring,
-    task::{Layout, Progress, Task, Ways},
+    task::{Layout, Progress, Step, Task, Ways},
 };
 use core::time::Duration;
 use frwr_mempool::DeviceMemory;
@@ -37,6 +38,8 @@ pub struct RingStorage {
     ended: VecDeque<Completion>,
     /// Of these, those that were flushed.
     started: usize,
+    /// Flushes that the kernel has done, and that are not to be believed yet, in order.
+    doubted: VecDeque<(u32, Answered)>,
     /// Why nothing is taken any more.
     refuses: Option<StorageError>,
     /// Steps with the kernel that change blocks.
@@ -69,6 +72,7 @@ impl RingStorage {
             now: Duration::ZERO,
             ended: VecDeque::with_capacity(depth),
             started: 0,
+            doubted: VecDeque::with_capacity(depth),
             refuses: None,
             changing: 0,
             told_of_changes: false,
@@ -98,6 +102,9 @@ impl RingStorage {
                 Some(step) if self.ring.push(index.into(), step) => {
                     self.pushed += 1;
                     self.changing += usize::from(changes);
+                    if step == Step::Sync && self.layout.forgets_failed_flushes() {
+                        task.flushing = Some(self.ring.file().health().begin_flush());
+                    }
                     continue;
                 }
                 // There are as many entries as tasks, and buffers were checked.
@@ -170,6 +177,12 @@ impl RingStorage {
         let tasks = &self.tasks;
         let is_change = |index: &&u32| tasks.get(**index as usize).and_then(Option::as_ref).is_some_and(Task::changes);
         self.changing -= self.queue.iter().take(self.pushed).filter(is_change).count();
+        for index in self.queue.iter().take(self.pushed) {
+            let task = self.tasks.get_mut(*index as usize).and_then(Option::as_mut);
+            if let Some(flushing) = task.and_then(|task| task.flushing.take()) {
+                self.ring.file().health().end_flush(flushing);
+            }
+        }
         self.pushed = 0;
         self.refuse(StorageError::Broken);
     }
@@ -201,10 +214,39 @@ impl RingStorage {
         self.started = self.ended.len();
     }
 
+    /// Flushes that every other one beside them has an answer for.
+    #[cold]
+    fn finish_flushes(&mut self, out: &mut CompletionBatch) {
+        while let Some(&(index, answered)) = self.doubted.front()
+            && !out.is_full()
+            && self.ring.file().health().is_believed(answered)
+        {
+            self.doubted.pop_front();
+            let health = self.ring.file().health();
+            let result = if health.is_cut() { Err(StorageError::Shrunk) } else { health.flushed(Ok(())) };
+            self.finish(out, index, result);
+        }
+    }
+
+    fn finish(&mut self, out: &mut CompletionBatch, index: u32, result: Result<(), StorageError>) {
+        let Some(task) = self.tasks.get_mut(index as usize).and_then(Option::take) else { return };
+        self.free.push(index);
+        self.complete(out, Completion { cookie: task.cookie, result });
+    }
+
     fn complete(&mut self, out: &mut CompletionBatch, completion: Completion) {
         self.statistics.completed += 1;
         self.statistics.failed += u64::from(completion.result.is_err());
         out.push(completion);
+    }
+}
+
+impl Drop for RingStorage {
+    /// Nobody waits for its flushes.
+    fn drop(&mut self) {
+        for flushing in self.tasks.iter_mut().flatten().filter_map(|task| task.flushing.take()) {
+            self.ring.file().health().end_flush(flushing);
+        }
     }
 }
 
@@ -287,18 +329,25 @@ impl Storage for RingStorage {
             let index = ended.tag as u32;
             let Some(Some(task)) = self.tasks.get_mut(index as usize) else { continue };
             self.changing -= usize::from(task.changes());
-            match task.ended(ended.result, &self.layout, &mut self.ways, self.ring.file()) {
+            let progress = task.ended(ended.result, &self.layout, &mut self.ways, self.ring.file());
+            // What it came to is known by now to those that run beside it.
+            let answered = task.flushing.take().map(|flushing| self.ring.file().health().end_flush(flushing));
+            match progress {
                 Progress::Again => {
                     self.statistics.restarts += 1;
                     self.again(index);
                 }
                 Progress::Over(result) => {
-                    let completion = Completion { cookie: task.cookie, result };
-                    self.tasks[index as usize] = None;
-                    self.free.push(index);
-                    self.complete(out, completion);
+                    if let (Some(answered), Ok(())) = (answered, result) {
+                        self.doubted.push_back((index, answered));
+                        continue;
+                    }
+                    self.finish(out, index, result);
                 }
             }
+        }
+        if !self.doubted.is_empty() {
+            self.finish_flushes(out);
         }
         if reaped && !self.is_believed() {
             self.disbelieve(out, first);

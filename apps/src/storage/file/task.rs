@@ -1,7 +1,7 @@
 //! An operation as steps of a file: what to ask of the kernel next, and what its answer means. The same for both ways.
 
 use super::super::{AttachError, Cookie, Features, Geometry, Operation, StorageError};
-use super::{lock::LockedFile, sys::ZERO_BYTES};
+use super::{health::Flushing, lock::LockedFile, sys::ZERO_BYTES};
 use frwr_mempool::DeviceMemory;
 
 /// Times that the kernel may have had no room for a step (EAGAIN, EINTR) until its operation fails.
@@ -81,7 +81,7 @@ impl Layout {
     /// A flush that succeeds says nothing of what an earlier one could not keep: all that a file system does, with O_DIRECT too (it
     /// may write through the page cache all the same, and the blocks are nothing without what says where they are), and the page cache
     /// of a device. A device that is asked directly answers for itself.
-    fn forgets_failed_flushes(&self) -> bool {
+    pub(super) fn forgets_failed_flushes(&self) -> bool {
         self.kind == Kind::File || self.is_buffered()
     }
 
@@ -184,6 +184,8 @@ pub(super) struct Task {
     begun: bool,
     told: Told,
     asked: Option<Step>,
+    /// The kernel has it, and it is a flush that others may run beside.
+    pub(super) flushing: Option<Flushing>,
 }
 
 /// What follows a step.
@@ -198,7 +200,7 @@ pub(super) enum Progress {
 impl Task {
     /// `operation` has passed [`Layout::check`].
     pub(super) fn new(cookie: Cookie, operation: Operation) -> Self {
-        Self { cookie, operation, done: 0, refusals: 0, begun: false, told: Told::Fine, asked: None }
+        Self { cookie, operation, done: 0, refusals: 0, begun: false, told: Told::Fine, asked: None, flushing: None }
     }
 
     /// Something was asked for.

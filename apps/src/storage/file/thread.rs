@@ -5,6 +5,7 @@ use super::super::{
     StorageStatistics,
 };
 use super::{
+    health::Flushing,
     lock::LockedFile,
     sys,
     task::{Layout, Progress, Task, Ways},
@@ -202,7 +203,10 @@ impl FarEnd {
         if changes {
             file.health().begin_changes();
         }
+        let flushes = operation == Operation::Flush && layout.forgets_failed_flushes();
+        let flushing = flushes.then(|| file.health().begin_flush());
         let result = self.carry_out(Task::new(cookie, operation));
+        let result = flushing.map_or(result, |flushing| self.flushed(flushing, result));
         // A write behind a cut makes a file longer, and what is between them reads as zeros then.
         let Self { file, layout, .. } = self;
         let is_changing = layout.can_grow() && file.health().is_changing();
@@ -211,6 +215,17 @@ impl FarEnd {
             file.health().end_changes();
         }
         if too_short { Err(StorageError::Shrunk) } else { result }
+    }
+
+    /// The kernel has answered a flush. What it says is believed when all that ran beside it are answered, or nobody wants to know
+    /// any more.
+    fn flushed(&self, flushing: Flushing, result: Result<(), StorageError>) -> Result<(), StorageError> {
+        let health = self.file.health();
+        let answered = health.end_flush(flushing);
+        while result.is_ok() && !health.is_believed(answered) && !self.orders.is_closed() {
+            thread::yield_now();
+        }
+        result.and_then(|()| health.flushed(Ok(())))
     }
 
     fn carry_out(&mut self, mut task: Task) -> Result<(), StorageError> {
