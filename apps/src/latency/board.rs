@@ -5,7 +5,7 @@ use super::error::Failure;
 use crossbeam_utils::CachePadded;
 use std::sync::{
     Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
 };
 
 /// How far a client's core is; 0 is before the first of them.
@@ -23,6 +23,8 @@ pub(super) enum Step {
 #[derive(Debug)]
 struct Shared {
     steps: Box<[CachePadded<AtomicU8>]>,
+    /// Requests that each core has ended, for people who wait.
+    ended: Box<[CachePadded<AtomicU64>]>,
     stop: AtomicBool,
     /// The server makes room: nobody listens for a moment.
     making_room: AtomicBool,
@@ -39,6 +41,7 @@ impl Board {
     pub(super) fn new(cores: usize) -> Self {
         Self(Arc::new(Shared {
             steps: (0..cores).map(|_| CachePadded::default()).collect(),
+            ended: (0..cores).map(|_| CachePadded::default()).collect(),
             stop: AtomicBool::new(false),
             making_room: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -56,6 +59,18 @@ impl Board {
     /// Whether there are any cores with a client.
     pub(super) fn has_clients(&self) -> bool {
         !self.0.steps.is_empty()
+    }
+
+    /// A core: how many requests it has ended. One store, on a line that nobody else writes.
+    pub(super) fn count(&self, core: usize, ended: u64) {
+        if let Some(place) = self.0.ended.get(core) {
+            place.store(ended, Relaxed);
+        }
+    }
+
+    /// Requests that all cores have ended.
+    pub(super) fn ended(&self) -> u64 {
+        self.0.ended.iter().map(|place| place.load(Relaxed)).sum()
     }
 
     /// Whether all cores are as far.

@@ -301,6 +301,7 @@ impl<P: Port> ClientSide<P> {
         let stepped = self.step(now);
         work += self.unless_failed(stepped);
         self.rests_until = self.rest().into();
+        self.board.count(self.plan.core, self.ended);
         work
     }
 

@@ -5,8 +5,9 @@ use super::{
     error::LatencyError,
     parameters::{
         Invalidation, KeyKind, MAX_ALL_CONNECTIONS, MAX_BATCH, MAX_CONNECTIONS, MAX_DEPTH, MAX_RANGES, MAX_SEGMENTS,
-        MAX_SIZE, Operation, Parameters, PeerDoes,
+        MAX_SEND_BYTES, MAX_SIZE, Operation, Parameters, PeerDoes, SIZE_GRAIN,
     },
+    perftest::OfPerftest,
     said::SaidOfClient,
     schedule::Doorbells,
     silence::CLIENT_SILENCE,
@@ -28,6 +29,8 @@ pub const DEFAULT_PORT: u16 = 49_200;
 /// Highest rate: far above what a core does, far below what the arithmetic of the schedule holds.
 const MAX_RATE: u64 = 1_000_000_000;
 
+/// The largest size of `--all`: perftest's.
+const LARGEST_OF_ALL: u32 = 8 << 20;
 /// Sizes of one run: all powers of two up to the largest size, and as many again.
 const MAX_SIZES: usize = 48;
 const _: () = assert!(MAX_SIZES >= MAX_SIZE.ilog2() as usize, "all powers of two fit");
@@ -46,12 +49,18 @@ const _: () = assert!(MAX_SIZES >= MAX_SIZE.ilog2() as usize, "all powers of two
     args_override_self = true,
     // So that they are told the limits of their option.
     allow_negative_numbers = true,
-    mut_arg("device", |device| device.help("soft, soft:PROFILE (reg_mr, window, umr, umr:fixed-key, rxe), or an RDMA device such \
+    // perftest's names of what means the same here.
+    mut_arg("ib_port", |port| port.short('i').alias("ib_port")),
+    mut_arg("gid_index", |index| index.short('x').alias("gid_index")),
+    mut_arg("traffic_class", |class| class.short('T').visible_aliases(["tclass", "tos"])),
+    mut_arg("ack_timeout", |timeout| timeout.short('u').visible_alias("qp-timeout")),
+    mut_arg("inline_size", |size| size.short('I').alias("inline_size")),
+    mut_arg("device", |device| device.short('d').visible_alias("ib-dev").help("soft, soft:PROFILE (reg_mr, window, umr, umr:fixed-key, rxe), or an RDMA device such \
         as rxe0 or mlx5_0; `frwr-check` lists them").default_value("soft")),
     mut_arg("cores", |cores| cores.help("Cores of the reactors, such as 1 or 0,2-3, `unpinned`, or `unpinned:N`. In one process \
         the first half carries the server, the second the client, and one core both. Default: two physical cores in one process \
         if there are, else one; the first for a server, the second for a client")),
-    mut_arg("mtu", |mtu| mtu.help("Path MTU in bytes: 256, 512, 1024, 2048 or 4096, the same on both sides. Default: the port's"))
+    mut_arg("mtu", |mtu| mtu.short('m').help("Path MTU in bytes: 256, 512, 1024, 2048 or 4096, the same on both sides. Default: the port's"))
 )]
 pub struct Arguments {
     /// What a server would ignore.
@@ -77,10 +86,16 @@ pub struct Arguments {
     pub peer: PeerDoes,
     /// Bytes of one request, a multiple of 8 for each segment and range, such as 512 or 64K. Several, with commas between them, are measured
     /// one after the other.
-    #[arg(long, value_name = "BYTES[,BYTES]...", default_value = "4096")]
+    #[arg(long, short = 's', visible_alias = "msg-size", value_name = "BYTES[,BYTES]...", default_value = "4096")]
     pub size: Sizes,
+    /// All powers of two from 8 to 8M bytes, one after the other, as far as one key of the device reaches.
+    #[arg(long, short = 'a', conflicts_with = "size")]
+    pub all: bool,
     /// Requests in flight of each connection; for `--op register`, batches.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u32>(1, MAX_DEPTH.into()))]
+    #[arg(
+        long, short = 't', visible_alias = "tx-depth", value_name = "N", default_value_t = 1,
+        value_parser = whole::<u32>(1, MAX_DEPTH.into())
+    )]
     pub depth: u32,
     /// Pieces that the memory of one request is in, with gaps between them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u8>(1, MAX_SEGMENTS.into()))]
@@ -93,13 +108,19 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1, MAX_BATCH.into()))]
     pub batch: u16,
     /// Connections of each core of the client.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole::<u16>(1, MAX_CONNECTIONS.into()))]
+    #[arg(
+        long, short = 'q', visible_alias = "qp", value_name = "N", default_value_t = 1,
+        value_parser = whole::<u16>(1, MAX_CONNECTIONS.into())
+    )]
     pub connections: u16,
     /// Seconds to measure.
-    #[arg(long, value_name = "SECONDS", default_value = "2")]
+    #[arg(long, short = 'D', visible_alias = "duration", value_name = "SECONDS", default_value = "2")]
     pub runtime: Seconds,
     /// Requests to measure instead, over all cores.
-    #[arg(long, value_name = "N", conflicts_with = "runtime", value_parser = whole::<NonZeroU64>(1, u64::MAX))]
+    #[arg(
+        long, short = 'n', visible_alias = "iters", value_name = "N", conflicts_with = "runtime",
+        value_parser = whole::<NonZeroU64>(1, u64::MAX)
+    )]
     pub iterations: Option<NonZeroU64>,
     /// Seconds of requests that are not counted.
     #[arg(long, value_name = "SECONDS", default_value = "0.5")]
@@ -118,6 +139,16 @@ pub struct Arguments {
     /// Where to listen: an address of the device's network interface, and a port. Default: the device's first IPv4 address.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub listen: Option<Address>,
+    /// Port of the server, on both sides, unless HOST or --listen names one.
+    #[arg(long, short = 'p', value_name = "PORT", value_parser = whole::<u16>(1, u16::MAX.into()))]
+    pub port: Option<u16>,
+    /// As much as can be: a day. Ctrl-C ends it with the figures that there are.
+    #[arg(long = "run_infinitely", alias = "run-infinitely", conflicts_with_all = ["runtime", "iterations"])]
+    pub run_infinitely: bool,
+    /// What perftest wants to be told, and is so here: connections are made by rdma_cm (-R, -z), any governor will do (-F), no peak
+    /// is looked for (-N), rates are in Gbit/s too, hugepages are taken where there are some, the cores' shares are shown.
+    #[command(flatten)]
+    pub of_perftest: OfPerftest,
     /// One object as JSON on standard output instead of tables.
     #[arg(long)]
     pub json: bool,
@@ -174,17 +205,33 @@ fn bytes(text: &str) -> Result<u32, String> {
 
 /// An IP address, with a port or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address(pub SocketAddr);
+pub struct Address {
+    /// With port 0 where none was said.
+    address: SocketAddr,
+    has_port: bool,
+}
+
+impl Address {
+    /// Its own port, or this one.
+    #[must_use]
+    pub fn or_port(self, port: u16) -> SocketAddr {
+        let mut address = self.address;
+        if !self.has_port {
+            address.set_port(port);
+        }
+        address
+    }
+}
 
 impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = match address::parse(text) {
-            Err(AddressError::Syntax) => address::parse_alone(text, DEFAULT_PORT),
-            found => found,
+            Err(AddressError::Syntax) => address::parse_alone(text, 0).map(|address| Self { address, has_port: false }),
+            found => found.map(|address| Self { address, has_port: true }),
         };
-        found.map(Self).map_err(|error| match error {
+        found.map_err(|error| match error {
             AddressError::Syntax => "must be an IP address, with :PORT behind it or without".to_owned(),
             error => error.to_string(),
         })
@@ -235,6 +282,10 @@ pub struct LatencyConfig {
     pub rounds: Option<Doorbells>,
     /// Where to listen.
     pub listen: Option<SocketAddr>,
+    /// Port of the server where its address names none.
+    pub port: u16,
+    /// Of the sizes those that one key of the device covers: others are left out, and told.
+    pub reaching: bool,
     /// Where the reactors go; `None` lets the machine decide.
     pub placement: Option<Placement>,
     /// What connections negotiate.
@@ -267,19 +318,27 @@ impl LatencyConfig {
             return Err(LatencyError::OfClient { option });
         }
         check_key(&arguments)?;
-        let Arguments { op, key, invalidate, peer, size, depth, segments, ranges, batch, connections, .. } = arguments;
-        let Sizes(sizes) = size;
+        let sizes = if arguments.all { all_sizes(&arguments) } else { arguments.size.0.clone() };
+        let Arguments { op, key, invalidate, peer, depth, segments, ranges, batch, connections, .. } = arguments;
         range("the number of sizes of --size", sizes.len() as u64, 1, MAX_SIZES as u64)?;
-        if sizes.len() > 1 && (arguments.hgrm.is_some() || arguments.svg.is_some()) {
-            return Err(combination(
-                "--hgrm and --svg",
-                "hold one measurement each; name one --size, or use --csv or --json",
-            ));
+        if sizes.len() > 1 && arguments.hgrm.is_some() {
+            return Err(combination("--hgrm", "holds one measurement; name one --size, or use --svg, --csv or --json"));
         }
         range("--connections", connections.into(), 1, MAX_CONNECTIONS.into())?;
         range("--rate", arguments.rate.unwrap_or(1), 1, MAX_RATE)?;
-        if let Some(Address(listen)) = arguments.listen {
+        let port = arguments.port.unwrap_or(DEFAULT_PORT);
+        let listen = arguments.listen.map(|listen| listen.or_port(port));
+        if let Some(listen) = listen {
             check_address("--listen", listen, Purpose::Listen)?;
+        }
+        let host_port = arguments.host.as_deref().and_then(port_of_host);
+        if let (Some(port), Some(named)) = (arguments.port, host_port.or(listen.map(|listen| listen.port())))
+            && port != named
+        {
+            return Err(combination(
+                "--port",
+                format!("is {port}, and the address names port {named}; leave one of both out"),
+            ));
         }
         let parameters = Parameters {
             operation: op,
@@ -298,6 +357,7 @@ impl LatencyConfig {
         }
         let extent = match arguments.iterations {
             Some(iterations) => Extent::Requests(iterations.get()),
+            None if arguments.run_infinitely => Extent::Time(Duration::from_secs(MAX_RUNTIME_SECONDS)),
             None if arguments.runtime.0.is_zero() => {
                 return Err(combination(
                     "--runtime",
@@ -317,7 +377,9 @@ impl LatencyConfig {
             warm_up: arguments.warm_up.0,
             rate: arguments.rate,
             rounds: arguments.rounds,
-            listen: arguments.listen.map(|Address(address)| address),
+            listen,
+            port,
+            reaching: arguments.all,
             negotiated: arguments.device.parameters()?,
             pages: arguments.pages.policy(),
             client_silence: CLIENT_SILENCE,
@@ -357,7 +419,24 @@ impl LatencyConfig {
     }
 }
 
-fn combination(flag: &'static str, why: impl Into<String>) -> LatencyError {
+/// What `--all` names: powers of two, as far as the operation and the pieces permit any.
+fn all_sizes(arguments: &Arguments) -> Vec<u32> {
+    let Arguments { op, segments, ranges, .. } = arguments;
+    let most = if *op == Operation::Send { MAX_SEND_BYTES } else { LARGEST_OF_ALL };
+    let least = SIZE_GRAIN * u32::from(*segments).max((*ranges).into()).next_power_of_two();
+    let powers = (SIZE_GRAIN.ilog2()..=most.ilog2()).map(|power| 1 << power);
+    powers.filter(|size| *size >= least).collect()
+}
+
+/// The port behind a host, if one stands there.
+fn port_of_host(host: &str) -> Option<u16> {
+    match host.parse::<Address>() {
+        Ok(address) => Some(address.or_port(0).port()).filter(|port| *port > 0),
+        Err(_) => host.rsplit_once(':')?.1.parse().ok(),
+    }
+}
+
+pub(super) fn combination(flag: &'static str, why: impl Into<String>) -> LatencyError {
     LatencyError::Combination { flag, why: why.into() }
 }
 

@@ -184,12 +184,21 @@ fn in_pieces(pieces: u8) -> String {
 
 fn excess(excess: &Excess) -> String {
     let Excess { what, value, least, most } = *excess;
-    let grain = if what == Quantity::Size {
-        format!(", a multiple of {SIZE_GRAIN} for each segment and range")
-    } else {
-        String::new()
+    let name = what.name();
+    if what != Quantity::Size {
+        return format!("{name} is {value}: must be from {least} to {most}; choose a value inside");
+    }
+    // The least is the grain: sizes are multiples of it.
+    let (below, above) = (value / least * least, value.div_ceil(least) * least);
+    let choose = match (below >= least, above <= most) {
+        _ if !(least..=most).contains(&value) => "choose one of those".to_owned(),
+        (true, true) => format!("choose {below} or {above}"),
+        (false, _) => format!("choose {above}"),
+        (true, false) => format!("choose {below}"),
     };
-    format!("{} is {value}: must be from {least} to {most}{grain}; choose a value inside", what.name())
+    format!(
+        "{name} is {value}: must be a multiple of {least} from {least} to {most} ({SIZE_GRAIN} bytes for each segment and range); {choose}"
+    )
 }
 
 fn refused(refusal: &Refusal) -> String {
@@ -237,6 +246,11 @@ impl LatencyError {
             Self::Plot(_) => "plot",
             Self::Failed { failure, .. } => failure.name(),
         }
+    }
+
+    /// One key of a device does not cover what was asked for: a smaller size may do.
+    pub(super) fn is_beyond_a_key(&self) -> bool {
+        matches!(self, Self::Failed { failure: Failure::Key { .. } | Failure::ServerKey { .. }, .. })
     }
 
     /// 2 for what another command line would cure, 1 for the rest.

@@ -34,8 +34,8 @@ impl<'a> ResultFiles<'a> {
         Ok(Self { files })
     }
 
-    /// Writes the results, each file whether or not another can be written. Percentiles and curve are of one measurement; of several the
-    /// command line asks for neither.
+    /// Writes the results, each file whether or not another can be written. Percentiles are of one measurement; of several the
+    /// command line does not ask for them.
     ///
     /// # Errors
     /// The first [`LatencyError::File`] or [`LatencyError::Plot`].
@@ -52,7 +52,7 @@ impl<'a> ResultFiles<'a> {
     fn text(flag: &str, sweep: &LatencySweep) -> Result<String, LatencyError> {
         match (flag, sweep.only()) {
             ("--hgrm", Some(report)) => Ok(percentile_file(&report.histogram, report.scale())),
-            ("--svg", Some(report)) => plot::percentile_curve(report),
+            ("--svg", _) => plot::percentile_curves(sweep.reports()),
             _ => Ok(sweep.csv()),
         }
     }

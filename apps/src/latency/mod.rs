@@ -14,6 +14,7 @@ mod error;
 mod files;
 mod layout;
 mod message;
+mod pace;
 mod parameters;
 mod perftest;
 mod plan;
@@ -40,7 +41,7 @@ pub use parameters::{
     MAX_CONNECTIONS, MAX_DEPTH, MAX_SEGMENTS, MAX_SEND_BYTES, MAX_SIZE, Operation, PROTOCOL_VERSION, Parameters,
     PeerDoes, Quantity, Refusal, SIZE_GRAIN,
 };
-pub use perftest::explained;
+pub use perftest::{OfPerftest, explained};
 pub use program::{LatencyOutcome, run};
 pub use report::{LatencyCoreReport, LatencyReport};
 pub use run::{measure, measure_both};

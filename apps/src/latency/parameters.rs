@@ -229,9 +229,13 @@ impl Parameters {
         let most = if self.operation == Operation::Send { MAX_SEND_BYTES } else { MAX_SIZE };
         within(Quantity::Size, self.size.into(), grain.into(), most.into())?;
         if !self.size.is_multiple_of(grain) {
-            // Said as a limit: the next size below that suits.
-            let below = u64::from(self.size / grain * grain);
-            return Err(Excess { what: Quantity::Size, value: self.size.into(), least: grain.into(), most: below });
+            // What the least is a multiple of is the grain.
+            return Err(Excess {
+                what: Quantity::Size,
+                value: self.size.into(),
+                least: grain.into(),
+                most: most.into(),
+            });
         }
         within(Quantity::Depth, self.depth.into(), 1, MAX_DEPTH.into())?;
         within(Quantity::Batch, self.batch.into(), 1, MAX_BATCH.into())?;
@@ -548,7 +552,8 @@ mod tests {
         ] {
             let excess = wrong.check().unwrap_err();
             assert_eq!(excess.what, what, "{wrong:?}");
-            assert!(!(excess.least..=excess.most).contains(&excess.value), "{excess:?}");
+            let within = (excess.least..=excess.most).contains(&excess.value);
+            assert!(!within || !excess.value.is_multiple_of(excess.least), "{excess:?}");
         }
         // Keys may cover the same bytes: a batch of large ones takes no more.
         let large = Parameters { operation: Operation::Register, size: MAX_SIZE, batch: 256, ..PLAIN };

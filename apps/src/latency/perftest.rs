@@ -1,9 +1,39 @@
-//! Flags of perftest, and some of fio: what they are called here, for whoever types them first.
+//! Flags of perftest, and some of fio. Those that mean the same are taken; of the others is told what they are called here, for whoever
+//! types them first.
 
 use clap::{
-    Error,
+    Args, Error,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+
+/// Flags of perftest that ask for what is so here anyhow: they are taken, and change nothing.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct OfPerftest {
+    /// Connections are made by rdma_cm.
+    #[arg(short = 'R', long = "rdma_cm", hide = true)]
+    rdma_cm: bool,
+    /// The same.
+    #[arg(short = 'z', long = "comm_rdma_cm", hide = true)]
+    comm_rdma_cm: bool,
+    /// A governor is warned of, and does not end a run.
+    #[arg(short = 'F', long = "CPU-freq", hide = true)]
+    cpu_freq: bool,
+    /// No peak is looked for.
+    #[arg(short = 'N', long = "noPeak", hide = true)]
+    no_peak: bool,
+    /// Rates are in Gbit/s beside MiB/s.
+    #[arg(long = "report_gbits", hide = true)]
+    report_gbits: bool,
+    /// Hugepages are taken where there are some.
+    #[arg(long = "use_hugepages", hide = true)]
+    use_hugepages: bool,
+    /// The share of the time that a core was busy is shown.
+    #[arg(long = "cpu_util", hide = true)]
+    cpu_util: bool,
+    /// What is in front of the measurement is not counted.
+    #[arg(long = "perform_warm_up", hide = true)]
+    perform_warm_up: bool,
+}
 
 /// A flag of another program.
 struct Flag {
@@ -20,56 +50,28 @@ const fn flag(names: &'static [&'static str], has_value: bool, is: &'static str)
 }
 
 /// What follows a name in the line that tells of it.
-const FLAGS: [Flag; 41] = [
-    flag(&["s", "bs", "msg-size"], true, "is --size here, such as --size 64K"),
-    flag(&["a", "all"], false, "is --size here, with each size by name, such as --size 8,64,512,4K,64K"),
-    flag(&["n", "iters"], true, "is --iterations here"),
-    flag(&["D", "duration"], true, "is --runtime here, in seconds"),
-    flag(&["run_infinitely"], false, "is --runtime here, up to 86400 seconds; Ctrl-C ends it with what there is"),
-    flag(&["q", "qp", "numjobs"], true, "is --connections here, of each core; --cores for more cores"),
-    flag(&["t", "tx-depth", "iodepth"], true, "is --depth here, of each connection; 1 unless it is said"),
+const FLAGS: [Flag; 21] = [
+    flag(&["bs"], true, "is --size here, such as --size 64K"),
+    flag(&["numjobs"], true, "is --connections here, of each core; --cores for more cores"),
+    flag(&["iodepth"], true, "is --depth here, of each connection; 1 unless it is said"),
     flag(&["r", "rx-depth"], true, "is not needed here: receives are as many as --depth needs; leave it out"),
     flag(&["l", "post_list"], true, "is --ranges here, or --rounds one with --depth, for one doorbell of several"),
-    flag(&["d", "ib-dev"], true, "is --device here"),
-    flag(&["i", "ib-port"], true, "is --ib-port here"),
-    flag(&["x", "gid-index"], true, "is --gid-index here"),
-    flag(&["p", "port"], true, "is part of HOST:PORT and --listen ADDRESS:PORT here"),
-    flag(&["m", "mtu"], true, "is --mtu here"),
-    flag(&["I", "inline_size"], true, "is --inline-size here"),
-    flag(&["u", "qp-timeout"], true, "is --ack-timeout here"),
-    flag(&["T", "tos", "tclass"], true, "is --traffic-class here"),
     flag(&["S", "sl"], true, "is not there; with RoCE v2 --traffic-class says the class"),
-    flag(&["R", "rdma_cm"], false, "is not needed here: connections are always made by rdma_cm; leave it out"),
-    flag(&["z", "comm_rdma_cm"], false, "is not needed here: connections are always made by rdma_cm; leave it out"),
-    flag(
-        &["F", "CPU-freq"],
-        false,
-        "is not needed here: a governor is warned of, and does not end a run; leave it out",
-    ),
     flag(&["e", "events"], false, "is not there: completions are polled for"),
     flag(&["c", "connection"], true, "is not there: connections are always reliable (RC)"),
     flag(&["Q", "cq-mod"], true, "is not needed here: completions are as few as --depth lets them be; leave it out"),
-    flag(&["N", "noPeak"], false, "is not needed here: there is no peak; leave it out"),
     flag(&["b", "bidirectional"], false, "is not there; --op send goes both ways"),
     flag(&["report-both", "report_both"], false, "is not there; MiB/s are of one direction"),
-    flag(&["report_gbits"], false, "is not there: rates are in MiB/s, 0.00838861 Gbit/s each"),
     flag(&["H", "report-histogram"], false, "is not there; --hgrm FILE has the percentiles, --svg FILE their curve"),
     flag(&["U", "report-unsorted"], false, "is not there: a run is a histogram; --hgrm FILE has its percentiles"),
     flag(&["C", "report-cycles"], false, "is not there: times are in microseconds"),
     flag(&["rate_limit", "rate_iops"], true, "is --rate here, in requests per second of all cores"),
     flag(&["rate_units", "burst_size"], true, "is not there; --rate takes requests per second of all cores"),
-    flag(&["perform_warm_up"], false, "is --warm-up here, in seconds; 0.5 unless it is said"),
-    flag(&["use_hugepages"], false, "is --pages here; hugepages are taken where there are some"),
     flag(&["out_json"], false, "is --json here, on standard output"),
     flag(&["out_json_file"], true, "is --json here, on standard output; --csv FILE has the table"),
     flag(&["bind_source_ip"], true, "is --listen here, on the server"),
     flag(&["use_cuda", "use_rocm"], true, "is not there: memory is the processor's"),
     flag(&["rw", "readwrite"], true, "is --op here: read, write, send, register or request"),
-    flag(
-        &["cpu_util"],
-        false,
-        "is not needed here: the share of the time that a core was busy is always shown; leave it out",
-    ),
 ];
 
 fn known(name: &str) -> Option<&'static Flag> {

@@ -1,7 +1,7 @@
 //! `frwr-latency` from its configuration to what it prints: all that knows how the device is opened.
 
 use super::{
-    command_line::{Address, DEFAULT_PORT, DeviceChoice, LatencyConfig, Role},
+    command_line::{Address, DeviceChoice, LatencyConfig, Role, combination},
     error::LatencyError,
     files::ResultFiles,
     parameters::Parameters,
@@ -81,6 +81,10 @@ pub fn run(
     for (place, size) in sizes {
         let of_size = config.with_size(size);
         match measure_size(&of_size, &machine, asked, say).map_err(|error| in_our_words(error, &of_size)) {
+            // All sizes that there are were asked for: those of them that can be.
+            Err(error) if config.reaching && error.is_beyond_a_key() => {
+                say(&format!("--all: {} bytes are left out: {error}", of_size.parameters.size));
+            }
             // Interrupted before its first request: those before it have figures.
             Ok(report) if report.requests() == 0 && report.undrained.is_empty() && !reports.is_empty() => {}
             Ok(report) => reports.push((place, report)),
@@ -96,6 +100,9 @@ pub fn run(
         if asked.to_stop() {
             break;
         }
+    }
+    if reports.is_empty() {
+        return Err(combination("--all", "names no size that one key of this device covers; name a --size"));
     }
     let sweep = sweep(reports, config);
     if !sweep.has_figures() {
@@ -145,7 +152,7 @@ fn measure_size(
     match (&config.role, &config.device) {
         (Role::Client(host), DeviceChoice::Rdma(device)) => {
             let role = role(config.parameters.client_opens_keys());
-            measure(open_rdma(device, role)?, resolve(host)?, config, machine, asked, say)
+            measure(open_rdma(device, role)?, resolve(host, config.port)?, config, machine, asked, say)
         }
         (_, DeviceChoice::Rdma(device)) => {
             let address = own_address(config, device, machine)?;
@@ -155,7 +162,7 @@ fn measure_size(
         }
         (_, DeviceChoice::Soft(profile)) => {
             let (fabric, options) = (SoftFabric::new(), SoftOptions::new(*profile));
-            let address = config.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)));
+            let address = config.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], config.port)));
             measure_both(fabric.device(options), fabric.device(options), address, config, machine, asked, say)
         }
     }
@@ -176,7 +183,7 @@ fn own_address(
     let wanted = gids.filter(|gid| device.gid_index.is_none_or(|index| gid.index == index));
     let address = wanted.filter_map(|gid| gid.address.to_ipv4_mapped()).next();
     match address {
-        Some(address) => Ok(SocketAddr::new(IpAddr::V4(address), DEFAULT_PORT)),
+        Some(address) => Ok(SocketAddr::new(IpAddr::V4(address), config.port)),
         // It may not exist at all: that is said first.
         None => {
             open_rdma(device, DeviceRole::Responder)?;
@@ -186,22 +193,22 @@ fn own_address(
 }
 
 /// An address of a host, with a port or the usual one.
-fn resolve(host: &str) -> Result<SocketAddr, LatencyError> {
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, LatencyError> {
     let wrong = |reason: String| LatencyError::Host { host: host.to_owned(), reason };
     let address = match host.parse::<Address>() {
-        Ok(Address(address)) => address,
+        Ok(address) => address.or_port(port),
         // No name of a host has one of those.
         Err(reason) if host.contains('%') => return Err(wrong(reason)),
-        Err(_) => look_up(host).map_err(wrong)?,
+        Err(_) => look_up(host, port).map_err(wrong)?,
     };
     address::check(address, Purpose::Connect).map_err(|reason| wrong(reason.to_string()))?;
     Ok(address)
 }
 
 /// The address of a host's name.
-fn look_up(host: &str) -> Result<SocketAddr, String> {
+fn look_up(host: &str, port: u16) -> Result<SocketAddr, String> {
     let with_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0));
-    let found = if with_port { host.to_socket_addrs() } else { (host, DEFAULT_PORT).to_socket_addrs() };
+    let found = if with_port { host.to_socket_addrs() } else { (host, port).to_socket_addrs() };
     usual(found.map_err(|error| error.to_string())?).ok_or_else(|| "it has no address".to_owned())
 }
 
@@ -213,7 +220,8 @@ fn usual(mut addresses: impl Iterator<Item = SocketAddr>) -> Option<SocketAddr> 
 
 #[cfg(test)]
 mod tests {
-    use super::{DEFAULT_PORT, resolve, usual};
+    use super::{resolve, usual};
+    use crate::latency::DEFAULT_PORT;
 
     #[test]
     fn a_host_is_asked_at_the_kind_of_address_that_servers_listen_at() {
@@ -231,10 +239,10 @@ mod tests {
     #[test]
     fn hosts_have_a_port_or_the_usual_one() {
         for (host, port) in [("10.9.0.1", DEFAULT_PORT), ("10.9.0.1:77", 77), ("::1", DEFAULT_PORT), ("[::1]:78", 78)] {
-            assert_eq!(resolve(host).unwrap().port(), port, "{host}");
+            assert_eq!(resolve(host, DEFAULT_PORT).unwrap().port(), port, "{host}");
         }
         for wrong in ["10.9.0.1:0", "10.9.0.1:99999", "no host", "nowhere.invalid", ""] {
-            assert!(resolve(wrong).unwrap_err().to_string().contains("name an IP address"), "{wrong}");
+            assert!(resolve(wrong, DEFAULT_PORT).unwrap_err().to_string().contains("name an IP address"), "{wrong}");
         }
     }
 }

@@ -252,6 +252,7 @@ impl LatencyReport {
             "hardware": self.hardware(),
         });
         object["shortcomings"] = json!(shortcomings_json(&shortcomings));
+        object["gbit_per_second"] = json!(self.gigabits(per_second(requests, seconds)));
         object["rate_late"] = json!(self.late());
         object["undrained"] = json!(self.undrained);
         object["ranges"] = json!(ranges);
@@ -292,6 +293,11 @@ impl LatencyReport {
     pub(super) fn mebibytes(&self, rate: f64) -> f64 {
         let bytes = if self.parameters.operation == Operation::Register { 0 } else { self.parameters.size };
         rate * f64::from(bytes) / f64::from(1 << 20)
+    }
+
+    /// In the unit of links and of perftest's --report_gbits: 10^9 bits.
+    pub(super) fn gigabits(&self, rate: f64) -> f64 {
+        self.mebibytes(rate) * f64::from(8 << 20) / 1e9
     }
 
     /// The tables.
@@ -415,7 +421,7 @@ impl LatencyReport {
     fn write_cores(&self, out: &mut String) -> core::fmt::Result {
         writeln!(
             out,
-            "\n core    requests/s       MiB/s      average        min        max   busy  empty polls  completions/poll  \
+            "\n core    requests/s       MiB/s    Gbit/s      average        min        max   busy  empty polls  completions/poll  \
              work requests/doorbell"
         )?;
         for core in &self.cores {
@@ -443,8 +449,9 @@ impl LatencyReport {
         let time = |value: f64| if rate > 0.0 { format!("{value:.2}") } else { "-".to_owned() };
         writeln!(
             out,
-            "{name:>5}{rate:>14.0}{:>12.1} {:>12} {:>10} {:>10}{:>6.0}%{:>12.1}%{:>18.2}{:>24.2}",
+            "{name:>5}{rate:>14.0}{:>12.1}{:>10.3} {:>12} {:>10} {:>10}{:>6.0}%{:>12.1}%{:>18.2}{:>24.2}",
             self.mebibytes(rate),
+            self.gigabits(rate),
             time(summary.average),
             time(summary.minimum),
             time(summary.maximum),
@@ -502,7 +509,7 @@ impl LatencyReport {
         format!(
             "op,key,invalidate,device,registration,size,depth,segments,batch,connections,core,requests,requests_per_second,{},\
              latency_is,rate,rounds,completions_per_poll,work_requests_per_doorbell,empty_poll_share,ranges,peer,warm_up,seconds,\
-             mib_per_second,rate_missed,rate_late\n",
+             mib_per_second,rate_missed,rate_late,gbit_per_second\n",
             head.join(",")
         )
     }
@@ -528,11 +535,11 @@ impl LatencyReport {
             let told = |(_, value): (_, f64)| if histogram.is_empty() { String::new() } else { format!("{value:.3}") };
             let values = Summary::of(histogram, self.scale()).columns().map(told);
             let (requests, rate) = (histogram.len(), per_second(histogram.len(), seconds));
-            let ([missed, late], mebibytes) = (kept, self.mebibytes(rate));
+            let ([missed, late], mebibytes, gigabits) = (kept, self.mebibytes(rate), self.gigabits(rate));
             let _ = writeln!(
                 text,
                 "{what},{core},{requests},{rate:.1},{},{how},{:.4},{:.4},{:.6},{ranges},{peer},{warm_up},{seconds:.6},{mebibytes:.1},\
-                 {missed},{late}",
+                 {missed},{late},{gigabits:.4}",
                 values.join(","),
                 counters.completions_per_poll(),
                 counters.work_requests_per_doorbell(),

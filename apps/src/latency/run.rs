@@ -7,7 +7,8 @@ use super::{
     cores::LatencyCore,
     desk::Desk,
     error::{Failure, LatencyError},
-    parameters::{ConnectData, Parameters},
+    pace::Pace,
+    parameters::{ConnectData, Operation, Parameters},
     report::{LatencyCoreReport, LatencyReport},
     serve::crowded,
     server::ServerPlan,
@@ -24,7 +25,7 @@ use frwr_engine::{
     control::Control,
     provider::{Capabilities, Contiguity, Device},
 };
-use frwr_reactor::{Finished, Placement};
+use frwr_reactor::{Clock, Finished, Placement};
 use hdrhistogram::Histogram;
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
@@ -72,8 +73,10 @@ where
     }
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut client, halves, true)?;
+    let (clock, mut pace) = (Clock::system(), run.pace());
     let measured = run.go(sides, &desk, |threads, board, patrol| {
-        drive(vec![&mut server, &mut client], threads, board, asked, patrol, say, |_| {
+        drive(vec![&mut server, &mut client], threads, board, asked, patrol, say, |say| {
+            pace.pass(clock.now(), board.ended(), say);
             // Nobody will ever answer.
             if desk.listening().is_none() {
                 board.fail(Failure::Unreachable(frwr_engine::OpenFailure::Unreachable));
@@ -115,8 +118,12 @@ where
     let mut control = Control::new(device);
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut control, cores, false)?;
+    let (clock, mut pace) = (Clock::system(), run.pace());
     let measured = run.go(sides, &desk, |threads, board, patrol| {
-        drive(vec![&mut control], threads, board, asked, patrol, say, |_| finished(board))
+        drive(vec![&mut control], threads, board, asked, patrol, say, |say| {
+            pace.pass(clock.now(), board.ended(), say);
+            finished(board)
+        })
     });
     match measured {
         Err(LatencyError::Run(error)) if error.leaves_a_core() => Err(leave(error, control).into()),
@@ -200,6 +207,12 @@ impl Run<'_> {
         warnings.extend(patrol.shortcomings());
         warnings.extend(about_memory(cores.iter().map(|core| &core.measured.memory)));
         self.report(cores, warnings, undrained)
+    }
+
+    /// What is said while it goes on; keys alone move no bytes.
+    fn pace(&self) -> Pace {
+        let moves_none = self.parameters.operation == Operation::Register;
+        Pace::new(if moves_none { 0 } else { self.parameters.size })
     }
 
     fn rdma_device(&self) -> Option<&str> {

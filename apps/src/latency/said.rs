@@ -3,18 +3,20 @@
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 
 /// Options by which the client says what is measured and where the results go: by their names in [`super::Arguments`].
-const OF_CLIENT: [&str; 18] = [
+const OF_CLIENT: [&str; 20] = [
     "op",
     "key",
     "invalidate",
     "peer",
     "size",
+    "all",
     "depth",
     "segments",
     "ranges",
     "batch",
     "connections",
     "runtime",
+    "run_infinitely",
     "iterations",
     "warm_up",
     "rate",

@@ -89,10 +89,11 @@ impl LatencySweep {
         }
         writeln!(
             out,
-            "\n{:>9}{:>14}{:>12}{:>7}{:>13}{:>18}{:>24}{:>20}",
+            "\n{:>9}{:>14}{:>12}{:>10}{:>7}{:>13}{:>18}{:>24}{:>20}",
             "#bytes",
             "requests/s",
             "MiB/s",
+            "Gbit/s",
             "busy",
             "empty polls",
             "completions/poll",
@@ -129,10 +130,11 @@ impl LatencySweep {
 fn write_rates(report: &LatencyReport, counters: &Counters, out: &mut String) -> core::fmt::Result {
     writeln!(
         out,
-        "{:>9}{:>14.0}{:>12.1}{:>6.0}%{:>12.1}%{:>18.2}{:>24.2}{:>20.3}",
+        "{:>9}{:>14.0}{:>12.1}{:>10.3}{:>6.0}%{:>12.1}%{:>18.2}{:>24.2}{:>20.3}",
         report.parameters.size,
         report.rate(),
         report.mebibytes(report.rate()),
+        report.gigabits(report.rate()),
         100.0 * report.busy_share(),
         100.0 * counters.empty_poll_share(),
         counters.completions_per_poll(),
