@@ -81,6 +81,54 @@ fn a_keep_alive_that_came_while_the_target_stood_still_is_read_first() {
     }
 }
 
+/// Nobody stands still here: the deadline passes while what came in time is still unread.
+#[test]
+fn what_came_just_before_a_deadline_is_read_before_it_is_judged() {
+    for count in IN_FRONT {
+        let mut pair = deep(count, HostOptions { keep_alive: 5 * SECOND, ..host_options() });
+        // The target polls and hears nothing.
+        let last = pair.now + 5 * SECOND - TENTH / 2;
+        while pair.now < last {
+            pair.now += TENTH / 4;
+            pair.step_target();
+        }
+        flushes(&mut pair, count);
+        pair.step_host();
+        assert_eq!(pair.host.statistics().keep_alives, 1);
+        pair.now += TENTH * 9 / 10;
+        assert_kept(&mut pair, count, &format!("{count} in front"));
+    }
+    for count in IN_FRONT {
+        let mut pair = deep(count, HostOptions { keep_alive: Duration::ZERO, ..host_options() });
+        flushes(&mut pair, count);
+        // The host polls, and is not answered.
+        let last = pair.now + host_options().command_timeout - TENTH / 2;
+        while pair.now < last {
+            pair.now += TENTH / 4;
+            pair.step_host();
+        }
+        answer_all(&mut pair, count);
+        pair.now += TENTH * 9 / 10;
+        pair.step_host();
+        assert_eq!(pair.host.statistics().aborts, 0, "{count} in front");
+        assert_kept(&mut pair, count, &format!("{count} in front"));
+        assert_eq!(pair.host.statistics().aborts, 0, "{count} in front");
+    }
+}
+
+/// The target answers all flushes, and the host's device receives that; nobody takes its completions.
+fn answer_all(pair: &mut Pair, count: u16) {
+    let before = pair.target.statistics().plain_responses;
+    for _ in 0..1000 {
+        pair.step_target();
+        pair.host.engine_mut().port_mut().poll(CompletionQueue::Receive, &mut taken());
+        if pair.target.statistics().plain_responses - before == u64::from(count) {
+            break;
+        }
+    }
+    assert_eq!(pair.target.statistics().flushes, u64::from(count));
+}
+
 /// A batch without room.
 fn taken() -> CompletionBatch {
     let mut batch = CompletionBatch::new();
@@ -97,16 +145,7 @@ fn answers_that_came_while_the_host_stood_still_are_read_first() {
         for &stop in &stops(host_options().command_timeout)[if count > 200 { 3 } else { 0 }..] {
             let mut pair = deep(count, HostOptions { keep_alive: Duration::ZERO, ..host_options() });
             flushes(&mut pair, count);
-            let before = pair.target.statistics().plain_responses;
-            for _ in 0..1000 {
-                pair.step_target();
-                // The host's device receives; nobody takes its completions.
-                pair.host.engine_mut().port_mut().poll(CompletionQueue::Receive, &mut taken());
-                if pair.target.statistics().plain_responses - before == u64::from(count) {
-                    break;
-                }
-            }
-            assert_eq!(pair.target.statistics().flushes, u64::from(count));
+            answer_all(&mut pair, count);
             pair.now += stop;
             let aborts = |pair: &Pair| pair.host.statistics().aborts;
             assert_kept(&mut pair, count, &format!("{count} answered, {stop:?}"));

@@ -41,6 +41,25 @@ fn what_came_back_while_the_core_stood_still_is_read_before_the_drain_is_given_u
     }
 }
 
+/// Nobody stands still here: the deadline passes while what came back in time is still unread.
+#[test]
+fn what_came_back_just_before_the_deadline_is_read_before_the_drain_is_given_up() {
+    for receives in [63, 64, 65, 200, 1000] {
+        let options = EngineOptions { receive_depth: receives, ..EngineOptions::default() };
+        let mut test = Scripted::with("reg_mr", options);
+        test.hold(TokenKind::Receive);
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        test.until("drains", |pair| pair.host.engine.statistics().drain_markers == 1);
+        test.pass(DRAIN - TENTH);
+        assert_eq!(drain_timeouts(&test), 0);
+        test.faults.release();
+        test.now += TENTH * 9 / 10;
+        test.until_gone();
+        assert_eq!(drain_timeouts(&test), 0, "{receives} receives");
+    }
+}
+
 #[test]
 fn what_comes_late_because_both_sides_stood_still_is_waited_for() {
     for profile in PROFILES {

@@ -44,6 +44,10 @@ pub const TIMED_BUDGET: usize = 8;
 /// How often the statistics are copied out for other threads: a line per second is right to one percent. Nanoseconds.
 const PUBLISH_PERIOD: u64 = 10_000_000;
 
+/// So many nanoseconds of the time between two iterations count against the grace of a shutdown: a reactor that was stopped could drain
+/// nothing meanwhile, nor could whom its pollers wait for, if that was stopped with it.
+const STANDSTILL: u64 = 100_000_000;
+
 const _: () = assert!(TIMED_BUDGET <= MAX_POLLERS, "a budget above the number of pollers is none");
 
 /// The state of one core, handed to every poller as `&mut`, and what messages mean to it.
@@ -462,7 +466,7 @@ impl<C: Context> Reactor<C> {
         match self.life {
             Life::Draining { .. } => self.group.all_drained(),
             Life::Running if self.group.grace().is_some() => {
-                self.life = Life::Draining { since: self.now.nanoseconds() };
+                self.life = Life::Draining { spent: 0, looked: self.now.nanoseconds() };
                 for number in 0..self.slots.len() {
                     if let Some(slot) = self.slots.get_mut(number) {
                         self.member.turn().set_poller(number);
@@ -578,17 +582,20 @@ impl<C: Context> Reactor<C> {
 
     /// Ends the loop if all reactors are drained, or the deadline is over.
     fn drain(&mut self, inbox_empty: bool, others_were_drained: bool) {
-        let Life::Draining { since } = self.life else { return };
+        let now = self.now.nanoseconds();
+        let Life::Draining { spent, looked } = &mut self.life else { return };
+        *spent = spent.saturating_add(now.saturating_sub(*looked).min(STANDSTILL));
+        *looked = now;
+        let spent = *spent;
         let is_undrained = |slot: &&Slot<C>| {
             self.member.turn().set_poller(slot.number);
             !slot.poller.drained(&self.context)
         };
         let mut undrained = self.slots.iter().filter(is_undrained).peekable();
         let drained = inbox_empty && undrained.peek().is_none();
-        let deadline = since.saturating_add(self.group.grace().unwrap_or_default());
         // All were drained before this iteration looked into the inbox, and it was empty: nobody owes anybody anything.
         let together = drained && others_were_drained;
-        if together || self.now.nanoseconds() >= deadline {
+        if together || spent >= self.group.grace().unwrap_or_default() {
             let undrained = undrained.map(Slot::name).collect();
             self.life = Life::Stopped { undrained };
             self.begin(self.ticker.read(cpu::ticks()));

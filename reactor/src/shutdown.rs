@@ -39,9 +39,10 @@ pub struct Report {
 #[derive(Debug)]
 pub(crate) enum Life {
     Running,
-    /// Pollers were told at `since`, in nanoseconds.
+    /// Pollers were told. Nanoseconds of its grace that are over, and when that was looked at last.
     Draining {
-        since: u64,
+        spent: u64,
+        looked: u64,
     },
     /// The loop is over.
     Stopped {

@@ -42,6 +42,24 @@ fn deadline_lists_who_did_not_drain() {
     assert_eq!(reactor.finish().report.undrained, ["stuck", "stuck timer"]);
 }
 
+/// A process that is stopped while it drains goes on draining when it is continued; a loop that is always slow comes to its end.
+#[test]
+fn time_in_which_nobody_polled_is_none_of_the_grace() {
+    let second = ns(1_000_000_000);
+    for (period, most) in [(second / 1000, 10_001), (60 * second, 101), (3600 * second, 101)] {
+        let (clock, mut reactor) = alone(Options::default());
+        reactor.add("stuck", Schedule::Busy, Scribe { drains_after: None, ..Scribe::new("stuck") }).unwrap();
+        reactor.shutdown_handle().request(10 * second);
+        let mut steps = 0;
+        while reactor.step() != Step::Stopped {
+            clock.advance(period);
+            steps += 1;
+        }
+        assert!(steps > 99 && steps <= most, "{period:?} {steps}");
+        assert_eq!(reactor.finish().report.undrained, ["stuck"]);
+    }
+}
+
 #[test]
 fn shorter_grace_wins() {
     let (_clock, mut reactor) = alone(Options::default());
