@@ -7,6 +7,7 @@ use core::cell::Cell;
 use core::time::Duration;
 use frwr_apps::host::{HostFailure, HostOptions};
 use frwr_apps::nvmf::{self, AnaState, Command, Status, feature};
+use frwr_apps::storage::MemoryStorage;
 use frwr_apps::target::TargetOptions;
 use frwr_engine::provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, QueuePairId, Token};
 use nvmf_harness::raw::{Raw, connect, connect_data};
@@ -83,21 +84,7 @@ fn a_keep_alive_that_came_while_the_target_stood_still_is_read_first() {
 
 /// Nobody stands still here: the deadline passes while what came in time is still unread.
 #[test]
-fn what_came_just_before_a_deadline_is_read_before_it_is_judged() {
-    for count in IN_FRONT {
-        let mut pair = deep(count, HostOptions { keep_alive: 5 * SECOND, ..host_options() });
-        // The target polls and hears nothing.
-        let last = pair.now + 5 * SECOND - TENTH / 2;
-        while pair.now < last {
-            pair.now += TENTH / 4;
-            pair.step_target();
-        }
-        flushes(&mut pair, count);
-        pair.step_host();
-        assert_eq!(pair.host.statistics().keep_alives, 1);
-        pair.now += TENTH * 9 / 10;
-        assert_kept(&mut pair, count, &format!("{count} in front"));
-    }
+fn answers_that_came_just_before_a_deadline_are_read_before_it_is_judged() {
     for count in IN_FRONT {
         let mut pair = deep(count, HostOptions { keep_alive: Duration::ZERO, ..host_options() });
         flushes(&mut pair, count);
@@ -211,7 +198,7 @@ fn a_connect_that_came_while_the_target_stood_still_makes_its_queue() {
     }
 }
 
-fn with_keep_alive(raw: &mut Raw<frwr_apps::storage::MemoryStorage>, value: u32) -> frwr_engine::ConnectionId {
+fn with_keep_alive(raw: &mut Raw<MemoryStorage>, value: u32) -> frwr_engine::ConnectionId {
     let (admin, _) = raw.controller();
     let set = nvmf::SetFeatures { feature: feature::KEEP_ALIVE_TIMER, save: false, value };
     assert!(raw.command(admin, Command::SetFeatures(set), None).status().is_success());
@@ -237,10 +224,47 @@ fn a_host_that_is_gone_is_ended_however_rarely_the_target_is_polled_and_the_line
 }
 
 #[test]
+fn a_keep_alive_behind_commands_of_another_host_is_read_before_its_host_is_judged() {
+    for count in [63, 64, 65, 200] {
+        // Nobody stands still, and the core does.
+        for (before, stop) in
+            [(5 * SECOND - TENTH / 2, TENTH * 9 / 10), (24 * TENTH, 27 * TENTH), (24 * TENTH, 60 * SECOND)]
+        {
+            let mut raw = Raw::with(
+                TargetOptions { io_queues: 8, ..target_options() },
+                vec![MemoryStorage::new(nvmf_harness::memory(64 << 10), 512, 64).unwrap()],
+            );
+            let silent = with_keep_alive(&mut raw, 5000);
+            let (_, controller) = raw.controller();
+            let queues: Vec<_> = (1..=7).map(|queue| raw.another_queue(controller, queue)).collect();
+            raw.pass(before);
+            raw.responses.clear();
+            for at in 0..count {
+                let flush = Command::Flush { namespace: 1 }.encode(at).unwrap();
+                raw.send(queues[usize::from(at) % queues.len()], flush, None);
+            }
+            raw.engine.flush();
+            // They arrive first; nobody takes their completions.
+            for _ in 0..count {
+                raw.target.engine_mut().port_mut().poll(CompletionQueue::Receive, &mut taken());
+            }
+            raw.send(silent, Command::KeepAlive.encode(900).unwrap(), None);
+            raw.engine.flush();
+            raw.target.engine_mut().port_mut().poll(CompletionQueue::Receive, &mut taken());
+            raw.now += stop;
+            raw.until("answered", |raw| raw.responses.len() == usize::from(count) + 1);
+            raw.pass(SECOND);
+            let expirations = raw.target.statistics().keep_alive_expirations;
+            assert_eq!((expirations, raw.disconnected.len()), (0, 0), "{count} in front, {stop:?}");
+        }
+    }
+}
+
+#[test]
 fn a_peer_that_floods_the_queues_puts_off_nobodys_deadline() {
     let mut raw = Raw::with(
         TargetOptions { io_queues: 8, ..target_options() },
-        vec![frwr_apps::storage::MemoryStorage::new(nvmf_harness::memory(64 << 10), 512, 64).unwrap()],
+        vec![MemoryStorage::new(nvmf_harness::memory(64 << 10), 512, 64).unwrap()],
     );
     let silent = with_keep_alive(&mut raw, 2000);
     let (_, controller) = raw.controller();

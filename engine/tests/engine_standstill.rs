@@ -51,7 +51,7 @@ fn what_came_back_just_before_the_deadline_is_read_before_the_drain_is_given_up(
         let connection = test.host.connection.unwrap();
         test.host.engine.disconnect(connection);
         test.until("drains", |pair| pair.host.engine.statistics().drain_markers == 1);
-        test.pass(DRAIN - TENTH);
+        test.pass(DRAIN - TENTH / 2);
         assert_eq!(drain_timeouts(&test), 0);
         test.faults.release();
         test.now += TENTH * 9 / 10;
