@@ -266,9 +266,6 @@ fn a_file_that_somebody_makes_shorter_is_told_with_both_sizes_and_fails_the_run(
         fs::File::options().write(true).open(&served.0).unwrap().set_len(200 << 10).unwrap();
         let told = target.lines.iter().find(|line| line.contains("shorter")).unwrap();
         assert!(["204800 bytes", "409600", "started again"].iter().all(|part| told.contains(part)), "{told}");
-        let report = target.load(&["--file", moved.text()]).unwrap();
-        assert!(!report.passed() && !report.verified, "{}", report.table());
-        assert_eq!(served.bytes().len(), 200 << 10, "nothing is written behind the cut");
         target.stop.store(true, Relaxed);
         let report = target.thread.join().unwrap().unwrap();
         assert!(!report.passed() && report.target.failed_commits > 0, "{}", report.table());
