@@ -391,6 +391,37 @@ fn both_sides_in_one_process_at_an_address_that_is_taken_are_one_line() {
     server.end();
 }
 
+/// A send queue that is too short for the depth: measured all the same, with a warning that says what is in flight.
+#[test]
+fn a_depth_that_the_send_queue_is_too_short_for_is_a_warning() {
+    let short = |fabric: &SoftFabric| {
+        let mut options = SoftOptions::new("reg_mr".parse().unwrap());
+        options.capabilities.attributes.max_qp_wr = 80;
+        fabric.device(options)
+    };
+    // A WRITE takes one entry; a request holds another one while its key is open.
+    let cases = [("request", "72", true), ("request", "4", false), ("write", "100", true), ("write", "72", false)];
+    for (operation, depth, is_short) in cases {
+        let fabric = SoftFabric::new();
+        let common = ["--one-process", "--iterations", "300", "--warm-up", "0"];
+        let config = config(&[&common[..], &["--op", operation, "--depth", depth]].concat());
+        let stop = AtomicBool::new(false);
+        let devices = [short(&fabric), short(&fabric)];
+        let [server, client] = devices;
+        let report =
+            measure_both(server, client, ADDRESS.parse().unwrap(), &config, &machine(), &stop, &mut |_| {}).unwrap();
+        let json = report.json();
+        let found = json["shortcomings"].as_array().unwrap().iter().find(|found| found["name"] == "send_queue");
+        assert_eq!(found.is_some(), is_short, "{operation} {depth}: {}", json["shortcomings"]);
+        if let Some(found) = found {
+            assert!(
+                found.to_string().contains(&format!("--depth {depth}: ")) && found.to_string().contains("80 entries"),
+                "{found}"
+            );
+        }
+    }
+}
+
 /// A device that is removed: connections fail before the kernel tells of it.
 #[test]
 fn a_run_on_a_device_that_was_removed_says_so() {

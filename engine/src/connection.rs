@@ -164,8 +164,8 @@ pub(crate) struct Connection {
     pub(crate) is_kept: bool,
     /// Receives that were posted for it, or granted to it, before its peer heard of it.
     pub(crate) first_receives: u32,
-    /// Shared receives that it was granted.
-    pub(crate) granted_receives: u32,
+    /// Shared receives that are for its use: of its peer, and for replies.
+    pub(crate) shared_receives: u32,
     /// The queue pair takes no more shared receives: known since the receive completion queue was found empty so often.
     pub(crate) last_receive_at: Option<u64>,
     /// It answers a connect request: its queue pair receives from the accept on.
@@ -176,9 +176,15 @@ pub(crate) struct Connection {
     pub(crate) gave_up_receives: bool,
     /// A signalled message is in flight: its completion will free the slots that those before it hold.
     pub(crate) relief_coming: bool,
-    /// Requests admitted and not replied: each needs one of our receives.
-    pub(crate) awaiting_reply: u32,
-    /// Those of them whose request was cancelled: the peer may still reply, into a receive that is kept for it.
+    /// Receives that the peer was granted for messages that it sends unasked; all others are for replies.
+    pub(crate) granted: u32,
+    /// What its caller asked to grant.
+    pub(crate) to_grant: Option<u32>,
+    /// Receives for replies.
+    pub(crate) all_reply_receives: u32,
+    /// Those of them in which no reply is awaited, and none is in the caller's hands: so many requests may be sent.
+    pub(crate) reply_receives: u32,
+    /// Replies that are awaited to requests that were cancelled: the peer may still send them, into receives that are kept for it.
     pub(crate) abandoned_replies: u32,
     /// Receives of the peer that we may still use. Each message of the peer adds one, answered or not: 64 bits do not overflow.
     pub(crate) peer_receives: u64,
@@ -253,13 +259,16 @@ impl Connection {
             holds_back: false,
             is_kept: false,
             first_receives: 0,
-            granted_receives: 0,
+            shared_receives: 0,
             last_receive_at: None,
             accepts: false,
             may_have_received: false,
             gave_up_receives: false,
             relief_coming: false,
-            awaiting_reply: 0,
+            granted: 0,
+            to_grant: None,
+            all_reply_receives: 0,
+            reply_receives: 0,
             abandoned_replies: 0,
             peer_receives: 0,
             doomed: false,
@@ -360,8 +369,28 @@ impl Connection {
     /// A request may be sent: the peer has a receive for it, and we have one for its reply.
     #[inline]
     pub(crate) fn may_send(&self) -> bool {
-        let own_receives = self.receives_posted + self.receives.len() as u32;
-        self.peer_receives > 0 && own_receives > self.awaiting_reply
+        self.peer_receives > 0 && self.reply_receives > 0
+    }
+
+    /// Parts the receives that are posted: those that the peer is granted, and those for replies. `for_replies` of as many as may be are
+    /// kept for these, unless the caller said how many the peer is to have.
+    pub(crate) fn part_receives(&mut self, for_replies: u32, all: u32) {
+        let posted = self.first_receives;
+        self.granted = self.to_grant.unwrap_or(all.saturating_sub(for_replies)).min(posted);
+        self.all_reply_receives = posted - self.granted;
+        self.reply_receives = self.all_reply_receives;
+    }
+
+    /// One more receive for replies.
+    pub(crate) fn add_reply_receive(&mut self) {
+        self.all_reply_receives += 1;
+        self.reply_receives += 1;
+    }
+
+    /// Whether the peer has no receive for a message, and no reply is due that would bring one: only a message that the peer sends
+    /// unasked could.
+    pub(crate) fn lacks_peer_receives(&self) -> bool {
+        self.peer_receives == 0 && self.reply_receives == self.all_reply_receives
     }
 
     /// On a device that lets messages overtake registrations: what is posted next waits for what is posted, if the chain does not begin

@@ -20,6 +20,8 @@ pub struct Received {
     pub(crate) buffer: u32,
     pub(crate) generation: u32,
     pub(crate) length: u32,
+    /// It is the reply to a request of ours: released, its receive is free for another reply.
+    pub(crate) is_reply: bool,
 }
 
 impl Received {
@@ -163,10 +165,13 @@ pub enum Event {
         connection: ConnectionId,
         /// The bytes of the peer's accept; empty on the passive side.
         private_data: PrivateData,
-        /// Messages that the peer can send before one is released: `EngineOptions::receive_depth`, or what was granted of
-        /// shared receives, less the buffers that the caller still holds of an ended connection in the same place. Those
-        /// join this one when they are released; `Engine::connect` and `Engine::accept` take a place without any while
-        /// there is one.
+        /// Messages that the peer may send unasked, which is what its `ConnectionOptions::peer_receives` may say: each of them is
+        /// free again with our answer. `ConnectionOptions::granted_receives`, or what was left of the connection's receives
+        /// beside those for replies to our requests; never more than are posted.
+        ///
+        /// Buffers that the caller still holds of an ended connection in the same place are missing at first, from those for
+        /// replies before those of the peer. Released they join this connection, for replies; `Engine::connect` and
+        /// `Engine::accept` take a place without any while there is one.
         receives: u32,
     },
     /// A connection could not be opened; its name is free again.

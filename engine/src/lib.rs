@@ -39,11 +39,13 @@ mod receive;
 mod request;
 mod shared_receives;
 pub mod signal;
+mod sizes;
 pub mod sizing;
 mod statistics;
 mod timestamp;
 mod trace;
 mod transfer;
+mod waits;
 mod watched_clock;
 
 pub use control::Control;
@@ -60,8 +62,10 @@ pub use protocol::{AnnounceError, CLASSIFY_BYTES, Message, Protocol};
 // What requests, transfers and events are made of.
 pub use provider::{Access, IncomingId, PrivateData, RemoteRange};
 pub use request::{REQUEST_SLOT_BYTES, RequestHandle};
+pub use sizes::{EngineSizes, Shortfall};
 pub use statistics::Statistics;
 pub use timestamp::Timestamp;
 pub use trace::{TracePoint, TraceRecord};
 pub use transfer::RemoteSegment;
+pub use waits::{Waiting, Waits};
 pub use watched_clock::WatchedClock;

@@ -13,6 +13,12 @@ pub const MAX_CHUNKS: usize = 4;
 /// RDMA READs or WRITEs of one transfer: as many as a peer's header may carry segments.
 pub const MAX_TRANSFER_OPERATIONS: usize = 16;
 
+/// Receives for replies beyond those of the requests in flight, unless the caller parts them himself
+/// ([`ConnectionOptions::granted_receives`]): so many replies may wait as events, or be in the caller's hands, while
+/// [`EngineOptions::queue_depth`] requests are in flight. As many as sizing adds: a batch of refilling (S8) and the drain's one. No more than
+/// there are requests.
+pub const SPARE_REPLY_RECEIVES: u32 = 8;
+
 /// What happens when the device refuses a post (D7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnPostError {
@@ -179,16 +185,29 @@ impl Default for EngineOptions {
 /// What a connection can be told, beyond its engine's options.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnectionOptions {
-    /// Receives that the peer has posted before it answers anything: how many messages we may send unasked. Every
-    /// message received gives one back. With 0, the default, requests wait until the peer has sent something, as is right for a mere
-    /// responder: each command that arrives brings the receive of its reply.
+    /// Receives that the peer has posted for what we send unasked: how many messages that may be before it answers one. Every message
+    /// received gives one back. With 0, the default, nothing can be sent unasked, as is right for a mere responder: each command that
+    /// arrives brings the receive of its reply. A request is refused then ([`SubmitError::NoPeerReceives`](crate::SubmitError)).
+    ///
+    /// No more than what the peer grants: [`Event::Connected`](crate::Event::Connected) tells it how many that are. Nobody but the device
+    /// notices a message that meets no receive: the software NIC counts them (`SoftMonitor::messages_without_receive`), others end the
+    /// connection when its retries are used up, or have it wait.
     ///
     /// Known before the connection is: what the peer says when it accepts comes too late. So protocols fix the number, or the
     /// side that connects says it in its private data, and the other one rejects what is more than its `receive_depth`.
     pub peer_receives: u32,
-    /// Receives that the peer may use, where the engine's connections share theirs: how many messages it may send before
-    /// one of them is released. 0, and whatever is more, is `EngineOptions::receive_depth`.
+    /// Receives of the connection, where the engine's connections share theirs: for what the peer sends unasked, and for replies. 0, and
+    /// whatever is more, is `EngineOptions::receive_depth`.
     pub receives: u32,
+    /// Receives that the peer is granted: how many messages it may send unasked, which has to be no less than its own `peer_receives`
+    /// says. A receive that it used is free for it again with our answer. What is left of the connection's receives is for replies: a
+    /// request waits while none of those is free, so that the peer may use all that it is granted, and all requests are
+    /// answered all the same. Never more than the connection has.
+    ///
+    /// `None`, the default: all but [`EngineOptions::queue_depth`] and [`SPARE_REPLY_RECEIVES`]; all of a mere responder
+    /// (`queue_depth` 0). `Some(0)` for a mere requester: then all are for replies. What it is in the end
+    /// [`Event::Connected`](crate::Event::Connected) says.
+    pub granted_receives: Option<u32>,
     /// Retries and RDMA READ depths.
     pub parameters: crate::provider::ConnectionParameters,
 }

@@ -9,7 +9,7 @@ use crate::{
     link::MAX_INCOMING,
     options::{
         EngineOptions, InvalidateOrder, MAX_MRS_PER_REQUEST, MAX_TRANSFER_OPERATIONS, OnPostError, ReceiveQueues,
-        ReturnPolicy,
+        ReturnPolicy, SPARE_REPLY_RECEIVES,
     },
     pool::Pool,
     provider::{
@@ -135,6 +135,8 @@ pub(crate) struct Plan {
     pub(crate) transfers_held: u32,
     /// Receives of one connection, or granted to it at most.
     pub(crate) receive_depth: u32,
+    /// Those of them that are kept for replies, unless a connection is told otherwise.
+    pub(crate) reply_receives: u32,
     /// Receive buffers of all connections together.
     pub(crate) receive_buffers: u32,
     /// They are posted to one queue.
@@ -243,6 +245,8 @@ impl Plan {
             transfer_slots,
             transfers_held: held_slots_limit(transfer_slots).min(options.transfers_held),
             receive_depth,
+            // Of messages without memory as many as asked for may be in flight, whatever the send queue holds.
+            reply_receives: options.queue_depth + options.queue_depth.min(SPARE_REPLY_RECEIVES),
             receive_buffers,
             shares_receives: options.receive_queues != ReceiveQueues::PerConnection,
             registrations: all_registrations,
@@ -293,6 +297,11 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// Entries of a send queue that requests and transfers can have.
+    pub(crate) fn usable_entries(&self) -> u32 {
+        self.sizes.send.saturating_sub(self.reserved)
     }
 
     /// The decision which work request asks for a completion, for a send queue of `entries`.

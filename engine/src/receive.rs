@@ -10,6 +10,8 @@ enum Place {
     Idle,
     Posted,
     Held,
+    /// Held since a former connection in its connection's place, which it is missing from.
+    HeldOver,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +35,11 @@ impl Buffer {
 
     fn is(&self, place: Place, generation: u32) -> bool {
         self.place == place && self.token.generation() == generation
+    }
+
+    #[inline(always)]
+    fn is_held(&self) -> bool {
+        matches!(self.place, Place::Held | Place::HeldOver)
     }
 
     /// Posts it under a new generation.
@@ -170,7 +177,7 @@ impl Receives {
         let length = length.min(self.stride);
         let entry = self.buffers.get_mut(buffer as usize).filter(|entry| entry.is(Place::Posted, generation))?;
         entry.hold(length);
-        Some(Received { buffer, generation, length })
+        Some(Received { buffer, generation, length, is_reply: false })
     }
 
     /// The buffer that is posted under this token.
@@ -192,15 +199,26 @@ impl Receives {
     /// Takes a buffer back from the caller, and says whose it is. `None` for one that the caller does not hold.
     #[inline]
     pub(crate) fn release(&mut self, buffer: u32, generation: u32) -> Option<u16> {
-        let entry = self.buffers.get_mut(buffer as usize).filter(|entry| entry.is(Place::Held, generation))?;
+        let entry = self.buffers.get_mut(buffer as usize);
+        let entry = entry.filter(|entry| entry.is_held() && entry.token.generation() == generation)?;
         entry.place = Place::Idle;
         Some(entry.connection)
+    }
+
+    /// A connection opens in the place of a former one: what the caller still holds of that is missing from it.
+    pub(crate) fn hold_over(&mut self, connection: u16) {
+        for buffer in self.of(connection) {
+            let entry = &mut self.buffers[buffer as usize];
+            if entry.place == Place::Held {
+                entry.place = Place::HeldOver;
+            }
+        }
     }
 
     /// Copies a message out, from its byte `from` on. Returns how many bytes were copied.
     pub(crate) fn read(&self, buffer: u32, generation: u32, from: u32, into: &mut [u8]) -> usize {
         let Some(entry) = self.buffers.get(buffer as usize) else { return 0 };
-        if !entry.is(Place::Held, generation) || from > entry.length {
+        if !entry.is_held() || entry.token.generation() != generation || from > entry.length {
             return 0;
         }
         let bytes = into.len().min((entry.length - from) as usize);
@@ -225,15 +243,21 @@ impl Receives {
         self.buffers.get(buffer as usize).is_some_and(|entry| entry.place == Place::Idle)
     }
 
+    /// Whether any of them is since a former connection.
+    pub(crate) fn is_held_over(&self, connection: u16) -> bool {
+        self.of(connection)
+            .any(|buffer| self.buffers.get(buffer as usize).is_some_and(|entry| entry.place == Place::HeldOver))
+    }
+
     /// How many buffers of a connection are in the caller's hands.
     pub(crate) fn held_of(&self, connection: u16) -> usize {
-        let held = |buffer: &u32| self.buffers.get(*buffer as usize).is_some_and(|entry| entry.place == Place::Held);
+        let held = |buffer: &u32| self.buffers.get(*buffer as usize).is_some_and(Buffer::is_held);
         self.of(connection).filter(held).count()
     }
 
     /// How many buffers are posted, in the caller's hands, and idle.
     pub(crate) fn counts(&self) -> (u32, u32, u32) {
         let count = |wanted| self.buffers.iter().filter(|entry| entry.place == wanted).count() as u32;
-        (count(Place::Posted), count(Place::Held), count(Place::Idle))
+        (count(Place::Posted), count(Place::Held) + count(Place::HeldOver), count(Place::Idle))
     }
 }

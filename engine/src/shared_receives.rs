@@ -136,6 +136,14 @@ impl SharedReceives {
         }
     }
 
+    /// The connection whose queue pair took a buffer, while that is open.
+    pub(crate) fn taker(&self, buffer: u32) -> Option<u16> {
+        match self.takers.get(buffer as usize) {
+            Some(Taker::Connection(index)) => Some(*index),
+            _ => None,
+        }
+    }
+
     /// A buffer is in the queue again: says who may take one more.
     #[inline]
     pub(crate) fn posted(&mut self, buffer: u32) -> Taker {

@@ -1,5 +1,7 @@
 //! Counters of one engine: written plainly by its core, copied out by value.
 
+use crate::waits::Waits;
+
 /// What happened since the engine was made. All counters only grow, but for those said to be gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -12,10 +14,18 @@ pub struct Statistics {
     pub requests: u64,
     /// Requests whose end was reported, also of those that waited and were never admitted.
     pub requests_ended: u64,
-    /// Requests that had to wait for MRs, send queue entries or receives.
+    /// Requests that had to wait for MRs, send queue entries or receives, or behind others that did.
     pub requests_waited: u64,
+    /// The same by what each waited for first.
+    pub request_waits: Waits,
+    /// Requests that were not taken since all slots were in use (`SubmitError::NoSlot`); each attempt counts.
+    pub requests_without_slot: u64,
     /// Transfers admitted.
     pub transfers: u64,
+    /// Transfers that had to wait, by what each waited for first.
+    pub transfer_waits: Waits,
+    /// Transfers that were not taken since all slots were in use (`TransferError::NoSlot`); each attempt counts.
+    pub transfers_without_slot: u64,
     /// MR objects that the device made for us (mrs_allocated of S120).
     pub mrs_allocated: u64,
     /// MR objects that the device could not make.
@@ -119,7 +129,11 @@ impl core::ops::Add for Statistics {
             requests: self.requests + other.requests,
             requests_ended: self.requests_ended + other.requests_ended,
             requests_waited: self.requests_waited + other.requests_waited,
+            request_waits: self.request_waits + other.request_waits,
+            requests_without_slot: self.requests_without_slot + other.requests_without_slot,
             transfers: self.transfers + other.transfers,
+            transfer_waits: self.transfer_waits + other.transfer_waits,
+            transfers_without_slot: self.transfers_without_slot + other.transfers_without_slot,
             mrs_allocated: self.mrs_allocated + other.mrs_allocated,
             mr_allocations_failed: self.mr_allocations_failed + other.mr_allocations_failed,
             mrs_destroyed: self.mrs_destroyed + other.mrs_destroyed,

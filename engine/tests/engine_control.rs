@@ -194,6 +194,7 @@ fn receives_that_the_caller_holds_are_missing_only_where_no_other_place_is_left_
     const HELD: u32 = 3;
     let mut test = Scripted::of(Setup::new("reg_mr").target(|target| target.receive_depth = DEPTH));
     test.target.every_command = Some(Vec::new());
+    test.target.granted_receives = Some(DEPTH);
     let mut held = Vec::new();
     for (round, posted) in [DEPTH, DEPTH, DEPTH - HELD, DEPTH - HELD].into_iter().enumerate() {
         test.connect();
@@ -345,11 +346,11 @@ fn a_flood_of_connect_requests_is_bounded_whether_the_caller_takes_events_or_not
 fn an_engine_that_stops_listening_turns_peers_away_and_can_listen_again() {
     let mut test = Scripted::new("reg_mr");
     let address = engine_harness::ADDRESS.parse().unwrap();
-    let heard = |test: &Scripted, ok: &str| {
-        test.target.events.iter().filter(|event| event.starts_with("Listening") && event.contains(ok)).count()
+    let heard = |test: &Scripted, state: &str| {
+        test.target.events.iter().filter(|event| event.starts_with("Listening") && event.contains(state)).count()
     };
     test.pair.target.engine.stop_listening(address).unwrap();
-    test.until("stopped", |pair| pair.target.events.iter().any(|event| event.contains("ok: false")));
+    test.until("stopped", |pair| pair.target.events.iter().any(|event| event.contains("state: Stopped")));
     test.round_trip(1);
     let failed = test.host.open_failed;
     test.pair.host.engine.connect(address, b"", &ConnectionOptions::default()).unwrap();
@@ -359,10 +360,10 @@ fn an_engine_that_stops_listening_turns_peers_away_and_can_listen_again() {
     test.pair.target.engine.listen(address).unwrap();
     test.pair.target.engine.stop_listening(address).unwrap();
     test.steps(20);
-    assert_eq!((heard(&test, "true"), heard(&test, "false")), (1, 3));
+    assert_eq!((heard(&test, "Began"), heard(&test, "Stopped")), (1, 3));
     test.pair.target.engine.listen(address).unwrap();
     test.steps(20);
-    assert_eq!(heard(&test, "true"), 2);
+    assert_eq!(heard(&test, "Began"), 2);
     let connection = test.host.connection.unwrap();
     test.pair.host.engine.disconnect(connection);
     test.until_gone();

@@ -279,7 +279,11 @@ fn memory_and_listeners_that_the_device_keeps_are_asked_for_again() {
         test.until("not listening", |pair| pair.target.control.statistics().listeners_kept == 0);
         test.target.engine.listen(address()).unwrap();
         test.steps(10);
-        assert!(test.target.events.last().unwrap().contains("ok: true"), "{profile}: {:?}", test.target.events.last());
+        assert!(
+            test.target.events.last().unwrap().contains("state: Began"),
+            "{profile}: {:?}",
+            test.target.events.last()
+        );
     }
 }
 

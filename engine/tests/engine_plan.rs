@@ -5,7 +5,7 @@ mod engine_harness;
 use core::time::Duration;
 use engine_harness::{Setup, region, scripted::Scripted};
 use frwr_engine::{
-    Engine, EngineError, EngineOptions, InvalidateOrder, ReceiveQueues, ReturnPolicy,
+    Engine, EngineError, EngineOptions, EngineSizes, InvalidateOrder, ReceiveQueues, ReturnPolicy,
     control::Control,
     provider::{
         Capabilities, Device,
@@ -296,5 +296,66 @@ fn s07_s43_a_short_send_queue_limits_the_mrs_of_a_request() {
     assert_eq!(refused, Err(frwr_engine::SubmitError::TooManyRegistrations), "it would wait for ever");
     for cookie in 3..50 {
         pair.request(cookie, 8, false, true);
+    }
+}
+
+#[test]
+fn what_a_short_send_queue_leaves_of_the_options_is_told() {
+    let options = EngineOptions {
+        connections: 1,
+        queue_depth: 128,
+        receive_depth: 60,
+        transfer_depth: 40,
+        write_pad: true,
+        ..EngineOptions::default()
+    };
+    let sizes = |entries: u32| {
+        let mut capabilities = capabilities();
+        capabilities.attributes.max_qp_wr = entries;
+        EngineSizes::of(&options, &capabilities).unwrap()
+    };
+    let enough = sizes(4096);
+    assert_eq!((enough.requests, enough.registrations, enough.transfers), (128, 128, 40));
+    assert_eq!((enough.keys_per_request, enough.receive_entries), (16, 60));
+    assert_eq!(enough.shortfalls(&options).count(), 0);
+    let mut before = enough;
+    for entries in [512, 256, 128, 96, 80, 72, 64] {
+        let found = sizes(entries);
+        assert!(found.send_entries <= entries && found.usable_entries < found.send_entries);
+        assert!(found.requests <= before.requests && found.transfers <= before.transfers, "{found:?}");
+        assert!(found.requests > 0 && found.keys_per_request > 0 && found.transfers > 0, "{found:?}");
+        let told: Vec<String> = found.shortfalls(&options).map(|shortfall| shortfall.to_string()).collect();
+        let short = [found.requests < 128, found.registrations < 128, found.transfers < 40];
+        assert_eq!(told.len(), short.into_iter().filter(|is_short| *is_short).count(), "{told:?}");
+        assert!(told.iter().all(|line| line.contains(&format!("{} entries", found.send_entries))), "{told:?}");
+        before = found;
+    }
+    assert!(before.requests < 128);
+}
+
+/// What is told is what happens: so many are in flight, and the next one waits.
+#[test]
+fn as_many_requests_are_in_flight_as_was_told() {
+    for profile in engine_harness::PROFILES {
+        for entries in [64, 80, 120] {
+            let mut setup = Setup::new(profile).device(|soft| soft.capabilities.attributes.max_qp_wr = entries);
+            setup.peer_receives = 64;
+            (setup.host.queue_depth, setup.host.receive_depth) = (128, 40);
+            let options = setup.host.clone();
+            let mut test = Scripted::of(setup);
+            test.connect();
+            let sizes = test.host.engine.sizes();
+            let shortfall = sizes.shortfalls(&options).next().unwrap();
+            assert_eq!((shortfall.what, shortfall.asked, shortfall.effective), ("requests", 128, sizes.requests));
+            for cookie in 0..200 {
+                test.submit(cookie, 1, false);
+                // The device takes each before the next one comes, and nothing is answered.
+                test.steps(3);
+            }
+            let (statistics, waiting) = (test.host.engine.statistics(), test.host.engine.waiting().requests);
+            assert_eq!(statistics.requests, u64::from(sizes.requests), "{profile} {entries}");
+            assert_eq!(waiting.total(), 200 - statistics.requests, "{profile} {entries}");
+            assert_eq!(waiting.registrations, 1, "{profile} {entries}: {waiting:?}");
+        }
     }
 }

@@ -153,11 +153,10 @@ fn s97_i15_a_connection_that_ends_before_the_flush_loses_what_it_had_staged_and_
 fn i25_f13_nobody_answers_a_request_that_was_not_posted() {
     let mut test = Scripted::new("rxe");
     test.submit(1, 1, false);
-    let (name, _) = test.command();
+    let _ = test.command();
     // The next request is in the chain when a reply comes that guesses its name.
     test.submit(2, 1, false);
     test.reply(2u64.to_le_bytes(), None);
-    test.reply(name, None);
     let now = test.pair.now;
     for _ in 0..20 {
         test.pair.target.step(now);

@@ -132,6 +132,8 @@ impl<P: Port> Host<P> {
             peer_receives: entries.into(),
             // A host's RDMA is its controller's: it issues none itself.
             parameters: ConnectionParameters { initiator_depth: 0, ..self.options.parameters },
+            // A controller sends nothing but replies.
+            granted_receives: Some(0),
             ..ConnectionOptions::default()
         };
         match self.engine.connect(self.options.address, private_data.as_bytes(), &options) {

@@ -5,9 +5,10 @@ use super::{
     message::{MAX_COMMAND_BYTES, command_bytes},
     parameters::{KeyKind, Operation, Parameters},
 };
+use crate::runner::Depth;
 use core::time::Duration;
 use frwr_engine::{
-    ConnectionOptions, EngineOptions,
+    ConnectionOptions, EngineOptions, EngineSizes,
     provider::{Capabilities, ConnectionParameters, Contiguity},
     sizing::Wishes,
 };
@@ -75,6 +76,22 @@ pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &C
         drain_timeout: DRAIN_TIMEOUT,
         ..EngineOptions::default()
     }
+}
+
+/// Requests of a connection of the client, as the device's queues leave them.
+pub(super) fn depth(parameters: &Parameters, connections: u16, capabilities: &Capabilities) -> Depth {
+    let Parameters { operation, key, depth, batch, .. } = *parameters;
+    let options = client(parameters, connections, capabilities);
+    let most = |sizes: &EngineSizes| match (operation, key) {
+        (Operation::Register, KeyKind::Memory) => depth,
+        (Operation::Register, _) => sizes.registrations / u32::from(batch),
+        // Each has as many keys as it was given registrations.
+        (Operation::Request, KeyKind::Request) => sizes.registrations / (options.registrations / depth),
+        _ if operation.is_transfer() => sizes.usable_entries / options.transfer_operations,
+        // Messages alone.
+        _ => depth,
+    };
+    Depth::of(depth, &options, capabilities, most)
 }
 
 /// The server's engine, with so many connections.

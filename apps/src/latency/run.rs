@@ -9,11 +9,12 @@ use super::{
     error::{Failure, LatencyError},
     pace::Pace,
     parameters::{ConnectData, Operation, Parameters},
+    plan::depth,
     report::{LatencyCoreReport, LatencyReport},
     serve::crowded,
     server::ServerPlan,
     start::{Sides, Threads, drive, finished},
-    warnings::{about_cores, about_memory},
+    warnings::{about_cores, about_depth, about_memory},
 };
 use crate::{
     check::{Machine, Shortcoming},
@@ -203,6 +204,7 @@ impl Run<'_> {
         if let Some(failure) = board.failure() {
             return Err(LatencyError::Failed { peer: self.address, failure });
         }
+        warnings.extend(about_depth(depth(&self.parameters, self.config.parameters.connections, &self.capabilities)));
         warnings.extend(watch.meanwhile(&self.machine.topology, &cpus));
         warnings.extend(patrol.shortcomings());
         warnings.extend(about_memory(cores.iter().map(|core| &core.measured.memory)));

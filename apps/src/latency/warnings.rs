@@ -2,7 +2,7 @@
 
 use crate::{
     check::{Machine, Shortcoming},
-    runner::MemoryReport,
+    runner::{Depth, MemoryReport},
     watch::Watch,
 };
 use frwr_reactor::{CpuId, Topology};
@@ -44,6 +44,13 @@ pub(super) fn about_cores(
 pub(super) fn about_memory<'a>(memory: impl Iterator<Item = &'a MemoryReport>) -> Option<Shortcoming> {
     let fell_short = memory.filter_map(|memory| memory.fell_short.as_ref()).next()?;
     Some(shortcoming("hugepages", fell_short.clone(), "smaller pages are more entries in the device's tables"))
+}
+
+/// The device's queues are too short for the depth.
+pub(super) fn about_depth(depth: Depth) -> Option<Shortcoming> {
+    let text = depth.line("--depth", "requests of a connection")?;
+    let remedy = format!("lower --depth to {}, or have more --connections", depth.effective);
+    Some(Shortcoming { name: "send_queue", text, remedy })
 }
 
 fn shortcoming(name: &'static str, text: String, remedy: &str) -> Shortcoming {

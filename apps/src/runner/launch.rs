@@ -3,6 +3,7 @@
 
 use super::{
     command_line::{Config, Inject},
+    depth::Depth,
     error::RunError,
     load_file::{LoadedFile, load},
     main_loop::{MainLoop, ended, leave},
@@ -76,6 +77,10 @@ impl Move<'_> {
         let Self { config, file, monitor, asked, say } = self;
         let target_plan = plan::target(config, file, target.capabilities())?;
         let host_plan = plan::host(config, file, host.capabilities())?;
+        let depth = Depth::of_requests(config.queue_depth, &host_plan.options.engine(), &host_plan.capabilities);
+        if let Some(line) = depth.line("--queue-depth", "requests") {
+            say(&line);
+        }
         let (mut target_control, mut host_control) = (Control::new(target), Control::new(host));
         let (port, link) = open(&mut target_control, &target_plan.options.engine(), &target_plan.capabilities)?;
         let target = Beginning { port, link, plan: target_plan };
@@ -110,7 +115,7 @@ impl Move<'_> {
             trace.finish()?;
         }
         let corrupted = outcome.targets.iter().map(|target| target.statistics().corrupted_reads).sum();
-        let (mut report, _) = outcome.report(subject(config), host_control.statistics())?;
+        let (mut report, _) = outcome.report(subject(config, depth.effective), host_control.statistics())?;
         report.injected = config.inject.map(|fault| Injected {
             fault,
             struck: match fault {
@@ -123,13 +128,14 @@ impl Move<'_> {
     }
 }
 
-fn subject(config: &Config) -> Subject {
+fn subject(config: &Config, effective_queue_depth: u32) -> Subject {
     Subject {
         device: format!("soft:{}", config.profile),
         file: config.file.display().to_string(),
         compared: Compared::File,
         block_bytes: config.block_bytes,
         queue_depth: config.queue_depth,
+        effective_queue_depth,
         read_share: config.read_share,
         address: plan::loop_address(),
     }

@@ -1,6 +1,7 @@
 //! `frwr-reactor load`: the host's half of the job, on whatever device.
 
 use super::{
+    depth::Depth,
     error::RunError,
     load_command::LoadConfig,
     load_file::{LoadedFile, load as load_file},
@@ -65,6 +66,12 @@ where
     let placement = config.placement.clone().unwrap_or_else(|| for_host(&topology));
     let cores = reactors(&placement);
     let plan = plan::loaded(config, cores, file.as_ref(), device.capabilities())?;
+    let queues = u32::from(config.queues);
+    let depth = Depth::of_requests(plan.options.queue_depth.into(), &plan.options.engine(), &plan.capabilities);
+    if let Some(line) = depth.line("--queue-depth", "requests of a connection") {
+        say(&line);
+    }
+    let effective = config.queue_depth.min(depth.effective * queues);
     let mut control = Control::new(device);
     let mut hosts = Vec::with_capacity(cores);
     for member in 0..cores {
@@ -103,7 +110,7 @@ where
     {
         return Err(error);
     }
-    let (report, host) = outcome.report(subject(config, file.as_ref()), control.statistics())?;
+    let (report, host) = outcome.report(subject(config, file.as_ref(), effective), control.statistics())?;
     if let (Some(output), Some(job)) = (output, host.job())
         && job.digest().is_some()
     {
@@ -112,7 +119,7 @@ where
     Ok(report)
 }
 
-fn subject(config: &LoadConfig, file: Option<&LoadedFile>) -> Subject {
+fn subject(config: &LoadConfig, file: Option<&LoadedFile>, effective_queue_depth: u32) -> Subject {
     let compared = match (file, config.expected) {
         (Some(_), _) => Compared::File,
         (None, Some(_)) => Compared::Digest,
@@ -125,6 +132,7 @@ fn subject(config: &LoadConfig, file: Option<&LoadedFile>) -> Subject {
         compared,
         block_bytes: config.block_bytes,
         queue_depth: config.queue_depth,
+        effective_queue_depth,
         read_share: config.read_share,
         address: config.connect,
     }

@@ -29,6 +29,7 @@ pub(super) struct Subject {
     pub(super) compared: Compared,
     pub(super) block_bytes: u32,
     pub(super) queue_depth: u32,
+    pub(super) effective_queue_depth: u32,
     pub(super) read_share: u8,
     pub(super) address: SocketAddr,
 }
@@ -86,6 +87,7 @@ impl<T: Port, H: Port> Outcome<T, H> {
             compared: subject.compared,
             block_bytes: subject.block_bytes,
             queue_depth: subject.queue_depth,
+            effective_queue_depth: subject.effective_queue_depth,
             read_share: subject.read_share,
             verified: host.job().is_some_and(|job| job.verified()),
             interrupted: all().any(HostSide::interrupted),

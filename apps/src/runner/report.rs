@@ -117,6 +117,8 @@ pub struct RunReport {
     pub block_bytes: u32,
     /// Requests in flight at most, on each core with a host.
     pub queue_depth: u32,
+    /// The same as the device's queues leave it.
+    pub effective_queue_depth: u32,
     /// Reads among the requests of the mixed load, in percent.
     pub read_share: u8,
     /// Whether the file and every block came back right.
@@ -186,7 +188,7 @@ impl RunReport {
     #[must_use]
     pub fn json(&self) -> Value {
         let engine = &self.engine;
-        json!({
+        let mut object = json!({
             "device": self.device,
             "file": self.file,
             "file_bytes": self.file_bytes,
@@ -228,7 +230,9 @@ impl RunReport {
             "cores": self.cores.iter().map(|core| self.core_json(core)).collect::<Vec<_>>(),
             "latency_us": self.latency_json(),
             "undrained": self.undrained,
-        })
+        });
+        object["effective_queue_depth"] = json!(self.effective_queue_depth);
+        object
     }
 
     fn session_json(&self) -> Value {

@@ -1,6 +1,7 @@
 //! `frwr-reactor serve`: the target's half of the job, on whatever device.
 
 use super::{
+    depth::Depth,
     error::RunError,
     incident_log,
     main_loop::{MainLoop, ended, leave},
@@ -67,6 +68,11 @@ where
     }
     let plans = plan::served(config, of_cores, device.capabilities())?;
     let buffers = plans.first().map(|plan| plan.options.usual_buffer_memory_bytes()).unwrap_or_default();
+    let depth =
+        plans.first().map(|plan| Depth::of_transfers(config.queue_depth, &plan.options.engine(), &plan.capabilities));
+    if let Some(line) = depth.and_then(|depth| depth.line("--queue-depth", "answers of an I/O queue")) {
+        say(&line);
+    }
     let progress = Progress::new(plans.len());
     let mut control = Control::new(device);
     // Cores are opened in the order of their numbers.
@@ -108,6 +114,8 @@ where
     }
     Ok(ServeReport {
         device: config.device.device.clone(),
+        queue_depth: config.queue_depth,
+        effective_queue_depth: depth.map_or(config.queue_depth, |depth| depth.effective),
         listen,
         namespaces: reports,
         storages: targets.iter().map(TargetSide::storages).reduce(sum).unwrap_or_default(),

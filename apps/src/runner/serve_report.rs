@@ -13,6 +13,10 @@ use std::{io, net::SocketAddr};
 pub struct ServeReport {
     /// The device.
     pub device: String,
+    /// Commands of an I/O queue at a time, as asked for.
+    pub queue_depth: u32,
+    /// Of these, those whose answers can be in flight at a time on this device.
+    pub effective_queue_depth: u32,
     /// Where it listened.
     pub listen: SocketAddr,
     /// What it served, at least one.
@@ -93,6 +97,8 @@ impl ServeReport {
             "undrained": self.undrained,
         });
         object["admission"] = admission_json(target);
+        object["queue_depth"] = json!(self.queue_depth);
+        object["effective_queue_depth"] = json!(self.effective_queue_depth);
         object
     }
 

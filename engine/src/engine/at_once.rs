@@ -51,7 +51,10 @@ impl<P: Port> Engine<P> {
             Some((_, Covered::Segment(segment))) => Some(locate_whole(connection, segment)?),
             _ => None,
         };
-        let Some(vacant) = self.requests.vacant() else { return Some(Err(SubmitError::NoSlot)) };
+        let Some(vacant) = self.requests.vacant() else {
+            self.statistics.requests_without_slot += 1;
+            return Some(Err(SubmitError::NoSlot));
+        };
         let slot = vacant.index();
         // At most message_bytes, which is 32 bit.
         let length = submission.message.len() as u32;
@@ -205,7 +208,7 @@ pub(super) fn message_element(elements: &mut [ScatterElement], at: u32, length: 
 #[inline(always)]
 fn account(connection: &mut Connection) -> bool {
     connection.peer_receives -= 1;
-    connection.awaiting_reply += 1;
+    connection.reply_receives -= 1;
     !core::mem::replace(&mut connection.dirty, true)
 }
 

@@ -6,6 +6,7 @@ use crate::{
     options::EngineOptions,
     plan::EngineError,
     provider::{Capabilities, CommandError, Port},
+    sizes::EngineSizes,
 };
 use frwr_mempool::Region;
 
@@ -28,6 +29,7 @@ pub struct EngineBuilder<P: Port> {
     options: EngineOptions,
     capabilities: Capabilities,
     region_bytes: usize,
+    sizes: EngineSizes,
 }
 
 impl<P: Port> EngineBuilder<P> {
@@ -39,14 +41,21 @@ impl<P: Port> EngineBuilder<P> {
     ) -> Result<Self, OpenEngineError> {
         let region_bytes = Engine::<P>::region_bytes(&options, &capabilities)?;
         let (send, receive) = Engine::<P>::completion_entries(&options, &capabilities)?;
+        let sizes = EngineSizes::of(&options, &capabilities)?;
         let (port, link) = open(send, receive)?;
-        Ok(Self { port, link, options, capabilities, region_bytes })
+        Ok(Self { port, link, options, capabilities, region_bytes, sizes })
     }
 
     /// Bytes that [`EngineBuilder::build`] carves out of its region. What the caller carves besides comes on top.
     #[must_use]
     pub fn region_bytes(&self) -> usize {
         self.region_bytes
+    }
+
+    /// What the engine will have of everything: less than its options ask for, where the device's queues are short.
+    #[must_use]
+    pub fn sizes(&self) -> EngineSizes {
+        self.sizes
     }
 
     /// What the device can do.

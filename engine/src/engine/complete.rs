@@ -230,8 +230,7 @@ impl<P: Port> Engine<P> {
             }
             self.statistics.remote_invalidations += 1;
         }
-        connection.awaiting_reply -= 1;
-        let received = Received { buffer: token.index(), generation: token.generation(), length };
+        let received = Received { buffer: token.index(), generation: token.generation(), length, is_reply: true };
         request.outcome = RequestStatus::Replied(received);
         if success.invalidated.is_some() || request.mrs.is_empty() {
             request.standing.phase = Phase::Ended;
@@ -260,7 +259,7 @@ impl<P: Port> Engine<P> {
         let buffer = completion.token.index();
         let (Some(index), Ok(success)) = (self.receives.owner(buffer), completion.result) else { return };
         let length = success.bytes.min(self.receives.stride());
-        let received = Received { buffer, generation: completion.token.generation(), length };
+        let received = Received { buffer, generation: completion.token.generation(), length, is_reply: false };
         self.classified(usize::from(index), received, success, message);
     }
 
@@ -381,7 +380,7 @@ impl<P: Port> Engine<P> {
 
     /// A message whose protocol has said what it is.
     #[inline(never)]
-    fn classified(&mut self, index: usize, received: Received, success: Success, message: Message) {
+    fn classified(&mut self, index: usize, mut received: Received, success: Success, message: Message) {
         let replied = match message {
             Message::Reply(request) => self.reply(index, request.0, success.invalidated, &received),
             Message::Command if success.invalidated.is_none() => {
@@ -401,7 +400,7 @@ impl<P: Port> Engine<P> {
             Replied::Taken => {}
             Replied::Unknown => {
                 self.statistics.bad_reply_count += 1;
-                self.unknown_reply(index);
+                received.is_reply = self.answers_cancelled(index);
                 // A key died that nobody can be found for: what it covered is unknown.
                 if success.invalidated.is_some() {
                     self.foreign_invalidation(index);

@@ -58,9 +58,8 @@ impl<P: Port> Engine<P> {
             self.statistics.uninvited_invalidations += u64::from(!request.invited);
             self.statistics.remote_invalidations += 1;
         }
-        let Received { buffer, generation, length } = *received;
-        request.outcome = RequestStatus::Replied(Received { buffer, generation, length });
-        connection.awaiting_reply -= 1;
+        let Received { buffer, generation, length, .. } = *received;
+        request.outcome = RequestStatus::Replied(Received { buffer, generation, length, is_reply: true });
         let waits_for_send = request.awaits_message() && connection.send_queue.is_pending(request.message_position);
         if request.mrs.is_empty() && !waits_for_send {
             // Nothing is left to fence: the usual reply of a peer that invalidates.
@@ -79,14 +78,13 @@ impl<P: Port> Engine<P> {
         Replied::Taken
     }
 
-    /// A reply to no request: where some were cancelled it is one of theirs, and its receive is free for another.
+    /// A reply to no request: where some were cancelled it is one of theirs, in a receive that was kept for it.
     #[cold]
-    pub(super) fn unknown_reply(&mut self, index: usize) {
+    pub(super) fn answers_cancelled(&mut self, index: usize) -> bool {
         let connection = &mut self.connections[index];
-        if connection.abandoned_replies > 0 {
-            connection.abandoned_replies -= 1;
-            connection.awaiting_reply -= 1;
-        }
+        let is_one = connection.abandoned_replies > 0;
+        connection.abandoned_replies -= u32::from(is_one);
+        is_one
     }
 
     #[cold]
@@ -234,7 +232,7 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[index];
         connection.send_queue.release(entries);
         if !standalone {
-            connection.awaiting_reply -= 1;
+            connection.reply_receives += 1;
             connection.peer_receives += 1;
         }
         for descriptor in unused {

@@ -3,7 +3,7 @@
 //! [`Engine`] owns a port, the slots of requests and transfers, and the MRs. Its rooms: `builder` (what it is made of), `submit` (a request from the
 //! caller's segments to mapped MRs), `at_once` (the usual one), `resolve` and `run` (those segments), `stage` (work requests and the
 //! chain), `respond` (a transfer from the caller's ranges to its slot), `transfers` (from there to its end), `flush` (posts), `complete`
-//! (polls, receives), `retire` (what was sent), `fence`, `life` (opening and ending connections), `standalone` (`register_now` and
+//! (polls, receives), `retire` (what was sent), `waiting` (for what), `fence`, `life` (opening and ending connections), `standalone` (`register_now` and
 //! cancelling).
 
 mod at_once;
@@ -21,6 +21,7 @@ mod stage;
 mod standalone;
 mod submit;
 mod transfers;
+mod waiting;
 
 pub use builder::{EngineBuilder, OpenEngineError};
 pub use opening::OpenError;
@@ -43,6 +44,7 @@ use crate::{
     receive::Receives,
     request::{Admission, Phase, Request, RequestHandle},
     shared_receives::SharedReceives,
+    sizes::EngineSizes,
     statistics::Statistics,
     timestamp::Timestamp,
     trace::{TracePoint, TraceRecord},
@@ -328,12 +330,12 @@ impl<P: Port> Engine<P> {
         };
         let (handle, request) = self.requests.at_mut(slot)?;
         // The usual status, known to the compiler.
-        let RequestStatus::Replied(Received { buffer, generation, length }) = request.outcome else {
+        let RequestStatus::Replied(Received { buffer, generation, length, .. }) = request.outcome else {
             return self.ended_without_reply(slot);
         };
         let cookie = request.cookie;
         self.leave_slot(slot);
-        let status = RequestStatus::Replied(Received { buffer, generation, length });
+        let status = RequestStatus::Replied(Received { buffer, generation, length, is_reply: true });
         Some(Event::Completed { request: RequestHandle(handle), cookie, status })
     }
 
@@ -373,13 +375,16 @@ impl<P: Port> Engine<P> {
     /// Gives a receive buffer back; the next flush posts it again.
     #[inline(always)]
     pub fn release(&mut self, received: Received) {
-        let Received { buffer, generation, .. } = received;
-        let Some(held) = self.receives.held_mut(buffer, generation) else { return };
+        let Received { buffer, generation, is_reply, .. } = received;
+        let Some(held) = self.receives.held_mut(buffer, generation) else {
+            return self.release_late(buffer, generation);
+        };
         let owner = held.connection();
         // Shared buffers are nobody's: there may be more of them than all connections could own.
         if let Some(connection) = self.connections.get_mut(usize::from(owner))
             && connection.is_ready()
         {
+            connection.reply_receives += u32::from(is_reply);
             connection.receives.push(held.post(connection.bases[0].lkey));
             if !connection.dirty {
                 connection.dirty = true;
@@ -388,7 +393,28 @@ impl<P: Port> Engine<P> {
             return;
         }
         held.put_by();
+        if is_reply {
+            self.free_shared_reply(buffer);
+        }
         self.repost(buffer, owner);
+    }
+
+    /// A buffer that was held since a former connection joins the one in its place, for its replies; or nobody holds it.
+    #[cold]
+    fn release_late(&mut self, buffer: u32, generation: u32) {
+        let Some(owner) = self.receives.release(buffer, generation) else { return };
+        if let Some(connection) = self.connections.get_mut(usize::from(owner)) {
+            connection.add_reply_receive();
+        }
+        self.repost(buffer, owner);
+    }
+
+    /// The connection that a shared receive brought a reply of may await another one in it.
+    fn free_shared_reply(&mut self, buffer: u32) {
+        let taker = self.shared.as_ref().and_then(|shared| shared.taker(buffer));
+        if let Some(connection) = taker.and_then(|index| self.connections.get_mut(usize::from(index))) {
+            connection.reply_receives += 1;
+        }
     }
 
     /// Counters, by value.
@@ -416,6 +442,12 @@ impl<P: Port> Engine<P> {
     #[must_use]
     pub fn port_mut(&mut self) -> &mut P {
         &mut self.port
+    }
+
+    /// What it has of everything: less than its options ask for, where the device's queues are short.
+    #[must_use]
+    pub fn sizes(&self) -> EngineSizes {
+        EngineSizes::of_plan(&self.plan, &self.options, self.capabilities.send_queue_cost)
     }
 
     /// What the device can do.

@@ -144,13 +144,13 @@ impl<P: Port> Engine<P> {
         entry.phase = Phase::Opening(Opening::QueuePair);
         entry.peer_receives = options.peer_receives.into();
         (entry.doomed, entry.was_ready) = (false, false);
-        entry.awaiting_reply = 0;
         entry.abandoned_replies = 0;
         entry.relief_coming = false;
         (entry.standalone_staged, entry.fence_owed) = (false, false);
         entry.receives_posted = 0;
         entry.holds_back = false;
-        entry.granted_receives = granted;
+        entry.shared_receives = granted;
+        entry.to_grant = options.granted_receives;
         entry.last_receive_at = None;
         entry.accepts = accepts;
         entry.may_have_received = false;
@@ -241,10 +241,11 @@ impl<P: Port> Engine<P> {
         entry.signaller = self.plan.signaller(&self.options, entries);
         entry.clear_queues();
         if let Some(shared) = &mut self.shared {
-            entry.receives_posted = entry.granted_receives;
+            entry.receives_posted = entry.shared_receives;
             shared.opened(queue_pair, connection.index);
         } else {
             let lkey = bases[0].lkey;
+            self.receives.hold_over(connection.index);
             for buffer in self.receives.of(connection.index) {
                 if self.receives.is_idle(buffer) {
                     entry.receives.push(self.receives.post(buffer, lkey));
@@ -255,6 +256,8 @@ impl<P: Port> Engine<P> {
         self.post_receives(index);
         let entry = &mut self.connections[index];
         entry.first_receives = entry.receives_posted;
+        let all = if self.shared.is_some() { entry.shared_receives } else { self.plan.receive_depth };
+        entry.part_receives(self.plan.reply_receives, all);
         if core::mem::take(&mut self.connections[index].doomed) {
             self.fail(index, DisconnectCause::Local);
         }
@@ -394,7 +397,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         let (connection, private_data) = (entry.key, private_data.clone());
-        let (created, receives) = (entry.idle.len(), entry.first_receives);
+        let (created, receives) = (entry.idle.len(), entry.granted);
         (entry.phase, entry.was_ready) = (Phase::Ready, true);
         entry.note_usual();
         self.unsettled -= 1;
@@ -465,7 +468,7 @@ impl<P: Port> Engine<P> {
         self.unsettled -= 1;
         if let Some(shared) = &mut self.shared {
             let lost = if entry.gave_up_receives { entry.receives_posted } else { 0 };
-            shared.closed(entry.queue_pair, index as u16, entry.granted_receives, lost);
+            shared.closed(entry.queue_pair, index as u16, entry.shared_receives, lost);
             entry.receives_posted = 0;
         }
     }

@@ -49,7 +49,8 @@ pub struct ResponseRequest<'a> {
     pub cookie: u64,
 }
 
-/// Why a transfer was not taken. [`TransferError::NoSlot`] is worth another try after a poll, all others never.
+/// Why a transfer was not taken. [`TransferError::NoSlot`] is worth another try after a poll, [`TransferError::NoPeerReceives`]
+/// after [`crate::Event::Received`], all others never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
     /// All transfer slots are in use; for ever, where [`crate::EngineOptions::transfer_depth`] is 0.
@@ -60,6 +61,13 @@ pub enum TransferError {
     /// The connection is not ready, ends, or is a former one.
     #[error("the connection is not ready for transfers")]
     NotConnected,
+    /// The peer has no receive for the reply, and no reply of its own is due that would bring one: this one answers nothing, beyond what
+    /// may be sent unasked ([`ConnectionOptions::peer_receives`](crate::ConnectionOptions::peer_receives)).
+    #[error(
+        "the peer has no receive for the reply, which answers none of its messages; say in ConnectionOptions::peer_receives how many \
+         messages may be sent unasked"
+    )]
+    NoPeerReceives,
     /// The reply is longer than the engine's message buffers, or empty.
     #[error("a reply has 1 byte up to the engine's message_bytes")]
     MessageLength,
@@ -103,8 +111,7 @@ impl<P: Port> Engine<P> {
     /// [`TransferError::NoSlot`], [`TransferError::NotConnected`]; nothing is left behind.
     pub fn probe(&mut self, connection: ConnectionId, cookie: u64) -> Result<(), TransferError> {
         let handle = self.stage_probe(connection, cookie)?;
-        self.take_transfer(handle);
-        Ok(())
+        self.take_transfer(handle)
     }
 
     /// Writes data to a peer and replies behind it; ends with [`crate::Event::Responded`] when the device is done with both.
@@ -145,8 +152,7 @@ impl<P: Port> Engine<P> {
             // The slot's buffer has message_bytes bytes.
             let _ = self.messages.write(self.plan.reply_offset(handle.index()), reply);
         }
-        self.take_transfer(handle);
-        Ok(())
+        self.take_transfer(handle)
     }
 
     /// A transfer of one operation that has no bytes on either side.
@@ -180,6 +186,7 @@ impl<P: Port> Engine<P> {
             return Err(TransferError::NotConnected);
         }
         let Some(vacant) = self.transfers.vacant().filter(|_| self.plan.transfer_slots > 0) else {
+            self.statistics.transfers_without_slot += 1;
             return Err(TransferError::NoSlot);
         };
         let slot = vacant.index();

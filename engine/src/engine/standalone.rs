@@ -19,9 +19,13 @@ pub enum CancelError {
     /// It has ended, or its end is on the way: its event tells how.
     #[error("the request has ended, or its end is on the way")]
     Ended,
-    /// The peer was invited to invalidate a key and may still do so: a second invalidation crashes some devices' hosts.
-    /// Abort it in the upper protocol and await the reply, or disconnect.
-    #[error("the peer may still invalidate the request's key; abort it in the upper protocol, or disconnect")]
+    /// The peer was invited to invalidate a key and may still do so, and a second invalidation crashes the host of this device
+    /// ([`Quirks::crashes_on_double_invalidate`](crate::provider::Quirks)); on no other one. Abort it in the upper protocol and await
+    /// the reply, or disconnect.
+    #[error(
+        "the peer may still invalidate the request's key, and a second invalidation would crash this device's host; abort it in the upper \
+         protocol, or disconnect"
+    )]
     PeerMayInvalidate,
 }
 
@@ -109,7 +113,10 @@ impl<P: Port> Engine<P> {
         if !self.gather.covers(&element) {
             return None;
         }
-        let Some(vacant) = self.requests.vacant() else { return Some(Err(SubmitError::NoSlot)) };
+        let Some(vacant) = self.requests.vacant() else {
+            self.statistics.requests_without_slot += 1;
+            return Some(Err(SubmitError::NoSlot));
+        };
         let descriptor = connection.idle.pop()?;
         let opening = Opening {
             owner: vacant.index(),
@@ -158,8 +165,10 @@ impl<P: Port> Engine<P> {
     /// ([`Message::Reply`](crate::Message::Reply)); until then the receive for it is kept, and so is the peer's for the message.
     ///
     /// The peer is not told. If it reads or writes the memory afterwards, its device's access is refused, and the connection ends
-    /// as after every failed access; so it does where the reply invalidates the key. To give up what a peer may be working on, and
-    /// keep the connection, abort it in the upper protocol and await the reply.
+    /// as after every failed access; so it does where the reply invalidates the key, whether that comes first or the invalidation
+    /// of ours: of two, the second is refused, and of a key that the peer killed nobody can tell whose it was. The request ends as cancelled
+    /// all the same, when its keys are dead. To give up what a peer may be working on, and keep the connection, abort it
+    /// in the upper protocol and await the reply.
     ///
     /// # Errors
     /// [`CancelError`]; the request goes on.
@@ -173,8 +182,12 @@ impl<P: Port> Engine<P> {
         let index = usize::from(found.standing.connection);
         match found.standing.phase {
             Phase::Ended | Phase::Held | Phase::Fencing => return Err(CancelError::Ended),
-            // Without memory there is no key that it could kill.
-            Phase::Posted if found.invited && !found.mrs.is_empty() => return Err(CancelError::PeerMayInvalidate),
+            // Whoever kills the key second is refused by other devices, and the connection ends. Without memory there is none.
+            Phase::Posted
+                if found.invited && !found.mrs.is_empty() && self.capabilities.quirks.crashes_on_double_invalidate =>
+            {
+                return Err(CancelError::PeerMayInvalidate);
+            }
             Phase::Posted if found.is_standalone() => {
                 // The registration is on the way: the invalidation stands behind it in the same queue.
             }
@@ -214,7 +227,7 @@ impl<P: Port> Engine<P> {
         connection.send_queue.release(entries);
         if !standalone {
             connection.peer_receives += 1;
-            connection.awaiting_reply -= 1;
+            connection.reply_receives += 1;
         }
         for descriptor in mrs {
             self.give_back_unused(index, descriptor);

@@ -14,6 +14,7 @@ use crate::{
     provider::{Access, Port},
     request::{Kind, Request, RequestHandle, WaitingChunk},
     trace::TracePoint,
+    waits::WaitCause,
 };
 use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
@@ -62,7 +63,8 @@ pub struct Coverage {
 }
 
 /// Why a request was not taken. The caller keeps everything. [`SubmitError::NoSlot`] is worth another try after a poll,
-/// [`SubmitError::NotConnected`] after [`crate::Event::Connected`], all others never.
+/// [`SubmitError::NotConnected`] after [`crate::Event::Connected`], [`SubmitError::NoPeerReceives`] after
+/// [`crate::Event::Received`], all others never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
     /// All request slots are in use.
@@ -71,6 +73,20 @@ pub enum SubmitError {
     /// The connection is not ready, ends, or is a former one (I24, I27).
     #[error("the connection is not ready for requests")]
     NotConnected,
+    /// The peer has no receive for a message, and no reply is due that would bring one: what may be sent unasked
+    /// ([`ConnectionOptions::peer_receives`](crate::ConnectionOptions::peer_receives), 0 by default) was not said, or is used up by
+    /// responses that nobody asked for. Only a message that the peer sends unasked could change that; behind one, submit again.
+    #[error(
+        "the peer has no receive for the message, and no reply is due that would bring one; say in ConnectionOptions::peer_receives how \
+         many messages may be sent unasked, or submit when the peer has sent something"
+    )]
+    NoPeerReceives,
+    /// No receive of the connection is for replies: all are granted to the peer.
+    #[error(
+        "all receives of the connection are granted to its peer, none is for a reply; raise EngineOptions::queue_depth or receive_depth, \
+         or lower ConnectionOptions::granted_receives"
+    )]
+    NoReplyReceives,
     /// The message is longer than the engine's message buffers, or empty.
     #[error("a message has 1 byte up to the engine's message_bytes")]
     MessageLength,
@@ -254,7 +270,10 @@ impl<P: Port> Engine<P> {
             _ => Kind::Inline,
         };
         let request = Request::waiting(submission.cookie, connection, submission.invite_invalidation, kind);
-        let handle = self.requests.insert_with(|| ManuallyDrop::new(request)).ok_or(SubmitError::NoSlot)?;
+        let Some(handle) = self.requests.insert_with(|| ManuallyDrop::new(request)) else {
+            self.statistics.requests_without_slot += 1;
+            return Err(SubmitError::NoSlot);
+        };
         let Some(admission) = self.admissions.get_mut(handle.index() as usize) else { return Err(SubmitError::NoSlot) };
         admission.iova_cookie = submission.iova_cookie;
         // At most message_bytes, which is 32 bit, MAX_MRS_PER_REQUEST, and the elements of one SEND.
@@ -271,7 +290,7 @@ impl<P: Port> Engine<P> {
     /// Admits a staged request at once, or has it wait behind those that wait already.
     ///
     /// # Errors
-    /// [`SubmitError::Unannounced`]; the slot is free again.
+    /// [`SubmitError::Unannounced`], or that it would wait for ever; the slot is free again.
     pub(super) fn admit_or_park(
         &mut self,
         index: usize,
@@ -285,12 +304,37 @@ impl<P: Port> Engine<P> {
                 self.requests.remove(handle);
             });
         }
+        if let Err(error) = self.may_wait(index, handle) {
+            self.requests.remove(handle);
+            return Err(error);
+        }
         self.park(handle, chunks);
+        let cause = if first { self.request_waits_for(handle) } else { WaitCause::Order };
+        self.statistics.requests_waited += 1;
+        self.statistics.request_waits.add(cause, 1);
         self.connections[index].waiting_requests.push_back(handle.index());
         self.connections[index].note_usual();
         self.ask_attention();
-        self.statistics.requests_waited += 1;
         Ok(())
+    }
+
+    /// Whether something is bound to come that lets a request go.
+    fn may_wait(&self, index: usize, handle: Handle) -> Result<(), SubmitError> {
+        let connection = &self.connections[index];
+        if self.requests.get(handle).is_none_or(|request| request.is_standalone()) {
+            Ok(())
+        } else if connection.all_reply_receives == 0 && !self.is_held_over(index) {
+            Err(SubmitError::NoReplyReceives)
+        } else if connection.lacks_peer_receives() {
+            Err(SubmitError::NoPeerReceives)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether the caller holds receives of a former connection, which will be this one's for replies.
+    fn is_held_over(&self, index: usize) -> bool {
+        self.shared.is_none() && self.receives.is_held_over(self.connections[index].key.index)
     }
 
     /// Keeps what a request that waits is made of: its message in its buffer, its segments beside its slot.

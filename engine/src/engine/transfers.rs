@@ -8,6 +8,7 @@ use crate::{
     options::MAX_TRANSFER_OPERATIONS,
     provider::{ElementRange, Operation, Port, RemoteRange, Token, TokenKind, WorkRequest},
     transfer::{Kind, Phase, RemoteSegment, Transfer},
+    waits::WaitCause,
 };
 use frwr_mempool::slab::Handle;
 
@@ -69,12 +70,28 @@ impl<P: Port> Engine<P> {
     }
 
     /// Admits a staged transfer, or has it wait behind those that do.
-    pub(super) fn take_transfer(&mut self, handle: Handle) {
-        let Some(index) = self.transfers.get(handle).map(|transfer| usize::from(transfer.connection)) else { return };
-        if !self.connections[index].waiting_transfers.is_empty() || !self.admit_transfer(handle) {
-            self.connections[index].waiting_transfers.push_back(handle.index());
-            self.ask_attention();
+    ///
+    /// # Errors
+    /// [`TransferError::NoPeerReceives`]: it would wait for ever; its slot is free again.
+    pub(super) fn take_transfer(&mut self, handle: Handle) -> Result<(), TransferError> {
+        let Some(index) = self.transfers.get(handle).map(|transfer| usize::from(transfer.connection)) else {
+            return Ok(());
+        };
+        let first = self.connections[index].waiting_transfers.is_empty();
+        if first && self.admit_transfer(handle) { Ok(()) } else { self.have_transfer_wait(index, handle, first) }
+    }
+
+    #[cold]
+    fn have_transfer_wait(&mut self, index: usize, handle: Handle, first: bool) -> Result<(), TransferError> {
+        let cause = self.transfer_waits_for(handle);
+        if cause == WaitCause::PeerReceives && self.connections[index].lacks_peer_receives() {
+            self.transfers.remove(handle);
+            return Err(TransferError::NoPeerReceives);
         }
+        self.statistics.transfer_waits.add(if first { cause } else { WaitCause::Order }, 1);
+        self.connections[index].waiting_transfers.push_back(handle.index());
+        self.ask_attention();
+        Ok(())
     }
 
     /// Reserves what a staged transfer needs, and puts its work requests into the chain. False where it has to wait.

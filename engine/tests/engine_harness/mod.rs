@@ -121,6 +121,8 @@ pub struct Side<D: Device> {
     pub steps_per_look: u64,
     /// Receives of the peer that our connections may use unasked.
     pub peer_receives: u32,
+    /// Receives that the peer is granted; the engine's choice without.
+    pub granted_receives: Option<u32>,
     /// Retries and depths of our connections.
     pub parameters: ConnectionParameters,
     /// Commands of every connection, for a side that serves several; `commands` then stays empty.
@@ -171,6 +173,7 @@ impl<D: Device> Side<D> {
             stepped: 0,
             steps_per_look: asleep::steps_per_look(),
             peer_receives: 0,
+            granted_receives: None,
             parameters: ConnectionParameters::default(),
             every_command: None,
             _region: region,
@@ -283,6 +286,7 @@ impl<D: Device> Side<D> {
     pub fn connection_options(&self) -> ConnectionOptions {
         ConnectionOptions {
             peer_receives: self.peer_receives,
+            granted_receives: self.granted_receives,
             parameters: self.parameters,
             ..ConnectionOptions::default()
         }

@@ -19,6 +19,7 @@ struct Flags {
     crashed: AtomicBool,
     stalled_destroys: AtomicU64,
     skipped_invalidations: AtomicU64,
+    messages_without_receive: AtomicU64,
 }
 
 impl SoftMonitor {
@@ -42,6 +43,17 @@ impl SoftMonitor {
 
     fn count_skipped_invalidation(&self) {
         self.0.skipped_invalidations.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Messages that met no receive when they arrived here. 0 where both sides keep to what they were granted
+    /// ([`ConnectionOptions`](crate::ConnectionOptions)): real devices have such a message wait, or end its connection.
+    #[must_use]
+    pub fn messages_without_receive(&self) -> u64 {
+        self.0.messages_without_receive.load(Ordering::Acquire)
+    }
+
+    pub(super) fn count_message_without_receive(&self) {
+        self.0.messages_without_receive.fetch_add(1, Ordering::AcqRel);
     }
 
     /// True the first time.

@@ -85,7 +85,7 @@ impl Responder {
                 continue;
             }
             let without_receive = receives.is_empty(&nic.shared_receives);
-            if (without_receive || self.not_ready.is_some()) && self.is_not_ready(without_receive, wire) {
+            if (without_receive || self.not_ready.is_some()) && self.is_not_ready(without_receive, wire, nic) {
                 break;
             }
             if *budget == 0 || wire.request_in.pop_with(|packet| self.execute(packet, receives, nic, asker)).is_none() {
@@ -122,7 +122,7 @@ impl Responder {
     /// Whether the next packet begins a message that meets no receive. It stays in the lane, as if it were sent again and
     /// again; its sender is told now and then. A sender that is gone sends nothing again: what met no receive is lost, and
     /// all behind it.
-    fn is_not_ready(&mut self, without_receive: bool, wire: &mut WireEnd) -> bool {
+    fn is_not_ready(&mut self, without_receive: bool, wire: &mut WireEnd, nic: &Nic) -> bool {
         // Before the look into the lane: once it is closed, nothing comes behind what is in it.
         let gone = wire.request_in.is_closed();
         let begins = wire.request_in.peek_with(|packet| {
@@ -132,17 +132,20 @@ impl Responder {
         if gone {
             while wire.request_in.pop_with(|_| ()).is_some() {}
         } else if without_receive {
-            self.tell_not_ready(sequence, wire);
+            self.tell_not_ready(sequence, wire, nic);
         }
         gone || without_receive
     }
 
-    fn tell_not_ready(&mut self, sequence: u32, wire: &mut WireEnd) {
+    fn tell_not_ready(&mut self, sequence: u32, wire: &mut WireEnd, nic: &Nic) {
         if let Some(steps) = self.not_ready.as_mut().filter(|steps| **steps > 0) {
             *steps -= 1;
             return;
         }
         if self.respond(wire, Response::NotReady, sequence) {
+            if self.not_ready.is_none() {
+                nic.monitor.count_message_without_receive();
+            }
             self.not_ready = Some(RNR_STEPS);
         }
     }
