@@ -621,3 +621,58 @@ fn shared_receives_are_granted_by_the_size_of_the_queue() {
     let buffers = raw.target.engine().receive_buffers();
     assert_eq!((buffers.posted, buffers.held, buffers.idle), (112, 0, 0));
 }
+
+/// Of every size up to the limit, on blocks of both sizes; with more of them at a time than there are buffers. What is a block beyond it is
+/// refused, and told with the limit.
+#[test]
+fn a_command_moves_what_the_target_says_and_no_more() {
+    for (limit, block) in [(64_u32 << 10, 512_u32), (128 << 10, 512), (1 << 20, 4096)] {
+        let options = TargetOptions { buffer_bytes: limit, controllers: 1, ..target_options() };
+        let medium = MemoryStorage::new(memory(4 << 20), block, 64).unwrap();
+        let mut raw = Raw::with(options, vec![medium]);
+        let (admin, io) = raw.io_queue();
+        let (command, data) = identify(cns::CONTROLLER, 0);
+        assert!(raw.command(admin, command, data).status().is_success());
+        let mut bytes = vec![0; 4096];
+        raw.data.read(0, &mut bytes).unwrap();
+        let told = IdentifyController::read_from_bytes(&bytes).unwrap().max_transfer_bytes(4096);
+        assert_eq!(told, Some(u64::from(limit)));
+        let mut random = 7_u32;
+        for length in [block, 3 * block, limit / 2, limit - block, limit] {
+            let pattern: Vec<u8> = (0..length)
+                .map(|_| {
+                    random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (random >> 24) as u8
+                })
+                .collect();
+            raw.data.write(0, &pattern).unwrap();
+            let range = blocks(1, 5, length / block, length);
+            let written = raw.command(io, Command::Write(range), Some((Access::RemoteRead, length)));
+            assert!(written.status().is_success(), "{limit} {length}: {}", written.status());
+            assert!(raw.command(io, Command::Compare(range), Some((Access::RemoteRead, length))).status().is_success());
+            raw.data.fill(0, length as usize, 0).unwrap();
+            let read = raw.command(io, Command::Read(range), Some((Access::RemoteWrite, length)));
+            assert!(read.status().is_success(), "{limit} {length}: {}", read.status());
+            let mut found = vec![0; length as usize];
+            raw.data.read(0, &mut found).unwrap();
+            assert!(found == pattern, "{limit} {length}");
+        }
+        raw.told();
+        let beyond = blocks(1, 5, limit / block + 1, limit + block);
+        let refused = raw.command(io, Command::Read(beyond), Some((Access::RemoteWrite, block)));
+        assert_eq!(refused.status(), Status::INVALID_FIELD.do_not_retry());
+        let said = format!("bytes of data {}, must be from 0 to {limit}", limit + block);
+        let lines = raw.told();
+        assert!(lines.len() == 1 && lines[0].ends_with(&said), "{lines:?}");
+        // A queue of the largest, which buffers are not there for.
+        raw.responses.clear();
+        for id in 0..33 {
+            let entry = Command::Compare(blocks(1, 5, limit / block, limit)).encode(1000 + id).unwrap();
+            raw.send(io, entry, Some((Access::RemoteRead, limit)));
+        }
+        raw.until("all", |raw| raw.responses.len() == 33);
+        assert!(raw.responses.iter().all(|response| response.status().is_success()));
+        let statistics = raw.target.statistics();
+        assert_eq!((statistics.buffers_free, raw.disconnected.len()), (statistics.buffers, 0));
+    }
+}

@@ -80,6 +80,25 @@ fn s75_writes_behind_cancelled_requests_move_up_in_the_chain_and_are_told() {
     }
 }
 
+/// A responder says of how many transfers it can do without knowing that they are over; without that it is a quarter of all. Those of one
+/// flush end together in any case.
+#[test]
+fn replies_ask_for_their_completion_from_as_many_transfers_on_as_the_responder_says() {
+    let told = |transfers_held| {
+        let mut test = Scripted::of(Setup::new("reg_mr").target(|target| target.transfers_held = transfers_held));
+        test.connect();
+        let before = test.target.engine.statistics().send_completions;
+        for cookie in 0..16 {
+            test.submit(cookie, 0, false);
+        }
+        test.until("arrived", |pair| pair.target.commands.len() == 16);
+        test.pair.serve(false);
+        test.until("answered", |pair| pair.host.ended.len() == 16);
+        test.target.engine.statistics().send_completions - before
+    };
+    assert_eq!([1, 2, 5, 16, u32::MAX].map(told), [16, 15, 12, 1, 1]);
+}
+
 /// A peer's device answers for it, whatever its program does: one that is not there answers nothing, and no key is looked at.
 #[test]
 fn a_probe_is_told_when_the_peers_device_has_answered_and_not_before() {
