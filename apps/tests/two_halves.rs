@@ -824,3 +824,39 @@ fn more_cores_than_a_target_may_have_are_refused() {
     let error = ServeConfig::new(arguments).unwrap_err();
     assert!(error.to_string().contains("65 cores: must be 1 to 64"), "{error}");
 }
+
+/// As many hosts as `--hosts` says, and no more: the next one is told so, and an operator is told what to raise; the discovery service is
+/// there for it all the same.
+#[test]
+fn a_host_more_than_there_may_be_is_told_so_and_still_finds_the_discovery_service() {
+    let file = Temporary::data("hosts", 8);
+    let target = Target::start("reg_mr", &["--namespace", file.text(), "--hosts", "1", "--max-transfer", "256K"]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let (sender, lines) = mpsc::channel();
+    let first = thread::spawn({
+        let device = target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+        let (stop, config) = (Arc::clone(&stop), load_config(&["--runtime", "3600", "--host-nqn", "nqn.first"]));
+        move || {
+            load(device, &config, &stop, &mut |line| {
+                let _ = sender.send(line.to_owned());
+            })
+        }
+    });
+    assert!(lines.iter().any(|line| line.contains("load")));
+    let error = target.load(&["--host-nqn", "nqn.second", "--reconnects", "1"]).unwrap_err().to_string();
+    assert!(error.contains("Connect Controller Busy (0x181)"), "{error}");
+    let said = ", host nqn.second, queue 0: Connect refused, Connect Controller Busy (0x181): the one place for hosts is taken, and 1 more \
+                for those that come back; raise --hosts, or disconnect a host";
+    assert!(target.lines.iter().any(|line| line.ends_with(said)));
+    let line = ["frwr-reactor", "discover", "--device", "test", "--connect", ADDRESS, "--host-nqn", "nqn.second"];
+    let Some(Task::Discover(arguments)) = CommandLine::try_parse_from(line).unwrap().task else {
+        panic!("not discover")
+    };
+    let device = target.fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let found = discover(device, &DiscoverConfig::new(arguments).unwrap(), &AtomicBool::new(false), &mut |_| {});
+    assert_eq!(found.unwrap().len(), 1);
+    stop.store(true, Relaxed);
+    assert!(first.join().unwrap().unwrap().passed());
+    let report = target.end();
+    assert!(report.target.incidents > 0 && report.target.made_room == 0, "{}", report.table());
+}

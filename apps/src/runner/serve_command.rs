@@ -149,8 +149,8 @@ pub struct ServeArguments {
     /// connection has as many as its largest queue.
     #[arg(long, value_name = "N|off", default_value = "off")]
     pub shared_receives: SharedReceives,
-    /// Bytes of the largest transfer of a command, a power of two from 64K to 8M. Each data buffer has as many: from 192 MiB to 400 MiB
-    /// on each core, of which a line says how many there are.
+    /// Bytes of the largest transfer of a command, a power of two from 64K to 8M. Each data buffer has as many, and all of them some
+    /// 200 MiB on each core, at 1M 330 MiB and at 8M 600 MiB: a line says how many there are.
     #[arg(long, value_name = "BYTES", default_value = DEFAULT_MAX_TRANSFER_TEXT, value_parser = transfer_bytes)]
     pub max_transfer: u32,
     /// Seconds that a host which asked for no keep alive may be silent, until its device is asked whether it is there; one that answers

@@ -272,7 +272,10 @@ impl Refusal {
                 write!(f, "{who} is on no list of {name}; allowed_hosts or --allow-host lists names")
             }
             Self::Hosts { places, returning } => {
-                write!(f, "all {places} places for hosts are taken")?;
+                match places {
+                    1 => f.write_str("the one place for hosts is taken")?,
+                    places => write!(f, "all {places} places for hosts are taken")?,
+                }
                 if *returning > 0 {
                     write!(f, ", and {returning} more for those that come back")?;
                 }
