@@ -83,6 +83,31 @@ impl Subject {
         }
     }
 
+    /// The provider refuses a second invalidation, which could be deadly, instead of the device.
+    pub fn is_guarded(self) -> bool {
+        match self {
+            Self::Soft(_) => false,
+            #[cfg(feature = "verbs")]
+            Self::Fake(fake) => fake == Fake::Ionic,
+            #[cfg(feature = "verbs")]
+            Self::Verbs(name) => {
+                use frwr_engine::provider::verbs::{known_device, system::driver};
+                self.has_windows() && known_device(&driver(name)).quirks.crashes_on_double_invalidate
+            }
+        }
+    }
+
+    /// AMD's ionic, or what stands for it.
+    pub fn is_ionic(self) -> bool {
+        match self {
+            Self::Soft(_) => false,
+            #[cfg(feature = "verbs")]
+            Self::Fake(fake) => fake == Fake::Ionic,
+            #[cfg(feature = "verbs")]
+            Self::Verbs(name) => frwr_engine::provider::verbs::system::driver(name) == "ionic",
+        }
+    }
+
     /// A ConnectX, or what stands for one below libmlx5.
     pub fn is_connectx(self) -> bool {
         match self {
