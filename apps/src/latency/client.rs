@@ -425,6 +425,9 @@ impl<P: Port> ClientSide<P> {
 
     /// Something is owed by the server or the device, and nothing has come for long.
     fn is_in_vain(&self, now: Duration) -> bool {
+        if !self.judges {
+            return false;
+        }
         let owed = match self.phase {
             Phase::WarmUp { .. } | Phase::Settling | Phase::Measuring | Phase::Draining | Phase::Measured => {
                 self.outstanding > 0 || self.pings.awaited() > 0
@@ -433,7 +436,7 @@ impl<P: Port> ClientSide<P> {
             Phase::Leaving => self.awaits_an_end(),
             _ => false,
         };
-        owed && self.judges && now > self.heard.saturating_add(SILENCE)
+        owed && now > self.heard.saturating_add(SILENCE)
     }
 
     fn step(&mut self, now: Duration) -> Result<u32, Failure> {
