@@ -147,6 +147,14 @@ fn a_quota_of_processor_time_is_told_before_and_after() {
     for part in ["may use 0.20 cores", "quota was used up in", "periods"] {
         assert!(warnings.contains(part), "{part}: {warnings}");
     }
+    let small = file(4096);
+    let job = ["--cores", "unpinned", "--pages", "plain", "--runtime", "1", "--json", small.to_str().unwrap()];
+    let output = group.run(REACTOR, &job);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+    let (found, errors) = (report["shortcomings"].to_string(), text(&output.stderr));
+    for part in ["may use 0.20 cores", "quota was used up in"] {
+        assert!(found.contains(part) && errors.contains(part), "{part}: {found} {errors}");
+    }
     let check: Value = serde_json::from_slice(&group.run(CHECK, &["--json"]).stdout).unwrap();
     assert_eq!(check["cpu_quota"]["quota_us"], 20_000, "{check}");
     assert!(check["shortcomings"].to_string().contains("cpu_quota"), "{check}");
@@ -163,8 +171,8 @@ fn allowed() -> Vec<usize> {
     list.split(',').flat_map(range).collect()
 }
 
-#[test]
-fn a_write_to_the_cpuset_is_told_and_the_figures_are_of_the_core_that_made_them() {
+/// What a program says, and its report, when it is moved from one core to another while it runs.
+fn moved(program: &str, arguments: &[&str], cores: impl Fn(&Value) -> &Value) {
     let &[home, other, ..] = allowed().as_slice() else { return skipped("one core is allowed: nobody can be moved") };
     let Some(group) = Group::new("cpuset", "cpuset") else { return };
     if group.version == 1 {
@@ -172,8 +180,8 @@ fn a_write_to_the_cpuset_is_told_and_the_figures_are_of_the_core_that_made_them(
     }
     group.write("cpuset.cpus", &format!("{home},{other}"));
     let home_text = home.to_string();
-    let arguments = ["--cores", &home_text, "--pages", "plain", "--runtime", "4", "--json"];
-    let mut program = group.command(LATENCY, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let arguments = [arguments, &["--cores", &home_text, "--pages", "plain", "--runtime", "4", "--json"]].concat();
+    let mut program = group.command(program, &arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // It is moved once its reactor runs where it was told to.
     let tasks = PathBuf::from(format!("/proc/{}/task", program.id()));
     while !reactor_runs(&tasks, home) {
@@ -190,8 +198,18 @@ fn a_write_to_the_cpuset_is_told_and_the_figures_are_of_the_core_that_made_them(
     }
     let output = program.wait_with_output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(report["warnings"].to_string().contains("moved away from core"), "{report}");
-    assert!(report["per_core"].as_array().unwrap().iter().all(|core| core["core"] == other), "{report}");
+    assert!(report["shortcomings"].to_string().contains("moved away from core"), "{report}");
+    assert!(cores(&report).as_array().unwrap().iter().all(|core| core["core"] == other), "{report}");
+}
+
+#[test]
+fn a_write_to_the_cpuset_is_told_and_the_figures_are_of_the_core_that_made_them() {
+    moved(LATENCY, &[], |report| &report["per_core"]);
+}
+
+#[test]
+fn the_main_job_says_where_it_ended_up_too() {
+    moved(REACTOR, &[file(4096).to_str().unwrap()], |report| &report["cores"]);
 }
 
 /// Whether a reactor is pinned there, and has used so much time that it must be past its start.

@@ -16,7 +16,7 @@ use super::{
     trace::{RING_RECORDS, Trace, check_path},
 };
 use crate::signals::Asked;
-use crate::watch::with_neighbours;
+use crate::watch::{Lookout, with_neighbours};
 use core::num::NonZeroU64;
 use frwr_engine::{
     control::Control,
@@ -94,13 +94,16 @@ impl Move<'_> {
         let topology = with_neighbours(Topology::of_machine());
         let placement = config.placement.clone().unwrap_or_else(|| for_both(&topology));
         let sides = Sides { targets: vec![target], hosts: vec![host] };
+        let mut lookout = Lookout::begin(&topology);
         let threads = launch(topology, placement, sides, &progress)?;
+        lookout.placed(threads.cpus(), say);
         let main = MainLoop {
             controls: vec![&mut target_control, &mut host_control],
             threads: &threads,
             progress: &progress,
             incidents: Vec::new(),
             media: MediaWatch::default(),
+            lookout: &mut lookout,
             trace: trace.as_mut(),
             listening: None,
             stop_at: None,
@@ -116,6 +119,7 @@ impl Move<'_> {
         }
         let corrupted = outcome.targets.iter().map(|target| target.statistics().corrupted_reads).sum();
         let (mut report, _) = outcome.report(subject(config, depth.effective), host_control.statistics())?;
+        report.warnings = lookout.end(say);
         report.injected = config.inject.map(|fault| Injected {
             fault,
             struck: match fault {

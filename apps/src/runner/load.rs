@@ -14,7 +14,11 @@ use super::{
     start::{Beginning, Sides, for_host, launch, open, reactors},
     trace::{RING_RECORDS, Trace, check_path},
 };
-use crate::{result_file::ResultFile, signals::Asked, watch::with_neighbours};
+use crate::{
+    result_file::ResultFile,
+    signals::Asked,
+    watch::{Lookout, with_neighbours},
+};
 use frwr_engine::{
     control::Control,
     provider::{
@@ -85,13 +89,16 @@ where
     };
     let progress = Progress::new(cores);
     let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts };
+    let mut lookout = Lookout::begin(&topology);
     let threads = launch(topology, placement, sides, &progress)?;
+    lookout.placed(threads.cpus(), say);
     let main = MainLoop {
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
         incidents: Vec::new(),
         media: MediaWatch::default(),
+        lookout: &mut lookout,
         trace: trace.as_mut(),
         listening: None,
         stop_at: None,
@@ -110,7 +117,8 @@ where
     {
         return Err(error);
     }
-    let (report, host) = outcome.report(subject(config, file.as_ref(), effective), control.statistics())?;
+    let (mut report, host) = outcome.report(subject(config, file.as_ref(), effective), control.statistics())?;
+    report.warnings = lookout.end(say);
     if let (Some(output), Some(job)) = (output, host.job())
         && job.digest().is_some()
     {

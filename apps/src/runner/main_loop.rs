@@ -10,7 +10,7 @@ use super::{
     trace::Trace,
     watchdog::{Verdict, Watchdog},
 };
-use crate::{signals::Asked, target::Incident};
+use crate::{signals::Asked, target::Incident, watch::Lookout};
 use core::{mem, time::Duration};
 use frwr_engine::{
     control::Control,
@@ -104,6 +104,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) incidents: Vec<lane::Receiver<Incident>>,
     /// What the target's namespaces live in.
     pub(super) media: MediaWatch,
+    /// What happens to its cores.
+    pub(super) lookout: &'a mut Lookout,
     pub(super) trace: Option<&'a mut Trace>,
     /// What to say once the target listens.
     pub(super) listening: Option<String>,
@@ -203,6 +205,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 say(&line);
             }
             refusals.tell(&self.controls, elapsed, say);
+            self.lookout.pass(elapsed, || self.threads.astray(), say);
             self.media.tell(elapsed, say);
             if !told && self.progress.has_broken_storage() {
                 told = true;

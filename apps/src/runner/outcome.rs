@@ -102,6 +102,7 @@ impl<T: Port, H: Port> Outcome<T, H> {
             cores: self.cores,
             injected: None,
             undrained: self.undrained,
+            warnings: Vec::new(),
         };
         Ok((report, host))
     }

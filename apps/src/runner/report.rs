@@ -1,6 +1,7 @@
 //! What a run prints at its end: a table for people, one line of JSON for programs.
 
 use super::command_line::Inject;
+use crate::check::{Shortcoming, shortcomings_json};
 use crate::host::HostStatistics;
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -147,6 +148,8 @@ pub struct RunReport {
     pub injected: Option<Injected>,
     /// Reactors and pollers that did not drain in time.
     pub undrained: Vec<String>,
+    /// What happened to its cores, as [`crate::watch`] saw it.
+    pub warnings: Vec<Shortcoming>,
 }
 
 impl RunReport {
@@ -232,6 +235,7 @@ impl RunReport {
             "undrained": self.undrained,
         });
         object["effective_queue_depth"] = json!(self.effective_queue_depth);
+        object["shortcomings"] = json!(shortcomings_json(&self.warnings));
         object
     }
 

@@ -19,7 +19,7 @@ use crate::{
     signals::Asked,
     storage::StorageStatistics,
     target::{HOME_CORE, place_queues},
-    watch::with_neighbours,
+    watch::{Lookout, with_neighbours},
 };
 use core::ops::Add;
 use frwr_engine::{control::Control, provider::Device};
@@ -87,7 +87,9 @@ where
         progress.part(core).publish(IoCounters::default(), Doing::OpeningListener);
         targets.push(Beginning { port, link, plan });
     }
+    let mut lookout = Lookout::begin(&topology);
     let threads = launch(topology, placement, Sides::<_, D::Port> { targets, hosts: Vec::new() }, &progress)?;
+    lookout.placed(threads.cpus(), say);
     reports.iter().for_each(|report| say(&report.line()));
     let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
     let main = MainLoop {
@@ -96,6 +98,7 @@ where
         progress: &progress,
         incidents,
         media,
+        lookout: &mut lookout,
         trace: None,
         listening: Some(format!("listening on {listen}, {all}; {}", buffers_of(buffers, config.max_transfer))),
         stop_at: config.runtime,
@@ -126,6 +129,7 @@ where
         cores,
         shared_receives: config.shared_receives,
         undrained,
+        warnings: lookout.end(say),
     })
 }
 

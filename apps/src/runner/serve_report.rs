@@ -1,6 +1,7 @@
 //! What `serve` prints at its end.
 
 use super::{namespaces::NamespaceReport, report::CoreReport};
+use crate::check::{Shortcoming, shortcomings_json};
 use crate::storage::{MediumFault, StorageStatistics};
 use crate::target::TargetStatistics;
 use core::fmt::Write as _;
@@ -37,6 +38,8 @@ pub struct ServeReport {
     pub shared_receives: Option<u32>,
     /// What did not drain in time.
     pub undrained: Vec<String>,
+    /// What happened to its cores, as [`crate::watch`] saw it.
+    pub warnings: Vec<Shortcoming>,
 }
 
 impl ServeReport {
@@ -96,6 +99,7 @@ impl ServeReport {
             "left": left_json(target),
             "undrained": self.undrained,
         });
+        object["shortcomings"] = json!(shortcomings_json(&self.warnings));
         object["admission"] = admission_json(target);
         object["queue_depth"] = json!(self.queue_depth);
         object["effective_queue_depth"] = json!(self.effective_queue_depth);

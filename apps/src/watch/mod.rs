@@ -1,9 +1,11 @@
 //! What happens to a program's cores while it runs, as far as the kernel tells: who else is on them, what a quota takes of them, and
 //! who moves threads away from them. It costs the cores nothing: files below `/proc` and `/sys` are read, by the main thread.
 
+mod lookout;
 mod neighbours;
 mod patrol;
 
+pub(crate) use lookout::Lookout;
 pub use neighbours::{BusyTimes, pinned_reactors};
 pub(crate) use patrol::Patrol;
 
