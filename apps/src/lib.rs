@@ -5,6 +5,7 @@
 
 mod address;
 pub mod check;
+mod failures;
 pub mod host;
 pub mod job;
 pub mod latency;

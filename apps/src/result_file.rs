@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Write as _},
+    io::{self, BufWriter, ErrorKind, Write as _},
     os::{
         fd::AsFd,
         unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
@@ -83,8 +83,10 @@ impl ResultFile {
     ///
     /// # Errors
     /// The system's.
-    pub fn begin(self) -> io::Result<File> {
-        Ok(self.found_or_made()?.0)
+    pub fn begin(self) -> io::Result<ResultStream> {
+        let path = self.path.clone();
+        let (file, is_new) = self.found_or_made()?;
+        Ok(ResultStream { out: BufWriter::new(file), path, is_new })
     }
 
     /// The file, empty, and whether it was made for the results: it was not there, or somebody has put it elsewhere meanwhile, where it
@@ -107,6 +109,45 @@ impl ResultFile {
 /// Takes out what a file holds. Devices and pipes have no length to set.
 fn emptied(file: &File) -> io::Result<()> {
     if file.metadata().is_ok_and(|metadata| metadata.is_file()) { file.set_len(0) } else { Ok(()) }
+}
+
+/// Results that come one by one.
+#[derive(Debug)]
+pub struct ResultStream {
+    out: BufWriter<File>,
+    path: PathBuf,
+    is_new: bool,
+}
+
+impl ResultStream {
+    /// Writes some, at once or later.
+    ///
+    /// # Errors
+    /// The system's; then [`ResultStream::give_up`] is due.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
+    }
+
+    /// Writes what was not written yet.
+    ///
+    /// # Errors
+    /// As [`ResultStream::write`].
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// They do not find room: no part of them stays. A file that was made for them is deleted, one that was there is empty; what
+    /// a pipe or a device has taken is its own.
+    pub fn give_up(self) {
+        let Self { out, path, is_new } = self;
+        let (file, _) = out.into_parts();
+        // The error that led here is the one that is told.
+        if is_new && !has_gone(&file, &path) {
+            let _ = fs::remove_file(path);
+        } else {
+            let _ = emptied(&file);
+        }
+    }
 }
 
 /// Whether a file that was opened by a path is no longer found there: deleted, or renamed.

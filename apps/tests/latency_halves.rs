@@ -575,7 +575,7 @@ fn a_server_whose_device_never_destroys_a_queue_pair_says_so_and_names_what_has_
     let (faulty, faults) = Faulty::new(device(&fabric, "reg_mr"));
     // What works as before does not drain, so that its end waits for its destruction.
     for (kind, times) in [(CommandKind::FailQueuePair, 1), (CommandKind::DestroyQueuePair, u32::MAX)] {
-        faults.fail_command(kind, CommandError::Busy, times);
+        faults.fail_command(kind, CommandError::BUSY, times);
     }
     let (mut faulty, (config, address)) = (Some(faulty), (config(&[]), ADDRESS.parse().unwrap()));
     let (report, said) = thread::scope(|scope| {

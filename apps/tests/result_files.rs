@@ -6,7 +6,7 @@ use folder::Folder;
 use frwr_apps::result_file::{ResultFile, lead_to_one};
 use std::{
     fs::{self, OpenOptions},
-    io::{Read as _, Write as _},
+    io::Read as _,
     os::unix::fs::{OpenOptionsExt as _, symlink},
     path::PathBuf,
     process::{Command, Output, Stdio},
@@ -226,7 +226,7 @@ fn a_file_that_is_put_elsewhere_meanwhile_stays_as_it_is_and_results_are_where_t
     // As an editor saves it.
     let file = ResultFile::open(path.as_ref()).unwrap();
     fs::rename(&aside, &path).unwrap();
-    file.begin().unwrap().write_all(b"new").unwrap();
+    file.begin().unwrap().write(b"new").unwrap();
     assert_eq!(results(), "new");
 }
 

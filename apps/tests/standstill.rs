@@ -119,7 +119,7 @@ fn answer_all(pair: &mut Pair, count: u16) {
 /// A batch without room.
 fn taken() -> CompletionBatch {
     let mut batch = CompletionBatch::new();
-    let result = Err(FailureStatus::Flushed);
+    let result = Err(FailureStatus::Flushed.into());
     while !batch.is_full() {
         batch.push(Completion { token: Token(0), queue_pair: QueuePairId(0), result });
     }

@@ -408,8 +408,8 @@ fn a_queue_pair_that_a_device_keeps_on_a_member_keeps_no_other_host_away() {
     shared.go.set(false);
     raw.send(io, Command::Write(blocks(0)).encode(9).unwrap(), Some((Access::RemoteRead, 512)));
     raw.steps(100);
-    raw.faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
-    raw.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::Busy, u32::MAX);
+    raw.faults.fail_command(CommandKind::FailQueuePair, CommandError::BUSY, 1);
+    raw.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::BUSY, u32::MAX);
     raw.engine.disconnect(io);
     raw.until("gone", |raw| raw.disconnected == [io]);
     raw.steps(50);

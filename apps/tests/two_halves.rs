@@ -699,14 +699,14 @@ fn memory_that_a_device_does_not_register_ends_both_halves_with_the_reason() {
     let file = Temporary::data("refused", 1);
     let stop = AtomicBool::new(false);
     let (device, faults) = faulty(&SoftFabric::new());
-    faults.fail_command(CommandKind::RegisterMemory, CommandError::Exhausted, u32::MAX);
+    faults.fail_command(CommandKind::RegisterMemory, CommandError::EXHAUSTED, u32::MAX);
     // Before any host has come.
     let error = serve(device, &serve_config(&["--namespace", file.text()]), &stop, &mut |_| {}).unwrap_err();
     one_line(&error, "locked_memory", "cannot register memory");
 
     let target = Target::start("rxe", &["--namespace", file.text()]);
     let (device, faults) = faulty(&target.fabric);
-    faults.fail_command(CommandKind::RegisterMemory, CommandError::Exhausted, u32::MAX);
+    faults.fail_command(CommandKind::RegisterMemory, CommandError::EXHAUSTED, u32::MAX);
     let error = load(device, &load_config(&[]), &stop, &mut |_| {}).unwrap_err();
     one_line(&error, "locked_memory", "cannot register memory");
     target.end();

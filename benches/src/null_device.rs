@@ -48,7 +48,7 @@ impl<P: Port + Send> Device for NullDevice<P> {
     }
 
     fn open_port(&mut self, _: u32, _: u32) -> Result<P, CommandError> {
-        self.port.take().ok_or(CommandError::Exhausted)
+        self.port.take().ok_or(CommandError::EXHAUSTED)
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
@@ -152,7 +152,7 @@ impl Port for NullPort {
     }
 
     fn post_shared_receives(&mut self, _: SharedReceiveQueueId, _: &[ReceiveRequest]) -> Result<(), PostError> {
-        Err(PostError { accepted: 0, reason: PostRefusal::NotReady })
+        Err(PostError::new(0, PostRefusal::NotReady))
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 //! ones (goal A22).
 
 use frwr_engine::provider::{
-    Chain, Completion, CompletionBatch, CompletionQueue, FailureStatus, Operation, Port, PortId, PostError,
+    Chain, Completion, CompletionBatch, CompletionQueue, Failure, FailureStatus, Operation, Port, PortId, PostError,
     PostRefusal, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Success, Token, TokenKind,
 };
 use std::collections::VecDeque;
@@ -49,13 +49,13 @@ impl StormPort {
     pub fn fail(&mut self, queue_pair: QueuePairId) {
         let Some(QueuePair { requests, receives, .. }) = self.of(queue_pair) else { return };
         let (requests, receives) = (core::mem::take(requests), core::mem::take(receives));
-        let mut status = FailureStatus::RetryExceeded;
+        let mut failure = Failure::from(FailureStatus::RetryExceeded);
         for (token, _) in requests {
-            self.send.push_back(Completion { token, queue_pair, result: Err(status) });
-            status = FailureStatus::Flushed;
+            self.send.push_back(Completion { token, queue_pair, result: Err(failure) });
+            failure = Failure::FLUSHED;
         }
         for token in receives {
-            self.receive.push_back(Completion { token, queue_pair, result: Err(status) });
+            self.receive.push_back(Completion { token, queue_pair, result: Err(failure) });
         }
     }
 
@@ -79,7 +79,7 @@ impl StormPort {
     pub fn stale(&mut self, queue_pair: QueuePairId, count: u32) {
         for at in 0..count {
             let kind = [TokenKind::Register, TokenKind::Invalidate, TokenKind::Message][at as usize % 3];
-            let result = if at % 2 == 0 { Err(FailureStatus::Flushed) } else { Ok(Success::default()) };
+            let result = if at % 2 == 0 { Err(Failure::FLUSHED) } else { Ok(Success::default()) };
             let token = Token::new(kind, at, u32::MAX);
             self.send.push_back(Completion { token, queue_pair, result });
             let token = Token::new(TokenKind::Receive, at, u32::MAX);
@@ -95,7 +95,7 @@ impl Port for StormPort {
 
     fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
         let Some(queue) = self.of(queue_pair) else {
-            return Err(PostError { accepted: 0, reason: PostRefusal::NotReady });
+            return Err(PostError::new(0, PostRefusal::NotReady));
         };
         let mut key = 0;
         for request in chain.requests {
@@ -111,14 +111,14 @@ impl Port for StormPort {
 
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
         let Some(queue) = self.of(queue_pair) else {
-            return Err(PostError { accepted: 0, reason: PostRefusal::NotReady });
+            return Err(PostError::new(0, PostRefusal::NotReady));
         };
         queue.receives.extend(receives.iter().map(|receive| receive.token));
         Ok(())
     }
 
     fn post_shared_receives(&mut self, _: SharedReceiveQueueId, _: &[ReceiveRequest]) -> Result<(), PostError> {
-        Err(PostError { accepted: 0, reason: PostRefusal::NotReady })
+        Err(PostError::new(0, PostRefusal::NotReady))
     }
 
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize {

@@ -2,7 +2,7 @@
 
 use crate::{
     mr::Grant,
-    provider::{CommandError, Completion, FailureStatus, IncomingId, PrivateData},
+    provider::{CommandError, Completion, Failure, IncomingId, PostError, PrivateData},
     request::RequestHandle,
 };
 use std::net::SocketAddr;
@@ -84,15 +84,18 @@ pub enum OpenFailure {
     },
     /// The device made no shared receive queue.
     #[error(
-        "the device made no shared receive queue of {entries} receives; ask for fewer, or for a queue per connection"
+        "the device made no shared receive queue of {entries} receives: {error}; ask for fewer, or for a queue per connection"
     )]
     SharedReceives {
         /// Receives that were asked for.
         entries: u32,
+        /// What it said.
+        error: CommandError,
     },
-    /// The device has no queue pair, domain, base registration or connection left.
-    #[error("the device has no queue pair, protection domain, memory registration or connection left")]
-    Exhausted,
+    /// The device has no queue pair, domain, base registration or connection left, or makes none for another reason: that
+    /// is what it said.
+    #[error("the device made no queue pair, protection domain, memory registration or connection: {0}")]
+    NotMade(CommandError),
 }
 
 /// What an engine is told of an address that it listens at, or wanted to.
@@ -115,13 +118,13 @@ pub enum DisconnectCause {
     /// The peer disconnected.
     #[error("disconnected by the peer")]
     Peer,
-    /// A work request failed. [`FailureStatus::Flushed`] is no reason by itself: the device had moved the queue pair to the error state
+    /// A work request failed. [`Flushed`](crate::provider::FailureStatus::Flushed) is no reason by itself: the device had moved the queue pair to the error state
     /// before, most often since it refused the peer an access to memory. The peer hears the reason.
     #[error("a work request failed: {0}")]
-    WorkRequest(FailureStatus),
+    WorkRequest(Failure),
     /// The device refused a post.
-    #[error("the device refused a post")]
-    PostRefused,
+    #[error("the device refused a post: {0}")]
+    PostRefused(PostError),
     /// The peer invalidated a key that does not belong to the request it answered (F13, I25).
     #[error("the peer invalidated a key that the request does not own")]
     ForeignInvalidation,

@@ -31,6 +31,7 @@ pub mod gather;
 mod link;
 pub mod mr;
 mod options;
+mod pad;
 mod plan;
 mod pool;
 mod protocol;
@@ -57,6 +58,7 @@ pub use gather::{GatherError, MemoryId, Segment};
 pub use link::{CoreLink, MAX_INCOMING, MAX_MEMORIES};
 pub use mr::Grant;
 pub use options::*;
+pub use pad::PadFailure;
 pub use plan::{EngineError, MAX_MESSAGE_BYTES, SLOTS_PER_REQUEST};
 pub use protocol::{AnnounceError, CLASSIFY_BYTES, Message, Protocol};
 // What requests, transfers and events are made of.

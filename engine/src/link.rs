@@ -5,7 +5,7 @@ use crate::{
     gather::MemoryId,
     mr::ConnectionKey,
     provider::{
-        BaseId, ConnectionParameters, IncomingId, PrivateData, QueuePairId, QueueSizes, RegistrationId,
+        BaseId, CommandError, ConnectionParameters, IncomingId, PrivateData, QueuePairId, QueueSizes, RegistrationId,
         SharedReceiveQueueId,
     },
 };
@@ -134,12 +134,13 @@ pub(crate) enum ToCore {
     Allocated {
         connection: ConnectionKey,
         descriptor: u32,
-        /// The object and its key, or nothing where the device has none left.
-        object: Option<(RegistrationId, u32)>,
+        /// The object and its key, or why the device made none.
+        object: Result<(RegistrationId, u32), CommandError>,
     },
     /// The device refused to destroy the object of a descriptor.
     NotFreed {
         descriptor: u32,
+        error: CommandError,
     },
     /// The peer, the connection manager or the device ended the connection.
     Ended {

@@ -82,6 +82,11 @@ impl Pool {
         first..first + self.per_connection
     }
 
+    /// Descriptors of all connections.
+    pub(crate) fn len(&self) -> usize {
+        self.mrs.len()
+    }
+
     /// The connection that owns a descriptor.
     pub(crate) fn connection_of(&self, descriptor: u32) -> u16 {
         // One core has at most u16::MAX connections, so the quotient fits.

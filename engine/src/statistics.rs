@@ -1,6 +1,10 @@
 //! Counters of one engine: written plainly by its core, copied out by value.
 
-use crate::waits::Waits;
+use crate::{
+    pad::PadFailure,
+    provider::{CommandError, PostError},
+    waits::Waits,
+};
 
 /// What happened since the engine was made. All counters only grow, but for those said to be gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,10 +34,20 @@ pub struct Statistics {
     pub mrs_allocated: u64,
     /// MR objects that the device could not make.
     pub mr_allocations_failed: u64,
+    /// What it said to the last of them.
+    pub mr_allocation_error: Option<CommandError>,
     /// MR objects destroyed; with `mrs_orphaned` and those alive they are `mrs_allocated`.
     pub mrs_destroyed: u64,
     /// MR objects that the device refused to destroy, also behind the destruction of their queue pair (mrs_orphaned of S120, S105).
     pub mrs_orphaned: u64,
+    /// Attempts to destroy an MR object that the device refused: each object is tried up to three times before it is orphaned.
+    pub deregistrations_failed: u64,
+    /// What it said to the last of them.
+    pub deregistration_error: Option<CommandError>,
+    /// Write pads that were wanted and not made: their connections have none.
+    pub pads_failed: u64,
+    /// Why the last of them was not.
+    pub pad_failure: Option<PadFailure>,
     /// Keys that were valid, or may have been, when their MR object was destroyed; counted when the device has answered that.
     pub keys_destroyed_live: u64,
     /// Stale MRs replaced by a new object on a connection that goes on (mrs_recovered of S120).
@@ -68,6 +82,8 @@ pub struct Statistics {
     pub drain_markers: u64,
     /// Posts that the device refused, in whole or in part.
     pub posts_refused: u64,
+    /// What it said to the last of them.
+    pub post_error: Option<PostError>,
     /// Chains of work requests for a send queue: one for each flush and queue pair that had any. Equal to `doorbells`, since a chain is
     /// posted by one post.
     pub send_chains: u64,
@@ -136,6 +152,11 @@ impl core::ops::Add for Statistics {
             transfers_without_slot: self.transfers_without_slot + other.transfers_without_slot,
             mrs_allocated: self.mrs_allocated + other.mrs_allocated,
             mr_allocations_failed: self.mr_allocations_failed + other.mr_allocations_failed,
+            mr_allocation_error: other.mr_allocation_error.or(self.mr_allocation_error),
+            deregistrations_failed: self.deregistrations_failed + other.deregistrations_failed,
+            deregistration_error: other.deregistration_error.or(self.deregistration_error),
+            pads_failed: self.pads_failed + other.pads_failed,
+            pad_failure: other.pad_failure.or(self.pad_failure),
             mrs_destroyed: self.mrs_destroyed + other.mrs_destroyed,
             mrs_orphaned: self.mrs_orphaned + other.mrs_orphaned,
             keys_destroyed_live: self.keys_destroyed_live + other.keys_destroyed_live,
@@ -155,6 +176,7 @@ impl core::ops::Add for Statistics {
             doorbells: self.doorbells + other.doorbells,
             drain_markers: self.drain_markers + other.drain_markers,
             posts_refused: self.posts_refused + other.posts_refused,
+            post_error: other.post_error.or(self.post_error),
             send_chains: self.send_chains + other.send_chains,
             receive_doorbells: self.receive_doorbells + other.receive_doorbells,
             send_completions: self.send_completions + other.send_completions,

@@ -9,7 +9,7 @@ use frwr_engine::provider::{
 use harness::deviations::Row;
 use harness::pair::Ends;
 use harness::subject::{Subject, on, on_all};
-use harness::{Builder, Grant, Slot, TestPair, memory, pattern, statuses};
+use harness::{Builder, Grant, Slot, TestPair, memory, pattern, status, statuses};
 
 const REMOTE_ACCESS: Option<FailureStatus> = Some(FailureStatus::RemoteAccess);
 /// Where the registration lies in the owner's memory, and how long it is.
@@ -45,7 +45,7 @@ fn is_refused(pair: &mut TestPair, ends: Ends, chain: &Builder) {
     let peer_before = pair.peer.sent.len();
     pair.peer.post(ends.peer, chain).expect("room");
     pair.until("a refused access", |pair| pair.peer.sent.len() > peer_before);
-    assert_eq!(pair.peer.sent[peer_before].result.err(), REMOTE_ACCESS);
+    assert_eq!(status(&pair.peer.sent[peer_before]), REMOTE_ACCESS);
     pair.until("a flushed receive", |pair| !pair.owner.received.is_empty());
     assert_eq!(statuses(&pair.owner.received), [Some(FailureStatus::Flushed)]);
     assert_eq!(pair.owner.sent.len(), before);
@@ -219,7 +219,7 @@ fn z01_revocation_bites_in_mid_transfer() {
         pair.until("the invalidation", |pair| pair.owner.sent.len() == 2);
         // The refused access that it causes moves the queue pair to the error state, on a real device perhaps before its
         // own completion is written: it took effect, and is flushed.
-        let ended = pair.owner.sent[1].result.err();
+        let ended = status(&pair.owner.sent[1]);
         let overtaken = subject.is_real() && ended == Some(FailureStatus::Flushed);
         assert!(ended.is_none() || overtaken, "{ended:?} {:?}", pair.peer.sent);
         let found = statuses(&pair.peer.sent);
@@ -251,7 +251,7 @@ fn z01_memory_without_local_write_is_not_written_to() {
             let element = ScatterElement { address, length: 64, lkey };
             if reads {
                 let done = pair.peer_runs(ends.peer, &Builder::new().read(&[element], grant.at(0)), 1);
-                assert!(subject.is_local_failure(done[0].result.err()), "{done:?}");
+                assert!(subject.is_local_failure(status(&done[0])), "{done:?}");
             } else {
                 let receive = ReceiveRequest { token: Token(0), element };
                 pair.peer.port.post_receives(ends.peer, &[receive]).expect("room");
@@ -259,7 +259,7 @@ fn z01_memory_without_local_write_is_not_written_to() {
                 let done = pair.owner_runs(ends.owner, &chain, 1);
                 assert_eq!(statuses(&done), [Some(FailureStatus::RemoteOperation)]);
                 pair.until("the receive", |pair| !pair.peer.received.is_empty());
-                assert!(subject.is_local_failure(pair.peer.received[0].result.err()), "{:?}", pair.peer.received);
+                assert!(subject.is_local_failure(status(&pair.peer.received[0])), "{:?}", pair.peer.received);
             }
         }
     });

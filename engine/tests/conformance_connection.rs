@@ -67,7 +67,7 @@ fn f31_an_address_is_taken_once() {
     on_all(|subject| {
         let mut pair = subject.pair();
         let address = pair.address;
-        assert_eq!(pair.owner.command(Command::Listen { address }), Err(CommandError::Address));
+        assert_eq!(pair.owner.command(Command::Listen { address }), Err(CommandError::ADDRESS));
     });
 }
 

@@ -201,7 +201,7 @@ fn s94_queue_pairs_and_ports_are_apart() {
         let chain = Builder::new().send(&[]).signalled();
         let refused = Chain { requests: &chain.requests, elements: &chain.elements };
         let error = other_port.post(first.owner, refused).expect_err("another core's queue pair");
-        assert_eq!(error, PostError { accepted: 0, reason: PostRefusal::NotReady });
+        assert_eq!(error, PostError::new(0, PostRefusal::NotReady));
         // The new port takes part in what concerns every port.
         let mut batch = CompletionBatch::new();
         other_port.poll(CompletionQueue::Send, &mut batch);

@@ -6,7 +6,7 @@ use engine_harness::{PROFILES, Setup, Watched, scripted::Scripted};
 use frwr_engine::{
     Chunk, EngineOptions, SubmitError,
     provider::{
-        Access, CompletionQueue, FailureStatus, Port, PostRefusal, TokenKind,
+        Access, CompletionQueue, Failure, FailureStatus, Port, PostRefusal, TokenKind,
         fault::{CompletionFault, CompletionFilter},
         record::RecordedOperation,
     },
@@ -78,7 +78,7 @@ fn s46_no_registration_completes_unless_it_is_flushed() {
     pair.until("disconnected", |pair| pair.host.disconnected == 1);
     let flushed = kinds(&mut pair);
     assert!(!flushed.is_empty());
-    assert!(flushed.iter().all(|completion| completion.result == Err(FailureStatus::Flushed)));
+    assert!(flushed.iter().all(|completion| completion.result.is_err_and(|failure| failure.is_flush())));
     let tokens: std::collections::HashSet<_> = flushed.iter().map(|completion| completion.token).collect();
     assert_eq!(tokens.len(), flushed.len(), "one flush per registration");
     assert_eq!(pair.pair.host.ended.len(), 4 + 64, "each request ends once");
@@ -198,14 +198,14 @@ fn s57_s98_a_registration_that_completes_badly_ends_the_connection() {
         let signal = SignalPolicy::GlobalCounter { max_send_wr: 6 };
         let mut pair = Setup::new("reg_mr").host(|host| host.signal = signal).watched();
         let filter = CompletionFilter::kind(TokenKind::Register);
-        pair.host.faults.on_completions(filter, CompletionFault::Fail(status), 1);
+        pair.host.faults.on_completions(filter, CompletionFault::Fail(status.into()), 1);
         let segments = pair.scattered(2);
         pair.pair.host.submit(1, Access::RemoteWrite, &segments, false).unwrap();
         pair.until("disconnected", |pair| {
             pair.serve(false);
             pair.host.disconnected == 1
         });
-        let expected = format!("cause: WorkRequest({status:?})");
+        let expected = format!("cause: WorkRequest({:?})", Failure::from(status));
         assert!(pair.pair.host.events.iter().any(|event| event.contains(&expected)), "{:?}", pair.pair.host.events);
         assert_eq!(pair.pair.host.ended, [(1, "lost")]);
         let statistics = pair.pair.host.engine.statistics();

@@ -47,7 +47,7 @@ fn s113_s115_i16_tokens_of_nothing_are_dropped_and_counted() {
         for kind in TOKEN_KINDS {
             for index in [0, 1, 31, 77, Token::MAX_INDEX] {
                 for (generation, queue_pair) in [(0xFFFF_FFF0, queue_pair), (1, QueuePairId(0xDEAD))] {
-                    for result in [Ok(Success::default()), Err(FailureStatus::Flushed)] {
+                    for result in [Ok(Success::default()), Err(FailureStatus::Flushed.into())] {
                         let token = Token::new(kind, index, generation);
                         test.inject(queue, Completion { token, queue_pair, result });
                         count += 1;
@@ -116,7 +116,7 @@ fn s115_f07_flushes_of_registration_and_invalidation_of_one_mr_are_told_apart() 
             .watch
             .completions(CompletionQueue::Send)
             .iter()
-            .filter(|completion| completion.result == Err(FailureStatus::Flushed))
+            .filter(|completion| completion.result.is_err_and(|failure| failure.is_flush()))
             .map(|completion| completion.token.kind())
             .collect();
         assert_eq!(
@@ -179,7 +179,7 @@ fn fault01_fault07_a_queue_pair_error_at_each_position_of_a_chain() {
                 test.submit(1, count, false);
                 test.submit(2, 3, true);
                 let filter = CompletionFilter::kind(kind);
-                test.faults.on_all_completions(filter, CompletionFault::Fail(FailureStatus::Flushed));
+                test.faults.on_all_completions(filter, CompletionFault::Fail(FailureStatus::Flushed.into()));
                 for steps in 0..count * 2 {
                     test.serve(steps % 2 == 0);
                     test.steps(1);

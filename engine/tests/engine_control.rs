@@ -3,13 +3,12 @@
 mod engine_harness;
 
 use core::time::Duration;
-use engine_harness::{PROFILES, Pair, Setup, Side, WatchedDevice, scripted::*};
+use engine_harness::{PROFILES, Pair, Setup, Side, WatchedDevice, post_refusals, scripted::*};
 use frwr_engine::{
-    AddMemoryError, ConnectionOptions, Control, DisconnectCause, EngineOptions, MAX_INCOMING, OnPostError,
-    OpenEngineError, OpenError,
+    AddMemoryError, ConnectionOptions, Control, EngineOptions, MAX_INCOMING, OnPostError, OpenEngineError, OpenError,
     provider::{
-        AsyncEvent, CommandError, ConnectionEvent, ConnectionParameters, Device, DeviceEvent, IncomingId, ListenerId,
-        PrivateData, TokenKind,
+        AsyncEvent, CommandError, ConnectionEvent, ConnectionParameters, Device, DeviceEvent, Errno, IncomingId,
+        ListenerId, PostRefusal, PrivateData, TokenKind,
         fault::CommandKind,
         soft::{SoftFabric, SoftOptions, SoftProfile},
     },
@@ -154,7 +153,7 @@ fn i11_d07_a_reply_is_no_proof_that_a_registration_ran() {
         test.until("refused", |pair| pair.host.engine.statistics().posts_refused == 1);
         assert_eq!(test.host.engine.statistics().keys_destroyed_live, 0, "{profile}: not on a queue pair that works");
         test.until_gone();
-        assert_eq!(test.host.causes, [DisconnectCause::PostRefused], "{profile}");
+        assert_eq!(post_refusals(&test.host.causes), [(PostRefusal::Invalid, Errno::EINVAL)], "{profile}");
         assert_eq!((test.status(2), test.host.disconnected), (Some("lost"), 1), "{profile}");
         test.reconnect_works();
     }
@@ -264,7 +263,7 @@ fn a_domain_that_the_device_keeps_is_freed_when_it_can_be() {
     // One domain per connection.
     for profile in ["reg_mr", "umr"] {
         let mut test = Scripted::new(profile);
-        test.faults.fail_command(CommandKind::FreeDomain, CommandError::Busy, 3);
+        test.faults.fail_command(CommandKind::FreeDomain, CommandError::BUSY, 3);
         let connection = test.host.connection.unwrap();
         test.pair.host.engine.disconnect(connection);
         test.until_gone();
@@ -283,7 +282,7 @@ fn s105_orphans_are_told_with_the_end_of_their_connection_and_the_next_works() {
         let mut test = Scripted::new(profile);
         // All of them when the queue pair has drained, and three once more behind its destruction.
         let mrs = test.descriptors().iter().sum::<u32>();
-        test.faults.fail_command(CommandKind::FreeRegistration, CommandError::Busy, mrs + 3);
+        test.faults.fail_command(CommandKind::FreeRegistration, CommandError::BUSY, mrs + 3);
         let connection = test.host.connection.unwrap();
         test.pair.host.engine.disconnect(connection);
         test.until_gone();
@@ -472,7 +471,7 @@ fn f31_why_a_connection_was_not_opened_is_told() {
 fn a_refused_accept_is_answered_also_where_its_core_gave_up_meanwhile() {
     for profile in PROFILES {
         let mut test = Scripted::unconnected(profile, EngineOptions::default());
-        test.target_faults.fail_command(CommandKind::Accept, CommandError::Exhausted, 1);
+        test.target_faults.fail_command(CommandKind::Accept, CommandError::EXHAUSTED, 1);
         let options = test.host.connection_options();
         test.host.connection =
             Some(test.pair.host.engine.connect(engine_harness::address(), b"hello", &options).unwrap());

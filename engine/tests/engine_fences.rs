@@ -9,8 +9,9 @@ use frwr_engine::{
     CancelError, CancelNowError, DisconnectCause, EngineOptions, InvalidateSignalling, OnPostError, RequestHandle,
     ResponseRequest,
     provider::{
-        Access, Completion, CompletionQueue, FailureStatus, Success, Token, TokenKind,
+        Access, Completion, CompletionQueue, Failure, FailureStatus, Success, Token, TokenKind,
         fault::{CompletionFault, CompletionFilter},
+        soft::vendor_code,
     },
 };
 
@@ -191,7 +192,8 @@ fn s70_s75_s79_f12_i10_i12_i14_a_peer_that_keeps_writing_is_cut_off_before_the_e
             let mut seen = [0; 512];
             test.host.data.read(place, &mut seen).unwrap();
             assert_eq!(seen, [7; 512], "{profile}: the caller's again");
-            let refused = DisconnectCause::WorkRequest(FailureStatus::RemoteAccess);
+            let refused =
+                DisconnectCause::WorkRequest(Failure::new(FailureStatus::RemoteAccess, vendor_code::WRITE_REFUSED));
             assert_eq!(test.target.causes, [refused], "{profile}: the cause, not one of its flushes");
             test.until_gone();
             test.reconnect_works();
@@ -216,7 +218,7 @@ fn s74_s80_s81_fault06_fault08_a_failed_invalidation_is_no_fence_and_no_reply() 
                 }
                 test.until_gone();
                 assert_eq!(test.status(1), Some(if cancel { "cancelled" } else { "lost" }), "to be sent again");
-                assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(status)]);
+                assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(status.into())]);
                 assert_eq!(test.descriptors(), [0, 0, 0, all], "destroyed, none reused");
                 test.reconnect_works();
             }
@@ -232,7 +234,7 @@ fn s82_f17_a_flush_behind_the_first_invalidation_frees_the_first_mr_only() {
     let (name, _) = test.command();
     let filter = CompletionFilter::kind(TokenKind::Invalidate);
     test.faults.on_completions(filter, CompletionFault::Duplicate, 1);
-    test.faults.on_completions(filter, CompletionFault::Fail(FailureStatus::Flushed), 2);
+    test.faults.on_completions(filter, CompletionFault::Fail(FailureStatus::Flushed.into()), 2);
     test.reply(name, None);
     test.until("the failure", |pair| pair.host.engine.statistics().disconnects == 1);
     assert_eq!(test.host.engine.statistics().local_invalidations, 1);

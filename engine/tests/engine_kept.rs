@@ -52,7 +52,7 @@ fn s95_hold_nothing_is_given_back_while_the_device_keeps_an_undrained_queue_pair
                 Some(kind) => test.hold(kind),
                 None => test.refuse(0),
             }
-            test.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::Busy, FOR_EVER);
+            test.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::BUSY, FOR_EVER);
             let connection = test.host.connection.unwrap();
             let slots = test.host.engine.statistics().request_slots_used;
             test.host.engine.disconnect(connection);
@@ -93,7 +93,7 @@ fn s96_other_connections_go_on_beside_a_queue_pair_that_is_kept() {
         test.command();
         let (first, slots) = (test.host.connection.unwrap(), test.host.engine.receive_buffers());
         test.refuse(0);
-        test.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::Busy, FOR_EVER);
+        test.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::BUSY, FOR_EVER);
         test.host.engine.disconnect(first);
         test.until("kept", |pair| pair.host.control.statistics().queue_pairs_kept == 1);
         test.until("the target's end", |pair| pair.target.engine.is_disconnected());
@@ -124,7 +124,7 @@ fn hold_memory_of_a_queue_pair_that_is_kept_is_not_told_to_be_lost() {
     for (kind, times) in
         [(CommandKind::FailQueuePair, 1), (CommandKind::Disconnect, 1), (CommandKind::DestroyQueuePair, 5)]
     {
-        test.target_faults.fail_command(kind, CommandError::Busy, times);
+        test.target_faults.fail_command(kind, CommandError::BUSY, times);
     }
     let target = &mut test.pair.target;
     target.engine.disconnect(connection);
@@ -148,7 +148,7 @@ fn fault33_a_drained_queue_pair_that_is_kept_reaches_nothing_and_its_connection_
         let mut test = Scripted::new(profile);
         test.round_trip(1);
         let (connection, queue_pair) = (test.host.connection.unwrap(), test.queue_pair());
-        test.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::Busy, FOR_EVER);
+        test.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::BUSY, FOR_EVER);
         test.host.engine.disconnect(connection);
         test.until_gone();
         assert!(exists(&mut test, queue_pair));
@@ -177,7 +177,7 @@ fn s95_what_could_not_be_failed_and_is_kept_has_not_ended_whatever_it_drained_to
     for (kind, times) in
         [(CommandKind::FailQueuePair, 1), (CommandKind::Disconnect, 1), (CommandKind::DestroyQueuePair, FOR_EVER)]
     {
-        test.faults.fail_command(kind, CommandError::Busy, times);
+        test.faults.fail_command(kind, CommandError::BUSY, times);
     }
     test.host.engine.disconnect(connection);
     test.until("kept", |pair| pair.host.control.statistics().queue_pairs_kept == 1);
@@ -206,8 +206,8 @@ fn s105_i11_mrs_that_are_refused_before_their_queue_pair_is_destroyed_are_no_orp
                 test.refuse(0);
             }
             let mrs = test.descriptors().iter().sum::<u32>();
-            test.faults.fail_command(CommandKind::FreeRegistration, CommandError::Busy, mrs);
-            test.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::Busy, 20);
+            test.faults.fail_command(CommandKind::FreeRegistration, CommandError::BUSY, mrs);
+            test.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::BUSY, 20);
             let connection = test.host.connection.unwrap();
             test.host.engine.disconnect(connection);
             test.until("kept", |pair| pair.host.control.statistics().queue_pairs_kept == 1);
@@ -227,7 +227,7 @@ fn s105_i11_mrs_that_are_refused_before_their_queue_pair_is_destroyed_are_no_orp
 fn fault33_a_connection_that_does_not_open_waits_for_its_queue_pair_as_well() {
     for profile in PROFILES {
         let mut test = Scripted::unconnected(profile, EngineOptions::default());
-        test.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::Busy, FOR_EVER);
+        test.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::BUSY, FOR_EVER);
         let nobody = "127.0.0.1:9".parse().unwrap();
         let options = frwr_engine::ConnectionOptions::default();
         test.host.engine.connect(nobody, b"", &options).unwrap();
@@ -245,7 +245,7 @@ fn fault33_a_connection_that_does_not_open_waits_for_its_queue_pair_as_well() {
 /// A device that has no more connections is not an address where nobody listens.
 #[test]
 fn fault33_what_the_device_has_none_left_of_is_told_as_that() {
-    for (error, told) in [(CommandError::Exhausted, "Exhausted"), (CommandError::Address, "Unreachable")] {
+    for (error, told) in [(CommandError::EXHAUSTED, "Exhausted"), (CommandError::ADDRESS, "Unreachable")] {
         let mut test = Scripted::unconnected("reg_mr", EngineOptions::default());
         test.faults.fail_command(CommandKind::Connect, error, 1);
         test.host.engine.connect(address(), b"", &frwr_engine::ConnectionOptions::default()).unwrap();
@@ -261,7 +261,7 @@ fn memory_and_listeners_that_the_device_keeps_are_asked_for_again() {
     // One domain per connection, which goes with its two base registrations.
     for profile in ["reg_mr", "umr"] {
         let mut test = Scripted::new(profile);
-        test.faults.fail_command(CommandKind::DeregisterMemory, CommandError::Busy, 3);
+        test.faults.fail_command(CommandKind::DeregisterMemory, CommandError::BUSY, 3);
         let connection = test.host.connection.unwrap();
         test.host.engine.disconnect(connection);
         test.until_gone();
@@ -272,7 +272,7 @@ fn memory_and_listeners_that_the_device_keeps_are_asked_for_again() {
         test.reconnect_works();
         assert_eq!(test.control_failures(), 3, "{profile}: the domain is freed at the first attempt");
 
-        test.target_faults.fail_command(CommandKind::StopListening, CommandError::Busy, 2);
+        test.target_faults.fail_command(CommandKind::StopListening, CommandError::BUSY, 2);
         test.target.engine.stop_listening(address()).unwrap();
         test.steps(10);
         assert_eq!(test.target.control.statistics().listeners_kept, 1, "{profile}");

@@ -277,7 +277,7 @@ fn a_queue_pair_that_is_kept_and_waited_for_weighs_on_its_core_until_it_is_destr
     let seen = watched_placement(&mut rig);
     rig.connect(b"");
     for (kind, times) in [(CommandKind::FailQueuePair, 1), (CommandKind::DestroyQueuePair, u32::MAX)] {
-        rig.faults.fail_command(kind, CommandError::Busy, times);
+        rig.faults.fail_command(kind, CommandError::BUSY, times);
     }
     let first = rig.core(0).connected[0];
     rig.core(0).engine.disconnect(first);
@@ -308,7 +308,7 @@ fn a_drained_queue_pair_that_is_kept_weighs_on_no_core() {
     let seen = watched_placement(&mut rig);
     rig.connect(b"");
     rig.connect(b"");
-    rig.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::Busy, u32::MAX);
+    rig.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::BUSY, u32::MAX);
     let first = rig.core(0).connected[0];
     rig.core(0).engine.disconnect(first);
     rig.steps(200);

@@ -42,7 +42,8 @@ fn s18_s22_f10_a_device_with_room_for_two_of_eleven() {
     let mut trace = pair.pair.host.engine.trace().unwrap();
     pair.pair.connect();
     let records: Vec<_> = core::iter::from_fn(|| trace.pop()).collect();
-    let failed = records.iter().filter(|record| record.point == TracePoint::MrAllocationFailed);
+    let failed =
+        records.iter().filter(|record| record.point == TracePoint::MrAllocationFailed(CommandError::EXHAUSTED));
     assert_eq!(
         failed.map(|record| (record.mr, record.handle)).collect::<Vec<_>>(),
         [(u32::MAX, 0); 9],
@@ -86,7 +87,7 @@ fn s20_s105_every_mr_is_destroyed_once_also_when_the_device_says_no() {
         assert_eq!(descriptors(&pair), Descriptors { free: 32 - used, used, ..Descriptors::default() });
         // Each is tried once when the queue pair has drained, and once behind its destruction.
         let refused = if failing == 0 { 0 } else { 32 + failing };
-        pair.host.faults.fail_command(CommandKind::FreeRegistration, CommandError::Exhausted, refused);
+        pair.host.faults.fail_command(CommandKind::FreeRegistration, CommandError::EXHAUSTED, refused);
         disconnect(&mut pair);
         let statistics = pair.pair.host.engine.statistics();
         assert_eq!((statistics.mrs_allocated, statistics.mrs_orphaned), (32, u64::from(failing)));
@@ -121,7 +122,7 @@ fn s22_s24_the_first_fill_is_small_and_the_pool_grows_on_demand() {
 #[test]
 fn s24_i28_a_device_without_mrs_is_asked_again_and_the_connection_stays() {
     let mut pair = Setup::new("reg_mr").host(|host| (host.registrations, host.first_fill) = (4, 1)).watched();
-    pair.host.faults.fail_command(CommandKind::AllocateRegistration, CommandError::Exhausted, 5);
+    pair.host.faults.fail_command(CommandKind::AllocateRegistration, CommandError::EXHAUSTED, 5);
     let segments = pair.scattered(3);
     pair.pair.host.submit(1, Access::RemoteWrite, &segments, true).unwrap();
     pair.steps(50);

@@ -207,7 +207,7 @@ fn s98_each_kind_of_bad_completion_ends_the_connection() {
         // Every message asks for a completion.
         let signal = frwr_engine::signal::SignalPolicy::SendsOnly { batch: 0 };
         let mut test = Scripted::with("reg_mr", EngineOptions { signal, ..EngineOptions::default() });
-        test.fail(kind, FailureStatus::Other);
+        test.fail(kind, FailureStatus::Other(99));
         register(&mut test, 1);
         for cookie in 2..40 {
             let _ = test.try_submit(cookie, u64::from(cookie < 8), false);
@@ -218,7 +218,7 @@ fn s98_each_kind_of_bad_completion_ends_the_connection() {
             }
             pair.host.disconnected == 1
         });
-        assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(FailureStatus::Other)], "{kind:?}");
+        assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(FailureStatus::Other(99).into())], "{kind:?}");
         test.until_gone();
         test.reconnect_works();
     }
@@ -301,7 +301,7 @@ fn s105_f09_fault21_a_repair_that_finds_no_object_shrinks_the_pool_and_nothing_e
     let mut test = Scripted::with("reg_mr", options);
     test.submit(1, 1, false);
     let (name, _) = test.command();
-    test.faults.fail_command(CommandKind::AllocateRegistration, CommandError::Exhausted, 1);
+    test.faults.fail_command(CommandKind::AllocateRegistration, CommandError::EXHAUSTED, 1);
     test.refuse(0);
     test.reply(name, None);
     test.until("refused", |pair| pair.host.engine.statistics().mr_allocations_failed == 1);
@@ -324,7 +324,7 @@ fn s105_f09_i10_an_object_that_the_device_does_not_free_is_no_fence() {
             test.submit(1, 1, false);
             let (name, _) = test.command();
             test.refuse(0);
-            test.faults.fail_command(CommandKind::FreeRegistration, CommandError::Busy, times);
+            test.faults.fail_command(CommandKind::FreeRegistration, CommandError::BUSY, times);
             test.reply(name, None);
             if orphaned != Some(true) {
                 // The key is alive when the device says no: the request must not end now. The harness looks at the device.
@@ -461,7 +461,7 @@ fn fault33_every_command_of_opening_fails_once_and_the_next_attempt_works() {
     for profile in PROFILES {
         for kind in [AllocateDomain, RegisterMemory, CreateQueuePair, Connect] {
             let mut test = Scripted::unconnected(profile, EngineOptions::default());
-            test.faults.fail_command(kind, CommandError::Exhausted, 1);
+            test.faults.fail_command(kind, CommandError::EXHAUSTED, 1);
             let options = frwr_engine::ConnectionOptions { peer_receives: 8, ..Default::default() };
             let address = engine_harness::address();
             for _ in 0..2 {
@@ -480,7 +480,7 @@ fn fault33_every_command_of_opening_fails_once_and_the_next_attempt_works() {
             assert_eq!(test.control_failures(), 1, "{profile} {kind:?}");
         }
         let mut test = Scripted::unconnected(profile, EngineOptions::default());
-        test.faults.fail_command(AllocateRegistration, CommandError::Exhausted, 31);
+        test.faults.fail_command(AllocateRegistration, CommandError::EXHAUSTED, 31);
         test.connect();
         assert_eq!(test.descriptors(), [1, 0, 0, 31], "fewer at once, not none (S22)");
         test.round_trip(1);
@@ -490,7 +490,7 @@ fn fault33_every_command_of_opening_fails_once_and_the_next_attempt_works() {
 #[test]
 fn fault21_f16_a_device_without_objects_makes_requests_wait_and_nothing_else() {
     let mut test = Scripted::unconnected("reg_mr", EngineOptions { registrations: 4, ..EngineOptions::default() });
-    test.faults.fail_command(CommandKind::AllocateRegistration, CommandError::Exhausted, 100);
+    test.faults.fail_command(CommandKind::AllocateRegistration, CommandError::EXHAUSTED, 100);
     test.connect();
     assert_eq!(test.descriptors(), [0, 0, 0, 4]);
     test.submit(1, 2, false);
@@ -556,7 +556,7 @@ fn fault33_a_queue_pair_that_cannot_be_failed_or_destroyed_still_ends() {
         let mut test = Scripted::new("window");
         every_phase(&mut test);
         test.faults.release();
-        test.faults.fail_command(kind, CommandError::Busy, 1);
+        test.faults.fail_command(kind, CommandError::BUSY, 1);
         let connection = test.host.connection.unwrap();
         test.host.engine.disconnect(connection);
         test.steps(2000);

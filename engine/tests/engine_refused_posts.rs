@@ -3,8 +3,11 @@
 
 mod engine_harness;
 
-use engine_harness::{PROFILES, scripted::*};
-use frwr_engine::{DisconnectCause, EngineOptions, InvalidateSignalling, OnPostError, provider::TokenKind};
+use engine_harness::{PROFILES, post_refusals, scripted::*};
+use frwr_engine::{
+    EngineOptions, InvalidateSignalling, OnPostError,
+    provider::{Errno, PostRefusal, TokenKind},
+};
 
 const POLICIES: [OnPostError; 2] = [OnPostError::Disconnect, OnPostError::DeregisterAndContinue];
 
@@ -30,7 +33,7 @@ fn s71_s83_fault03_fault04_a_chain_of_requests_refused_at_every_position_ends_ea
                 assert_eq!(statistics.posts_refused, 1, "{profile} {policy:?} {accepted}");
                 if policy == OnPostError::Disconnect {
                     test.until_gone();
-                    assert_eq!(test.host.causes, [DisconnectCause::PostRefused]);
+                    assert_eq!(post_refusals(&test.host.causes), [(PostRefusal::Invalid, Errno::EINVAL)]);
                     assert_eq!(test.host.engine.statistics().disconnects, 1);
                     test.reconnect_works();
                     continue;
@@ -79,7 +82,7 @@ fn s68_f05_f06_s84_invalidations_refused_at_every_position_hold_the_end_until_th
                     if policy == OnPostError::Disconnect {
                         assert_eq!(test.status(1), Some("lost"), "its data may have changed after the reply (S83)");
                         test.until_gone();
-                        assert_eq!(test.host.causes, [DisconnectCause::PostRefused]);
+                        assert_eq!(post_refusals(&test.host.causes), [(PostRefusal::Invalid, Errno::EINVAL)]);
                         test.reconnect_works();
                     } else {
                         assert_eq!(test.status(1), Some("replied"));

@@ -150,7 +150,7 @@ fn s139_a_failure_among_registrations_of_one_flush_grants_none() {
         test.steps(20);
         let posted = test.posted();
         let (token, queue_pair) = (posted[failing].token, test.queue_pair());
-        let result = Err(FailureStatus::Bind);
+        let result = Err(FailureStatus::Bind.into());
         test.inject(CompletionQueue::Send, Completion { token, queue_pair, result });
         test.steps(5);
         test.faults.clear();
@@ -161,7 +161,7 @@ fn s139_a_failure_among_registrations_of_one_flush_grants_none() {
             "nothing vouches for those in front of a failure, nor for those behind it"
         );
         assert_eq!([1, 2, 3].map(|cookie| test.status(cookie)), [Some("lost"); 3]);
-        assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(FailureStatus::Bind)]);
+        assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(FailureStatus::Bind.into())]);
         assert_eq!(test.open_bytes(), 0);
         test.reconnect_works();
     }
@@ -252,7 +252,7 @@ fn s133_s139_the_grant_comes_with_the_completion_and_never_with_a_failure() {
         open(&mut test, 2, Access::RemoteRead, &[segment]).unwrap();
         test.until_gone();
         assert_eq!(test.host.grants.len(), 1, "no grant for a failed registration");
-        assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(FailureStatus::Bind)]);
+        assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(FailureStatus::Bind.into())]);
         assert_eq!((test.status(1), test.status(2)), (Some("lost"), Some("lost")));
         test.reconnect_works();
         // A disconnect while waiting is no success either.

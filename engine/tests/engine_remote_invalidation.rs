@@ -179,7 +179,7 @@ fn s63_i17_a_failed_receive_touches_no_mr() {
     let mut pair = Setup::new("reg_mr").watched();
     let (name, grants) = three_keys(&mut pair, 1, true);
     let filter = CompletionFilter::kind(TokenKind::Receive);
-    pair.host.faults.on_completions(filter, CompletionFault::Fail(FailureStatus::Flushed), 1);
+    pair.host.faults.on_completions(filter, CompletionFault::Fail(FailureStatus::Flushed.into()), 1);
     pair.pair.target.answer(name, &[], Some(grants[0].key));
     pair.until("disconnected", |pair| pair.host.disconnected == 1);
     let statistics = pair.pair.host.engine.statistics();

@@ -3,12 +3,12 @@
 mod engine_harness;
 
 use core::time::Duration;
-use engine_harness::{PROFILES, Setup, address, scripted::Scripted};
+use engine_harness::{PROFILES, Setup, address, post_refusals, scripted::Scripted};
 use frwr_engine::{
     ConnectionId, DisconnectCause, DomainPolicy, Engine, EngineError, EngineOptions, OpenError, ReceiveBuffers,
     ReceiveQueues, Received,
     provider::{
-        Access, Capabilities, CommandError, CompletionQueue, FailureStatus, PostRefusal, SharedReceiveQueueId,
+        Access, Capabilities, CommandError, CompletionQueue, Errno, FailureStatus, PostRefusal, SharedReceiveQueueId,
         fault::{CommandKind, CompletionFault, CompletionFilter},
         soft::{SoftPort, SoftProfile},
     },
@@ -292,7 +292,7 @@ fn ends_in_mid_work_lose_no_receive() {
 fn a_queue_pair_that_never_says_so_keeps_its_grant() {
     let mut test = apart("window", 2, 0);
     let (first, second) = (open(&mut test), open(&mut test));
-    test.target_faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
+    test.target_faults.fail_command(CommandKind::FailQueuePair, CommandError::BUSY, 1);
     let ended = test.target.connections[0];
     test.target.engine.disconnect(ended);
     test.steps(500);
@@ -333,7 +333,7 @@ fn late_completions_of_a_drained_queue_pair_find_nothing_of_a_lost_one() {
     let mut test = apart("window", 3, 0);
     let lost = open(&mut test);
     // The target cannot move its queue pair to the error state, and gives it up.
-    test.target_faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
+    test.target_faults.fail_command(CommandKind::FailQueuePair, CommandError::BUSY, 1);
     let ended = test.target.connections[0];
     test.target.engine.disconnect(ended);
     test.steps(500);
@@ -365,10 +365,10 @@ fn failed_and_doubled_receives() {
     test.target_faults.on_completions(filter, CompletionFault::Duplicate, 1);
     round_trip(&mut test, connections[1], 1);
     assert_eq!(test.target.engine.statistics().stale_completions, 1);
-    test.target_faults.on_completions(filter, CompletionFault::Fail(FailureStatus::LocalLength), 1);
+    test.target_faults.on_completions(filter, CompletionFault::Fail(FailureStatus::LocalLength.into()), 1);
     send(&mut test, connections[0], 2);
     test.until("ended", |pair| pair.target.disconnected == 1);
-    assert_eq!(test.target.causes, [DisconnectCause::WorkRequest(FailureStatus::LocalLength)]);
+    assert_eq!(test.target.causes, [DisconnectCause::WorkRequest(FailureStatus::LocalLength.into())]);
     round_trip(&mut test, connections[1], 3);
     assert_all_there(&test, 2 * GRANT, 1);
 }
@@ -391,7 +391,7 @@ fn refused_receives_end_all_connections_and_none_is_lost() {
             test.target.engine.release(received);
         }
         test.until("ended", |pair| pair.target.disconnected == 2 && pair.host.disconnected == 2);
-        assert_eq!(test.target.causes, [DisconnectCause::PostRefused; 2]);
+        assert_eq!(post_refusals(&test.target.causes), [(PostRefusal::QueueFull, Errno::ENOMEM); 2]);
         test.target_faults.clear();
         test.now += RESTED;
         test.steps(2);
@@ -447,11 +447,15 @@ fn a_queue_that_keeps_refusing_does_not_keep_a_core_busy() {
 #[test]
 fn a_queue_that_is_not_made_is_told() {
     let mut test = apart("reg_mr", 2, 0);
-    test.target_faults.fail_command(CommandKind::CreateSharedReceiveQueue, CommandError::Exhausted, 1);
+    test.target_faults.fail_command(CommandKind::CreateSharedReceiveQueue, CommandError::EXHAUSTED, 1);
     let options = test.host.connection_options();
     test.host.engine.connect(address(), b"hello", &options).unwrap();
     test.until("refused", |pair| pair.target.open_failed == 1 && pair.host.open_failed == 1);
-    let told = test.target.events.iter().any(|event| event.contains("SharedReceives { entries: 16 }"));
+    let told = test
+        .target
+        .events
+        .iter()
+        .any(|event| event.contains("SharedReceives { entries: 16, error: Exhausted(errno 12 ENOMEM) }"));
     assert!(told, "{:?}", test.target.events);
     let connection = open(&mut test);
     round_trip(&mut test, connection, 1);
@@ -581,7 +585,7 @@ fn a_connection_to_a_queue_that_keeps_refusing_ends() {
     test.steps(50);
     test.now += RESTED;
     test.until("ended", |pair| pair.target.engine.is_disconnected() && pair.host.engine.is_disconnected());
-    assert_eq!(test.target.causes, [DisconnectCause::PostRefused]);
+    assert_eq!(post_refusals(&test.target.causes), [(PostRefusal::QueueFull, Errno::ENOMEM)]);
 }
 
 /// A device that is silent about last receives tells of all that a queue pair took when that is destroyed, at the latest: nobody

@@ -4,8 +4,11 @@
 mod engine_harness;
 
 use engine_harness::scripted::Scripted;
-use engine_harness::{PROFILES, Setup};
-use frwr_engine::{CancelError, Chunk, DisconnectCause, EngineOptions, InvalidateOrder, OnPostError, provider::Access};
+use engine_harness::{PROFILES, Setup, post_refusals};
+use frwr_engine::{
+    CancelError, Chunk, EngineOptions, InvalidateOrder, OnPostError,
+    provider::{Access, Errno, PostRefusal},
+};
 
 /// MRs of the requests below, and what their work requests look like.
 const REQUESTS: [(u64, &str); 5] = [(1, "RS"), (2, "RRS"), (0, "S"), (1, "RS"), (3, "RRRS")];
@@ -196,7 +199,7 @@ fn i25_f13_nobody_answers_a_request_that_the_device_refused() {
                 Some("lost"),
                 "{profile}: it was not sent, so that nothing can have answered it"
             );
-            assert_eq!(test.host.causes, [DisconnectCause::PostRefused]);
+            assert_eq!(post_refusals(&test.host.causes), [(PostRefusal::Invalid, Errno::EINVAL)]);
             test.reconnect_works();
         }
     }

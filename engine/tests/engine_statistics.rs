@@ -4,8 +4,8 @@ mod engine_harness;
 
 use engine_harness::{PROFILES, Setup, scripted::*};
 use frwr_engine::{
-    EngineOptions, OnPostError, TracePoint, TraceRecord,
-    provider::{Access, CommandError, FailureStatus, TokenKind, fault::CommandKind},
+    DisconnectCause, EngineOptions, OnPostError, TracePoint, TraceRecord,
+    provider::{Access, CommandError, Errno, FailureStatus, PostError, PostRefusal, TokenKind, fault::CommandKind},
 };
 use frwr_mempool::lane::Receiver;
 
@@ -85,18 +85,18 @@ fn s123_s124_the_records_of_one_request_name_its_mr_in_every_step() {
         test.until("ended", |pair| pair.host.ended.len() == 1);
         let records = take(&mut receiver);
         let points: Vec<_> = records.iter().map(|record| record.point).collect();
-        use TracePoint::{LocalInvalidateDone, MrLocalInvalidate, MrMapped, MrRegister, PostSend};
+        use TracePoint::{KeyTold, LocalInvalidateDone, MrLocalInvalidate, MrMapped, MrRegister, PostSend};
         assert_eq!(
             points,
-            [MrMapped, MrRegister, PostSend, MrLocalInvalidate, PostSend, LocalInvalidateDone],
+            [MrMapped, MrRegister, KeyTold, PostSend, MrLocalInvalidate, PostSend, LocalInvalidateDone],
             "{profile}"
         );
         let of_mr: Vec<_> = records.iter().filter(|record| record.mr != u32::MAX).collect();
-        assert_eq!(of_mr.len(), 4);
+        assert_eq!(of_mr.len(), 5);
         for record in &of_mr {
             assert_eq!((record.mr, record.handle), (of_mr[0].mr, grants[0].key), "{profile} {record:?}");
         }
-        for record in &of_mr[..3] {
+        for record in &of_mr {
             assert_eq!((record.length, record.offset), (512, grants[0].address));
             assert_eq!(record.access, Some(Access::RemoteWrite));
             assert_ne!(record.owner, u32::MAX);
@@ -106,7 +106,7 @@ fn s123_s124_the_records_of_one_request_name_its_mr_in_every_step() {
         test.reply(name, Some(grants[0].key));
         test.until("ended", |pair| pair.host.ended.len() == 2);
         let points: Vec<_> = take(&mut receiver).iter().map(|record| record.point).collect();
-        assert_eq!(points, [MrMapped, MrRegister, PostSend, TracePoint::MrRemoteInvalidate], "{profile}");
+        assert_eq!(points, [MrMapped, MrRegister, KeyTold, PostSend, TracePoint::MrRemoteInvalidate], "{profile}");
     }
 }
 
@@ -125,33 +125,43 @@ fn s117_s123_failures_are_recorded_with_their_status() {
     test.reply(name, None);
     test.until_gone();
     let points: Vec<_> = take(&mut receiver).iter().map(|record| record.point).collect();
-    let failed = TracePoint::LocalInvalidateFailed(FailureStatus::LocalProtection);
+    let failure = FailureStatus::LocalProtection.into();
+    let ended = TracePoint::Disconnect(DisconnectCause::WorkRequest(failure));
+    let failed = TracePoint::LocalInvalidateFailed(failure);
     let place = |point| points.iter().position(|other| *other == point).unwrap();
-    assert!(place(failed) < place(TracePoint::Disconnect));
-    assert!(place(TracePoint::Disconnect) < place(TracePoint::MrDestroyed), "S95");
+    assert!(place(failed) < place(ended));
+    assert!(place(ended) < place(TracePoint::MrDestroyed), "S95");
     assert_eq!(points.iter().filter(|point| **point == TracePoint::MrDestroyed).count(), 32);
-    assert_eq!(points.iter().filter(|point| **point == TracePoint::Disconnect).count(), 1);
+    assert_eq!(points.iter().filter(|point| **point == ended).count(), 1);
     test.connect();
     take(&mut receiver);
     test.refuse(1);
     test.submit(3, 2, false);
     test.until_gone();
-    let refused = take(&mut receiver).into_iter().find(|record| record.point == TracePoint::PostSendRefused).unwrap();
+    let refused =
+        take(&mut receiver).into_iter().find(|record| matches!(record.point, TracePoint::PostSendRefused(_))).unwrap();
     assert_eq!((refused.length, refused.mr), (1, u32::MAX), "one of three was taken");
+    assert_eq!(refused.point, TracePoint::PostSendRefused(PostError::new(1, PostRefusal::Invalid)));
 }
 
 #[test]
 fn s125_f10_a_failed_allocation_is_traced_without_the_object_it_never_had() {
+    // Not one that the software would say.
+    let error = CommandError::Exhausted(Errno(28));
     let setup = Setup::new("reg_mr").host(|host| host.trace_records = 256);
     let mut test = Scripted::of(setup);
     let mut receiver = test.host.engine.trace().unwrap();
-    test.faults.fail_command(CommandKind::AllocateRegistration, CommandError::Exhausted, 3);
+    test.faults.fail_command(CommandKind::AllocateRegistration, error, 3);
     test.connect();
-    let failed: Vec<_> =
-        take(&mut receiver).into_iter().filter(|record| record.point == TracePoint::MrAllocationFailed).collect();
+    let failed: Vec<_> = take(&mut receiver)
+        .into_iter()
+        .filter(|record| record.point == TracePoint::MrAllocationFailed(error))
+        .collect();
     assert_eq!(failed.len(), 3);
     assert!(failed.iter().all(|record| (record.mr, record.owner, record.handle) == (u32::MAX, u32::MAX, 0)));
-    assert_eq!(test.host.engine.statistics().mr_allocations_failed, 3);
+    let statistics = test.host.engine.statistics();
+    assert_eq!((statistics.mr_allocations_failed, statistics.mr_allocation_error), (3, Some(error)));
+    assert_eq!(test.host.control.statistics().command_error, Some(error));
     test.round_trip(1);
 }
 

@@ -212,7 +212,7 @@ impl Storm {
                     CommandKind::Connect,
                 ]);
                 let times = 1 + self.random.below(3) as u32;
-                faults.fail_command(kind, frwr_engine::provider::CommandError::Exhausted, times);
+                faults.fail_command(kind, frwr_engine::provider::CommandError::EXHAUSTED, times);
             }
             _ => {}
         }
@@ -236,7 +236,7 @@ impl Storm {
         let queue_pair = if self.random.one_in(2) { queue_pair } else { QueuePairId(0xDEAD) };
         let token = Token::new(self.random.of(&TOKEN_KINDS), self.random.below(1 << 28) as u32, 0xFFFF_0000);
         let success = Success { bytes: self.random.next() as u32, invalidated: Some(self.random.next() as u32) };
-        let result = if self.random.one_in(2) { Ok(success) } else { Err(FailureStatus::Flushed) };
+        let result = if self.random.one_in(2) { Ok(success) } else { Err(FailureStatus::Flushed.into()) };
         let queue = self.random.of(&[CompletionQueue::Send, CompletionQueue::Receive]);
         faults.inject(frwr_engine::provider::PortId(0), queue, Completion { token, queue_pair, result });
     }

@@ -85,8 +85,8 @@ fn hold_memory_that_is_told_to_be_lost_is_written_by_nobody() {
     test.connect();
     let connection = test.target_fetches();
     // The queue pair cannot be moved to the error state, so that the READ goes on; the peer is slow, and is told nothing.
-    test.target_faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
-    test.target_faults.fail_command(CommandKind::Disconnect, CommandError::Busy, 1);
+    test.target_faults.fail_command(CommandKind::FailQueuePair, CommandError::BUSY, 1);
+    test.target_faults.fail_command(CommandKind::Disconnect, CommandError::BUSY, 1);
     let target = &mut test.pair.target;
     target.engine.disconnect(connection);
     let mut now = test.pair.now;
@@ -116,8 +116,8 @@ fn s95_a_queue_pair_that_could_not_be_failed_sends_its_peer_nothing() {
         test.submit(1, 1, true);
         test.command();
         test.watch.clear();
-        test.faults.fail_command(CommandKind::FailQueuePair, CommandError::Busy, 1);
-        test.faults.fail_command(CommandKind::Disconnect, CommandError::Busy, 1);
+        test.faults.fail_command(CommandKind::FailQueuePair, CommandError::BUSY, 1);
+        test.faults.fail_command(CommandKind::Disconnect, CommandError::BUSY, 1);
         let (connection, now) = (test.host.connection.unwrap(), test.now);
         test.host.engine.disconnect(connection);
         test.until("the end", |pair| pair.host.gone.contains(&connection));

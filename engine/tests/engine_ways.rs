@@ -474,7 +474,7 @@ fn s67_s74_fault13_what_stands_in_front_of_a_failed_invalidation_is_not_known_to
             let fences = way.mrs() * if second.is_some() { 2 } else { 1 };
             let chain = test.chains().concat();
             assert!(chain.starts_with(&format!("{}L*", "L".repeat(fences - 1))), "{profile} {way:?}: {chain}");
-            assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(FailureStatus::LocalProtection)]);
+            assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(FailureStatus::LocalProtection.into())]);
             for cookie in if second.is_some() { vec![1, 2] } else { vec![1] } {
                 assert_eq!(test.status(cookie), Some("lost"), "{profile} {way:?} {cookie}");
             }
@@ -502,7 +502,7 @@ fn s52_fault13_what_stands_in_front_of_a_failed_transfer_is_not_told_to_be_done(
         let offered = [test.host.segment(0, 1024)];
         test.host.submit(1, WRITE, &offered, false).unwrap();
         let (_, grants) = test.command();
-        let failed = CompletionFault::Fail(FailureStatus::RemoteAccess);
+        let failed = CompletionFault::Fail(FailureStatus::RemoteAccess.into());
         test.target_faults.on_completions(CompletionFilter::kind(TokenKind::Transfer), failed, 1);
         let target = &mut test.pair.target;
         let connection = target.connection.unwrap();

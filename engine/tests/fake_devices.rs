@@ -182,7 +182,7 @@ fn a_device_without_keys_gives_memory_and_queue_pairs_and_no_registration() {
     let create = Command::CreateQueuePair { port: port.id(), domain, sizes, shared_receives: None };
     let Ok(Answer::QueuePair { queue_pair, .. }) = run(&mut device, create) else { panic!() };
     let allocate = Command::AllocateRegistration { port: port.id(), domain, queue_pair, depth: 1 };
-    assert_eq!(run(&mut device, allocate), Err(CommandError::Invalid));
+    assert_eq!(run(&mut device, allocate), Err(CommandError::INVALID));
     let memory = {
         use frwr_mempool::{Region, RegionOptions};
         let mut region = Region::map(&RegionOptions::new(1 << 16)).unwrap();

@@ -64,11 +64,11 @@ fn what_a_device_keeps_of_a_queue_pair_is_tried_in_front_of_it_each_time() {
         let context = host.device.fake().unwrap();
         context.refuse(Refusable::DestroyRegistration, libc::EBUSY, u32::MAX);
         context.refuse(Refusable::DestroyQueuePair, libc::EBUSY, 2);
-        for (expected, asked) in [(Err(CommandError::Busy), 1), (Err(CommandError::Busy), 2), (Ok(Answer::Done), 3)] {
+        for (expected, asked) in [(Err(CommandError::BUSY), 1), (Err(CommandError::BUSY), 2), (Ok(Answer::Done), 3)] {
             assert_eq!(host.command(Command::DestroyQueuePair { queue_pair }), expected);
             assert_eq!(context.refused(Refusable::DestroyRegistration), asked);
         }
-        assert_eq!(host.command(Command::FreeRegistration { object }), Err(CommandError::Busy));
+        assert_eq!(host.command(Command::FreeRegistration { object }), Err(CommandError::BUSY));
         context.refuse(Refusable::DestroyRegistration, 0, 0);
         assert_eq!(host.command(Command::FreeRegistration { object }), Ok(Answer::Done));
     }

@@ -232,10 +232,10 @@ fn fault33_what_a_device_refuses_that_is_there_is_not_gone_with_it() {
     let Ok(Answer::QueuePair { queue_pair, .. }) = run(create) else { panic!() };
     for code in [libc::EBUSY, libc::EIO] {
         context.refuse(Refusable::FailQueuePair, code, 1);
-        assert_eq!(run(Command::FailQueuePair { queue_pair }), Err(CommandError::Busy), "{code}");
+        assert_eq!(run(Command::FailQueuePair { queue_pair }), Err(CommandError::BUSY), "{code}");
         context.refuse(Refusable::DestroyQueuePair, code, 2);
         for _ in 0..2 {
-            assert_eq!(run(Command::DestroyQueuePair { queue_pair }), Err(CommandError::Busy), "{code}");
+            assert_eq!(run(Command::DestroyQueuePair { queue_pair }), Err(CommandError::BUSY), "{code}");
         }
     }
     assert_eq!((context.refused(Refusable::FailQueuePair), context.refused(Refusable::DestroyQueuePair)), (2, 4));
@@ -243,5 +243,5 @@ fn fault33_what_a_device_refuses_that_is_there_is_not_gone_with_it() {
     // The kernel lists it no longer, but the one that it became.
     fake.reset();
     context.refuse(Refusable::DestroyQueuePair, libc::EIO, 1);
-    assert_eq!(run(Command::DestroyQueuePair { queue_pair }), Err(CommandError::DeviceGone));
+    assert_eq!(run(Command::DestroyQueuePair { queue_pair }), Err(CommandError::DEVICE_GONE));
 }

@@ -152,9 +152,9 @@ fn f21_f33_commands_fail_by_kind() {
         let fabric = SoftFabric::new();
         let (device, faults) = Faulty::new(fabric.device(SoftOptions::new(profile)));
         let mut host = Host::new(device);
-        faults.fail_command(CommandKind::AllocateDomain, CommandError::Exhausted, 2);
+        faults.fail_command(CommandKind::AllocateDomain, CommandError::EXHAUSTED, 2);
         for _ in 0..2 {
-            assert_eq!(host.command(Command::AllocateDomain), Err(CommandError::Exhausted));
+            assert_eq!(host.command(Command::AllocateDomain), Err(CommandError::EXHAUSTED));
         }
         assert!(host.command(Command::AllocateDomain).is_ok());
     });

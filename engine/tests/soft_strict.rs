@@ -177,7 +177,7 @@ fn u13_options_are_brought_into_range() {
 fn s06_a_completion_queue_has_entries() {
     let mut device = SoftFabric::new().device(SoftOptions::default());
     for (send, receive) in [(0, 1), (1, 0)] {
-        assert_eq!(device.open_port(send, receive).err(), Some(CommandError::Invalid));
+        assert_eq!(device.open_port(send, receive).err(), Some(CommandError::INVALID));
     }
 }
 
@@ -274,8 +274,8 @@ fn i33_a_port_opened_during_a_deregistration_agrees_with_the_others() {
                 _ => None,
             })
             .collect();
-        let first = if is_covered { Err(CommandError::Busy) } else { Ok(Answer::Done) };
-        assert_eq!(results, [(2, Err(CommandError::Busy)), (1, first)]);
+        let first = if is_covered { Err(CommandError::BUSY) } else { Ok(Answer::Done) };
+        assert_eq!(results, [(2, Err(CommandError::BUSY)), (1, first)]);
         // The new port's own view: it can send from that memory, or not.
         std::mem::swap(&mut pair.owner.port, &mut port);
         let sends = pair.connect();
@@ -362,6 +362,6 @@ fn f31_commands_to_a_port_that_dies_are_answered() {
         DeviceEvent::Answered { ticket, result } => Some((ticket.0 >> 40, result)),
         _ => None,
     });
-    let gone = Err(CommandError::DeviceGone);
+    let gone = Err(CommandError::DEVICE_GONE);
     assert_eq!(answers.collect::<Vec<_>>(), [(1, gone), (2, Ok(Answer::Done)), (4, gone)]);
 }

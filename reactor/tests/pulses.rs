@@ -11,7 +11,10 @@ use frwr_reactor::{
 
 /// Where somebody stops, once: it says that it has come there, and goes on when it is told.
 #[derive(Clone)]
-struct Gate(Arc<Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>>);
+struct Gate(Arc<Mutex<Option<Held>>>);
+
+/// Where it says that it is held, and where it hears that it may go on.
+type Held = (mpsc::Sender<()>, mpsc::Receiver<()>);
 
 /// The other side of it.
 struct Keeper {

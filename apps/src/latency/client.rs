@@ -17,11 +17,11 @@ use super::{
 use crate::runner::{MemoryReport, SetupError, map};
 use core::time::Duration;
 use frwr_engine::{
-    CoreLink, Engine, Event, RequestHandle, Timestamp, WatchedClock,
+    CoreLink, Engine, Event, RequestHandle, Statistics, Timestamp, TraceRecord, WatchedClock,
     gather::{MemoryId, Segment},
     provider::{Capabilities, ConnectionParameters, Port, RemoteMemory},
 };
-use frwr_mempool::{DeviceMemory, region::PagePolicy};
+use frwr_mempool::{DeviceMemory, lane, region::PagePolicy};
 use frwr_reactor::{Clock, Now, PageFaults};
 use hdrhistogram::Histogram;
 use std::{collections::VecDeque, net::SocketAddr};
@@ -258,6 +258,16 @@ impl<P: Port> ClientSide<P> {
             slots,
             plan,
         })
+    }
+
+    /// Tells what becomes of keys.
+    pub(super) fn trace_keys(&mut self, records: lane::Sender<TraceRecord>) {
+        self.engine.trace_to(records);
+    }
+
+    /// The engine's figures.
+    pub(super) fn engine(&self) -> Statistics {
+        self.engine.statistics()
     }
 
     /// What it measured.

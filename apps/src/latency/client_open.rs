@@ -103,9 +103,7 @@ impl<P: Port> ClientSide<P> {
                     (self.links[at].id, self.links[at].state) = (Some(id), State::Connecting);
                 }
                 Err(OpenError::WouldBlock | OpenError::NoConnection) => break,
-                Err(OpenError::PrivateData(_) | OpenError::Receives { .. } | OpenError::NoControl) => {
-                    return Err(Failure::Unreachable(OpenFailure::Exhausted));
-                }
+                Err(error) => return Err(Failure::Open(error)),
             }
         }
         if self.links.iter().all(|link| link.state == State::Open) {

@@ -161,6 +161,10 @@ pub struct Arguments {
     /// Draws the percentiles to FILE.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Writes the life of every key to FILE, a line of JSON for each event: registered, told, killed, dead, and what failed; see
+    /// docs/traces.md. Slows down what is measured.
+    #[arg(long, value_name = "FILE")]
+    pub trace_keys: Option<PathBuf>,
     /// Pages of the memory: auto tries 2M, the system's hugepages, transparent ones, then plain ones.
     #[arg(long, value_name = "PAGES", value_enum, default_value_t = Pages::Auto)]
     pub pages: Pages,
@@ -302,6 +306,8 @@ pub struct LatencyConfig {
     pub hgrm: Option<PathBuf>,
     /// Where the curve goes.
     pub svg: Option<PathBuf>,
+    /// Where the lives of keys go.
+    pub trace_keys: Option<PathBuf>,
 }
 
 impl LatencyConfig {
@@ -323,6 +329,9 @@ impl LatencyConfig {
         range("the number of sizes of --size", sizes.len() as u64, 1, MAX_SIZES as u64)?;
         if sizes.len() > 1 && arguments.hgrm.is_some() {
             return Err(combination("--hgrm", "holds one measurement; name one --size, or use --svg, --csv or --json"));
+        }
+        if sizes.len() > 1 && arguments.trace_keys.is_some() {
+            return Err(combination("--trace-keys", "holds one measurement; name one --size"));
         }
         range("--connections", connections.into(), 1, MAX_CONNECTIONS.into())?;
         range("--rate", arguments.rate.unwrap_or(1), 1, MAX_RATE)?;
@@ -387,6 +396,7 @@ impl LatencyConfig {
             csv: arguments.csv,
             hgrm: arguments.hgrm,
             svg: arguments.svg,
+            trace_keys: arguments.trace_keys,
         })
     }
 

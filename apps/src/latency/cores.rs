@@ -1,13 +1,22 @@
 //! What one core carries: a server, a client, or both.
 
 use super::{client::ClientSide, server::ServerSide};
-use frwr_engine::provider::Port;
+use frwr_engine::{Statistics, provider::Port};
 use frwr_reactor::{Context, Now, Poller, Sleep, Source};
 
 /// The context of a reactor. Cores tell each other nothing but by the board.
 pub(super) struct LatencyCore<P: Port> {
     pub(super) server: Option<ServerSide<P>>,
     pub(super) client: Option<ClientSide<P>>,
+}
+
+impl<P: Port> LatencyCore<P> {
+    /// The figures of its engines.
+    pub(super) fn engine(&self) -> Statistics {
+        let [server, client] =
+            [self.server.as_ref().map(ServerSide::engine), self.client.as_ref().map(ClientSide::engine)];
+        server.unwrap_or_default() + client.unwrap_or_default()
+    }
 }
 
 impl<P: Port> Context for LatencyCore<P> {

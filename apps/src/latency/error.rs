@@ -2,7 +2,7 @@
 
 use super::parameters::{DecodeError, Excess, PROTOCOL_VERSION, Quantity, Refusal, SIZE_GRAIN};
 use crate::runner::RunError;
-use frwr_engine::{DisconnectCause, OpenFailure, SubmitError, TransferError, provider::CommandError};
+use frwr_engine::{DisconnectCause, OpenError, OpenFailure, SubmitError, TransferError, provider::CommandError};
 use std::net::SocketAddr;
 
 /// Exit code of a run that failed.
@@ -83,6 +83,9 @@ pub enum Failure {
     /// Nobody is there.
     #[error("no connection: {0}; start `frwr-latency` without a host name there, and compare addresses and ports")]
     Unreachable(OpenFailure),
+    /// The engine does not even begin.
+    #[error("no connection: {0}")]
+    Open(OpenError),
     /// It took too long.
     #[error("not ready after {seconds} s ({step}); see what the server says, and whether it is busy")]
     Timeout {
@@ -269,7 +272,7 @@ impl Failure {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Unreachable(_) => "unreachable",
+            Self::Unreachable(_) | Self::Open(_) => "unreachable",
             Self::Timeout { .. } | Self::Silent { .. } => "timeout",
             Self::Refused(Refusal::Version(_)) => "version",
             Self::Refused(Refusal::Busy) => "busy",

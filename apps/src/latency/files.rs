@@ -9,6 +9,9 @@ use std::path::Path;
 /// Rows for each halving of the distance to 100 %: what HdrHistogram's own tools write.
 const TICKS_PER_HALF: u32 = 5;
 
+/// The option of a file that others must not write over.
+const TRACE_KEYS: &str = "--trace-keys";
+
 /// Files of results: looked at before the run, so that a wrong path costs none.
 pub struct ResultFiles<'a> {
     files: Vec<(&'static str, &'a Path, ResultFile)>,
@@ -20,7 +23,8 @@ impl<'a> ResultFiles<'a> {
     /// # Errors
     /// [`LatencyError::File`].
     pub fn open(config: &'a LatencyConfig) -> Result<Self, LatencyError> {
-        let wanted = [("--csv", &config.csv), ("--hgrm", &config.hgrm), ("--svg", &config.svg)];
+        let results = [("--csv", &config.csv), ("--hgrm", &config.hgrm), ("--svg", &config.svg)];
+        let wanted = [results[0], results[1], results[2], (TRACE_KEYS, &config.trace_keys)];
         let mut files: Vec<(&'static str, &Path, ResultFile)> = Vec::new();
         for (flag, path) in wanted {
             let Some(path) = path else { continue };
@@ -31,6 +35,8 @@ impl<'a> ResultFiles<'a> {
             }
             files.push((flag, path, file));
         }
+        // What becomes of keys is written while they live.
+        files.retain(|(flag, ..)| *flag != TRACE_KEYS);
         Ok(Self { files })
     }
 

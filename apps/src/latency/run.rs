@@ -4,7 +4,6 @@ use super::{
     board::Board,
     client::{ClientPlan, Extent},
     command_line::{DeviceChoice, LatencyConfig},
-    cores::LatencyCore,
     desk::Desk,
     error::{Failure, LatencyError},
     pace::Pace,
@@ -13,16 +12,17 @@ use super::{
     report::{LatencyCoreReport, LatencyReport},
     serve::crowded,
     server::ServerPlan,
-    start::{Sides, Threads, drive, finished},
-    warnings::{about_cores, about_depth, about_memory},
+    start::{Aside, Sides, Threads, drive, finished},
+    warnings::{about_cores, about_depth, about_failures, about_memory},
 };
 use crate::{
     check::{Machine, Shortcoming},
-    runner::{RunError, ended, for_both, for_host, leave, reactors, removed},
+    runner::{RunError, Trace, ended, finish_traces, for_both, for_host, leave, reactors, removed},
     signals::Asked,
     watch::{Patrol, Watch},
 };
 use frwr_engine::{
+    Statistics,
     control::Control,
     provider::{Capabilities, Contiguity, Device},
 };
@@ -56,6 +56,7 @@ where
     let capabilities = *client.capabilities();
     let parameters = config.for_cores(halves, capabilities.remote_invalidation)?;
     let (mut sides, desk) = (Sides::new(), Desk::new(parameters));
+    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let (mut server, mut client) = (Control::new(server), Control::new(client));
     server.tell_when_crowded(crowded());
     let plan = ServerPlan {
@@ -70,13 +71,13 @@ where
         silence: None,
     };
     for _ in 0..halves {
-        sides.add_server(&mut server, plan.clone())?;
+        sides.add_server(&mut server, plan.clone(), keys.as_mut())?;
     }
     let run = Run { config, parameters, address, capabilities, machine, placement };
-    run.clients(&mut sides, &mut client, halves, true)?;
+    run.clients(&mut sides, &mut client, halves, Some(cores - halves), &mut keys)?;
     let (clock, mut pace) = (Clock::system(), run.pace());
-    let measured = run.go(sides, &desk, |threads, board, patrol| {
-        drive(vec![&mut server, &mut client], threads, board, asked, patrol, say, |say| {
+    let measured = run.go(sides, &desk, &mut keys, |threads, board, aside| {
+        drive(vec![&mut server, &mut client], threads, board, asked, aside, say, |say| {
             pace.pass(clock.now(), board.ended(), say);
             // Nobody will ever answer.
             if desk.listening().is_none() {
@@ -93,7 +94,9 @@ where
     };
     // Whoever has the address may have answered the client.
     let measured = if desk.listening().is_none() { Err(RunError::Listen { address }.into()) } else { measured };
-    measured.map_err(|error| or_removed(error, &server)).map_err(|error| or_removed(error, &client))
+    let report = measured.map_err(|error| or_removed(error, &server)).map_err(|error| or_removed(error, &client))?;
+    finish_traces(keys, say)?;
+    Ok(report)
 }
 
 /// The client's half, against a server at `address`. `say` is told of queue pairs that the device refuses to destroy.
@@ -116,20 +119,23 @@ where
     let capabilities = *device.capabilities();
     let parameters = config.for_cores(cores, capabilities.remote_invalidation)?;
     let (mut sides, desk) = (Sides::new(), Desk::new(parameters));
+    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let mut control = Control::new(device);
     let run = Run { config, parameters, address, capabilities, machine, placement };
-    run.clients(&mut sides, &mut control, cores, false)?;
+    run.clients(&mut sides, &mut control, cores, None, &mut keys)?;
     let (clock, mut pace) = (Clock::system(), run.pace());
-    let measured = run.go(sides, &desk, |threads, board, patrol| {
-        drive(vec![&mut control], threads, board, asked, patrol, say, |say| {
+    let measured = run.go(sides, &desk, &mut keys, |threads, board, aside| {
+        drive(vec![&mut control], threads, board, asked, aside, say, |say| {
             pace.pass(clock.now(), board.ended(), say);
             finished(board)
         })
     });
-    match measured {
-        Err(LatencyError::Run(error)) if error.leaves_a_core() => Err(leave(error, control).into()),
-        measured => measured.map_err(|error| or_removed(error, &control)),
-    }
+    let report = match measured {
+        Err(LatencyError::Run(error)) if error.leaves_a_core() => return Err(leave(error, control).into()),
+        measured => measured.map_err(|error| or_removed(error, &control))?,
+    };
+    finish_traces(keys, say)?;
+    Ok(report)
 }
 
 /// Why a run failed, or that its device was removed, which is why then.
@@ -148,12 +154,14 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// `servers`: the reactors in front of the clients', where there are servers in this process.
     fn clients<D: Device>(
         &self,
         sides: &mut Sides<D::Port>,
         control: &mut Control<D>,
         cores: usize,
-        patient: bool,
+        servers: Option<usize>,
+        keys: &mut Option<Trace>,
     ) -> Result<(), LatencyError>
     where
         D::Port: Send + 'static,
@@ -172,11 +180,11 @@ impl Run<'_> {
                 warm_up: self.config.warm_up,
                 rate: self.config.rate,
                 rounds: self.config.rounds,
-                patient,
+                patient: servers.is_some(),
                 pages: self.config.pages,
                 capabilities: self.capabilities,
             };
-            sides.add_client(control, plan)?;
+            sides.add_client(control, plan, servers.unwrap_or(0) + core, keys.as_mut())?;
         }
         Ok(())
     }
@@ -185,22 +193,27 @@ impl Run<'_> {
         self,
         sides: Sides<P>,
         desk: &Desk,
-        drive: impl FnOnce(&Threads<P>, &Board, &mut Patrol) -> Result<(), RunError>,
+        keys: &mut Option<Trace>,
+        drive: impl FnOnce(&Threads<P>, &Board, Aside<'_>) -> Result<(), RunError>,
     ) -> Result<LatencyReport, LatencyError> {
         let board = Board::new(sides.clients());
         let (watch, mut patrol) = (Watch::begin(), Patrol::default());
         let threads = sides.launch(self.machine.topology.clone(), self.placement.clone(), &board, desk)?;
         let cpus: Vec<_> = threads.cpus().collect();
+        keys.iter_mut().for_each(|keys| keys.started(&cpus));
         let mut warnings = about_cores(self.machine, &cpus, self.rdma_device(), &watch);
-        let driven = drive(&threads, &board, &mut patrol);
-        let (mut cores, mut undrained) = (Vec::new(), Vec::new());
+        let driven = drive(&threads, &board, Aside { patrol: &mut patrol, keys });
+        let (mut cores, mut undrained, mut engines) = (Vec::new(), Vec::new(), Statistics::default());
         for ended in ended(threads, driven)? {
-            let Finished { core, context: LatencyCore { client, .. }, report } = ended.map_err(RunError::from)?;
+            let Finished { core, context, report } = ended.map_err(RunError::from)?;
+            engines = engines + context.engine();
             undrained.extend(report.undrained.iter().map(|name| format!("reactor {core}: {name}")));
-            if let Some(client) = client {
+            if let Some(client) = context.client {
                 cores.push(LatencyCoreReport { measured: client.measured(), reactor: report.statistics });
             }
         }
+        keys.iter_mut().try_for_each(|keys| keys.ended(engines.trace_records_dropped))?;
+        warnings.extend(about_failures(&engines));
         if let Some(failure) = board.failure() {
             return Err(LatencyError::Failed { peer: self.address, failure });
         }

@@ -4,23 +4,23 @@ use super::{
     askers::Askers,
     board::Board,
     command_line::LatencyConfig,
-    cores::LatencyCore,
     desk::{Desk, News},
     error::LatencyError,
     parameters::{Invalidation, KeyKind, Operation, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal},
     run::{or_removed, registration},
     server::{ServerPlan, ServerSide},
-    start::{Sides, drive},
+    start::{Aside, Sides, drive},
     warnings::about_cores,
 };
 use crate::{
     check::Machine,
-    runner::{RunError, ended, for_target, leave, reactors},
+    failures,
+    runner::{RunError, Trace, ended, finish_traces, for_target, leave, reactors},
     signals::Asked,
     watch::{Patrol, Watch},
 };
 use frwr_engine::{
-    MAX_INCOMING,
+    MAX_INCOMING, Statistics,
     control::Control,
     provider::{Device, PrivateData},
 };
@@ -93,10 +93,11 @@ where
 {
     let (mut report, mut capacity, mut unaffordable, mut first) = (LatencyServerReport::default(), FIRST, None, true);
     let askers = Askers::new(Clock::system());
+    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     loop {
         let session =
             Session { address, config, machine, asked, capacity, unaffordable, askers: askers.clone(), first };
-        let wanted = match session.run(open()?, &mut report, say) {
+        let wanted = match session.run(open()?, &mut report, &mut keys, say) {
             Ok(wanted) => wanted,
             // What one client asks for is too much here: the others get what there is.
             Err(error) if capacity != FIRST && is_for_lack_of_room(&error) => {
@@ -108,7 +109,10 @@ where
         };
         match wanted.filter(|_| !asked.to_stop()) {
             Some(wanted) => (capacity, first) = (wanted, false),
-            None => return Ok(report),
+            None => {
+                finish_traces(keys, say)?;
+                return Ok(report);
+            }
         }
     }
 }
@@ -138,6 +142,7 @@ impl Session<'_> {
         self,
         device: D,
         report: &mut LatencyServerReport,
+        keys: &mut Option<Trace>,
         say: &mut dyn FnMut(&str),
     ) -> Result<Option<Parameters>, LatencyError>
     where
@@ -163,11 +168,12 @@ impl Session<'_> {
         let mut control = Control::new(device);
         control.tell_when_crowded(crowded());
         for _ in 0..cores {
-            sides.add_server(&mut control, plan.clone())?;
+            sides.add_server(&mut control, plan.clone(), keys.as_mut())?;
         }
         let (watch, mut patrol) = (Watch::begin(), Patrol::default());
         let threads = sides.launch(machine.topology.clone(), placement, &board, &desk)?;
         let cpus: Vec<_> = threads.cpus().collect();
+        keys.iter_mut().for_each(|keys| keys.started(&cpus));
         let mut told = !first;
         let mut tell = |desk: &Desk, say: &mut dyn FnMut(&str)| {
             if !told && desk.listening() == Some(cores) {
@@ -179,22 +185,27 @@ impl Session<'_> {
             }
             say_news(desk, say);
         };
-        let driven = drive(vec![&mut control], &threads, &board, asked, &mut patrol, say, |say| {
-            tell(&desk, say);
-            asked.to_stop() || desk.wanted().is_some() || desk.listening().is_none()
-        });
+        let driven =
+            drive(vec![&mut control], &threads, &board, asked, Aside { patrol: &mut patrol, keys }, say, |say| {
+                tell(&desk, say);
+                asked.to_stop() || desk.wanted().is_some() || desk.listening().is_none()
+            });
         let of_cores = match ended(threads, driven) {
             Ok(of_cores) => of_cores,
             Err(error) if error.leaves_a_core() => return Err(leave(error, control).into()),
             Err(error) => return Err(or_removed(error.into(), &control)),
         };
         tell(&desk, say);
+        let mut engines = Statistics::default();
         for ended in of_cores {
-            let Finished { core, context: LatencyCore { server, .. }, report: reactor } =
+            let Finished { core, context, report: reactor } =
                 ended.map_err(|error| or_removed(RunError::from(error).into(), &control))?;
-            report.commands += server.as_ref().map_or(0, ServerSide::served);
+            engines = engines + context.engine();
+            report.commands += context.server.as_ref().map_or(0, ServerSide::served);
             report.undrained.extend(reactor.undrained.iter().map(|name| format!("reactor {core}: {name}")));
         }
+        failures::lines(&engines).iter().for_each(|line| say(line));
+        keys.iter_mut().try_for_each(|keys| keys.ended(engines.trace_records_dropped))?;
         report.clients += desk.clients();
         match desk.listening() {
             None => Err(or_removed(RunError::Listen { address }.into(), &control)),

@@ -19,13 +19,13 @@ use crate::runner::{SetupError, map};
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Listening, Message,
-    OpenError, Protocol, Received, RemoteSegment, ResponseRequest, SubmitError, Timestamp, TransferError,
-    TransferStatus,
+    OpenError, Protocol, Received, RemoteSegment, ResponseRequest, Statistics, SubmitError, Timestamp, TraceRecord,
+    TransferError, TransferStatus,
     gather::{MemoryId, Segment},
     mr::Grant,
     provider::{Access, Capabilities, ConnectionParameters, IncomingId, Port, RemoteMemory},
 };
-use frwr_mempool::{DeviceMemory, region::PagePolicy};
+use frwr_mempool::{DeviceMemory, lane, region::PagePolicy};
 use frwr_reactor::Now;
 use std::{collections::VecDeque, net::SocketAddr};
 
@@ -201,6 +201,16 @@ impl<P: Port> ServerSide<P> {
             served: 0,
             plan,
         })
+    }
+
+    /// Tells what becomes of keys.
+    pub(super) fn trace_keys(&mut self, records: lane::Sender<TraceRecord>) {
+        self.engine.trace_to(records);
+    }
+
+    /// The engine's figures.
+    pub(super) fn engine(&self) -> Statistics {
+        self.engine.statistics()
     }
 
     /// Commands answered.

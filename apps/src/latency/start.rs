@@ -10,16 +10,17 @@ use super::{
     server::{ServerPlan, ServerSide},
 };
 use crate::{
-    runner::{GIVEN_UP, GRACE, Idle, Refusals, RunError, Served, SetupError, Verdict, Watchdog, open},
+    runner::{GIVEN_UP, GRACE, Idle, Refusals, RunError, Served, SetupError, Trace, Verdict, Watchdog, open},
     signals::Asked,
     watch::Patrol,
 };
 use core::{convert::Infallible, time::Duration};
 use frwr_engine::{
-    CoreLink,
+    CoreLink, TraceRecord,
     control::Control,
     provider::{Device, Port},
 };
+use frwr_mempool::lane;
 use frwr_reactor::{
     Clock, CoreIndex, Outbox, Placement, PollerError, Reactor, Reactors, Running, Schedule, Seat, Topology,
 };
@@ -36,6 +37,8 @@ struct Beginning<P, Plan> {
     port: P,
     link: CoreLink,
     plan: Plan,
+    /// Where what becomes of keys is told, where that is asked for.
+    keys: Option<lane::Sender<TraceRecord>>,
 }
 
 /// What runs in this process: servers on the first cores, clients on the last; one core carries both.
@@ -59,22 +62,27 @@ impl<P: Port + Send + 'static> Sides<P> {
         &mut self,
         control: &mut Control<D>,
         plan: ServerPlan,
+        trace: Option<&mut Trace>,
     ) -> Result<(), RunError> {
         let options = plan::server(&plan.capacity, plan.connections, &plan.capabilities);
         let (port, link) = open(control, &options, &plan.capabilities)?;
-        self.servers.push(Beginning { port, link, plan });
+        let keys = trace.map(|trace| trace.follow("server", self.servers.len()));
+        self.servers.push(Beginning { port, link, plan, keys });
         Ok(())
     }
 
-    /// Opens a client's port.
+    /// Opens a client's port, for the core with the number `reactor`.
     pub(super) fn add_client<D: Device<Port = P>>(
         &mut self,
         control: &mut Control<D>,
         plan: ClientPlan,
+        reactor: usize,
+        trace: Option<&mut Trace>,
     ) -> Result<(), RunError> {
         let options = plan::client(&plan.parameters, plan.connections, &plan.capabilities);
         let (port, link) = open(control, &options, &plan.capabilities)?;
-        self.clients.push(Beginning { port, link, plan });
+        let keys = trace.map(|trace| trace.follow("client", reactor));
+        self.clients.push(Beginning { port, link, plan, keys });
         Ok(())
     }
 
@@ -116,8 +124,20 @@ fn build<P: Port>(
         operation.leaves_server_alone() && !(driven && operation.is_transfer())
     });
     let schedule = if passive { Schedule::Every(PASSIVE) } else { Schedule::Busy };
-    let server = server.map(|Beginning { port, link, plan }| ServerSide::new(port, link, plan, node, desk));
-    let client = client.map(|Beginning { port, link, plan }| ClientSide::new(port, link, plan, node, clock, board));
+    let server = server.map(|Beginning { port, link, plan, keys }| {
+        let mut side = ServerSide::new(port, link, plan, node, desk)?;
+        if let Some(records) = keys {
+            side.trace_keys(records);
+        }
+        Ok::<_, SetupError>(side)
+    });
+    let client = client.map(|Beginning { port, link, plan, keys }| {
+        let mut side = ClientSide::new(port, link, plan, node, clock, board)?;
+        if let Some(records) = keys {
+            side.trace_keys(records);
+        }
+        Ok::<_, SetupError>(side)
+    });
     let (server, client) = (server.transpose()?, client.transpose()?);
     let (has_server, has_client) = (server.is_some(), client.is_some());
     let mut reactor = seat.reactor(LatencyCore { server, client });
@@ -131,25 +151,35 @@ fn build<P: Port>(
     Ok(reactor)
 }
 
+/// What the main thread looks after beside Control.
+pub(super) struct Aside<'a> {
+    pub(super) patrol: &'a mut Patrol,
+    /// The trace of keys.
+    pub(super) keys: &'a mut Option<Trace>,
+}
+
 /// Serves Control until all reactors have ended; they are asked to when the board says so, `is_over`, or a device fails.
 /// `is_over` is asked between, and may say something, as is said of queue pairs that a device refuses to destroy, and of cores that
 /// stand still. With clients such a core ends it; without, the others serve on.
 ///
 /// # Errors
-/// What a device could not go on with.
+/// What a device could not go on with, or a trace that cannot be written.
 pub(super) fn drive<P: Port + Send + 'static>(
     mut controls: Vec<&mut dyn Served>,
     threads: &Threads<P>,
     board: &Board,
     asked: &dyn Asked,
-    patrol: &mut Patrol,
+    Aside { patrol, keys }: Aside<'_>,
     say: &mut dyn FnMut(&str),
     mut is_over: impl FnMut(&mut dyn FnMut(&str)) -> bool,
 ) -> Result<(), RunError> {
     let (mut idle, mut ending, mut trouble) = (Idle::new(), false, None);
     let (clock, mut refusals, mut watchdog) = (Clock::system(), Refusals::default(), Watchdog::default());
     while !threads.is_finished() {
-        let work: u32 = controls.iter_mut().map(|control| control.poll()).sum();
+        let mut work: u32 = controls.iter_mut().map(|control| control.poll()).sum();
+        if let Some(keys) = keys {
+            work += keys.drain()?;
+        }
         if trouble.is_none() {
             trouble = controls.iter().find_map(|control| control.trouble());
         }
@@ -181,7 +211,7 @@ pub(super) fn drive<P: Port + Send + 'static>(
             threads.shutdown_handle().request(GRACE);
         }
         if work == 0 {
-            idle.pause(&mut controls, false);
+            idle.pause(&mut controls, keys.is_some());
         } else {
             idle = Idle::new();
         }

@@ -2,9 +2,11 @@
 
 use crate::{
     check::{Machine, Shortcoming},
+    failures,
     runner::{Depth, MemoryReport},
     watch::Watch,
 };
+use frwr_engine::Statistics;
 use frwr_reactor::{CpuId, Topology};
 
 /// What the machine is like, and what is to be said of the cores before they begin.
@@ -51,6 +53,12 @@ pub(super) fn about_depth(depth: Depth) -> Option<Shortcoming> {
     let text = depth.line("--depth", "requests of a connection")?;
     let remedy = format!("lower --depth to {}, or have more --connections", depth.effective);
     Some(Shortcoming { name: "send_queue", text, remedy })
+}
+
+/// What did not work on the way to the figures.
+pub(super) fn about_failures(engines: &Statistics) -> Vec<Shortcoming> {
+    let remedy = "see what `frwr-check --device` says of the device, and its messages in the kernel's log";
+    failures::lines(engines).into_iter().map(|text| shortcoming("failures", text, remedy)).collect()
 }
 
 fn shortcoming(name: &'static str, text: String, remedy: &str) -> Shortcoming {

@@ -35,6 +35,10 @@ pub struct CommonArguments {
     /// The target shall not invalidate the host's keys; the host does it by LOCAL_INV.
     #[arg(long)]
     pub no_remote_invalidate: bool,
+    /// Writes the life of every key to FILE, a line of JSON for each event: registered, told, killed, dead, and what failed; see
+    /// docs/traces.md.
+    #[arg(long, value_name = "FILE")]
+    pub trace_keys: Option<PathBuf>,
 }
 
 /// What a host's job takes.

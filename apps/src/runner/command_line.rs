@@ -135,6 +135,8 @@ pub struct Config {
     pub json: bool,
     /// Where records go.
     pub trace: Option<PathBuf>,
+    /// Where the lives of keys go.
+    pub trace_keys: Option<PathBuf>,
     /// The target invalidates keys.
     pub remote_invalidate: bool,
     /// Kind of memory.
@@ -168,6 +170,7 @@ impl Config {
             read_share: job.read_share.unwrap_or(DEFAULT_READ_SHARE),
             json: common.json,
             trace: job.trace,
+            trace_keys: common.trace_keys,
             remote_invalidate: !common.no_remote_invalidate,
             pages: common.pages.policy(),
             inject,

@@ -252,6 +252,7 @@ fn config(tables: &Tables, subsystems: Vec<SubsystemConfig>) -> Result<ServeConf
         check_only: false,
         remote_invalidate: tables.remote_invalidate.unwrap_or(true),
         pages: pages.policy(),
+        trace_keys: None,
     })
 }
 

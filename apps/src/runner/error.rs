@@ -368,16 +368,20 @@ pub enum RunError {
         bytes: u64,
     },
     /// The trace cannot be written.
-    #[error("--trace: {path:?} cannot be written ({source}); name a file in a writable folder")]
+    #[error("{flag}: {path:?} cannot be written ({source}); name a file in a writable folder with room for it")]
     Trace {
+        /// Which option.
+        flag: &'static str,
         /// Which.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
     },
     /// The trace would overwrite another file of the run.
-    #[error("--trace is {path:?}, and so is {other}, which it would overwrite; name another file")]
+    #[error("{flag} is {path:?}, and so is {other}, which it would overwrite; name another file")]
     TraceFile {
+        /// Which option.
+        flag: &'static str,
         /// Which.
         path: PathBuf,
         /// What else it is.

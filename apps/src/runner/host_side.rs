@@ -17,11 +17,11 @@ use crate::{
 use arrayvec::ArrayVec;
 use core::time::Duration;
 use frwr_engine::{
-    CoreLink, Engine, Statistics,
+    CoreLink, Engine, Statistics, TraceRecord,
     gather::{MemoryId, Segment},
     provider::{Capabilities, Port},
 };
-use frwr_mempool::{DeviceMemory, region::PagePolicy};
+use frwr_mempool::{DeviceMemory, lane, region::PagePolicy};
 use frwr_reactor::{Now, Poller, Sleep};
 use hdrhistogram::Histogram;
 
@@ -152,6 +152,11 @@ impl<P: Port> HostSide<P> {
         })
     }
 
+    /// Tells what becomes of its keys.
+    pub(super) fn trace_keys(&mut self, records: lane::Sender<TraceRecord>) {
+        self.host.engine_mut().trace_to(records);
+    }
+
     /// The engine's figures.
     pub(super) fn engine(&self) -> Statistics {
         self.host.engine().statistics()
@@ -189,6 +194,11 @@ impl<P: Port> HostSide<P> {
         let statistics = self.host.statistics();
         let failure = self.host.failure().filter(|_| statistics.sessions == 0)?;
         Some((statistics.failures, self.host.last_failure().unwrap_or(failure)))
+    }
+
+    /// Why its last session ended.
+    pub(super) fn last_failure(&self) -> Option<HostFailure> {
+        self.host.last_failure()
     }
 
     /// The host gave the target up.

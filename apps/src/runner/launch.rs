@@ -12,8 +12,8 @@ use super::{
     plan,
     progress::Progress,
     report::{Compared, Injected, RunReport},
-    start::{Beginning, Sides, for_both, launch, open},
-    trace::{RING_RECORDS, Trace, check_path},
+    start::{Beginning, Sides, for_both, launch, open, reactors},
+    trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };
 use crate::signals::Asked;
 use crate::watch::{Lookout, with_neighbours};
@@ -38,7 +38,9 @@ const SKIP_EVERY: u64 = 40;
 /// # Errors
 /// [`RunError`]; a run that found something wrong returns its report.
 pub fn run(config: &Config, asked: &dyn Asked, say: &mut dyn FnMut(&str)) -> Result<RunReport, RunError> {
-    check_path(config.trace.as_deref(), &[("the file to move", Some(&config.file))])?;
+    let moved = ("the file to move", Some(config.file.as_path()));
+    check_path(OF_PORT, config.trace.as_deref(), &[moved])?;
+    check_path(OF_KEYS, config.trace_keys.as_deref(), &[moved, (OF_PORT, config.trace.as_deref())])?;
     let file = load(&config.file)?;
     let fabric = SoftFabric::new();
     let mut options = SoftOptions::new(config.profile);
@@ -75,6 +77,7 @@ impl Move<'_> {
         H::Port: Send + 'static,
     {
         let Self { config, file, monitor, asked, say } = self;
+        let topology = with_neighbours(Topology::of_machine());
         let target_plan = plan::target(config, file, target.capabilities())?;
         let host_plan = plan::host(config, file, host.capabilities())?;
         let depth = Depth::of_requests(config.queue_depth, &host_plan.options.engine(), &host_plan.capabilities);
@@ -83,20 +86,25 @@ impl Move<'_> {
         }
         let (mut target_control, mut host_control) = (Control::new(target), Control::new(host));
         let (port, link) = open(&mut target_control, &target_plan.options.engine(), &target_plan.capabilities)?;
-        let target = Beginning { port, link, plan: target_plan };
+        let placement = config.placement.clone().unwrap_or_else(|| for_both(&topology));
+        let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
+        let follow = |keys: &mut Option<Trace>, side, reactor| keys.as_mut().map(|keys| keys.follow(side, reactor));
+        let target = Beginning { port, link, plan: target_plan, keys: follow(&mut keys, "target", 0) };
         let (port, link) = open(&mut host_control, &host_plan.options.engine(), &host_plan.capabilities)?;
-        let host = Beginning { port, link, plan: host_plan };
-        let mut trace = match tracing {
-            Some((path, taps)) => Trace::new(path, &taps, host.port.id())?,
+        // The last of them carries the host.
+        let keys_of_host = follow(&mut keys, "host", reactors(&placement).saturating_sub(1));
+        let host = Beginning { port, link, plan: host_plan, keys: keys_of_host };
+        let of_port = match tracing {
+            Some((path, taps)) => Trace::of_port(path, &taps, host.port.id())?,
             None => None,
         };
         let progress = Progress::new(1);
-        let topology = with_neighbours(Topology::of_machine());
-        let placement = config.placement.clone().unwrap_or_else(|| for_both(&topology));
         let sides = Sides { targets: vec![target], hosts: vec![host] };
         let mut lookout = Lookout::begin(&topology);
         let threads = launch(topology, placement, sides, &progress)?;
         lookout.placed(threads.cpus(), say);
+        let mut traces: Vec<_> = of_port.into_iter().chain(keys).collect();
+        traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
         let main = MainLoop {
             controls: vec![&mut target_control, &mut host_control],
             threads: &threads,
@@ -104,7 +112,7 @@ impl Move<'_> {
             incidents: Vec::new(),
             media: MediaWatch::default(),
             lookout: &mut lookout,
-            trace: trace.as_mut(),
+            traces: &mut traces,
             listening: None,
             stop_at: None,
             gives_up: true,
@@ -114,9 +122,8 @@ impl Move<'_> {
             Ok(ended) => Outcome::collect(ended)?,
             Err(error) => return Err(leave(error, (target_control, host_control))),
         };
-        if let Some(trace) = trace {
-            trace.finish()?;
-        }
+        traces.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
+        trace::finish(traces, say)?;
         let corrupted = outcome.targets.iter().map(|target| target.statistics().corrupted_reads).sum();
         let (mut report, _) = outcome.report(subject(config, depth.effective), host_control.statistics())?;
         report.warnings = lookout.end(say);

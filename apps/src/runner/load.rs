@@ -12,7 +12,7 @@ use super::{
     progress::Progress,
     report::{Compared, RunReport},
     start::{Beginning, Sides, for_host, launch, open, reactors},
-    trace::{RING_RECORDS, Trace, check_path},
+    trace::{self, OF_KEYS, OF_PORT, RING_RECORDS, Trace, check_path},
 };
 use crate::{
     result_file::ResultFile,
@@ -44,7 +44,9 @@ where
     D::Port: Send + 'static,
 {
     let others = [("--file", config.file.as_deref()), ("--output", config.output.as_deref())];
-    check_path(config.trace.as_deref(), &others)?;
+    check_path(OF_PORT, config.trace.as_deref(), &others)?;
+    let others = [others[0], others[1], (OF_PORT, config.trace.as_deref())];
+    check_path(OF_KEYS, config.trace_keys.as_deref(), &others)?;
     match &config.trace {
         None => load_on(device, config, None, asked, say),
         Some(path) => {
@@ -77,14 +79,16 @@ where
     }
     let effective = config.queue_depth.min(depth.effective * queues);
     let mut control = Control::new(device);
+    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let mut hosts = Vec::with_capacity(cores);
     for member in 0..cores {
         let plan = plan.of_member(member);
         let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
-        hosts.push(Beginning { port, link, plan });
+        let keys = keys.as_mut().map(|keys| keys.follow("host", member));
+        hosts.push(Beginning { port, link, plan, keys });
     }
-    let mut trace = match (tracing, hosts.first()) {
-        (Some((path, taps)), Some(first)) => Trace::new(path, &taps, first.port.id())?,
+    let of_port = match (tracing, hosts.first()) {
+        (Some((path, taps)), Some(first)) => Trace::of_port(path, &taps, first.port.id())?,
         _ => None,
     };
     let progress = Progress::new(cores);
@@ -92,6 +96,8 @@ where
     let mut lookout = Lookout::begin(&topology);
     let threads = launch(topology, placement, sides, &progress)?;
     lookout.placed(threads.cpus(), say);
+    let mut traces: Vec<_> = of_port.into_iter().chain(keys).collect();
+    traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
     let main = MainLoop {
         controls: vec![&mut control],
         threads: &threads,
@@ -99,7 +105,7 @@ where
         incidents: Vec::new(),
         media: MediaWatch::default(),
         lookout: &mut lookout,
-        trace: trace.as_mut(),
+        traces: &mut traces,
         listening: None,
         stop_at: None,
         gives_up: true,
@@ -109,9 +115,8 @@ where
         Ok(ended) => Outcome::collect(ended)?,
         Err(error) => return Err(leave(error, control)),
     };
-    if let Some(trace) = trace {
-        trace.finish()?;
-    }
+    traces.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
+    trace::finish(traces, say)?;
     if outcome.gave_up()
         && let Some(error) = removed(&control)
     {

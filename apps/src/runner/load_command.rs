@@ -133,6 +133,8 @@ pub struct LoadConfig {
     pub json: bool,
     /// Where records go.
     pub trace: Option<PathBuf>,
+    /// Where the lives of keys go.
+    pub trace_keys: Option<PathBuf>,
     /// The target is asked to invalidate keys.
     pub remote_invalidate: bool,
     /// Kind of memory.
@@ -193,6 +195,7 @@ impl LoadConfig {
             runtime: Duration::from_secs(job.runtime),
             json: common.json,
             trace: job.trace,
+            trace_keys: common.trace_keys,
             remote_invalidate: !common.no_remote_invalidate,
             pages: common.pages.policy(),
             reconnects,

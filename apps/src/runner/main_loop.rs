@@ -106,7 +106,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) media: MediaWatch,
     /// What happens to its cores.
     pub(super) lookout: &'a mut Lookout,
-    pub(super) trace: Option<&'a mut Trace>,
+    /// What is written of cores that are traced.
+    pub(super) traces: &'a mut [Trace],
     /// What to say once the target listens.
     pub(super) listening: Option<String>,
     /// When to stop without being told.
@@ -158,7 +159,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
         while !self.threads.is_finished() {
             let work = self.serve().unwrap_or_else(|error| {
                 // Nobody takes what is recorded from now on.
-                self.trace = None;
+                self.traces = &mut [];
                 trouble.get_or_insert(error);
                 0
             });
@@ -220,7 +221,7 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 say(&line);
             }
             if work == 0 {
-                idle.pause(&mut self.controls, self.trace.is_some());
+                idle.pause(&mut self.controls, !self.traces.is_empty());
             } else {
                 idle = Idle::new();
             }
@@ -242,12 +243,11 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
 
     /// Returns the work done.
     fn serve(&mut self) -> Result<u32, RunError> {
-        let work = self.controls.iter_mut().map(|control| control.poll()).sum();
-        match &mut self.trace {
-            // A drain is bounded far below 2^32 records.
-            Some(trace) => Ok(work + trace.drain()? as u32),
-            None => Ok(work),
+        let mut work = self.controls.iter_mut().map(|control| control.poll()).sum();
+        for trace in self.traces.iter_mut() {
+            work += trace.drain()?;
         }
+        Ok(work)
     }
 
     fn reading(&self, at: Duration) -> Reading {

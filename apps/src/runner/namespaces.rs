@@ -87,6 +87,14 @@ pub enum MediumConfig {
 }
 
 impl SubsystemConfig {
+    /// The files and block devices of its namespaces.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.namespaces.iter().filter_map(|namespace| match &namespace.medium {
+            MediumConfig::Memory { .. } => None,
+            MediumConfig::Loaded { path } | MediumConfig::Stored { path, .. } => Some(path.as_path()),
+        })
+    }
+
     /// Opens its namespaces, as [`prepare`], for each core; those in files and on block devices are watched.
     pub(super) fn prepare(
         &self,

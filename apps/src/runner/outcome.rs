@@ -52,6 +52,12 @@ impl<T: Port, H: Port> Outcome<T, H> {
         Ok(outcome)
     }
 
+    /// Records of traces that found no room.
+    pub(super) fn records_lost(&self) -> u64 {
+        let engines = self.targets.iter().map(TargetSide::engine).chain(self.hosts.iter().map(HostSide::engine));
+        engines.map(|engine| engine.trace_records_dropped).sum()
+    }
+
     /// A host gave its target up.
     pub(super) fn gave_up(&self) -> bool {
         self.hosts.iter().any(HostSide::gave_up)
@@ -101,6 +107,7 @@ impl<T: Port, H: Port> Outcome<T, H> {
             latency: latency(host.latency(), others.iter().map(HostSide::latency)),
             cores: self.cores,
             injected: None,
+            last_failure: host.last_failure().map(|failure| failure.to_string()),
             undrained: self.undrained,
             warnings: Vec::new(),
         };

@@ -32,7 +32,7 @@ impl Remedy {
                 ChangeOrTry("see what listens there, since it gave no reason of NVMe-oF")
             }
             HostFailure::Open(OpenFailure::LockedMemory { .. }) => ChangeOrTry("do that"),
-            HostFailure::Open(OpenFailure::SharedReceives { .. } | OpenFailure::Exhausted) => {
+            HostFailure::Open(OpenFailure::SharedReceives { .. } | OpenFailure::NotMade(_)) => {
                 ChangeOrTry("lower --queues and --queue-depth, use another device")
             }
             HostFailure::Rejected(status) => rejected(*status),

@@ -2,7 +2,7 @@
 
 use super::command_line::Inject;
 use crate::check::{Shortcoming, shortcomings_json};
-use crate::host::HostStatistics;
+use crate::{failures, host::HostStatistics};
 use core::fmt::Write as _;
 use core::time::Duration;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
@@ -146,6 +146,8 @@ pub struct RunReport {
     pub cores: Vec<CoreReport>,
     /// What was broken on purpose.
     pub injected: Option<Injected>,
+    /// Why a session of the host ended by itself, or did not come up, the last time that one did.
+    pub last_failure: Option<String>,
     /// Reactors and pollers that did not drain in time.
     pub undrained: Vec<String>,
     /// What happened to its cores, as [`crate::watch`] saw it.
@@ -236,6 +238,8 @@ impl RunReport {
         });
         object["effective_queue_depth"] = json!(self.effective_queue_depth);
         object["shortcomings"] = json!(shortcomings_json(&self.warnings));
+        object["failures"] = failures::json(engine, &self.control);
+        object["last_failure"] = json!(self.last_failure);
         object
     }
 
@@ -438,6 +442,12 @@ impl RunReport {
     }
 
     fn write_verdict(&self, out: &mut String) -> core::fmt::Result {
+        if let Some(failure) = &self.last_failure {
+            writeln!(out, "\nthe last session that failed: {failure}")?;
+        }
+        for line in failures::lines(&self.engine) {
+            writeln!(out, "\n{line}")?;
+        }
         for who in &self.undrained {
             writeln!(out, "\nnot drained: {who}")?;
         }

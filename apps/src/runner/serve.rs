@@ -6,7 +6,7 @@ use super::{
     incident_log,
     main_loop::{MainLoop, ended, leave},
     media_watch::MediaWatch,
-    namespaces::{NamespaceReport, SubsystemPlan, Users, served_twice},
+    namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users, served_twice},
     outcome::Outcome,
     plan,
     progress::{Doing, IoCounters, Progress},
@@ -14,6 +14,7 @@ use super::{
     serve_report::ServeReport,
     start::{Beginning, Sides, for_target, launch, open, reactors},
     target_side::TargetSide,
+    trace::{self, OF_KEYS, Trace, check_path},
 };
 use crate::{
     signals::Asked,
@@ -59,6 +60,8 @@ fn serve_on<D: Device>(
 where
     D::Port: Send + 'static,
 {
+    check_trace(config)?;
+    let mut keys = config.trace_keys.as_deref().map(Trace::of_keys).transpose()?;
     let topology = with_neighbours(Topology::of_machine());
     let (mut reports, mut media) = (Vec::new(), MediaWatch::default());
     let placement = config.placement.clone().unwrap_or_else(|| for_target(&topology));
@@ -85,11 +88,14 @@ where
         incidents.push(receiver);
         let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
         progress.part(core).publish(IoCounters::default(), Doing::OpeningListener);
-        targets.push(Beginning { port, link, plan });
+        let keys = keys.as_mut().map(|keys| keys.follow("target", core));
+        targets.push(Beginning { port, link, plan, keys });
     }
     let mut lookout = Lookout::begin(&topology);
     let threads = launch(topology, placement, Sides::<_, D::Port> { targets, hosts: Vec::new() }, &progress)?;
     lookout.placed(threads.cpus(), say);
+    let mut traces: Vec<_> = keys.into_iter().collect();
+    traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
     reports.iter().for_each(|report| say(&report.line()));
     let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
     let main = MainLoop {
@@ -99,16 +105,19 @@ where
         incidents,
         media,
         lookout: &mut lookout,
-        trace: None,
+        traces: &mut traces,
         listening: Some(format!("listening on {listen}, {all}; {}", buffers_of(buffers, config.max_transfer))),
         stop_at: config.runtime,
         gives_up: false,
     };
     let driven = main.drive(asked, say);
-    let Outcome { targets, cores, undrained, .. } = match ended(threads, driven) {
-        Ok(ended) => Outcome::collect(ended)?,
+    let outcome = match ended(threads, driven) {
+        Ok(ended) => Outcome::<D::Port, D::Port>::collect(ended)?,
         Err(error) => return Err(leave(error, control)),
     };
+    traces.iter_mut().try_for_each(|trace| trace.ended(outcome.records_lost()))?;
+    trace::finish(traces, say)?;
+    let Outcome { targets, cores, undrained, .. } = outcome;
     if progress.doing() == Doing::CannotListen {
         return Err(RunError::Listen { address: listen });
     }
@@ -137,6 +146,13 @@ where
 fn buffers_of(bytes: usize, each: u32) -> String {
     let (count, mebibytes, each) = (bytes / each as usize, bytes >> 20, each >> 10);
     format!("transfers of up to {each} KiB, {count} buffers for them on each core, {mebibytes} MiB")
+}
+
+/// That a trace of keys does not go to what is served.
+fn check_trace(config: &ServeConfig) -> Result<(), RunError> {
+    let media = config.subsystems.iter().flat_map(SubsystemConfig::files);
+    let media: Vec<_> = media.map(|path| ("what a namespace lives in", Some(path))).collect();
+    check_path(OF_KEYS, config.trace_keys.as_deref(), &media)
 }
 
 /// Opens what is served for each core that serves it.

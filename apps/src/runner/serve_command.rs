@@ -221,6 +221,8 @@ pub struct ServeConfig {
     pub remote_invalidate: bool,
     /// Kind of memory.
     pub pages: PagePolicy,
+    /// Where it goes what is done with the keys of hosts.
+    pub trace_keys: Option<PathBuf>,
 }
 
 impl ServeConfig {
@@ -235,11 +237,12 @@ impl ServeConfig {
             return Err(RunError::TargetRegistration);
         }
         let (check_only, json, runtime) = (*check_config, common.json, runtime.map(Duration::from_secs));
+        let trace_keys = common.trace_keys.clone();
         let config = match config {
             Some(path) => config_file::read(path)?,
             None => Self::of_command_line(arguments)?,
         };
-        Ok(Self { json, check_only, runtime: runtime.or(config.runtime), ..config })
+        Ok(Self { json, check_only, trace_keys, runtime: runtime.or(config.runtime), ..config })
     }
 
     fn of_command_line(arguments: ServeArguments) -> Result<Self, RunError> {
@@ -285,6 +288,7 @@ impl ServeConfig {
             check_only: false,
             remote_invalidate: !common.no_remote_invalidate,
             pages: common.pages.policy(),
+            trace_keys: None,
         })
     }
 

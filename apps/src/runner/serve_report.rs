@@ -2,6 +2,7 @@
 
 use super::{namespaces::NamespaceReport, report::CoreReport};
 use crate::check::{Shortcoming, shortcomings_json};
+use crate::failures;
 use crate::storage::{MediumFault, StorageStatistics};
 use crate::target::TargetStatistics;
 use core::fmt::Write as _;
@@ -103,6 +104,7 @@ impl ServeReport {
         object["admission"] = admission_json(target);
         object["queue_depth"] = json!(self.queue_depth);
         object["effective_queue_depth"] = json!(self.effective_queue_depth);
+        object["failures"] = failures::json(engine, &self.control);
         object
     }
 
@@ -192,6 +194,9 @@ impl ServeReport {
                 out,
                 "\n{times} times a namespace could not be flushed at a shutdown: what hosts were told is written may be lost"
             )?;
+        }
+        for line in failures::lines(&self.engine) {
+            writeln!(out, "\n{line}")?;
         }
         for who in &self.undrained {
             writeln!(out, "\nnot drained: {who}")?;

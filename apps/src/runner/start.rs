@@ -10,10 +10,11 @@ use super::{
     target_side::{TargetPlan, TargetPoller, TargetSide},
 };
 use frwr_engine::{
-    CoreLink, Engine, EngineOptions,
+    CoreLink, Engine, EngineOptions, TraceRecord,
     control::Control,
     provider::{Capabilities, Device, Port},
 };
+use frwr_mempool::lane;
 use frwr_reactor::{CoreIndex, CpuId, Outbox, Placement, PollerError, Reactor, Reactors, Schedule, Seat, Topology};
 
 /// One side's port and what its core needs to begin with it.
@@ -21,6 +22,8 @@ pub(super) struct Beginning<P, Plan> {
     pub(super) port: P,
     pub(super) link: CoreLink,
     pub(super) plan: Plan,
+    /// Where what becomes of keys is told, where that is asked for.
+    pub(super) keys: Option<lane::Sender<TraceRecord>>,
 }
 
 /// What runs in this process, each on a core of its own: targets on the first cores, hosts on the last.
@@ -123,10 +126,20 @@ fn build<T: Port, H: Port>(
     host: Option<(Beginning<H, HostPlan>, Progress, Team)>,
 ) -> Result<Reactor<Core<T, H>>, SetupError> {
     let node = seat.node();
-    let target =
-        target.map(|(Beginning { port, link, plan }, progress)| TargetSide::new(port, link, plan, node, progress));
-    let host = host
-        .map(|(Beginning { port, link, plan }, progress, team)| HostSide::new(port, link, plan, node, progress, team));
+    let target = target.map(|(Beginning { port, link, plan, keys }, progress)| {
+        let mut side = TargetSide::new(port, link, plan, node, progress)?;
+        if let Some(records) = keys {
+            side.trace_keys(records);
+        }
+        Ok::<_, SetupError>(side)
+    });
+    let host = host.map(|(Beginning { port, link, plan, keys }, progress, team)| {
+        let mut side = HostSide::new(port, link, plan, node, progress, team)?;
+        if let Some(records) = keys {
+            side.trace_keys(records);
+        }
+        Ok::<_, SetupError>(side)
+    });
     let (target, host) = (target.transpose()?, host.transpose()?);
     let (has_target, has_host) = (target.is_some(), host.is_some());
     let mut reactor = seat.reactor(Core { target, host, outbox });

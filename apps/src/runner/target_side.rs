@@ -13,7 +13,7 @@ use crate::{
 };
 use core::time::Duration;
 use frwr_engine::{
-    CoreLink, Engine, Statistics,
+    CoreLink, Engine, Statistics, TraceRecord,
     provider::{Capabilities, Port},
 };
 use frwr_mempool::{
@@ -120,6 +120,11 @@ impl<P: Port> TargetSide<P> {
             incidents: plan.incidents,
             memory_report,
         })
+    }
+
+    /// Tells what is done with the keys of hosts.
+    pub(super) fn trace_keys(&mut self, records: lane::Sender<TraceRecord>) {
+        self.target.engine_mut().trace_to(records);
     }
 
     /// What its memory is made of.

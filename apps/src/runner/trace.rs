@@ -1,92 +1,251 @@
-//! `--trace`: every post and completion of the host's port as a line of text, drained off the core.
+//! Files of what happens on the cores, event by event, drained off them by the main thread: `--trace`, every post and completion
+//! of the host's port as a line of text, and `--trace-keys`, every key's life as lines of JSON.
 
-use super::error::RunError;
-use crate::result_file::{ResultFile, lead_to_one};
-use frwr_engine::provider::{
-    PortId,
-    record::{Record, Tap, Taps},
+use super::{error::RunError, key_line};
+use crate::result_file::{ResultFile, ResultStream, lead_to_one};
+use core::time::Duration;
+use frwr_engine::{
+    TraceRecord,
+    provider::{
+        PortId,
+        record::{Record, Tap, Taps},
+    },
 };
+use frwr_mempool::lane;
+use frwr_reactor::{Clock, CpuId};
 use std::{
-    fs::File,
-    io::{self, BufWriter, ErrorKind, Write as _},
+    io::{self, ErrorKind, Write as _},
     path::{Path, PathBuf},
 };
 
-/// Records that the port's ring holds: some ten milliseconds of load between two drains.
+/// Records that the ring of a port or of a core holds: some ten milliseconds of load between two drains.
 pub(super) const RING_RECORDS: usize = 1 << 16;
 
 /// Records written in one go, so that Control is served in between.
 const RECORDS_PER_DRAIN: usize = 8192;
 
+/// The option of a trace of a port.
+pub(super) const OF_PORT: &str = "--trace";
+/// The option of a trace of keys.
+pub(crate) const OF_KEYS: &str = "--trace-keys";
+
 /// A trace being written.
-pub(super) struct Trace {
-    tap: Tap,
-    /// Until the first record: a run that does not come so far leaves no file.
-    waiting: Option<ResultFile>,
-    out: Option<BufWriter<File>>,
-    path: PathBuf,
+pub(crate) struct Trace {
+    file: Lines,
+    source: Source,
+    /// Records that found no room, by the count of engines that have ended.
+    lost: u64,
+    clock: Clock,
+    /// When the first reactors were started.
+    began: Option<Duration>,
+}
+
+/// Where records come from.
+enum Source {
+    Port(Tap),
+    Keys(Vec<Core>),
+}
+
+/// A core whose keys are followed, and what it is called in each line.
+pub(super) struct Core {
+    records: lane::Receiver<TraceRecord>,
+    pub(super) side: &'static str,
+    pub(super) reactor: usize,
+    /// Where that is pinned.
+    pub(super) cpu: Option<usize>,
+    /// What its times begin at, in nanoseconds: when its reactor was started, since the first reactors of the trace were.
+    pub(super) base_ns: u64,
 }
 
 /// Refuses a trace that would overwrite what a run reads or writes besides: files with what they are.
-pub(super) fn check_path(trace: Option<&Path>, others: &[(&'static str, Option<&Path>)]) -> Result<(), RunError> {
+pub(crate) fn check_path(
+    flag: &'static str,
+    trace: Option<&Path>,
+    others: &[(&'static str, Option<&Path>)],
+) -> Result<(), RunError> {
     let Some(path) = trace else { return Ok(()) };
     match others.iter().find(|(_, other)| other.is_some_and(|other| lead_to_one(path, other))) {
-        Some((other, _)) => Err(RunError::TraceFile { path: path.to_owned(), other }),
+        Some((other, _)) => Err(RunError::TraceFile { flag, path: path.to_owned(), other }),
         None => Ok(()),
     }
 }
 
 impl Trace {
-    /// Looks at the file; `taps` has the port's tap.
-    pub(super) fn new(path: &Path, taps: &Taps, port: PortId) -> Result<Option<Self>, RunError> {
-        let file = ResultFile::open(path).map_err(|source| RunError::Trace { path: path.to_owned(), source })?;
-        Ok(taps.take(port).map(|tap| Self { tap, waiting: Some(file), out: None, path: path.to_owned() }))
+    /// Of a port: looks at the file; `taps` has the port's tap.
+    pub(super) fn of_port(path: &Path, taps: &Taps, port: PortId) -> Result<Option<Self>, RunError> {
+        let file = Lines::new(OF_PORT, path)?;
+        Ok(taps.take(port).map(|tap| Self {
+            file,
+            source: Source::Port(tap),
+            lost: 0,
+            clock: Clock::system(),
+            began: None,
+        }))
+    }
+
+    /// Of the keys of cores, which [`Trace::follow`] adds: looks at the file.
+    pub(crate) fn of_keys(path: &Path) -> Result<Self, RunError> {
+        Ok(Self {
+            file: Lines::new(OF_KEYS, path)?,
+            source: Source::Keys(Vec::new()),
+            lost: 0,
+            clock: Clock::system(),
+            began: None,
+        })
+    }
+
+    /// One more core, by the number of its reactor; what it returns is for its engine (`Engine::trace_to`).
+    pub(crate) fn follow(&mut self, side: &'static str, reactor: usize) -> lane::Sender<TraceRecord> {
+        let (sender, records) = lane::bounded(RING_RECORDS);
+        if let Source::Keys(cores) = &mut self.source {
+            cores.push(Core { records, side, reactor, cpu: None, base_ns: 0 });
+        }
+        sender
+    }
+
+    /// The reactors were started, on these cores, in their order.
+    pub(crate) fn started(&mut self, cpus: &[Option<CpuId>]) {
+        let now = self.clock.now();
+        let since = now.saturating_sub(*self.began.get_or_insert(now));
+        if let Source::Keys(cores) = &mut self.source {
+            for core in cores {
+                core.cpu = cpus.get(core.reactor).copied().flatten().map(CpuId::get);
+                // 580 years in 64 bits.
+                core.base_ns = since.as_nanos() as u64;
+            }
+        }
     }
 
     /// Writes what has come since. Returns how many records.
-    pub(super) fn drain(&mut self) -> Result<usize, RunError> {
+    pub(crate) fn drain(&mut self) -> Result<u32, RunError> {
+        let Self { file, source, .. } = self;
         let mut count = 0;
-        while count < RECORDS_PER_DRAIN
-            && let Some(record) = self.tap.pop()
-        {
-            self.write(&record)?;
-            count += 1;
+        match source {
+            Source::Port(tap) => {
+                while count < RECORDS_PER_DRAIN
+                    && let Some(record) = tap.pop()
+                {
+                    file.write(|out| port_line(out, &record))?;
+                    count += 1;
+                }
+            }
+            Source::Keys(cores) => {
+                for core in cores {
+                    let mut of_core = 0;
+                    while of_core < RECORDS_PER_DRAIN
+                        && let Some(record) = core.records.pop()
+                    {
+                        file.write(|out| key_line::write(out, core, &record))?;
+                        of_core += 1;
+                    }
+                    count += of_core;
+                }
+            }
         }
-        Ok(count)
+        // Bounded far below 2^32: a few times as many as there are cores.
+        Ok(count as u32)
     }
 
-    fn write(&mut self, record: &Record) -> Result<(), RunError> {
-        let written = self.begun().and_then(|out| match record {
-            Record::Posted { iteration, queue_pair, token, signalled, accepted, length, operation, .. } => writeln!(
-                out,
-                "{iteration} post qp={} {token:?} {operation:?} length={length} signalled={signalled} accepted={accepted}",
-                queue_pair.0
-            ),
-            other => writeln!(out, "{other:?}"),
-        });
-        written.map_err(|source| self.failed(source))
-    }
-
-    fn begun(&mut self) -> io::Result<&mut BufWriter<File>> {
-        if let Some(file) = self.waiting.take() {
-            let mut out = BufWriter::new(file.begin()?);
-            writeln!(out, "# one line per work request, refusal, receive and completion of the host's port")?;
-            self.out = Some(out);
-        }
-        // Nobody asks again after an error.
-        self.out.as_mut().ok_or_else(|| ErrorKind::BrokenPipe.into())
-    }
-
-    /// Writes the rest and says how many records found no room.
-    pub(super) fn finish(mut self) -> Result<(), RunError> {
+    /// The cores have ended: writes the rest of them. Their engines have counted `lost` records that found no room
+    /// (`Statistics::trace_records_dropped`); a port counts its own.
+    pub(crate) fn ended(&mut self, lost: u64) -> Result<(), RunError> {
         while self.drain()? > 0 {}
-        let dropped = self.tap.counters().dropped_records;
-        let ended =
-            self.begun().and_then(|out| writeln!(out, "# {dropped} records dropped").and_then(|()| out.flush()));
-        ended.map_err(|source| self.failed(source))
+        match &mut self.source {
+            Source::Port(tap) => self.lost = tap.counters().dropped_records,
+            Source::Keys(cores) => {
+                self.lost += lost;
+                cores.clear();
+            }
+        }
+        Ok(())
     }
 
-    fn failed(&self, source: io::Error) -> RunError {
-        RunError::Trace { path: self.path.clone(), source }
+    /// Says in the file how many records found no room.
+    fn finish(mut self) -> Result<(), RunError> {
+        let (lost, is_keys) = (self.lost, matches!(self.source, Source::Keys(_)));
+        self.file.write(|out| {
+            if is_keys {
+                writeln!(out, r#"{{"event":"end","records_lost":{lost}}}"#)
+            } else {
+                writeln!(out, "# {lost} records dropped")
+            }
+        })?;
+        self.file.finish()
+    }
+}
+
+/// Ends the files of traces whose cores have all ended ([`Trace::ended`]); `say` is told of keys' records that were lost.
+pub(crate) fn finish(traces: impl IntoIterator<Item = Trace>, say: &mut dyn FnMut(&str)) -> Result<(), RunError> {
+    for trace in traces {
+        let (is_keys, lost) = (matches!(trace.source, Source::Keys(_)), trace.lost);
+        trace.finish()?;
+        if is_keys && lost > 0 {
+            say(&format!(
+                "{OF_KEYS}: {lost} record(s) are missing, since the main thread did not get to take them in time, and with them steps of \
+                 lives; ask for less load, or leave it a core of its own"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn port_line(out: &mut Vec<u8>, record: &Record) -> io::Result<()> {
+    match record {
+        Record::Posted { iteration, queue_pair, token, signalled, accepted, length, operation, .. } => writeln!(
+            out,
+            "{iteration} post qp={} {token:?} {operation:?} length={length} signalled={signalled} accepted={accepted}",
+            queue_pair.0
+        ),
+        other => writeln!(out, "{other:?}"),
+    }
+}
+
+/// The file of a trace, which is made with its first line: a run that does not come so far leaves none.
+struct Lines {
+    flag: &'static str,
+    path: PathBuf,
+    waiting: Option<ResultFile>,
+    out: Option<ResultStream>,
+    /// The line that is being written.
+    line: Vec<u8>,
+}
+
+impl Lines {
+    fn new(flag: &'static str, path: &Path) -> Result<Self, RunError> {
+        let file = ResultFile::open(path).map_err(|source| RunError::Trace { flag, path: path.to_owned(), source })?;
+        Ok(Self { flag, path: path.to_owned(), waiting: Some(file), out: None, line: Vec::new() })
+    }
+
+    fn write(&mut self, line: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Result<(), RunError> {
+        self.line.clear();
+        let written = self.begun().and_then(|()| {
+            line(&mut self.line)?;
+            // Nobody asks again after an error.
+            self.out.as_mut().ok_or(ErrorKind::BrokenPipe)?.write(&self.line)
+        });
+        written.map_err(|source| self.give_up(source))
+    }
+
+    fn begun(&mut self) -> io::Result<()> {
+        if let Some(file) = self.waiting.take() {
+            let out = self.out.insert(file.begin()?);
+            if self.flag == OF_PORT {
+                out.write(b"# one line per work request, refusal, receive and completion of the host's port\n")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), RunError> {
+        let flushed = self.out.as_mut().map_or(Ok(()), ResultStream::flush);
+        flushed.map_err(|source| self.give_up(source))
+    }
+
+    /// What was written stays nowhere.
+    fn give_up(&mut self, source: io::Error) -> RunError {
+        if let Some(out) = self.out.take() {
+            out.give_up();
+        }
+        RunError::Trace { flag: self.flag, path: self.path.clone(), source }
     }
 }

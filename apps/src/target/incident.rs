@@ -132,7 +132,9 @@ impl Fault {
             // The status has 16 bits.
             Self::Rejected(rejection) => 0x1_0000 | rejection.kind(),
             Self::Refused { status, .. } => 0x2_0000 | u32::from(status.to_wire()),
-            Self::Connection { cause: DisconnectCause::WorkRequest(status) } => 0x3_0000 | *status as u32,
+            Self::Connection { cause: DisconnectCause::WorkRequest(failure) } => {
+                0x3_0000 | u32::from(failure.status.number())
+            }
             Self::ConnectRefused(refusal) => 0x4_0000 | refusal.kind(),
             Self::ShortCapsule { .. } => 1,
             Self::Overrun { .. } => 2,

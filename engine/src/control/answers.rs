@@ -23,7 +23,10 @@ impl<D: Device> Control<D> {
 
     fn answered(&mut self, ticket: Ticket, result: Result<Answer, CommandError>) {
         let Some(pending) = self.pending.remove(&ticket) else { return };
-        self.statistics.commands_failed += u64::from(result.is_err());
+        if let Err(error) = result {
+            self.statistics.commands_failed += 1;
+            self.statistics.command_error = Some(error);
+        }
         match pending {
             Pending::Nothing => {}
             Pending::Domain { domain } => self.domain_answered(domain, result),
@@ -49,18 +52,20 @@ impl<D: Device> Control<D> {
             }
             Pending::Destroy { link } => self.queue_pair_answered_its_end(link, &result),
             Pending::Allocate { core, connection, descriptor } => {
-                let object = match result {
-                    Ok(Answer::Registration { object, key }) => Some((object, key)),
-                    _ => None,
-                };
+                let object = result.and_then(|answer| match answer {
+                    Answer::Registration { object, key } => Ok((object, key)),
+                    _ => Err(CommandError::INVALID),
+                });
                 self.tell(core, ToCore::Allocated { connection, descriptor, object });
             }
             Pending::Free { core, descriptor } => {
-                if is_gone(&result) {
-                    self.cores[core].freed.push(descriptor);
-                } else {
+                if let Err(error) = result
+                    && !is_gone(&result)
+                {
                     self.statistics.frees_refused += 1;
-                    self.tell(core, ToCore::NotFreed { descriptor });
+                    self.tell(core, ToCore::NotFreed { descriptor, error });
+                } else {
+                    self.cores[core].freed.push(descriptor);
                 }
             }
             Pending::Listen { address } => self.listen_answered(address, result),
@@ -97,7 +102,7 @@ impl<D: Device> Control<D> {
             (Some(place), other) => {
                 domain.bases.remove(place);
                 self.statistics.memories_refused += 1;
-                let error = other.err().unwrap_or(CommandError::Invalid);
+                let error = other.err().unwrap_or(CommandError::INVALID);
                 self.domain_changed(at, Some(core), Err(error));
             }
             (None, _) => {}
@@ -106,9 +111,12 @@ impl<D: Device> Control<D> {
     }
 
     fn queue_pair_answered(&mut self, at: usize, result: Result<Answer, CommandError>) {
-        let Ok(Answer::QueuePair { queue_pair, sizes }) = result else {
-            self.abort(at, OpenFailure::Exhausted, PrivateData::new());
-            return;
+        let (queue_pair, sizes) = match result {
+            Ok(Answer::QueuePair { queue_pair, sizes }) => (queue_pair, sizes),
+            other => {
+                let error = other.err().unwrap_or(CommandError::INVALID);
+                return self.abort(at, OpenFailure::NotMade(error), PrivateData::new());
+            }
         };
         let Some(link) = self.links[at].as_mut() else { return };
         link.queue_pair = Some(queue_pair);

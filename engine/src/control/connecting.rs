@@ -203,7 +203,7 @@ impl<D: Device> Control<D> {
             return;
         }
         let reason = match error {
-            CommandError::Exhausted | CommandError::LockedMemory { .. } => not_made(error),
+            CommandError::Exhausted(_) | CommandError::LockedMemory { .. } => not_made(error),
             _ => OpenFailure::Unreachable,
         };
         self.abort(at, reason, PrivateData::new());
@@ -302,6 +302,6 @@ impl<D: Device> Control<D> {
 pub(super) fn not_made(error: CommandError) -> OpenFailure {
     match error {
         CommandError::LockedMemory { wanted, limit } => OpenFailure::LockedMemory { wanted, limit },
-        _ => OpenFailure::Exhausted,
+        other => OpenFailure::NotMade(other),
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Retry {
 
 /// Whether something is destroyed: also where the device does not know it, or is gone with all that it had.
 pub(super) fn is_gone(result: &Result<Answer, CommandError>) -> bool {
-    matches!(result, Ok(_) | Err(CommandError::Unknown | CommandError::DeviceGone))
+    matches!(result, Ok(_) | Err(CommandError::Unknown | CommandError::DeviceGone(_)))
 }
 
 impl<D: Device> Control<D> {

@@ -99,7 +99,7 @@ impl<D: Device> Control<D> {
                 (self.listeners[at].members.clone(), Listening::Began)
             }
             other => {
-                let reason = other.err().unwrap_or(CommandError::Invalid);
+                let reason = other.err().unwrap_or(CommandError::INVALID);
                 (self.listeners.remove(at).concerned(), Listening::Failed(reason))
             }
         };

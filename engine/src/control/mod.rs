@@ -128,6 +128,8 @@ pub struct ControlStatistics {
     pub commands: u64,
     /// Commands that failed.
     pub commands_failed: u64,
+    /// What the device said to the last of them.
+    pub command_error: Option<CommandError>,
     /// Times that the device refused to destroy an MR object. Its connection ends and the object is tried again, at last behind its
     /// queue pair; one that the device keeps then is counted by its engine (`Statistics::mrs_orphaned`).
     pub frees_refused: u64,
@@ -346,7 +348,10 @@ impl<D: Device> Control<D> {
                     Command::AllocateRegistration { port, domain, queue_pair, depth },
                     Pending::Allocate { core, connection, descriptor },
                 ),
-                None => self.tell(core, ToCore::Allocated { connection, descriptor, object: None }),
+                // Its connection ends: there is no queue pair that it could be made for.
+                None => {
+                    self.tell(core, ToCore::Allocated { connection, descriptor, object: Err(CommandError::Unknown) })
+                }
             }
         }
     }

@@ -43,12 +43,13 @@ impl<D: Device> Control<D> {
     pub(super) fn shared_receives_answered(&mut self, core: usize, result: Result<Answer, CommandError>) {
         let SharedReceiveQueue::Asked { entries } = self.cores[core].shared_receives else { return };
         let made = match (result, self.shared) {
-            (Ok(Answer::SharedReceiveQueue { queue, .. }), Some(domain)) => Some((queue, domain)),
-            _ => None,
+            (Ok(Answer::SharedReceiveQueue { queue, .. }), Some(domain)) => Ok((queue, domain)),
+            (Err(error), _) => Err(error),
+            (Ok(_), _) => Err(CommandError::INVALID),
         };
         self.cores[core].shared_receives =
-            made.map_or_else(Default::default, |(queue, _)| SharedReceiveQueue::Made(queue));
-        if let Some((queue, domain)) = made {
+            made.map_or_else(|_| Default::default(), |(queue, _)| SharedReceiveQueue::Made(queue));
+        if let Ok((queue, domain)) = made {
             // The engine's own memory is its first.
             let lkey = self.bases_of(domain, core)[0].lkey;
             self.tell(core, ToCore::SharedReceives { queue, lkey });
@@ -56,8 +57,10 @@ impl<D: Device> Control<D> {
         for at in 0..self.links.len() {
             let waits = self.links[at].as_ref().is_some_and(|link| link.core == core && link.stage == Stage::Domain);
             match made {
-                Some(_) if waits => self.advance(at),
-                None if waits => self.abort(at, OpenFailure::SharedReceives { entries }, PrivateData::new()),
+                Ok(_) if waits => self.advance(at),
+                Err(error) if waits => {
+                    self.abort(at, OpenFailure::SharedReceives { entries, error }, PrivateData::new())
+                }
                 _ => {}
             }
         }

@@ -297,13 +297,13 @@ impl<P: Port> Engine<P> {
 
     #[cold]
     fn receive_failed(&mut self, index: usize, completion: &Completion) {
-        let (token, Err(status)) = (completion.token, completion.result) else { return };
+        let (token, Err(failure)) = (completion.token, completion.result) else { return };
         if !self.receives.unpost(token.index(), token.generation()) {
             self.statistics.stale_completions += 1;
             return;
         }
         self.receive_returned(index);
-        self.fail(index, DisconnectCause::WorkRequest(status));
+        self.fail(index, DisconnectCause::WorkRequest(failure));
     }
 
     /// A completion of a shared receive: the queue pair that it names tells the connection.
@@ -346,7 +346,7 @@ impl<P: Port> Engine<P> {
             shared.taken(buffer, index as u16);
         }
         match completion.result {
-            Err(status) => self.fail(index, DisconnectCause::WorkRequest(status)),
+            Err(failure) => self.fail(index, DisconnectCause::WorkRequest(failure)),
             Ok(_) if granted => self.statistics.stale_completions += 1,
             Ok(_) => self.fail(index, DisconnectCause::ReceivesExceeded),
         }

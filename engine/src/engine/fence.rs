@@ -8,7 +8,7 @@ use crate::{
     mr::{ConnectionKey, State},
     options::{MAX_MRS_PER_REQUEST, StalePolicy},
     pool::Pool,
-    provider::{Port, TokenKind},
+    provider::{CommandError, Port, PostError, TokenKind},
     request::{Phase, Request},
     trace::TracePoint,
 };
@@ -85,13 +85,6 @@ impl<P: Port> Engine<P> {
         let is_one = connection.abandoned_replies > 0;
         connection.abandoned_replies -= u32::from(is_one);
         is_one
-    }
-
-    #[cold]
-    fn record_invalidated(&mut self, index: usize, key: u32) {
-        let dead =
-            self.pool.of(index as u16).find(|&descriptor| self.pool.get(descriptor).is_some_and(|mr| mr.key() == key));
-        self.record(TracePoint::MrRemoteInvalidate, index as u16, dead, 0);
     }
 
     /// Puts every MR that a posted request still has on the invalidation chain; ends the request at once if it has none.
@@ -179,13 +172,13 @@ impl<P: Port> Engine<P> {
 
     /// After a refused post on a connection that goes on: where the invalidation was refused, destroying the MR is the
     /// fence (D7, S72, S84).
-    pub(super) fn fence_refused(&mut self, index: usize, accepted: usize) {
+    pub(super) fn fence_refused(&mut self, index: usize, accepted: usize, error: PostError) {
         for at in accepted..self.connections[index].chain.len() {
             let token = self.connections[index].chain.as_slice()[at].token;
             let owner = self.connections[index].send_queue.staged_at(at).owner;
             match token.kind() {
                 TokenKind::Invalidate if self.registration_may_run(index, token.index()) => {
-                    self.fail(index, DisconnectCause::PostRefused);
+                    self.fail(index, DisconnectCause::PostRefused(error));
                 }
                 TokenKind::Invalidate => self.quarantine(index, token.index()),
                 TokenKind::Message => self.refuse_request(owner),
@@ -197,7 +190,7 @@ impl<P: Port> Engine<P> {
                     self.refuse_request(owner);
                 }
                 // The peer waits for a reply that can no longer be sent in order: nothing less than the end is honest.
-                TokenKind::Transfer | TokenKind::Reply => self.fail(index, DisconnectCause::PostRefused),
+                TokenKind::Transfer | TokenKind::Reply => self.fail(index, DisconnectCause::PostRefused(error)),
                 _ => {}
             }
         }
@@ -251,6 +244,9 @@ impl<P: Port> Engine<P> {
     pub(super) fn object_destroyed(&mut self, descriptor: u32) {
         self.statistics.mrs_destroyed += 1;
         self.statistics.keys_destroyed_live += self.pool.take_doomed_keys(descriptor);
+        if self.trace.is_some() {
+            self.record_all_dead(TracePoint::KeyDestroyed, descriptor);
+        }
         self.record(
             TracePoint::MrDestroyed,
             usize::from(self.pool.connection_of(descriptor)) as u16,
@@ -285,12 +281,18 @@ impl<P: Port> Engine<P> {
 
     /// The device did not destroy an object, whose key may be alive: the connection ends, and the object is tried again when its
     /// queue pair has drained, and once more when that is destroyed. Then it is given up, and told with the connection's end (S105).
-    pub(super) fn object_not_destroyed(&mut self, descriptor: u32) {
+    pub(super) fn object_not_destroyed(&mut self, descriptor: u32, error: CommandError) {
         let index = usize::from(self.pool.connection_of(descriptor));
+        self.statistics.deregistrations_failed += 1;
+        self.statistics.deregistration_error = Some(error);
+        self.record(TracePoint::MrDestroyFailed(error), index as u16, Some(descriptor), 0);
         let Some(connection) = self.connections.get_mut(index) else { return };
         if matches!(connection.phase, Connected::Ending { step: Ending::Sweep, .. }) {
             self.statistics.mrs_orphaned += 1;
             connection.orphans += 1;
+            if self.trace.is_some() {
+                self.record_all_dead(TracePoint::KeyOrphaned, descriptor);
+            }
             // What was to die with it lives on.
             let _ = self.pool.take_doomed_keys(descriptor);
             self.object_gone(descriptor);

@@ -50,19 +50,17 @@ impl<P: Port> Engine<P> {
         }
         let receives = connection.receives.as_slice();
         let posts = receives.len();
-        let accepted = match self.port.post_receives(connection.queue_pair, receives) {
-            Ok(()) => posts,
-            Err(error) => error.accepted.min(posts),
-        };
+        let refusal = self.port.post_receives(connection.queue_pair, receives).err();
+        let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
         for refused in receives.iter().skip(accepted) {
             self.receives.unpost(refused.token.index(), refused.token.generation());
         }
         connection.receives.clear();
         connection.receives_posted += accepted as u32;
         self.statistics.receive_doorbells += 1;
-        if accepted < posts {
-            self.statistics.posts_refused += 1;
-            self.fail(index, DisconnectCause::PostRefused);
+        if let Some(error) = refusal.filter(|_| accepted < posts) {
+            self.note_receives_refused(index, error);
+            self.fail(index, DisconnectCause::PostRefused(error));
         }
     }
 
@@ -75,10 +73,8 @@ impl<P: Port> Engine<P> {
         self.scratch.receives.clear();
         self.scratch.receives.extend(shared.released.iter().map(|&buffer| receives.post(buffer, lkey)));
         let posts = self.scratch.receives.len();
-        let accepted = match self.port.post_shared_receives(queue, &self.scratch.receives) {
-            Ok(()) => posts,
-            Err(error) => error.accepted.min(posts),
-        };
+        let refusal = self.port.post_shared_receives(queue, &self.scratch.receives).err();
+        let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
         self.statistics.receive_doorbells += 1;
         for refused in &self.scratch.receives[accepted..] {
             self.receives.unpost(refused.token.index(), refused.token.generation());
@@ -89,9 +85,9 @@ impl<P: Port> Engine<P> {
             }
         }
         shared.released.drain(..accepted);
-        if accepted < posts {
+        if let Some(error) = refusal.filter(|_| accepted < posts) {
             shared.refused(now);
-            self.shared_receives_refused();
+            self.shared_receives_refused(error);
         } else {
             shared.all_posted();
         }
@@ -101,11 +97,13 @@ impl<P: Port> Engine<P> {
     /// behind a pause, so that a core does not look busy with it. A connection that has no queue pair yet has no peer that could
     /// starve: it opens behind the pause, or ends with its next refusal.
     #[cold]
-    fn shared_receives_refused(&mut self) {
+    fn shared_receives_refused(&mut self, error: PostError) {
         self.statistics.posts_refused += 1;
+        self.statistics.post_error = Some(error);
         for index in 0..self.connections.len() {
             if self.connections[index].phase != Phase::Opening(Opening::QueuePair) {
-                self.fail(index, DisconnectCause::PostRefused);
+                self.record(TracePoint::PostReceivesRefused(error), index as u16, None, error.accepted as u32);
+                self.fail(index, DisconnectCause::PostRefused(error));
             }
         }
     }
@@ -196,22 +194,6 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    #[cold]
-    fn record_accepted(&mut self, index: usize, accepted: usize, all: usize) {
-        for at in 0..accepted {
-            let request = self.connections[index].chain.as_slice()[at];
-            let slot = request.token.index();
-            match request.operation {
-                Operation::Register(fields) => {
-                    self.record(TracePoint::MrRegister, index as u16, Some(slot), fields.length);
-                }
-                Operation::Invalidate { .. } => self.record(TracePoint::MrLocalInvalidate, index as u16, Some(slot), 0),
-                _ => {}
-            }
-        }
-        self.record(TracePoint::PostSend, index as u16, None, all as u32);
-    }
-
     /// Where the policy says so, an MR may be taken again as soon as its invalidation is posted (D2).
     fn return_early(&mut self, index: usize, accepted: usize) {
         let Connection { chain, idle, .. } = &mut self.connections[index];
@@ -229,9 +211,7 @@ impl<P: Port> Engine<P> {
     /// The device took only the first `accepted` of the chain.
     #[cold]
     fn post_refused(&mut self, index: usize, accepted: usize, error: PostError) {
-        let _ = error;
-        self.statistics.posts_refused += 1;
-        self.record(TracePoint::PostSendRefused, index as u16, None, accepted as u32);
+        self.note_refused(index, error);
         for at in accepted..self.connections[index].chain.len() {
             let request = self.connections[index].chain.as_slice()[at];
             let posted = self.connections[index].send_queue.staged_at(at);
@@ -255,7 +235,7 @@ impl<P: Port> Engine<P> {
         }
         if self.options.on_post_error == OnPostError::Disconnect {
             self.lose_refused(index, accepted);
-            self.fail(index, DisconnectCause::PostRefused);
+            self.fail(index, DisconnectCause::PostRefused(error));
         } else {
             let refused = self.connections[index].chain.as_slice().iter().skip(accepted);
             let invalidations = refused.filter(|request| request.token.kind() == TokenKind::Invalidate).count();
@@ -267,7 +247,7 @@ impl<P: Port> Engine<P> {
             if self.making.fence {
                 self.connections[index].owe_fence();
             }
-            self.fence_refused(index, accepted);
+            self.fence_refused(index, accepted, error);
         }
     }
 }

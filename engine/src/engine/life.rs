@@ -7,9 +7,7 @@ use crate::{
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
-    provider::{
-        Chain, ElementRange, FailureStatus, MAX_COMPLETIONS_PER_POLL, Operation, Port, Token, TokenKind, WorkRequest,
-    },
+    provider::{Chain, ElementRange, MAX_COMPLETIONS_PER_POLL, Operation, Port, Token, TokenKind, WorkRequest},
     request::Phase as RequestPhase,
     trace::TracePoint,
 };
@@ -32,8 +30,9 @@ impl<P: Port> Engine<P> {
             return self.fail_first(index, cause);
         };
         // A flush is a consequence; what comes to light behind it may be the reason.
-        let flushed = DisconnectCause::WorkRequest(FailureStatus::Flushed);
-        if *known == flushed && matches!(cause, DisconnectCause::WorkRequest(_)) {
+        if matches!(known, DisconnectCause::WorkRequest(failure) if failure.is_flush())
+            && matches!(cause, DisconnectCause::WorkRequest(_))
+        {
             *known = cause;
         }
         self.statistics.causes_while_ending += 1;
@@ -71,7 +70,7 @@ impl<P: Port> Engine<P> {
         entry.receives.clear();
         entry.unasked = 0;
         self.statistics.disconnects += 1;
-        self.record(TracePoint::Disconnect, index as u16, None, 0);
+        self.record(TracePoint::Disconnect(cause), index as u16, None, 0);
         self.tell_control_to_fail(index);
     }
 
@@ -190,13 +189,13 @@ impl<P: Port> Engine<P> {
             operation: Operation::Send { local: ElementRange::default(), invalidate: None },
         };
         let chain = Chain { requests: &[request], elements: &self.elements };
-        if self.port.post(queue_pair, chain).is_ok() {
+        if let Err(error) = self.port.post(queue_pair, chain) {
+            // A queue pair that takes nothing gives nothing back either.
+            self.note_refused(index, error);
+            self.give_up_drain(index);
+        } else {
             self.statistics.drain_markers += 1;
             self.connections[index].send_queue.push(Posted::new(request.token, NO_OWNER));
-        } else {
-            // A queue pair that takes nothing gives nothing back either.
-            self.statistics.posts_refused += 1;
-            self.give_up_drain(index);
         }
         self.set_step(index, Ending::Drain { marker_posted: true });
     }
@@ -268,6 +267,9 @@ impl<P: Port> Engine<P> {
 
     /// Has Control destroy an MR's object. From here on nothing but its destruction is awaited.
     pub(super) fn free_object(&mut self, index: usize, descriptor: u32) {
+        if self.trace.is_some() {
+            self.record_doomed(descriptor);
+        }
         let entry = &mut self.connections[index];
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         let doomed = keys_at_stake(mr);

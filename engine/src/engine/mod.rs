@@ -20,6 +20,7 @@ mod run;
 mod stage;
 mod standalone;
 mod submit;
+mod tracing;
 mod transfers;
 mod waiting;
 
@@ -47,7 +48,7 @@ use crate::{
     sizes::EngineSizes,
     statistics::Statistics,
     timestamp::Timestamp,
-    trace::{TracePoint, TraceRecord},
+    trace::Tracer,
     transfer::{RemoteSegment, Transfer},
     watched_clock::WatchedClock,
 };
@@ -57,7 +58,6 @@ use frwr_mempool::{
     DeviceMemory, Region,
     device_memory::DeviceTable,
     freelist::Order,
-    lane,
     region::CarveError,
     slab::{Slab, Table},
 };
@@ -145,7 +145,7 @@ pub struct Engine<P: Port> {
     /// Slots kept only by Hold.
     held: u32,
     scratch: Scratch,
-    trace: Option<lane::Sender<TraceRecord>>,
+    trace: Option<Box<Tracer>>,
 }
 
 /// Room that one call uses and the next one overwrites; here so that nothing is allocated after start-up.
@@ -501,21 +501,6 @@ impl<P: Port> Engine<P> {
         self.pool.get(self.connections[index].pad?)?.grant()
     }
 
-    /// Takes trace records from now on; `Engine::new` makes none. The receiving end may be on another thread.
-    pub fn trace(&mut self) -> Option<lane::Receiver<TraceRecord>> {
-        if self.options.trace_records == 0 {
-            return None;
-        }
-        let (sender, receiver) = lane::bounded(self.options.trace_records.next_power_of_two());
-        self.trace = Some(sender);
-        // Whoever traces sees every step, and pays for it.
-        for connection in self.connections.iter_mut() {
-            connection.traced = true;
-            connection.note_usual();
-        }
-        Some(receiver)
-    }
-
     /// Free, used, stale and absent MR descriptors of a connection; their sum is constant (promise Conservation).
     #[must_use]
     pub fn descriptors(&self, connection: ConnectionId) -> Descriptors {
@@ -555,40 +540,6 @@ impl<P: Port> Engine<P> {
             entry.dirty = true;
             self.dirty.push(connection);
         }
-    }
-
-    #[inline]
-    fn record(&mut self, point: TracePoint, connection: u16, mr: Option<u32>, length: u32) {
-        if self.trace.is_none() {
-            return;
-        }
-        self.record_slow(point, connection, mr, length);
-    }
-
-    #[cold]
-    fn record_slow(&mut self, point: TracePoint, connection: u16, descriptor: Option<u32>, length: u32) {
-        let mr = descriptor.and_then(|descriptor| self.pool.get(descriptor));
-        let grant = mr.and_then(crate::mr::Mr::grant);
-        let record = TraceRecord {
-            time_ns: self.now_ns(),
-            point,
-            connection,
-            mr: descriptor.unwrap_or(u32::MAX),
-            owner: mr.and_then(crate::mr::Mr::owner).unwrap_or(u32::MAX),
-            handle: mr.map_or(0, crate::mr::Mr::key),
-            length: grant.map_or(length, |grant| grant.length),
-            offset: grant.map_or(0, |grant| grant.address),
-            access: mr.and_then(crate::mr::Mr::access),
-        };
-        if let Some(trace) = &mut self.trace
-            && trace.push(record).is_err()
-        {
-            self.statistics.trace_records_dropped += 1;
-        }
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.now.nanoseconds()
     }
 }
 

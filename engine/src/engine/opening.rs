@@ -7,9 +7,10 @@ use crate::{
     link::{BaseKey, DESCRIPTORS_PER_MESSAGE, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
     mr,
     options::{ConnectionOptions, OnPostError},
+    pad::PadFailure,
     provider::{
-        IncomingId, MAX_PRIVATE_DATA, Operation, Port, PrivateData, QueuePairId, QueueSizes, RegistrationId,
-        WorkRequest,
+        CommandError, IncomingId, MAX_PRIVATE_DATA, Operation, Port, PostError, PrivateData, QueuePairId, QueueSizes,
+        RegistrationId, WorkRequest,
     },
     shared_receives::SharedReceives,
     trace::TracePoint,
@@ -213,7 +214,7 @@ impl<P: Port> Engine<P> {
                 self.open_failed(connection, reason, private_data);
             }
             ToCore::Allocated { connection, descriptor, object } => self.allocated(connection, descriptor, object),
-            ToCore::NotFreed { descriptor } => self.object_not_destroyed(descriptor),
+            ToCore::NotFreed { descriptor, error } => self.object_not_destroyed(descriptor, error),
             ToCore::Ended { connection, by_device } => self.ended(connection, by_device),
             ToCore::Failed { connection, refused } => self.queue_pair_failed(connection, refused),
             ToCore::QueuePairKept { connection } => self.queue_pair_kept(connection),
@@ -358,21 +359,20 @@ impl<P: Port> Engine<P> {
         (self.pool.of(connection.key.index).filter(usable).count() as u32) < mrs
     }
 
-    fn allocated(&mut self, connection: ConnectionId, descriptor: u32, object: Option<(RegistrationId, u32)>) {
+    fn allocated(
+        &mut self,
+        connection: ConnectionId,
+        descriptor: u32,
+        object: Result<(RegistrationId, u32), CommandError>,
+    ) {
         let index = usize::from(self.pool.connection_of(descriptor));
         let Some(entry) = self.connections.get_mut(index) else { return };
         entry.allocating = entry.allocating.saturating_sub(1);
         let repaired = entry.repairing > 0;
         entry.repairing = entry.repairing.saturating_sub(1);
-        let Some((object, key)) = object else {
-            entry.refill_after = self.now.since_epoch().saturating_add(REFILL_PAUSE);
-            entry.empty_refills = entry.empty_refills.saturating_add(u32::from(entry.allocating == 0));
-            self.pool.put(&mut entry.absent, descriptor);
-            self.statistics.mr_allocations_failed += 1;
-            // The failure is told of the connection; there is no MR whose name could be (F10).
-            self.record(TracePoint::MrAllocationFailed, connection.index, None, 0);
-            self.filled(index);
-            return;
+        let (object, key) = match object {
+            Ok(made) => made,
+            Err(error) => return self.not_allocated(index, connection, descriptor, error),
         };
         entry.empty_refills = 0;
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
@@ -385,6 +385,20 @@ impl<P: Port> Engine<P> {
             return;
         }
         self.connections[index].idle.push(descriptor);
+        self.filled(index);
+    }
+
+    /// The device made no object for a descriptor.
+    #[cold]
+    fn not_allocated(&mut self, index: usize, connection: ConnectionId, descriptor: u32, error: CommandError) {
+        let entry = &mut self.connections[index];
+        entry.refill_after = self.now.since_epoch().saturating_add(REFILL_PAUSE);
+        entry.empty_refills = entry.empty_refills.saturating_add(u32::from(entry.allocating == 0));
+        self.pool.put(&mut entry.absent, descriptor);
+        self.statistics.mr_allocations_failed += 1;
+        self.statistics.mr_allocation_error = Some(error);
+        // The failure is told of the connection; there is no MR whose name could be (F10).
+        self.record(TracePoint::MrAllocationFailed(error), connection.index, None, 0);
         self.filled(index);
     }
 
@@ -410,48 +424,70 @@ impl<P: Port> Engine<P> {
     }
 
     /// The write pad: one MR for four bytes that all requests of the connection share, registered alone and never
-    /// invalidated (S90 to S92). Remembered only if the device took it (S93, F8).
+    /// invalidated (S90 to S92). Remembered only if the device took it (S93, F8). Without one the upper layer falls back on
+    /// memory of the request.
     fn make_pad(&mut self, index: usize) {
+        match self.try_pad(index) {
+            Ok(descriptor) => {
+                self.connections[index].pad = Some(descriptor);
+                if self.trace.is_some() {
+                    self.record_registered(index, descriptor);
+                }
+                // Whoever asks may tell the peer from here on ([`Engine::write_pad`]).
+                self.record(TracePoint::KeyTold, index as u16, Some(descriptor), PAD_BYTES);
+            }
+            Err(failure) => {
+                self.statistics.pads_failed += 1;
+                self.statistics.pad_failure = Some(failure);
+                self.record(TracePoint::PadFailed(failure), index as u16, None, PAD_BYTES);
+            }
+        }
+    }
+
+    /// Maps, registers and posts it. Returns its descriptor.
+    fn try_pad(&mut self, index: usize) -> Result<u32, PadFailure> {
         let connection = self.connections[index].key;
-        let Some(descriptor) = self.connections[index].idle.pop() else { return };
         let base = self.connections[index].bases[0];
+        let base_id = base.base.ok_or(PadFailure::NoMemory)?;
+        let descriptor = self.connections[index].idle.pop().ok_or(PadFailure::NoMr)?;
         let address = self.memories[0].address() + self.plan.pad_offset(connection.index) as u64;
         let element = crate::provider::ScatterElement { address, length: PAD_BYTES, lkey: base.lkey };
-        let mapping = base.base.map(|base| mr::Mapping {
+        let mapping = mr::Mapping {
             bytes: PAD_BYTES,
             address,
-            base,
+            base: base_id,
             elements: 1,
             access: crate::provider::Access::RemoteWrite,
             iova: self.base_address(address, 0),
             rotating_key_bits: self.capabilities.rotating_key_bits,
-        });
-        let (Some(mapping), Some(mr)) = (mapping, self.pool.get_mut(descriptor)) else { return };
-        if mr.take_as_pad(connection).is_err() || mr.map(&mapping).is_err() {
-            return;
-        }
+        };
+        let mr = self.pool.get_mut(descriptor).ok_or(PadFailure::NoMr)?;
+        let made = mr.take_as_pad(connection).and_then(|()| mr.map(&mapping)).and_then(|_| mr.register_posted());
+        let Ok(fields) = made else {
+            debug_assert!(false, "an idle MR becomes a pad: {made:?}");
+            self.quarantine(index, descriptor);
+            return Err(PadFailure::NoMr);
+        };
         self.elements[mr.first_element() as usize] = element;
         // Its entry is one of those that no request can reserve.
-        let Ok(fields) = mr.register_posted() else { return };
         let token = mr.token_register();
         let signalled = self.connections[index].signaller.registration();
         let operation = Operation::Register(fields);
-        if self.post_pad(index, WorkRequest { token, signalled, fence: false, operation }) {
-            self.connections[index].pad = Some(descriptor);
-        } else {
-            self.pad_refused(index, descriptor);
-        }
+        let posted = self.post_pad(index, WorkRequest { token, signalled, fence: false, operation });
+        posted.map(|()| descriptor).map_err(|error| {
+            self.pad_refused(index, descriptor, error);
+            PadFailure::PostRefused(error)
+        })
     }
 
-    /// Without a pad the upper layer falls back on memory of the request (S93). Its MR is destroyed: a pad is not given
-    /// back (I26).
-    fn pad_refused(&mut self, index: usize, descriptor: u32) {
+    /// Its MR is destroyed: a pad is not given back (I26).
+    fn pad_refused(&mut self, index: usize, descriptor: u32, error: PostError) {
         if let Some(mr) = self.pool.get_mut(descriptor) {
             // Its key never reached the device, and is not counted among those that died with their object.
             let _ = mr.register_refused();
         }
         if self.options.on_post_error == OnPostError::Disconnect {
-            self.fail(index, DisconnectCause::PostRefused);
+            self.fail(index, DisconnectCause::PostRefused(error));
         } else {
             self.quarantine(index, descriptor);
         }

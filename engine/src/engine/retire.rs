@@ -10,7 +10,8 @@ use crate::{
     chain::{NOT_POSTED, Posted, WORD},
     connection::Connection,
     event::{DisconnectCause, Event},
-    provider::{Completion, CompletionBatch, FailureStatus, Port, Token, TokenKind},
+    mr::Mr,
+    provider::{Completion, CompletionBatch, Failure, Port, Token, TokenKind},
     request::{Phase, Request},
     trace::TracePoint,
     transfer,
@@ -107,7 +108,7 @@ impl<P: Port> Engine<P> {
         self.connections[index].relief_coming = false;
         match completion.result {
             Ok(_) => self.retire_successes(index, position),
-            Err(status) => self.retire_to_failure(index, position, status),
+            Err(failure) => self.retire_to_failure(index, position, failure),
         }
     }
 
@@ -210,17 +211,17 @@ impl<P: Port> Engine<P> {
     }
 
     #[cold]
-    fn retire_to_failure(&mut self, index: usize, position: u64, status: FailureStatus) {
+    fn retire_to_failure(&mut self, index: usize, position: u64, failure: Failure) {
         while self.connections[index].send_queue.oldest() < position {
             let Some(posted) = self.connections[index].send_queue.retire() else { break };
             let waited_for = matches!(posted.token.kind(), TokenKind::Invalidate | TokenKind::Transfer);
             let awaited = waited_for || posted.is_standalone();
-            self.retired(index, posted, if awaited { Err(FailureStatus::Flushed) } else { Ok(()) });
+            self.retired(index, posted, if awaited { Err(Failure::FLUSHED) } else { Ok(()) });
         }
         if let Some(posted) = self.connections[index].send_queue.retire() {
-            self.retired(index, posted, Err(status));
+            self.retired(index, posted, Err(failure));
         }
-        self.fail(index, DisconnectCause::WorkRequest(status));
+        self.fail(index, DisconnectCause::WorkRequest(failure));
     }
 
     /// Where a posted work request stands. Usually its slot or the ring's start tells.
@@ -256,10 +257,10 @@ impl<P: Port> Engine<P> {
     }
 
     /// The device is done with a work request.
-    pub(super) fn retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
+    pub(super) fn retired(&mut self, index: usize, posted: Posted, result: Result<(), Failure>) {
         let token = posted.token;
         match token.kind() {
-            TokenKind::Register => self.register_retired(index, posted, result),
+            TokenKind::Register => self.register_retired(posted, result),
             TokenKind::Invalidate => self.invalidate_retired(index, posted, result),
             TokenKind::Message => self.message_retired(token),
             // Behind a failure: those without a reply vouch for nothing then.
@@ -270,7 +271,7 @@ impl<P: Port> Engine<P> {
     }
 
     #[inline]
-    fn register_retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
+    fn register_retired(&mut self, posted: Posted, result: Result<(), Failure>) {
         let (descriptor, generation) = (posted.token.index(), posted.token.generation());
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         match result {
@@ -281,22 +282,25 @@ impl<P: Port> Engine<P> {
                     self.registered_now(posted.owner);
                 }
             }
-            Err(status) => self.registration_failed(index, descriptor, generation, status),
+            Err(failure) => self.registration_failed(descriptor, generation, failure),
         }
     }
 
     #[cold]
-    fn registration_failed(&mut self, index: usize, descriptor: u32, generation: u32, status: FailureStatus) {
+    fn registration_failed(&mut self, descriptor: u32, generation: u32, failure: Failure) {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         let at_stake = keys_at_stake(mr);
         let _ = mr.register_failed(generation);
         let doomed = at_stake.saturating_sub(keys_at_stake(mr));
         self.pool.doom_keys(descriptor, doomed);
-        self.record(TracePoint::RegisterFailed(status), index as u16, Some(descriptor), 0);
+        if self.trace.is_some() {
+            let key = self.pool.get(descriptor).map(Mr::key);
+            self.record_of_key(TracePoint::RegisterFailed(failure), descriptor, key);
+        }
     }
 
     #[inline]
-    fn invalidate_retired(&mut self, index: usize, posted: Posted, result: Result<(), FailureStatus>) {
+    fn invalidate_retired(&mut self, index: usize, posted: Posted, result: Result<(), Failure>) {
         let (descriptor, generation) = (posted.token.index(), posted.token.generation());
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         match result {
@@ -305,21 +309,25 @@ impl<P: Port> Engine<P> {
                 let held = mr.is_invalidating();
                 let news = mr.invalidated(generation);
                 self.statistics.local_invalidations += 1;
-                self.record(TracePoint::LocalInvalidateDone, index as u16, Some(descriptor), 0);
+                if self.trace.is_some() {
+                    self.record_dead(TracePoint::LocalInvalidateDone, descriptor, None);
+                }
                 if held && news.is_ok() {
                     self.connections[index].idle.push(descriptor);
                 }
                 self.fenced(posted.owner, descriptor);
             }
-            Err(status) => self.invalidation_failed(index, descriptor, generation, status),
+            Err(failure) => self.invalidation_failed(descriptor, generation, failure),
         }
     }
 
     /// No fence: the request waits for the MR's destruction (S74, S80, D6).
     #[cold]
-    fn invalidation_failed(&mut self, index: usize, descriptor: u32, generation: u32, status: FailureStatus) {
+    fn invalidation_failed(&mut self, descriptor: u32, generation: u32, failure: Failure) {
         self.invalidation_lost(descriptor, generation);
-        self.record(TracePoint::LocalInvalidateFailed(status), index as u16, Some(descriptor), 0);
+        if self.trace.is_some() {
+            self.record_of_key(TracePoint::LocalInvalidateFailed(failure), descriptor, None);
+        }
     }
 
     /// Nobody knows whether the invalidation of `generation` took effect. With the early return (D2) the MR may have had
@@ -347,7 +355,7 @@ impl<P: Port> Engine<P> {
         }
     }
 
-    fn reply_retired(&mut self, token: Token, result: Result<(), FailureStatus>) {
+    fn reply_retired(&mut self, token: Token, result: Result<(), Failure>) {
         // A flushed reply may have arrived or not; it is reported with the connection's end.
         if result.is_ok() {
             self.transfer_done(token.index());

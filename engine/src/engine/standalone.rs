@@ -8,7 +8,7 @@ use crate::{
     gather::Resolved,
     mr::Opening,
     protocol::Protocol,
-    provider::{Chain, Port, WorkRequest},
+    provider::{Chain, Port, PostError, WorkRequest},
     request::{Phase, Request, RequestHandle},
 };
 use core::{mem::ManuallyDrop, time::Duration};
@@ -155,7 +155,11 @@ impl<P: Port> Engine<P> {
         let cookie = request.cookie;
         let grant =
             request.mrs.first().and_then(|&descriptor| self.pool.get(descriptor)).and_then(crate::mr::Mr::grant);
+        let index = usize::from(request.standing.connection);
         if let Some(grant) = grant {
+            if self.trace.is_some() {
+                self.record_told(index, slot);
+            }
             self.events.push_back(Event::Registered { request: RequestHandle(handle), cookie, grant });
         }
     }
@@ -273,16 +277,16 @@ impl<P: Port> Engine<P> {
     }
 
     /// Posts the write pad's registration, alone and unsignalled (S90). True if the device took it.
-    pub(super) fn post_pad(&mut self, index: usize, registration: WorkRequest) -> bool {
+    pub(super) fn post_pad(&mut self, index: usize, registration: WorkRequest) -> Result<(), PostError> {
         let queue_pair = self.connections[index].queue_pair;
         let chain = Chain { requests: core::slice::from_ref(&registration), elements: &self.elements };
         self.statistics.doorbells += 1;
         self.statistics.send_chains += 1;
         if let Err(error) = self.port.post(queue_pair, chain) {
-            self.statistics.posts_refused += 1;
+            self.note_refused(index, error);
             // What the device took runs, whatever it says besides.
             if error.accepted == 0 {
-                return false;
+                return Err(error);
             }
         }
         self.statistics.registrations += 1;
@@ -292,6 +296,6 @@ impl<P: Port> Engine<P> {
         }
         // Its entry is one of the two that requests cannot reserve, so retiring it must not give one to them.
         self.connections[index].send_queue.push(Posted::new(registration.token, NO_OWNER));
-        true
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Commands to the cold half of a device, and what comes back.
 
-use super::{BaseId, DomainId, PortId, QueuePairId, RegistrationId, SharedReceiveQueueId};
+use super::{BaseId, DomainId, Errno, PortId, QueuePairId, RegistrationId, SharedReceiveQueueId};
 use arrayvec::ArrayVec;
 use frwr_mempool::DeviceMemory;
 use std::net::SocketAddr;
@@ -59,7 +59,7 @@ impl Default for ConnectionParameters {
 pub enum Command {
     /// Answer: [`Answer::Domain`].
     AllocateDomain,
-    /// Refused with [`CommandError::Busy`] while anything lives in it.
+    /// Refused with [`CommandError::BUSY`] while anything lives in it.
     FreeDomain {
         /// Which.
         domain: DomainId,
@@ -73,7 +73,7 @@ pub enum Command {
         /// The device may write to it.
         local_write: bool,
     },
-    /// Refused with [`CommandError::Busy`] while a registration covers part of it (I33).
+    /// Refused with [`CommandError::BUSY`] while a registration covers part of it (I33).
     DeregisterMemory {
         /// Which.
         base: BaseId,
@@ -99,7 +99,7 @@ pub enum Command {
         entries: u32,
     },
     /// Destroys a shared receive queue with the receives in it, without completions. Refused with
-    /// [`CommandError::Busy`] while a queue pair uses it.
+    /// [`CommandError::BUSY`] while a queue pair uses it.
     DestroySharedReceiveQueue {
         /// Which.
         queue: SharedReceiveQueueId,
@@ -220,9 +220,9 @@ pub enum Answer {
 /// Why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// The device or the system has none left (`ENOMEM`).
-    #[error("the device has none left")]
-    Exhausted,
+    /// The device or the system has none left (`ENOMEM`, `ENOSPC`, `EMFILE`, `EAGAIN`).
+    #[error("the device has none left ({0})")]
+    Exhausted(Errno),
     /// The memory may not be locked: it is beyond what the process may lock (`RLIMIT_MEMLOCK`).
     #[error(
         "{wanted} bytes of memory cannot be locked for the device, the limit of the process is {limit} bytes; raise it \
@@ -235,20 +235,48 @@ pub enum CommandError {
         limit: u64,
     },
     /// Something still depends on the object (`EBUSY`, `EINVAL` of `ibv_dereg_mr`).
-    #[error("the object is in use")]
-    Busy,
+    #[error("the object is in use ({0})")]
+    Busy(Errno),
     /// No such object.
     #[error("no such object")]
     Unknown,
     /// An argument is not acceptable to the device.
-    #[error("the device does not accept the argument")]
-    Invalid,
+    #[error("the device does not accept the argument ({0})")]
+    Invalid(Errno),
     /// The address is taken or cannot be reached.
-    #[error("the address is taken or cannot be reached")]
-    Address,
+    #[error("the address is taken or cannot be reached ({0})")]
+    Address(Errno),
     /// The device is gone.
-    #[error("the device is gone")]
-    DeviceGone,
+    #[error("the device is gone ({0})")]
+    DeviceGone(Errno),
+}
+
+/// As devices say it that are asked by no system call, with the number that one with system calls would say.
+impl CommandError {
+    /// [`CommandError::Exhausted`].
+    pub const EXHAUSTED: Self = Self::Exhausted(Errno::ENOMEM);
+    /// [`CommandError::Busy`].
+    pub const BUSY: Self = Self::Busy(Errno::EBUSY);
+    /// [`CommandError::Invalid`].
+    pub const INVALID: Self = Self::Invalid(Errno::EINVAL);
+    /// [`CommandError::Address`].
+    pub const ADDRESS: Self = Self::Address(Errno::EADDRNOTAVAIL);
+    /// [`CommandError::DeviceGone`].
+    pub const DEVICE_GONE: Self = Self::DeviceGone(Errno::EIO);
+
+    /// The number of the system's error; of what needs none to be refused, the one that fits.
+    #[must_use]
+    pub const fn errno(self) -> Errno {
+        match self {
+            Self::Exhausted(errno)
+            | Self::Busy(errno)
+            | Self::Invalid(errno)
+            | Self::Address(errno)
+            | Self::DeviceGone(errno) => errno,
+            Self::LockedMemory { .. } => Errno::ENOMEM,
+            Self::Unknown => Errno::ENOENT,
+        }
+    }
 }
 
 /// Why a peer, or the network, refused a connection.

@@ -6,6 +6,7 @@
 
 mod capabilities;
 mod command;
+mod failure;
 pub mod fault;
 pub mod record;
 pub mod soft;
@@ -20,10 +21,11 @@ pub use command::{
     Answer, AsyncEvent, Command, CommandError, ConnectionEvent, ConnectionParameters, DeviceEvent, IncomingId,
     ListenerId, MAX_PRIVATE_DATA, PrivateData, QueueSizes, RejectReason, Ticket,
 };
+pub use failure::{Errno, Failure, FailureStatus};
 pub use work::{
-    Access, Chain, Completion, CompletionBatch, CompletionQueue, ElementRange, FailureStatus, MAX_COMPLETIONS_PER_POLL,
-    Operation, PostError, PostRefusal, ReceiveRequest, RegistrationFields, RemoteRange, ScatterElement, Success, Token,
-    TokenKind, WorkRequest,
+    Access, Chain, Completion, CompletionBatch, CompletionQueue, ElementRange, MAX_COMPLETIONS_PER_POLL, Operation,
+    PostError, PostRefusal, ReceiveRequest, RegistrationFields, RemoteRange, ScatterElement, Success, Token, TokenKind,
+    WorkRequest,
 };
 
 use core::time::Duration;
@@ -162,7 +164,7 @@ pub trait Port {
     /// never calls it, measurements that compare do. Its key is the caller's to let die, and dies with the port.
     ///
     /// # Errors
-    /// [`CommandError`]; [`CommandError::Invalid`] on devices that have no such call, as the software NIC.
+    /// [`CommandError`]; [`CommandError::INVALID`] on devices that have no such call, as the software NIC.
     fn register_memory(
         &mut self,
         queue_pair: QueuePairId,
@@ -170,13 +172,13 @@ pub trait Port {
         access: Access,
     ) -> Result<RemoteMemory, CommandError> {
         let _ = (queue_pair, memory, access);
-        Err(CommandError::Invalid)
+        Err(CommandError::INVALID)
     }
 
     /// Takes such a registration back by a system call (ibv_dereg_mr(3)): its key is dead when this returns.
     ///
     /// # Errors
-    /// [`CommandError::Unknown`]; [`CommandError::Busy`] where the device refuses, and the key then stays until the port goes.
+    /// [`CommandError::Unknown`]; [`CommandError::BUSY`] where the device refuses, and the key then stays until the port goes.
     fn deregister_memory(&mut self, memory: RemoteMemory) -> Result<(), CommandError> {
         let _ = memory;
         Err(CommandError::Unknown)

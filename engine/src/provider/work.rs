@@ -1,6 +1,6 @@
 //! Work requests, chains and completions: what crosses the hot half of a provider.
 
-use super::{BaseId, QueuePairId, RegistrationId};
+use super::{BaseId, Errno, Failure, QueuePairId, RegistrationId};
 use arrayvec::ArrayVec;
 
 /// Completions taken by one call of `Port::poll`: the budget of one stage of a poll iteration. 64 is what SPDK's mlx5
@@ -274,14 +274,36 @@ pub enum PostRefusal {
     DeviceGone,
 }
 
+impl PostRefusal {
+    /// What ibv_post_send(3) says of it: for devices that are asked by no system call.
+    #[must_use]
+    pub const fn errno(self) -> Errno {
+        match self {
+            Self::QueueFull => Errno::ENOMEM,
+            Self::NotReady | Self::Invalid => Errno::EINVAL,
+            Self::DeviceGone => Errno::EIO,
+        }
+    }
+}
+
 /// A refused post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("post refused after {accepted} accepted work requests: {reason}")]
+#[error("{reason} ({errno}), behind {accepted} accepted work requests")]
 pub struct PostError {
     /// Work requests accepted from the front of the chain; they will complete.
     pub accepted: usize,
     /// Why the next one was refused.
     pub reason: PostRefusal,
+    /// The number that the device said it with.
+    pub errno: Errno,
+}
+
+impl PostError {
+    /// Refused by a device that has no numbers: the one that a device with numbers would say.
+    #[must_use]
+    pub const fn new(accepted: usize, reason: PostRefusal) -> Self {
+        Self { accepted, reason, errno: reason.errno() }
+    }
 }
 
 /// Which of a port's two completion queues.
@@ -293,44 +315,6 @@ pub enum CompletionQueue {
     Receive,
 }
 
-/// Why a work request failed; names and order of `ibv_wc_status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum FailureStatus {
-    /// IBV_WC_LOC_LEN_ERR.
-    #[error("local length error")]
-    LocalLength,
-    /// IBV_WC_LOC_QP_OP_ERR.
-    #[error("local queue pair operation error")]
-    LocalOperation,
-    /// IBV_WC_LOC_PROT_ERR.
-    #[error("local protection error")]
-    LocalProtection,
-    /// IBV_WC_WR_FLUSH_ERR.
-    #[error("flushed")]
-    Flushed,
-    /// IBV_WC_MW_BIND_ERR.
-    #[error("memory window bind error")]
-    Bind,
-    /// IBV_WC_REM_INV_REQ_ERR.
-    #[error("remote invalid request error")]
-    RemoteInvalidRequest,
-    /// IBV_WC_REM_ACCESS_ERR.
-    #[error("remote access error")]
-    RemoteAccess,
-    /// IBV_WC_REM_OP_ERR.
-    #[error("remote operation error")]
-    RemoteOperation,
-    /// IBV_WC_RETRY_EXC_ERR.
-    #[error("transport retry counter exceeded")]
-    RetryExceeded,
-    /// IBV_WC_RNR_RETRY_EXC_ERR.
-    #[error("receiver-not-ready retry counter exceeded")]
-    RnrRetryExceeded,
-    /// Any other status.
-    #[error("unspecified failure")]
-    Other,
-}
-
 /// What a successful completion says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Success {
@@ -340,7 +324,7 @@ pub struct Success {
     pub invalidated: Option<u32>,
 }
 
-/// A work completion. Of a failed one nothing but token, queue pair and status can be read (S113, I17).
+/// A work completion. Of a failed one nothing but token, queue pair, status and vendor code can be read (S113, I17, U17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The token of the work request.
@@ -348,5 +332,8 @@ pub struct Completion {
     /// The queue pair it was posted to.
     pub queue_pair: QueuePairId,
     /// What happened.
-    pub result: Result<Success, FailureStatus>,
+    pub result: Result<Success, Failure>,
 }
+
+// A batch of them is written and read with every poll: what a failure says lies where a success says what it brought.
+const _: () = assert!(size_of::<Completion>() == 24);

@@ -29,11 +29,20 @@ use frwr_engine::{
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
-    provider::{Access, ConnectionParameters, Device, Port, RemoteRange, soft::SoftDevice},
+    provider::{Access, ConnectionParameters, Device, Errno, Port, PostRefusal, RemoteRange, soft::SoftDevice},
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, Region, region::RegionOptions};
 use pace::Pace;
 use std::net::SocketAddr;
+
+/// Why posts were refused that connections ended by, with the numbers that the device said.
+pub fn post_refusals(causes: &[DisconnectCause]) -> Vec<(PostRefusal, Errno)> {
+    let refusal = |cause: &DisconnectCause| match cause {
+        DisconnectCause::PostRefused(error) => (error.reason, error.errno),
+        other => panic!("{other}"),
+    };
+    causes.iter().map(refusal).collect()
+}
 
 /// Where the target listens.
 pub const ADDRESS: &str = "127.0.0.1:4420";

@@ -116,7 +116,7 @@ impl Scripted {
     }
 
     pub fn fail(&self, kind: TokenKind, status: FailureStatus) {
-        self.faults.on_completions(CompletionFilter::kind(kind), CompletionFault::Fail(status), 1);
+        self.faults.on_completions(CompletionFilter::kind(kind), CompletionFault::Fail(status.into()), 1);
     }
 
     /// A completion out of nowhere on the host's port.

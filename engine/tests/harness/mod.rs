@@ -462,7 +462,12 @@ pub fn fields<D: Device>(
 
 /// The results of completions, in order: `None` is success.
 pub fn statuses(completions: &[Completion]) -> Vec<Option<FailureStatus>> {
-    completions.iter().map(|completion| completion.result.err()).collect()
+    completions.iter().map(status).collect()
+}
+
+/// The same of one.
+pub fn status(completion: &Completion) -> Option<FailureStatus> {
+    completion.result.err().map(|failure| failure.status)
 }
 
 /// A pattern that shows misplaced bytes.

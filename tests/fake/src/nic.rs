@@ -114,13 +114,13 @@ impl Nic {
         self.next_ticket += 1;
         let mut command = Some(command);
         for _ in 0..PATIENCE {
-            match self.device.submit(ticket, command.take().ok_or(CommandError::Invalid)?) {
+            match self.device.submit(ticket, command.take().ok_or(CommandError::INVALID)?) {
                 Ok(()) => return Ok(ticket),
                 Err(refused) => command = Some(refused),
             }
             self.step();
         }
-        Err(CommandError::DeviceGone)
+        Err(CommandError::DEVICE_GONE)
     }
 
     /// Runs a command to its answer.
@@ -132,13 +132,13 @@ impl Nic {
             }
             self.step();
         }
-        Err(CommandError::DeviceGone)
+        Err(CommandError::DEVICE_GONE)
     }
 
     pub(crate) fn allocate_domain(&mut self) -> Result<DomainId, CommandError> {
         match self.command(Command::AllocateDomain)? {
             Answer::Domain(domain) => Ok(domain),
-            _ => Err(CommandError::Invalid),
+            _ => Err(CommandError::INVALID),
         }
     }
 
@@ -150,7 +150,7 @@ impl Nic {
     ) -> Result<(frwr_engine::provider::BaseId, u32), CommandError> {
         match self.command(Command::RegisterMemory { domain, memory, local_write })? {
             Answer::Base { base, lkey } => Ok((base, lkey)),
-            _ => Err(CommandError::Invalid),
+            _ => Err(CommandError::INVALID),
         }
     }
 
@@ -163,7 +163,7 @@ impl Nic {
         let port = self.port.id();
         match self.command(Command::CreateQueuePair { port, domain, sizes, shared_receives })? {
             Answer::QueuePair { queue_pair, .. } => Ok(queue_pair),
-            _ => Err(CommandError::Invalid),
+            _ => Err(CommandError::INVALID),
         }
     }
 
@@ -175,7 +175,7 @@ impl Nic {
         let port = self.port.id();
         match self.command(Command::CreateSharedReceiveQueue { port, domain, entries })? {
             Answer::SharedReceiveQueue { queue, .. } => Ok(queue),
-            _ => Err(CommandError::Invalid),
+            _ => Err(CommandError::INVALID),
         }
     }
 
@@ -187,7 +187,7 @@ impl Nic {
         let (port, queue_pair) = (self.port.id(), self.anchor);
         match self.command(Command::AllocateRegistration { port, domain, queue_pair, depth })? {
             Answer::Registration { object, key } => Ok((object, key)),
-            _ => Err(CommandError::Invalid),
+            _ => Err(CommandError::INVALID),
         }
     }
 

@@ -86,10 +86,9 @@ pub(crate) unsafe fn take_back<T>(raw: *mut T) {
 /// An errno for a refused command of the NIC.
 pub(crate) fn errno_of(error: CommandError) -> i32 {
     match error {
-        CommandError::Exhausted | CommandError::LockedMemory { .. } => libc::ENOMEM,
-        CommandError::Busy => libc::EBUSY,
-        CommandError::DeviceGone => libc::EIO,
-        CommandError::Unknown | CommandError::Invalid | CommandError::Address => libc::EINVAL,
+        // Commands of verbs know no other number for these.
+        CommandError::Unknown | CommandError::Address(_) => libc::EINVAL,
+        other => other.errno().0,
     }
 }
 

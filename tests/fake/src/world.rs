@@ -9,10 +9,10 @@ use crate::{
     refusals::Refusals,
 };
 use frwr_engine::provider::{
-    AsyncEvent, BaseId, Completion, CompletionQueue, DomainId, FailureStatus, QueuePairId, RegistrationId,
-    ScatterElement, SharedReceiveQueueId, Token, soft::SoftFabric,
+    AsyncEvent, BaseId, Completion, CompletionQueue, DomainId, QueuePairId, RegistrationId, ScatterElement,
+    SharedReceiveQueueId, Token, soft::SoftFabric,
 };
-use ibverbs_sys::{ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
+use ibverbs_sys::{ibv_wc_flags, ibv_wc_opcode};
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     net::Ipv4Addr,
@@ -283,9 +283,10 @@ impl Context {
                     self.invalidated(key);
                 }
             }
-            Err(status) => {
-                told.status = status_code(status);
-                // Of a failed one only `wr_id`, `status` and `qp_num` count (verbs.md 0.4).
+            Err(failure) => {
+                told.status = failure.status.number().into();
+                told.vendor_err = failure.vendor_code;
+                // Of a failed one only `wr_id`, `status`, `qp_num` and `vendor_err` count (verbs.md 0.4).
                 told.opcode = ibv_wc_opcode::IBV_WC_SEND;
             }
         }
@@ -346,20 +347,4 @@ fn take_sent(queue_pair: &mut QueuePair, completion: &Completion, frees: &mut u3
         }
     }
     None
-}
-
-fn status_code(status: FailureStatus) -> u32 {
-    match status {
-        FailureStatus::LocalLength => ibv_wc_status::IBV_WC_LOC_LEN_ERR,
-        FailureStatus::LocalOperation => ibv_wc_status::IBV_WC_LOC_QP_OP_ERR,
-        FailureStatus::LocalProtection => ibv_wc_status::IBV_WC_LOC_PROT_ERR,
-        FailureStatus::Flushed => ibv_wc_status::IBV_WC_WR_FLUSH_ERR,
-        FailureStatus::Bind => ibv_wc_status::IBV_WC_MW_BIND_ERR,
-        FailureStatus::RemoteInvalidRequest => ibv_wc_status::IBV_WC_REM_INV_REQ_ERR,
-        FailureStatus::RemoteAccess => ibv_wc_status::IBV_WC_REM_ACCESS_ERR,
-        FailureStatus::RemoteOperation => ibv_wc_status::IBV_WC_REM_OP_ERR,
-        FailureStatus::RetryExceeded => ibv_wc_status::IBV_WC_RETRY_EXC_ERR,
-        FailureStatus::RnrRetryExceeded => ibv_wc_status::IBV_WC_RNR_RETRY_EXC_ERR,
-        FailureStatus::Other => ibv_wc_status::IBV_WC_GENERAL_ERR,
-    }
 }

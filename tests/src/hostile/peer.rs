@@ -162,7 +162,7 @@ impl<D: Device, W: World> Peer<D, W> {
                         self.registered.insert(completion.token);
                     }
                     Ok(_) => *self.delivered.entry(completion.queue_pair).or_default() += 1,
-                    Err(status) => self.failed(completion.queue_pair, status),
+                    Err(failure) => self.failed(completion.queue_pair, failure.status),
                 }
             }
         }

@@ -128,7 +128,7 @@ fn on_device(random: &mut Random, watch: &Watch, fault: Fault) {
             faults.on_completions(CompletionFilter::default(), CompletionFault::Duplicate, 1 + random.below(3) as u32);
         }
         Fault::Command => {
-            let error = random.of(&[CommandError::Exhausted, CommandError::Busy, CommandError::Invalid]);
+            let error = random.of(&[CommandError::EXHAUSTED, CommandError::BUSY, CommandError::INVALID]);
             faults.fail_command(random.of(&COMMANDS), error, 1 + random.below(4) as u32);
         }
         _ => {
@@ -181,6 +181,6 @@ fn garbage(random: &mut Random, queue_pair: QueuePairId) -> Completion {
     let queue_pair = if random.one_in(2) { queue_pair } else { QueuePairId(0xDEAD) };
     let token = Token::new(random.of(&kinds), random.below(1 << 28) as u32, 0xFFFF_0000);
     let success = Success { bytes: random.bits() as u32, invalidated: Some(random.bits() as u32) };
-    let result = if random.one_in(2) { Ok(success) } else { Err(FailureStatus::Flushed) };
+    let result = if random.one_in(2) { Ok(success) } else { Err(FailureStatus::Flushed.into()) };
     Completion { token, queue_pair, result }
 }

@@ -314,7 +314,7 @@ fn a_crowd_of_connections_is_let_in_by_and_by() {
 fn a_client_waits_longer_for_a_queue_pair_that_its_device_keeps_than_for_a_server() {
     let mut halves = Halves::new(Operation::Write, 1);
     for (kind, times) in [(CommandKind::FailQueuePair, 1), (CommandKind::DestroyQueuePair, u32::MAX)] {
-        halves.faults.fail_command(kind, CommandError::Busy, times);
+        halves.faults.fail_command(kind, CommandError::BUSY, times);
     }
     while halves.client_control.statistics().queue_pairs_kept == 0 {
         halves.step();

@@ -155,7 +155,7 @@ impl<P: Port> FaultyPort<P> {
             Some(CompletionFault::HoldWhileAlive) => return self.held.of(queue).push_back((completion, true)),
             Some(CompletionFault::Drop) => return,
             Some(CompletionFault::Duplicate) => self.ready.of(queue).push_back(completion),
-            Some(CompletionFault::Fail(status)) => completion.result = Err(status),
+            Some(CompletionFault::Fail(failure)) => completion.result = Err(failure),
             Some(CompletionFault::Succeed(success)) => completion.result = Ok(success),
             None => {}
         }
@@ -180,7 +180,7 @@ impl<P: Port> Port for FaultyPort<P> {
         if !requests.is_empty() {
             self.port.post(queue_pair, Chain { requests, elements: chain.elements })?;
         }
-        Err(PostError { accepted, reason })
+        Err(PostError::new(accepted, reason))
     }
 
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
@@ -190,7 +190,7 @@ impl<P: Port> Port for FaultyPort<P> {
         };
         let accepted = accepted.min(receives.len());
         self.port.post_receives(queue_pair, receives.get(..accepted).unwrap_or(receives))?;
-        Err(PostError { accepted, reason })
+        Err(PostError::new(accepted, reason))
     }
 
     fn post_shared_receives(
@@ -204,7 +204,7 @@ impl<P: Port> Port for FaultyPort<P> {
         };
         let accepted = accepted.min(receives.len());
         self.port.post_shared_receives(queue, receives.get(..accepted).unwrap_or(receives))?;
-        Err(PostError { accepted, reason })
+        Err(PostError::new(accepted, reason))
     }
 
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize {

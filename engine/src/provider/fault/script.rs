@@ -1,8 +1,8 @@
 //! What is to go wrong, and the handle that says so.
 
 use crate::provider::{
-    Answer, Command, CommandError, Completion, CompletionQueue, DeviceEvent, FailureStatus, PortId, PostRefusal,
-    QueuePairId, SharedReceiveQueueId, Success, TokenKind,
+    Answer, Command, CommandError, Completion, CompletionQueue, DeviceEvent, Failure, PortId, PostRefusal, QueuePairId,
+    SharedReceiveQueueId, Success, TokenKind,
 };
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,8 +99,8 @@ pub enum CompletionFault {
     Drop,
     /// It comes twice.
     Duplicate,
-    /// It fails with this status.
-    Fail(FailureStatus),
+    /// It fails like this.
+    Fail(Failure),
     /// It succeeds and says this.
     Succeed(Success),
 }
@@ -246,11 +246,11 @@ impl FaultHandle {
         self.script().completions.push(CompletionRule { filter, fault, times: None });
     }
 
-    /// The next completion of a queue pair fails with `status`, all later ones are flushed.
-    pub fn fail_from_now(&self, queue_pair: QueuePairId, status: FailureStatus) {
+    /// The next completion of a queue pair fails with `failure`, all later ones are flushed.
+    pub fn fail_from_now(&self, queue_pair: QueuePairId, failure: impl Into<Failure>) {
         let filter = CompletionFilter::queue_pair(queue_pair);
-        self.on_completions(filter, CompletionFault::Fail(status), 1);
-        self.on_all_completions(filter, CompletionFault::Fail(FailureStatus::Flushed));
+        self.on_completions(filter, CompletionFault::Fail(failure.into()), 1);
+        self.on_all_completions(filter, CompletionFault::Fail(Failure::FLUSHED));
     }
 
     /// Keeps back all completions of a queue.

@@ -1,7 +1,7 @@
 //! What a recorded port tells.
 
 use crate::provider::{
-    Access, Completion, CompletionQueue, PostRefusal, QueuePairId, RegistrationId, SharedReceiveQueueId, Token,
+    Access, Completion, CompletionQueue, Errno, PostRefusal, QueuePairId, RegistrationId, SharedReceiveQueueId, Token,
 };
 
 /// What a recorded work request was.
@@ -76,6 +76,8 @@ pub enum Record {
         accepted: u32,
         /// Why not more.
         reason: PostRefusal,
+        /// The number that the device said it with.
+        errno: Errno,
     },
     /// A receive was posted.
     Receive {

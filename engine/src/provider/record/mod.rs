@@ -312,9 +312,9 @@ impl<P: Port> Port for RecordedPort<P> {
         if taken > 0 {
             self.count_doorbell(queue_pair);
         }
-        if let Err(PostError { accepted, reason }) = result {
+        if let Err(PostError { accepted, reason, errno }) = result {
             add(&self.live.refused_posts, 1);
-            self.record(Record::Refused { iteration, queue_pair, accepted: accepted as u32, reason });
+            self.record(Record::Refused { iteration, queue_pair, accepted: accepted as u32, reason, errno });
         }
         result
     }

@@ -25,7 +25,7 @@ impl SoftDevice {
             Command::FreeDomain { domain } => {
                 let users = self.domains.get(&domain).ok_or(CommandError::Unknown)?;
                 if *users > 0 {
-                    return Err(CommandError::Busy);
+                    return Err(CommandError::BUSY);
                 }
                 self.domains.remove(&domain);
                 self.answer(ticket, Ok(Answer::Done));
@@ -37,7 +37,7 @@ impl SoftDevice {
                 let index = base_index(base);
                 let base = self.bases.get_mut(&index).ok_or(CommandError::Unknown)?;
                 if core::mem::replace(&mut base.retiring, true) {
-                    return Err(CommandError::Busy);
+                    return Err(CommandError::BUSY);
                 }
                 self.tell_all(Some(ticket), Effect::BaseRetired(index), || PortCommand::RetireBase(index));
             }
@@ -92,9 +92,9 @@ impl SoftDevice {
     ) -> Result<(), CommandError> {
         self.live_domain(domain)?;
         if memory.is_empty() {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
-        let lkey = self.names.base().ok_or(CommandError::Exhausted)?;
+        let lkey = self.names.base().ok_or(CommandError::EXHAUSTED)?;
         let base = Base { lkey, domain, memory, local_write, covers: 0, retiring: false };
         let index = super::bases::index_of(lkey);
         self.count_in(domain);
@@ -118,10 +118,10 @@ impl SoftDevice {
         let fits = |size: u32| size > 0 && size <= limits.max_qp_wr;
         let receives_fit = shared_receives.is_some() || fits(sizes.receive);
         if !fits(sizes.send) || !receives_fit || sizes.max_send_sge > limits.max_send_sge {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
         let receives = self.receive_queue(port, sizes.receive, shared_receives)?;
-        let id = self.names.queue_pair().ok_or(CommandError::Exhausted)?;
+        let id = self.names.queue_pair().ok_or(CommandError::EXHAUSTED)?;
         self.count_in(domain);
         if let Some(record) = shared_receives.and_then(|queue| self.shared_receive_queues.get_mut(&queue)) {
             record.users += 1;
@@ -148,7 +148,7 @@ impl SoftDevice {
     ) -> Result<ReceiveQueue, CommandError> {
         let Some(queue) = shared else { return Ok(ReceiveQueue::own(entries)) };
         let record = self.shared_receive_queues.get(&queue).ok_or(CommandError::Unknown)?;
-        if record.port == port { Ok(ReceiveQueue::shared(queue)) } else { Err(CommandError::Invalid) }
+        if record.port == port { Ok(ReceiveQueue::shared(queue)) } else { Err(CommandError::INVALID) }
     }
 
     fn create_shared_receive_queue(
@@ -162,10 +162,10 @@ impl SoftDevice {
         self.live_port(port)?;
         let limits = self.options.capabilities.attributes;
         if self.shared_receive_queues.len() >= limits.max_srq as usize {
-            return Err(CommandError::Exhausted);
+            return Err(CommandError::EXHAUSTED);
         }
         if entries == 0 || entries > limits.max_srq_wr {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
         let queue = SharedReceiveQueueId(self.names.count());
         self.count_in(domain);
@@ -183,7 +183,7 @@ impl SoftDevice {
     ) -> Result<(), CommandError> {
         let record = self.shared_receive_queues.get(&queue).ok_or(CommandError::Unknown)?;
         if record.users > 0 {
-            return Err(CommandError::Busy);
+            return Err(CommandError::BUSY);
         }
         // No queue pair finds it from here on.
         let (port, effect) = (record.port, Effect::SharedReceiveQueueRemoved(record.domain));
@@ -205,13 +205,13 @@ impl SoftDevice {
         self.queue_pair_record(queue_pair)?;
         let limits = self.options.capabilities.attributes;
         if depth == 0 || depth > limits.max_fast_reg_page_list_len.max(1) {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
         if self.registrations.len() >= limits.max_registrations as usize {
-            return Err(CommandError::Exhausted);
+            return Err(CommandError::EXHAUSTED);
         }
         let rotates = self.options.capabilities.rotating_key_bits > 0;
-        let (object, key) = self.names.registration(rotates).ok_or(CommandError::Exhausted)?;
+        let (object, key) = self.names.registration(rotates).ok_or(CommandError::EXHAUSTED)?;
         self.count_in(domain);
         self.registrations.insert(object, (port, domain));
         let registration = Box::new(Registration::new(object, domain, depth, key));
@@ -228,7 +228,7 @@ impl SoftDevice {
         if self.has_port(port) {
             Ok(())
         } else if self.port_exists(port) {
-            Err(CommandError::DeviceGone)
+            Err(CommandError::DEVICE_GONE)
         } else {
             Err(CommandError::Unknown)
         }

@@ -20,7 +20,7 @@ impl SoftDevice {
     pub(super) fn listen(&mut self, ticket: Ticket, address: SocketAddr) -> Result<(), CommandError> {
         let listener = ListenerId(self.names.count());
         if !self.fabric.listen(address, self.number, listener) {
-            return Err(CommandError::Address);
+            return Err(CommandError::ADDRESS);
         }
         self.listeners.insert(listener);
         self.answer(ticket, Ok(Answer::Listener(listener)));
@@ -46,7 +46,7 @@ impl SoftDevice {
     /// A queue pair that may be connected.
     fn unconnected(&mut self, queue_pair: QueuePairId) -> Result<&mut QueuePairRecord, CommandError> {
         let record = self.queue_pair_record(queue_pair)?;
-        if matches!(record.link, Link::Unconnected) { Ok(record) } else { Err(CommandError::Invalid) }
+        if matches!(record.link, Link::Unconnected) { Ok(record) } else { Err(CommandError::INVALID) }
     }
 
     pub(super) fn connect(

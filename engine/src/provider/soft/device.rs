@@ -249,7 +249,7 @@ impl SoftDevice {
                     answer,
                     Answer::QueuePair { .. } | Answer::SharedReceiveQueue { .. } | Answer::Registration { .. }
                 );
-                result = if port_gone && creates { Err(CommandError::DeviceGone) } else { Ok(answer) };
+                result = if port_gone && creates { Err(CommandError::DEVICE_GONE) } else { Ok(answer) };
             }
             Effect::QueuePairRemoved(id) => self.forget_queue_pair(id),
             Effect::SharedReceiveQueueRemoved(domain) => self.count_out(domain),
@@ -260,7 +260,7 @@ impl SoftDevice {
             Effect::BaseRetired(index) => {
                 return self.tell_all(ticket, Effect::BaseRemoved(index), || PortCommand::RemoveBase(index));
             }
-            Effect::BaseRestored => result = Err(CommandError::Busy),
+            Effect::BaseRestored => result = Err(CommandError::BUSY),
             Effect::BaseRemoved(index) => self.forget_base(index),
             Effect::Accepted(id) => self.wire_is_in_place(id, refused || port_gone, true),
             Effect::Connected(id) => self.wire_is_in_place(id, refused || port_gone, false),
@@ -281,10 +281,10 @@ impl Device for SoftDevice {
     fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<SoftPort, CommandError> {
         let limit = self.options.capabilities.attributes.max_cqe;
         if send_entries == 0 || receive_entries == 0 {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
         if self.ports.len() >= MAX_PORTS || send_entries > limit || receive_entries > limit {
-            return Err(CommandError::Exhausted);
+            return Err(CommandError::EXHAUSTED);
         }
         let id = PortId(self.ports.len() as u16);
         let (commands, port_commands) = lane::bounded(LANE_ENTRIES);
@@ -307,7 +307,7 @@ impl Device for SoftDevice {
             return Err(command);
         }
         if self.monitor.crashed() {
-            self.answer(ticket, Err(CommandError::DeviceGone));
+            self.answer(ticket, Err(CommandError::DEVICE_GONE));
             return Ok(());
         }
         if let Err(error) = self.execute(ticket, command) {

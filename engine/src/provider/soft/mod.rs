@@ -23,6 +23,7 @@ mod registration;
 mod requester;
 mod responder;
 mod send_queue;
+pub mod vendor_code;
 mod wire;
 
 pub use device::SoftDevice;

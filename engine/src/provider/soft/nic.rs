@@ -5,7 +5,7 @@ use super::keys::{InvalidateError, KeyTable};
 use super::profile::{Rules, SoftOptions};
 use super::receive_queue::SharedReceiveQueues;
 use super::registration::Asker;
-use crate::provider::{AsyncEvent, Completion, CompletionBatch, FailureStatus, PortId, QueuePairId, Success, Token};
+use crate::provider::{AsyncEvent, Completion, CompletionBatch, Failure, PortId, QueuePairId, Success, Token};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -167,7 +167,7 @@ impl Nic {
         &mut self,
         queue_pair: QueuePairId,
         token: Token,
-        result: Result<(), FailureStatus>,
+        result: Result<(), Failure>,
         frees: u32,
     ) {
         let completion = Completion { token, queue_pair, result: result.map(|()| Success::default()) };
@@ -176,12 +176,7 @@ impl Nic {
     }
 
     /// Queues a completion of a receive queue.
-    pub(super) fn complete_receive(
-        &mut self,
-        queue_pair: QueuePairId,
-        token: Token,
-        result: Result<Success, FailureStatus>,
-    ) {
+    pub(super) fn complete_receive(&mut self, queue_pair: QueuePairId, token: Token, result: Result<Success, Failure>) {
         let queued = Queued { completion: Completion { token, queue_pair, result }, frees: 0 };
         let is_queued = self.receive_completions.queue(queued);
         self.note_overrun(is_queued);

@@ -120,7 +120,7 @@ impl SoftPort {
 
 /// A post to a port that cannot take it.
 const fn refused(reason: PostRefusal) -> PostError {
-    PostError { accepted: 0, reason }
+    PostError::new(0, reason)
 }
 
 impl Port for SoftPort {

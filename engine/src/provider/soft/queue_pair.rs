@@ -10,8 +10,8 @@ use super::responder::{self, Responder};
 use super::send_queue::{Progress, SendQueue, range_of};
 use super::wire::WireEnd;
 use crate::provider::{
-    AsyncEvent, Chain, DomainId, FailureStatus, Operation, PostError, PostModel, PostRefusal, QueuePairId, QueueSizes,
-    ReceiveRequest, WorkRequest,
+    AsyncEvent, Chain, DomainId, Failure, FailureStatus, Operation, PostError, PostModel, PostRefusal, QueuePairId,
+    QueueSizes, ReceiveRequest, WorkRequest,
 };
 
 /// What the connection manager agreed on.
@@ -89,7 +89,7 @@ impl QueuePair {
     /// Takes a chain, or the front of it.
     pub(super) fn post(&mut self, chain: Chain<'_>, nic: &Nic) -> Result<(), PostError> {
         if matches!(self.state, State::Unconnected) {
-            return Err(PostError { accepted: 0, reason: PostRefusal::NotReady });
+            return Err(PostError::new(0, PostRefusal::NotReady));
         }
         let costs = nic.options.capabilities.send_queue_cost;
         let cost_of = |request: &WorkRequest| match request.operation {
@@ -102,7 +102,7 @@ impl QueuePair {
             for request in chain.requests {
                 let reason = self.refusal(request, chain, cost_of(request), planned);
                 if let Some(reason) = reason {
-                    return Err(PostError { accepted: 0, reason });
+                    return Err(PostError::new(0, reason));
                 }
                 planned += cost_of(request);
             }
@@ -110,7 +110,7 @@ impl QueuePair {
         for (accepted, request) in chain.requests.iter().enumerate() {
             let cost = cost_of(request);
             if let Some(reason) = self.refusal(request, chain, cost, 0) {
-                return Err(PostError { accepted, reason });
+                return Err(PostError::new(accepted, reason));
             }
             self.sends.push(*request, chain.elements_of(range_of(&request.operation)), cost);
         }
@@ -161,44 +161,45 @@ impl QueuePair {
         }
         match requester.step(&mut self.sends, wire, nic, self.asker, budget) {
             requester::Step::Alive => {}
-            requester::Step::Failed(status) => {
+            requester::Step::Failed(failure) => {
                 // A local error is an error of the queue pair itself; the others have their own events or none.
-                if matches!(status, FailureStatus::LocalOperation | FailureStatus::Bind) && nic.rules.queue_pair_events
+                if matches!(failure.status, FailureStatus::LocalOperation | FailureStatus::Bind)
+                    && nic.rules.queue_pair_events
                 {
                     nic.raise(AsyncEvent::QueuePairFatal(self.asker.queue_pair));
                 }
-                self.fail(Some(status), nic);
+                self.fail(Some(failure), nic);
             }
         }
     }
 
-    /// Moves to the error state; the oldest work request fails with `status`, all others are flushed.
-    pub(super) fn fail(&mut self, status: Option<FailureStatus>, nic: &mut Nic) {
+    /// Moves to the error state; the oldest work request fails with `failure`, all others are flushed.
+    pub(super) fn fail(&mut self, failure: Option<Failure>, nic: &mut Nic) {
         let before = core::mem::replace(&mut self.state, State::Failed);
         let was_alive = !matches!(before, State::Failed);
         if let State::Connected(mut connection) = before
             && let Some(receive) = connection.responder.take_receiving()
         {
-            nic.complete_receive(self.asker.queue_pair, receive.token, Err(FailureStatus::Flushed));
+            nic.complete_receive(self.asker.queue_pair, receive.token, Err(Failure::FLUSHED));
         }
-        self.flush(status, nic);
+        self.flush(failure, nic);
         if was_alive && self.receives.is_shared() && !nic.options.capabilities.quirks.silent_about_last_receive {
             nic.raise(AsyncEvent::LastReceiveReached(self.asker.queue_pair));
         }
     }
 
-    fn flush(&mut self, mut status: Option<FailureStatus>, nic: &mut Nic) {
+    fn flush(&mut self, mut failure: Option<Failure>, nic: &mut Nic) {
         while let Some((entry, frees)) = self.sends.retire(true) {
             if let (Operation::Register(fields), Progress::Done) = (entry.request.operation, entry.progress)
                 && !nic.options.capabilities.quirks.flushed_registration_may_be_live
             {
                 nic.keys.roll_back(&fields, &mut nic.bases);
             }
-            let status = status.take().unwrap_or(FailureStatus::Flushed);
-            nic.complete_send(self.asker.queue_pair, entry.request.token, Err(status), frees);
+            let failure = failure.take().unwrap_or(Failure::FLUSHED);
+            nic.complete_send(self.asker.queue_pair, entry.request.token, Err(failure), frees);
         }
         while let Some(receive) = self.receives.take_own() {
-            nic.complete_receive(self.asker.queue_pair, receive.token, Err(FailureStatus::Flushed));
+            nic.complete_receive(self.asker.queue_pair, receive.token, Err(Failure::FLUSHED));
         }
     }
 }

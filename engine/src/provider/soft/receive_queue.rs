@@ -21,7 +21,7 @@ impl Posted {
         let room = self.capacity - self.receives.len();
         let accepted = room.min(receives.len());
         self.receives.extend(receives.iter().take(accepted));
-        if accepted == receives.len() { Ok(()) } else { Err(PostError { accepted, reason: PostRefusal::QueueFull }) }
+        if accepted == receives.len() { Ok(()) } else { Err(PostError::new(accepted, PostRefusal::QueueFull)) }
     }
 }
 
@@ -54,7 +54,7 @@ impl SharedReceiveQueues {
     }
 
     pub(super) fn post(&mut self, id: SharedReceiveQueueId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
-        let queue = self.get_mut(id).ok_or(PostError { accepted: 0, reason: PostRefusal::NotReady })?;
+        let queue = self.get_mut(id).ok_or(PostError::new(0, PostRefusal::NotReady))?;
         queue.posted.post(receives)
     }
 
@@ -95,7 +95,7 @@ impl ReceiveQueue {
     pub(super) fn post(&mut self, receives: &[ReceiveRequest]) -> Result<(), PostError> {
         match &mut self.0 {
             Source::Own(posted) => posted.post(receives),
-            Source::Shared(_) => Err(PostError { accepted: 0, reason: PostRefusal::Invalid }),
+            Source::Shared(_) => Err(PostError::new(0, PostRefusal::Invalid)),
         }
     }
 

@@ -5,8 +5,9 @@ use super::nic::Nic;
 use super::profile::Rules;
 use super::registration::Asker;
 use super::send_queue::{Entry, Progress, SendQueue};
+use super::vendor_code as code;
 use super::wire::{Request, Response, ResponsePacket, WireEnd};
-use crate::provider::{FailureStatus, Operation, ScatterElement};
+use crate::provider::{Failure, FailureStatus, Operation, ScatterElement};
 
 /// Progress steps without an answer from a closed wire that count as one retry.
 pub(super) const RETRY_STEPS: u32 = 16;
@@ -33,7 +34,7 @@ pub(super) struct Requester {
     silent_steps: u32,
     rnr_limit: u8,
     rnr_count: u8,
-    refused: Option<FailureStatus>,
+    refused: Option<Failure>,
     /// A registration was executed that a message would overtake without a fence (goals.md K19).
     registration_to_fence: bool,
 }
@@ -53,7 +54,11 @@ pub(super) enum Step {
     /// The queue pair lives on.
     Alive,
     /// The oldest work request failed: the queue pair goes to the error state.
-    Failed(FailureStatus),
+    Failed(Failure),
+}
+
+const fn failed(status: FailureStatus, code: u32) -> Progress {
+    Progress::Failed(Failure::new(status, code))
 }
 
 /// Whether message number `a` is before `b`; numbers wrap.
@@ -111,23 +116,27 @@ impl Requester {
         }
         self.silent_steps = if gone && !heard && !queue.is_empty() { self.silent_steps.saturating_add(1) } else { 0 };
         let is_exhausted = self.retry_limit.is_some_and(|limit| self.silent_steps > limit);
-        if is_exhausted { Step::Failed(FailureStatus::RetryExceeded) } else { Step::Alive }
+        if is_exhausted {
+            Step::Failed(Failure::new(FailureStatus::RetryExceeded, code::NO_ANSWER))
+        } else {
+            Step::Alive
+        }
     }
 
     fn hear(&mut self, packet: &ResponsePacket, queue: &SendQueue, nic: &Nic, asker: Asker) {
         let (sequence, answered_before) = (packet.sequence, self.answered);
         match packet.header {
             Response::Acknowledge => self.answer_up_to(sequence.wrapping_add(1)),
-            Response::Refuse(status) => {
+            Response::Refuse(failure) => {
                 self.answer_up_to(sequence);
-                self.refused = Some(status);
+                self.refused = Some(failure);
             }
             Response::NotReady => {
                 self.answer_up_to(sequence);
                 self.hangs |= nic.rules.hangs_when_not_ready && queue.registers_behind(sequence);
                 self.rnr_count = if self.answered == answered_before { self.rnr_count.saturating_add(1) } else { 1 };
                 if self.rnr_limit < ALL_RETRIES && self.rnr_count > self.rnr_limit {
-                    self.refused = Some(FailureStatus::RnrRetryExceeded);
+                    self.refused = Some(Failure::new(FailureStatus::RnrRetryExceeded, code::NO_RECEIVE));
                 }
                 return;
             }
@@ -146,7 +155,7 @@ impl Requester {
         }
         let elements = queue.elements_of(entry);
         if nic.bases.scatter(elements, &mut self.reading, asker.domain, packet.data()).is_err() {
-            self.refused = Some(FailureStatus::LocalProtection);
+            self.refused = Some(Failure::new(FailureStatus::LocalProtection, code::BASE_GONE));
         } else if packet.last {
             self.reads = self.reads.saturating_sub(1);
             self.answer_up_to(packet.sequence.wrapping_add(1));
@@ -161,13 +170,13 @@ impl Requester {
     }
 
     /// Completes from the front; says how the oldest work request failed, if it did.
-    fn retire(&mut self, queue: &mut SendQueue, nic: &mut Nic, asker: Asker) -> Option<FailureStatus> {
+    fn retire(&mut self, queue: &mut SendQueue, nic: &mut Nic, asker: Asker) -> Option<Failure> {
         loop {
             let entry = queue.front()?;
             match entry.progress {
                 Progress::Done => {}
                 Progress::Sent(sequence) if is_before(sequence, self.answered) => {}
-                Progress::Failed(status) => return Some(status),
+                Progress::Failed(failure) => return Some(failure),
                 Progress::Waiting | Progress::Sent(_) => return self.refused,
             }
             let signalled = entry.request.signalled;
@@ -190,7 +199,7 @@ impl Requester {
                     let elements = queue.elements_of(&entry);
                     let done = nic.keys.register(&fields, elements, asker, &mut nic.bases);
                     self.registration_to_fence = nic.options.capabilities.fence_after_registration;
-                    if done { Progress::Done } else { Progress::Failed(nic.rules.register_failure) }
+                    if done { Progress::Done } else { failed(nic.rules.register_failure, code::REGISTRATION) }
                 }
                 Operation::Invalidate { key, .. } => {
                     // The local invalidate fence: all earlier work requests first.
@@ -202,14 +211,14 @@ impl Requester {
                     }
                     self.registration_to_fence = false;
                     let done = nic.invalidate(key, asker);
-                    if done { Progress::Done } else { Progress::Failed(FailureStatus::LocalOperation) }
+                    if done { Progress::Done } else { failed(FailureStatus::LocalOperation, code::LOCAL_INVALIDATION) }
                 }
                 // A real device would let the message overtake now and then; here it never gets away with it.
                 _ if self.registration_to_fence && !entry.request.fence => {
-                    Progress::Failed(FailureStatus::LocalOperation)
+                    failed(FailureStatus::LocalOperation, code::UNFENCED)
                 }
                 Operation::Send { invalidate: Some(_), .. } if !nic.options.capabilities.send_with_invalidate => {
-                    Progress::Failed(FailureStatus::LocalOperation)
+                    failed(FailureStatus::LocalOperation, code::NO_SEND_WITH_INVALIDATE)
                 }
                 _ => match self.transmit(&entry, queue.elements_of(&entry), wire, nic, asker, budget) {
                     Some(progress) => progress,
@@ -243,7 +252,7 @@ impl Requester {
             Some(sending) => sending,
             None => match start(elements, reads, nic, asker) {
                 Ok(length) => Sending { sequence: self.next_sequence, cursor: Cursor::default(), sent: 0, length },
-                Err(status) => return Some(Progress::Failed(status)),
+                Err(failure) => return Some(Progress::Failed(failure)),
             },
         };
         if reads {
@@ -278,7 +287,7 @@ impl Requester {
             }
             *budget -= 1;
             if result.is_err() {
-                return Some(Progress::Failed(FailureStatus::LocalProtection));
+                return Some(failed(FailureStatus::LocalProtection, code::BASE_GONE));
             }
             sending.sent += length;
             if last {
@@ -297,7 +306,7 @@ impl Requester {
         budget: &mut u32,
     ) -> Option<Progress> {
         if self.max_reads == 0 {
-            return Some(Progress::Failed(FailureStatus::LocalOperation));
+            return Some(failed(FailureStatus::LocalOperation, code::NO_READS));
         }
         if self.reads >= self.max_reads {
             return None;
@@ -320,14 +329,18 @@ impl Requester {
 }
 
 /// Checks the local elements of a message and says its length.
-fn start(elements: &[ScatterElement], write: bool, nic: &Nic, asker: Asker) -> Result<u32, FailureStatus> {
+fn start(elements: &[ScatterElement], write: bool, nic: &Nic, asker: Asker) -> Result<u32, Failure> {
     let length: u64 = elements.iter().map(|element| u64::from(element.length)).sum();
     if length > MAX_MESSAGE {
-        return Err(FailureStatus::LocalLength);
+        return Err(Failure::new(FailureStatus::LocalLength, code::MESSAGE_LENGTH));
     }
     let good =
         |element: &ScatterElement| element.length == 0 || nic.bases.resolve(element, asker.domain, write).is_some();
-    if elements.iter().all(good) { Ok(length as u32) } else { Err(FailureStatus::LocalProtection) }
+    if elements.iter().all(good) {
+        Ok(length as u32)
+    } else {
+        Err(Failure::new(FailureStatus::LocalProtection, code::LOCAL_ELEMENT))
+    }
 }
 
 /// The header of the next packet of a message.

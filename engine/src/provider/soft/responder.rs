@@ -5,8 +5,9 @@ use super::bases::Cursor;
 use super::nic::Nic;
 use super::receive_queue::ReceiveQueue;
 use super::registration::Asker;
+use super::vendor_code as code;
 use super::wire::{Request, RequestPacket, Response, WireEnd};
-use crate::provider::{AsyncEvent, FailureStatus, ReceiveRequest, Success};
+use crate::provider::{AsyncEvent, Failure, FailureStatus, ReceiveRequest, Success};
 
 /// Progress steps between two receiver-not-ready answers to one message: longer than an iteration that posts receives.
 const RNR_STEPS: u32 = 64;
@@ -156,7 +157,7 @@ impl Responder {
             Request::Write { key, address, total } => self.execute_write(packet, (key, address, total), nic, asker),
             Request::Read { key, address, length } => {
                 if nic.keys.reach(key, address, u64::from(length), false, asker, &nic.bases).is_err() {
-                    self.refuse_access(packet.sequence, nic, asker);
+                    self.refuse_access(packet.sequence, code::READ_REFUSED, nic, asker);
                 } else {
                     self.reading = Some(Reading { sequence: packet.sequence, key, address, left: length, first: true });
                 }
@@ -179,17 +180,18 @@ impl Responder {
             reach.copy(data.len(), |memory, offset, range| memory.write(offset, &data[range]).is_ok())
         });
         if written.is_err() {
-            self.refuse_access(packet.sequence, nic, asker);
+            self.refuse_access(packet.sequence, code::WRITE_REFUSED, nic, asker);
         } else if packet.last {
             self.unacknowledged = Some(packet.sequence);
         }
     }
 
-    fn refuse_access(&mut self, sequence: u32, nic: &mut Nic, asker: Asker) {
+    fn refuse_access(&mut self, sequence: u32, cause: u32, nic: &mut Nic, asker: Asker) {
         if nic.rules.queue_pair_events {
             nic.raise(AsyncEvent::QueuePairAccessError(asker.queue_pair));
         }
-        self.closing = Some(Closing { sequence, response: Response::Refuse(FailureStatus::RemoteAccess) });
+        self.closing =
+            Some(Closing { sequence, response: Response::Refuse(Failure::new(FailureStatus::RemoteAccess, cause)) });
     }
 
     fn execute_send(
@@ -211,14 +213,15 @@ impl Responder {
         let element = [receiving.receive.element];
         let domain = receives.domain(&nic.shared_receives, asker.domain);
         let status = if receiving.bytes > receiving.receive.element.length {
-            Some((FailureStatus::LocalLength, FailureStatus::RemoteInvalidRequest))
+            Some((FailureStatus::LocalLength, FailureStatus::RemoteInvalidRequest, code::RECEIVE_LENGTH))
         } else if nic.bases.scatter(&element, &mut receiving.cursor, domain, data).is_err() {
-            Some((FailureStatus::LocalProtection, FailureStatus::RemoteOperation))
+            Some((FailureStatus::LocalProtection, FailureStatus::RemoteOperation, code::RECEIVE_ELEMENT))
         } else {
             None
         };
         self.receiving = Some(receiving);
-        if let Some((here, there)) = status {
+        if let Some((here, there, cause)) = status {
+            let [here, there] = [here, there].map(|status| Failure::new(status, cause));
             self.receiving = None;
             nic.complete_receive(asker.queue_pair, receiving.receive.token, Err(here));
             self.closing = Some(Closing { sequence: packet.sequence, response: Response::Refuse(there) });
@@ -244,7 +247,11 @@ impl Responder {
             self.unacknowledged = Some(sequence);
         } else {
             // The message arrived: its sender succeeds, and only this side dies (verbs.md 5.3).
-            nic.complete_receive(asker.queue_pair, token, Err(FailureStatus::RemoteInvalidRequest));
+            nic.complete_receive(
+                asker.queue_pair,
+                token,
+                Err(Failure::new(FailureStatus::RemoteInvalidRequest, code::REMOTE_INVALIDATION)),
+            );
             self.closing = Some(Closing { sequence, response: Response::Acknowledge });
         }
     }
@@ -259,7 +266,7 @@ impl Responder {
             let Reading { key, address, .. } = reading;
             let Ok(reach) = nic.keys.reach(key, address, u64::from(length), false, asker, &nic.bases) else {
                 self.reading = None;
-                self.refuse_access(reading.sequence, nic, asker);
+                self.refuse_access(reading.sequence, code::READ_REFUSED, nic, asker);
                 return true;
             };
             let last = length == reading.left;
@@ -274,7 +281,7 @@ impl Responder {
                     reach.copy(length as usize, |memory, offset, range| memory.read(offset, &mut room[range]).is_ok());
                 if read.is_err() {
                     // Nothing ran since the check, so it cannot be; the peer would get whatever is in the room.
-                    packet.header = Response::Refuse(FailureStatus::RemoteAccess);
+                    packet.header = Response::Refuse(Failure::new(FailureStatus::RemoteAccess, code::READ_REFUSED));
                     packet.length = 0;
                 }
             });

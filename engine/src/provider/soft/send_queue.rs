@@ -1,6 +1,6 @@
 //! A send queue: work requests in order, with the elements that were copied when they were posted (S116).
 
-use crate::provider::{ElementRange, FailureStatus, Operation, ScatterElement, WorkRequest};
+use crate::provider::{ElementRange, Failure, Operation, ScatterElement, WorkRequest};
 use std::collections::VecDeque;
 
 /// How far the oldest work requests are.
@@ -13,7 +13,7 @@ pub(super) enum Progress {
     /// Executed; completes when all before it have.
     Done,
     /// Refused by this device; fails when all before it have completed.
-    Failed(FailureStatus),
+    Failed(Failure),
 }
 
 /// One work request.

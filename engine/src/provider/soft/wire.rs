@@ -2,7 +2,7 @@
 //! deadlock. Packets carry their payload by value; nobody reads the memory of another core.
 
 use super::profile::MAX_MTU;
-use crate::provider::FailureStatus;
+use crate::provider::Failure;
 use frwr_mempool::lane::{self, RecordReceiver, RecordSender};
 
 /// Payload bytes that a packet record has room for.
@@ -29,7 +29,7 @@ pub(super) enum Response {
     /// No receive is posted for the message; all before it were executed.
     NotReady,
     /// The message failed; all before it were executed.
-    Refuse(FailureStatus),
+    Refuse(Failure),
     /// Data of an RDMA READ; all before it were executed.
     Data,
 }

@@ -1,7 +1,9 @@
 //! What each command does. Connection management is in `connection_manager`.
 
 use super::{
-    device::{Base, QueuePairRecord, Retiring, SharedReceiveQueueRecord, VerbsDevice, WindowRecord, command_error},
+    device::{
+        Base, QueuePairRecord, Retiring, SharedReceiveQueueRecord, VerbsDevice, WindowRecord, command_error, errno,
+    },
     publish::{PortCommand, Removed},
     sys::{
         objects::{MemoryRegion, ProtectionDomain},
@@ -70,7 +72,7 @@ impl VerbsDevice {
 
     fn allocate_domain(&mut self) -> Outcome {
         let domain = ProtectionDomain::new(&self.context).map_err(|error| command_error(&error))?;
-        let number = self.domains.insert(Arc::new(domain)).ok_or(CommandError::Exhausted)?;
+        let number = self.domains.insert(Arc::new(domain)).ok_or(CommandError::EXHAUSTED)?;
         Ok(Answer::Domain(DomainId(number)))
     }
 
@@ -78,7 +80,7 @@ impl VerbsDevice {
         let found = self.domains.get(domain.0).ok_or(CommandError::Unknown)?;
         // What lives in it keeps it alive.
         if Arc::strong_count(found) > 1 {
-            return Err(CommandError::Busy);
+            return Err(CommandError::BUSY);
         }
         self.domains.remove(domain.0);
         Ok(Answer::Done)
@@ -86,14 +88,14 @@ impl VerbsDevice {
 
     fn register_memory(&mut self, domain: DomainId, memory: DeviceMemory, local_write: bool) -> Outcome {
         if memory.is_empty() {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
         let bytes = memory.len() as u64;
         let region = MemoryRegion::new(&self.domain(domain)?, memory, local_write, self.keys);
         let region = region.map_err(|error| not_registered(&error, bytes, system::locked_memory_limit()))?;
         let (lkey, region) = (region.lkey(), Arc::new(region));
         let base = Base { domain, region: Arc::clone(&region), leaving: false };
-        let base = BaseId(self.bases.insert(base).ok_or(CommandError::Exhausted)?);
+        let base = BaseId(self.bases.insert(base).ok_or(CommandError::EXHAUSTED)?);
         self.tell_all(|| PortCommand::AddBase(base, Arc::clone(&region)));
         Ok(Answer::Base { base, lkey })
     }
@@ -107,7 +109,7 @@ impl VerbsDevice {
     fn retire_base(&mut self, ticket: Ticket, base: BaseId) -> Result<(), CommandError> {
         let record = self.bases.get_mut(base.0).ok_or(CommandError::Unknown)?;
         if core::mem::replace(&mut record.leaving, true) {
-            return Err(CommandError::Busy);
+            return Err(CommandError::BUSY);
         }
         self.tell_all(|| PortCommand::RemoveBase(base));
         let awaited = self.ports.iter().filter(|port| !port.is_gone()).map(|port| port.id).collect();
@@ -127,7 +129,7 @@ impl VerbsDevice {
             Ok(Ok(())) => return Ok(Answer::Done),
             // `EINVAL`: a window is bound to it (verbs.md 5.3). It goes on as before.
             Ok(Err((region, error))) => (Arc::new(region), self.refusal(&error)),
-            Err(region) => (region, CommandError::Busy),
+            Err(region) => (region, CommandError::BUSY),
         };
         self.tell_all(|| PortCommand::AddBase(base, Arc::clone(&region)));
         self.bases.set(base.0, Base { domain, region, leaving: false });
@@ -137,8 +139,10 @@ impl VerbsDevice {
     /// Why something was not destroyed, or a queue pair not moved to the error state. `EIO` is said of a device that is gone and by
     /// one that works badly, which keeps its objects.
     fn refusal(&self, error: &io::Error) -> CommandError {
-        let is_gone = command_error(error) == CommandError::DeviceGone && !self.is_present();
-        if is_gone { CommandError::DeviceGone } else { CommandError::Busy }
+        match command_error(error) {
+            gone @ CommandError::DeviceGone(_) if !self.is_present() => gone,
+            other => CommandError::Busy(other.errno()),
+        }
     }
 
     fn create_queue_pair(
@@ -153,7 +157,7 @@ impl VerbsDevice {
         let fits = |size: u32| size > 0 && size <= limits.max_qp_wr;
         let receives_fit = shared_receives.is_some() || fits(sizes.receive);
         if !fits(sizes.send) || !receives_fit || sizes.max_send_sge > limits.max_send_sge {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
         let shared = shared_receives.map(|queue| self.shared_receive_queue(port, queue)).transpose()?;
         let place = self.places.get(usize::from(port.0)).ok_or(CommandError::Unknown)?;
@@ -163,7 +167,7 @@ impl VerbsDevice {
         let queue_pair = made.and_then(|made| initialise(&made, self.options.port).map(|()| made));
         let queue_pair = Arc::new(queue_pair.map_err(|error| command_error(&error))?);
         let (id, sizes) = (queue_pair.id(), queue_pair.sizes());
-        self.port(port).ok_or(CommandError::DeviceGone)?.tell(PortCommand::AddQueuePair(Arc::clone(&queue_pair)));
+        self.port(port).ok_or(CommandError::DEVICE_GONE)?.tell(PortCommand::AddQueuePair(Arc::clone(&queue_pair)));
         let record = QueuePairRecord { port, queue_pair, windows: Vec::new(), leaving: false };
         self.queue_pairs.insert(id, record);
         Ok(Answer::QueuePair { queue_pair: id, sizes })
@@ -172,15 +176,15 @@ impl VerbsDevice {
     fn create_shared_receive_queue(&mut self, port: PortId, domain: DomainId, entries: u32) -> Outcome {
         let domain = self.domain(domain)?;
         if entries == 0 || entries > self.capabilities().attributes.max_srq_wr {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
         if self.port(port).is_none() {
-            return Err(CommandError::DeviceGone);
+            return Err(CommandError::DEVICE_GONE);
         }
         let queue = SharedReceiveQueue::new(&domain, entries).map_err(|error| command_error(&error))?;
         let (entries, queue) = (queue.entries(), Arc::new(queue));
         let record = SharedReceiveQueueRecord { port, queue: Arc::clone(&queue), leaving: false };
-        let number = self.shared_receive_queues.insert(record).ok_or(CommandError::Exhausted)?;
+        let number = self.shared_receive_queues.insert(record).ok_or(CommandError::EXHAUSTED)?;
         let id = SharedReceiveQueueId(number);
         if let Some(port) = self.port(port) {
             port.tell(PortCommand::AddSharedReceiveQueue(id, queue));
@@ -196,14 +200,14 @@ impl VerbsDevice {
     ) -> Result<Arc<SharedReceiveQueue>, CommandError> {
         let record = self.shared_receive_queues.get(queue.0).filter(|record| !record.leaving);
         let record = record.ok_or(CommandError::Unknown)?;
-        if record.port == port { Ok(Arc::clone(&record.queue)) } else { Err(CommandError::Invalid) }
+        if record.port == port { Ok(Arc::clone(&record.queue)) } else { Err(CommandError::INVALID) }
     }
 
     fn retire_shared_receive_queue(&mut self, ticket: Ticket, queue: SharedReceiveQueueId) -> Result<(), CommandError> {
         let record = self.shared_receive_queues.get_mut(queue.0).ok_or(CommandError::Unknown)?;
         let is_used = self.queue_pairs.values().any(|user| user.queue_pair.receives_from(&record.queue));
         if is_used || core::mem::replace(&mut record.leaving, true) {
-            return Err(CommandError::Busy);
+            return Err(CommandError::BUSY);
         }
         let port = record.port;
         let awaited = self.tell_one(port, PortCommand::RemoveSharedReceiveQueue(queue));
@@ -214,17 +218,17 @@ impl VerbsDevice {
     pub(super) fn destroy_shared_receive_queue(&mut self, id: SharedReceiveQueueId) -> Outcome {
         let SharedReceiveQueueRecord { port, queue, .. } =
             self.shared_receive_queues.remove(id.0).ok_or(CommandError::Unknown)?;
-        let queue = match Arc::try_unwrap(queue).map(SharedReceiveQueue::destroy) {
+        let (queue, answer) = match Arc::try_unwrap(queue).map(SharedReceiveQueue::destroy) {
             Ok(Ok(())) => return Ok(Answer::Done),
-            Ok(Err((queue, _))) => Arc::new(queue),
-            Err(queue) => queue,
+            Ok(Err((queue, error))) => (Arc::new(queue), self.refusal(&error)),
+            Err(queue) => (queue, CommandError::BUSY),
         };
         // The device keeps it: it can be tried again.
         if let Some(port) = self.port(port) {
             port.tell(PortCommand::AddSharedReceiveQueue(id, Arc::clone(&queue)));
         }
         self.shared_receive_queues.set(id.0, SharedReceiveQueueRecord { port, queue, leaving: false });
-        Err(CommandError::Busy)
+        Err(answer)
     }
 
     pub(super) fn queue_pair(&self, id: QueuePairId) -> Result<Arc<QueuePair>, CommandError> {
@@ -241,7 +245,7 @@ impl VerbsDevice {
     fn retire_queue_pair(&mut self, ticket: Ticket, id: QueuePairId) -> Result<(), CommandError> {
         let record = self.queue_pairs.get_mut(&id).ok_or(CommandError::Unknown)?;
         if core::mem::replace(&mut record.leaving, true) {
-            return Err(CommandError::Busy);
+            return Err(CommandError::BUSY);
         }
         let (port, windows) = (record.port, record.windows.clone());
         // Nothing may come for it any more.
@@ -275,7 +279,7 @@ impl VerbsDevice {
             Ok(Ok(())) => return Ok(Answer::Done),
             Ok(Err((queue_pair, error))) => (Arc::new(queue_pair), self.refusal(&error)),
             // No port has it, so nobody has; were there one, its holder would still use it.
-            Err(queue_pair) => (queue_pair, CommandError::Busy),
+            Err(queue_pair) => (queue_pair, CommandError::BUSY),
         };
         let record = QueuePairRecord { port: record.port, queue_pair, windows: kept, leaving: false };
         self.queue_pairs.insert(id, record);
@@ -286,16 +290,17 @@ impl VerbsDevice {
         let domain = self.domain(domain)?;
         self.queue_pair(queue_pair)?;
         if depth == 0 || depth > self.capabilities().attributes.max_fast_reg_page_list_len {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
         if self.port(port).is_none() {
-            return Err(CommandError::DeviceGone);
+            return Err(CommandError::DEVICE_GONE);
         }
         // A device that has none left says EINVAL (rxe) or ENOMEM.
-        let window = Arc::new(Registered::new(&domain, self.keys).map_err(|_| CommandError::Exhausted)?);
+        let made = Registered::new(&domain, self.keys);
+        let window = Arc::new(made.map_err(|error| CommandError::Exhausted(errno(&error)))?);
         let key = window.key();
         let record = WindowRecord { port, queue_pair, window: Some(Arc::clone(&window)), leaving: false };
-        let object = RegistrationId(self.windows.insert(record).ok_or(CommandError::Exhausted)?);
+        let object = RegistrationId(self.windows.insert(record).ok_or(CommandError::EXHAUSTED)?);
         if let Some(record) = self.queue_pairs.get_mut(&queue_pair) {
             record.windows.push(object);
         }
@@ -308,7 +313,7 @@ impl VerbsDevice {
     fn retire_window(&mut self, ticket: Ticket, object: RegistrationId) -> Result<(), CommandError> {
         let record = self.windows.get_mut(object.0).ok_or(CommandError::Unknown)?;
         if core::mem::replace(&mut record.leaving, true) {
-            return Err(CommandError::Busy);
+            return Err(CommandError::BUSY);
         }
         let port = record.port;
         let awaited = self.tell_one(port, PortCommand::RemoveWindow(object));
@@ -328,7 +333,7 @@ impl VerbsDevice {
                 return Ok(Answer::Done);
             }
             Ok(Err((window, error))) => (Arc::new(window), self.refusal(&error)),
-            Err(window) => (window, CommandError::Busy),
+            Err(window) => (window, CommandError::BUSY),
         };
         // The device keeps it: it can be tried again.
         if let Some(port) = self.port(port) {
@@ -343,7 +348,7 @@ impl VerbsDevice {
 /// where there is a limit, that is what a person can do something about.
 fn not_registered(error: &io::Error, wanted: u64, limit: Option<u64>) -> CommandError {
     match (command_error(error), limit) {
-        (CommandError::Exhausted, Some(limit)) => CommandError::LockedMemory { wanted, limit },
+        (CommandError::Exhausted(_), Some(limit)) => CommandError::LockedMemory { wanted, limit },
         (other, _) => other,
     }
 }
@@ -376,8 +381,8 @@ mod tests {
         assert_eq!(named, CommandError::LockedMemory { wanted: 1 << 30, limit: 8 << 20 });
         assert!(named.to_string().contains("1073741824 bytes") && named.to_string().contains("8388608 bytes"));
         assert!(named.to_string().contains("ulimit -l unlimited"));
-        assert_eq!(not_registered(&no_memory, 1, None), CommandError::Exhausted, "nothing limits it");
+        assert_eq!(not_registered(&no_memory, 1, None), CommandError::EXHAUSTED, "nothing limits it");
         let invalid = io::Error::from_raw_os_error(libc::EINVAL);
-        assert_eq!(not_registered(&invalid, 1, Some(1)), CommandError::Invalid);
+        assert_eq!(not_registered(&invalid, 1, Some(1)), CommandError::INVALID);
     }
 }

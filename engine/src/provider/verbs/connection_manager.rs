@@ -170,7 +170,7 @@ impl VerbsDevice {
         let bound = id.device();
         if !bound.is_empty() && bound != self.capabilities().name {
             // The address is another device's.
-            return Err(CommandError::Address);
+            return Err(CommandError::ADDRESS);
         }
         let name = id.name();
         let listener = ListenerId(self.connections.listeners.insert(id));
@@ -204,7 +204,7 @@ impl VerbsDevice {
     ) -> Outcome {
         self.queue_pair(queue_pair)?;
         if self.connections.connections.contains_key(&queue_pair) {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
         let parameters = self.within_limits(parameters);
         let source = source(&self.gids, self.options.gid_index, address)?;
@@ -236,7 +236,7 @@ impl VerbsDevice {
     ) -> Outcome {
         let found = self.queue_pair(queue_pair)?;
         if self.connections.connections.contains_key(&queue_pair) {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
         let parameters = self.within_limits(parameters);
         let mut id = self.connections.take_incoming(incoming)?;
@@ -402,7 +402,7 @@ fn source(
     if wanted.is_some() {
         // A GID without an address of the peer's family leads to no peer.
         let found = system::choose_gid(gids, wanted).as_ref().and_then(usable);
-        return found.map(|address| Some(SocketAddr::new(address, 0))).ok_or(CommandError::Address);
+        return found.map(|address| Some(SocketAddr::new(address, 0))).ok_or(CommandError::ADDRESS);
     }
     let mut found: Vec<_> = gids.iter().filter_map(usable).collect();
     found.sort_unstable();
@@ -549,9 +549,9 @@ mod tests {
             (&two[..], Some(5), v4, Ok(Some(peer("10.9.1.1:0")))),
             (&two[..], Some(4), v6, Ok(ours_v6)),
             // Never silently by another one.
-            (&two[..], Some(0), v4, Err(CommandError::Address)),
-            (&two[..], Some(4), v4, Err(CommandError::Address)),
-            (&two[..], Some(9), v4, Err(CommandError::Address)),
+            (&two[..], Some(0), v4, Err(CommandError::ADDRESS)),
+            (&two[..], Some(4), v4, Err(CommandError::ADDRESS)),
+            (&two[..], Some(9), v4, Err(CommandError::ADDRESS)),
         ] {
             assert_eq!(source(gids, wanted, destination), expected, "{wanted:?} to {destination}");
         }

@@ -25,7 +25,7 @@ use super::{
     system, thread_domains,
 };
 use crate::provider::{
-    AsyncEvent, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, PortId, PostModel,
+    AsyncEvent, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, Errno, PortId, PostModel,
     QueuePairId, RegistrationId, Ticket,
 };
 use core::time::Duration;
@@ -542,7 +542,7 @@ impl Device for VerbsDevice {
 
     fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<VerbsPort, CommandError> {
         if self.ports.len() >= MAX_PORTS {
-            return Err(CommandError::Exhausted);
+            return Err(CommandError::EXHAUSTED);
         }
         let id = PortId(self.ports.len() as u16);
         let make = |entries| CompletionQueue::new(&self.context, entries).map(Arc::new).map_err(|e| command_error(&e));
@@ -553,7 +553,7 @@ impl Device for VerbsDevice {
         let mut handle = PortHandle::new(id, commands, reports, queues);
         for (base, record) in self.bases.iter().filter(|(_, base)| !base.leaving) {
             if !handle.has_room() {
-                return Err(CommandError::Exhausted);
+                return Err(CommandError::EXHAUSTED);
             }
             handle.tell(PortCommand::AddBase(BaseId(base), Arc::clone(&record.region)));
         }
@@ -628,19 +628,25 @@ impl VerbsDevice {
 
 /// An errno as an answer.
 pub(super) fn command_error(error: &io::Error) -> CommandError {
-    match error.raw_os_error() {
-        Some(libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::EAGAIN) => CommandError::Exhausted,
-        Some(libc::EBUSY) => CommandError::Busy,
-        Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL | libc::ENETUNREACH | libc::EHOSTUNREACH) => CommandError::Address,
-        Some(libc::EIO | libc::ENODEV) => CommandError::DeviceGone,
-        _ => CommandError::Invalid,
+    let errno = errno(error);
+    match errno.0 {
+        libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::EAGAIN => CommandError::Exhausted(errno),
+        libc::EBUSY => CommandError::Busy(errno),
+        libc::EADDRINUSE | libc::EADDRNOTAVAIL | libc::ENETUNREACH | libc::EHOSTUNREACH => CommandError::Address(errno),
+        libc::EIO | libc::ENODEV => CommandError::DeviceGone(errno),
+        _ => CommandError::Invalid(errno),
     }
+}
+
+/// The number of an error; of those that a library makes without one, the one of a bad argument.
+pub(super) fn errno(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EINVAL, Errno)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{OpenError, VerbsOptions, check_numbers, command_error};
-    use crate::provider::{CommandError, verbs::system::Gid};
+    use crate::provider::{CommandError, Errno, verbs::system::Gid};
     use std::io;
 
     #[test]
@@ -668,16 +674,18 @@ mod tests {
     #[test]
     fn an_errno_is_an_answer() {
         for (code, expected) in [
-            (libc::ENOMEM, CommandError::Exhausted),
-            (libc::EAGAIN, CommandError::Exhausted),
-            (libc::EBUSY, CommandError::Busy),
-            (libc::EADDRINUSE, CommandError::Address),
-            (libc::EADDRNOTAVAIL, CommandError::Address),
-            (libc::ENODEV, CommandError::DeviceGone),
-            (libc::EIO, CommandError::DeviceGone),
-            (libc::EINVAL, CommandError::Invalid),
+            (libc::ENOMEM, CommandError::EXHAUSTED),
+            (libc::EAGAIN, CommandError::EXHAUSTED),
+            (libc::EBUSY, CommandError::BUSY),
+            (libc::EADDRINUSE, CommandError::ADDRESS),
+            (libc::EADDRNOTAVAIL, CommandError::ADDRESS),
+            (libc::ENODEV, CommandError::DEVICE_GONE),
+            (libc::EIO, CommandError::DEVICE_GONE),
+            (libc::EINVAL, CommandError::INVALID),
         ] {
-            assert_eq!(command_error(&io::Error::from_raw_os_error(code)), expected, "{code}");
+            let found = command_error(&io::Error::from_raw_os_error(code));
+            assert_eq!(core::mem::discriminant(&found), core::mem::discriminant(&expected), "{code}");
+            assert_eq!(found.errno(), Errno(code), "the number goes on as it came");
         }
     }
 }

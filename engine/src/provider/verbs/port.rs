@@ -1,7 +1,7 @@
 //! The hot half: posts chains, polls completions.
 
 use super::admit::{Guard, Limits, Objects, Taker, has_uneven_lists};
-use super::device::command_error;
+use super::device::{command_error, errno};
 use super::publish::{LANE_ENTRIES, PortCommand, Removed, Report};
 use super::sys::{
     batch::{SendMemory, Sink},
@@ -13,13 +13,13 @@ use super::sys::{
     shared_receive_queue::SharedReceiveQueue,
 };
 use crate::provider::{
-    Access, Chain, CommandError, Completion, CompletionBatch, CompletionQueue as Which, FailureStatus,
+    Access, Chain, CommandError, Completion, CompletionBatch, CompletionQueue as Which, Failure, FailureStatus,
     MAX_COMPLETIONS_PER_POLL, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, RegistrationFields,
     RemoteMemory, RemoteRange, ScatterElement, SharedReceiveQueueId, Success, Token, WorkRequest,
 };
 use frwr_mempool::DeviceMemory;
 use frwr_mempool::lane::{Receiver, Sender};
-use ibverbs_sys::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
+use ibverbs_sys::{ibv_wc, ibv_wc_flags, ibv_wc_opcode};
 use std::{collections::VecDeque, io, sync::Arc};
 
 /// Commands taken by one poll: each may allocate.
@@ -236,11 +236,11 @@ impl Objects<Registered, MemoryRegion> {
             let admitted = self.hand_over(Chain { requests, ..chain }, limits(queue_pair), &mut filling);
             if let Err((taken, error)) = batch.post(queue_pair) {
                 self.forget(&requests[taken..admitted]);
-                return Err(PostError { accepted: accepted + taken, reason: reason(&error) });
+                return Err(post_error(accepted + taken, &error));
             }
             accepted += admitted;
             if admitted < requests.len() {
-                return Err(PostError { accepted, reason: PostRefusal::Invalid });
+                return Err(PostError::new(accepted, PostRefusal::Invalid));
             }
         }
         Ok(())
@@ -248,20 +248,16 @@ impl Objects<Registered, MemoryRegion> {
 
     /// `ibv_wr_*`: all or nothing.
     fn build(&self, registered: &RegisteredMemory, queue_pair: &QueuePair, chain: Chain<'_>) -> Result<(), PostError> {
-        let refused = |reason| PostError { accepted: 0, reason };
-        let mut builder = Builder::begin(queue_pair).ok_or(refused(PostRefusal::NotReady))?;
+        let mut builder = Builder::begin(queue_pair).ok_or(PostError::new(0, PostRefusal::NotReady))?;
         let mut filling = Filling { sink: &mut builder, data: registered.of_post(queue_pair) };
         let admitted = self.hand_over(chain, limits(queue_pair), &mut filling);
         let completed = if admitted < chain.requests.len() {
             drop(builder);
-            Err(PostRefusal::Invalid)
+            Err(PostError::new(0, PostRefusal::Invalid))
         } else {
-            builder.complete().map_err(|error| reason(&error))
+            builder.complete().map_err(|error| post_error(0, &error))
         };
-        completed.map_err(|reason| {
-            self.forget(&chain.requests[..admitted]);
-            refused(reason)
-        })
+        completed.inspect_err(|_| self.forget(&chain.requests[..admitted]))
     }
 }
 
@@ -272,11 +268,15 @@ fn limits(queue_pair: &QueuePair) -> Limits {
 /// The place of a queue pair among a port's.
 fn find(queue_pairs: &[Arc<QueuePair>], id: QueuePairId) -> Result<&QueuePair, PostError> {
     let place = queue_pairs.binary_search_by_key(&id, |known| known.id());
-    let place = place.map_err(|_| PostError { accepted: 0, reason: PostRefusal::NotReady })?;
+    let place = place.map_err(|_| PostError::new(0, PostRefusal::NotReady))?;
     Ok(&queue_pairs[place])
 }
 
-/// Why the device refused a post.
+/// How the device refused a post.
+fn post_error(accepted: usize, error: &io::Error) -> PostError {
+    PostError { accepted, reason: reason(error), errno: errno(error) }
+}
+
 fn reason(error: &io::Error) -> PostRefusal {
     match error.raw_os_error() {
         Some(libc::ENOMEM | libc::ENOSPC) => PostRefusal::QueueFull,
@@ -286,25 +286,9 @@ fn reason(error: &io::Error) -> PostRefusal {
     }
 }
 
-pub(super) fn failure(status: ibv_wc_status::Type) -> FailureStatus {
-    match status {
-        ibv_wc_status::IBV_WC_LOC_LEN_ERR => FailureStatus::LocalLength,
-        ibv_wc_status::IBV_WC_LOC_QP_OP_ERR => FailureStatus::LocalOperation,
-        ibv_wc_status::IBV_WC_LOC_PROT_ERR => FailureStatus::LocalProtection,
-        ibv_wc_status::IBV_WC_WR_FLUSH_ERR => FailureStatus::Flushed,
-        ibv_wc_status::IBV_WC_MW_BIND_ERR => FailureStatus::Bind,
-        ibv_wc_status::IBV_WC_REM_INV_REQ_ERR => FailureStatus::RemoteInvalidRequest,
-        ibv_wc_status::IBV_WC_REM_ACCESS_ERR => FailureStatus::RemoteAccess,
-        ibv_wc_status::IBV_WC_REM_OP_ERR => FailureStatus::RemoteOperation,
-        ibv_wc_status::IBV_WC_RETRY_EXC_ERR => FailureStatus::RetryExceeded,
-        ibv_wc_status::IBV_WC_RNR_RETRY_EXC_ERR => FailureStatus::RnrRetryExceeded,
-        _ => FailureStatus::Other,
-    }
-}
-
 fn completion(raw: &ibv_wc, invalidate_flags: u32) -> Completion {
     let result = match raw.error() {
-        Some((status, _)) => Err(failure(status)),
+        Some((status, vendor_code)) => Err(Failure::new(FailureStatus::of_number(status), vendor_code)),
         None => Ok(success(raw, invalidate_flags)),
     };
     Completion { token: Token(raw.wr_id()), queue_pair: QueuePairId(raw.qp_num), result }
@@ -339,7 +323,7 @@ impl Port for VerbsPort {
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
         self.catch_up();
         let posted = find(&self.queue_pairs, queue_pair)?.post_receives(receives);
-        posted.map_err(|(accepted, error)| PostError { accepted, reason: reason(&error) })
+        posted.map_err(|(accepted, error)| post_error(accepted, &error))
     }
 
     fn post_shared_receives(
@@ -349,8 +333,8 @@ impl Port for VerbsPort {
     ) -> Result<(), PostError> {
         self.catch_up();
         let found = self.shared_receive_queues.iter().find(|(id, _)| *id == queue);
-        let (_, queue) = found.ok_or(PostError { accepted: 0, reason: PostRefusal::NotReady })?;
-        queue.post(receives).map_err(|(accepted, error)| PostError { accepted, reason: reason(&error) })
+        let (_, queue) = found.ok_or(PostError::new(0, PostRefusal::NotReady))?;
+        queue.post(receives).map_err(|(accepted, error)| post_error(accepted, &error))
     }
 
     fn poll(&mut self, queue: Which, batch: &mut CompletionBatch) -> usize {
@@ -388,7 +372,7 @@ impl Port for VerbsPort {
         access: Access,
     ) -> Result<RemoteMemory, CommandError> {
         if memory.is_empty() {
-            return Err(CommandError::Invalid);
+            return Err(CommandError::INVALID);
         }
         self.catch_up();
         let found = self.queue_pairs.binary_search_by_key(&queue_pair, |known| known.id());
@@ -401,7 +385,7 @@ impl Port for VerbsPort {
             self.remote_memories.push(None);
             self.remote_memories.len() - 1
         });
-        let index = u32::try_from(place).map_err(|_| CommandError::Exhausted)?;
+        let index = u32::try_from(place).map_err(|_| CommandError::EXHAUSTED)?;
         self.remote_memories[place] = Some(region);
         Ok(RemoteMemory { index, key })
     }
@@ -409,17 +393,17 @@ impl Port for VerbsPort {
     fn deregister_memory(&mut self, memory: RemoteMemory) -> Result<(), CommandError> {
         let place = self.remote_memories.get_mut(memory.index as usize).ok_or(CommandError::Unknown)?;
         let region = place.take_if(|region| region.rkey() == memory.key).ok_or(CommandError::Unknown)?;
-        region.destroy().map_err(|(region, _)| {
+        region.destroy().map_err(|(region, error)| {
             *place = Some(region);
-            CommandError::Busy
+            CommandError::Busy(errno(&error))
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{completion, failure, no_completion, reason};
-    use crate::provider::{FailureStatus, PostRefusal};
+    use super::{completion, no_completion, post_error, reason};
+    use crate::provider::{Errno, Failure, FailureStatus, PostError, PostRefusal};
     use ibverbs_sys::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
     use std::io;
 
@@ -436,25 +420,9 @@ mod tests {
             assert_eq!(reason(&io::Error::from_raw_os_error(code)), expected, "{code}");
         }
         assert_eq!(reason(&io::ErrorKind::Other.into()), PostRefusal::Invalid);
-    }
-
-    #[test]
-    fn a_failed_completion_has_a_status() {
-        for (status, expected) in [
-            (ibv_wc_status::IBV_WC_LOC_LEN_ERR, FailureStatus::LocalLength),
-            (ibv_wc_status::IBV_WC_LOC_QP_OP_ERR, FailureStatus::LocalOperation),
-            (ibv_wc_status::IBV_WC_LOC_PROT_ERR, FailureStatus::LocalProtection),
-            (ibv_wc_status::IBV_WC_WR_FLUSH_ERR, FailureStatus::Flushed),
-            (ibv_wc_status::IBV_WC_MW_BIND_ERR, FailureStatus::Bind),
-            (ibv_wc_status::IBV_WC_REM_INV_REQ_ERR, FailureStatus::RemoteInvalidRequest),
-            (ibv_wc_status::IBV_WC_REM_ACCESS_ERR, FailureStatus::RemoteAccess),
-            (ibv_wc_status::IBV_WC_REM_OP_ERR, FailureStatus::RemoteOperation),
-            (ibv_wc_status::IBV_WC_RETRY_EXC_ERR, FailureStatus::RetryExceeded),
-            (ibv_wc_status::IBV_WC_RNR_RETRY_EXC_ERR, FailureStatus::RnrRetryExceeded),
-            (ibv_wc_status::IBV_WC_GENERAL_ERR, FailureStatus::Other),
-            (ibv_wc_status::Type::MAX, FailureStatus::Other),
-        ] {
-            assert_eq!(failure(status), expected, "{status}");
+        for code in [libc::ENOMEM, libc::ENOSPC, libc::EPERM, libc::ENODEV, 133] {
+            let PostError { accepted, errno, .. } = post_error(3, &io::Error::from_raw_os_error(code));
+            assert_eq!((accepted, errno), (3, Errno(code)), "the number goes on as it came");
         }
     }
 
@@ -479,9 +447,12 @@ mod tests {
             let seen = completion(&raw(good, opcode, flags), accepted);
             assert_eq!(seen.result.map(|success| success.invalidated), Ok(key), "{opcode} {flags:?}");
         }
-        // Of a failed one only token, queue pair and status count.
-        let failed = completion(&raw(ibv_wc_status::IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV, right), right.0);
-        assert_eq!((failed.token.0, failed.queue_pair.0, failed.result), (77, 17, Err(FailureStatus::Flushed)));
+        // Of a failed one only token, queue pair, status and vendor code count.
+        let failed = completion(&raw(ibv_wc_status::IBV_WC_REM_ACCESS_ERR, IBV_WC_RECV, right), right.0);
+        assert_eq!(
+            (failed.token.0, failed.queue_pair.0, failed.result),
+            (77, 17, Err(Failure::new(FailureStatus::RemoteAccess, 0x88)))
+        );
         assert_eq!(no_completion().wr_id(), 0);
     }
 }

@@ -54,7 +54,7 @@ impl Swarm {
                 let queue_pair = if random.one_in(2) { queue_pair } else { QueuePairId(0xDEAD) };
                 let token = Token::new(random.of(&TOKEN_KINDS), random.below(1 << 28) as u32, 0xFFFF_0000);
                 let success = Success { bytes: random.next() as u32, invalidated: Some(random.next() as u32) };
-                let result = if random.one_in(2) { Ok(success) } else { Err(FailureStatus::Flushed) };
+                let result = if random.one_in(2) { Ok(success) } else { Err(FailureStatus::Flushed.into()) };
                 let queue = random.of(&[CompletionQueue::Send, CompletionQueue::Receive]);
                 faults.inject(PortId(0), queue, Completion { token, queue_pair, result });
             }
@@ -70,9 +70,9 @@ impl Swarm {
                     CommandKind::Connect,
                     CommandKind::Accept,
                 ]);
-                faults.fail_command(kind, CommandError::Exhausted, 1 + random.below(3) as u32);
+                faults.fail_command(kind, CommandError::EXHAUSTED, 1 + random.below(3) as u32);
             }
-            8 => faults.fail_command(CommandKind::FreeRegistration, CommandError::Busy, 1 + random.below(3) as u32),
+            8 => faults.fail_command(CommandKind::FreeRegistration, CommandError::BUSY, 1 + random.below(3) as u32),
             9 => {
                 let events = [AsyncEvent::QueuePairFatal(queue_pair), AsyncEvent::QueuePairAccessError(queue_pair)];
                 faults.inject_event(DeviceEvent::Async(random.of(&events)));

@@ -8,7 +8,6 @@ use crate::provider::{
         VerbsDevice,
         commands::initialise,
         connection_manager::mtu_code,
-        port::failure,
         sys::{
             batch::{Batch, SendMemory, Sink},
             builder::Builder,
@@ -567,7 +566,7 @@ impl End {
                 continue;
             };
             if let Some((status, _)) = raw.error() {
-                return Ok(Err(failure(status)));
+                return Ok(Err(FailureStatus::of_number(status)));
             }
             if raw.wr_id() == token.0 {
                 return Ok(Ok(*raw));

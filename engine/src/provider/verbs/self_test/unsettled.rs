@@ -74,7 +74,7 @@ fn second_remote_invalidation(pair: &mut LoopBack) -> Result<Answer, SelfTestErr
             let found = match pair.send_with_invalidate("SEND_WITH_INV of a free key")? {
                 Delivery::Received(_) => Ok(()),
                 Delivery::NotInvalidated(status) | Delivery::Refused(status) | Delivery::NotSent(status) => Err(status),
-                Delivery::NotPosted(_) | Delivery::Lost => Err(FailureStatus::Other),
+                Delivery::NotPosted(_) | Delivery::Lost => Err(FailureStatus::General),
             };
             Ok(Answer { found, expected })
         }

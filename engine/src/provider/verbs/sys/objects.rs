@@ -278,7 +278,7 @@ impl Drop for CompletionQueue {
     }
 }
 
-/// A completion for tests, whose members are private in Rust: token 77, queue pair 17, key 0x1234.
+/// A completion for tests, whose members are private in Rust: token 77, queue pair 17, key 0x1234, vendor code 0x88.
 #[cfg(test)]
 pub(in super::super) fn test_completion(
     status: ibverbs_sys::ibv_wc_status::Type,
@@ -291,12 +291,13 @@ pub(in super::super) fn test_completion(
         token: u64,
         status: ibverbs_sys::ibv_wc_status::Type,
         opcode: ibverbs_sys::ibv_wc_opcode::Type,
+        vendor_code: u32,
     }
     let mut raw = no_completion();
     raw.imm_data = 0x1234;
     raw.qp_num = 17;
     raw.wc_flags = flags;
     // SAFETY: both are plain structures of C, and begin with the same members.
-    unsafe { (&raw mut raw).cast::<Front>().write(Front { token: 77, status, opcode }) };
+    unsafe { (&raw mut raw).cast::<Front>().write(Front { token: 77, status, opcode, vendor_code: 0x88 }) };
     raw
 }

@@ -1,0 +1,209 @@
+//! Trace records, for who asked for them. Without a trace each of these is one comparison, or is not called.
+
+use super::Engine;
+use crate::{
+    mr::Mr,
+    provider::{ElementRange, Operation, Port, PostError, TokenKind},
+    trace::{TracePoint, TraceRecord, Tracer},
+};
+use frwr_mempool::lane;
+
+impl<P: Port> Engine<P> {
+    /// [`Engine::trace_to`] a lane of its own; `None` unless [`EngineOptions::trace_records`] says how many records have room in it.
+    ///
+    /// [`EngineOptions::trace_records`]: crate::EngineOptions::trace_records
+    pub fn trace(&mut self) -> Option<lane::Receiver<TraceRecord>> {
+        if self.options.trace_records == 0 {
+            return None;
+        }
+        let (sender, receiver) = lane::bounded(self.options.trace_records.next_power_of_two());
+        self.trace_to(sender);
+        Some(receiver)
+    }
+
+    /// Takes trace records from now on; an engine that was made has none. The receiving end may be on another thread; what it does not
+    /// take in time is lost, and counted ([`Statistics::trace_records_dropped`]). While it traces, an engine allocates and takes no
+    /// short ways.
+    ///
+    /// [`Statistics::trace_records_dropped`]: crate::Statistics::trace_records_dropped
+    pub fn trace_to(&mut self, records: lane::Sender<TraceRecord>) {
+        self.trace = Some(Box::new(Tracer::new(records, self.pool.len())));
+        // Whoever traces sees every step, and pays for it.
+        for connection in self.connections.iter_mut() {
+            connection.traced = true;
+            connection.note_usual();
+        }
+    }
+
+    #[inline]
+    pub(super) fn record(&mut self, point: TracePoint, connection: u16, mr: Option<u32>, length: u32) {
+        if self.trace.is_none() {
+            return;
+        }
+        self.record_slow(point, connection, mr, length);
+    }
+
+    #[cold]
+    fn record_slow(&mut self, point: TracePoint, connection: u16, descriptor: Option<u32>, length: u32) {
+        let record = self.describe(point, connection, descriptor, length);
+        self.push_record(record);
+    }
+
+    /// What is known of an MR now.
+    fn describe(&self, point: TracePoint, connection: u16, descriptor: Option<u32>, length: u32) -> TraceRecord {
+        let mr = descriptor.and_then(|descriptor| self.pool.get(descriptor));
+        let grant = mr.and_then(Mr::grant);
+        TraceRecord {
+            time_ns: self.now_ns(),
+            point,
+            connection,
+            mr: descriptor.unwrap_or(u32::MAX),
+            owner: mr.and_then(Mr::owner).unwrap_or(u32::MAX),
+            handle: mr.map_or(0, Mr::key),
+            length: grant.map_or(length, |grant| grant.length),
+            offset: grant.map_or(0, |grant| grant.address),
+            access: mr.and_then(Mr::access),
+        }
+    }
+
+    fn push_record(&mut self, record: TraceRecord) {
+        if let Some(trace) = &mut self.trace
+            && !trace.push(record)
+        {
+            self.statistics.trace_records_dropped += 1;
+        }
+    }
+
+    /// The device took a registration: a key's life begins.
+    #[cold]
+    pub(super) fn record_registered(&mut self, index: usize, descriptor: u32) {
+        let record = self.describe(TracePoint::MrRegister, index as u16, Some(descriptor), 0);
+        if let Some(trace) = &mut self.trace {
+            trace.begin(record);
+        }
+        self.push_record(record);
+    }
+
+    /// Something that befalls a living key: the one with this number, or the one that its MR had first.
+    #[cold]
+    pub(super) fn record_of_key(&mut self, point: TracePoint, descriptor: u32, key: Option<u32>) {
+        let life = self.trace.as_ref().and_then(|trace| trace.living(descriptor, key));
+        self.record_life(point, descriptor, life);
+    }
+
+    /// The same, and it is the end.
+    #[cold]
+    pub(super) fn record_dead(&mut self, point: TracePoint, descriptor: u32, key: Option<u32>) {
+        let life = self.trace.as_mut().and_then(|trace| trace.end(descriptor, key));
+        self.record_life(point, descriptor, life);
+    }
+
+    /// With what the record of its beginning says; of one that began before the trace, what is known now.
+    fn record_life(&mut self, point: TracePoint, descriptor: u32, life: Option<TraceRecord>) {
+        let time_ns = self.now_ns();
+        let record = life.map_or_else(
+            || self.describe(point, self.pool.connection_of(descriptor), Some(descriptor), 0),
+            |life| TraceRecord { time_ns, point, ..life },
+        );
+        self.push_record(record);
+    }
+
+    /// All keys of an MR whose object is to be destroyed.
+    #[cold]
+    pub(super) fn record_doomed(&mut self, descriptor: u32) {
+        let count = self.trace.as_ref().map_or(0, |trace| trace.count(descriptor));
+        for at in 0..count {
+            let life = self.trace.as_ref().and_then(|trace| trace.nth(descriptor, at));
+            self.record_life(TracePoint::KeyDoomed, descriptor, life);
+        }
+    }
+
+    /// All keys of an MR whose object is destroyed, or kept for good.
+    #[cold]
+    pub(super) fn record_all_dead(&mut self, point: TracePoint, descriptor: u32) {
+        while let Some(life) = self.trace.as_mut().and_then(|trace| trace.end(descriptor, None)) {
+            self.record_life(point, descriptor, Some(life));
+        }
+    }
+
+    /// The device took the first `accepted` of a chain.
+    #[cold]
+    pub(super) fn record_accepted(&mut self, index: usize, accepted: usize, all: usize) {
+        for at in 0..accepted {
+            let request = self.connections[index].chain.as_slice()[at];
+            let slot = request.token.index();
+            match request.operation {
+                Operation::Register(_) => self.record_registered(index, slot),
+                Operation::Invalidate { key, .. } => {
+                    self.record_of_key(TracePoint::MrLocalInvalidate, slot, Some(key));
+                }
+                Operation::Send { invalidate, .. } => {
+                    if request.token.is(TokenKind::Message) {
+                        self.record_told(index, slot);
+                    }
+                    if let Some(key) = invalidate {
+                        self.record_of_peer(TracePoint::PeerKeyInvalidated, index, key, 0);
+                    }
+                }
+                Operation::Read { remote, local } => {
+                    let bytes = self.bytes_of(local);
+                    self.record_of_peer(TracePoint::PeerKeyRead, index, remote.key, bytes);
+                }
+                Operation::Write { remote, local } => {
+                    let bytes = self.bytes_of(local);
+                    self.record_of_peer(TracePoint::PeerKeyWritten, index, remote.key, bytes);
+                }
+            }
+        }
+        self.record(TracePoint::PostSend, index as u16, None, all as u32);
+    }
+
+    /// What the device took of a work request that names a key of the peer.
+    fn record_of_peer(&mut self, point: TracePoint, index: usize, key: u32, length: u32) {
+        let record = TraceRecord { handle: key, ..self.describe(point, index as u16, None, length) };
+        self.push_record(record);
+    }
+
+    fn bytes_of(&self, local: ElementRange) -> u32 {
+        let elements = self.elements.get(local.first as usize..).unwrap_or_default();
+        elements.iter().take(local.count as usize).map(|element| element.length).sum()
+    }
+
+    /// The keys of a request whose message the device took, or whose grant its caller has.
+    #[cold]
+    pub(super) fn record_told(&mut self, index: usize, slot: u32) {
+        let Some(mrs) = self.requests.at(slot).map(|(_, request)| request.mrs.clone()) else { return };
+        for descriptor in mrs {
+            self.record(TracePoint::KeyTold, index as u16, Some(descriptor), 0);
+        }
+    }
+
+    #[cold]
+    pub(super) fn record_invalidated(&mut self, index: usize, key: u32) {
+        let dead =
+            self.pool.of(index as u16).find(|&descriptor| self.pool.get(descriptor).is_some_and(|mr| mr.key() == key));
+        if let Some(descriptor) = dead {
+            self.record_dead(TracePoint::MrRemoteInvalidate, descriptor, Some(key));
+        }
+    }
+
+    /// The device refused a post on a connection's queue pair, in whole or in part.
+    #[cold]
+    pub(super) fn note_refused(&mut self, index: usize, error: PostError) {
+        self.statistics.posts_refused += 1;
+        self.statistics.post_error = Some(error);
+        self.record(TracePoint::PostSendRefused(error), index as u16, None, error.accepted as u32);
+    }
+
+    /// The same of receives.
+    #[cold]
+    pub(super) fn note_receives_refused(&mut self, index: usize, error: PostError) {
+        self.statistics.posts_refused += 1;
+        self.statistics.post_error = Some(error);
+        self.record(TracePoint::PostReceivesRefused(error), index as u16, None, error.accepted as u32);
+    }
+
+    pub(super) fn now_ns(&self) -> u64 {
+        self.now.nanoseconds()
+    }
+}
