@@ -3,8 +3,8 @@
 
 use frwr_engine::provider::verbs::{OpenError, Outcome, PostInterface, Registration, VerbsDevice, VerbsOptions};
 use frwr_engine::provider::{
-    Answer, Command, CommandError, CompletionBatch, CompletionQueue, Contiguity, Device, DeviceEvent, Port, QueueSizes,
-    Ticket,
+    Answer, Command, CommandError, CompletionBatch, CompletionQueue, Contiguity, Device, DeviceEvent, Errno, Port,
+    QueueSizes, Ticket,
 };
 use frwr_fake::{FakeDevice, FakeLists, FakeOptions, Refusable};
 
@@ -232,14 +232,24 @@ fn fault33_what_a_device_refuses_that_is_there_is_not_gone_with_it() {
     let Ok(Answer::QueuePair { queue_pair, .. }) = run(create) else { panic!() };
     for code in [libc::EBUSY, libc::EIO] {
         context.refuse(Refusable::FailQueuePair, code, 1);
-        assert_eq!(run(Command::FailQueuePair { queue_pair }), Err(CommandError::BUSY), "{code}");
+        assert_eq!(run(Command::FailQueuePair { queue_pair }), Err(CommandError::Busy(Errno(code))));
         context.refuse(Refusable::DestroyQueuePair, code, 2);
         for _ in 0..2 {
-            assert_eq!(run(Command::DestroyQueuePair { queue_pair }), Err(CommandError::BUSY), "{code}");
+            assert_eq!(run(Command::DestroyQueuePair { queue_pair }), Err(CommandError::Busy(Errno(code))));
         }
     }
     assert_eq!((context.refused(Refusable::FailQueuePair), context.refused(Refusable::DestroyQueuePair)), (2, 4));
     assert_eq!(run(Command::FailQueuePair { queue_pair }), Ok(Answer::Done), "it is there, and complies");
+    // The number goes on as it came.
+    let allocate = Command::AllocateRegistration { port: port_id, domain, queue_pair, depth: 1 };
+    for code in [libc::ENOMEM, libc::ENOSPC, libc::EINVAL, libc::EPERM] {
+        context.refuse(Refusable::MakeRegistration, code, 1);
+        assert_eq!(run(allocate.clone()), Err(CommandError::Exhausted(Errno(code))));
+    }
+    let Ok(Answer::Registration { object, .. }) = run(allocate) else { panic!() };
+    context.refuse(Refusable::DestroyRegistration, libc::EINVAL, 1);
+    assert_eq!(run(Command::FreeRegistration { object }), Err(CommandError::Busy(Errno(libc::EINVAL))));
+    assert_eq!(run(Command::FreeRegistration { object }), Ok(Answer::Done));
     // The kernel lists it no longer, but the one that it became.
     fake.reset();
     context.refuse(Refusable::DestroyQueuePair, libc::EIO, 1);

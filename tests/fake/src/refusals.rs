@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// A function that ends something, and may be refused. What was refused goes on as if nobody had asked.
+/// A function that ends something, or makes something, and may be refused. What was refused goes on as if nobody had asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusable {
     /// ibv_destroy_qp(3).
@@ -11,6 +11,8 @@ pub enum Refusable {
     FailQueuePair,
     /// ibv_dealloc_mw(3) and mlx5dv_destroy_mkey(3).
     DestroyRegistration,
+    /// ibv_alloc_mw(3).
+    MakeRegistration,
 }
 
 /// How often one function is refused.

@@ -413,6 +413,11 @@ unsafe extern "C" fn alloc_mw(domain: *mut ibv_pd, kind: ibv_mw_type) -> *mut ib
     let address = unsafe { context_of(domain) };
     with(|world| {
         let number = world.number();
+        if let Some(context) = world.contexts.get_mut(&address)
+            && let Err(code) = context.refusals.check(Refusable::MakeRegistration)
+        {
+            return null(code);
+        }
         if kind != IBV_MW_TYPE_2 || world.manners(address).windows == FakeWindows::NotAllocated {
             return null(libc::EOPNOTSUPP);
         }
