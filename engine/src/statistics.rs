@@ -134,6 +134,15 @@ impl Statistics {
     }
 }
 
+/// What the device said to the last of each kind of failure.
+#[derive(Debug, Default)]
+pub(crate) struct LastErrors {
+    pub(crate) mr_allocation: Option<CommandError>,
+    pub(crate) deregistration: Option<CommandError>,
+    pub(crate) pad: Option<PadFailure>,
+    pub(crate) post: Option<PostError>,
+}
+
 /// Of several engines together: sums, and the shortest of times.
 impl core::ops::Add for Statistics {
     type Output = Self;

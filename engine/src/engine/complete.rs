@@ -303,7 +303,7 @@ impl<P: Port> Engine<P> {
             return;
         }
         self.receive_returned(index);
-        self.fail(index, DisconnectCause::WorkRequest(failure));
+        self.work_request_failed(index, failure);
     }
 
     /// A completion of a shared receive: the queue pair that it names tells the connection.
@@ -346,7 +346,7 @@ impl<P: Port> Engine<P> {
             shared.taken(buffer, index as u16);
         }
         match completion.result {
-            Err(failure) => self.fail(index, DisconnectCause::WorkRequest(failure)),
+            Err(failure) => self.work_request_failed(index, failure),
             Ok(_) if granted => self.statistics.stale_completions += 1,
             Ok(_) => self.fail(index, DisconnectCause::ReceivesExceeded),
         }

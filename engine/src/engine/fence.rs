@@ -284,7 +284,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn object_not_destroyed(&mut self, descriptor: u32, error: CommandError) {
         let index = usize::from(self.pool.connection_of(descriptor));
         self.statistics.deregistrations_failed += 1;
-        self.statistics.deregistration_error = Some(error);
+        self.last_errors.deregistration = Some(error);
         self.record(TracePoint::MrDestroyFailed(error), index as u16, Some(descriptor), 0);
         let Some(connection) = self.connections.get_mut(index) else { return };
         if matches!(connection.phase, Connected::Ending { step: Ending::Sweep, .. }) {

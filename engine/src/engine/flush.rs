@@ -99,7 +99,7 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn shared_receives_refused(&mut self, error: PostError) {
         self.statistics.posts_refused += 1;
-        self.statistics.post_error = Some(error);
+        self.last_errors.post = Some(error);
         for index in 0..self.connections.len() {
             if self.connections[index].phase != Phase::Opening(Opening::QueuePair) {
                 self.record(TracePoint::PostReceivesRefused(error), index as u16, None, error.accepted as u32);

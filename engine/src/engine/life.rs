@@ -7,7 +7,9 @@ use crate::{
     event::{ConnectionId, DisconnectCause, Event, Received, RequestStatus},
     link::{DESCRIPTORS_PER_MESSAGE, ToControl},
     mr::{Mr, State},
-    provider::{Chain, ElementRange, MAX_COMPLETIONS_PER_POLL, Operation, Port, Token, TokenKind, WorkRequest},
+    provider::{
+        Chain, ElementRange, Failure, MAX_COMPLETIONS_PER_POLL, Operation, Port, Token, TokenKind, WorkRequest,
+    },
     request::Phase as RequestPhase,
     trace::TracePoint,
 };
@@ -36,6 +38,16 @@ impl<P: Port> Engine<P> {
             *known = cause;
         }
         self.statistics.causes_while_ending += 1;
+    }
+
+    /// The same of a work request. Each flush of a connection that ends is one, and changes nothing.
+    #[inline]
+    pub(super) fn work_request_failed(&mut self, index: usize, failure: Failure) {
+        if failure.is_flush() && matches!(self.connections[index].phase, Phase::Ending { .. }) {
+            self.statistics.causes_while_ending += 1;
+            return;
+        }
+        self.fail(index, DisconnectCause::WorkRequest(failure));
     }
 
     /// [`Engine::fail`] of a connection that does not end yet.

@@ -46,7 +46,7 @@ use crate::{
     request::{Admission, Phase, Request, RequestHandle},
     shared_receives::SharedReceives,
     sizes::EngineSizes,
-    statistics::Statistics,
+    statistics::{LastErrors, Statistics},
     timestamp::Timestamp,
     trace::Tracer,
     transfer::{RemoteSegment, Transfer},
@@ -136,6 +136,8 @@ pub struct Engine<P: Port> {
     /// asks this alone. Set with whatever [`Engine::has_chores`] asks for; a poll that finds nothing of it takes it back.
     alert: bool,
     statistics: Statistics,
+    /// What its counters of failures were counted for last: apart from them, which are hot.
+    last_errors: Box<LastErrors>,
     /// Polls that found work.
     full_polls: u64,
     /// The last poll, counted from 1, that left its completions where they are, because too many events wait to be taken.
@@ -272,6 +274,7 @@ impl<P: Port> Engine<P> {
             attention: false,
             alert: true,
             statistics: Statistics::default(),
+            last_errors: Box::default(),
             full_polls: 0,
             skipped_in: 0,
             draining: WatchedClock::new(WatchedClock::STANDSTILL),
@@ -425,6 +428,10 @@ impl<P: Port> Engine<P> {
             slots_held: u64::from(self.held),
             empty_polls: self.statistics.polls - self.full_polls,
             shortest_key_reuse_ns: self.pool.shortest_key_reuse_ns(),
+            mr_allocation_error: self.last_errors.mr_allocation,
+            deregistration_error: self.last_errors.deregistration,
+            pad_failure: self.last_errors.pad,
+            post_error: self.last_errors.post,
             shared_receives_free: self.shared.as_ref().map_or(0, |shared| shared.free().into()),
             shared_receives_withdrawn: self.shared.as_ref().map_or(0, |shared| shared.withdrawn().into()),
             ..self.statistics

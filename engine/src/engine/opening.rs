@@ -396,7 +396,7 @@ impl<P: Port> Engine<P> {
         entry.empty_refills = entry.empty_refills.saturating_add(u32::from(entry.allocating == 0));
         self.pool.put(&mut entry.absent, descriptor);
         self.statistics.mr_allocations_failed += 1;
-        self.statistics.mr_allocation_error = Some(error);
+        self.last_errors.mr_allocation = Some(error);
         // The failure is told of the connection; there is no MR whose name could be (F10).
         self.record(TracePoint::MrAllocationFailed(error), connection.index, None, 0);
         self.filled(index);
@@ -438,7 +438,7 @@ impl<P: Port> Engine<P> {
             }
             Err(failure) => {
                 self.statistics.pads_failed += 1;
-                self.statistics.pad_failure = Some(failure);
+                self.last_errors.pad = Some(failure);
                 self.record(TracePoint::PadFailed(failure), index as u16, None, PAD_BYTES);
             }
         }

@@ -9,7 +9,7 @@ use super::{Engine, life::keys_at_stake};
 use crate::{
     chain::{NOT_POSTED, Posted, WORD},
     connection::Connection,
-    event::{DisconnectCause, Event},
+    event::Event,
     mr::Mr,
     provider::{Completion, CompletionBatch, Failure, Port, Token, TokenKind},
     request::{Phase, Request},
@@ -221,7 +221,7 @@ impl<P: Port> Engine<P> {
         if let Some(posted) = self.connections[index].send_queue.retire() {
             self.retired(index, posted, Err(failure));
         }
-        self.fail(index, DisconnectCause::WorkRequest(failure));
+        self.work_request_failed(index, failure);
     }
 
     /// Where a posted work request stands. Usually its slot or the ring's start tells.

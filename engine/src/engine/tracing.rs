@@ -191,7 +191,7 @@ impl<P: Port> Engine<P> {
     #[cold]
     pub(super) fn note_refused(&mut self, index: usize, error: PostError) {
         self.statistics.posts_refused += 1;
-        self.statistics.post_error = Some(error);
+        self.last_errors.post = Some(error);
         self.record(TracePoint::PostSendRefused(error), index as u16, None, error.accepted as u32);
     }
 
@@ -199,7 +199,7 @@ impl<P: Port> Engine<P> {
     #[cold]
     pub(super) fn note_receives_refused(&mut self, index: usize, error: PostError) {
         self.statistics.posts_refused += 1;
-        self.statistics.post_error = Some(error);
+        self.last_errors.post = Some(error);
         self.record(TracePoint::PostReceivesRefused(error), index as u16, None, error.accepted as u32);
     }
 
