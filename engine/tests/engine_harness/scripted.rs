@@ -200,6 +200,14 @@ impl Scripted {
         self.until("gone", |pair| pair.host.engine.is_disconnected() && pair.target.engine.is_disconnected());
         assert!(self.host.outstanding.is_empty(), "lost requests {:?}", self.host.outstanding);
         assert_eq!(self.open_bytes(), 0, "no key survives its connection");
+        self.everything_is_back();
+    }
+
+    /// Slots and receive buffers of the host are nobody's, but for messages that the test has (promise Conservation).
+    fn everything_is_back(&self) {
+        let (statistics, buffers) = (self.host.engine.statistics(), self.host.engine.receive_buffers());
+        assert_eq!((statistics.request_slots_used, statistics.slots_held), (0, 0), "slots of ended requests");
+        assert_eq!(buffers.held as usize, self.host.commands.len(), "receive buffers that nobody gave back");
     }
 
     /// The promise of every failure: the next connection works at once, its first registration succeeds (S96, fault 32).
