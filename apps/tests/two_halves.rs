@@ -10,6 +10,7 @@ use frwr_apps::runner::{
     CommandLine, Compared, DiscoverConfig, LoadConfig, RunError, RunReport, ServeConfig, ServeReport, Task, discover,
     discovered_json, discovered_table, load, serve,
 };
+use frwr_apps::signals::Asked;
 use frwr_engine::provider::{
     AsyncEvent, CommandError, DeviceEvent,
     fault::{CommandKind, FaultHandle, Faulty},
@@ -146,6 +147,61 @@ fn verified(report: Result<RunReport, RunError>) -> RunReport {
     let report = report.unwrap_or_else(|error| panic!("{error}"));
     assert!(report.passed() && report.verified, "{}", report.table());
     report
+}
+
+/// Somebody who asks for a report now and then, and in the end for an end.
+#[derive(Default)]
+struct Curious {
+    report: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Asked for Curious {
+    fn to_stop(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    fn to_report(&self) -> bool {
+        self.report.swap(false, Relaxed)
+    }
+}
+
+#[test]
+fn a_target_tells_its_present_state_and_goes_on() {
+    let file = Temporary::data("present", 1);
+    let arguments = ["--namespace", file.text(), "--json", "--cores", "unpinned:2", "--io-queues", "2"];
+    let (fabric, asked, config) = (SoftFabric::new(), Arc::new(Curious::default()), serve_config(&arguments));
+    let device = fabric.device(SoftOptions::new("reg_mr".parse().unwrap()));
+    let (sender, lines) = mpsc::channel();
+    let thread = thread::spawn({
+        let asked = Arc::clone(&asked);
+        move || {
+            serve(device, &config, &asked, &mut |line| {
+                let _ = sender.send(line.to_owned());
+            })
+        }
+    });
+    assert!(lines.iter().any(|line| line.starts_with("listening on")));
+    let present = || {
+        asked.report.store(true, Relaxed);
+        let line = lines.iter().find(|line| line.starts_with('{')).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(
+            (&report["present"], report["silent_reactors"].as_array().unwrap().len()),
+            (&true.into(), 0),
+            "{line}"
+        );
+        assert_eq!(report["cores"].as_array().unwrap().len(), 2, "{line}");
+        report
+    };
+    assert_eq!(present()["reads"], 0);
+    verified(load_on(&fabric, "reg_mr", &["--bytes", &FILE_BYTES.to_string()]));
+    let behind = present();
+    let (reads, bytes) = (behind["reads"].as_u64().unwrap(), behind["bytes_read"].as_u64().unwrap());
+    assert!(reads > 0 && bytes >= FILE_BYTES as u64, "{behind}");
+    asked.stop.store(true, Relaxed);
+    let report = thread.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((report.target.reads, report.target.bytes_read), (reads, bytes), "the same, as nothing was read since");
 }
 
 #[test]

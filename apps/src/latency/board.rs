@@ -56,6 +56,19 @@ impl Board {
         }
     }
 
+    /// What the cores do, in a word.
+    pub(super) fn doing(&self) -> &'static str {
+        if !self.has_clients() {
+            "serving"
+        } else if self.all_reached(Step::Measured) {
+            "ending"
+        } else if self.all_reached(Step::Ready) {
+            "measuring"
+        } else {
+            "connecting"
+        }
+    }
+
     /// Whether there are any cores with a client.
     pub(super) fn has_clients(&self) -> bool {
         !self.0.steps.is_empty()

@@ -175,6 +175,7 @@ pub(super) fn drive<P: Port + Send + 'static>(
 ) -> Result<(), RunError> {
     let (mut idle, mut ending, mut trouble) = (Idle::new(), false, None);
     let (clock, mut refusals, mut watchdog) = (Clock::system(), Refusals::default(), Watchdog::default());
+    let began = clock.now();
     while !threads.is_finished() {
         let mut work: u32 = controls.iter_mut().map(|control| control.poll()).sum();
         if let Some(keys) = keys {
@@ -198,6 +199,10 @@ pub(super) fn drive<P: Port + Send + 'static>(
         }
         if asked.to_stop() {
             board.stop();
+        }
+        if asked.to_report() {
+            let seconds = now.saturating_sub(began).as_secs();
+            say(&format!("{seconds:>4} s  {}; figures are told at the end", board.doing()));
         }
         let over = is_over(say);
         if !ending

@@ -110,6 +110,7 @@ impl Move<'_> {
             threads: &threads,
             progress: &progress,
             incidents: Vec::new(),
+            present: None,
             media: MediaWatch::default(),
             lookout: &mut lookout,
             traces: &mut traces,

@@ -103,6 +103,7 @@ where
         threads: &threads,
         progress: &progress,
         incidents: Vec::new(),
+        present: None,
         media: MediaWatch::default(),
         lookout: &mut lookout,
         traces: &mut traces,

@@ -6,6 +6,7 @@ use super::{
     incident_log::IncidentLog,
     live_line::{LiveLine, Reading, name},
     media_watch::MediaWatch,
+    present::Present,
     progress::{Doing, IoCounters, Progress},
     trace::Trace,
     watchdog::{Verdict, Watchdog},
@@ -13,7 +14,7 @@ use super::{
 use crate::{signals::Asked, target::Incident, watch::Lookout};
 use core::{mem, time::Duration};
 use frwr_engine::{
-    control::Control,
+    control::{Control, ControlStatistics},
     provider::{Device, Port},
 };
 use frwr_mempool::{
@@ -54,6 +55,8 @@ pub(crate) trait Served {
     fn can_wait(&self) -> bool;
     /// As [`Device::wait`].
     fn wait(&mut self, at_most: Duration) -> bool;
+    /// As [`Control::statistics`].
+    fn statistics(&self) -> ControlStatistics;
     /// Queue pairs that the device refused to destroy and still has.
     fn queue_pairs_kept(&self) -> u64;
     /// What the run cannot go on with, if that has come to light.
@@ -73,12 +76,16 @@ impl<D: Device> Served for Control<D> {
         self.device_mut().wait(at_most)
     }
 
+    fn statistics(&self) -> ControlStatistics {
+        Control::statistics(self)
+    }
+
     fn queue_pairs_kept(&self) -> u64 {
-        self.statistics().queue_pairs_kept
+        Control::statistics(self).queue_pairs_kept
     }
 
     fn trouble(&self) -> Option<RunError> {
-        let (statistics, device) = (self.statistics(), || self.device().capabilities().name.to_owned());
+        let (statistics, device) = (Control::statistics(self), || self.device().capabilities().name.to_owned());
         if statistics.device_failures > 0 {
             return Some(RunError::DeviceGone { device: device() });
         }
@@ -108,6 +115,8 @@ pub(super) struct MainLoop<'a, T: Port, H: Port> {
     pub(super) lookout: &'a mut Lookout,
     /// What is written of cores that are traced.
     pub(super) traces: &'a mut [Trace],
+    /// What makes a report when somebody asks; without, a line is told.
+    pub(super) present: Option<Present>,
     /// What to say once the target listens.
     pub(super) listening: Option<String>,
     /// When to stop without being told.
@@ -213,7 +222,16 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                 say(BROKEN_STORAGE);
             }
             if asked.to_report() {
-                say(&self.so_far(elapsed));
+                match &mut self.present {
+                    Some(present) => {
+                        present.begin(elapsed);
+                        self.progress.ask_report();
+                    }
+                    None => say(&self.so_far(elapsed)),
+                }
+            }
+            if let Some(report) = self.present_report(elapsed) {
+                say(&report);
             }
             if live.is_due(elapsed)
                 && let Some(line) = live.next(self.reading(elapsed), self.progress.doing())
@@ -252,6 +270,13 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
 
     fn reading(&self, at: Duration) -> Reading {
         Reading { at, io: self.progress.io(), cores: self.threads.statistics() }
+    }
+
+    /// The report of a target that goes on, once it was asked for and is whole.
+    fn present_report(&mut self, elapsed: Duration) -> Option<String> {
+        let (threads, controls) = (self.threads, &self.controls);
+        let control = || controls.first().map(|control| control.statistics()).unwrap_or_default();
+        self.present.as_mut()?.tell(elapsed, || threads.statistics(), control)
     }
 
     /// What somebody is told who asks between.
@@ -333,7 +358,7 @@ fn sleep(pause: Duration) {
 
 #[cfg(test)]
 mod tests {
-    use super::{FIRST_WAIT, Idle, LONGEST_WAIT, Refusals, RunError, Served};
+    use super::{ControlStatistics, FIRST_WAIT, Idle, LONGEST_WAIT, Refusals, RunError, Served};
     use core::time::Duration;
 
     #[derive(Default)]
@@ -355,6 +380,10 @@ mod tests {
         fn wait(&mut self, at_most: Duration) -> bool {
             self.times.push(at_most);
             self.ready
+        }
+
+        fn statistics(&self) -> ControlStatistics {
+            ControlStatistics::default()
         }
 
         fn queue_pairs_kept(&self) -> u64 {

@@ -23,6 +23,7 @@ mod media_watch;
 mod namespaces;
 mod outcome;
 mod plan;
+mod present;
 mod progress;
 mod rdma;
 mod remedy;

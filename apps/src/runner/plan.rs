@@ -100,6 +100,7 @@ pub(super) fn target(config: &Config, file: &LoadedFile, capabilities: &Capabili
         pages: config.pages,
         capabilities: *capabilities,
         alone: false,
+        snapshots: None,
         incidents: None,
     })
 }
@@ -153,6 +154,7 @@ pub(super) fn served(
         pages: config.pages,
         capabilities: *capabilities,
         alone: true,
+        snapshots: None,
         incidents: None,
     };
     Ok((0..).zip(of_cores).map(plan).collect())

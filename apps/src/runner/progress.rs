@@ -6,7 +6,7 @@ use core::ops::Add;
 use crossbeam_utils::CachePadded;
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 /// What the core that is reported of is doing.
@@ -91,8 +91,14 @@ struct FromCore {
 /// Written by the main thread.
 #[derive(Debug, Default)]
 struct FromMain {
-    stop: AtomicBool,
+    /// [`STOP`], and above it how often a report was asked for: one word, for a core to look at in each poll.
+    asks: AtomicU32,
 }
+
+/// End early.
+const STOP: u32 = 1;
+/// Once more a report.
+const REPORT: u32 = 2;
 
 /// All directions, each on cache lines of its own.
 #[derive(Debug)]
@@ -197,13 +203,40 @@ impl Progress {
 
     /// The main thread: end early.
     pub(super) fn stop(&self) {
-        self.shared.main.stop.store(true, Relaxed);
+        self.shared.main.asks.fetch_or(STOP, Relaxed);
+    }
+
+    /// The main thread: every core shall hand over its figures.
+    pub(super) fn ask_report(&self) {
+        self.shared.main.asks.fetch_add(REPORT, Relaxed);
+    }
+
+    /// A core: what it is asked for; another value than before where there is news.
+    #[must_use]
+    pub(super) fn asks(&self) -> Asks {
+        Asks(self.shared.main.asks.load(Relaxed))
     }
 
     /// A core: whether to end early.
     #[must_use]
     pub(super) fn wants_stop(&self) -> bool {
-        self.shared.main.stop.load(Relaxed)
+        self.asks().to_stop()
+    }
+}
+
+/// What the main thread asks of the cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asks(u32);
+
+impl Asks {
+    /// To end early.
+    pub(super) fn to_stop(self) -> bool {
+        self.0 & STOP != 0
+    }
+
+    /// For a report, since then.
+    pub(super) fn to_report_since(self, then: Self) -> bool {
+        self.0 / REPORT != then.0 / REPORT
     }
 }
 
@@ -233,6 +266,22 @@ mod tests {
         assert!(!main.is_finished());
         cores[1].finish();
         assert!(main.is_finished());
+    }
+
+    #[test]
+    fn a_core_hears_of_each_report_and_of_the_end() {
+        let main = Progress::new(1);
+        let core = main.part(0);
+        let before = core.asks();
+        assert!(!before.to_stop() && !core.asks().to_report_since(before));
+        main.ask_report();
+        let then = core.asks();
+        assert!(then.to_report_since(before) && !then.to_stop());
+        main.stop();
+        main.stop();
+        assert!(core.wants_stop() && core.asks() != then && !core.asks().to_report_since(then));
+        main.ask_report();
+        assert!(core.wants_stop() && core.asks().to_report_since(then));
     }
 
     #[test]

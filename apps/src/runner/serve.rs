@@ -9,6 +9,7 @@ use super::{
     namespaces::{NamespaceReport, SubsystemConfig, SubsystemPlan, Users, served_twice},
     outcome::Outcome,
     plan,
+    present::{self, Present, Served},
     progress::{Doing, IoCounters, Progress},
     serve_command::ServeConfig,
     serve_report::ServeReport,
@@ -18,11 +19,9 @@ use super::{
 };
 use crate::{
     signals::Asked,
-    storage::StorageStatistics,
     target::{HOME_CORE, place_queues},
     watch::{Lookout, with_neighbours},
 };
-use core::ops::Add;
 use frwr_engine::{control::Control, provider::Device};
 use frwr_reactor::{Placement, Topology};
 
@@ -81,11 +80,14 @@ where
     // Cores are opened in the order of their numbers.
     control.place_connections(place_queues(HOME_CORE.into()));
     let mut targets = Vec::with_capacity(plans.len());
-    let mut incidents = Vec::with_capacity(plans.len());
+    let (mut incidents, mut snapshots) = (Vec::with_capacity(plans.len()), Vec::with_capacity(plans.len()));
     for (core, mut plan) in plans.into_iter().enumerate() {
         let (sender, receiver) = incident_log::lane();
         plan.incidents = Some(sender);
         incidents.push(receiver);
+        let (sender, receiver) = present::lane();
+        plan.snapshots = Some(sender);
+        snapshots.push(receiver);
         let (port, link) = open(&mut control, &plan.options.engine(), &plan.capabilities)?;
         progress.part(core).publish(IoCounters::default(), Doing::OpeningListener);
         let keys = keys.as_mut().map(|keys| keys.follow("target", core));
@@ -98,11 +100,20 @@ where
     traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));
     reports.iter().for_each(|report| say(&report.line()));
     let (listen, all) = (config.listen, reports.iter().map(NamespaceReport::size).collect::<Vec<_>>().join("; "));
+    let served = Served {
+        device: config.device.device.clone(),
+        queue_depth: config.queue_depth,
+        effective_queue_depth: depth.map_or(config.queue_depth, |depth| depth.effective),
+        listen,
+        namespaces: reports,
+        shared_receives: config.shared_receives,
+    };
     let main = MainLoop {
         controls: vec![&mut control],
         threads: &threads,
         progress: &progress,
         incidents,
+        present: Some(Present::new(served.clone(), config.json, snapshots)),
         media,
         lookout: &mut lookout,
         traces: &mut traces,
@@ -124,22 +135,10 @@ where
     if targets.is_empty() {
         return Err(RunError::Lost);
     }
-    Ok(ServeReport {
-        device: config.device.device.clone(),
-        queue_depth: config.queue_depth,
-        effective_queue_depth: depth.map_or(config.queue_depth, |depth| depth.effective),
-        listen,
-        namespaces: reports,
-        storages: targets.iter().map(TargetSide::storages).reduce(sum).unwrap_or_default(),
-        target: targets.iter().map(TargetSide::statistics).reduce(Add::add).unwrap_or_default(),
-        targets: targets.iter().map(TargetSide::statistics).collect(),
-        engine: targets.iter().map(TargetSide::engine).reduce(Add::add).unwrap_or_default(),
-        control: control.statistics(),
-        cores,
-        shared_receives: config.shared_receives,
-        undrained,
-        warnings: lookout.end(say),
-    })
+    let reactors = cores.into_iter().map(|core| core.reactor).collect();
+    let snapshots = targets.iter().map(TargetSide::snapshot).collect();
+    let report = served.report(snapshots, reactors, control.statistics());
+    Ok(ServeReport { undrained, warnings: lookout.end(say), ..report })
 }
 
 /// What transfers of this size cost.
@@ -181,9 +180,4 @@ fn prepare(
         of_cores.iter_mut().zip(plans).for_each(|(core, plan)| core.push(plan));
     }
     Ok(of_cores)
-}
-
-/// What the namespaces have done on two cores.
-fn sum(left: Vec<StorageStatistics>, right: Vec<StorageStatistics>) -> Vec<StorageStatistics> {
-    left.into_iter().zip(right).map(|(left, right)| left + right).collect()
 }

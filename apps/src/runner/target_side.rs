@@ -4,14 +4,15 @@ use super::{
     cores::{Core, Message},
     error::SetupError,
     namespaces::{NamespacePlan, SubsystemPlan},
-    progress::{Doing, IoCounters, Progress},
+    present::TargetSnapshot,
+    progress::{Asks, Doing, IoCounters, Progress},
     report::MemoryReport,
 };
 use crate::{
-    storage::{AnyStorage, Geometry, MemoryStorage, Storage, StorageStatistics},
+    storage::{AnyStorage, Geometry, MemoryStorage, Storage},
     target::{HOME_CORE, Incident, Subsystem, Target, TargetListening, TargetMessage, TargetOptions, TargetStatistics},
 };
-use core::time::Duration;
+use core::{mem, time::Duration};
 use frwr_engine::{
     CoreLink, Engine, Statistics, TraceRecord,
     provider::{Capabilities, Port},
@@ -40,6 +41,8 @@ pub(super) struct TargetPlan {
     pub(super) alone: bool,
     /// Where incidents go; without, they are counted only.
     pub(super) incidents: Option<lane::Sender<Incident>>,
+    /// Where figures go that are asked for.
+    pub(super) snapshots: Option<lane::Sender<Box<TargetSnapshot>>>,
 }
 
 impl TargetPlan {
@@ -76,6 +79,9 @@ pub(super) struct TargetSide<P: Port> {
     /// A message that another core's lane had no room for.
     kept: Option<(u16, TargetMessage)>,
     incidents: Option<lane::Sender<Incident>>,
+    snapshots: Option<lane::Sender<Box<TargetSnapshot>>>,
+    /// What the main thread asked for, as of the last look.
+    heard: Asks,
     memory_report: MemoryReport,
 }
 
@@ -118,6 +124,8 @@ impl<P: Port> TargetSide<P> {
             announcing: None,
             kept: None,
             incidents: plan.incidents,
+            snapshots: plan.snapshots,
+            heard: Asks::default(),
             memory_report,
         })
     }
@@ -142,16 +150,6 @@ impl<P: Port> TargetSide<P> {
         self.target.statistics()
     }
 
-    /// What its namespaces have done, in their order.
-    pub(super) fn storages(&self) -> Vec<StorageStatistics> {
-        self.target.namespaces().map(Storage::statistics).collect()
-    }
-
-    /// The engine's figures.
-    pub(super) fn engine(&self) -> Statistics {
-        self.target.engine().statistics()
-    }
-
     fn poll(&mut self, now: Duration) -> u32 {
         if !self.killed && self.progress.wants_kill() {
             self.killed = true;
@@ -174,10 +172,43 @@ impl<P: Port> TargetSide<P> {
         } else if self.alone && work > 0 {
             self.publish();
         }
-        if self.alone && self.progress.wants_stop() {
-            self.progress.finish();
+        if self.alone && self.progress.asks() != self.heard {
+            self.hear();
         }
         work
+    }
+
+    /// Does what the main thread asks for.
+    #[cold]
+    fn hear(&mut self) {
+        let before = mem::replace(&mut self.heard, self.progress.asks());
+        if self.heard.to_stop() {
+            self.progress.finish();
+        }
+        if self.heard.to_report_since(before) {
+            let snapshot = Box::new(self.snapshot());
+            if let Some(snapshots) = &mut self.snapshots {
+                // Who asks again gets another one.
+                let _ = snapshots.push(snapshot);
+            }
+        }
+    }
+
+    /// The engine's figures.
+    pub(super) fn engine(&self) -> Statistics {
+        self.target.engine().statistics()
+    }
+
+    /// What it has done so far.
+    pub(super) fn snapshot(&self) -> TargetSnapshot {
+        TargetSnapshot {
+            role: "target",
+            memory: self.memory_report.clone(),
+            io: self.io(),
+            target: self.target.statistics(),
+            storages: self.target.namespaces().map(Storage::statistics).collect(),
+            engine: self.engine(),
+        }
     }
 
     /// Hands incidents to the main thread.
