@@ -1,6 +1,12 @@
 //! A core that never polls again, as a person meets it: one thread of a program is stopped as a debugger stops it. Signals stop all
 //! threads of a process, so that this is done by ptrace(2), which is called as C is: this file's `unsafe` code.
 
+use clap::Parser as _;
+use frwr_apps::{
+    runner::{CommandLine, ServeConfig, Task, serve},
+    signals::Signals,
+};
+use frwr_engine::provider::soft::{SoftFabric, SoftOptions, SoftProfile};
 use serde_json::Value;
 use std::{
     fs,
@@ -15,6 +21,8 @@ const LATENCY: &str = env!("CARGO_BIN_EXE_frwr-latency");
 /// Moved in no time.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
 
+/// Set where this program is the one that is stopped.
+const SERVES: &str = "FRWR_TEST_SERVES";
 /// Clock ticks that a thread has polled for: a tenth of a second.
 const POLLED: u64 = 10;
 
@@ -58,12 +66,14 @@ fn stop_thread(thread: i32) -> Result<(), std::io::Error> {
 }
 
 impl Stopped {
-    /// Starts a run that lasts and stops one of its two reactors, once that polls. `None` where nobody may trace.
+    /// Starts a run that lasts and stops one of its reactors, once that polls. `None` where nobody may trace.
     fn start(program: &str, arguments: &[&str], reactor: usize) -> Option<Self> {
         let all = ["--json", "--runtime", "3600", "--cores", "unpinned"];
-        let mut command = Command::new(program);
-        let command = command.args(all).args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        Self::start_command(Command::new(program).args(all).args(arguments), reactor)
+    }
+
+    fn start_command(command: &mut Command, reactor: usize) -> Option<Self> {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let thread = loop {
             if let Some(thread) = polling_thread(child.id(), &format!("frwr-reactor-{reactor}")) {
@@ -90,9 +100,14 @@ impl Stopped {
         assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success(), "{script}");
     }
 
+    /// The next line that says so.
+    fn told(&mut self, what: &str) -> String {
+        self.lines.by_ref().map(|line| line.unwrap()).find(|line| line.contains(what)).unwrap()
+    }
+
     /// The line that names it.
     fn named(&mut self) -> String {
-        self.lines.by_ref().map(|line| line.unwrap()).find(|line| line.contains("stands still")).unwrap()
+        self.told("stands still")
     }
 
     /// Its exit code, and what it said on standard output.
@@ -137,6 +152,41 @@ fn a_core_that_never_polls_again_is_named_and_keeps_no_program_that_was_told_to_
     assert_eq!((code, error["error"].as_str()), (Some(3), Some("core_stands_still")), "{error}");
     let message = error["message"].as_str().unwrap();
     assert!(message.starts_with("reactor 1 (unpinned) did not end: no iteration for 1"), "{message}");
+}
+
+/// `serve` needs an RDMA device: so what is stopped is this program, which serves over the software NIC then.
+#[test]
+fn a_target_serves_on_beside_a_core_that_stands_still_and_ends_when_it_is_told_to() {
+    if std::env::var_os(SERVES).is_some() {
+        serve_until_told();
+    }
+    let me = std::env::current_exe().unwrap();
+    let own =
+        ["--nocapture", "--exact", "a_target_serves_on_beside_a_core_that_stands_still_and_ends_when_it_is_told_to"];
+    let Some(mut run) = Stopped::start_command(Command::new(me).args(own).env(SERVES, "1"), 1) else { return };
+    is_named(&run.named(), 1, "target");
+    // The other core answers, and so does the main thread.
+    run.signal(libc::SIGUSR1);
+    run.signal(libc::SIGTERM);
+    assert_eq!(run.told("has not answered"), "reactor 1 has not answered: its figures are missing");
+    let line = run.told("did not end");
+    assert!(line.starts_with("reactor 1 (unpinned) did not end: no iteration for 1"), "{line}");
+    assert_eq!(run.ended().0, Some(3));
+}
+
+fn serve_until_told() -> ! {
+    let asked = Signals::catch().unwrap();
+    let line = ["frwr-reactor", "serve", "--device", "test", "--listen", "127.0.0.1:4420", "--namespace", FILE];
+    let Some(Task::Serve(arguments)) =
+        CommandLine::try_parse_from([&line[..], &["--cores", "unpinned:2", "--pages", "plain"]].concat()).unwrap().task
+    else {
+        panic!("not serve")
+    };
+    let device = SoftFabric::new().device(SoftOptions::new(SoftProfile::RegMr));
+    let served = serve(device, &ServeConfig::new(arguments).unwrap(), &asked, &mut |line| eprintln!("{line}"));
+    let error = served.err().unwrap();
+    eprintln!("{error}");
+    std::process::exit(error.exit_code().into())
 }
 
 #[test]

@@ -108,6 +108,14 @@ pub fn discover<D: Device>(
         control.poll();
         let elapsed = clock.now().saturating_sub(began);
         refusals.tell(&[&mut control], elapsed, say);
+        if asked.to_report() {
+            say(&format!(
+                "{:>4} s  asking {}, {} attempt(s) failed",
+                elapsed.as_secs(),
+                config.connect,
+                host.statistics().failures
+            ));
+        }
         let work = host.poll(elapsed);
         if host.is_ready() {
             found = host.discovered().to_vec();
