@@ -155,6 +155,9 @@ impl<P: Port, S: Storage> Target<P, S> {
             in_use.clear();
         }
         self.next_connect_check = [self.next_connect_check, connect_by].into_iter().flatten().min();
+        if let Some(at) = self.next_connect_check {
+            self.clock.look_by(at);
+        }
         self.statistics.accepted += 1;
         Ok(())
     }
@@ -292,6 +295,9 @@ impl<P: Port, S: Storage> Target<P, S> {
                 }
                 later => self.next_connect_check = [self.next_connect_check, later].into_iter().flatten().min(),
             }
+        }
+        if let Some(at) = self.next_connect_check {
+            self.clock.look_by(at);
         }
     }
 

@@ -313,7 +313,9 @@ impl<S: Storage> Raw<S> {
 
     pub fn open(&mut self, private_data: &[u8]) -> Opened {
         self.opened = None;
-        let options = ConnectionOptions { peer_receives: 1000, ..ConnectionOptions::default() };
+        // A controller sends nothing but replies, and some of those never.
+        let options =
+            ConnectionOptions { peer_receives: 1000, granted_receives: Some(0), ..ConnectionOptions::default() };
         self.engine.connect(self.address, private_data, &options).unwrap();
         self.until("opened", |raw| raw.opened.is_some());
         self.opened.unwrap()
