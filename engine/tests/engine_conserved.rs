@@ -6,8 +6,8 @@ mod engine_harness;
 use core::time::Duration;
 use engine_harness::{Setup, scripted::Scripted, ways::*};
 use frwr_engine::{
-    ReceiveQueues, SubmitError,
-    provider::{CommandError, FailureStatus, TokenKind, fault::CommandKind},
+    Event, ReceiveQueues, RemoteSegment, SubmitError, TransferStatus, WriteRequest,
+    provider::{Access, CommandError, FailureStatus, RemoteRange, TokenKind, fault::CommandKind},
 };
 
 /// What bounds how many requests go at once.
@@ -189,4 +189,38 @@ fn s95_shared_receives_are_withdrawn_with_the_connection_that_lost_them_and_no_o
         assert!(statistics.shared_receives_withdrawn <= lost, "round {round}");
         assert_eq!(statistics.shared_receives_free + statistics.shared_receives_withdrawn, free + 16, "round {round}");
     }
+}
+
+/// What was done is told as that, once, although its connection has ended by the time that anybody asks.
+#[test]
+fn s52_a_transfer_that_was_done_is_told_so_whatever_became_of_its_connection() {
+    let mut test = Scripted::new("reg_mr");
+    let segments = [test.host.segment(0, 256)];
+    test.host.submit(1, Access::RemoteWrite, &segments, false).unwrap();
+    let (_, grants) = test.command();
+    let target = &mut test.pair.target;
+    let connection = target.connection.unwrap();
+    let range = RemoteRange { address: grants[0].address, key: grants[0].key };
+    let remote = [RemoteSegment { remote: range, length: 256 }];
+    let local = [target.segment(0, 256)];
+    target.engine.write(connection, &WriteRequest { local: &local, remote: &remote, cookie: 5 }).unwrap();
+    // The target's caller takes no events.
+    let step = |test: &mut Scripted| {
+        test.pair.now += Duration::from_micros(1);
+        let now = test.pair.now;
+        test.pair.host.step(now);
+        let target = &mut test.pair.target;
+        target.control.poll();
+        target.engine.poll(now, &mut target.protocol);
+        target.engine.flush();
+    };
+    (0..50).for_each(|_| step(&mut test));
+    test.target.engine.disconnect(connection);
+    (0..500).for_each(|_| step(&mut test));
+    assert!(test.target.engine.is_disconnected());
+    let told: Vec<_> = core::iter::from_fn(|| test.pair.target.engine.next_event()).collect();
+    let is_done = |event: &Event| matches!(event, Event::Written { cookie: 5, status: TransferStatus::Done });
+    let (first, last) = (told.first().map(is_done), told.last());
+    assert!(first == Some(true) && matches!(last, Some(Event::Disconnected { .. })), "{told:?}");
+    assert_eq!(told.len(), 2, "{told:?}");
 }
