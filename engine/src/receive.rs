@@ -4,14 +4,15 @@ use crate::event::Received;
 use crate::provider::{ReceiveRequest, ScatterElement, Token, TokenKind};
 use frwr_mempool::{DeviceMemory, Region, device_memory::DeviceTable, region::CarveError, slab::Table};
 
+/// No connection: a core has fewer.
+const NOBODY: u16 = u16::MAX;
+
 /// Where a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Idle,
     Posted,
     Held,
-    /// Held since a former connection in its connection's place, which it is missing from.
-    HeldOver,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +21,7 @@ pub(crate) struct Buffer {
     token: Token,
     /// Bytes of the message in it, where it is held.
     length: u32,
-    /// Whose it is; where they are shared no connection's.
+    /// Whose it is; nobody's where they are shared, and where the caller holds it since a former connection in the place of its own.
     pub(crate) connection: u16,
     place: Place,
 }
@@ -35,11 +36,6 @@ impl Buffer {
 
     fn is(&self, place: Place, generation: u32) -> bool {
         self.place == place && self.token.generation() == generation
-    }
-
-    #[inline(always)]
-    fn is_held(&self) -> bool {
-        matches!(self.place, Place::Held | Place::HeldOver)
     }
 
     /// Posts it under a new generation.
@@ -103,8 +99,7 @@ impl Receives {
         buffers: u32,
         shared: bool,
     ) -> Result<Self, CarveError> {
-        // One core has at most u16::MAX connections, so that nobody has this number.
-        let owner = |buffer| if shared { u16::MAX } else { (buffer / depth.max(1)) as u16 };
+        let owner = |buffer| if shared { NOBODY } else { (buffer / depth.max(1)) as u16 };
         let idle = |buffer: u32| Buffer {
             token: Token::new(TokenKind::Receive, buffer, 0),
             length: 0,
@@ -199,8 +194,7 @@ impl Receives {
     /// Takes a buffer back from the caller, and says whose it is. `None` for one that the caller does not hold.
     #[inline]
     pub(crate) fn release(&mut self, buffer: u32, generation: u32) -> Option<u16> {
-        let entry = self.buffers.get_mut(buffer as usize);
-        let entry = entry.filter(|entry| entry.is_held() && entry.token.generation() == generation)?;
+        let entry = self.buffers.get_mut(buffer as usize).filter(|entry| entry.is(Place::Held, generation))?;
         entry.place = Place::Idle;
         Some(entry.connection)
     }
@@ -210,15 +204,23 @@ impl Receives {
         for buffer in self.of(connection) {
             let entry = &mut self.buffers[buffer as usize];
             if entry.place == Place::Held {
-                entry.place = Place::HeldOver;
+                entry.connection = NOBODY;
             }
         }
+    }
+
+    /// A buffer that is nobody's came back. Where it was held since a former connection it is of its place again, which is told.
+    pub(crate) fn bring_home(&mut self, buffer: u32) -> Option<u16> {
+        let depth = self.depth.max(1);
+        let entry = self.buffers.get_mut(buffer as usize).filter(|entry| entry.connection == NOBODY)?;
+        entry.connection = (buffer / depth) as u16;
+        Some(entry.connection)
     }
 
     /// Copies a message out, from its byte `from` on. Returns how many bytes were copied.
     pub(crate) fn read(&self, buffer: u32, generation: u32, from: u32, into: &mut [u8]) -> usize {
         let Some(entry) = self.buffers.get(buffer as usize) else { return 0 };
-        if !entry.is_held() || entry.token.generation() != generation || from > entry.length {
+        if !entry.is(Place::Held, generation) || from > entry.length {
             return 0;
         }
         let bytes = into.len().min((entry.length - from) as usize);
@@ -245,19 +247,18 @@ impl Receives {
 
     /// Whether any of them is since a former connection.
     pub(crate) fn is_held_over(&self, connection: u16) -> bool {
-        self.of(connection)
-            .any(|buffer| self.buffers.get(buffer as usize).is_some_and(|entry| entry.place == Place::HeldOver))
+        self.of(connection).any(|buffer| self.owner(buffer) == Some(NOBODY))
     }
 
     /// How many buffers of a connection are in the caller's hands.
     pub(crate) fn held_of(&self, connection: u16) -> usize {
-        let held = |buffer: &u32| self.buffers.get(*buffer as usize).is_some_and(Buffer::is_held);
+        let held = |buffer: &u32| self.buffers.get(*buffer as usize).is_some_and(|entry| entry.place == Place::Held);
         self.of(connection).filter(held).count()
     }
 
     /// How many buffers are posted, in the caller's hands, and idle.
     pub(crate) fn counts(&self) -> (u32, u32, u32) {
         let count = |wanted| self.buffers.iter().filter(|entry| entry.place == wanted).count() as u32;
-        (count(Place::Posted), count(Place::Held) + count(Place::HeldOver), count(Place::Idle))
+        (count(Place::Posted), count(Place::Held), count(Place::Idle))
     }
 }

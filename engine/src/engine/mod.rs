@@ -379,11 +379,9 @@ impl<P: Port> Engine<P> {
     #[inline(always)]
     pub fn release(&mut self, received: Received) {
         let Received { buffer, generation, is_reply, .. } = received;
-        let Some(held) = self.receives.held_mut(buffer, generation) else {
-            return self.release_late(buffer, generation);
-        };
+        let Some(held) = self.receives.held_mut(buffer, generation) else { return };
         let owner = held.connection();
-        // Shared buffers are nobody's: there may be more of them than all connections could own.
+        // Shared buffers are nobody's: there may be more of them than all connections could own. Nor are those of former connections.
         if let Some(connection) = self.connections.get_mut(usize::from(owner))
             && connection.is_ready()
         {
@@ -396,18 +394,23 @@ impl<P: Port> Engine<P> {
             return;
         }
         held.put_by();
-        if is_reply {
-            self.free_shared_reply(buffer);
-        }
-        self.repost(buffer, owner);
+        self.release_otherwise(buffer, owner, is_reply);
     }
 
-    /// A buffer that was held since a former connection joins the one in its place, for its replies; or nobody holds it.
-    #[cold]
-    fn release_late(&mut self, buffer: u32, generation: u32) {
-        let Some(owner) = self.receives.release(buffer, generation) else { return };
-        if let Some(connection) = self.connections.get_mut(usize::from(owner)) {
-            connection.add_reply_receive();
+    /// The rest of [`Engine::release`] for a shared receive, one of a connection that is not ready, or one that was held since a former
+    /// connection and joins that in its place, for its replies. Apart, so that the usual release has no part in it.
+    #[inline(never)]
+    fn release_otherwise(&mut self, buffer: u32, owner: u16, is_reply: bool) {
+        let mut owner = owner;
+        if self.shared.is_none()
+            && let Some(place) = self.receives.bring_home(buffer)
+        {
+            owner = place;
+            if let Some(connection) = self.connections.get_mut(usize::from(place)) {
+                connection.add_reply_receive();
+            }
+        } else if is_reply {
+            self.free_shared_reply(buffer);
         }
         self.repost(buffer, owner);
     }
