@@ -14,8 +14,6 @@ pub(crate) enum Kind {
     Fetch,
     /// RDMA WRITEs that nobody is told of; ends when the last has completed.
     Write,
-    /// An RDMA WRITE of no bytes; ends when it has completed.
-    Probe,
     /// RDMA WRITEs, then a reply; ends when the device is done with the reply.
     Respond {
         /// Bytes of the reply.
@@ -30,6 +28,9 @@ pub(crate) enum Kind {
 pub(crate) enum Phase {
     /// It waits for send queue entries or a receive of the peer's, in order.
     Waiting,
+    /// The same of an RDMA WRITE of no bytes, which has no ranges. No kind of its own: each of the others has an event of its own, which
+    /// their ends need not choose.
+    WaitingToProbe,
     /// It is posted, or the next flush posts it.
     Posted,
     /// All of it succeeded; its event was not taken yet.
@@ -56,6 +57,11 @@ impl Transfer {
         Self { cookie, connection, phase: Phase::Waiting, kind, operations, position: NOT_POSTED }
     }
 
+    /// An RDMA WRITE of no bytes that is not admitted.
+    pub(crate) fn probe(cookie: u64, connection: u16) -> Self {
+        Self { phase: Phase::WaitingToProbe, ..Self::new(cookie, connection, Kind::Write, 1) }
+    }
+
     /// One of one operation that goes into the chain at this position at once.
     #[inline(always)]
     pub(crate) fn posted(cookie: u64, connection: u16, kind: Kind, position: u64) -> Self {
@@ -68,7 +74,7 @@ impl Transfer {
         let cookie = self.cookie;
         match self.kind {
             Kind::Fetch => Event::Fetched { cookie, status },
-            Kind::Write | Kind::Probe => Event::Written { cookie, status },
+            Kind::Write => Event::Written { cookie, status },
             Kind::Respond { .. } => Event::Responded { cookie, status },
         }
     }

@@ -167,7 +167,7 @@ impl<P: Port> Engine<P> {
         let range = self.remote_segments.get_mut(vacant.index() as usize * MAX_TRANSFER_OPERATIONS);
         // The table is made for all slots.
         *range.ok_or(TransferError::NoSlot)? = nothing;
-        let (handle, _) = vacant.insert(|| Transfer::new(cookie, id.index, Kind::Probe, 1));
+        let (handle, _) = vacant.insert(|| Transfer::probe(cookie, id.index));
         Ok(handle)
     }
 

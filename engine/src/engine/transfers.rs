@@ -126,7 +126,12 @@ impl<P: Port> Engine<P> {
         // The table is made for all slots.
         let ranges = ranges.unwrap_or_default();
         let elements = self.plan.transfer_element(slot);
+        let probes = transfer.phase == Phase::WaitingToProbe;
         transfer.phase = Phase::Posted;
+        if probes {
+            transfer.position = connection.chain_probe(handle, elements);
+            return;
+        }
         transfer.position = connection.chain_data(transfer.kind, handle, elements, ranges, self.making.every);
         if let Kind::Respond { length, invalidate } = transfer.kind {
             let local =
@@ -187,6 +192,17 @@ fn write(local: ElementRange, remote: RemoteRange) -> Operation {
 }
 
 impl Connection {
+    /// Stages an RDMA WRITE of no bytes. Returns its position.
+    #[cold]
+    fn chain_probe(&mut self, handle: Handle, elements: u32) -> u64 {
+        let token = Token::of(TokenKind::Transfer, handle.index(), handle.generation());
+        self.signaller.signalled();
+        self.transfers_unsignalled = false;
+        let (local, remote) = (ElementRange { first: elements, count: 0 }, RemoteRange { address: 0, key: 0 });
+        self.chain.push(WorkRequest { token, signalled: true, fence: false, operation: write(local, remote) });
+        self.send_queue.stage_operation(token, true)
+    }
+
     /// Stages the RDMA operations of a transfer, an element and a range for each. Returns the last one's position.
     #[inline(always)]
     fn chain_data(&mut self, kind: Kind, handle: Handle, elements: u32, ranges: &[RemoteSegment], every: bool) -> u64 {
@@ -203,13 +219,6 @@ impl Connection {
                 let signalled = self.signaller.reply(ranges.len() as u32, every, false);
                 self.transfers_unsignalled = !signalled;
                 self.chain_operations(token, elements, ranges, signalled, true, write)
-            }
-            Kind::Probe => {
-                self.signaller.signalled();
-                self.transfers_unsignalled = false;
-                let (local, remote) = (ElementRange { first: elements, count: 0 }, RemoteRange { address: 0, key: 0 });
-                self.chain.push(WorkRequest { token, signalled: true, fence: false, operation: write(local, remote) });
-                self.send_queue.stage_operation(token, true)
             }
             // The reply asks, if anything does.
             Kind::Respond { .. } => self.chain_operations(token, elements, ranges, false, false, write),
