@@ -114,6 +114,7 @@ impl<P: Port> Engine<P> {
             return;
         };
         *deadline = drained_by;
+        self.draining.look_by(drained_by);
         if refused {
             self.give_up_drain(index);
         }
@@ -133,13 +134,16 @@ impl<P: Port> Engine<P> {
         let now = self.now.since_epoch();
         // What has come back may stand behind other completions.
         let unread = read as usize >= MAX_COMPLETIONS_PER_POLL || self.skipped_in == self.statistics.polls;
-        let judges = self.draining.is_due(now) && self.draining.judges(unread, self.polls_of_full_queues());
-        let watched = self.draining.watched(now);
+        let looks = self.draining.is_due(now);
+        let judges = looks && self.draining.judges(unread, self.polls_of_full_queues());
         for index in 0..self.connections.len() {
             let moved = match self.connections[index].phase {
                 Phase::Ending { step, deadline, .. } => {
-                    self.draining.look_by(deadline);
-                    self.settle_one(index, step, judges && watched >= deadline)
+                    // Who begins to drain says by when; a look forgets what it was told.
+                    if looks {
+                        self.draining.look_by(deadline);
+                    }
+                    self.settle_one(index, step, judges && self.draining.watched(now) >= deadline)
                 }
                 Phase::Opening(Opening::Handshake { told: false }) => self.tell_control_of_receives(index),
                 _ => false,
