@@ -134,7 +134,7 @@ impl ConnectData {
     }
 }
 
-/// Which parameter of a Connect is invalid: the result of [`Status::CONNECT_INVALID_PARAMETERS`] (Base figure 382).
+/// Which parameter of a Connect is invalid: the result of [`CONNECT_INVALID_PARAMETERS`](super::Status::CONNECT_INVALID_PARAMETERS) (Base figure 382).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidParameter {
     /// By its offset in the submission queue entry.
