@@ -25,6 +25,13 @@ const ENDING: [i32; 9] = [
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
 const HARMLESS: [i32; 6] = [libc::SIGPIPE, libc::SIGXFSZ, libc::SIGIO, libc::SIGSTKFLT, libc::SIGCHLD, libc::SIGWINCH];
 
+/// A program that ignores nothing, whatever the tests were started by: what nohup(1) starts ignores SIGHUP, and so do its children.
+fn program_of_its_own(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
+    command
+}
+
 /// Ends what a test that fails leaves behind.
 struct Program(Child);
 
@@ -39,7 +46,7 @@ impl Program {
     /// One that goes on until it is told, and has its handlers: in front of that a signal would end it.
     fn lasting(program: &str) -> Self {
         let file = if program == REACTOR { &[FILE][..] } else { &[] };
-        Self::start(Command::new(program).args(["--json", "--runtime", "3600", "--cores", "unpinned"]).args(file))
+        Self::start(program_of_its_own(program).args(["--json", "--runtime", "3600", "--cores", "unpinned"]).args(file))
     }
 
     fn start(command: &mut Command) -> Self {
@@ -138,7 +145,7 @@ fn a_later_signal_ends_a_program_that_waits() {
         (LATENCY, ["--iterations", "50"], libc::SIGINT),
     ] {
         let full = OpenOptions::new().write(true).open(&pipe).unwrap();
-        let mut asked = Command::new(program);
+        let mut asked = program_of_its_own(program);
         let child = asked.args(["--cores", "unpinned"]).args(short).stdout(full).stderr(Stdio::null()).spawn();
         let mut run = Program(child.unwrap());
         run.has_its_handlers();
