@@ -5,10 +5,29 @@ use serde_json::json;
 use std::{
     io::{self, ErrorKind, Write},
     process::ExitCode,
+    thread::{self, JoinHandle},
 };
 
 /// Exit code where results could not be told.
 const UNTOLD: u8 = 1;
+
+/// Bytes of a program's stack: what systems commonly give one.
+const STACK: usize = 8 << 20;
+
+/// Runs a program on a stack that is large enough whatever `ulimit -s` says: with less than some 300 KiB it would be ended by SIGABRT, in
+/// the middle of whatever it does. To be called by `main` alone.
+#[must_use]
+pub fn on_own_stack(program: fn() -> ExitCode) -> ExitCode {
+    match thread::Builder::new().name("frwr-main".to_owned()).stack_size(STACK).spawn(program).map(JoinHandle::join) {
+        Ok(Ok(code)) => code,
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        Err(error) => {
+            let message =
+                format!("no thread ({error}); check the process limit (ulimit -u), and that of memory (ulimit -v)");
+            failure(false, UNTOLD, "thread", &message).print()
+        }
+    }
+}
 
 /// What a run prints and how it ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,11 +81,19 @@ pub fn success(mut text: String) -> Output {
     Output { stdout: text, stderr: String::new(), exit_code: 0 }
 }
 
+/// A name of somebody else's choice within a line: a line break, or what else a terminal takes for more than text, stands there as
+/// its escape. JSON has its own.
+#[must_use]
+pub fn in_line(name: &str) -> String {
+    let escaped = |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.into() };
+    name.chars().map(escaped).collect()
+}
+
 /// What went wrong: a line on standard error, and with `json` an object on standard output.
 #[must_use]
 pub fn failure(json: bool, exit_code: u8, name: &str, message: &str) -> Output {
     let stdout = if json { format!("{}\n", json!({ "error": name, "message": message })) } else { String::new() };
-    Output { stdout, stderr: format!("error: {message}\n"), exit_code }
+    Output { stdout, stderr: format!("error: {}\n", in_line(message)), exit_code }
 }
 
 /// What clap says behind what is wrong.

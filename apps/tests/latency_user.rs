@@ -491,3 +491,22 @@ fn two_results_do_not_go_to_one_file() {
     // Devices keep nothing that could be overwritten.
     measured(&["--iterations", "50", "--csv", "/dev/null", "--svg", "/dev/null"]);
 }
+
+/// As a shell, a service or a container may set it: threads of the program's own do not go by it.
+#[test]
+fn a_small_stack_ends_nothing() {
+    for (program, arguments) in [
+        (env!("CARGO_BIN_EXE_frwr-latency"), "--iterations 10 --warm-up 0 --cores unpinned --pages plain"),
+        (
+            env!("CARGO_BIN_EXE_frwr-reactor"),
+            concat!("--runtime 0 --cores unpinned ", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+        ),
+        (env!("CARGO_BIN_EXE_frwr-check"), ""),
+    ] {
+        for kibibytes in [64, 128, 1024] {
+            let line = format!("ulimit -s {kibibytes}; exec {program} {arguments}");
+            let (code, _, err) = told(Command::new("sh").args(["-c", &line]).output().unwrap());
+            assert_eq!(code, Some(0), "{line}: {err}");
+        }
+    }
+}

@@ -577,3 +577,22 @@ fn check_shows_the_machine() {
     assert!(machine.is_object());
     assert_eq!(check("--wrong").0, Some(2));
 }
+
+/// A line break in a name of a file is no line break of a report or an error.
+#[test]
+fn what_a_file_is_called_stays_on_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("two\nlines\u{1b}[31m");
+    std::fs::write(&path, [7; 512]).unwrap();
+    let run = |json: &[&str], path: &std::path::Path| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_frwr-reactor"));
+        command.args(["--runtime", "0", "--cores", "unpinned"]).args(json).arg(path).output().unwrap()
+    };
+    let table = String::from_utf8(run(&[], &path).stdout).unwrap();
+    assert!(table.contains("two\\nlines\\u{1b}[31m on soft:reg_mr: 512 bytes"), "{table}");
+    let json = run(&["--json"], &path).stdout;
+    let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(report["file"], path.to_str().unwrap());
+    let missing = String::from_utf8(run(&[], &folder.path().join("no\nfile")).stderr).unwrap();
+    assert!(missing.lines().count() == 1 && missing.contains("no\\nfile"), "{missing}");
+}

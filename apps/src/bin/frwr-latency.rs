@@ -3,7 +3,7 @@
 use clap::{CommandFactory as _, Parser as _};
 use frwr_apps::{
     latency::{Arguments, LatencyConfig, LatencyError, explained, run},
-    output::{Output, failure, success},
+    output::{Output, failure, on_own_stack, success},
     signals::Signals,
 };
 use std::{io::Write as _, process::ExitCode};
@@ -12,6 +12,10 @@ use std::{io::Write as _, process::ExitCode};
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    on_own_stack(program)
+}
+
+fn program() -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
     let output = match Arguments::try_parse() {
         Ok(arguments) => measured(arguments)

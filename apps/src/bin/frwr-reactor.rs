@@ -2,7 +2,7 @@
 
 use clap::Parser as _;
 use frwr_apps::{
-    output::{Output, failure, success, usage_line},
+    output::{Output, failure, on_own_stack, success, usage_line},
     runner::{CommandLine, Config, DiscoverConfig, LoadConfig, RunError, RunReport, ServeConfig, Task},
     runner::{discover_on_rdma, discovered_json, discovered_table, load_on_rdma, run, serve_on_rdma},
     signals::Signals,
@@ -15,6 +15,10 @@ const FOUND: u8 = 1;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    on_own_stack(program)
+}
+
+fn program() -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
     let output = match CommandLine::try_parse() {
         Ok(command_line) => done(command_line, json)

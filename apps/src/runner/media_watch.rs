@@ -1,6 +1,9 @@
 //! What the main thread says of the media below namespaces, once for each thing that is wrong with one for good.
 
-use crate::storage::{FileMedium, MediumFault};
+use crate::{
+    output::in_line,
+    storage::{FileMedium, MediumFault},
+};
 use core::time::Duration;
 
 /// Between two looks at how large media are. Operations find that one became shorter by themselves; this finds it where there are none,
@@ -46,8 +49,7 @@ impl MediaWatch {
 }
 
 fn line(name: &str, fault: MediumFault) -> String {
-    // No line break of a file's name is for whoever reads a log.
-    let name = name.escape_debug();
+    let name = in_line(name);
     match fault {
         MediumFault::Shrunk { found, wanted } => format!(
             "{name} has {found} bytes, and its namespace {wanted}: somebody made it shorter; every command to it fails until it is \

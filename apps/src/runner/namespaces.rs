@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     nvmf::{Nqn, SerialNumber},
+    output::in_line,
     storage::{AnyStorage, Backing, Below, FileMedium, FileOptions, Geometry, MediumKind},
     target::AllowedHosts,
 };
@@ -254,7 +255,8 @@ pub struct NamespaceReport {
 impl NamespaceReport {
     /// What it is, and how a host can check it.
     pub(super) fn line(&self) -> String {
-        let Self { name, kind, bytes, .. } = self;
+        let Self { kind, bytes, .. } = self;
+        let name = in_line(&self.name);
         match &self.sha256 {
             Some(sha256) => {
                 format!("{name}: {bytes} bytes, SHA-256 {sha256} (load: --bytes {bytes} --expect-sha256 {sha256})")
@@ -266,7 +268,7 @@ impl NamespaceReport {
 
     /// How large it is.
     pub(super) fn size(&self) -> String {
-        format!("namespace {}, {} blocks of {} bytes", self.name, self.blocks, self.block_bytes)
+        format!("namespace {}, {} blocks of {} bytes", in_line(&self.name), self.blocks, self.block_bytes)
     }
 }
 

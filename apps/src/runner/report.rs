@@ -2,7 +2,7 @@
 
 use super::command_line::Inject;
 use crate::check::{Shortcoming, shortcomings_json};
-use crate::{failures, host::HostStatistics};
+use crate::{failures, host::HostStatistics, output::in_line};
 use core::fmt::Write as _;
 use core::time::Duration;
 use frwr_engine::{Statistics as EngineStatistics, control::ControlStatistics};
@@ -325,10 +325,10 @@ impl RunReport {
     fn write_table(&self, out: &mut String) -> core::fmt::Result {
         if self.latency.is_empty() {
             // Rates and latencies of no request would look like figures.
-            writeln!(out, "\n{} on {}: nothing was measured", self.file, self.device)?;
+            writeln!(out, "\n{} on {}: nothing was measured", in_line(&self.file), self.device)?;
             return self.write_verdict(out);
         }
-        writeln!(out, "\n{} on {}: {} bytes", self.file, self.device, self.file_bytes)?;
+        writeln!(out, "\n{} on {}: {} bytes", in_line(&self.file), self.device, self.file_bytes)?;
         if let Some(digest) = &self.sha256 {
             writeln!(out, "  SHA-256 {digest}")?;
         }

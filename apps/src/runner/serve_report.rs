@@ -3,6 +3,7 @@
 use super::{namespaces::NamespaceReport, report::CoreReport};
 use crate::check::{Shortcoming, shortcomings_json};
 use crate::failures;
+use crate::output::in_line;
 use crate::storage::{MediumFault, StorageStatistics};
 use crate::target::TargetStatistics;
 use core::fmt::Write as _;
@@ -122,7 +123,7 @@ impl ServeReport {
         writeln!(out, "\n{} at {}", self.device, self.listen)?;
         for (namespace, storage) in self.namespaces.iter().zip(&self.storages) {
             let NamespaceReport { name, kind, blocks, block_bytes, .. } = namespace;
-            writeln!(out, "  {name}: {blocks} blocks of {block_bytes} bytes, {kind}")?;
+            writeln!(out, "  {}: {blocks} blocks of {block_bytes} bytes, {kind}", in_line(name))?;
             if storage.system_calls > 0 {
                 let per_call = storage.submitted as f64 / storage.system_calls as f64;
                 writeln!(
