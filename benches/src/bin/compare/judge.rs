@@ -123,11 +123,15 @@ pub(super) fn row_met<'a>(cases: impl IntoIterator<Item = (&'a Case, &'a Verdict
     met
 }
 
-/// The case whose figures stand for the row: one that is missed, else one that is not known, else the first.
+/// The case whose figures stand for the row: of those that are missed the worst, else one that is not known, else of those that are
+/// met the one that uses most of its goal. The first of equals; of a row without goals the first.
 pub(super) fn headline<'a>(cases: &'a [(&'a Case, Verdict)]) -> Option<&'a (&'a Case, Verdict)> {
-    let with_goals = || cases.iter().filter(|(case, _)| !case.goals.is_empty());
-    let missed = with_goals().find(|(_, verdict)| verdict.met == Some(false));
-    missed.or_else(|| with_goals().find(|(_, verdict)| verdict.met.is_none())).or_else(|| cases.first())
+    let with_goals = |met| cases.iter().filter(move |(case, verdict)| !case.goals.is_empty() && verdict.met == met);
+    let worst = |met| {
+        let used = |(case, verdict): &(&Case, Verdict)| verdict.used(case).unwrap_or(0.0);
+        with_goals(met).rev().max_by(|one, other| used(one).total_cmp(&used(other)))
+    };
+    worst(Some(false)).or_else(|| with_goals(None).next()).or_else(|| worst(Some(true))).or_else(|| cases.first())
 }
 
 #[cfg(test)]
@@ -200,10 +204,14 @@ mod tests {
         let bad = judge(goal.goals, exact(2.0), None);
         let unknown = judge(goal.goals, absent(), None);
         let information = judge(none.goals, exact(5.0), None);
+        let (worse, better) = (judge(goal.goals, exact(3.0), None), judge(goal.goals, exact(0.5), None));
         for (cases, met, shown) in [
             (vec![(&goal, good.clone()), (&none, information.clone())], Some(true), 0),
             (vec![(&goal, good.clone()), (&goal, unknown.clone())], None, 1),
             (vec![(&goal, good.clone()), (&goal, unknown.clone()), (&goal, bad.clone())], Some(false), 2),
+            (vec![(&goal, bad.clone()), (&goal, worse.clone()), (&goal, worse)], Some(false), 1),
+            (vec![(&goal, better.clone()), (&goal, good.clone())], Some(true), 1),
+            (vec![(&goal, good.clone()), (&goal, better)], Some(true), 0),
         ] {
             assert_eq!(row_met(cases.iter().map(|(case, verdict)| (*case, verdict))), met);
             assert_eq!(headline(&cases), Some(&cases[shown]));
