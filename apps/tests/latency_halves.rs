@@ -388,6 +388,7 @@ fn both_sides_in_one_process_at_an_address_that_is_taken_are_one_line() {
     assert_eq!((error.name(), error.exit_code()), ("listen", 1), "{error}");
     let line = error.to_string();
     assert!(line.starts_with("--listen 127.0.0.1:49200: the address is taken") && !line.contains('\n'), "{line}");
+    assert!(line.contains("EADDRINUSE"), "{line}");
     server.end();
 }
 

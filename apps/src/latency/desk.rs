@@ -6,7 +6,7 @@ use super::{
     parameters::{ConnectData, Parameters, Refusal},
 };
 use core::{fmt, time::Duration};
-use frwr_engine::DisconnectCause;
+use frwr_engine::{DisconnectCause, Listening, provider::CommandError};
 use frwr_reactor::Clock;
 use std::{
     net::SocketAddr,
@@ -76,7 +76,7 @@ struct State {
     clients: u64,
     /// Cores that listen, and whether one cannot.
     listening: usize,
-    cannot_listen: bool,
+    cannot_listen: Option<CommandError>,
 }
 
 /// The desk; clones are the same one.
@@ -106,7 +106,7 @@ impl Desk {
             unsaid: 0,
             clients: 0,
             listening: 0,
-            cannot_listen: false,
+            cannot_listen: None,
         })))
     }
 
@@ -191,17 +191,26 @@ impl Desk {
         self.state().wanted
     }
 
-    /// A core: whether it listens now.
-    pub(super) fn listens(&self, ok: bool) {
+    /// A core: it listens now, or cannot.
+    pub(super) fn listens(&self, listens: Listening) {
         let mut state = self.state();
-        state.listening += usize::from(ok);
-        state.cannot_listen |= !ok;
+        match listens {
+            Listening::Began => state.listening += 1,
+            Listening::Failed(reason) => state.cannot_listen = Some(reason),
+            // It was not told to end that.
+            Listening::Stopped => {}
+        }
     }
 
     /// Cores that listen; `None` where one cannot.
     pub(super) fn listening(&self) -> Option<usize> {
         let state = self.state();
-        (!state.cannot_listen).then_some(state.listening)
+        state.cannot_listen.is_none().then_some(state.listening)
+    }
+
+    /// Why one cannot.
+    pub(super) fn cannot_listen(&self) -> Option<CommandError> {
+        self.state().cannot_listen
     }
 
     /// Clients so far.

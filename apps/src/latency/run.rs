@@ -93,7 +93,10 @@ where
         measured => measured,
     };
     // Whoever has the address may have answered the client.
-    let measured = if desk.listening().is_none() { Err(RunError::Listen { address }.into()) } else { measured };
+    let measured = match desk.cannot_listen() {
+        Some(reason) => Err(RunError::Listen { address, reason: Some(reason) }.into()),
+        None => measured,
+    };
     let report = measured.map_err(|error| or_removed(error, &server)).map_err(|error| or_removed(error, &client))?;
     finish_traces(keys, say)?;
     Ok(report)

@@ -208,7 +208,7 @@ impl Session<'_> {
         keys.iter_mut().try_for_each(|keys| keys.ended(engines.trace_records_dropped))?;
         report.clients += desk.clients();
         match desk.listening() {
-            None => Err(or_removed(RunError::Listen { address }.into(), &control)),
+            None => Err(or_removed(RunError::Listen { address, reason: desk.cannot_listen() }.into(), &control)),
             Some(_) => Ok(desk.wanted()),
         }
     }

@@ -18,9 +18,9 @@ use super::{
 use crate::runner::{SetupError, map};
 use core::time::Duration;
 use frwr_engine::{
-    AnnounceError, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Listening, Message,
-    OpenError, Protocol, Received, RemoteSegment, ResponseRequest, Statistics, SubmitError, Timestamp, TraceRecord,
-    TransferError, TransferStatus,
+    AnnounceError, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Message, OpenError,
+    Protocol, Received, RemoteSegment, ResponseRequest, Statistics, SubmitError, Timestamp, TraceRecord, TransferError,
+    TransferStatus,
     gather::{MemoryId, Segment},
     mr::Grant,
     provider::{Access, Capabilities, ConnectionParameters, IncomingId, Port, RemoteMemory},
@@ -287,7 +287,7 @@ impl<P: Port> ServerSide<P> {
         match event {
             // That it stops is told the same way.
             Event::Listening { .. } if self.told_to_stop => {}
-            Event::Listening { state, .. } => self.desk.listens(state == Listening::Began),
+            Event::Listening { state, .. } => self.desk.listens(state),
             Event::Incoming { incoming, peer, private_data, .. } => self.judge(incoming, peer, &private_data),
             Event::Connected { connection, .. } => self.connected(connection),
             Event::Received { connection, received } => self.received(connection, received),

@@ -298,12 +298,14 @@ pub enum RunError {
     },
     /// Nobody can listen there.
     #[error(
-        "--listen {address}: the address is taken, or is none of the device's network interface; `ip address` lists \
-         addresses, and another port may be free"
+        "--listen {address}: the address is taken, or is none of the device's network interface{}; `ip address` lists \
+         addresses, and another port may be free", .reason.map_or_else(String::new, |reason| format!(" ({reason})"))
     )]
     Listen {
         /// Where.
         address: SocketAddr,
+        /// What the device said.
+        reason: Option<CommandError>,
     },
     /// The target was never reached.
     #[error("no session with {address} after {attempts} attempt(s): {failure}; {}", Remedy::of(.failure).text(.tries))]

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     signals::Asked,
-    target::{HOME_CORE, place_queues},
+    target::{HOME_CORE, TargetListening, place_queues},
     watch::{Lookout, with_neighbours},
 };
 use frwr_engine::{control::Control, provider::Device};
@@ -130,7 +130,11 @@ where
     trace::finish(traces, say)?;
     let Outcome { targets, cores, undrained, .. } = outcome;
     if progress.doing() == Doing::CannotListen {
-        return Err(RunError::Listen { address: listen });
+        let reason = targets.iter().find_map(|target| match target.statistics().listening {
+            TargetListening::Failed(reason) => Some(reason),
+            _ => None,
+        });
+        return Err(RunError::Listen { address: listen, reason });
     }
     if targets.is_empty() {
         return Err(RunError::Lost);

@@ -155,6 +155,8 @@ impl Errno {
     pub const EBUSY: Self = Self(16);
     /// Invalid argument.
     pub const EINVAL: Self = Self(22);
+    /// The address is in use.
+    pub const EADDRINUSE: Self = Self(98);
     /// The address cannot be assigned.
     pub const EADDRNOTAVAIL: Self = Self(99);
 

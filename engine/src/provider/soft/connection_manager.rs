@@ -7,8 +7,8 @@ use super::port::PortCommand;
 use super::queue_pair::Negotiated;
 use super::wire::{WireEnd, wire};
 use crate::provider::{
-    Answer, CommandError, ConnectionEvent, ConnectionParameters, DeviceEvent, IncomingId, ListenerId, PrivateData,
-    QueuePairId, RejectReason, Ticket,
+    Answer, CommandError, ConnectionEvent, ConnectionParameters, DeviceEvent, Errno, IncomingId, ListenerId,
+    PrivateData, QueuePairId, RejectReason, Ticket,
 };
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ impl SoftDevice {
     pub(super) fn listen(&mut self, ticket: Ticket, address: SocketAddr) -> Result<(), CommandError> {
         let listener = ListenerId(self.names.count());
         if !self.fabric.listen(address, self.number, listener) {
-            return Err(CommandError::ADDRESS);
+            return Err(CommandError::Address(Errno::EADDRINUSE));
         }
         self.listeners.insert(listener);
         self.answer(ticket, Ok(Answer::Listener(listener)));
