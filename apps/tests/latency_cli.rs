@@ -108,6 +108,32 @@ fn latencies_are_in_order(report: &Value) {
     assert_eq!(latency["p50"], latency["typical"]);
 }
 
+/// What ib_write_lat measures: a WRITE to the server's memory and one back by it, both seen in memory.
+#[test]
+fn writes_go_to_and_fro_on_every_profile() {
+    for device in PROFILES {
+        for (size, depth) in [("8", "1"), ("4096", "3"), ("65536", "1")] {
+            let report = measured(200, &["--device", device, "--op", "pingpong", "-s", size, "-t", depth, "-q", "2"]);
+            latencies_are_in_order(&report);
+            assert_eq!((&report["latency_us"]["is"], &report["key"]), (&"half_round_trip".into(), &"static".into()));
+            assert_eq!(real(&report, "work_requests_per_request"), 1.0, "{report}");
+            assert_eq!((&report["invalidate"], number(&report, "requests_waited")), (&"none".into(), 0), "{report}");
+        }
+    }
+    let report = measured(20, &["--op", "pingpong", "--rate", "1000"]);
+    assert_eq!(
+        report["latency_us"]["is"], "round_trip",
+        "half of a time that began with a wait is half of something else"
+    );
+    for (option, value) in
+        [("--segments", "2"), ("--ranges", "2"), ("--batch", "2"), ("--peer", "read"), ("--key", "request")]
+    {
+        let output = latency(&["--op", "pingpong", option, value]);
+        let (_, err) = texts(&output);
+        assert!(output.status.code() == Some(2) && err.contains(option) && err.lines().count() == 1, "{option}: {err}");
+    }
+}
+
 #[test]
 fn every_key_and_every_way_to_kill_it_on_every_profile() {
     for device in PROFILES {
@@ -421,7 +447,7 @@ fn the_last_of_a_repeated_flag_holds_as_scripts_with_usual_flags_need_it() {
 
 #[test]
 fn rounds_have_one_doorbell_or_one_for_each_request() {
-    for operation in ["write", "read", "send", "request"] {
+    for operation in ["write", "read", "send", "pingpong", "request"] {
         for (rounds, doorbells) in [("one", 1.0 / 32.0), ("each", 1.0)] {
             let report = measured(3200, &["--op", operation, "--depth", "32", "--rounds", rounds]);
             latencies_are_in_order(&report);

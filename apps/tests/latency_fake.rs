@@ -29,13 +29,17 @@ fn measured(fake: &FakeDevice, registration: Registration, arguments: &[&str]) -
 }
 
 fn every_operation(options: FakeOptions, registration: Registration) {
-    for operation in ["request", "register", "send", "write", "read", "ranges"] {
+    for operation in ["request", "register", "send", "write", "read", "ranges", "pingpong", "pingpong by ibv_reg_mr"] {
         let fake = FakeDevice::new(options);
         let count = REQUESTS.to_string();
         let arguments =
             ["--op", operation, "--iterations", &count, "--depth", "4", "--segments", "2", "--warm-up", "0"];
         let all = match operation {
             "ranges" => [&["--op", "write", "--ranges", "16"], &arguments[2..6], &arguments[8..]].concat(),
+            "pingpong" => [&arguments[..6], &arguments[8..]].concat(),
+            "pingpong by ibv_reg_mr" => {
+                [&["--op", "pingpong", "--key", "memory"], &arguments[2..6], &arguments[8..]].concat()
+            }
             // One key covers a range.
             "register" | "send" => [&arguments[..6], &arguments[8..]].concat(),
             _ => arguments.to_vec(),

@@ -62,6 +62,7 @@ fn one_server_serves_whatever_clients_ask_for() {
             &["--invalidate", "local"],
             &["--key", "static", "--depth", "8"],
             &["--op", "write", "--size", "65536", "--depth", "4"],
+            &["--op", "pingpong", "--size", "65536", "--depth", "4"],
             &["--op", "read", "--connections", "3"],
             &["--op", "write", "--size", "128", "--ranges", "16", "--depth", "3"],
             &["--op", "read", "--size", "8192", "--ranges", "4", "--segments", "2"],
@@ -77,8 +78,8 @@ fn one_server_serves_whatever_clients_ask_for() {
         assert_eq!(lines.len(), 2 * runs.len(), "{lines:#?}");
         assert!(lines.iter().skip(1).step_by(2).all(|line| line.starts_with("client has ended after ")), "{lines:#?}");
         assert_eq!((report.clients, report.undrained), (runs.len() as u64, Vec::new()));
-        // Requests and messages are commands; transfers and keys of clients are nothing to a server.
-        assert_eq!(report.commands, 5 * 200);
+        // Requests, messages and WRITEs that are answered are commands; transfers and keys of clients are nothing to a server.
+        assert_eq!(report.commands, 6 * 200);
     }
 }
 
@@ -480,7 +481,7 @@ fn other_versions_and_other_programs_are_told_apart() {
         (&b"fLAT\x09\x00"[..], "version", "version 9"),
         (b"", "foreign_peer", "no frwr-latency"),
         (b"NVMe-oF says no", "foreign_peer", "no frwr-latency"),
-        (b"fLAT\x03\x00\xff", "foreign_peer", "no frwr-latency"),
+        (b"fLAT\x04\x00\xff", "foreign_peer", "no frwr-latency"),
     ] {
         let error = rejected_with(bytes);
         let line = error.to_string();

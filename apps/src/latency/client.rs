@@ -307,12 +307,25 @@ impl<P: Port> ClientSide<P> {
             }
             self.unless_failed(taken);
         }
+        work += self.answers(now);
         self.judges = looks && self.watch.judges(self.engine.may_have_unread(read), self.engine.polls_of_full_queues());
         let stepped = self.step(now);
         work += self.unless_failed(stepped);
         self.rests_until = self.rest().into();
         self.board.count(self.plan.core, self.ended);
         work
+    }
+
+    /// What the server wrote since the last poll: it is in memory, and no event.
+    fn answers(&mut self, now: Duration) -> u32 {
+        if self.plan.parameters.operation != Operation::Pingpong || self.outstanding == 0 {
+            return 0;
+        }
+        let found = self.look_for_answers();
+        if found > 0 {
+            self.heard = now;
+        }
+        found
     }
 
     /// Time in which nobody polled is nobody's. Whether silence may be judged in this poll.
@@ -332,6 +345,9 @@ impl<P: Port> ClientSide<P> {
 
     /// Until when it does nothing by itself; [`Duration::ZERO`] where it may do something at any time.
     fn rest(&self) -> Duration {
+        if self.plan.parameters.operation == Operation::Pingpong && self.outstanding > 0 {
+            return Duration::ZERO;
+        }
         let end = match self.phase {
             Phase::WarmUp { until } => until,
             Phase::Measuring if self.left > 0 => self.measures_until(),

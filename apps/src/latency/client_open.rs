@@ -3,7 +3,7 @@
 use super::{
     client::{ClientSide, Phase},
     error::Failure,
-    message::{HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, NOWHERE, ranges},
+    message::{HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, NOWHERE, RANGE_BYTES, name_grants, ranges},
     parameters::{KeyKind, Operation, PeerDoes, Refusal},
     plan,
 };
@@ -11,8 +11,9 @@ use core::time::Duration;
 use frwr_engine::{
     Chunk, ConnectionId, DisconnectCause, OpenError, OpenFailure, Received, RemoteSegment, RequestHandle,
     ResponseRequest, SubmitError, TransferError, TransferStatus,
+    gather::Segment,
     mr::Grant,
-    provider::{Access, Port},
+    provider::{Access, Port, RemoteMemory},
 };
 
 /// How long all connections may take to open: some seconds of the connection manager, and a server that makes room.
@@ -27,6 +28,9 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const LINK_COOKIE: u64 = 1 << 63;
 /// The cookie of a ping.
 const PING_COOKIE: u64 = LINK_COOKIE | 1 << 61;
+
+/// The cookie of the message that names memory.
+const OPENED_COOKIE: u64 = LINK_COOKIE | 1 << 60;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,8 @@ pub(super) struct Link {
     /// What is open to the server for the whole run.
     pub(super) grant: Option<Grant>,
     key: Option<RequestHandle>,
+    /// The same, where a system call made it.
+    memory: Option<RemoteMemory>,
     /// The own device refuses to destroy its queue pair: it ends when that complies, however long that takes.
     kept: bool,
 }
@@ -69,6 +75,7 @@ impl Link {
             remote: Box::default(),
             grant: None,
             key: None,
+            memory: None,
             kept: false,
         }
     }
@@ -86,7 +93,11 @@ impl<P: Port> ClientSide<P> {
     /// A key of the client's own is open for the whole run.
     fn has_key(&self) -> bool {
         let parameters = &self.plan.parameters;
-        parameters.operation == Operation::Request && parameters.key == KeyKind::Static
+        match parameters.operation {
+            Operation::Request => parameters.key == KeyKind::Static,
+            Operation::Pingpong => true,
+            _ => false,
+        }
     }
 
     pub(super) fn open_links(&mut self, now: Duration, deadline: Duration) -> Result<(), Failure> {
@@ -197,7 +208,7 @@ impl<P: Port> ClientSide<P> {
             self.engine.flush();
             return Ok(());
         }
-        let takes_remote = matches!(self.plan.parameters.operation, Operation::Write | Operation::Read);
+        let takes_remote = self.plan.parameters.operation.is_transfer();
         // Bounded by MAX_BUFFER_BYTES.
         let (bytes, has_key) = (self.layout.connection_bytes() as u32, self.has_key());
         let layout = self.layout;
@@ -234,6 +245,9 @@ impl<P: Port> ClientSide<P> {
     /// Opens all memory of a connection for the whole run.
     fn make_key(&mut self, at: u16, connection: ConnectionId) -> Result<(), Failure> {
         let span = self.layout.connection_span(self.memory, usize::from(at));
+        if self.plan.parameters.key == KeyKind::Memory {
+            return self.make_key_by_call(at, connection, span);
+        }
         let chunk = Chunk { access: self.access(), segments: &[span] };
         let made = self.engine.register_now(connection, &chunk, LINK_COOKIE | u64::from(at), &mut self.slots);
         match made {
@@ -248,11 +262,46 @@ impl<P: Port> ClientSide<P> {
         }
     }
 
+    /// The same by ibv_reg_mr, which opens it at once.
+    fn make_key_by_call(&mut self, at: u16, connection: ConnectionId, span: Segment) -> Result<(), Failure> {
+        let queue_pair = self.engine.queue_pair(connection).ok_or(SubmitError::NotConnected)?;
+        // It lies in the memory.
+        let bytes = self.data.slice(span.offset as usize, span.length as usize);
+        let bytes = bytes.map_err(|_| Failure::Ended("outside of its memory"))?;
+        let access = self.access();
+        let memory = self.engine.port_mut().register_memory(queue_pair, &bytes, access).map_err(Failure::Memory)?;
+        self.links[usize::from(at)].memory = Some(memory);
+        self.key_made(at.into(), Grant { address: bytes.address(), key: memory.key, length: span.length });
+        Ok(())
+    }
+
     /// The key for the whole run is valid.
     pub(super) fn key_made(&mut self, cookie: u64, grant: Grant) {
+        let at = (cookie & !LINK_COOKIE) as usize;
         // The cookie is ours.
-        if let Some(link) = self.links.get_mut((cookie & !LINK_COOKIE) as usize) {
-            (link.grant, link.state) = (Some(grant), State::Open);
+        let Some(link) = self.links.get_mut(at) else { return };
+        (link.grant, link.state) = (Some(grant), State::Open);
+        if self.plan.parameters.operation == Operation::Pingpong {
+            self.name_memory(at, grant);
+        }
+    }
+
+    /// Tells the server what is open to it. The first WRITE comes behind this message, and is seen when that was read.
+    fn name_memory(&mut self, at: usize, grant: Grant) {
+        let Some(connection) = self.links.get(at).and_then(|link| link.id) else { return };
+        let mut message = [0; MAX_COMMAND_BYTES];
+        Header::new(Kind::Opened, 0, 0).encode(&mut message);
+        let length = HEADER_BYTES + RANGE_BYTES;
+        let named = name_grants(&mut message[..length], &[grant]).is_some();
+        let opened = ResponseRequest {
+            local: &[],
+            remote: &[],
+            message: &message[..length],
+            invalidate: None,
+            cookie: OPENED_COOKIE,
+        };
+        if !named || self.engine.respond(connection, &opened).is_err() {
+            self.engine.disconnect(connection);
         }
     }
 
@@ -265,6 +314,9 @@ impl<P: Port> ClientSide<P> {
     pub(super) fn leave(&mut self) -> Result<(), Failure> {
         for at in 0..self.links.len() {
             self.links[at].state = State::Leaving;
+            if let Some(memory) = self.links[at].memory.take() {
+                self.engine.port_mut().deregister_memory(memory).map_err(Failure::Memory)?;
+            }
             match self.links[at].key.take() {
                 Some(key) => self.engine.cancel(key).map_err(|_| Failure::Ended("a key that was dead already"))?,
                 None => self.say_goodbye(at),
@@ -291,6 +343,9 @@ impl<P: Port> ClientSide<P> {
 
     /// The last message has arrived, or never will.
     pub(super) fn told(&mut self, cookie: u64, status: TransferStatus) {
+        if cookie == OPENED_COOKIE {
+            return;
+        }
         if cookie == PING_COOKIE {
             // One that is lost is lost with its connection, whose end says so.
             if status == TransferStatus::Done {

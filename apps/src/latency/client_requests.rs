@@ -5,7 +5,7 @@ use super::{
     error::Failure,
     message::{HEADER_BYTES, Header, Kind, REPLY_BYTES, command_bytes, name_ranges, word},
     parameters::{Invalidation, KeyKind, Operation, PeerDoes},
-    slots::{Slot, stamp},
+    slots::{Rally, Slot, stamp},
 };
 use core::{ops::Range, time::Duration};
 use frwr_engine::{
@@ -44,6 +44,7 @@ impl<P: Port> ClientSide<P> {
             Operation::Request => self.begin_request(&place, slot)?,
             Operation::Send => self.begin_send(&place, slot)?,
             Operation::Write | Operation::Read => self.begin_transfer(&place, slot)?,
+            Operation::Pingpong => self.begin_rally(&place, slot)?,
         };
         if begun > 0 {
             self.free.pop_front();
@@ -201,6 +202,61 @@ impl<P: Port> ClientSide<P> {
         self.transfer(place, slot.into(), writes)
     }
 
+    /// Writes to the server's memory; what comes back differs in every bit of both ends, so that it is seen.
+    fn begin_rally(&mut self, place: &Place, slot: u32) -> Result<u64, Failure> {
+        self.mark(place.offset, stamp(place.number, place.sequence));
+        let begun = self.transfer(place, slot.into(), true)?;
+        if let Some(slot) = self.slots.get_mut(slot).filter(|_| begun > 0) {
+            slot.rally = Rally::Begun;
+        }
+        Ok(begun)
+    }
+
+    /// Looks for WRITEs of the server's in the memory of requests. Returns how many there are.
+    pub(super) fn look_for_answers(&mut self) -> u32 {
+        let mut found = 0;
+        for index in 0..self.slots.len() {
+            let Some(&slot) = self.slots.get(index) else { break };
+            if !matches!(slot.rally, Rally::Begun | Rally::Written) || !self.is_answered(&slot) {
+                continue;
+            }
+            found += 1;
+            self.read_clock();
+            let seen = self.time;
+            match slot.rally {
+                Rally::Written => self.end_rally(index, seen),
+                _ => self.set_rally(index, Rally::Answered(seen)),
+            }
+        }
+        found
+    }
+
+    /// The last word of a WRITE arrives last, as perftest counts on; a device that brings the first one later is waited for.
+    fn is_answered(&self, slot: &Slot) -> bool {
+        let wanted = !stamp(slot.number, slot.sequence);
+        [self.layout.last_word(slot.offset), slot.offset].into_iter().all(|at| {
+            let mut bytes = [0; WORD];
+            // Slots lie in the memory.
+            self.data.read(at, &mut bytes).is_ok() && u64::from_le_bytes(bytes) == wanted
+        })
+    }
+
+    fn set_rally(&mut self, index: u32, rally: Rally) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            slot.rally = rally;
+        }
+    }
+
+    /// Both WRITEs are over; the second one was seen at that time.
+    fn end_rally(&mut self, index: u32, seen: Duration) {
+        self.set_rally(index, Rally::Over);
+        let Some(start) = self.slots.get(index).map(|slot| slot.start) else { return };
+        let now = core::mem::replace(&mut self.time, seen);
+        self.count(start, 1);
+        self.time = now;
+        self.free_slot(index);
+    }
+
     /// Posts a transfer between a slot and its place at the server. Returns 1, or 0 where there is no room now.
     fn transfer(&mut self, place: &Place, cookie: u64, writes: bool) -> Result<u64, Failure> {
         // What is read back is in no figure.
@@ -234,6 +290,13 @@ impl<P: Port> ClientSide<P> {
         if cookie & CHECK_COOKIE != 0 {
             self.outstanding = self.outstanding.saturating_sub(1);
             return self.expect(offset, stamp(found.number, found.sequence));
+        }
+        if self.plan.parameters.operation == Operation::Pingpong {
+            match found.rally {
+                Rally::Answered(seen) => self.end_rally(slot, seen),
+                _ => self.set_rally(slot, Rally::Written),
+            }
+            return Ok(());
         }
         if self.plan.parameters.operation == Operation::Read {
             self.expect(offset, stamp(found.number, 0))?;

@@ -455,7 +455,7 @@ fn default_key(operation: Operation) -> KeyKind {
     match operation {
         Operation::Request | Operation::Register => KeyKind::Request,
         // The server's.
-        Operation::Write | Operation::Read | Operation::Send => KeyKind::Static,
+        Operation::Write | Operation::Read | Operation::Send | Operation::Pingpong => KeyKind::Static,
     }
 }
 
@@ -467,7 +467,7 @@ fn check_key(arguments: &Arguments) -> Result<(), LatencyError> {
         (Operation::Request, _)
         | (_, None)
         | (Operation::Register, Some(KeyKind::Request | KeyKind::Memory))
-        | (Operation::Write | Operation::Read, Some(KeyKind::Static | KeyKind::Memory)) => {}
+        | (Operation::Write | Operation::Read | Operation::Pingpong, Some(KeyKind::Static | KeyKind::Memory)) => {}
         (Operation::Register, Some(KeyKind::Static)) => {
             return Err(combination(
                 "--key static",
@@ -498,10 +498,13 @@ fn check_key(arguments: &Arguments) -> Result<(), LatencyError> {
         let why = format!("goes with --op request; leave it out, or measure --op {} alone", op.name());
         return Err(combination("--peer read", why));
     }
-    if arguments.segments > 1 && *op == Operation::Send {
-        return Err(combination("--segments", "goes with all but --op send: a message is one piece; leave it out"));
+    if arguments.segments > 1 && !op.takes_segments() {
+        return Err(combination(
+            "--segments",
+            "goes with all but --op send and pingpong: what goes to and fro is one piece; leave it out",
+        ));
     }
-    if arguments.ranges > 1 && !op.is_transfer() {
+    if arguments.ranges > 1 && !op.takes_ranges() {
         let why = "goes with --op write and read: only these name the server's memory themselves; --segments is for pieces of our own";
         return Err(combination("--ranges", why));
     }

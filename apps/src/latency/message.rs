@@ -7,7 +7,7 @@ use frwr_engine::{RemoteSegment, mr::Grant, provider::RemoteRange};
 /// Bytes in front of each message: kind, count, slot, sequence.
 pub(super) const HEADER_BYTES: usize = 8;
 /// Bytes of one range: address, key, length.
-const RANGE_BYTES: usize = 16;
+pub(super) const RANGE_BYTES: usize = 16;
 /// Bytes of the shortest command of `request`: that of an NVMe command capsule, so that figures compare.
 const COMMAND_BYTES: usize = 64;
 /// Bytes of a reply: header, then what the server found at both ends of the memory that it read.
@@ -41,10 +41,12 @@ pub(super) enum Kind {
     Ping = 7,
     /// Server: it has seen that.
     Pong = 8,
+    /// Client: its memory is open for the run; names it.
+    Opened = 10,
 }
 
 /// By their numbers, from 1 on.
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::Ready,
     Kind::TooLarge,
     Kind::Request,
@@ -54,6 +56,7 @@ const KINDS: [Kind; 9] = [
     Kind::Ping,
     Kind::Pong,
     Kind::NotRegistered,
+    Kind::Opened,
 ];
 
 /// The front of a message.

@@ -20,6 +20,7 @@ mod perftest;
 mod plan;
 mod plot;
 mod program;
+mod rally;
 mod report;
 mod run;
 mod said;

@@ -6,7 +6,7 @@ use frwr_engine::MAX_TRANSFER_OPERATIONS;
 /// First bytes of all private data of this program.
 const MAGIC: [u8; 4] = *b"fLAT";
 /// Version of what both halves say to each other; it changes with any byte of private data or messages.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 /// Bytes of a connect request: magic, version, six single bytes, then numbers.
 const REQUEST_BYTES: usize = 40;
 /// Bytes of a refusal: magic, version, reason, then value and limit.
@@ -44,6 +44,9 @@ pub enum Operation {
     Write,
     /// RDMA READ from memory that the server keeps open, to its completion.
     Read,
+    /// RDMA WRITEs to and fro, each seen in memory by the side that it goes to, as perftest's ib_write_lat has them; figures are half of
+    /// that.
+    Pingpong,
     /// A message there and one of the same size back; figures are half of that.
     Send,
     /// A key is made, and killed by LOCAL_INV.
@@ -55,7 +58,17 @@ pub enum Operation {
 impl Operation {
     /// Each request is RDMA on memory that the server keeps open.
     pub(super) fn is_transfer(self) -> bool {
+        matches!(self, Self::Write | Self::Read | Self::Pingpong)
+    }
+
+    /// A request may go to several ranges of that memory.
+    pub(super) fn takes_ranges(self) -> bool {
         matches!(self, Self::Write | Self::Read)
+    }
+
+    /// The memory of a request is in as many pieces as one likes. What goes to and fro is one.
+    pub(super) fn takes_segments(self) -> bool {
+        !matches!(self, Self::Send | Self::Pingpong)
     }
 
     /// Each request is a message to the server.
@@ -65,7 +78,7 @@ impl Operation {
 
     /// The server's device does all that there is to do: its program is asked at the beginning and at the end only.
     pub(super) fn leaves_server_alone(self) -> bool {
-        !self.sends_messages()
+        !self.sends_messages() && self != Self::Pingpong
     }
 }
 
@@ -76,7 +89,8 @@ pub enum KeyKind {
     Request,
     /// One key for the whole run.
     Static,
-    /// ibv_reg_mr and ibv_dereg_mr per request; of `write` and `read` one ibv_reg_mr of the server's for the whole run.
+    /// ibv_reg_mr and ibv_dereg_mr per request; of `write` and `read` one ibv_reg_mr of the server's for the whole run, of `pingpong` one of
+    /// either side's.
     Memory,
 }
 
@@ -118,7 +132,8 @@ macro_rules! named {
     };
 }
 
-named!(Operation: Write = 1 "write", Read = 2 "read", Send = 3 "send", Register = 4 "register", Request = 5 "request",);
+named!(Operation: Write = 1 "write", Read = 2 "read", Send = 3 "send", Register = 4 "register", Request = 5 "request",
+    Pingpong = 6 "pingpong",);
 named!(KeyKind: Request = 1 "request", Static = 2 "static", Memory = 3 "memory",);
 named!(Invalidation: Remote = 1 "remote", Local = 2 "local",);
 named!(PeerDoes: Write = 1 "write", Read = 2 "read",);
@@ -127,7 +142,8 @@ impl Parameters {
     /// Whether the client opens keys by work requests, which not every device does.
     #[must_use]
     pub fn client_opens_keys(&self) -> bool {
-        matches!(self.operation, Operation::Request | Operation::Register) && self.key != KeyKind::Memory
+        let opens = matches!(self.operation, Operation::Request | Operation::Register | Operation::Pingpong);
+        opens && self.key != KeyKind::Memory
     }
 
     /// The same of the server.
@@ -217,8 +233,10 @@ impl Parameters {
         let within = |what, value: u64, least: u64, most: u64| {
             if (least..=most).contains(&value) { Ok(()) } else { Err(Excess { what, value, least, most }) }
         };
-        within(Quantity::Segments, self.segments.into(), 1, MAX_SEGMENTS.into())?;
-        let ranges = if self.operation.is_transfer() { MAX_RANGES } else { 1 };
+        // Of a SEND they are refused by name.
+        let segments = if self.operation == Operation::Pingpong { 1 } else { MAX_SEGMENTS };
+        within(Quantity::Segments, self.segments.into(), 1, segments.into())?;
+        let ranges = if self.operation.takes_ranges() { MAX_RANGES } else { 1 };
         within(Quantity::Ranges, self.ranges.into(), 1, ranges.into())?;
         if self.operation.is_transfer() {
             within(Quantity::Operations, self.operations().into(), 1, MAX_RANGES.into())?;

@@ -13,7 +13,8 @@ use frwr_engine::{
     sizing::Wishes,
 };
 
-/// Messages beside replies that the client takes: the server's word that it is ready. And of the server: the client's last.
+/// Messages beside replies that the client takes: the server's word that it is ready, and that a sign of life has come. And of the server: what the
+/// client has open, signs of life, and its last.
 const OTHER_MESSAGES: u32 = 4;
 /// How long a connection may drain whose peer is gone.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,8 +30,7 @@ fn message_bytes(parameters: &Parameters) -> u32 {
 
 /// Receives that either side posts for a connection.
 fn receives(parameters: &Parameters) -> u32 {
-    let answered = matches!(parameters.operation, Operation::Send | Operation::Request);
-    if answered { parameters.depth + OTHER_MESSAGES } else { OTHER_MESSAGES }
+    if parameters.operation.sends_messages() { parameters.depth + OTHER_MESSAGES } else { OTHER_MESSAGES }
 }
 
 /// What sizing is to count with: the bytes of the largest key. An entry of a list may have any length, so that its pieces count there, as
@@ -60,7 +60,7 @@ pub(super) fn client(parameters: &Parameters, connections: u16, capabilities: &C
         // One more request for the key itself.
         (Operation::Request, _) => (depth + 1, 1),
         (Operation::Send, _) => (depth, 1),
-        (Operation::Write | Operation::Read, _) => (1, 1),
+        (Operation::Write | Operation::Read | Operation::Pingpong, _) => (1, 1),
     };
     EngineOptions {
         connections,
@@ -100,7 +100,12 @@ pub(super) fn server(parameters: &Parameters, connections: u16, capabilities: &C
         connections,
         // The key that it opens.
         queue_depth: 1,
-        transfer_depth: if receives(parameters) > OTHER_MESSAGES { parameters.depth } else { 1 },
+        transfer_depth: match parameters.operation {
+            Operation::Send | Operation::Request => parameters.depth,
+            // And one for its messages.
+            Operation::Pingpong => parameters.depth + 1,
+            Operation::Write | Operation::Read | Operation::Register => 1,
+        },
         receive_depth: receives(parameters),
         message_bytes: message_bytes(parameters),
         max_segments: 1,

@@ -347,6 +347,8 @@ impl LatencyReport {
                 "one key of the server's for the run, by ibv_reg_mr".to_owned()
             }
             (Operation::Write | Operation::Read, _) => "one key of the server's for the run".to_owned(),
+            (Operation::Pingpong, KeyKind::Memory) => "one key of either side's for the run, by ibv_reg_mr".to_owned(),
+            (Operation::Pingpong, _) => "one key of either side's for the run".to_owned(),
             (_, KeyKind::Request) if self.invalidation() == "remote" => {
                 "a key per request, killed by the server's reply".to_owned()
             }
@@ -396,7 +398,8 @@ impl LatencyReport {
             Operation::Request => "round trip: from submission to the dead key",
             Operation::Register => "round trip: from making the key to its death",
             Operation::Send if self.rate.is_some() => "round trip: from submission to the message that comes back",
-            Operation::Send => "half of the round trip, as perftest shows it",
+            Operation::Pingpong if self.rate.is_some() => "round trip: from submission to the WRITE that comes back",
+            Operation::Send | Operation::Pingpong => "half of the round trip, as perftest shows it",
             Operation::Write | Operation::Read => "round trip: from submission to completion",
         };
         let from_to = if self.rate.is_some() {

@@ -5,13 +5,14 @@ use super::{
     desk::{Desk, Ending},
     layout::{Layout, PAGE},
     message::{
-        HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, NOWHERE, REPLY_BYTES, command_bytes, command_ranges,
-        name_grants, ranges,
+        HEADER_BYTES, Header, Kind, MAX_COMMAND_BYTES, NOWHERE, RANGE_BYTES, REPLY_BYTES, command_bytes,
+        command_ranges, name_grants, ranges,
     },
     parameters::{
         ConnectData, DecodeError, Invalidation, KeyKind, Operation, PROTOCOL_VERSION, Parameters, PeerDoes, Refusal,
     },
     plan,
+    rally::Rally,
     silence::Vigil,
     slots::stamp,
 };
@@ -20,7 +21,7 @@ use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, CoreLink, DisconnectCause, Engine, Event, FetchRequest, Message, OpenError,
     Protocol, Received, RemoteSegment, ResponseRequest, Statistics, SubmitError, Timestamp, TraceRecord, TransferError,
-    TransferStatus,
+    TransferStatus, WriteRequest,
     gather::{MemoryId, Segment},
     mr::Grant,
     provider::{Access, Capabilities, ConnectionParameters, IncomingId, Port, RemoteMemory},
@@ -62,6 +63,8 @@ struct Guest {
     died: Option<Ending>,
     /// What opens its memory for the run, where that is registered by a system call.
     opened: Option<RemoteMemory>,
+    /// What it has open to the server, of `pingpong`.
+    rally: Option<Rally>,
     slots: Box<[GuestSlot]>,
     /// What the command in each slot opens to the server, one slot behind the other.
     ranges: Box<[RemoteSegment]>,
@@ -81,6 +84,7 @@ impl Guest {
             bye: false,
             died: None,
             opened: None,
+            rally: None,
             slots: vec![GuestSlot::default(); slots].into(),
             ranges: vec![NOWHERE; ranges].into(),
             of_slot,
@@ -89,7 +93,13 @@ impl Guest {
 
     /// Bytes of its messages that are looked at when they come: a command, or the header of what is sent back as it is.
     fn looked_at(&self) -> usize {
-        if self.ranges.is_empty() { HEADER_BYTES } else { command_bytes(usize::from(self.parameters.segments)) }
+        if self.parameters.operation == Operation::Pingpong {
+            HEADER_BYTES + RANGE_BYTES
+        } else if self.ranges.is_empty() {
+            HEADER_BYTES
+        } else {
+            command_bytes(usize::from(self.parameters.segments))
+        }
     }
 
     /// Where a slot's memory begins.
@@ -246,7 +256,8 @@ impl<P: Port> ServerSide<P> {
                 break;
             }
         }
-        let rests = !self.ending && self.incoming.is_empty() && self.owed.is_empty();
+        work += self.answer_rallies();
+        let rests = !self.ending && self.incoming.is_empty() && self.owed.is_empty() && !self.has_rallies();
         self.rests_until = if rests { self.vigil.due_at().into() } else { Timestamp::EPOCH };
         work
     }
@@ -371,6 +382,7 @@ impl<P: Port> ServerSide<P> {
         let access = match operation {
             // It reads back what it wrote.
             Operation::Write => Access::RemoteReadWrite,
+            Operation::Pingpong => Access::RemoteWrite,
             Operation::Read => Access::RemoteRead,
             _ => return self.greet(connection, Kind::Ready, &[]),
         };
@@ -449,6 +461,18 @@ impl<P: Port> ServerSide<P> {
                 return self.engine.release(received);
             }
             Some(header) if header.kind == Kind::Ping => (header, Answer::Pong(received)),
+            Some(header) if header.kind == Kind::Opened => {
+                let begun = Rally::begin(guest.rally.is_some(), &guest.parameters, header, message);
+                self.engine.release(received);
+                match begun {
+                    Ok(rally) => guest.rally = Some(rally),
+                    Err(wrong) => {
+                        guest.died = Some(Ending::Protocol(wrong));
+                        self.engine.disconnect(connection);
+                    }
+                }
+                return;
+            }
             header => {
                 match header.ok_or(Breach::NoMessage).and_then(|header| command(guest, header, message, &received)) {
                     Ok((header, Some(ranges))) => {
@@ -575,11 +599,55 @@ impl<P: Port> ServerSide<P> {
         }
     }
 
+    fn has_rallies(&self) -> bool {
+        self.plan.capacity.operation == Operation::Pingpong
+            && self.guests.iter().flatten().any(|guest| guest.rally.is_some())
+    }
+
+    /// Answers what clients have written into their slots since the last poll. Returns how many.
+    fn answer_rallies(&mut self) -> u32 {
+        if !self.has_rallies() {
+            return 0;
+        }
+        let mut answered = 0;
+        for index in 0..self.guests.len() {
+            answered += self.answer_rally(index);
+        }
+        self.served += u64::from(answered);
+        answered
+    }
+
+    fn answer_rally(&mut self, index: usize) -> u32 {
+        let Some(guest) = self.guests.get_mut(index).and_then(Option::as_mut) else { return 0 };
+        let (connection, layout, first, size) = (guest.id, guest.layout, guest.first, guest.parameters.size);
+        let Some(rally) = guest.rally.as_mut().filter(|_| guest.died.is_none() && !guest.bye) else { return 0 };
+        let mut answered = 0;
+        for slot in 0..layout.slots {
+            let offset = first + layout.slot_offset(0, slot);
+            let Some((remote, answer)) = rally.look(slot, ends(offset, size).map(|at| word_at(&self.data, at))) else {
+                continue;
+            };
+            mark(&self.data, offset, size, answer);
+            let local = [Segment { memory: self.memory, offset: offset as u64, length: size }];
+            match self.engine.write(connection, &WriteRequest { local: &local, remote: &[remote], cookie: 0 }) {
+                Ok(()) => {
+                    rally.answered(slot);
+                    answered += 1;
+                }
+                // The next poll tries again; the end of a connection says so by itself.
+                Err(TransferError::NoSlot | TransferError::NotConnected) => break,
+                Err(_) => {
+                    self.engine.disconnect(connection);
+                    break;
+                }
+            }
+        }
+        guest.served += u64::from(answered);
+        answered
+    }
+
     fn word(&self, at: usize) -> u64 {
-        let mut bytes = [0; size_of::<u64>()];
-        // Slots lie in the memory.
-        let _ = self.data.read(at, &mut bytes);
-        u64::from_le_bytes(bytes)
+        word_at(&self.data, at)
     }
 
     fn gone(&mut self, connection: ConnectionId, cause: Option<DisconnectCause>) {
@@ -628,6 +696,13 @@ fn command(
 fn key_to_kill(parameters: &Parameters, ranges: &[RemoteSegment]) -> Option<u32> {
     let invited = parameters.key == KeyKind::Request && parameters.invalidation == Invalidation::Remote;
     ranges.first().filter(|_| invited).map(|range| range.remote.key)
+}
+
+fn word_at(data: &DeviceMemory, at: usize) -> u64 {
+    let mut bytes = [0; size_of::<u64>()];
+    // Slots lie in the memory.
+    let _ = data.read(at, &mut bytes);
+    u64::from_le_bytes(bytes)
 }
 
 /// Writes both ends of what is moved for a slot.

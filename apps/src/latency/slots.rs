@@ -28,6 +28,22 @@ pub(super) struct Slot {
     pub(super) keys: u16,
     /// Those of them that have not come as far as the others.
     pub(super) left: u16,
+    /// Of a WRITE that another one is to answer.
+    pub(super) rally: Rally,
+}
+
+/// How far a WRITE and the one that answers it are. The slot is free behind both: the first one's completion may come after the second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rally {
+    /// There is none.
+    #[default]
+    Over,
+    /// Neither has been heard of.
+    Begun,
+    /// The WRITE has completed.
+    Written,
+    /// The answer was seen at this time, and no completion yet.
+    Answered(Duration),
 }
 
 /// Both ends of a request's memory hold this: it differs from request to request, and is never 0.
@@ -58,6 +74,7 @@ impl Slots {
             memory: None,
             keys: 0,
             left: 0,
+            rally: Rally::Over,
         };
         // Depths are bounded far below 2^16.
         let numbers = 0..of_link as u16;

@@ -29,7 +29,7 @@ impl Scale {
     /// Of an operation.
     #[must_use]
     pub fn of(operation: Operation) -> Self {
-        if operation == Operation::Send { Self::HalfRoundTrip } else { Self::RoundTrip }
+        if matches!(operation, Operation::Send | Operation::Pingpong) { Self::HalfRoundTrip } else { Self::RoundTrip }
     }
 
     /// For JSON.

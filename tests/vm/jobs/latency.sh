@@ -51,6 +51,7 @@ every_request() {
 
 every_other_operation() {
     measures 500 1.0 client --op write && measures 500 1.0 client --op read --depth 4 && measures 500 1.0 client --op send &&
+        measures 500 1.0 client --op pingpong && measures 500 1.0 client --op pingpong --key memory --depth 4 &&
         measures 500 16.0 client --op write --size 128 --ranges 16 --depth 2 &&
         measures 500 4.0 client --op read --ranges 4 --segments 2 &&
         measures 640 2.0 client --op register && measures 640 2.0 client --op register --batch 32 &&
