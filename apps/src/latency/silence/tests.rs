@@ -156,8 +156,8 @@ impl Halves {
 /// A run of any length that sends its server no message, or few, is not cut short, and what keeps it alive is in no figure.
 #[test]
 fn a_long_run_without_messages_is_served_to_its_end() {
-    use Operation::{Read, Register, Request, Send, Write};
-    for operation in [Write, Read, Register, Send, Request] {
+    use Operation::{Pingpong, Read, Register, Request, Send, Write};
+    for operation in [Write, Read, Register, Send, Request, Pingpong] {
         for cores in [1, 20] {
             let (measured, news) = Halves::new(operation, cores).measure();
             let requests = RUNTIME.as_secs() / cores as u64;
@@ -165,7 +165,7 @@ fn a_long_run_without_messages_is_served_to_its_end() {
             assert!(matches!(&news[..], [News::Came { .. }, News::Left { .. }]), "{operation:?}: {news:?}");
             let counters = measured.counters;
             let (posted, answers) = match operation {
-                Write | Read => (requests, 0),
+                Write | Read | Pingpong => (requests, 0),
                 Register => (2 * requests, 0),
                 Send | Request => (requests, requests),
             };
@@ -180,7 +180,7 @@ fn a_long_run_without_messages_is_served_to_its_end() {
 /// A client whose host vanishes: nothing of it is heard again, not even by its connection.
 #[test]
 fn a_client_that_vanishes_is_dropped() {
-    for operation in [Operation::Write, Operation::Request] {
+    for operation in [Operation::Write, Operation::Request, Operation::Pingpong] {
         let mut halves = Halves::new(operation, 1);
         let one_more = ConnectData { parameters: parameters(operation), client: 8 };
         while halves.time.now() < 2 * CLIENT_SILENCE {
