@@ -12,7 +12,7 @@ use super::{
     sys::registered::KeyObjects,
     system,
 };
-use crate::provider::{Access, Capabilities, FailureStatus};
+use crate::provider::{Access, Capabilities, Failure, FailureStatus};
 use loopback::{Delivery, LoopBack, WINDOW_BYTES, WINDOW_OFFSET};
 use std::io;
 
@@ -172,13 +172,20 @@ impl Findings {
 }
 
 /// How a work request ended, for people.
-fn ended(result: Result<(), FailureStatus>) -> String {
+fn ended(result: Result<(), Failure>) -> String {
     match result {
         Ok(()) => "succeeded".to_owned(),
         // A port without a link says nothing before.
-        Err(status @ FailureStatus::RetryExceeded) => format!("failed: {status}; is the port's link up (`rdma link`)?"),
-        Err(status) => format!("failed: {status}"),
+        Err(failure) if failure.status == FailureStatus::RetryExceeded => {
+            format!("failed: {failure}; is the port's link up (`rdma link`)?")
+        }
+        Err(failure) => format!("failed: {failure}"),
     }
+}
+
+/// As it should be: the key is dead, or does not give that right, or not on those bytes.
+fn is_access_error(result: Result<(), Failure>) -> bool {
+    result.is_err_and(|failure| failure.status == FailureStatus::RemoteAccess)
 }
 
 /// Tries everything; each refused access costs a pair of queue pairs.
@@ -222,7 +229,7 @@ fn normal_path(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) 
     findings.need("bind again with the next key", again.is_ok(), ended(again));
     if pair.rotates() {
         let refused = pair.write_with_old_key("RDMA WRITE with the former key")?;
-        let is_refused = refused == Err(FailureStatus::RemoteAccess);
+        let is_refused = is_access_error(refused);
         findings.need("RDMA WRITE with the former key is refused", is_refused, ended(refused));
     }
     Ok(())
@@ -251,7 +258,7 @@ fn remote_invalidation(device: &VerbsDevice, gid: system::Gid, findings: &mut Fi
         let text = if seen.flag_is_right { "IBV_WC_WITH_INV" } else { "IBV_WC_IP_CSUM_OK in its place" };
         findings.expect("flag of SEND_WITH_INV", seen.flag_is_right, text);
         let refused = pair.write("RDMA WRITE after SEND_WITH_INV", 0)?;
-        let is_refused = refused == Err(FailureStatus::RemoteAccess);
+        let is_refused = is_access_error(refused);
         findings.need("RDMA WRITE after SEND_WITH_INV is refused", is_refused, ended(refused));
     }
     Ok(())
@@ -279,13 +286,13 @@ fn refused_access(device: &VerbsDevice, gid: system::Gid, findings: &mut Finding
     let mut pair = LoopBack::new(device, gid)?;
     let bound = pair.bind_and_send("bind for reading", Access::RemoteRead)?;
     let refused = pair.write("RDMA WRITE to a window for reading", 0)?;
-    let is_refused = bound.is_ok() && refused == Err(FailureStatus::RemoteAccess);
+    let is_refused = bound.is_ok() && is_access_error(refused);
     findings.need("RDMA WRITE to a window for reading is refused", is_refused, ended(refused));
     let mut pair = LoopBack::new(device, gid)?;
     let bound = pair.bind_and_send("bind, then LOCAL_INV", Access::RemoteReadWrite)?;
     let invalidated = pair.invalidate("LOCAL_INV")?;
     let refused = pair.write("RDMA WRITE after LOCAL_INV", 0)?;
-    let is_refused = bound.is_ok() && invalidated.is_ok() && refused == Err(FailureStatus::RemoteAccess);
+    let is_refused = bound.is_ok() && invalidated.is_ok() && is_access_error(refused);
     findings.need("RDMA WRITE after LOCAL_INV is refused", is_refused, ended(refused));
     Ok(())
 }
@@ -296,7 +303,7 @@ fn bounds(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) -> Re
     let bound = pair.bind_and_send("bind for bounds", Access::RemoteReadWrite)?;
     const _: () = assert!(WINDOW_OFFSET > 0, "there are bytes in front of the window");
     let refused = pair.write("RDMA WRITE beside the window", i64::from(WINDOW_BYTES))?;
-    let enforced = bound.is_ok() && refused == Err(FailureStatus::RemoteAccess);
+    let enforced = bound.is_ok() && is_access_error(refused);
     findings.enforces_bounds = Some(enforced);
     findings.expect("RDMA WRITE beside the window is refused", enforced, ended(refused));
     Ok(())
@@ -305,12 +312,13 @@ fn bounds(device: &VerbsDevice, gid: system::Gid, findings: &mut Findings) -> Re
 #[cfg(test)]
 mod tests {
     use super::{Findings, Outcome, SelfTestError, ended};
-    use crate::provider::FailureStatus;
+    use crate::provider::{Failure, FailureStatus};
 
     #[test]
     fn a_device_that_hears_nothing_of_itself_is_asked_for_its_link() {
-        assert!(ended(Err(FailureStatus::RetryExceeded)).contains("link up"));
-        assert!(!ended(Err(FailureStatus::RemoteAccess)).contains("link") && ended(Ok(())) == "succeeded");
+        let unheard = ended(Err(Failure::new(FailureStatus::RetryExceeded, 0x81)));
+        assert!(unheard.contains("(status 12, vendor 0x81)") && unheard.contains("link up"), "{unheard}");
+        assert!(!ended(Err(FailureStatus::RemoteAccess.into())).contains("link") && ended(Ok(())) == "succeeded");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::SelfTestError;
 use crate::provider::{
-    Access, BaseId, ElementRange, FailureStatus, Operation, QueueSizes, ReceiveRequest, RegistrationFields,
+    Access, BaseId, ElementRange, Failure, FailureStatus, Operation, QueueSizes, ReceiveRequest, RegistrationFields,
     RegistrationId, RemoteRange, ScatterElement, Token, TokenKind, WorkRequest,
     verbs::{
         VerbsDevice,
@@ -71,11 +71,11 @@ pub(super) enum Delivery {
     /// It arrived.
     Received(Invalidated),
     /// It arrived, and the receiver's side did not invalidate that key.
-    NotInvalidated(FailureStatus),
+    NotInvalidated(Failure),
     /// It was sent, and the receiver's side refused it.
-    Refused(FailureStatus),
+    Refused(Failure),
     /// The device did not send it.
-    NotSent(FailureStatus),
+    NotSent(Failure),
     /// Its library did not take it, with this error number.
     NotPosted(i32),
     /// The device says that it sent it, and the receiver never said anything.
@@ -97,19 +97,19 @@ impl Delivery {
         match self {
             Self::Received(Invalidated { key: Some(_), .. }) => "the receive names the key".to_owned(),
             Self::Received(_) => "no key is named".to_owned(),
-            Self::NotInvalidated(status) | Self::Refused(status) => format!("the receiver failed: {status}"),
-            Self::NotSent(status) => format!("failed: {status}"),
+            Self::NotInvalidated(failure) | Self::Refused(failure) => format!("the receiver failed: {failure}"),
+            Self::NotSent(failure) => format!("failed: {failure}"),
             Self::NotPosted(code) => format!("not posted: {}", io::Error::from_raw_os_error(code)),
             Self::Lost => format!("the receiver has no completion within {} s", PATIENCE.as_secs()),
         }
     }
 
-    fn not_delivered(status: FailureStatus) -> Self {
-        match status {
+    fn not_delivered(failure: Failure) -> Self {
+        match failure.status {
             FailureStatus::RemoteInvalidRequest | FailureStatus::RemoteAccess | FailureStatus::RemoteOperation => {
-                Self::Refused(status)
+                Self::Refused(failure)
             }
-            _ => Self::NotSent(status),
+            _ => Self::NotSent(failure),
         }
     }
 }
@@ -220,12 +220,12 @@ impl LoopBack {
         &mut self,
         step: &'static str,
         access: Access,
-    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+    ) -> Result<Result<(), Failure>, SelfTestError> {
         self.register(step, |fields, _| fields.access = access)
     }
 
     /// The same, far behind the memory that is registered.
-    pub(super) fn register_outside(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
+    pub(super) fn register_outside(&mut self, step: &'static str) -> Result<Result<(), Failure>, SelfTestError> {
         self.register(step, |fields, list| {
             // Of lists the addresses of their entries count, of windows their own.
             if fields.iova != 0 {
@@ -236,18 +236,12 @@ impl LoopBack {
     }
 
     /// The same as a list whose second entry names memory of nobody.
-    pub(super) fn register_foreign_key(
-        &mut self,
-        step: &'static str,
-    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+    pub(super) fn register_foreign_key(&mut self, step: &'static str) -> Result<Result<(), Failure>, SelfTestError> {
         self.register(step, |_, list| list[1].lkey ^= 0xff00)
     }
 
     /// The same as a window whose current key is said to be another.
-    pub(super) fn bind_with_stale_key(
-        &mut self,
-        step: &'static str,
-    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+    pub(super) fn bind_with_stale_key(&mut self, step: &'static str) -> Result<Result<(), Failure>, SelfTestError> {
         self.register(step, |fields, _| fields.old_key ^= 1)
     }
 
@@ -255,7 +249,7 @@ impl LoopBack {
         &mut self,
         step: &'static str,
         change: impl FnOnce(&mut RegistrationFields, &mut [ScatterElement; 2]),
-    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+    ) -> Result<Result<(), Failure>, SelfTestError> {
         self.peer.receive(self.element(MESSAGE_OFFSET)).map_err(system_error(step, ""))?;
         let (mut bind, send) = (self.request(), self.request());
         bind.signalled = false;
@@ -293,29 +287,18 @@ impl LoopBack {
     }
 
     /// The peer writes through the window, `beyond` bytes behind its start.
-    pub(super) fn write(
-        &mut self,
-        step: &'static str,
-        beyond: i64,
-    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+    pub(super) fn write(&mut self, step: &'static str, beyond: i64) -> Result<Result<(), Failure>, SelfTestError> {
         let address = self.start().wrapping_add_signed(beyond);
         self.write_to(step, RemoteRange { address, key: self.key })
     }
 
     /// The peer writes with the key of the bind before.
-    pub(super) fn write_with_old_key(
-        &mut self,
-        step: &'static str,
-    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+    pub(super) fn write_with_old_key(&mut self, step: &'static str) -> Result<Result<(), Failure>, SelfTestError> {
         let key = (self.key & !0xff) | (self.key.wrapping_sub(1) & 0xff);
         self.write_to(step, RemoteRange { address: self.start(), key })
     }
 
-    fn write_to(
-        &mut self,
-        step: &'static str,
-        remote: RemoteRange,
-    ) -> Result<Result<(), FailureStatus>, SelfTestError> {
+    fn write_to(&mut self, step: &'static str, remote: RemoteRange) -> Result<Result<(), Failure>, SelfTestError> {
         let pattern = [0x5a; BYTES as usize];
         // Inside by construction.
         let _ = self.memory.write(PEER_OFFSET as usize, &pattern);
@@ -334,7 +317,7 @@ impl LoopBack {
     }
 
     /// The peer reads through the window.
-    pub(super) fn read(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
+    pub(super) fn read(&mut self, step: &'static str) -> Result<Result<(), Failure>, SelfTestError> {
         let remote = RemoteRange { address: self.start(), key: self.key };
         let (request, elements) = (self.request(), [self.element(PEER_OFFSET)]);
         let read = self.peer.run(step, &mut self.posting, request.token, |batch| {
@@ -344,7 +327,7 @@ impl LoopBack {
     }
 
     /// The owner invalidates the window's key. Once per bind: a second one crashes some hosts.
-    pub(super) fn invalidate(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
+    pub(super) fn invalidate(&mut self, step: &'static str) -> Result<Result<(), Failure>, SelfTestError> {
         let (request, key) = (self.request(), self.key);
         let done = self.owner.run(step, &mut self.posting, request.token, |batch| {
             batch.invalidate(&request, key);
@@ -353,7 +336,7 @@ impl LoopBack {
     }
 
     /// The owner sends a message, and nothing else.
-    pub(super) fn send(&mut self, step: &'static str) -> Result<Result<(), FailureStatus>, SelfTestError> {
+    pub(super) fn send(&mut self, step: &'static str) -> Result<Result<(), Failure>, SelfTestError> {
         self.peer.receive(self.element(MESSAGE_OFFSET)).map_err(system_error(step, ""))?;
         let (request, elements) = (self.request(), [self.element(MESSAGE_OFFSET + u64::from(BYTES))]);
         let data = self.registered.of_post(&self.owner.queue_pair).data(&request, &elements);
@@ -542,7 +525,7 @@ impl End {
         memory: &'a mut SendMemory,
         token: Token,
         fill: impl FnOnce(&mut Posting<'a>),
-    ) -> Result<Result<ibv_wc, FailureStatus>, SelfTestError>
+    ) -> Result<Result<ibv_wc, Failure>, SelfTestError>
     where
         'b: 'a,
     {
@@ -556,7 +539,7 @@ impl End {
     }
 
     #[allow(clippy::disallowed_methods, reason = "a device is opened before any loop runs, and may never answer")]
-    fn wait(&self, step: &'static str, token: Token) -> Result<Result<ibv_wc, FailureStatus>, SelfTestError> {
+    fn wait(&self, step: &'static str, token: Token) -> Result<Result<ibv_wc, Failure>, SelfTestError> {
         let began = Instant::now();
         let mut room = [no_completion()];
         while began.elapsed() < PATIENCE {
@@ -565,8 +548,8 @@ impl End {
                 std::thread::yield_now();
                 continue;
             };
-            if let Some((status, _)) = raw.error() {
-                return Ok(Err(FailureStatus::of_number(status)));
+            if let Some((status, vendor_code)) = raw.error() {
+                return Ok(Err(Failure::new(FailureStatus::of_number(status), vendor_code)));
             }
             if raw.wr_id() == token.0 {
                 return Ok(Ok(*raw));

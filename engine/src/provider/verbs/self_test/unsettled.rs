@@ -2,20 +2,27 @@
 //! expected of it beside what it did. Nothing follows from the answers; they are for whoever wrote the table of devices.
 
 use super::{Delivery, Findings, LoopBack, Outcome, SelfTestError, VerbsDevice, ended, system::Gid};
-use crate::provider::{Access, FailureStatus};
+use crate::provider::{Access, Failure, FailureStatus};
 
 /// How a step ended, and whether that was expected.
 struct Answer {
-    found: Result<(), FailureStatus>,
+    found: Result<(), Failure>,
     expected: Result<(), FailureStatus>,
 }
 
 impl Findings {
     fn answer(&mut self, name: &'static str, answer: &Answer, reason: &str) {
         let Answer { found, expected } = *answer;
-        let outcome = if found == expected { Outcome::AsSpecified } else { Outcome::Deviates };
-        self.add(name, outcome, format!("{}; expected from source: {}: {reason}", ended(found), ended(expected)));
+        // Nobody knows the codes of its maker beforehand.
+        let outcome =
+            if found.map_err(|failure| failure.status) == expected { Outcome::AsSpecified } else { Outcome::Deviates };
+        self.add(name, outcome, format!("{}; expected from source: {}: {reason}", ended(found), stated(expected)));
     }
+}
+
+/// What is expected has no code of a device's maker.
+fn stated(expected: Result<(), FailureStatus>) -> String {
+    expected.map_or_else(|status| format!("failed: {status}"), |()| "succeeded".to_owned())
 }
 
 /// Asks everything; each question costs a pair of queue pairs, since most answers end one.
@@ -49,7 +56,7 @@ fn refused_registration(pair: &mut LoopBack) -> Result<Answer, SelfTestError> {
 }
 
 /// Registered, and invalidated by its owner.
-fn freed(pair: &mut LoopBack) -> Result<Result<(), FailureStatus>, SelfTestError> {
+fn freed(pair: &mut LoopBack) -> Result<Result<(), Failure>, SelfTestError> {
     let step = "registering and LOCAL_INV";
     match pair.bind_and_send(step, Access::RemoteReadWrite)? {
         Ok(()) => pair.invalidate(step),
@@ -73,8 +80,10 @@ fn second_remote_invalidation(pair: &mut LoopBack) -> Result<Answer, SelfTestErr
         Ok(()) => {
             let found = match pair.send_with_invalidate("SEND_WITH_INV of a free key")? {
                 Delivery::Received(_) => Ok(()),
-                Delivery::NotInvalidated(status) | Delivery::Refused(status) | Delivery::NotSent(status) => Err(status),
-                Delivery::NotPosted(_) | Delivery::Lost => Err(FailureStatus::General),
+                Delivery::NotInvalidated(failure) | Delivery::Refused(failure) | Delivery::NotSent(failure) => {
+                    Err(failure)
+                }
+                Delivery::NotPosted(_) | Delivery::Lost => Err(FailureStatus::General.into()),
             };
             Ok(Answer { found, expected })
         }
