@@ -201,7 +201,7 @@ fn rejected(fabric: &SoftFabric, bytes: &[u8]) -> Option<Vec<u8>> {
     raw.engine.connect(ADDRESS.parse().unwrap(), bytes, &ConnectionOptions::default()).unwrap();
     match raw.event() {
         Event::OpenFailed { reason: OpenFailure::Rejected, private_data, .. } => Some(private_data.to_vec()),
-        Event::OpenFailed { reason: OpenFailure::Unreachable, .. } => None,
+        Event::OpenFailed { reason: OpenFailure::Unreachable(_), .. } => None,
         other => panic!("{other:?}"),
     }
 }

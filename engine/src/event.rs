@@ -2,7 +2,7 @@
 
 use crate::{
     mr::Grant,
-    provider::{CommandError, Completion, Failure, IncomingId, PostError, PrivateData},
+    provider::{CommandError, Completion, Errno, Failure, IncomingId, PostError, PrivateData},
     request::RequestHandle,
 };
 use std::net::SocketAddr;
@@ -62,9 +62,9 @@ pub enum TransferStatus {
 /// Why a connection could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenFailure {
-    /// Nobody listens at the address, or it cannot be reached.
-    #[error("nobody listens at the address")]
-    Unreachable,
+    /// Nobody listens at the address, or it cannot be reached; why, as the connection manager says it.
+    #[error("nobody listens at the address ({0})")]
+    Unreachable(Errno),
     /// The peer said no; its private data says why.
     #[error("the peer rejected the connection")]
     Rejected,

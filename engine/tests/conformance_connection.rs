@@ -101,7 +101,7 @@ fn f33_a_device_that_goes_is_noticed() {
         };
         let unreachable = |wanted| {
             events.iter().any(|event| match event {
-                ConnectionEvent::Unreachable { queue_pair } => *queue_pair == wanted,
+                ConnectionEvent::Unreachable { queue_pair, .. } => *queue_pair == wanted,
                 // The kernel rejects in the name of a program that is gone.
                 ConnectionEvent::Rejected { queue_pair, .. } => *queue_pair == wanted && subject.is_real(),
                 _ => false,

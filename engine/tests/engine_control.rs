@@ -428,10 +428,13 @@ fn an_engine_without_its_control_refuses_what_could_not_begin() {
 fn f31_why_a_connection_was_not_opened_is_told() {
     use frwr_engine::{
         OpenFailure,
-        provider::{RejectReason, RejectReason::*},
+        provider::{Errno, RejectReason, RejectReason::*},
     };
-    let reasons =
-        [(Stale, OpenFailure::Stale), (Consumer, OpenFailure::Rejected), (NoListener, OpenFailure::Unreachable)];
+    let reasons = [
+        (Stale, OpenFailure::Stale),
+        (Consumer, OpenFailure::Rejected),
+        (NoListener, OpenFailure::Unreachable(Errno::ECONNREFUSED)),
+    ];
     let told = |test: &Scripted, failure: OpenFailure| {
         let failure = format!("reason: {failure:?}");
         test.pair.host.events.iter().any(|event| event.starts_with("OpenFailed") && event.contains(&failure))

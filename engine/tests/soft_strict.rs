@@ -124,7 +124,7 @@ fn f31_connect_requests_wait_in_a_bounded_place() {
             pair.owner.step();
             match pair.owner.connection_events().as_slice() {
                 [] => waiting += 1,
-                [ConnectionEvent::Unreachable { queue_pair: which }] => break *which == queue_pair,
+                [ConnectionEvent::Unreachable { queue_pair: which, .. }] => break *which == queue_pair,
                 other => panic!("{other:?}"),
             }
         };

@@ -183,7 +183,7 @@ impl<P: Port> ClientSide<P> {
             },
             OpenFailure::Stale => true,
             // One that makes room does not listen for a moment.
-            OpenFailure::Unreachable => patient,
+            OpenFailure::Unreachable(_) => patient,
             _ => false,
         };
         if !again {

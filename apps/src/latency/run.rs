@@ -24,7 +24,7 @@ use crate::{
 use frwr_engine::{
     Statistics,
     control::Control,
-    provider::{Capabilities, Contiguity, Device},
+    provider::{Capabilities, Contiguity, Device, Errno},
 };
 use frwr_reactor::{Clock, Finished, Placement};
 use hdrhistogram::Histogram;
@@ -81,7 +81,7 @@ where
             pace.pass(clock.now(), board.ended(), say);
             // Nobody will ever answer.
             if desk.listening().is_none() {
-                board.fail(Failure::Unreachable(frwr_engine::OpenFailure::Unreachable));
+                board.fail(Failure::Unreachable(frwr_engine::OpenFailure::Unreachable(Errno::ECONNREFUSED)));
             }
             finished(board)
         })

@@ -26,7 +26,7 @@ impl Remedy {
     pub(super) fn of(failure: &HostFailure) -> Self {
         use Remedy::{Change, ChangeOrTry};
         match failure {
-            HostFailure::Open(OpenFailure::Unreachable) => ChangeOrTry("start the target, look at --connect"),
+            HostFailure::Open(OpenFailure::Unreachable(_)) => ChangeOrTry("start the target, look at --connect"),
             HostFailure::Open(OpenFailure::Stale) => ChangeOrTry("wait until the target has noticed that"),
             HostFailure::Open(OpenFailure::Rejected) => {
                 ChangeOrTry("see what listens there, since it gave no reason of NVMe-oF")
@@ -94,6 +94,7 @@ mod tests {
     use crate::nvmf::{RejectStatus, Status};
     use core::time::Duration;
     use frwr_engine::OpenFailure;
+    use frwr_engine::provider::Errno;
 
     const RECONNECTS: &str = "raise --reconnects";
 
@@ -110,7 +111,7 @@ mod tests {
         let commands = statuses.map(|status| HostFailure::Command { step: "a step", status });
         let rejections = (0..16).filter_map(RejectStatus::from_wire).map(HostFailure::Rejected);
         let others = [
-            HostFailure::Open(OpenFailure::Unreachable),
+            HostFailure::Open(OpenFailure::Unreachable(Errno::ECONNREFUSED)),
             HostFailure::Open(OpenFailure::Stale),
             HostFailure::Timeout { what: "connecting", stood_still: Duration::ZERO },
             HostFailure::KeepAlive { stood_still: Duration::ZERO },
@@ -126,7 +127,7 @@ mod tests {
         let refused = |status: Status| remedy(&HostFailure::Command { step: "Connect", status: status.do_not_retry() });
         assert!(refused(Status::CONNECT_INVALID_HOST).contains("--host-nqn"));
         assert!(refused(Status::CONNECT_INVALID_PARAMETERS).contains("--subsystem"));
-        for open in [OpenFailure::Unreachable, OpenFailure::Stale] {
+        for open in [OpenFailure::Unreachable(Errno::ECONNREFUSED), OpenFailure::Stale] {
             assert!(remedy(&HostFailure::Open(open)).contains(RECONNECTS));
         }
     }

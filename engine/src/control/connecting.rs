@@ -5,7 +5,7 @@ use crate::{
     event::OpenFailure,
     link::{OpenOptions, OpenTarget, ToCore},
     mr::ConnectionKey,
-    provider::{Command, CommandError, ConnectionEvent, Device, PrivateData, QueuePairId, RejectReason},
+    provider::{Command, CommandError, ConnectionEvent, Device, Errno, PrivateData, QueuePairId, RejectReason},
 };
 
 /// How far a queue pair has come.
@@ -168,14 +168,14 @@ impl<D: Device> Control<D> {
             ConnectionEvent::Established { queue_pair, private_data } => self.established(queue_pair, private_data),
             ConnectionEvent::Rejected { queue_pair, private_data, reason } => {
                 let failure = match reason {
-                    RejectReason::NoListener => OpenFailure::Unreachable,
+                    RejectReason::NoListener => OpenFailure::Unreachable(Errno::ECONNREFUSED),
                     RejectReason::Consumer => OpenFailure::Rejected,
                     RejectReason::Stale => OpenFailure::Stale,
                 };
                 self.not_connected(queue_pair, failure, private_data);
             }
-            ConnectionEvent::Unreachable { queue_pair } => {
-                self.not_connected(queue_pair, OpenFailure::Unreachable, PrivateData::new());
+            ConnectionEvent::Unreachable { queue_pair, errno } => {
+                self.not_connected(queue_pair, OpenFailure::Unreachable(errno), PrivateData::new());
             }
             ConnectionEvent::Disconnected { queue_pair } => self.queue_pair_ended(queue_pair, false),
         }
@@ -204,7 +204,11 @@ impl<D: Device> Control<D> {
         }
         let reason = match error {
             CommandError::Exhausted(_) | CommandError::LockedMemory { .. } => not_made(error),
-            _ => OpenFailure::Unreachable,
+            CommandError::Busy(errno)
+            | CommandError::Invalid(errno)
+            | CommandError::Address(errno)
+            | CommandError::DeviceGone(errno) => OpenFailure::Unreachable(errno),
+            CommandError::Unknown => OpenFailure::Unreachable(Errno::EINVAL),
         };
         self.abort(at, reason, PrivateData::new());
     }

@@ -20,7 +20,8 @@ use crate::{
     mr::ConnectionKey,
     options::EngineOptions,
     provider::{
-        BaseId, Command, CommandError, Device, DomainId, ListenerId, Port, PortId, PrivateData, RegistrationId, Ticket,
+        BaseId, Command, CommandError, Device, DomainId, Errno, ListenerId, Port, PortId, PrivateData, RegistrationId,
+        Ticket,
     },
 };
 use connecting::{Link, Stage};
@@ -302,7 +303,7 @@ impl<D: Device> Control<D> {
             let Some(link) = self.links[at].as_ref().filter(|link| link.core == core) else { continue };
             let connection = link.connection;
             if link.stage == Stage::Domain {
-                self.abort(at, OpenFailure::Unreachable, PrivateData::new());
+                self.abort(at, OpenFailure::Unreachable(Errno::EIO), PrivateData::new());
             } else {
                 self.fail(core, connection);
             }

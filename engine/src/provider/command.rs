@@ -328,6 +328,8 @@ pub enum ConnectionEvent {
     Unreachable {
         /// Which.
         queue_pair: QueuePairId,
+        /// Why, as the connection manager says it.
+        errno: Errno,
     },
     /// RDMA_CM_EVENT_DISCONNECTED: the peer ended the connection.
     Disconnected {

@@ -155,6 +155,10 @@ impl Errno {
     pub const EBUSY: Self = Self(16);
     /// Invalid argument.
     pub const EINVAL: Self = Self(22);
+    /// Nobody listens.
+    pub const ECONNREFUSED: Self = Self(111);
+    /// There is no way there.
+    pub const EHOSTUNREACH: Self = Self(113);
     /// The address is in use.
     pub const EADDRINUSE: Self = Self(98);
     /// The address cannot be assigned.

@@ -178,7 +178,9 @@ impl<D: Device, W: World> Peer<D, W> {
             ConnectionEvent::Rejected { queue_pair, private_data, .. } => {
                 self.dialed.insert(queue_pair, Dialed::Rejected(private_data.to_vec()));
             }
-            ConnectionEvent::Unreachable { queue_pair } => drop(self.dialed.insert(queue_pair, Dialed::Unreachable)),
+            ConnectionEvent::Unreachable { queue_pair, .. } => {
+                drop(self.dialed.insert(queue_pair, Dialed::Unreachable))
+            }
             ConnectionEvent::Disconnected { queue_pair } => {
                 self.ended.entry(queue_pair).or_insert(None);
                 self.left.insert(queue_pair);

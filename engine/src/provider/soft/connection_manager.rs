@@ -124,7 +124,7 @@ impl SoftDevice {
             return;
         };
         if failed {
-            self.tell_connection(ConnectionEvent::Unreachable { queue_pair: id });
+            self.tell_connection(ConnectionEvent::Unreachable { queue_pair: id, errno: Errno::ECONNREFUSED });
             let message = match peer_end {
                 Some(_) => Message::Unreachable { queue_pair: peer.queue_pair },
                 None => Message::Disconnected { queue_pair: peer.queue_pair },
@@ -231,7 +231,7 @@ impl SoftDevice {
         let was = core::mem::replace(&mut record.link, Link::Ended);
         match was {
             Link::Connecting | Link::Wiring { .. } | Link::Connected { .. } if unreachable => {
-                self.tell_connection(ConnectionEvent::Unreachable { queue_pair: id });
+                self.tell_connection(ConnectionEvent::Unreachable { queue_pair: id, errno: Errno::ECONNREFUSED });
             }
             Link::Connecting | Link::Wiring { .. } | Link::Connected { .. } => {
                 self.tell_connection(ConnectionEvent::Disconnected { queue_pair: id });

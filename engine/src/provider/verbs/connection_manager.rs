@@ -12,8 +12,8 @@ use super::{
     system,
 };
 use crate::provider::{
-    Answer, AsyncEvent, CommandError, ConnectionEvent, ConnectionParameters, Device as _, DeviceEvent, IncomingId,
-    ListenerId, PrivateData, QueuePairId, RejectReason,
+    Answer, AsyncEvent, CommandError, ConnectionEvent, ConnectionParameters, Device as _, DeviceEvent, Errno,
+    IncomingId, ListenerId, PrivateData, QueuePairId, RejectReason,
 };
 use ibverbs_sys::{ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state};
 use std::{
@@ -358,9 +358,11 @@ impl VerbsDevice {
                 *stage = Stage::Ended;
                 Some(ConnectionEvent::Disconnected { queue_pair })
             }
-            (_, EventKind::Unreachable | EventKind::Rejected) => {
+            (_, kind @ (EventKind::Unreachable | EventKind::Rejected)) => {
                 *stage = Stage::Ended;
-                Some(ConnectionEvent::Unreachable { queue_pair })
+                // A rejection has a reason of InfiniBand, and no errno.
+                let errno = if kind == EventKind::Rejected { Errno::ECONNREFUSED } else { unreachable(event.status) };
+                Some(ConnectionEvent::Unreachable { queue_pair, errno })
             }
             (_, EventKind::Disconnected) => {
                 *stage = Stage::Ended;
@@ -373,10 +375,15 @@ impl VerbsDevice {
 
 /// A step that could not be begun ends the connection.
 fn give_up_on_error(stage: &mut Stage, queue_pair: QueuePairId, begun: io::Result<()>) -> Option<ConnectionEvent> {
-    begun.err().map(|_| {
+    begun.err().map(|error| {
         *stage = Stage::Ended;
-        ConnectionEvent::Unreachable { queue_pair }
+        ConnectionEvent::Unreachable { queue_pair, errno: unreachable(error.raw_os_error().unwrap_or_default()) }
     })
+}
+
+/// The errno of an event, which rdma_cm has below zero, or of an error; where there is none, that there is no way there.
+fn unreachable(status: i32) -> Errno {
+    if status == 0 { Errno::EHOSTUNREACH } else { Errno(status.saturating_abs()) }
 }
 
 fn elsewhere() -> io::Error {
