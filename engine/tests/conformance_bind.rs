@@ -366,7 +366,7 @@ fn i05_rxe_crashes_on_a_double_invalidation() {
             assert!(pair.owner.events.iter().any(|event| matches!(event, DeviceEvent::Async(AsyncEvent::DeviceFatal))));
             let error = pair.owner.post(ends.owner, &Builder::new().send(&[])).expect_err("nothing works any more");
             assert_eq!(error.reason, PostRefusal::DeviceGone);
-            assert_eq!(pair.owner.command(Command::AllocateDomain), Err(CommandError::DEVICE_GONE));
+            assert!(matches!(pair.owner.command(Command::AllocateDomain), Err(CommandError::DeviceGone(_))));
         },
     );
 }
@@ -429,8 +429,8 @@ fn i33_memory_is_not_deregistered_under_a_live_key() {
                 assert!(pair.owner.command(Command::DeregisterMemory { base }).is_ok());
                 continue;
             }
-            assert_eq!(pair.owner.command(Command::DeregisterMemory { base }), Err(CommandError::BUSY));
-            assert_eq!(pair.owner.command(Command::FreeDomain { domain }), Err(CommandError::BUSY));
+            assert!(matches!(pair.owner.command(Command::DeregisterMemory { base }), Err(CommandError::Busy(_))));
+            assert!(matches!(pair.owner.command(Command::FreeDomain { domain }), Err(CommandError::Busy(_))));
             if free {
                 pair.owner.command(Command::FreeRegistration { object: slot.object }).expect("freed");
             } else {

@@ -249,16 +249,16 @@ fn fault33_what_the_device_cannot_give_is_refused() {
             QueueSizes { send: 1, receive: 1, max_send_sge: 17 },
         ] {
             let create = Command::CreateQueuePair { port, domain, sizes, shared_receives: None };
-            assert_eq!(host.command(create), Err(CommandError::INVALID), "{sizes:?}");
+            assert!(matches!(host.command(create), Err(CommandError::Invalid(_))), "{sizes:?}");
         }
         let queue_pair = host.queue_pair(QueueSizes { send: 16, receive: 16, max_send_sge: 1 });
         let first = host.slot(queue_pair);
         host.slot(queue_pair);
         let depth = 1;
         let third = Command::AllocateRegistration { port, domain, queue_pair, depth };
-        assert_eq!(host.command(third.clone()), Err(CommandError::EXHAUSTED));
+        assert!(matches!(host.command(third.clone()), Err(CommandError::Exhausted(_))));
         let too_deep = Command::AllocateRegistration { port, domain, queue_pair, depth: 1 << 20 };
-        assert_eq!(host.command(too_deep), Err(CommandError::INVALID));
+        assert!(matches!(host.command(too_deep), Err(CommandError::Invalid(_))));
         host.command(Command::FreeRegistration { object: first.object }).expect("freed");
         assert_eq!(host.command(Command::FreeRegistration { object: first.object }), Err(CommandError::Unknown));
         assert!(host.command(third).is_ok());

@@ -179,7 +179,7 @@ fn a_queue_in_use_is_not_destroyed() {
         pair.peer.post_shared_receives(queue, 0, 4);
         let destroy = || Command::DestroySharedReceiveQueue { queue };
         for ends in &ends {
-            assert_eq!(pair.peer.command(destroy()), Err(CommandError::BUSY));
+            assert!(matches!(pair.peer.command(destroy()), Err(CommandError::Busy(_))));
             pair.peer.command(Command::DestroyQueuePair { queue_pair: ends.peer }).expect("destroyed");
         }
         assert_eq!(pair.peer.command(destroy()), Ok(Answer::Done));
@@ -201,7 +201,7 @@ fn a_domain_goes_after_its_queues() {
         let (port, domain) = (host.port.id(), host.new_domain());
         let create = Command::CreateSharedReceiveQueue { port, domain, entries: 4 };
         let Ok(Answer::SharedReceiveQueue { queue, .. }) = host.command(create) else { panic!("no queue") };
-        assert_eq!(host.command(Command::FreeDomain { domain }), Err(CommandError::BUSY));
+        assert!(matches!(host.command(Command::FreeDomain { domain }), Err(CommandError::Busy(_))));
         assert_eq!(host.command(Command::DestroySharedReceiveQueue { queue }), Ok(Answer::Done));
         assert_eq!(host.command(Command::FreeDomain { domain }), Ok(Answer::Done));
     });
@@ -216,7 +216,7 @@ fn limits_of_a_shared_queue() {
         let (port, domain) = (host.port.id(), host.domain);
         for entries in [0, limits.max_srq_wr.saturating_add(1)] {
             let create = Command::CreateSharedReceiveQueue { port, domain, entries };
-            assert_eq!(host.command(create), Err(CommandError::INVALID), "{entries} entries");
+            assert!(matches!(host.command(create), Err(CommandError::Invalid(_))), "{entries} entries");
         }
         let queue = host.shared_receive_queue(8);
         // A real device rounds up, and need not say so.
@@ -232,7 +232,7 @@ fn limits_of_a_shared_queue() {
         // A queue belongs to a port, and so do its queue pairs.
         let other = host.device.open_port(16, 16).expect("a second port");
         let create = Command::CreateQueuePair { port: other.id(), domain, sizes: SIZES, shared_receives: Some(queue) };
-        assert_eq!(host.command(create), Err(CommandError::INVALID));
+        assert!(matches!(host.command(create), Err(CommandError::Invalid(_))));
     });
 }
 
