@@ -196,3 +196,17 @@ fn this_process_is_told_its_own() {
     }
     assert!(limits.soft_limit(Resource::Stack).is_none_or(|bytes| bytes > 0));
 }
+
+#[test]
+fn who_may_lock_more_has_the_capability_of_the_machine_itself() {
+    let may = |effective: &str, users: &str| {
+        let status = format!("Name:\tfrwr\nCapEff:\t{effective}\n");
+        let tree = Tree::new(&[("proc/self/status", &status), ("proc/self/uid_map", users)]);
+        tree.limits().may_lock_more()
+    };
+    let (initial, mapped) = ("         0          0 4294967295\n", "         0       1000          1\n");
+    assert!(may("0000000000004000", initial) && may("000001ffffffffff", initial));
+    assert!(!may("0000000000000000", initial) && !may("000001ffffffffff", mapped) && !may("nonsense", initial));
+    let empty = Tree::new(&[]);
+    assert!(!empty.limits().may_lock_more());
+}

@@ -100,7 +100,7 @@ impl Machine {
             nodes: read_nodes(&sys.join("devices/system/node"), &topology),
             hugepages: read_hugepages(&sys.join("kernel/mm/hugepages")),
             locked_memory: limits.soft_limit(Resource::LockedMemory),
-            may_lock_more: may_lock_more(root),
+            may_lock_more: limits.may_lock_more(),
             memory: limits.memory(),
             cpu_quota: limits.cpu_quota(),
             rdma_devices: read_devices(root),
@@ -164,16 +164,6 @@ fn read_hugepages(directory: &Path) -> Vec<HugePages> {
     let mut pools: Vec<HugePages> = names(directory).iter().filter_map(read).collect();
     pools.sort_unstable_by_key(|pool| pool.size_kib);
     pools
-}
-
-/// Whether this process has the capability CAP_IPC_LOCK, and of the machine itself: that of a user namespace counts for nothing here.
-fn may_lock_more(root: &Path) -> bool {
-    const IPC_LOCK: u32 = 14;
-    let own = text(&root.join("proc/self/status")).unwrap_or_default();
-    let effective = own.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
-    let users = text(&root.join("proc/self/uid_map")).unwrap_or_default();
-    let is_initial = users.split_whitespace().eq(["0", "0", "4294967295"]);
-    is_initial && effective.is_some_and(|all| all & (1 << IPC_LOCK) != 0)
 }
 
 fn read_clock(root: &Path, topology: &Topology) -> Clock {

@@ -197,6 +197,18 @@ impl Limits {
         soft_limit_in(&fs::read_to_string(self.root.join("proc/self/limits")).ok()?, resource)
     }
 
+    /// Whether this process may lock more than [`Resource::LockedMemory`] says: it has CAP_IPC_LOCK (capabilities(7)), and that of the machine
+    /// itself, since that of a user namespace counts for nothing there. False where nobody says.
+    #[must_use]
+    pub fn may_lock_more(&self) -> bool {
+        const IPC_LOCK: u32 = 14;
+        let read = |file: &str| fs::read_to_string(self.root.join(file)).unwrap_or_default();
+        let (own, users) = (read("proc/self/status"), read("proc/self/uid_map"));
+        let effective = own.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok());
+        let is_initial = users.split_whitespace().eq(["0", "0", "4294967295"]);
+        is_initial && effective.is_some_and(|all| all >> IPC_LOCK & 1 == 1)
+    }
+
     fn machine_memory(&self) -> Option<u64> {
         field(&fs::read_to_string(self.root.join("proc/meminfo")).ok()?, "MemAvailable:")?.checked_mul(1024)
     }

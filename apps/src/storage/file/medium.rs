@@ -5,10 +5,11 @@ use super::{
     Backing, MAX_STORAGE_DEPTH, RingStorage, ThreadStorage,
     health::MediumFault,
     lock::{LockedFile, Sharing},
-    sys::{file_size_limit, logical_block_bytes},
+    sys::logical_block_bytes,
     task::{Kind, Layout},
 };
 use core::fmt;
+use frwr_mempool::limits::{Limits, Resource};
 use std::{
     fs::{File, FileType, OpenOptions},
     io::{self, Seek as _, SeekFrom},
@@ -333,7 +334,8 @@ impl FileMedium {
             notes.push(FileNote::Unlocked { path: path(), source: io::Error::from_raw_os_error(errno) });
         }
         let bytes = self.layout.bytes();
-        if let Some(limit) = file_size_limit().filter(|limit| self.layout.can_grow() && *limit < bytes) {
+        let limit = Limits::of_process().soft_limit(Resource::FileSize);
+        if let Some(limit) = limit.filter(|limit| self.layout.can_grow() && *limit < bytes) {
             notes.push(FileNote::SizeLimit { path: path(), bytes, limit });
         }
         if backing != Backing::Thread {

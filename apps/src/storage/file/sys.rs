@@ -278,14 +278,6 @@ pub(super) fn logical_block_bytes(device: &File) -> Option<u32> {
     u32::try_from(bytes).ok().filter(|bytes| done == 0 && bytes.is_power_of_two())
 }
 
-/// Bytes that a file of this process can have at most (RLIMIT_FSIZE); `None` for no limit.
-pub(super) fn file_size_limit() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: room for the answer.
-    let done = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
-    (done == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
-}
-
 /// As system calls take it. Nothing is ever accessed through it in this process.
 fn pointer(address: usize) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut(address)

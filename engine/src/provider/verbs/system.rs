@@ -1,5 +1,6 @@
 //! What the kernel says of RDMA devices in sysfs: drivers and GID tables.
 
+use frwr_mempool::limits::{Limits, Resource};
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::{Path, PathBuf},
@@ -124,20 +125,8 @@ pub fn gids(name: &str, port: u8) -> Vec<Gid> {
 /// Bytes that this process may lock; `None` where nothing limits it: no limit, or the capability CAP_IPC_LOCK.
 #[must_use]
 pub(super) fn locked_memory_limit() -> Option<u64> {
-    let own = Path::new("/proc/self");
-    limit_of(&text(&own.join("limits"))?, &text(&own.join("status"))?)
-}
-
-/// The soft limit in /proc/PID/limits, unless CapEff in /proc/PID/status has CAP_IPC_LOCK (capabilities(7)).
-fn limit_of(limits: &str, status: &str) -> Option<u64> {
-    const CAP_IPC_LOCK: u32 = 14;
-    let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let capabilities = u64::from_str_radix(capabilities.unwrap_or("").trim(), 16).unwrap_or(0);
-    if capabilities >> CAP_IPC_LOCK & 1 == 1 {
-        return None;
-    }
-    let limit = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"))?;
-    limit.split_whitespace().next()?.parse().ok()
+    let limits = Limits::of_process();
+    limits.soft_limit(Resource::LockedMemory).filter(|limit| *limit < u64::MAX && !limits.may_lock_more())
 }
 
 /// The address of a port on an InfiniBand fabric; 0 on Ethernet.
@@ -213,20 +202,6 @@ mod tests {
         assert!(make(&[("vendor", "0x15b3"), ("device", "0x101e")]), "given to a virtual machine");
         assert!(!make(&[("vendor", "0x15b3"), ("device", "0x101d")]));
         assert!(!make(&[("vendor", "0x8086"), ("device", "0x101e")]));
-    }
-
-    #[test]
-    fn the_limit_of_locked_memory_is_that_of_proc() {
-        let limits = |soft: &str| {
-            format!(
-                "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         {soft}   unlimited   bytes\nMax x  1  1\n"
-            )
-        };
-        let (plain, root) = ("Name:\tx\nCapEff:\t0000000000000000\n", "CapEff:\t000001ffffffffff\n");
-        assert_eq!(limit_of(&limits("8388608"), plain), Some(8 << 20));
-        assert_eq!(limit_of(&limits("unlimited"), plain), None);
-        assert_eq!(limit_of(&limits("8388608"), root), None);
-        assert_eq!(limit_of("", ""), None);
     }
 
     #[test]
