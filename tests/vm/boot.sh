@@ -3,8 +3,8 @@
 
 # Emulated processors; more than the machine has only make the guest slower.
 GUEST_CPUS=2
-# MiB: a 64 MiB file that two processes hold, the hugepages, and the system with its page cache.
-GUEST_MEMORY=1024
+# MiB: a 64 MiB file that two processes hold, two targets of some 350 MiB, the hugepages, and the system with its page cache.
+GUEST_MEMORY=1536
 # 2 MiB pages kept in the guest.
 GUEST_HUGEPAGES=96
 # Seconds from QEMU's start to the first job: many times what a boot takes on a busy machine.

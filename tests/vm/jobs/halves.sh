@@ -8,7 +8,7 @@ make_served 67108001
 # Every key was killed and none is live; the most work requests for each request.
 keys_are_dead() { # report most
     awk -v made="$(field registrations "$1")" -v by_us="$(field local_invalidations "$1")" \
-        -v by_peer="$(field remote_invalidations "$1")" -v destroyed="$(field mrs_destroyed "$1")" \
+        -v by_peer="$(field remote_invalidations "$1")" -v destroyed="$(field keys_destroyed_live "$1")" \
         -v live="$(field keys_live "$1")" -v work="$(field work_requests "$1")" \
         -v requests="$(field requests "$1")" -v most="$2" 'BEGIN {
             print made " keys, " by_us " + " by_peer " + " destroyed " dead, " live " live; " \
