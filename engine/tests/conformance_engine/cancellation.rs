@@ -1,5 +1,5 @@
 //! Cancelling while the peer may still invalidate: a LOCAL_INV behind the peer's back could be the second invalidation of a
-//! key. That takes rxe's host down (verbs.md 5.6, trap 1); other devices refuse it.
+//! key. That takes rxe's host down; other devices refuse it.
 
 use crate::harness::subject::on_all;
 use crate::rig::Rig;

@@ -67,7 +67,7 @@ const DEVIATIONS: [(Row, Run, &str); 19] = [
         Row::SecondLocalInvalidation,
         Run::GuardedAndModel,
         "a second invalidation takes rxe's host down, and what it does to a device that nobody knows is not tried; the provider refuses \
-         the post (verbs.md 5.6, trap 1)",
+         the post",
     ),
     (
         Row::SecondRemoteInvalidation,

@@ -286,7 +286,7 @@ impl Context {
             Err(failure) => {
                 told.status = failure.status.number().into();
                 told.vendor_err = failure.vendor_code;
-                // Of a failed one only `wr_id`, `status`, `qp_num` and `vendor_err` count (verbs.md 0.4).
+                // Of a failed one only `wr_id`, `status`, `qp_num` and `vendor_err` count (ibv_poll_cq(3)).
                 told.opcode = ibv_wc_opcode::IBV_WC_SEND;
             }
         }
