@@ -29,7 +29,7 @@ fn measured(fake: &FakeDevice, registration: Registration, arguments: &[&str]) -
 }
 
 fn every_operation(options: FakeOptions, registration: Registration) {
-    for operation in ["request", "register", "send", "write", "read", "ranges", "pingpong", "pingpong by ibv_reg_mr"] {
+    for operation in ["request", "register", "send", "write", "read", "ranges", "pingpong"] {
         let fake = FakeDevice::new(options);
         let count = REQUESTS.to_string();
         let arguments =
@@ -37,9 +37,6 @@ fn every_operation(options: FakeOptions, registration: Registration) {
         let all = match operation {
             "ranges" => [&["--op", "write", "--ranges", "16"], &arguments[2..6], &arguments[8..]].concat(),
             "pingpong" => [&arguments[..6], &arguments[8..]].concat(),
-            "pingpong by ibv_reg_mr" => {
-                [&["--op", "pingpong", "--key", "memory"], &arguments[2..6], &arguments[8..]].concat()
-            }
             // One key covers a range.
             "register" | "send" => [&arguments[..6], &arguments[8..]].concat(),
             _ => arguments.to_vec(),

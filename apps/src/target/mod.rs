@@ -372,7 +372,7 @@ impl<P: Port, S: Storage> Target<P, S> {
 
     fn event(&mut self, event: Event) {
         match event {
-            Event::Listening { state, .. } => self.statistics.listening = state.into(),
+            Event::Listening { state, .. } => self.statistics.listening = self.statistics.listening.then(state),
             Event::Incoming { incoming, peer, local, private_data } => {
                 self.incoming(incoming, Ends { peer, local }, &private_data);
             }

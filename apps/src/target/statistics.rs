@@ -34,14 +34,15 @@ impl TargetListening {
             Self::Failed(_) => 4,
         }
     }
-}
 
-impl From<Listening> for TargetListening {
-    fn from(state: Listening) -> Self {
-        match state {
-            Listening::Began => Self::Listens,
-            Listening::Stopped => Self::Stopped,
-            Listening::Failed(reason) => Self::Failed(reason),
+    /// Behind an answer of the device. That it listens no longer is no news of one that never could, and keeps the reason.
+    #[must_use]
+    pub(super) fn then(self, answer: Listening) -> Self {
+        match (self, answer) {
+            (_, Listening::Began) => Self::Listens,
+            (_, Listening::Failed(reason)) => Self::Failed(reason),
+            (Self::Failed(reason), Listening::Stopped) => Self::Failed(reason),
+            (_, Listening::Stopped) => Self::Stopped,
         }
     }
 }
@@ -170,5 +171,20 @@ impl core::ops::Add for TargetStatistics {
             buffers_free: self.buffers_free + other.buffers_free,
             queues: self.queues + other.queues,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TargetListening;
+    use frwr_engine::{Listening, provider::CommandError};
+
+    #[test]
+    fn why_it_could_not_listen_is_kept_to_the_end() {
+        let failed = TargetListening::Asked.then(Listening::Failed(CommandError::ADDRESS));
+        assert_eq!(failed.then(Listening::Stopped), TargetListening::Failed(CommandError::ADDRESS));
+        assert_eq!(failed.then(Listening::Began), TargetListening::Listens);
+        let stopped = TargetListening::Asked.then(Listening::Began).then(Listening::Stopped);
+        assert_eq!((stopped, stopped.then(Listening::Stopped)), (TargetListening::Stopped, TargetListening::Stopped));
     }
 }

@@ -58,6 +58,6 @@ fails_with() { # exit_code regex command...
     "$@" > /tmp/out 2> /tmp/err
     code=$?
     cat /tmp/out /tmp/err
-    grep -v -e ' s  ' -e '^libibverbs: ' -e "^$SERVED: " -e '^listening on ' /tmp/err > /tmp/said
+    grep -v -e ' s  ' -e '^libibverbs: ' -e "^$SERVED: " -e '^listening on ' -e '^warning: process ' /tmp/err > /tmp/said
     [ $code -eq "$wanted" ] && [ "$(wc -l < /tmp/said)" -eq 1 ] && grep -qE "$regex" /tmp/said && ! [ -s /tmp/out ]
 }

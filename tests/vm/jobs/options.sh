@@ -34,7 +34,7 @@ run_test a_bad_mtu fails_with 2 '^error: --mtu is 1500: must be 256,' load_file 
 run_test a_bad_retry_count fails_with 2 '^error: --retry-count is 8: must be from 0 to 7' load_file --retry-count 8
 run_test a_device_that_does_not_exist fails_with 1 '^error: there is no RDMA device mlx5_0; devices here: rxe0' \
     frwr-reactor load --device mlx5_0 --connect "$ADDRESS"
-run_test an_address_of_nobody fails_with 1 '^error: --listen 10.77.0.1:4420: ' \
+run_test an_address_of_nobody fails_with 1 '^error: --listen 10.77.0.1:4420: .*(errno 99 EADDRNOTAVAIL)' \
     frwr-reactor serve --device rxe0 --listen 10.77.0.1:4420 --namespace $SERVED --cores 0
 run_test load_with_little_memory fails_with 1 "$LITTLE_MEMORY" load_with_little_memory
 run_test serve_with_little_memory fails_with 1 "$LITTLE_MEMORY" serve_with_little_memory
