@@ -11,7 +11,6 @@ use serde_json::Value;
 use std::{
     fs,
     io::{BufRead as _, BufReader, Lines, Read as _},
-    path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Stdio},
     ptr::null_mut,
 };
@@ -23,8 +22,8 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
 
 /// Set where this program is the one that is stopped.
 const SERVES: &str = "FRWR_TEST_SERVES";
-/// Clock ticks that a thread has polled for: a tenth of a second.
-const POLLED: u64 = 10;
+/// What a program says once all its reactors poll: before, each waits until the others are ready.
+const POLLS: [&str; 3] = ["IOPS", "requests/s", "listening on"];
 
 /// A program of which one reactor's thread stands still.
 struct Stopped {
@@ -66,7 +65,7 @@ fn stop_thread(thread: i32) -> Result<(), std::io::Error> {
 }
 
 impl Stopped {
-    /// Starts a run that lasts and stops one of its reactors, once that polls. `None` where nobody may trace.
+    /// Starts a run that lasts and stops one of its reactors, once they poll. `None` where nobody may trace.
     fn start(program: &str, arguments: &[&str], reactor: usize) -> Option<Self> {
         let all = ["--json", "--runtime", "3600", "--cores", "unpinned"];
         Self::start_command(Command::new(program).args(all).args(arguments), reactor)
@@ -74,13 +73,10 @@ impl Stopped {
 
     fn start_command(command: &mut Command, reactor: usize) -> Option<Self> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let thread = loop {
-            if let Some(thread) = polling_thread(child.id(), &format!("frwr-reactor-{reactor}")) {
-                break thread;
-            }
-            assert_eq!(child.try_wait().unwrap(), None, "it ended");
-        };
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let polls = |line: &String| POLLS.iter().any(|polls| line.contains(polls));
+        assert!(lines.by_ref().map(|line| line.unwrap()).any(|line| polls(&line)), "it ended");
+        let thread = thread_called(child.id(), &format!("frwr-reactor-{reactor}")).unwrap();
         match stop_thread(thread) {
             Ok(()) => Some(Self { child, thread, lines }),
             Err(error) => {
@@ -120,19 +116,11 @@ impl Stopped {
     }
 }
 
-/// The thread of this name, once it has polled for a while: before, others wait until it is ready.
-fn polling_thread(process: u32, name: &str) -> Option<i32> {
+fn thread_called(process: u32, name: &str) -> Option<i32> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
-    let paths = threads.filter_map(|thread| Some(thread.ok()?.path()));
-    let is_it = |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
-    let path = paths.filter(is_it).find(|path| ticks(path).is_some_and(|ticks| ticks >= POLLED))?;
+    let mut paths = threads.filter_map(|thread| Some(thread.ok()?.path()));
+    let path = paths.find(|path| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name))?;
     path.file_name()?.to_str()?.parse().ok()
-}
-
-/// proc_pid_stat(5): the twelfth and thirteenth field behind the name, in user code and in the kernel.
-fn ticks(path: &Path) -> Option<u64> {
-    let stat = fs::read_to_string(path.join("stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
 /// `poller` may be none where several have their turns on that core.
