@@ -76,7 +76,25 @@ impl Stopped {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let polls = |line: &String| POLLS.iter().any(|polls| line.contains(polls));
         assert!(lines.by_ref().map(|line| line.unwrap()).any(|line| polls(&line)), "it ended");
-        let thread = thread_called(child.id(), &format!("frwr-reactor-{reactor}")).unwrap();
+        Self::stop(child, lines, reactor)
+    }
+
+    /// As [`Self::start`], and stops it as soon as it is there, which is before it polls most of the time.
+    fn at_its_start(program: &str, arguments: &[&str], reactor: usize) -> Option<Self> {
+        let mut command = Command::new(program);
+        command.args(["--json", "--runtime", "3600", "--cores", "unpinned"]).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        Self::stop(child, lines, reactor)
+    }
+
+    fn stop(mut child: Child, lines: Lines<BufReader<ChildStderr>>, reactor: usize) -> Option<Self> {
+        let thread = loop {
+            if let Some(thread) = thread_called(child.id(), &format!("frwr-reactor-{reactor}")) {
+                break thread;
+            }
+            assert_eq!(child.try_wait().unwrap(), None, "it ended");
+        };
         match stop_thread(thread) {
             Ok(()) => Some(Self { child, thread, lines }),
             Err(error) => {
@@ -140,6 +158,34 @@ fn a_core_that_never_polls_again_is_named_and_keeps_no_program_that_was_told_to_
     assert_eq!((code, error["error"].as_str()), (Some(3), Some("core_stands_still")), "{error}");
     let message = error["message"].as_str().unwrap();
     assert!(message.starts_with("reactor 1 (unpinned) did not end: no iteration for 1"), "{message}");
+}
+
+/// One that is never ready keeps all others waiting.
+#[test]
+fn a_core_that_is_never_set_up_is_named_and_keeps_no_program_that_was_told_to_end() {
+    for (program, arguments, reactor) in [(REACTOR, &[FILE][..], 1), (LATENCY, &[], 0)] {
+        let (mut run, line) = loop {
+            let Some(mut run) = Stopped::at_its_start(program, arguments, reactor) else { return };
+            let line = run.told(&format!("reactor {reactor} (unpinned) "));
+            // Else it was faster, and stands in a poller.
+            if line.contains(" is not ready yet: ") {
+                break (run, line);
+            }
+        };
+        let begin = format!("reactor {reactor} (unpinned) is not ready yet: its initialisation has taken 1.");
+        // One that was stopped at its very first step has not said yet which thread it is.
+        let stopped = line.split_once("; its thread ").is_none_or(|(_, it)| it.ends_with(" is stopped by a debugger"));
+        assert!(line.starts_with(&begin) && stopped, "{line}");
+        run.signal(libc::SIGUSR1);
+        assert!(run.told("setting the cores up").contains(" s  "));
+        run.signal(libc::SIGTERM);
+        let (code, out) = run.ended();
+        let error: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((code, error["error"].as_str()), (Some(3), Some("core_stands_still")), "{error}");
+        let message = error["message"].as_str().unwrap();
+        let begin = format!("reactor {reactor} (unpinned) did not end: its initialisation has taken 1");
+        assert!(message.starts_with(&begin), "{message}");
+    }
 }
 
 /// `serve` needs an RDMA device: so what is stopped is this program, which serves over the software NIC then.

@@ -1,6 +1,7 @@
 //! Starting reactors on pinned threads.
 
 use core::marker::PhantomData;
+use core::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::clock::Clock;
@@ -8,12 +9,12 @@ use crate::inbox::{CoreIndex, Outbox};
 use crate::pin::PinError;
 use crate::placement::{Placement, PlacementError};
 use crate::reactor::{Context, Reactor};
-use crate::running::Running;
+use crate::running::{Pulse, Running};
 use crate::seat::{Frame, Options, Place, Seat, WiringError, by_sender};
 use crate::starting::{Starting, end, of_all};
 use crate::topology::Topology;
 
-/// Why reactors did not start. None of them runs then: those that were ready have been taken down.
+/// Why reactors did not start. None of them runs then: those that were ready have been taken down, unless they were given up.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError<E: std::error::Error + 'static> {
     /// The placement does not fit the machine.
@@ -54,6 +55,10 @@ pub enum LaunchError<E: std::error::Error + 'static> {
         /// What it said.
         message: String,
     },
+    /// Who watched the launch gave it up. Threads that are not done with their initialisation go on with it, and then end; nobody
+    /// will hear of it: for a process that is about to end.
+    #[error("the reactors were given up before all of them were set up")]
+    GivenUp,
 }
 
 /// Starts reactors: one thread each, pinned before anything is allocated on it.
@@ -125,7 +130,25 @@ impl<M: Send + 'static> Reactors<M> {
     ///
     /// All have one type of context; where roles differ it is an enum. `E` is any error that says what it is: a
     /// `Box<dyn Error>` is none, [`std::io::Error::other`] makes one of it.
+    ///
+    /// Waits for each initialisation, however long it takes: see [`Self::launch_watched`].
     pub fn launch<C, E, I>(self, prepare: impl FnMut(CoreIndex) -> I) -> Result<Running<M, C>, LaunchError<E>>
+    where
+        C: Context<Message = M> + Send + 'static,
+        E: std::error::Error + Send + 'static,
+        I: FnOnce(Seat<M>, Outbox<M>) -> Result<Reactor<C>, E> + Send + 'static,
+    {
+        self.launch_watched(prepare, |_| ControlFlow::Continue(()))
+    }
+
+    /// As [`Self::launch`], and asks `watch` some twenty times a second whether it shall go on waiting, while it waits for
+    /// initialisations: it is told in whose turn each reactor is, which is [`crate::Turn::SettingUp`] for those that are waited for.
+    /// To pin memory takes seconds for some ten gigabytes, so that one that takes long need not stand still.
+    pub fn launch_watched<C, E, I>(
+        self,
+        prepare: impl FnMut(CoreIndex) -> I,
+        mut watch: impl FnMut(&[Pulse]) -> ControlFlow<()>,
+    ) -> Result<Running<M, C>, LaunchError<E>>
     where
         C: Context<Message = M> + Send + 'static,
         E: std::error::Error + Send + 'static,
@@ -142,28 +165,27 @@ impl<M: Send + 'static> Reactors<M> {
         for ((core, place), init) in frame.cores().zip(places).zip(inits) {
             match Starting::spawn(&frame, core, place, init) {
                 Ok(started) => starting.push(started),
-                Err(error) => return Err(end(starting, error)),
+                Err(error) => return Err(end(starting, &mut watch, error)),
             }
         }
-        let wired = match of_all(&starting, |one| &one.wired) {
+        let wired = match of_all(&starting, &mut watch, |one| &one.wired) {
             Ok(wired) => wired,
-            Err(error) => return Err(end(starting, error)),
+            Err(error) => return Err(end(starting, &mut watch, error)),
         };
         let (members, senders): (Vec<_>, Vec<_>) = wired.into_iter().map(|one| (one.member, one.senders)).unzip();
         let mut lanes = by_sender(senders).into_iter();
         for (one, lanes) in starting.iter().zip(lanes.by_ref()) {
-            // A send fails only if the thread is gone, which is told below.
-            let _ = one.lanes.send(lanes);
+            one.give_lanes(lanes);
         }
         let foreign = frame.foreign_outboxes(lanes);
-        if let Err(error) = of_all(&starting, |one| &one.ready) {
-            return Err(end(starting, error));
+        if let Err(error) = of_all(&starting, &mut watch, |one| &one.ready) {
+            return Err(end(starting, &mut watch, error));
         }
-        let release = |one: Starting<C, E>| {
-            // As above; its join will tell.
-            let _ = one.go.send(());
-            one.thread
-        };
-        Ok(Running::new(starting.into_iter().map(release).collect(), members, foreign, frame.shutdown_handle()))
+        Ok(Running::new(
+            starting.into_iter().map(Starting::release).collect(),
+            members,
+            foreign,
+            frame.shutdown_handle(),
+        ))
     }
 }

@@ -34,7 +34,7 @@ pub struct Pulse {
     pub core: CoreIndex,
     /// Its CPU; `None` is unpinned.
     pub cpu: Option<CpuId>,
-    /// The number by which the system knows its thread (gettid(2)).
+    /// The number by which the system knows its thread (gettid(2)); 0 for one that has not begun.
     pub thread: i32,
     /// Iterations begun, some ten milliseconds ago at most.
     pub iterations: u64,

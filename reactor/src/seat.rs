@@ -111,7 +111,7 @@ pub(crate) struct Frame {
     foreign: u16,
     clock: Clock,
     options: Options,
-    group: Arc<Group>,
+    pub(crate) group: Arc<Group>,
 }
 
 impl Frame {

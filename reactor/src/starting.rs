@@ -1,9 +1,11 @@
 //! One thread of a reactor from its start to its end.
 
+use core::ops::ControlFlow;
+use core::time::Duration;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
 
 use frwr_mempool::lane::Sender;
 
@@ -15,8 +17,15 @@ use crate::inbox::{CoreIndex, Outbox};
 use crate::launch::LaunchError;
 use crate::pin::pin_current_thread;
 use crate::reactor::{Context, Reactor};
-use crate::running::{Ended, ReactorThread, RunningError, Thread};
+use crate::running::{Ended, Pulse, ReactorThread, RunningError, Thread};
 use crate::seat::{Frame, Options, Place, Seat};
+use crate::turn::{Turn, TurnCell};
+
+/// Between two looks of who watches a launch.
+const LOOK_PERIOD: Duration = Duration::from_millis(50);
+
+/// Who watches a launch: see [`crate::Reactors::launch_watched`].
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(&[Pulse]) -> ControlFlow<()>;
 
 /// What a thread says once it has its place.
 pub(crate) struct Wired<M> {
@@ -31,11 +40,15 @@ pub(crate) type Report<T, E> = mpsc::Receiver<Result<T, LaunchError<E>>>;
 /// A thread that was started: it makes its inbox, gets its lanes to the others, builds its reactor, and waits for the others.
 pub(crate) struct Starting<C: Context, E: std::error::Error + 'static> {
     core: CoreIndex,
-    pub(crate) thread: Thread<C>,
+    cpu: Option<CpuId>,
+    group: Arc<Group>,
+    /// Its number, once it has begun.
+    number: Arc<OnceLock<ThreadId>>,
+    thread: Thread<C>,
     pub(crate) wired: Report<Wired<C::Message>, E>,
-    pub(crate) lanes: mpsc::SyncSender<Vec<Sender<C::Message>>>,
+    lanes: mpsc::SyncSender<Vec<Sender<C::Message>>>,
     pub(crate) ready: Report<(), E>,
-    pub(crate) go: mpsc::SyncSender<()>,
+    go: mpsc::SyncSender<()>,
 }
 
 impl<C, E> Starting<C, E>
@@ -51,24 +64,66 @@ where
         let (lanes, own_lanes) = mpsc::sync_channel(1);
         let (report_ready, ready) = mpsc::sync_channel(1);
         let (go, may_go) = mpsc::sync_channel(1);
-        let frame = Arc::clone(frame);
+        let (group, number) = (Arc::clone(&frame.group), Arc::<OnceLock<_>>::default());
+        let (frame, number_of_it) = (Arc::clone(frame), Arc::clone(&number));
         let body = move || {
+            let turn = frame.group.member(core.index())?.turn();
+            turn.set_setting_up();
+            // Set by nobody else.
+            let _ = number_of_it.set(ThreadId::current());
             let (seat, senders) = done(&report_wired, caught(core, || take_place(&frame, core, place)))?;
             let (group, options) = (Arc::clone(&seat.group), seat.options);
             let member =
                 ReactorThread { cpu: place.cpu, thread: ThreadId::current(), published: Arc::clone(&seat.published) };
+            // Whose turn it is then the launcher says, with what is waited for.
+            turn.set_asleep();
             report_wired.send(Ok(Wired { member, senders })).ok()?;
             // The launcher drops its ends if another reactor failed.
             let outbox = frame.outbox(core, own_lanes.recv().ok()?);
             let build = || init(seat, outbox).map_err(|source| LaunchError::Init { core, source });
             let reactor = done(&report_ready, caught(core, build))?;
+            turn.set_asleep();
             report_ready.send(Ok(())).ok()?;
             may_go.recv().ok()?;
             Some(run(reactor, place.cpu, &group, options))
         };
         let thread = std::thread::Builder::new().name(format!("frwr-reactor-{core}"));
         let thread = thread.spawn(body).map_err(|source| LaunchError::Thread { core, source })?;
-        Ok(Self { core, thread, wired, lanes, ready, go })
+        Ok(Self { core, cpu: place.cpu, group, number, thread, wired, lanes, ready, go })
+    }
+}
+
+impl<C: Context, E: std::error::Error + 'static> Starting<C, E> {
+    fn turn(&self) -> Option<&TurnCell> {
+        self.group.member(self.core.index()).map(|member| member.turn())
+    }
+
+    fn pulse(&self) -> Pulse {
+        let number = self.number.get();
+        // Before it has begun it has no turn.
+        let turn = number.and_then(|_| Some(self.turn()?.get(|_| None))).unwrap_or(Turn::SettingUp);
+        let (thread, ended) = (number.map_or(0, |number| number.get()), self.thread.is_finished());
+        Pulse { core: self.core, cpu: self.cpu, thread, iterations: 0, turn, ended }
+    }
+
+    /// The sending ends of the lanes to all, for a thread that waits for them: it goes on.
+    pub(crate) fn give_lanes(&self, lanes: Vec<Sender<C::Message>>) {
+        self.turn().into_iter().for_each(TurnCell::set_setting_up);
+        // Fails only if the thread is gone, which its next report tells.
+        let _ = self.lanes.send(lanes);
+    }
+
+    /// All are set up: it runs.
+    pub(crate) fn release(self) -> Thread<C> {
+        self.turn().into_iter().for_each(|turn| turn.set(None));
+        // As above; its join will tell.
+        let _ = self.go.send(());
+        self.thread
+    }
+
+    /// What it waits for will not come: it ends.
+    fn let_go(&mut self) {
+        (self.lanes, self.go) = (mpsc::sync_channel(1).0, mpsc::sync_channel(1).0);
     }
 }
 
@@ -106,25 +161,63 @@ fn done<T, R, E: std::error::Error + 'static>(
     step.map_err(|error| report.send(Err(error))).ok()
 }
 
-/// What all threads report of a step, or the first error. Waits for all of them in either case.
+/// The next report of one of these threads; `None` if it ended without.
+fn next_report<C: Context, T, E: std::error::Error + 'static>(
+    starting: &[Starting<C, E>],
+    report: &Report<T, E>,
+    watch: Watch<'_>,
+) -> Result<Option<Result<T, LaunchError<E>>>, LaunchError<E>> {
+    loop {
+        match report.recv_timeout(LOOK_PERIOD) {
+            Ok(report) => return Ok(Some(report)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => {
+                let pulses: Vec<_> = starting.iter().map(Starting::pulse).collect();
+                if watch(&pulses).is_break() {
+                    return Err(LaunchError::GivenUp);
+                }
+            }
+        }
+    }
+}
+
+/// What all threads report of a step, or the first error. Waits for all of them in either case, unless `watch` gives them up.
 pub(crate) fn of_all<C: Context, T, E: std::error::Error + 'static>(
     starting: &[Starting<C, E>],
+    watch: Watch<'_>,
     report: impl Fn(&Starting<C, E>) -> &Report<T, E>,
 ) -> Result<Vec<T>, LaunchError<E>> {
-    let lost = |core| LaunchError::Panicked { core, message: "its thread ended early".to_owned() };
-    let reports: Vec<_> =
-        starting.iter().map(|one| report(one).recv().unwrap_or_else(|_| Err(lost(one.core)))).collect();
+    let mut reports = Vec::with_capacity(starting.len());
+    for one in starting {
+        let lost = || LaunchError::Panicked { core: one.core, message: "its thread ended early".to_owned() };
+        reports.push(next_report(starting, report(one), watch)?.unwrap_or_else(|| Err(lost())));
+    }
     reports.into_iter().collect()
 }
 
-/// Ends threads that were started: without what they wait for they return, and what they built is gone when this returns.
+/// Ends threads that were started: without what they wait for they return, and what they built is gone when this returns, unless
+/// they are given up.
 pub(crate) fn end<C: Context, E: std::error::Error + 'static>(
-    starting: Vec<Starting<C, E>>,
+    mut starting: Vec<Starting<C, E>>,
+    watch: Watch<'_>,
     error: LaunchError<E>,
 ) -> LaunchError<E> {
-    let threads: Vec<_> = starting.into_iter().map(|one| one.thread).collect();
-    for thread in threads {
-        let _ = thread.join();
+    if matches!(error, LaunchError::GivenUp) {
+        return error;
+    }
+    starting.iter_mut().for_each(Starting::let_go);
+    for one in &starting {
+        // A thread's last report stands open until all that it built is gone.
+        loop {
+            match next_report(&starting, &one.ready, watch) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(given_up) => return given_up,
+            }
+        }
+    }
+    for one in starting {
+        let _ = one.thread.join();
     }
     error
 }

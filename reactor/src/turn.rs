@@ -13,8 +13,11 @@ const LOOP: usize = usize::MAX;
 const MESSAGES: usize = usize::MAX - 1;
 /// The reactor sleeps.
 const ASLEEP: usize = usize::MAX - 2;
+/// What the reactor consists of is made; the last of the numbers that are no poller's.
+const SETTING_UP: usize = usize::MAX - 3;
 
-/// Whose turn it is, in a number that other threads may read. Written by the reactor alone.
+/// Whose turn it is, in a number that other threads may read. Written by the reactor alone, and
+/// by its launcher while it waits for that.
 #[derive(Debug)]
 pub(crate) struct TurnCell(AtomicUsize);
 
@@ -45,19 +48,24 @@ impl TurnCell {
         self.set_poller(ASLEEP);
     }
 
+    pub(crate) fn set_setting_up(&self) {
+        self.set_poller(SETTING_UP);
+    }
+
     /// `name` knows those of pollers.
     pub(crate) fn get(&self, name: impl FnOnce(usize) -> Option<&'static str>) -> Turn {
         match self.0.load(Ordering::Relaxed) {
             LOOP => Turn::Loop,
             MESSAGES => Turn::Messages,
             ASLEEP => Turn::Asleep,
+            SETTING_UP => Turn::SettingUp,
             number => name(number).map_or(Turn::Loop, Turn::Poller),
         }
     }
 
     /// The number of a poller, if it is that one's.
     pub(crate) fn poller(&self) -> Option<usize> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|&number| number < ASLEEP)
+        Some(self.0.load(Ordering::Relaxed)).filter(|&number| number < SETTING_UP)
     }
 }
 
@@ -70,8 +78,10 @@ pub enum Turn {
     Messages,
     /// No poller's: before the first iteration, after the last one, or where no poller is busy.
     Loop,
-    /// Nobody's: the reactor sleeps until it is woken.
+    /// Nobody's: the reactor sleeps until it is woken, or waits until all are set up.
     Asleep,
+    /// Its initialisation's: it does not run yet.
+    SettingUp,
 }
 
 impl fmt::Display for Turn {
@@ -81,6 +91,7 @@ impl fmt::Display for Turn {
             Self::Messages => f.write_str("what takes messages"),
             Self::Loop => f.write_str("no poller"),
             Self::Asleep => f.write_str("sleep"),
+            Self::SettingUp => f.write_str("its initialisation"),
         }
     }
 }

@@ -1,12 +1,14 @@
 //! What another thread sees of a reactor that stands still, while it stands.
 
 use std::convert::Infallible;
+use std::io;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use frwr_reactor::{
-    Context, CoreIndex, Idle, Now, Options, Outbox, Placement, Poller, Pulse, Reactor, Reactors, Running, Schedule,
-    Seat, Sleep, Source, Turn, poll_fn,
+    Context, CoreIndex, Idle, LaunchError, Now, Options, Outbox, Placement, Poller, Pulse, Reactor, Reactors, Running,
+    Schedule, Seat, Sleep, Source, Turn, poll_fn,
 };
 
 /// Where somebody stops, once: it says that it has come there, and goes on when it is told.
@@ -211,4 +213,58 @@ fn a_reactor_that_stands_still_can_be_left_behind() {
     let left = running.abandon();
     assert!(matches!(&left[..], [Some(Ok(finished)), None] if finished.core == CoreIndex(0)), "{}", left.len());
     drop(keeper.release);
+}
+
+/// What becomes of a launch of two reactors, of which the first fails in its initialisation, or is set up and waits for the second,
+/// which stands still in its own until it was seen there and `seen` has returned.
+fn launched(
+    first_fails: bool,
+    mut seen: impl FnMut(&mpsc::Sender<()>) -> ControlFlow<()>,
+) -> Result<Running<(), Core>, LaunchError<io::Error>> {
+    let (gate, keeper) = gate();
+    let Keeper { arrived, release } = keeper;
+    let init = |core: CoreIndex| {
+        let gate = gate.clone();
+        move |seat: Seat<()>, _: Outbox<()>| {
+            match core.index() {
+                0 if first_fails => return Err(io::Error::other("no")),
+                0 => {}
+                _ => gate.pass(),
+            }
+            Ok(busy(seat, gate, Place::Nowhere))
+        }
+    };
+    let mut stands = false;
+    let watch = |pulses: &[Pulse]| {
+        stands |= arrived.try_recv().is_ok();
+        let [first, second] = pulses else { panic!("{pulses:?}") };
+        if !stands || (first.turn != Turn::Asleep && !first.ended) {
+            return ControlFlow::Continue(());
+        }
+        assert_eq!((second.core, second.turn, second.ended), (CoreIndex(1), Turn::SettingUp, false));
+        assert!(second.thread > 0 && second.iterations == 0 && first.ended == first_fails);
+        seen(&release)
+    };
+    Reactors::new(Placement::Unpinned { reactors: 2 }).launch_watched(init, watch)
+}
+
+#[test]
+fn an_initialisation_that_stands_still_is_seen_and_waited_for() {
+    let goes_on = |release: &mpsc::Sender<()>| {
+        let _ = release.send(());
+        ControlFlow::Continue(())
+    };
+    let running = launched(false, goes_on).unwrap();
+    for core in [0, 1] {
+        wait_for(&running, core, |pulse| pulse.iterations > 0);
+    }
+    assert!(running.shutdown(Duration::ZERO).into_iter().all(|ended| ended.is_ok()));
+    assert!(matches!(launched(true, goes_on), Err(LaunchError::Init { core: CoreIndex(0), .. })));
+}
+
+#[test]
+fn an_initialisation_that_stands_still_can_be_given_up() {
+    for first_fails in [false, true] {
+        assert!(matches!(launched(first_fails, |_| ControlFlow::Break(())), Err(LaunchError::GivenUp)));
+    }
 }

@@ -76,7 +76,7 @@ where
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut client, halves, Some(cores - halves), &mut keys)?;
     let (clock, mut pace) = (Clock::system(), run.pace());
-    let measured = run.go(sides, &desk, &mut keys, |threads, board, aside| {
+    let measured = run.go(sides, &desk, &mut keys, asked, say, |threads, board, aside, say| {
         drive(vec![&mut server, &mut client], threads, board, asked, aside, say, |say| {
             pace.pass(clock.now(), board.ended(), say);
             // Nobody will ever answer.
@@ -127,7 +127,7 @@ where
     let run = Run { config, parameters, address, capabilities, machine, placement };
     run.clients(&mut sides, &mut control, cores, None, &mut keys)?;
     let (clock, mut pace) = (Clock::system(), run.pace());
-    let measured = run.go(sides, &desk, &mut keys, |threads, board, aside| {
+    let measured = run.go(sides, &desk, &mut keys, asked, say, |threads, board, aside, say| {
         drive(vec![&mut control], threads, board, asked, aside, say, |say| {
             pace.pass(clock.now(), board.ended(), say);
             finished(board)
@@ -197,15 +197,17 @@ impl Run<'_> {
         sides: Sides<P>,
         desk: &Desk,
         keys: &mut Option<Trace>,
-        drive: impl FnOnce(&Threads<P>, &Board, Aside<'_>) -> Result<(), RunError>,
+        asked: &dyn Asked,
+        say: &mut dyn FnMut(&str),
+        drive: impl FnOnce(&Threads<P>, &Board, Aside<'_>, &mut dyn FnMut(&str)) -> Result<(), RunError>,
     ) -> Result<LatencyReport, LatencyError> {
         let board = Board::new(sides.clients());
         let (watch, mut patrol) = (Watch::begin(), Patrol::default());
-        let threads = sides.launch(self.machine.topology.clone(), self.placement.clone(), &board, desk)?;
+        let threads = sides.launch(self.machine.topology.clone(), self.placement.clone(), &board, desk, asked, say)?;
         let cpus: Vec<_> = threads.cpus().collect();
         keys.iter_mut().for_each(|keys| keys.started(&cpus));
         let mut warnings = about_cores(self.machine, &cpus, self.rdma_device(), &watch);
-        let driven = drive(&threads, &board, Aside { patrol: &mut patrol, keys });
+        let driven = drive(&threads, &board, Aside { patrol: &mut patrol, keys }, say);
         let (mut cores, mut undrained, mut engines) = (Vec::new(), Vec::new(), Statistics::default());
         for ended in ended(threads, driven)? {
             let Finished { core, context, report } = ended.map_err(RunError::from)?;

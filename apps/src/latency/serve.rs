@@ -171,7 +171,10 @@ impl Session<'_> {
             sides.add_server(&mut control, plan.clone(), keys.as_mut())?;
         }
         let (watch, mut patrol) = (Watch::begin(), Patrol::default());
-        let threads = sides.launch(machine.topology.clone(), placement, &board, &desk)?;
+        let threads = match sides.launch(machine.topology.clone(), placement, &board, &desk, asked, say) {
+            Ok(threads) => threads,
+            Err(error) => return Err(leave(error, control).into()),
+        };
         let cpus: Vec<_> = threads.cpus().collect();
         keys.iter_mut().for_each(|keys| keys.started(&cpus));
         let mut told = !first;

@@ -5,12 +5,13 @@ use super::{
     client::{ClientPlan, ClientSide},
     cores::{ClientPoller, LatencyCore, ServerPoller},
     desk::Desk,
-    error::LatencyError,
     plan,
     server::{ServerPlan, ServerSide},
 };
 use crate::{
-    runner::{GIVEN_UP, GRACE, Idle, Refusals, RunError, Served, SetupError, Trace, Verdict, Watchdog, open},
+    runner::{
+        GIVEN_UP, GRACE, Idle, Refusals, RunError, Served, SetupError, Trace, Verdict, Watchdog, launch_watched, open,
+    },
     signals::Asked,
     watch::Patrol,
 };
@@ -86,26 +87,28 @@ impl<P: Port + Send + 'static> Sides<P> {
         Ok(())
     }
 
-    /// Starts the reactors.
+    /// Starts the reactors. An error may leave cores behind: see [`crate::runner::leave`].
     pub(super) fn launch(
         self,
         topology: Topology,
         placement: Placement,
         board: &Board,
         desk: &Desk,
-    ) -> Result<Threads<P>, LatencyError> {
+        asked: &dyn Asked,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Threads<P>, RunError> {
         let cores = crate::runner::reactors(&placement);
         let first_client = cores.saturating_sub(self.clients.len());
         let (mut servers, mut clients) = (self.servers.into_iter(), self.clients.into_iter());
         let (board, desk) = (board.clone(), desk.clone());
         let reactors = Reactors::<Infallible>::new(placement).topology(topology).allow_siblings(true);
-        let threads = reactors.launch(move |core: CoreIndex| {
+        let prepare = move |core: CoreIndex| {
             let server = servers.next();
             let client = if core.index() < first_client { None } else { clients.next() };
             let (board, desk) = (board.clone(), desk.clone());
             move |seat: Seat<Infallible>, _: Outbox<Infallible>| build(seat, server, client, board, desk)
-        });
-        Ok(threads.map_err(RunError::from)?)
+        };
+        launch_watched(reactors, prepare, asked, say)
     }
 }
 

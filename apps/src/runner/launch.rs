@@ -101,7 +101,10 @@ impl Move<'_> {
         let progress = Progress::new(1);
         let sides = Sides { targets: vec![target], hosts: vec![host] };
         let mut lookout = Lookout::begin(&topology);
-        let threads = launch(topology, placement, sides, &progress)?;
+        let threads = match launch(topology, placement, sides, &progress, asked, say) {
+            Ok(threads) => threads,
+            Err(error) => return Err(leave(error, (target_control, host_control))),
+        };
         lookout.placed(threads.cpus(), say);
         let mut traces: Vec<_> = of_port.into_iter().chain(keys).collect();
         traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));

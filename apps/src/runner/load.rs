@@ -94,7 +94,10 @@ where
     let progress = Progress::new(cores);
     let sides = Sides::<D::Port, _> { targets: Vec::new(), hosts };
     let mut lookout = Lookout::begin(&topology);
-    let threads = launch(topology, placement, sides, &progress)?;
+    let threads = match launch(topology, placement, sides, &progress, asked, say) {
+        Ok(threads) => threads,
+        Err(error) => return Err(leave(error, control)),
+    };
     lookout.placed(threads.cpus(), say);
     let mut traces: Vec<_> = of_port.into_iter().chain(keys).collect();
     traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));

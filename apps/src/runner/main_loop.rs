@@ -183,12 +183,12 @@ impl<T: Port + Send + 'static, H: Port + Send + 'static> MainLoop<'_, T, H> {
                         log.finish(say);
                         return Err(RunError::Standing { cores });
                     }
-                    Verdict::Alone(_) | Verdict::GiveUp if self.gives_up && !ending => {
+                    Verdict::Alone(_) | Verdict::GiveUp(_) if self.gives_up && !ending => {
                         ending = true;
                         say(GIVEN_UP);
                         self.threads.shutdown_handle().request(GRACE);
                     }
-                    Verdict::GoOn | Verdict::GiveUp | Verdict::Alone(_) => {}
+                    Verdict::GoOn | Verdict::GiveUp(_) | Verdict::Alone(_) => {}
                 }
             }
             // It will never hear that it shall stop.

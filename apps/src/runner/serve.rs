@@ -94,7 +94,11 @@ where
         targets.push(Beginning { port, link, plan, keys });
     }
     let mut lookout = Lookout::begin(&topology);
-    let threads = launch(topology, placement, Sides::<_, D::Port> { targets, hosts: Vec::new() }, &progress)?;
+    let threads =
+        match launch(topology, placement, Sides::<_, D::Port> { targets, hosts: Vec::new() }, &progress, asked, say) {
+            Ok(threads) => threads,
+            Err(error) => return Err(leave(error, control)),
+        };
     lookout.placed(threads.cpus(), say);
     let mut traces: Vec<_> = keys.into_iter().collect();
     traces.iter_mut().for_each(|trace| trace.started(&threads.cpus().collect::<Vec<_>>()));

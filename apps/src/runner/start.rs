@@ -7,8 +7,10 @@ use super::{
     host_team::Team,
     main_loop::Threads,
     progress::Progress,
+    start_watch::launch_watched,
     target_side::{TargetPlan, TargetPoller, TargetSide},
 };
+use crate::signals::Asked;
 use frwr_engine::{
     CoreLink, Engine, EngineOptions, TraceRecord,
     control::Control,
@@ -44,12 +46,14 @@ pub(crate) fn open<D: Device>(
 }
 
 /// Starts the reactors: the first build the targets, the last the hosts; where there are too few for all, some build both.
-/// Each side reports as the part of `progress` that has its number.
+/// Each side reports as the part of `progress` that has its number. An error may leave cores behind: see [`super::main_loop::leave`].
 pub(super) fn launch<T, H>(
     topology: Topology,
     placement: Placement,
     sides: Sides<T, H>,
     progress: &Progress,
+    asked: &dyn Asked,
+    say: &mut dyn FnMut(&str),
 ) -> Result<Threads<T, H>, RunError>
 where
     T: Port + Send + 'static,
@@ -64,12 +68,12 @@ where
     let teams = (0..members).map(move |member| Team::new(first_core, member, members));
     let mut hosts = hosts.zip(teams).map(|((side, progress), team)| (side, progress, team));
     let reactors = Reactors::<Message>::new(placement).topology(topology).allow_siblings(false);
-    let threads = reactors.launch(move |core: CoreIndex| {
+    let prepare = move |core: CoreIndex| {
         let target = targets.next();
         let host = if core.index() < first_host { None } else { hosts.next() };
         move |seat: Seat<Message>, outbox: Outbox<Message>| build(seat, outbox, target, host)
-    })?;
-    Ok(threads)
+    };
+    launch_watched(reactors, prepare, asked, say)
 }
 
 /// Beginnings with their parts of the progress, in order.

@@ -11,6 +11,9 @@ const LOOK_PERIOD: Duration = Duration::from_millis(100);
 const LONGEST_GAP: Duration = Duration::from_millis(400);
 /// A core that stands still for so long is told of: far more than what else runs on its processor may take at a time.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
+/// One that is set up for so long is told of also while it works on that: memory is zeroed and pinned in that time, some gigabytes in a
+/// second.
+const LONG_SET_UP: Duration = Duration::from_secs(5);
 /// How often it is told of then.
 const REMINDER: Duration = Duration::from_secs(10);
 /// A core that stands still for so long is given up: as long as cores may drain.
@@ -50,8 +53,8 @@ impl fmt::Display for Place {
 pub(crate) enum Verdict {
     /// It goes on.
     GoOn,
-    /// A core is given up: nothing will come of a run that needs it.
-    GiveUp,
+    /// These cores are given up: nothing will come of a run that needs them.
+    GiveUp(Vec<Standing>),
     /// All others have ended, if they were asked to: only these are waited for.
     Alone(Vec<Standing>),
 }
@@ -112,7 +115,7 @@ impl Watchdog {
         match (standing.is_empty(), others) {
             (true, _) => Verdict::GoOn,
             (false, 0) => Verdict::Alone(standing),
-            (false, _) => Verdict::GiveUp,
+            (false, _) => Verdict::GiveUp(standing),
         }
     }
 }
@@ -131,8 +134,12 @@ impl Watched {
         }
         self.stood += gap;
         if self.stood >= self.told_at {
-            self.told_at = self.stood + REMINDER;
-            say(&Standing::of(pulse, self.stood).line(thread_state(pulse.thread)));
+            let thread = thread_state(pulse.thread);
+            let works = pulse.turn == Turn::SettingUp && thread.is_some_and(|(_, letter)| matches!(letter, 'R' | 'D'));
+            if !works || self.stood >= LONG_SET_UP {
+                self.told_at = self.stood + REMINDER;
+                say(&Standing::of(pulse, self.stood).line(thread));
+            }
         }
         Some(self.stood)
     }
@@ -143,22 +150,28 @@ impl Standing {
         Self { core: pulse.core, cpu: pulse.cpu, turn: pulse.turn, time }
     }
 
-    fn line(&self, thread: Option<(i32, &'static str)>) -> String {
-        let thread = thread.map_or_else(String::new, |(thread, state)| format!("; its thread {thread} {state}"));
-        format!("{} stands still: {}{thread}", Place(self.core, self.cpu), self.what())
+    /// `thread` is its number and the letter of its state.
+    fn line(&self, thread: Option<(i32, char)>) -> String {
+        let thread = thread.and_then(|(thread, letter)| Some(format!("; its thread {thread} {}", state(letter)?)));
+        let how = if self.turn == Turn::SettingUp { "is not ready yet" } else { "stands still" };
+        format!("{} {how}: {}{}", Place(self.core, self.cpu), self.what(), thread.unwrap_or_default())
     }
 
     fn what(&self) -> String {
-        format!("no iteration for {:.1} s, in {}", self.time.as_secs_f64(), self.turn)
+        let seconds = self.time.as_secs_f64();
+        match self.turn {
+            Turn::SettingUp => format!("its initialisation has taken {seconds:.1} s"),
+            turn => format!("no iteration for {seconds:.1} s, in {turn}"),
+        }
     }
 }
 
-/// What the kernel says of a thread of this process (proc_pid_stat(5)), where it can be read: its number and what it does.
-fn thread_state(thread: i32) -> Option<(i32, &'static str)> {
+/// What the kernel says of a thread of this process (proc_pid_stat(5)), where it can be read: its number and the letter of its state.
+fn thread_state(thread: i32) -> Option<(i32, char)> {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).ok()?;
     // The name before it may hold anything.
     let (_, behind_name) = stat.rsplit_once(')')?;
-    Some((thread, state(behind_name.trim_start().chars().next()?)?))
+    Some((thread, behind_name.trim_start().chars().next()?))
 }
 
 fn state(letter: char) -> Option<&'static str> {
@@ -237,7 +250,7 @@ mod tests {
             |other: Pulse, end| looked(steps(end), move |at| vec![Pulse { iterations: at, ..other }, pulse(1, 7)]);
         assert_eq!(with(pulse(0, 0), long / 2).1, Verdict::GoOn);
         let (said, verdict) = with(pulse(0, 0), long);
-        assert_eq!((said.len(), verdict), (1, Verdict::GiveUp), "it is reminded of later: {said:?}");
+        assert!(said.len() == 1 && matches!(verdict, Verdict::GiveUp(_)), "it is reminded of later: {said:?}");
         let Verdict::Alone(left) = with(Pulse { ended: true, ..pulse(0, 0) }, long).1 else { panic!("it is alone") };
         let [left] = &left[..] else { panic!("{left:?}") };
         let left = left.to_string();
