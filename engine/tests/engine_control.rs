@@ -15,23 +15,11 @@ use frwr_engine::{
 };
 use frwr_mempool::{PagePolicy, Region, RegionOptions};
 
-/// Fills the engine's lane to Control; Control refuses to reject what never was.
-fn fill<D: Device>(side: &mut Side<D>) {
-    for _ in 0..100_000 {
-        match side.engine.reject(IncomingId(u32::MAX), b"") {
-            Ok(()) => {}
-            Err(OpenError::WouldBlock) => return,
-            Err(other) => panic!("{other}"),
-        }
-    }
-    panic!("the lane has no bound");
-}
-
 /// Steps during which the host's engine finds no room in its lane whenever it is polled.
 fn steps_with_full_lane(test: &mut Scripted, steps: u32) {
     for _ in 0..steps {
         test.steps(1);
-        fill(&mut test.pair.host);
+        test.pair.host.fill_lane();
     }
 }
 
@@ -45,7 +33,7 @@ fn f31_a_full_lane_to_control_delays_opening_and_loses_nothing() {
         for _ in 0..20 {
             // Control has taken the engine's messages: what it says now meets a lane that is full again.
             test.pair.host.control.poll();
-            fill(&mut test.pair.host);
+            test.pair.host.fill_lane();
             let now = test.now;
             let side = &mut test.pair.host;
             side.engine.poll(now, &mut side.protocol);
@@ -73,7 +61,7 @@ fn s72_s84_f31_a_destruction_that_control_had_no_room_for_is_asked_for_again() {
         let mut test = refused_fence(profile);
         for _ in 0..50 {
             test.pair.host.control.poll();
-            fill(&mut test.pair.host);
+            test.pair.host.fill_lane();
             let now = test.now;
             let side = &mut test.pair.host;
             side.engine.poll(now, &mut side.protocol);
@@ -111,7 +99,7 @@ fn s97_f31_disconnecting_with_a_full_lane_ends_once() {
     for profile in PROFILES {
         let mut test = Scripted::new(profile);
         test.submit(1, 2, true);
-        fill(&mut test.pair.host);
+        test.pair.host.fill_lane();
         let connection = test.host.connection.unwrap();
         test.pair.host.engine.disconnect(connection);
         steps_with_full_lane(&mut test, 20);
@@ -515,7 +503,7 @@ fn s22_s90_a_full_lane_to_control_takes_nothing_from_the_first_fill() {
             for at in 0..12 {
                 test.host.control.poll();
                 if at == full_at {
-                    fill(&mut test.pair.host);
+                    test.pair.host.fill_lane();
                 }
                 let (now, pair) = (test.now, &mut test.pair);
                 pair.host.engine.poll(now, &mut pair.host.protocol);

@@ -6,9 +6,10 @@ mod engine_harness;
 use engine_harness::random::Random;
 use engine_harness::{PROFILES, Pair, Setup, Side};
 use frwr_engine::{
-    ConnectionOptions, EngineOptions, Event, ReceiveQueues, ResponseRequest, SubmitError, TransferError,
+    ConnectionOptions, EngineOptions, Event, ReceiveQueues, RemoteSegment, ResponseRequest, SubmitError, TransferError,
+    WriteRequest,
     provider::{
-        Access,
+        Access, RemoteRange,
         soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions},
     },
 };
@@ -261,6 +262,44 @@ fn a_responder_that_asks_behind_a_command_uses_the_receive_that_came_with_it() {
         let waits = pair.target.engine.statistics().request_waits;
         assert_eq!((waits.peer_receives, waits.total()), (1, 1), "{profile}");
         mutual.check(profile);
+    }
+}
+
+/// What needs no receive of the peer would find all that it needs.
+#[test]
+fn a_write_does_not_pass_an_answer_that_waits_for_a_receive_of_the_peer() {
+    for profile in PROFILES {
+        let mut mutual = mutual(profile, &options(4, 8), [Some(0), Some(4)], [0, 4]);
+        let pair = &mut mutual.pair;
+        for cookie in [0, 1] {
+            let opened = pair.host.segment(cookie * 64, 64);
+            pair.host.submit(cookie, Access::RemoteWrite, &[opened], false).unwrap();
+        }
+        pair.until("commands", |pair| pair.target.commands.len() == 2);
+        // They take the receives that came with the commands.
+        for cookie in [OF_TARGET, OF_TARGET + 1] {
+            pair.target.submit(cookie, Access::RemoteWrite, &[], false).unwrap();
+        }
+        let (name, _) = pair.target.take_command().unwrap();
+        let (last, grants) = pair.target.take_command().unwrap();
+        pair.target.answer(name, &[], None);
+        let remote = RemoteRange { address: grants[0].address, key: grants[0].key };
+        let (local, remote) = ([pair.target.segment(0, 64)], [RemoteSegment { remote, length: 64 }]);
+        let connection = pair.target.connection.unwrap();
+        let write = WriteRequest { local: &local, remote: &remote, cookie: 9 };
+        pair.target.engine.write(connection, &write).unwrap();
+        let waiting = pair.target.engine.waiting().transfers;
+        assert_eq!((waiting.peer_receives, waiting.order, waiting.total()), (1, 1, 2), "{profile}");
+        pair.until("asked and answered", |pair| {
+            while let Some((name, _)) = pair.host.take_command() {
+                pair.host.answer(name, &[], None);
+            }
+            pair.target.ended.len() == 2 && pair.host.ended.len() == 1
+        });
+        let written = |event: &String| *event == "Written { cookie: 9, status: Done }";
+        pair.until("written", |pair| pair.target.events.iter().any(written));
+        pair.target.answer(last, &[], None);
+        pair.until("answered", |pair| pair.host.ended.len() == 2);
     }
 }
 

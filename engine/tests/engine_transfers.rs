@@ -48,6 +48,17 @@ fn write(test: &mut Scripted, grant: Grant, half: u64, cookie: u64) {
     host.engine.write(connection, &WriteRequest { local: &local, remote: &remote, cookie }).unwrap();
 }
 
+/// The host writes a few bytes by so many operations.
+fn write_by(test: &mut Scripted, grant: Grant, operations: usize, cookie: u64) {
+    let remote: Vec<_> = (0..operations as u64)
+        .map(|at| RemoteSegment { remote: RemoteRange { address: grant.address + 8 * at, key: grant.key }, length: 8 })
+        .collect();
+    let local = [test.host.segment(262_144, 8 * operations as u32)];
+    let host = &mut test.pair.host;
+    let connection = host.connection.unwrap();
+    host.engine.write(connection, &WriteRequest { local: &local, remote: &remote, cookie }).unwrap();
+}
+
 /// How often the host was told so of a WRITE.
 fn told(events: &[String], cookie: u64, how: &str) -> usize {
     let written = format!("Written {{ cookie: {cookie}, status: {how} }}");
@@ -252,16 +263,7 @@ fn a_transfer_that_waits_for_entries_is_not_starved_by_later_requests() {
             test.submit(cookie, 1, false);
             test.steps(4);
         }
-        let remote: Vec<_> = (0..MAX_TRANSFER_OPERATIONS as u64)
-            .map(|at| RemoteSegment {
-                remote: RemoteRange { address: grant.address + 8 * at, key: grant.key },
-                length: 8,
-            })
-            .collect();
-        let local = [test.host.segment(262_144, 8 * MAX_TRANSFER_OPERATIONS as u32)];
-        let host = &mut test.pair.host;
-        let connection = host.connection.unwrap();
-        host.engine.write(connection, &WriteRequest { local: &local, remote: &remote, cookie: 1 }).unwrap();
+        write_by(&mut test, grant, MAX_TRANSFER_OPERATIONS, 1);
         let last_before = cookie;
         let mut answers = 0;
         while told(&test.host.events, 1, "Done") == 0 {
@@ -281,5 +283,37 @@ fn a_transfer_that_waits_for_entries_is_not_starved_by_later_requests() {
             pair.host.outstanding.is_empty()
         });
         assert!(test.host.ended.iter().all(|(_, status)| *status == "replied"), "{profile}: {:?}", test.host.ended);
+    }
+}
+
+/// However few entries a later one needs, and however many the first one leaves.
+#[test]
+fn transfers_go_in_their_order_also_where_a_later_one_needs_less_than_the_first_that_waits() {
+    for profile in PROFILES {
+        for left in 0..MAX_TRANSFER_OPERATIONS as u64 {
+            let mut setup = Setup::new(profile).host(|host| host.transfer_depth = 64);
+            setup.host_device.capabilities.attributes.max_qp_wr = 64;
+            let mut test = Scripted::of(setup);
+            test.connect();
+            let grant = opened(&mut test);
+            let order = |test: &Scripted| {
+                let waiting = test.host.engine.waiting().transfers;
+                (waiting.send_entries, waiting.order)
+            };
+            (0..left).for_each(|cookie| write_by(&mut test, grant, 1, cookie));
+            let mut last = left;
+            while order(&test) == (0, 0) {
+                write_by(&mut test, grant, MAX_TRANSFER_OPERATIONS, last);
+                last += 1;
+            }
+            write_by(&mut test, grant, 1, last);
+            write_by(&mut test, grant, 2, last + 1);
+            assert_eq!(order(&test), (1, 2), "{profile}, {left} in front");
+            test.until("written", |pair| told(&pair.host.events, last + 1, "Done") == 1);
+            let written: Vec<_> = test.host.events.iter().filter(|event| event.starts_with("Written")).collect();
+            let expected: Vec<_> =
+                (0..last + 2).map(|cookie| format!("Written {{ cookie: {cookie}, status: Done }}")).collect();
+            assert!(written.into_iter().eq(&expected), "{profile}, {left} in front: {:?}", test.host.events);
+        }
     }
 }

@@ -260,9 +260,13 @@ fn s75_i31_a_receive_is_kept_for_the_reply_to_a_cancelled_request_and_free_behin
 }
 
 /// Commands that Control gives the device at once, when it looks again behind several polls of a core with requests that find no MR.
-fn commands_of_a_refill(way: Way, requests: u64) -> u64 {
+/// `full`: the core finds its lane to Control full meanwhile.
+fn commands_of_a_refill(way: Way, requests: u64, full: bool) -> u64 {
     let setup = way.setup("reg_mr").host(|host| (host.first_fill, host.registrations) = (1, 32));
     let mut test = way.connected(setup.peer_receives(32));
+    if full {
+        test.pair.host.fill_lane();
+    }
     // The first takes the only MR, or finds too few.
     for cookie in 0..1 + requests {
         way.submit_alone(&mut test, cookie, [WRITE; 3], false).unwrap();
@@ -273,19 +277,22 @@ fn commands_of_a_refill(way: Way, requests: u64) -> u64 {
             host.engine.flush();
         }
     }
-    let control = &mut test.pair.host.control;
-    let before = control.statistics().commands;
-    while control.poll() > 0 {}
-    control.statistics().commands - before
+    let (now, host) = (test.pair.now, &mut test.pair.host);
+    let before = host.control.statistics().commands;
+    // What a lane had no room for is sent by the poll behind.
+    while host.control.poll() > 0 {}
+    host.engine.poll(now, &mut host.protocol);
+    while host.control.poll() > 0 {}
+    host.control.statistics().commands - before
 }
 
 /// A device that is asked and has not answered is not asked again.
 #[test]
 fn s24_d22_one_refill_is_under_way_at_a_time() {
-    for way in [Way::AtOnce, Way::List, Way::Staged] {
-        let one = commands_of_a_refill(way, 1);
+    for (way, full) in [Way::AtOnce, Way::List, Way::Staged].into_iter().flat_map(|way| [(way, false), (way, true)]) {
+        let one = commands_of_a_refill(way, 1, full);
         assert!(one > 0, "{way:?}");
-        assert_eq!(commands_of_a_refill(way, 12), one, "{way:?}");
+        assert_eq!(commands_of_a_refill(way, 12, full), one, "{way:?}, the lane full: {full}");
     }
 }
 

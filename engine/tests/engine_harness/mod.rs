@@ -25,11 +25,14 @@ pub use watch::{Post, Watch, Watched, WatchedDevice, Wr};
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, ConnectionOptions, DisconnectCause, Engine, EngineOptions, Event, Message,
-    Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission, WatchedClock,
+    OpenError, Protocol, Received, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission,
+    WatchedClock,
     control::Control,
     gather::{MemoryId, Segment},
     mr::Grant,
-    provider::{Access, ConnectionParameters, Device, Errno, Port, PostRefusal, RemoteRange, soft::SoftDevice},
+    provider::{
+        Access, ConnectionParameters, Device, Errno, IncomingId, Port, PostRefusal, RemoteRange, soft::SoftDevice,
+    },
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, Region, region::RegionOptions};
 use pace::Pace;
@@ -276,6 +279,18 @@ impl<D: Device> Side<D> {
         for received in self.commands.drain(..) {
             self.engine.release(received);
         }
+    }
+
+    /// Fills the engine's lane to Control; Control refuses to reject what never was.
+    pub fn fill_lane(&mut self) {
+        for _ in 0..100_000 {
+            match self.engine.reject(IncomingId(u32::MAX), b"") {
+                Ok(()) => {}
+                Err(OpenError::WouldBlock) => return,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        panic!("the lane has no bound");
     }
 
     /// A connection is told to be gone once (S97, D27).
