@@ -487,6 +487,24 @@ fn fault33_every_command_of_opening_fails_once_and_the_next_attempt_works() {
     }
 }
 
+/// What its caller has given up is over with the device's refusal, and is no wish for whoever has its place next.
+#[test]
+fn fault31_fault33_an_attempt_that_its_caller_and_the_device_give_up_leaves_the_next_alone() {
+    for profile in PROFILES {
+        for kind in [CommandKind::AllocateDomain, CommandKind::CreateQueuePair] {
+            let mut test = Scripted::unconnected(profile, EngineOptions::default());
+            test.faults.fail_command(kind, CommandError::EXHAUSTED, 1);
+            let options = test.host.connection_options();
+            let opened = test.pair.host.engine.connect(engine_harness::address(), b"", &options).unwrap();
+            test.host.engine.disconnect(opened);
+            test.until("given up", |pair| pair.host.engine.is_disconnected());
+            assert_eq!((test.host.gone.as_slice(), test.control_failures()), (&[opened][..], 1), "{profile} {kind:?}");
+            test.reconnect_works();
+            assert_eq!(test.host.gone, [opened], "{profile} {kind:?}");
+        }
+    }
+}
+
 #[test]
 fn fault21_f16_a_device_without_objects_makes_requests_wait_and_nothing_else() {
     let mut test = Scripted::unconnected("reg_mr", EngineOptions { registrations: 4, ..EngineOptions::default() });
