@@ -4,9 +4,10 @@
 # Emulated processors; more than the machine has only make the guest slower.
 GUEST_CPUS=2
 # MiB: a 64 MiB file that two processes hold, two targets of some 350 MiB, the hugepages, and the system with its page cache.
-GUEST_MEMORY=1536
-# 2 MiB pages kept in the guest.
+GUEST_MEMORY=2560
+# Pages kept in the guest, of 2 MiB and of 1 GiB. Of the latter no other machine has any for certain once it has been up for a while.
 GUEST_HUGEPAGES=96
+GUEST_LARGE_PAGES=1
 # Seconds from QEMU's start to the first job: many times what a boot takes on a busy machine.
 BOOT_LIMIT=${FRWR_VM_BOOT_LIMIT:-60}
 # Seconds for a job that declares no "# limit:".
@@ -23,7 +24,7 @@ watch=""
 # tsc=reliable: otherwise the kernel takes the emulated TSC for broken and turns to a far slower clock.
 # no_timer_check: on a busy machine an emulated timer may be late enough for the kernel to give up at boot.
 kernel_arguments() {
-    echo "console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check mitigations=off nokaslr log_buf_len=4M hugepages=$GUEST_HUGEPAGES"
+    echo "console=ttyS0 quiet panic=-1 tsc=reliable no_timer_check mitigations=off nokaslr log_buf_len=4M hugepages=$GUEST_HUGEPAGES hugepagesz=1G hugepages=$GUEST_LARGE_PAGES"
 }
 
 # Two shares: what the guest only reads, which it may keep in its page cache, and what it writes, which must be here whatever
