@@ -3,7 +3,7 @@
 //! Addresses are the program's word. A kernel and a card would find out by their page tables where one is not its own; here the
 //! program dies of it.
 
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Reads so many bytes.
@@ -14,11 +14,28 @@ pub(crate) fn read(address: u64, bytes: &mut [u8]) {
     unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(from, bytes.len()) };
 }
 
-/// Writes so many bytes.
+/// Writes so many bytes, each once and in their order, whole words at a time: a program that polls for the last of them may answer
+/// there at once, and memcpy may store a byte twice, the second time over that answer.
 pub(crate) fn write(address: u64, bytes: &[u8]) {
-    let to = core::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-    // SAFETY: as above.
-    unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    let unaligned = (address.wrapping_neg() % 8) as usize;
+    let (head, rest) = bytes.split_at(unaligned.min(bytes.len()));
+    let (words, tail) = rest.as_chunks::<8>();
+    let tail_at = address + (bytes.len() - tail.len()) as u64;
+    write_bytes(address, head);
+    for (word, at) in words.iter().zip((address + head.len() as u64..).step_by(8)) {
+        let to = core::ptr::with_exposed_provenance_mut::<u64>(at as usize);
+        // SAFETY: as above, and aligned.
+        unsafe { AtomicU64::from_ptr(to) }.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+    }
+    write_bytes(tail_at, tail);
+}
+
+fn write_bytes(address: u64, bytes: &[u8]) {
+    for (&byte, at) in bytes.iter().zip(address..) {
+        let to = core::ptr::with_exposed_provenance_mut::<u8>(at as usize);
+        // SAFETY: as above.
+        unsafe { AtomicU8::from_ptr(to) }.store(byte, Ordering::Relaxed);
+    }
 }
 
 /// Reads so many bytes; none at the address 0.
