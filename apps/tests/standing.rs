@@ -67,13 +67,11 @@ fn stop_thread(thread: i32) -> Result<(), std::io::Error> {
 impl Stopped {
     /// Starts a run that lasts and stops one of its reactors, once they poll. `None` where nobody may trace.
     fn start(program: &str, arguments: &[&str], reactor: usize) -> Option<Self> {
-        let all = ["--json", "--runtime", "3600", "--cores", "unpinned"];
-        Self::start_command(Command::new(program).args(all).args(arguments), reactor)
+        Self::start_command(&mut lasting(program, arguments), reactor)
     }
 
     fn start_command(command: &mut Command, reactor: usize) -> Option<Self> {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (child, mut lines) = spawn(command);
         let polls = |line: &String| POLLS.iter().any(|polls| line.contains(polls));
         assert!(lines.by_ref().map(|line| line.unwrap()).any(|line| polls(&line)), "it ended");
         Self::stop(child, lines, reactor)
@@ -81,10 +79,7 @@ impl Stopped {
 
     /// As [`Self::start`], and stops it as soon as it is there, which is before it polls most of the time.
     fn at_its_start(program: &str, arguments: &[&str], reactor: usize) -> Option<Self> {
-        let mut command = Command::new(program);
-        command.args(["--json", "--runtime", "3600", "--cores", "unpinned"]).args(arguments);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let (child, lines) = spawn(&mut lasting(program, arguments));
         Self::stop(child, lines, reactor)
     }
 
@@ -132,6 +127,18 @@ impl Stopped {
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         (code, out)
     }
+}
+
+fn lasting(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--json", "--runtime", "3600", "--cores", "unpinned"]).args(arguments);
+    command
+}
+
+fn spawn(command: &mut Command) -> (Child, Lines<BufReader<ChildStderr>>) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    (child, lines)
 }
 
 fn thread_called(process: u32, name: &str) -> Option<i32> {

@@ -8,7 +8,7 @@ use frwr_mempool::lane::{self, Sender};
 
 use crate::clock::Clock;
 use crate::core_set::CpuId;
-use crate::group::Group;
+use crate::group::{Group, Member};
 use crate::inbox::{CoreIndex, ForeignOutbox, Inbox, LANE_CAPACITY, Outbox, Source};
 use crate::publish::Published;
 use crate::reactor::{Context, Reactor};
@@ -111,7 +111,7 @@ pub(crate) struct Frame {
     foreign: u16,
     clock: Clock,
     options: Options,
-    pub(crate) group: Arc<Group>,
+    group: Arc<Group>,
 }
 
 impl Frame {
@@ -150,6 +150,11 @@ impl Frame {
         let published = Arc::new(Published::new(core, place.cpu));
         let (group, clock, options) = (Arc::clone(&self.group), self.clock.clone(), self.options);
         Seat { core, cpu: place.cpu, node: place.node, clock, inbox, group, published, options }
+    }
+
+    /// What a reactor shares with the others: each of [`Self::cores`] has that.
+    pub(crate) fn member(&self, core: CoreIndex) -> Arc<Member> {
+        self.group.member(core.index()).cloned().unwrap_or_default()
     }
 
     /// Call it on the thread that will send.

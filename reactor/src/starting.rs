@@ -12,14 +12,14 @@ use frwr_mempool::lane::Sender;
 use crate::astray::whereabouts;
 use crate::core_set::CpuId;
 use crate::cpu::ThreadId;
-use crate::group::Group;
+use crate::group::{Group, Member};
 use crate::inbox::{CoreIndex, Outbox};
 use crate::launch::LaunchError;
 use crate::pin::pin_current_thread;
 use crate::reactor::{Context, Reactor};
 use crate::running::{Ended, Pulse, ReactorThread, RunningError, Thread};
 use crate::seat::{Frame, Options, Place, Seat};
-use crate::turn::{Turn, TurnCell};
+use crate::turn::Turn;
 
 /// Between two looks of who watches a launch.
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ pub(crate) type Report<T, E> = mpsc::Receiver<Result<T, LaunchError<E>>>;
 pub(crate) struct Starting<C: Context, E: std::error::Error + 'static> {
     core: CoreIndex,
     cpu: Option<CpuId>,
-    group: Arc<Group>,
+    member: Arc<Member>,
     /// Its number, once it has begun.
     number: Arc<OnceLock<ThreadId>>,
     thread: Thread<C>,
@@ -64,10 +64,10 @@ where
         let (lanes, own_lanes) = mpsc::sync_channel(1);
         let (report_ready, ready) = mpsc::sync_channel(1);
         let (go, may_go) = mpsc::sync_channel(1);
-        let (group, number) = (Arc::clone(&frame.group), Arc::<OnceLock<_>>::default());
-        let (frame, number_of_it) = (Arc::clone(frame), Arc::clone(&number));
+        let (member, number) = (frame.member(core), Arc::<OnceLock<_>>::default());
+        let (frame, shared, number_of_it) = (Arc::clone(frame), Arc::clone(&member), Arc::clone(&number));
         let body = move || {
-            let turn = frame.group.member(core.index())?.turn();
+            let turn = shared.turn();
             turn.set_setting_up();
             // Set by nobody else.
             let _ = number_of_it.set(ThreadId::current());
@@ -89,33 +89,29 @@ where
         };
         let thread = std::thread::Builder::new().name(format!("frwr-reactor-{core}"));
         let thread = thread.spawn(body).map_err(|source| LaunchError::Thread { core, source })?;
-        Ok(Self { core, cpu: place.cpu, group, number, thread, wired, lanes, ready, go })
+        Ok(Self { core, cpu: place.cpu, member, number, thread, wired, lanes, ready, go })
     }
 }
 
 impl<C: Context, E: std::error::Error + 'static> Starting<C, E> {
-    fn turn(&self) -> Option<&TurnCell> {
-        self.group.member(self.core.index()).map(|member| member.turn())
-    }
-
     fn pulse(&self) -> Pulse {
         let number = self.number.get();
         // Before it has begun it has no turn.
-        let turn = number.and_then(|_| Some(self.turn()?.get(|_| None))).unwrap_or(Turn::SettingUp);
+        let turn = number.map_or(Turn::SettingUp, |_| self.member.turn().get(|_| None));
         let (thread, ended) = (number.map_or(0, |number| number.get()), self.thread.is_finished());
         Pulse { core: self.core, cpu: self.cpu, thread, iterations: 0, turn, ended }
     }
 
     /// The sending ends of the lanes to all, for a thread that waits for them: it goes on.
     pub(crate) fn give_lanes(&self, lanes: Vec<Sender<C::Message>>) {
-        self.turn().into_iter().for_each(TurnCell::set_setting_up);
+        self.member.turn().set_setting_up();
         // Fails only if the thread is gone, which its next report tells.
         let _ = self.lanes.send(lanes);
     }
 
     /// All are set up: it runs.
     pub(crate) fn release(self) -> Thread<C> {
-        self.turn().into_iter().for_each(|turn| turn.set(None));
+        self.member.turn().set(None);
         // As above; its join will tell.
         let _ = self.go.send(());
         self.thread
