@@ -1,4 +1,4 @@
-//! Access errors of verbs.md 5.2: the peer's work request fails, both queue pairs die, nothing moves.
+//! Access errors: the peer's work request fails, both queue pairs die, nothing moves.
 
 mod harness;
 
@@ -105,7 +105,7 @@ fn u24_bounds_are_those_of_the_registration() {
     });
 }
 
-/// rxe cannot pass the row above: outside the window but inside the memory region it executes (verbs.md 0.8). Outside
+/// rxe cannot pass the row above: outside the window but inside the memory region it executes. Outside
 /// the region it refuses.
 #[test]
 fn u24_rxe_keeps_only_the_bounds_of_the_base_registration() {

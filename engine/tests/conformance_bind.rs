@@ -1,4 +1,4 @@
-//! Bind and invalidate errors of verbs.md 5.3: the owner's queue pair dies, the peer's learns nothing.
+//! Bind and invalidate errors: the owner's queue pair dies, the peer's learns nothing.
 
 mod harness;
 
@@ -145,7 +145,7 @@ fn i32_remote_write_needs_local_write_on_the_base() {
     });
 }
 
-/// C10-72; rxe looks at the window's domain but forgets that of the memory region (verbs.md 5.3).
+/// C10-72; rxe looks at the window's domain but forgets that of the memory region.
 #[test]
 fn i32_objects_of_a_foreign_domain_are_refused() {
     on_all(|subject| {
@@ -168,7 +168,7 @@ fn i32_objects_of_a_foreign_domain_are_refused() {
     });
 }
 
-/// A second registration over a live key: refused, but mkeys replace silently (verbs.md 4.8).
+/// A second registration over a live key: refused, but mkeys replace silently.
 #[test]
 fn u25_a_live_key_is_not_registered_again() {
     on_all(|subject| {

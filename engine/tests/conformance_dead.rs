@@ -1,4 +1,4 @@
-//! What a dead queue pair reports (verbs.md 5.4), receiver-not-ready, and peers that are gone.
+//! What a dead queue pair reports, receiver-not-ready, and peers that are gone.
 
 mod harness;
 
@@ -43,7 +43,7 @@ fn s113_everything_behind_a_failure_is_flushed_in_order() {
     });
 }
 
-/// Whether a flushed registration took effect is what tells rxe from the others (verbs.md 0.6).
+/// Whether a flushed registration took effect is what tells rxe from the others.
 #[test]
 fn f05_a_flushed_registration_is_live_only_on_rxe() {
     on_row(Row::FlushedRegistration, |subject| {
@@ -206,7 +206,7 @@ fn f30_what_a_sender_gave_up_never_arrives() {
     });
 }
 
-/// An invalidation waits for a SEND that is not answered; the key lives on meanwhile (verbs.md 5.6, note 8).
+/// An invalidation waits for a SEND that is not answered; the key lives on meanwhile.
 #[test]
 fn u04_an_invalidation_waits_for_all_earlier_work() {
     on_all(|subject| {
@@ -330,7 +330,7 @@ fn f28_a_peer_that_stands_still_is_not_dead() {
     });
 }
 
-/// Destroying a queue pair under a live window takes rxe 50 s; the model counts it (verbs.md 5.6, trap 4).
+/// Destroying a queue pair under a live window takes rxe 50 s; the model counts it.
 #[test]
 fn rxe_counts_destroys_that_would_stall() {
     on_row(Row::DestroyUnderALiveKey, |subject| {

@@ -1,4 +1,4 @@
-//! The normal path of verbs.md 5.1, on every profile.
+//! The normal path, on every profile.
 
 mod harness;
 

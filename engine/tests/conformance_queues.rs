@@ -18,7 +18,7 @@ fn sends(count: usize) -> Builder {
     (0..count).fold(Builder::new(), |chain, _| chain.send(&[]))
 }
 
-/// 64 work requests into a queue of 15: a prefix of 15 is executed, or nothing (verbs.md, section 3).
+/// 64 work requests into a queue of 15: a prefix of 15 is executed, or nothing.
 #[test]
 fn u15_a_queue_that_is_full_takes_a_prefix_or_nothing() {
     on_all(|subject| {

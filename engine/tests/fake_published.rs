@@ -53,7 +53,7 @@ fn what_was_made_can_be_posted_however_much_the_port_has_to_report() {
     }
 }
 
-/// A queue pair that is destroyed under a bound window blocks for 50 s (verbs.md 5.6, trap 4): windows go first each time.
+/// A queue pair that is destroyed under a bound window blocks for 50 s: windows go first each time.
 #[test]
 fn what_a_device_keeps_of_a_queue_pair_is_tried_in_front_of_it_each_time() {
     for fake in [Fake::Windows, Fake::Lists] {

@@ -3,7 +3,7 @@
 
 use frwr_engine::provider::verbs::{Outcome, PostInterface, VerbsDevice, VerbsOptions};
 
-/// Findings in which a device is known to deviate, by driver (verbs.md 0.8 and 0.9).
+/// Findings in which a device is known to deviate, by driver.
 const RXE_DEVIATES: [&str; 2] = ["flag of SEND_WITH_INV", "RDMA WRITE beside the window is refused"];
 
 #[test]

@@ -75,7 +75,7 @@ impl<P: Port> Engine<P> {
         // The time of its drain begins with the error state.
         entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline: Duration::MAX };
         entry.note_usual();
-        // rxe does not flush a receive that comes behind the error state (verbs.md 5.4): the drain would wait for it.
+        // rxe does not flush a receive that comes behind the error state: the drain would wait for it.
         for receive in entry.receives.as_slice() {
             self.receives.unpost(receive.token.index(), receive.token.generation());
         }

@@ -106,7 +106,7 @@ impl Mr {
         Err(MrError::ProtocolError)
     }
 
-    /// The registration of `generation` failed or was flushed; it may have taken effect all the same (verbs.md 0.6).
+    /// The registration of `generation` failed or was flushed; it may have taken effect all the same.
     /// Everything that the MR is now used for stands behind it in the same queue: to Stale (S57, D2).
     ///
     /// # Errors

@@ -61,13 +61,13 @@ pub struct SendQueueCost {
 /// Known defects of a device that the engine steers around. Each names its reason in `docs/design.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quirks {
-    /// Remote invalidation is flagged with the kernel's bit; the key is right (verbs.md 5.6, trap 5).
+    /// Remote invalidation is flagged with the kernel's bit; the key is right.
     pub invalidate_flag_misplaced: bool,
-    /// A second invalidation of one key crashes the host's kernel (verbs.md 5.6, trap 1).
+    /// A second invalidation of one key crashes the host's kernel.
     pub crashes_on_double_invalidate: bool,
-    /// Registrations must be freed before their queue pair is destroyed (verbs.md 5.6, trap 4).
+    /// Registrations must be freed before their queue pair is destroyed.
     pub free_before_queue_pair: bool,
-    /// A registration that was flushed may have taken effect (verbs.md 0.6).
+    /// A registration that was flushed may have taken effect.
     pub flushed_registration_may_be_live: bool,
     /// A queue pair in the error state that receives from a shared queue does not say when it took its last receive
     /// (no IBV_EVENT_QP_LAST_WQE_REACHED).
@@ -121,22 +121,22 @@ pub struct Capabilities {
     pub rotating_key_bits: u8,
     /// Through which queue pairs a key can be used.
     pub key_scope: KeyScope,
-    /// Registrations must be allocated after their queue pair (verbs.md 5.6, trap 4).
+    /// Registrations must be allocated after their queue pair.
     pub allocate_after_queue_pair: bool,
     /// The peer's SEND_WITH_INV works.
     pub remote_invalidation: bool,
     /// Our own SEND_WITH_INV works: where false, a reply that names a key fails, and whoever invites invalidation gets a plain SEND,
     /// behind which it kills its key itself.
     pub send_with_invalidate: bool,
-    /// A registration over a live key fails; where false it silently replaces the old one (verbs.md 4.8).
+    /// A registration over a live key fails; where false it silently replaces the old one.
     pub refuses_live_registration: bool,
-    /// The bounds of a registration are enforced; where false only those of its base registration are (verbs.md 0.8).
+    /// The bounds of a registration are enforced; where false only those of its base registration are.
     pub enforces_bounds: bool,
     /// Send queue entries per work request.
     pub send_queue_cost: SendQueueCost,
     /// What a refused post leaves behind.
     pub post_model: PostModel,
-    /// A message behind a registration needs the fence flag (irdma, goals.md K19). The software NIC then fails one without.
+    /// A message behind a registration needs the fence flag (irdma). The software NIC then fails one without.
     pub fence_after_registration: bool,
     /// Known defects.
     pub quirks: Quirks,

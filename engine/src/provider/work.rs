@@ -4,7 +4,7 @@ use super::{BaseId, Errno, Failure, QueuePairId, RegistrationId};
 use arrayvec::ArrayVec;
 
 /// Completions taken by one call of `Port::poll`: the budget of one stage of a poll iteration. 64 is what SPDK's mlx5
-/// module and DPDK's burst calls settled on; an uncapped poll cost libfabric 30 % of its bandwidth (rust.md, 2.13).
+/// module and DPDK's burst calls settled on; an uncapped poll cost libfabric 30 % of its bandwidth.
 pub const MAX_COMPLETIONS_PER_POLL: usize = 64;
 
 /// What [`super::Port::poll`] fills.
@@ -165,7 +165,7 @@ pub struct RegistrationFields {
     pub elements: ElementRange,
     /// The base registration that all elements lie in; devices with [`super::Contiguity::SingleRange`] bind to it.
     pub base: BaseId,
-    /// The key before this registration: a type 2 bind sends it along (verbs.md 0.3).
+    /// The key before this registration: a type 2 bind sends it along.
     pub old_key: u32,
     /// The key that this registration makes valid.
     pub key: u32,

@@ -1,4 +1,4 @@
-//! Receiver-not-ready never happens: on rxe it would hang the queue pair (verbs.md 5.6, trap 2).
+//! Receiver-not-ready never happens: on rxe it would hang the queue pair.
 
 use crate::harness::subject::{Subject, on_all};
 use crate::rig::Rig;

@@ -174,7 +174,7 @@ fn f31_a_connection_that_nobody_takes_fails_and_the_next_one_works() {
     });
 }
 
-/// rxe never flushes a receive that is posted to a dead queue pair (verbs.md 5.4), so that the drain would wait for it: a
+/// rxe never flushes a receive that is posted to a dead queue pair, so that the drain would wait for it: a
 /// buffer that was given back before the end is not posted any more.
 #[test]
 fn u19_no_receive_is_posted_once_a_connection_ends() {

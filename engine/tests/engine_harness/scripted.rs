@@ -39,7 +39,7 @@ impl DerefMut for Scripted {
 }
 
 impl Drop for Scripted {
-    /// What takes the imitated device's host down happens in no test (verbs.md 5.6, trap 1).
+    /// What takes the imitated device's host down happens in no test.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             assert!(!self.monitor.crashed(), "a key was invalidated twice");

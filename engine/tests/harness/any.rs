@@ -14,8 +14,8 @@ use frwr_fake::{FakeContext, FakeDevice};
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// Dropping a device is a matter of milliseconds; a queue pair destroyed under a live window takes 50 s (verbs.md
-/// 5.6, trap 4). Whatever is longer than this is that, or as bad.
+/// Dropping a device is a matter of milliseconds; a queue pair destroyed under a live window takes 50 s. Whatever is
+/// longer than this is that, or as bad.
 const STALL: Duration = Duration::from_secs(30);
 
 enum Inner {

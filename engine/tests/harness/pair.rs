@@ -7,7 +7,7 @@ use frwr_engine::provider::{
 };
 use std::net::SocketAddr;
 
-/// The owner has the registrations, the peer does RDMA: as in verbs.md, section 5.
+/// The owner has the registrations, the peer does RDMA.
 pub struct Pair<D: Device> {
     pub owner: Host<D>,
     pub peer: Host<D>,

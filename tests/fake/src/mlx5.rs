@@ -34,9 +34,9 @@ pub(crate) const FUNCTIONS: Mlx5Functions = Mlx5Functions {
     mlx5dv_destroy_mkey: destroy_mkey,
 };
 
-/// Entries of keys, and of the lists that fit one more block of a work request, come by fours (verbs.md, section 4).
+/// Entries of keys, and of the lists that fit one more block of a work request, come by fours.
 const ENTRY_STEP: u16 = 4;
-/// Bytes of an entry, and what of the first one is no inline data (verbs.md, section 6).
+/// Bytes of an entry, and what of the first one is no inline data.
 const ENTRY_BYTES: u32 = 16;
 const FIRST_ENTRY_BYTES: u32 = 4;
 
@@ -45,7 +45,7 @@ pub(crate) const SEND_BLOCKS: u32 = 1 << 15;
 const BLOCK_BYTES: u32 = 64;
 /// Elements of a message, as ConnectX says it.
 pub(crate) const SEND_ELEMENTS: u32 = 30;
-/// Bytes around the list in a work request, or the elements of its message (verbs.md, section 6), and of an element.
+/// Bytes around the list in a work request, or the elements of its message, and of an element.
 const AROUND_LIST: u32 = 192;
 const ELEMENT_BYTES: u32 = 16;
 
@@ -184,7 +184,7 @@ unsafe extern "C" fn destroy_mkey(raw: *mut Mkey) -> c_int {
     }
 }
 
-/// Access that the setter of rights takes (verbs.md, section 4).
+/// Access that the setter of rights takes.
 const ACCESS: u32 = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0
     | ibv_access_flags::IBV_ACCESS_REMOTE_READ.0
     | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0

@@ -15,7 +15,7 @@ use ibverbs_sys::{ibv_access_flags, ibv_send_flags};
 /// Flags that a work request may have.
 const FLAGS: u32 = ibv_send_flags::IBV_SEND_FENCE.0 | ibv_send_flags::IBV_SEND_SIGNALED.0;
 
-/// Bytes of one bind at most (verbs.md, section 2: 2 GiB on mlx5).
+/// Bytes of one bind at most.
 const MAX_BIND_BYTES: u64 = 1 << 31;
 
 /// A key that nobody has: what stands for a right that was not given.
@@ -254,7 +254,7 @@ impl World {
             object: window.object,
             base: region.base,
             old_key: bind.old_key,
-            // Libraries take the low byte of the new key and keep the index (verbs.md, section 3).
+            // Libraries take the low byte of the new key and keep the index.
             key: (window.key & !0xff) | (bind.key & 0xff),
             access: remote_right(bind.access).unwrap_or(Access::RemoteRead),
             iova: bind.address,

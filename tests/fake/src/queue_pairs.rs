@@ -258,7 +258,7 @@ unsafe fn work_of(request: &ibv_send_wr) -> Result<Work, i32> {
             ibv_wr_opcode::IBV_WR_LOCAL_INV => (Verb::Invalidate { key }, Vec::new()),
             ibv_wr_opcode::IBV_WR_BIND_MW => {
                 let bind = &request.__bindgen_anon_2.bind_mw;
-                // Leftovers are refused (verbs.md, section 3).
+                // Leftovers are refused.
                 if request.num_sge != 0 || key != 0 {
                     return Err(libc::EINVAL);
                 }

@@ -393,7 +393,7 @@ unsafe extern "C" fn dereg_mr(raw: *mut ibv_mr) -> c_int {
     let freed = with(|world| {
         let context = world.contexts.get_mut(&address).ok_or(libc::EINVAL)?;
         let region = context.regions.get(&raw.addr()).ok_or(libc::EINVAL)?;
-        // EINVAL while a window is bound to it (verbs.md 5.3).
+        // EINVAL while a window is bound to it.
         context.nic.command(Command::DeregisterMemory { base: region.base }).map_err(|_| libc::EINVAL)?;
         context.regions.remove(&raw.addr());
         Ok(())

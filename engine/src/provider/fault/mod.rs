@@ -1,5 +1,5 @@
 //! A wrapper over any provider that does on command what devices do rarely: refuse posts, hold, drop, repeat or replace
-//! completions, fail commands (goals.md, section 8).
+//! completions, fail commands.
 //!
 //! For tests only: the script is behind a lock that every call takes. What is kept back was taken from the device, so the
 //! send queue entries of held and dropped completions are free there.

@@ -12,7 +12,7 @@ use frwr_mempool::DeviceMemory;
 pub(super) enum InvalidateError {
     /// Not the current key of a live registration that the asker may invalidate.
     Refused,
-    /// The imitated device takes its host down (verbs.md 5.6, trap 1).
+    /// The imitated device takes its host down.
     Crash,
 }
 

@@ -6,7 +6,7 @@ use crate::provider::{QueuePairId, RegistrationId};
 use std::collections::VecDeque;
 
 /// Freed indices that are kept back: a stale key meets an index that nobody has, not somebody else's object. rxe
-/// allocates cyclically for the same reason (verbs.md 5.6, trap 7).
+/// allocates cyclically for the same reason.
 const KEPT_BACK: usize = 256;
 /// Key indices end here: 23 bits are left beside the rotating byte and the bit that tells the two kinds apart.
 const INDEX_END: u32 = 1 << 23;

@@ -23,13 +23,13 @@ struct Flags {
 }
 
 impl SoftMonitor {
-    /// Somebody did what takes the imitated device's host down (verbs.md 5.6, trap 1). The device does nothing more.
+    /// Somebody did what takes the imitated device's host down. The device does nothing more.
     #[must_use]
     pub fn crashed(&self) -> bool {
         self.0.crashed.load(Ordering::Acquire)
     }
 
-    /// Queue pairs destroyed with a live registration where the imitated device blocks for 50 s (verbs.md 5.6, trap 4).
+    /// Queue pairs destroyed with a live registration where the imitated device blocks for 50 s.
     #[must_use]
     pub fn stalled_destroys(&self) -> u64 {
         self.0.stalled_destroys.load(Ordering::Acquire)

@@ -28,7 +28,7 @@ pub enum SoftProfile {
         /// Key bits that rotate: 8, or 0 where the key is fixed (U10).
         rotating_key_bits: u8,
     },
-    /// Linux soft RoCE 6.1: windows with its leniencies (verbs.md, sections 5 and 8).
+    /// Linux soft RoCE 6.1: windows with its leniencies.
     Rxe,
 }
 
@@ -240,21 +240,21 @@ impl Default for SoftOptions {
 /// Where profiles differ beyond their capabilities.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
-    /// How a refused registration completes (verbs.md, section 2).
+    /// How a refused registration completes.
     pub(super) register_failure: FailureStatus,
-    /// A registration must name the object's current key (verbs.md 5.3).
+    /// A registration must name the object's current key.
     pub(super) names_old_key: bool,
     /// A registration may not repeat the key of the one before (I20).
     pub(super) refuses_repeated_key: bool,
     /// The base registration must be of the queue pair's domain; rxe forgets to look.
     pub(super) checks_base_domain: bool,
-    /// A retry count of 7 never runs out (verbs.md 5.6, trap 6).
+    /// A retry count of 7 never runs out.
     pub(super) endless_retries: bool,
-    /// A queue pair hangs when a message with a registration behind it meets no receive (verbs.md 5.6, trap 2).
+    /// A queue pair hangs when a message with a registration behind it meets no receive.
     pub(super) hangs_when_not_ready: bool,
     /// An invalidation must come through the right queue pair and domain; rxe forgets to look.
     pub(super) checks_invalidator: bool,
-    /// A queue pair that fails by itself or by its peer's fault raises an asynchronous event; rxe is silent (verbs.md 5.2).
+    /// A queue pair that fails by itself or by its peer's fault raises an asynchronous event; rxe is silent.
     pub(super) queue_pair_events: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a registration work request must satisfy (U24, U25, I32; verbs.md 5.3).
+//! What a registration work request must satisfy (U24, U25, I32).
 
 use super::bases::{BaseTable, index_of};
 use super::profile::Rules;

@@ -35,7 +35,7 @@ pub(super) struct Requester {
     rnr_limit: u8,
     rnr_count: u8,
     refused: Option<Failure>,
-    /// A registration was executed that a message would overtake without a fence (goals.md K19).
+    /// A registration was executed that a message would overtake without a fence.
     registration_to_fence: bool,
 }
 

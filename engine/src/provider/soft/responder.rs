@@ -246,7 +246,7 @@ impl Responder {
             nic.complete_receive(asker.queue_pair, token, Ok(success));
             self.unacknowledged = Some(sequence);
         } else {
-            // The message arrived: its sender succeeds, and only this side dies (verbs.md 5.3).
+            // The message arrived: its sender succeeds, and only this side dies.
             nic.complete_receive(
                 asker.queue_pair,
                 token,

@@ -51,7 +51,7 @@ pub(super) enum Guard {
     Nothing,
     /// Its host does not survive a second invalidation of one key.
     SecondInvalidation,
-    /// It gives a live key to another list without a word (verbs.md 4.8).
+    /// It gives a live key to another list without a word.
     LiveRegistration,
 }
 
@@ -106,7 +106,7 @@ const fn key_index(key: u32) -> u32 {
 /// The part of a key that rotates.
 const ROTATING_BITS: u32 = 0xff;
 
-/// Bytes of one list at most. An entry could have one more (verbs.md, section 6), but libmlx5 adds entries up in 31 bits, and a
+/// Bytes of one list at most. An entry could have one more, but libmlx5 adds entries up in 31 bits, and a
 /// sum beyond these would make a key without an end.
 pub(super) const MAX_LIST_BYTES: u32 = i32::MAX as u32;
 
@@ -230,7 +230,7 @@ impl<W, B> Objects<W, B> {
         Some((&window.window, base))
     }
 
-    /// Never twice: rxe's kernel does not survive it (verbs.md 5.6, trap 1). The key must be the window's own: another one's
+    /// Never twice: rxe's kernel does not survive it. The key must be the window's own: another one's
     /// would pass the guard of this one.
     #[inline]
     fn admit_invalidation(&self, object: RegistrationId, key: u32) -> Option<()> {

@@ -127,7 +127,7 @@ impl VerbsDevice {
         // No port has it any more.
         let (region, answer) = match Arc::try_unwrap(region).map(MemoryRegion::destroy) {
             Ok(Ok(())) => return Ok(Answer::Done),
-            // `EINVAL`: a window is bound to it (verbs.md 5.3). It goes on as before.
+            // `EINVAL`: a window is bound to it. It goes on as before.
             Ok(Err((region, error))) => (Arc::new(region), self.refusal(&error)),
             Err(region) => (region, CommandError::BUSY),
         };
@@ -260,7 +260,7 @@ impl VerbsDevice {
         self.port(port).map(|found| found.tell(command)).map(|()| port).into_iter().collect()
     }
 
-    /// Its windows go first: a queue pair that is destroyed under a bound window blocks for 50 s (verbs.md 5.6, trap 4).
+    /// Its windows go first: a queue pair that is destroyed under a bound window blocks for 50 s.
     pub(super) fn destroy_queue_pair(&mut self, id: QueuePairId) -> Outcome {
         let record = self.queue_pairs.remove(&id).ok_or(CommandError::Unknown)?;
         let mut kept = Vec::new();

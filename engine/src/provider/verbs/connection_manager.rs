@@ -1,5 +1,5 @@
 //! Connections by librdmacm's external route: queue pairs are ours, and moved from state to state with the attributes that
-//! the connection manager gives (verbs.md 5.8).
+//! the connection manager gives.
 
 use super::{
     commands::PEER_ACCESS,
@@ -456,7 +456,7 @@ fn make_ready(
 ) -> io::Result<()> {
     let (mut attributes, mask) = id.attributes(ibv_qp_state::IBV_QPS_INIT)?;
     let port = attributes.port_num;
-    // The active side's proposal has no rights; partition and port are the path's (verbs.md 5.8).
+    // The active side's proposal has no rights; partition and port are the path's.
     attributes.qp_access_flags = PEER_ACCESS;
     queue_pair.modify(&mut attributes, mask | ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS)?;
 

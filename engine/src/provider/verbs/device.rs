@@ -177,7 +177,7 @@ pub(super) struct Retiring {
 pub struct VerbsDevice {
     pub(super) events: VecDeque<DeviceEvent>,
     pub(super) connections: ConnectionManager,
-    // Windows in front of queue pairs: fields are dropped in this order (verbs.md 5.6, trap 4).
+    // Windows in front of queue pairs: fields are dropped in this order.
     pub(super) windows: Table<WindowRecord>,
     pub(super) queue_pairs: BTreeMap<QueuePairId, QueuePairRecord>,
     pub(super) shared_receive_queues: Table<SharedReceiveQueueRecord>,

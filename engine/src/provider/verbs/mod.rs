@@ -13,7 +13,7 @@
 //! | `irdma` | Intel E810 over RoCE v2 (iWARP is refused) | **not run on hardware** |
 //! | others | whatever has type 2 windows | **not run on hardware**; the careful choice everywhere |
 //!
-//! siw, efa, erdma, hns, cxgb4 and bnxt_re have no windows in user space (verbs.md, section 6) and are refused by name.
+//! siw, efa, erdma, hns, cxgb4 and bnxt_re have no windows in user space and are refused by name.
 //!
 //! libibverbs, librdmacm and libmlx5 are loaded when the first device is opened or listed; a binary with this provider runs
 //! on hosts without them.

@@ -47,7 +47,7 @@ pub enum Role {
     Responder,
 }
 
-/// Most entries that a list can be asked for: the bytes of a send queue entry end at about that many (verbs.md, section 6).
+/// Most entries that a list can be asked for: the bytes of a send queue entry end at about that many.
 pub const MAX_LIST_ENTRIES: u16 = 52;
 
 /// Entries that lists have unless told otherwise: 16 segments of a header then cover a request of 1 MiB in scattered pages.

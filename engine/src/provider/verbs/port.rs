@@ -28,7 +28,7 @@ const COMMANDS_PER_POLL: usize = 64;
 /// The hot half of a device. Dropping it destroys, in the right order, what only it still holds.
 pub struct VerbsPort {
     id: PortId,
-    /// In front of the queue pairs: windows go first (verbs.md 5.6, trap 4).
+    /// In front of the queue pairs: windows go first.
     objects: Objects<Registered, MemoryRegion>,
     /// What the messages of its queue pairs may come from.
     registered: RegisteredMemory,
@@ -76,7 +76,7 @@ pub(super) struct Parts {
 impl VerbsPort {
     pub(super) fn new(parts: Parts) -> Self {
         let right = ibv_wc_flags::IBV_WC_WITH_INV.0;
-        // rxe sets the kernel's bit, which is this one in user space (verbs.md 5.6, trap 5).
+        // rxe sets the kernel's bit, which is this one in user space.
         let also = if parts.flag_misplaced { ibv_wc_flags::IBV_WC_IP_CSUM_OK.0 } else { 0 };
         Self {
             id: parts.id,
@@ -299,7 +299,7 @@ fn success(raw: &ibv_wc, invalidate_flags: u32) -> Success {
         return Success::default();
     }
     let is_invalidated = raw.wc_flags.0 & invalidate_flags != 0;
-    // In host order, unlike immediate data (verbs.md, section 3).
+    // In host order, unlike immediate data.
     let invalidated = is_invalidated.then_some(raw.imm_data);
     Success { bytes: u32::try_from(raw.len()).unwrap_or(u32::MAX), invalidated }
 }

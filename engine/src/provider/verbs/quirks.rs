@@ -61,7 +61,7 @@ const UNKNOWN: KnownDevice = KnownDevice {
         invalidate_flag_misplaced: false,
         crashes_on_double_invalidate: true,
         free_before_queue_pair: true,
-        // A flushed bind may have taken effect: no device promises otherwise (verbs.md 0.6).
+        // A flushed bind may have taken effect: no device promises otherwise.
         flushed_registration_may_be_live: true,
         // The standard asks for the event (ibv_get_async_event(3)).
         silent_about_last_receive: false,
@@ -94,7 +94,7 @@ pub static KNOWN_DEVICES: [KnownDevice; 5] = [
             ..UNKNOWN.quirks
         },
         enforces_bounds: false,
-        // 7 retries for ever (verbs.md 5.6, trap 6).
+        // 7 retries for ever.
         max_retry_count: 6,
         // `wr_set_sge_list` of rdma-core 44 to 55 (found by the suite over the builder).
         builder_miscounts_lists: true,
@@ -110,7 +110,7 @@ pub static KNOWN_DEVICES: [KnownDevice; 5] = [
         driver: "mlx5",
         quirks: Quirks { crashes_on_double_invalidate: false, free_before_queue_pair: false, ..UNKNOWN.quirks },
         allocate_after_queue_pair: false,
-        // One bind covers 2 GiB at most (verbs.md, section 2).
+        // One bind covers 2 GiB at most.
         max_bind_bytes: 1 << 31,
         counts_blocks: true,
         prefers_builder: true,
@@ -131,7 +131,6 @@ pub static KNOWN_DEVICES: [KnownDevice; 5] = [
         driver: "irdma",
         quirks: Quirks { crashes_on_double_invalidate: false, free_before_queue_pair: false, ..UNKNOWN.quirks },
         allocate_after_queue_pair: false,
-        // goals.md K19.
         fence_after_registration: true,
         reason: "binds by ibv_post_send only, on reliable connections, of memory that is not zero-based (Intel IPU E2000, rdma-core 64); its \
                  library writes the window's key itself; a SEND behind a bind needs the fence",
@@ -149,7 +148,7 @@ pub static KNOWN_DEVICES: [KnownDevice; 5] = [
 pub(super) const MOST_ELEMENTS: u32 = 19;
 
 /// Work requests of the longest send queue of mlx5, which has so many blocks. Each has room for the largest: for a message of
-/// so many elements, and for a list of so many entries (verbs.md, section 6; mlx5_calc_send_wqe of rdma-core).
+/// so many elements, and for a list of so many entries.
 pub(super) fn longest_send_queue(blocks: u32, elements: u32, entries: u16) -> u32 {
     const BLOCK_BYTES: u64 = 64;
     // Segments for control, UMR and key, and the block that the one entry of a bind takes. Every queue pair may bind or

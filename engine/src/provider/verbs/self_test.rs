@@ -1,5 +1,5 @@
 //! What a device can really do, tried on a loop-back queue pair when it is opened: bind, access, local and remote
-//! invalidation, and accesses that must be refused, posted as the device's ports will. Nothing here invalidates a key twice (verbs.md 5.6, trap 1).
+//! invalidation, and accesses that must be refused, posted as the device's ports will. Nothing here invalidates a key twice.
 
 mod loopback;
 mod unsettled;

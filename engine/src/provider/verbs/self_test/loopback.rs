@@ -168,7 +168,7 @@ impl LoopBack {
         for (one, other) in [(&owner, &peer), (&peer, &owner)] {
             one.connect(device, other, gid).map_err(failed("connecting a queue pair to itself"))?;
         }
-        // After its queue pair (verbs.md 5.6, trap 4).
+        // After its queue pair.
         let window = match &remote {
             None => Some(Registered::new(&domain, device.keys).map_err(failed("allocating a window"))?),
             Some(_) => None,

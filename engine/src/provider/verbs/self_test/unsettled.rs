@@ -1,4 +1,4 @@
-//! What source and manual pages leave open about mlx5 (verbs.md, section 9): each question asked of the device, with what is
+//! What source and manual pages leave open about mlx5: each question asked of the device, with what is
 //! expected of it beside what it did. Nothing follows from the answers; they are for whoever wrote the table of devices.
 
 use super::{Delivery, Findings, LoopBack, Outcome, SelfTestError, VerbsDevice, ended, system::Gid};

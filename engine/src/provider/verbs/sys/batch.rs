@@ -169,7 +169,7 @@ impl Batch<'_> {
         // SAFETY: inside, as was just seen; the batch has the memory for itself.
         let entry = unsafe { self.memory.requests.add(self.length).as_mut() };
         self.length += 1;
-        // Everything else must be zero: rxe refuses leftovers in a bind (verbs.md, section 3). Work requests of a kind all say the same
+        // Everything else must be zero: rxe refuses leftovers in a bind. Work requests of a kind all say the same
         // things, and an empty one is an RDMA WRITE.
         if entry.opcode != opcode {
             *entry = ibv_send_wr { next: entry.next, ..EMPTY };

@@ -38,7 +38,7 @@ impl Drop for ProtectionDomain {
     }
 }
 
-/// Memory registered for local use and for windows, without any remote right (verbs.md, section 3).
+/// Memory registered for local use and for windows, without any remote right.
 pub(in super::super) struct MemoryRegion {
     raw: NonNull<ibv_mr>,
     registered: bool,
@@ -153,7 +153,7 @@ impl Drop for MemoryRegion {
 pub(in super::super) struct Window {
     raw: NonNull<ibv_mw>,
     allocated: bool,
-    /// As it was allocated: what a bind work request names, with the key that is current then (verbs.md, section 3).
+    /// As it was allocated: what a bind work request names, with the key that is current then.
     shadow: ibv_mw,
     domain: Arc<ProtectionDomain>,
 }

@@ -30,7 +30,7 @@ const BUILDER_OPERATIONS: u64 = (IBV_QP_EX_WITH_SEND
     | IBV_QP_EX_WITH_LOCAL_INV) as u64;
 
 /// Bytes of one entry of a list that is inline in its work request, and what of the first entry is no inline data: a queue
-/// pair with N bytes of inline data takes (N + 4) / 16 entries (verbs.md, section 6).
+/// pair with N bytes of inline data takes (N + 4) / 16 entries.
 const ENTRY_BYTES: u32 = 16;
 const FIRST_ENTRY_BYTES: u32 = 4;
 

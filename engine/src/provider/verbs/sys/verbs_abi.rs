@@ -20,7 +20,7 @@ pub type FreeThreadDomain = unsafe extern "C" fn(*mut ibv_td) -> c_int;
 /// `ibv_alloc_parent_domain`.
 pub type AllocateParentDomain = unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd;
 
-/// The members right in front of the `ibv_context`, in their order (verbs.md, section 7, way a).
+/// The members right in front of the `ibv_context`, in their order.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ContextHead {
