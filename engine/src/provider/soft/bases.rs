@@ -17,6 +17,11 @@ pub(super) struct Base {
 }
 
 impl Base {
+    /// The address of a byte of the memory.
+    pub(super) fn address_of(&self, offset: u64) -> u64 {
+        self.memory.address() + offset
+    }
+
     /// Where a range of addresses lies in the memory; `None` where it does not.
     pub(super) fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
         let offset = address.checked_sub(self.memory.address())?;

@@ -7,8 +7,8 @@ use super::nic::{Report, SoftMonitor};
 use super::port::{Numbered, PortCommand, SoftPort};
 use super::profile::SoftOptions;
 use crate::provider::{
-    Answer, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, IncomingId, ListenerId, PortId,
-    QueuePairId, RegistrationId, SharedReceiveQueueId, Ticket,
+    Answer, AsyncEvent, BaseId, Capabilities, Command, CommandError, Device, DeviceEvent, DomainId, IncomingId,
+    ListenerId, PortId, QueuePairId, RegistrationId, SharedReceiveQueueId, Ticket,
 };
 use frwr_mempool::Full;
 use frwr_mempool::lane::{self, Receiver, Sender};
@@ -90,6 +90,7 @@ pub struct SoftDevice {
     ports: Vec<PortHandle>,
     pending: BTreeMap<u64, Pending>,
     next_number: u64,
+    told_removal: bool,
 }
 
 impl core::fmt::Debug for SoftDevice {
@@ -126,6 +127,7 @@ impl SoftDevice {
             ports: Vec::new(),
             pending: BTreeMap::new(),
             next_number: 0,
+            told_removal: false,
         }
     }
 
@@ -240,6 +242,15 @@ impl SoftDevice {
         self.tell_all(ticket, Effect::BaseRestored, || PortCommand::RestoreBase(base.clone()));
     }
 
+    /// The device was taken out: its owner is told, and whoever is connected to it.
+    fn tell_removal(&mut self) {
+        if core::mem::replace(&mut self.told_removal, true) {
+            return;
+        }
+        self.leave();
+        self.events.push_back(DeviceEvent::Async(AsyncEvent::DeviceFatal));
+    }
+
     fn apply(&mut self, pending: Pending) {
         let Pending { ticket, effect, refused, port_gone, .. } = pending;
         let mut result = Ok(Answer::Done);
@@ -306,7 +317,7 @@ impl Device for SoftDevice {
         if self.events.len() >= BACKLOG || self.ports.iter().any(|handle| handle.backlog.len() >= BACKLOG) {
             return Err(command);
         }
-        if self.monitor.crashed() {
+        if self.monitor.is_gone() {
             self.answer(ticket, Err(CommandError::DEVICE_GONE));
             return Ok(());
         }
@@ -318,6 +329,9 @@ impl Device for SoftDevice {
 
     fn poll(&mut self) -> Option<DeviceEvent> {
         self.exchange();
+        if self.monitor.is_removed() {
+            self.tell_removal();
+        }
         // Peers are heard once everything of before is told: what they send never piles up here.
         while self.events.is_empty() && self.take_message() {}
         self.events.pop_front()

@@ -4,7 +4,9 @@ use super::bases::{Base, BaseTable, index_of};
 use super::profile::Rules;
 use super::register_checks;
 use super::registration::{Asker, KEY_BYTE, Live, Piece, REMOTE_KEY_BIT, Registration};
-use crate::provider::{Capabilities, KeyScope, QueuePairId, RegistrationFields, RegistrationId, ScatterElement};
+use crate::provider::{
+    Access, Capabilities, KeyScope, QueuePairId, RegistrationFields, RegistrationId, ScatterElement,
+};
 use frwr_mempool::DeviceMemory;
 
 /// Why an invalidation failed.
@@ -14,6 +16,19 @@ pub(super) enum InvalidateError {
     Refused,
     /// The imitated device takes its host down.
     Crash,
+}
+
+/// A key that peers can use now, as the device's own table has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenKey {
+    /// The key.
+    pub key: u32,
+    /// The queue pair that it was registered on.
+    pub queue_pair: QueuePairId,
+    /// What peers may do.
+    pub access: Access,
+    /// The virtual address and length of each range that they reach, in their order.
+    pub ranges: Vec<(u64, u64)>,
 }
 
 /// A refused remote access.
@@ -63,6 +78,20 @@ impl KeyTable {
     fn by_key(&self, key: u32) -> Option<&Registration> {
         let index = index_of(key & !REMOTE_KEY_BIT) as usize;
         if key & REMOTE_KEY_BIT == 0 { None } else { self.entries.get(index)?.as_ref() }
+    }
+
+    /// What peers may reach now.
+    pub(super) fn open<'a>(&'a self, bases: &'a BaseTable) -> impl Iterator<Item = OpenKey> + 'a {
+        self.entries.iter().flatten().filter_map(|entry| {
+            let Live { queue_pair, access, .. } = entry.live?;
+            let range = |piece: &Piece| Some((bases.get(piece.base)?.address_of(piece.offset), piece.length));
+            Some(OpenKey {
+                key: entry.key,
+                queue_pair,
+                access,
+                ranges: entry.pieces.iter().filter_map(range).collect(),
+            })
+        })
     }
 
     /// Executes a registration. False where the device refuses it.

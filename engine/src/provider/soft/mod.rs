@@ -9,6 +9,7 @@ mod commands;
 mod connection_manager;
 mod device;
 mod fabric;
+mod interference;
 mod keys;
 mod link;
 mod names;
@@ -28,6 +29,8 @@ mod wire;
 
 pub use device::SoftDevice;
 pub use fabric::SoftFabric;
+pub use interference::Interference;
+pub use keys::OpenKey;
 pub use nic::SoftMonitor;
 pub use port::SoftPort;
 pub use profile::{MAX_MTU, MIN_MTU, SoftOptions, SoftProfile, UnknownProfile};

@@ -1,11 +1,14 @@
 //! What all queue pairs of a port share: tables, completion queues and the way to the device's cold half.
 
 use super::bases::BaseTable;
+use super::interference::{Interferences, Tampering};
 use super::keys::{InvalidateError, KeyTable};
 use super::profile::{Rules, SoftOptions};
 use super::receive_queue::SharedReceiveQueues;
 use super::registration::Asker;
-use crate::provider::{AsyncEvent, Completion, CompletionBatch, Failure, PortId, QueuePairId, Success, Token};
+use crate::provider::{
+    AsyncEvent, Completion, CompletionBatch, CompletionQueue, Failure, PortId, QueuePairId, Success, Token,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +23,8 @@ struct Flags {
     stalled_destroys: AtomicU64,
     skipped_invalidations: AtomicU64,
     messages_without_receive: AtomicU64,
+    removed: AtomicBool,
+    tampering: Tampering,
 }
 
 impl SoftMonitor {
@@ -27,6 +32,27 @@ impl SoftMonitor {
     #[must_use]
     pub fn crashed(&self) -> bool {
         self.0.crashed.load(Ordering::Acquire)
+    }
+
+    /// Takes the device out of the machine: it does nothing more, none of its memory can be reached, whoever owns it is told by
+    /// [`AsyncEvent::DeviceFatal`], and its peers hear nothing but that their connections ended.
+    pub fn remove_device(&self) {
+        self.0.removed.store(true, Ordering::Release);
+    }
+
+    /// Whether it was taken out.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.0.removed.load(Ordering::Acquire)
+    }
+
+    /// The device does nothing any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.crashed() || self.is_removed()
+    }
+
+    pub(super) fn tampering(&self) -> &Tampering {
+        &self.0.tampering
     }
 
     /// Queue pairs destroyed with a live registration where the imitated device blocks for 50 s.
@@ -136,6 +162,7 @@ pub(super) struct Nic {
     /// Reports that the lane to the device had no room for yet.
     pub(super) reports: VecDeque<Report>,
     pub(super) monitor: SoftMonitor,
+    pub(super) interferences: Interferences,
     /// Invalidations asked for, where some are to be skipped.
     invalidations: u64,
 }
@@ -158,6 +185,7 @@ impl Nic {
             lost_completions: false,
             reports: VecDeque::with_capacity(REPORTS),
             monitor,
+            interferences: Interferences::default(),
             invalidations: 0,
         }
     }
@@ -171,14 +199,16 @@ impl Nic {
         frees: u32,
     ) {
         let completion = Completion { token, queue_pair, result: result.map(|()| Success::default()) };
-        let is_queued = self.send_completions.queue(Queued { completion, frees });
+        let overrun = self.interferences.any(&self.monitor, |one| one.overruns(CompletionQueue::Send));
+        let is_queued = !overrun && self.send_completions.queue(Queued { completion, frees });
         self.note_overrun(is_queued);
     }
 
     /// Queues a completion of a receive queue.
     pub(super) fn complete_receive(&mut self, queue_pair: QueuePairId, token: Token, result: Result<Success, Failure>) {
         let queued = Queued { completion: Completion { token, queue_pair, result }, frees: 0 };
-        let is_queued = self.receive_completions.queue(queued);
+        let overrun = self.interferences.any(&self.monitor, |one| one.overruns(CompletionQueue::Receive));
+        let is_queued = !overrun && self.receive_completions.queue(queued);
         self.note_overrun(is_queued);
     }
 

@@ -1,6 +1,7 @@
 //! The hot half: what a core calls, and what the cold half tells it.
 
 use super::bases::Base;
+use super::keys::OpenKey;
 use super::nic::{Nic, Report, SoftMonitor};
 use super::profile::SoftOptions;
 use super::queue_pair::{Negotiated, QueuePair};
@@ -66,13 +67,21 @@ impl SoftPort {
         Self { nic: Nic::new(id, options, entries, monitor), queue_pairs: QueuePairTable::default(), commands, reports }
     }
 
+    /// What peers may reach now, key by key, from the device's own table (goal Z1); nothing of a device that was removed.
+    pub fn open_keys(&self) -> impl Iterator<Item = OpenKey> + '_ {
+        let gone = self.nic.monitor.is_removed();
+        self.nic.keys.open(&self.nic.bases).filter(move |_| !gone)
+    }
+
     /// A base registration that is older than the port.
     pub(super) fn add_base(&mut self, base: Base) {
         self.nic.bases.insert(base);
     }
 
     fn take_commands(&mut self) {
-        for _ in 0..COMMANDS_PER_POLL {
+        let held = self.nic.interferences.any(&self.nic.monitor, |one| one.holds_commands());
+        let most = if held { 0 } else { COMMANDS_PER_POLL };
+        for _ in 0..most {
             let Some(Numbered { number, command }) = self.commands.pop() else { break };
             let report = if self.execute(command) { Report::Done(number) } else { Report::Busy(number) };
             self.nic.reports.push_back(report);
@@ -110,6 +119,12 @@ impl SoftPort {
         true
     }
 
+    /// A device that is gone answers nobody any more.
+    #[cold]
+    fn hang_up(&mut self) {
+        self.queue_pairs.hang_up();
+    }
+
     fn remove(&mut self, id: QueuePairId) {
         let stalls = self.nic.options.capabilities.quirks.free_before_queue_pair;
         if self.queue_pairs.remove(id) && stalls && self.nic.keys.is_bound(id) {
@@ -129,9 +144,10 @@ impl Port for SoftPort {
     }
 
     fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
-        if self.nic.monitor.crashed() {
+        if self.nic.monitor.is_gone() {
             return Err(refused(PostRefusal::DeviceGone));
         }
+        self.nic.interferences.refresh(self.nic.port, &self.nic.monitor);
         let found = self.queue_pairs.get(queue_pair).ok_or(refused(PostRefusal::NotReady))?;
         let posted = found.post(chain, &self.nic);
         // What the budget of the doorbell leaves over is done in `poll`.
@@ -142,7 +158,7 @@ impl Port for SoftPort {
     }
 
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
-        if self.nic.monitor.crashed() {
+        if self.nic.monitor.is_gone() {
             return Err(refused(PostRefusal::DeviceGone));
         }
         let found = self.queue_pairs.get(queue_pair).ok_or(refused(PostRefusal::NotReady))?;
@@ -154,18 +170,23 @@ impl Port for SoftPort {
         queue: SharedReceiveQueueId,
         receives: &[ReceiveRequest],
     ) -> Result<(), PostError> {
-        if self.nic.monitor.crashed() {
+        if self.nic.monitor.is_gone() {
             return Err(refused(PostRefusal::DeviceGone));
         }
         self.nic.shared_receives.post(queue, receives)
     }
 
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize {
+        self.nic.interferences.refresh(self.nic.port, &self.nic.monitor);
         self.take_commands();
-        if self.nic.monitor.crashed() {
+        if self.nic.monitor.is_gone() {
+            self.hang_up();
             return 0;
         }
         self.queue_pairs.make_progress(&mut self.nic);
+        if self.nic.interferences.any(&self.nic.monitor, |one| one.holds_completions(queue)) {
+            return 0;
+        }
         match queue {
             CompletionQueue::Receive => self.nic.receive_completions.take(batch, |_, _| {}),
             CompletionQueue::Send => self.nic.send_completions.take(batch, |id, units| {
@@ -177,6 +198,6 @@ impl Port for SoftPort {
     }
 
     fn remote_bytes_open(&self) -> Option<u64> {
-        Some(self.nic.keys.remote_bytes())
+        Some(if self.nic.monitor.is_removed() { 0 } else { self.nic.keys.remote_bytes() })
     }
 }

@@ -170,6 +170,9 @@ pub struct SoftOptions {
     pub starts_at_doorbell: bool,
     /// Where those that it connects to see it; nowhere unless somebody asks for it, since devices of one process need no addresses.
     pub address: Option<IpAddr>,
+    /// What is sent is read once more when its completion is due or its queue pair fails, as a device does that sends again; what its
+    /// program changed meanwhile is told by [`SoftMonitor::violations`](super::SoftMonitor::violations). For tests: each message is read twice.
+    pub watches_buffers: bool,
     /// A defect on purpose: every n-th invalidation is said to be done and is not. `None` for an honest device.
     pub skip_invalidations: Option<NonZeroU64>,
 }
@@ -189,6 +192,7 @@ impl SoftOptions {
             seed: 0x6672_7772,
             starts_at_doorbell: true,
             address: None,
+            watches_buffers: false,
             skip_invalidations: None,
         }
     }

@@ -86,6 +86,11 @@ impl QueuePair {
         true
     }
 
+    /// The device is gone, and with it the way to the peer; nothing completes any more.
+    pub(super) fn hang_up(&mut self) {
+        self.state = State::Unconnected;
+    }
+
     /// Takes a chain, or the front of it.
     pub(super) fn post(&mut self, chain: Chain<'_>, nic: &Nic) -> Result<(), PostError> {
         if matches!(self.state, State::Unconnected) {
@@ -155,6 +160,12 @@ impl QueuePair {
             return;
         }
         let Connection { wire, requester, responder } = &mut **connection;
+        if nic.interferences.any(&nic.monitor, |one| one.cuts_wire(self.asker.queue_pair)) {
+            if let requester::Step::Failed(failure) = requester.hear_nothing(&self.sends) {
+                self.fail(Some(failure), nic);
+            }
+            return;
+        }
         if responder.step(&mut self.receives, wire, nic, self.asker, budget) == responder::Step::Failed {
             self.fail(None, nic);
             return;
@@ -195,6 +206,7 @@ impl QueuePair {
             {
                 nic.keys.roll_back(&fields, &mut nic.bases);
             }
+            self.sends.check_unchanged(&entry, nic, self.asker);
             let failure = failure.take().unwrap_or(Failure::FLUSHED);
             nic.complete_send(self.asker.queue_pair, entry.request.token, Err(failure), frees);
         }

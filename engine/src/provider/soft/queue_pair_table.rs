@@ -59,6 +59,11 @@ impl QueuePairTable {
         exists
     }
 
+    /// No queue pair has a way to its peer any more.
+    pub(super) fn hang_up(&mut self) {
+        self.places.iter_mut().flatten().for_each(|queue_pair| queue_pair.hang_up());
+    }
+
     /// Each queue pair in turn does what it can, within the budgets.
     pub(super) fn make_progress(&mut self, nic: &mut Nic) {
         let mut budget = STEP_BUDGET;

@@ -101,7 +101,8 @@ impl Requester {
         // Order matters: what the peer answered before it went away must be seen after it is seen to be gone.
         let gone = !queue.is_empty() && wire.peer_is_gone();
         let mut heard = false;
-        while *budget > 0 {
+        let held = nic.interferences.any(&nic.monitor, |one| one.holds_answers(asker.queue_pair));
+        while *budget > 0 && !held {
             let response = wire.response_in.pop_with(|packet| self.hear(packet, queue, nic, asker));
             let Some(()) = response else { break };
             heard = true;
@@ -115,6 +116,17 @@ impl Requester {
             return Step::Failed(status);
         }
         self.silent_steps = if gone && !heard && !queue.is_empty() { self.silent_steps.saturating_add(1) } else { 0 };
+        self.patience()
+    }
+
+    /// A step in which nothing crosses the wire.
+    pub(super) fn hear_nothing(&mut self, queue: &SendQueue) -> Step {
+        self.silent_steps = if queue.is_empty() { 0 } else { self.silent_steps.saturating_add(1) };
+        self.patience()
+    }
+
+    /// Whether there is a retry left.
+    fn patience(&self) -> Step {
         let is_exhausted = self.retry_limit.is_some_and(|limit| self.silent_steps > limit);
         if is_exhausted {
             Step::Failed(Failure::new(FailureStatus::RetryExceeded, code::NO_ANSWER))
@@ -181,6 +193,7 @@ impl Requester {
             }
             let signalled = entry.request.signalled;
             let (entry, frees) = queue.retire(signalled)?;
+            queue.check_unchanged(&entry, nic, asker);
             if signalled {
                 nic.complete_send(asker.queue_pair, entry.request.token, Ok(()), frees);
             }
@@ -194,7 +207,10 @@ impl Requester {
             if matches!(entry.progress, Progress::Failed(_)) || (entry.request.fence && self.reads > 0) {
                 return;
             }
+            let queue_pair = asker.queue_pair;
+            let failure = nic.interferences.ask(&nic.monitor, |one| one.fails(queue_pair, &entry.request));
             let progress = match entry.request.operation {
+                _ if failure.is_some() => failure.map_or(Progress::Waiting, Progress::Failed),
                 Operation::Register(fields) => {
                     let elements = queue.elements_of(&entry);
                     let done = nic.keys.register(&fields, elements, asker, &mut nic.bases);
@@ -225,6 +241,9 @@ impl Requester {
                     None => return,
                 },
             };
+            if matches!(progress, Progress::Sent(_)) && !matches!(entry.request.operation, Operation::Read { .. }) {
+                queue.note_sent(nic, asker);
+            }
             queue.set_next(progress);
             if matches!(progress, Progress::Failed(_)) {
                 return;

@@ -85,7 +85,8 @@ impl Responder {
             if self.closing.is_some() {
                 continue;
             }
-            let without_receive = receives.is_empty(&nic.shared_receives);
+            let hidden = nic.interferences.any(&nic.monitor, |one| one.hides_receives(asker.queue_pair));
+            let without_receive = hidden || receives.is_empty(&nic.shared_receives);
             if (without_receive || self.not_ready.is_some()) && self.is_not_ready(without_receive, wire, nic) {
                 break;
             }

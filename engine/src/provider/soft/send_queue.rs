@@ -1,7 +1,12 @@
 //! A send queue: work requests in order, with the elements that were copied when they were posted (S116).
 
+use super::bases::Cursor;
+use super::nic::Nic;
+use super::registration::Asker;
 use crate::provider::{ElementRange, Failure, Operation, ScatterElement, WorkRequest};
+use core::hash::Hasher;
 use std::collections::VecDeque;
+use std::hash::DefaultHasher;
 
 /// How far the oldest work requests are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +26,8 @@ pub(super) enum Progress {
 pub(super) struct Entry {
     pub(super) request: WorkRequest,
     pub(super) progress: Progress,
+    /// Of what was sent, where somebody watches.
+    digest: Option<u64>,
     cost: u32,
     slot: u32,
     elements: u32,
@@ -78,7 +85,7 @@ impl SendQueue {
         }
         self.used += cost;
         let elements = elements.len() as u32;
-        self.entries.push_back(Entry { request, progress: Progress::Waiting, cost, slot, elements });
+        self.entries.push_back(Entry { request, progress: Progress::Waiting, digest: None, cost, slot, elements });
     }
 
     /// Send queue entries came free: their completion was taken.
@@ -119,6 +126,36 @@ impl SendQueue {
     pub(super) fn elements_of(&self, entry: &Entry) -> &[ScatterElement] {
         let first = entry.slot as usize * self.stride as usize;
         self.elements.get(first..first + entry.elements as usize).unwrap_or(&[])
+    }
+
+    /// The message whose turn it is was sent, whole: notes what it was.
+    pub(super) fn note_sent(&mut self, nic: &Nic, asker: Asker) {
+        if !nic.options.watches_buffers {
+            return;
+        }
+        let digest = self.next().copied().and_then(|entry| self.digest_of(&entry, nic, asker));
+        if let Some(entry) = self.entries.get_mut(self.executed) {
+            entry.digest = digest;
+        }
+    }
+
+    /// A message may be sent again until it has completed: its memory is what it was.
+    pub(super) fn check_unchanged(&self, entry: &Entry, nic: &Nic, asker: Asker) {
+        if entry.digest.is_some() && self.digest_of(entry, nic, asker) != entry.digest {
+            let (token, queue_pair) = (entry.request.token, asker.queue_pair);
+            nic.monitor.violated(format!("{queue_pair:?}: the memory of {token:?} changed before its completion"));
+        }
+    }
+
+    /// Of the bytes that a message sends; `None` where some of them cannot be read.
+    fn digest_of(&self, entry: &Entry, nic: &Nic, asker: Asker) -> Option<u64> {
+        let elements = self.elements_of(entry);
+        let length: usize = elements.iter().map(|element| element.length as usize).sum();
+        let (mut cursor, mut bytes) = (Cursor::default(), vec![0; length]);
+        nic.bases.gather(elements, &mut cursor, asker.domain, &mut bytes).ok()?;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&bytes);
+        Some(hasher.finish())
     }
 
     /// Takes the oldest entry off, with the units that its completion frees.
