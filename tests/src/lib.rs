@@ -4,5 +4,6 @@
 
 pub mod capture;
 pub mod carried;
+pub mod engine_world;
 pub mod hostile;
 pub mod simulation;

@@ -4,7 +4,7 @@ use crate::provider::{Access, BaseId};
 use core::num::NonZeroU32;
 
 /// A slot of the connection table and which of its connections is meant.
-#[derive(Clone, Copy, Debug, Default, Eq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialOrd, Ord)]
 #[repr(align(4))]
 pub struct ConnectionKey {
     /// Index of the slot.

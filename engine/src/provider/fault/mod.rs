@@ -128,8 +128,8 @@ pub struct FaultyPort<P> {
 
 impl<P: Port> FaultyPort<P> {
     /// The port inside.
-    pub const fn inner(&mut self) -> &mut P {
-        &mut self.port
+    pub const fn inner(&self) -> &P {
+        &self.port
     }
 
     fn let_out(&mut self) {

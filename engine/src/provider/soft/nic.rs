@@ -24,6 +24,7 @@ struct Flags {
     skipped_invalidations: AtomicU64,
     messages_without_receive: AtomicU64,
     removed: AtomicBool,
+    overran: AtomicBool,
     tampering: Tampering,
 }
 
@@ -38,6 +39,12 @@ impl SoftMonitor {
     /// [`AsyncEvent::DeviceFatal`], and its peers hear nothing but that their connections ended.
     pub fn remove_device(&self) {
         self.0.removed.store(true, Ordering::Release);
+    }
+
+    /// Whether a completion queue of it overran: completions were lost, and no queue pair of that port works any more.
+    #[must_use]
+    pub fn overran(&self) -> bool {
+        self.0.overran.load(Ordering::Acquire)
     }
 
     /// Whether it was taken out.
@@ -215,6 +222,7 @@ impl Nic {
     fn note_overrun(&mut self, is_queued: bool) {
         if !is_queued && !self.lost_completions {
             self.lost_completions = true;
+            self.monitor.0.overran.store(true, Ordering::Release);
             self.raise(AsyncEvent::CompletionQueueOverrun(self.port));
         }
     }

@@ -1,6 +1,6 @@
 //! A work request fails and is not executed, wherever it stands in its chain (faults 1, 2, 5 to 8).
 
-use super::NicFault;
+use super::{Harm, NicFault};
 use frwr_engine::provider::{Failure, FailureStatus, QueuePairId, WorkRequest, soft::Interference};
 
 /// Work requests of a queue pair that pass before one fails: longer than a chain of many keys.
@@ -11,6 +11,7 @@ const STATUSES: [FailureStatus; 4] =
 pub(super) const FAULT: NicFault = NicFault {
     name: "failed work",
     ends_connections: true,
+    port: Harm::None,
     strike: |victim, random| {
         if let Some(queue_pair) = victim.some_queue_pair(random) {
             let failure = random.of(&STATUSES).into();

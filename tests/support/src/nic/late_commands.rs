@@ -1,6 +1,6 @@
 //! A port executes what Control asks of it late: objects are made and destroyed long after they were asked for (fault 29).
 
-use super::NicFault;
+use super::{Harm, NicFault};
 use frwr_engine::provider::soft::Interference;
 
 const POLLS: [u64; 3] = [2, 30, 300];
@@ -8,6 +8,7 @@ const POLLS: [u64; 3] = [2, 30, 300];
 pub(super) const FAULT: NicFault = NicFault {
     name: "late commands",
     ends_connections: false,
+    port: Harm::None,
     strike: |victim, random| victim.interfere(LateCommands { polls: random.of(&POLLS) }),
 };
 

@@ -1,6 +1,6 @@
 //! Completions stay in their queue for a while, of sends or of receives, with the send queue entries that they free (fault 11).
 
-use super::NicFault;
+use super::{Harm, NicFault};
 use frwr_engine::provider::{CompletionQueue, soft::Interference};
 
 const POLLS: [u64; 3] = [2, 20, 500];
@@ -8,6 +8,7 @@ const POLLS: [u64; 3] = [2, 20, 500];
 pub(super) const FAULT: NicFault = NicFault {
     name: "late completions",
     ends_connections: false,
+    port: Harm::MayOverrun,
     strike: |victim, random| {
         let queue = random.of(&[CompletionQueue::Send, CompletionQueue::Send, CompletionQueue::Receive]);
         victim.interfere(LateCompletions { queue, polls: random.of(&POLLS) });

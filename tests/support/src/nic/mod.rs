@@ -37,6 +37,18 @@ impl Victim<'_> {
     }
 }
 
+/// What may become of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// It goes on.
+    None,
+    /// A completion queue that is held up long enough runs full, when queue pairs are destroyed undrained and others come:
+    /// [`SoftMonitor::overran`] tells.
+    MayOverrun,
+    /// Nothing works on it any more, for good: its completions cannot be trusted.
+    Ends,
+}
+
 /// A kind of fault.
 #[derive(Clone, Copy)]
 pub struct NicFault {
@@ -44,6 +56,8 @@ pub struct NicFault {
     pub name: &'static str,
     /// What may happen because of it that does not happen by itself: connections end.
     pub ends_connections: bool,
+    /// What may become of the port.
+    pub port: Harm,
     /// Makes it happen.
     pub strike: fn(Victim<'_>, &mut Random),
 }
