@@ -6,7 +6,7 @@
 //! for the largest request; unsignalled messages never hold more than their share of the request slots.
 
 /// How completions are asked for (D21).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SignalPolicy {
     /// As rarely as the bound permits, and when too many request slots wait for a completion.
     #[default]
@@ -55,6 +55,7 @@ pub const fn held_slots_pressure(held: u32, slab: u32) -> bool {
 
 /// The decision for one send queue.
 #[derive(Clone, Debug)]
+#[cfg_attr(test, derive(PartialEq, Eq, Hash))]
 pub struct Signaller {
     policy: SignalPolicy,
     /// Budget left, in the unit of the policy; signed because [`SignalPolicy::GlobalCounter`] passes through zero.
@@ -154,27 +155,32 @@ impl Signaller {
     #[inline(never)]
     fn message_by_policy(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
         let must_signal = must_signal || (self.run + MESSAGE) & (MESSAGE << 31) != 0;
-        let signal = self.reply(work_requests, must_signal, held_slots_pressure);
+        let wanted = self.wants(work_requests, must_signal, held_slots_pressure);
+        let counted = if matches!(self.policy, SignalPolicy::GlobalCounter { .. }) { 1 } else { work_requests };
+        let signal = self.count(counted, wanted);
         if !signal {
             self.run += MESSAGE;
         }
         signal
     }
 
-    /// The same for a message that holds no request slot: a responder's reply, with the RDMA WRITEs in front of it.
+    /// The same for a message that holds no request slot: a responder's reply, with the RDMA WRITEs in front of it, which nobody counted
+    /// before.
     #[inline]
     pub fn reply(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
-        let counted = match self.policy {
-            SignalPolicy::GlobalCounter { .. } => 1,
-            _ => work_requests,
-        };
-        let wanted = match self.policy {
+        let wanted = self.wants(work_requests, must_signal, held_slots_pressure);
+        self.count(work_requests, wanted)
+    }
+
+    /// Whether the policy wants a completion.
+    #[inline]
+    fn wants(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
+        match self.policy {
             SignalPolicy::Sparse => must_signal || held_slots_pressure,
             SignalPolicy::KernelBudget { batch } => self.kernel_budget(batch, work_requests, must_signal),
             SignalPolicy::SendsOnly { batch } => self.sends_only(batch, must_signal),
             SignalPolicy::GlobalCounter { max_send_wr } => self.global_counter(max_send_wr, must_signal),
-        };
-        self.count(counted, wanted)
+        }
     }
 
     /// One registration of a request. Returns whether it is to be signalled, which only [`SignalPolicy::GlobalCounter`]

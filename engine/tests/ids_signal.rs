@@ -208,6 +208,22 @@ fn i31_bound_stands_above_every_policy() {
     }
 }
 
+/// What stands in front of a reply was not counted before, under no policy.
+#[test]
+fn i31_operations_in_front_of_a_reply_count_under_every_policy() {
+    for policy in [
+        SignalPolicy::Sparse,
+        SignalPolicy::KernelBudget { batch: 1000 },
+        SignalPolicy::SendsOnly { batch: 1000 },
+        SignalPolicy::GlobalCounter { max_send_wr: 4000 },
+    ] {
+        let mut signaller = Signaller::new(policy, 16);
+        let played: Vec<bool> = (0..4).map(|_| signaller.reply(3, false, false)).collect();
+        assert_eq!(played, [false, false, true, false], "{policy:?}");
+        assert_eq!(signaller.unsignalled(), 3, "{policy:?}");
+    }
+}
+
 fn any_policy() -> impl Strategy<Value = SignalPolicy> {
     prop_oneof![
         Just(SignalPolicy::Sparse),
