@@ -5,6 +5,9 @@ use crate::fixed_list::FixedList;
 use crate::provider::{Access, ElementRange, Operation, SendQueueCost, Token, TokenKind, WorkRequest};
 use frwr_mempool::{Region, region::CarveError, slab::Ring};
 
+#[cfg(test)]
+mod small_domain;
+
 /// Entries kept free of requests: for the marker that ends a drain (the "+1" of S7), and for the write pad's registration (S92).
 pub(crate) const fn reserved_entries(cost: SendQueueCost) -> u32 {
     let marker = if cost.message == 0 { 1 } else { cost.message };

@@ -306,8 +306,7 @@ impl Plan {
 
     /// The decision which work request asks for a completion, for a send queue of `entries`.
     pub(crate) fn signaller(&self, options: &EngineOptions, entries: u32) -> Signaller {
-        let spare = (entries + 1).saturating_sub(self.reserved + self.room);
-        let mut limit = (entries / 2).min(spare) / self.largest_cost;
+        let mut limit = unsignalled_limit(entries, self.reserved + self.room, self.largest_cost);
         if options.on_post_error == OnPostError::DeregisterAndContinue {
             // Every message behind a registration completes: where a refused post does not end the connection, an MR is destroyed
             // on a queue pair that works only once a completion has passed its registration (I11), whatever the peer does.
@@ -427,6 +426,13 @@ const PAD_STRIDE: usize = 64;
 
 /// Elements of a transfer: one per RDMA operation, and the reply.
 pub(crate) const TRANSFER_ELEMENTS: u32 = MAX_TRANSFER_OPERATIONS as u32 + 1;
+
+/// Work requests that may stand in a row without a completion in a send queue of `entries`, of which each takes `largest_cost` at most:
+/// half the queue, and so few that `kept` of them, what is reserved and the largest request or transfer, are free all the same.
+pub(crate) fn unsignalled_limit(entries: u32, kept: u32, largest_cost: u32) -> u32 {
+    let spare = (entries + 1).saturating_sub(kept);
+    (entries / 2).min(spare) / largest_cost
+}
 
 /// Send queue entries of a request with its fence.
 fn request_entries(cost: SendQueueCost, mrs: u32) -> u32 {
