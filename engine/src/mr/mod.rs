@@ -10,6 +10,8 @@ mod key;
 #[cfg(test)]
 mod key_test;
 mod release;
+#[cfg(test)]
+mod small_domain;
 mod state;
 
 pub use error::MrError;
