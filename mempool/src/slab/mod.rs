@@ -13,6 +13,8 @@ use core::ptr::NonNull;
 use crate::full::Full;
 use crate::region::{BLOCK_GRANULE, Block, CarveError, Region};
 
+#[cfg(all(test, not(any(loom, miri))))]
+mod small_domain_test;
 mod table;
 
 pub use table::{Ring, Table};
