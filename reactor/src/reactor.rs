@@ -37,7 +37,11 @@ use crate::statistics::{LONG_ITERATION, LoopCounters, PollerStatistics, Statisti
 use crate::turn::TurnCell;
 
 /// Messages taken per iteration: with some ten nanoseconds each, the pollers wait for less than a microsecond.
+#[cfg(not(loom))]
 pub const INBOX_BUDGET: usize = 64;
+/// One: so few that budgets run out in a model.
+#[cfg(loom)]
+pub const INBOX_BUDGET: usize = 1;
 /// Timed pollers run per iteration; the others that are due follow in the next one. They are housekeeping, and each looks
 /// for the earliest of all: more of them at once would make the busy pollers wait.
 pub const TIMED_BUDGET: usize = 8;

@@ -2,9 +2,13 @@
 //!
 //! `LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS="--cfg loom" cargo test --release -p frwr-reactor --test loom`
 //!
-//! A reactor that sleeps although there is something for it never ends, and loom says that all threads are blocked.
+//! A reactor that sleeps although there is something for it never ends, and loom says that all threads are blocked. Here a reactor takes
+//! one message per iteration, so that its budget runs out.
 
 #![cfg(loom)]
+
+mod cores;
+mod worker;
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@ mod below;
 mod health;
 mod lock;
 mod medium;
+mod next_order;
 mod ring;
 #[allow(unsafe_code, reason = "what the kernel is given: entries of io_uring, and addresses of buffers")]
 mod sys;

@@ -7,6 +7,7 @@ use super::super::{
 use super::{
     health::Flushing,
     lock::LockedFile,
+    next_order::next_order,
     sys,
     task::{Layout, Progress, Task, Ways},
 };
@@ -177,19 +178,10 @@ struct FarEnd {
 
 impl FarEnd {
     fn run(mut self) {
-        loop {
-            // Asked first: what is in a closed lane is all there will be.
-            let closed = self.orders.is_closed();
-            match self.orders.pop() {
-                Some((cookie, operation)) => {
-                    let result = self.execute(cookie, operation);
-                    // The lane holds as many as there may be.
-                    let _ = self.results.push(Completion { cookie, result });
-                }
-                None if closed => return,
-                // Whoever filled the lane since has left a token, and this returns at once.
-                None => thread::park(),
-            }
+        while let Some((cookie, operation)) = next_order(&mut self.orders, thread::park) {
+            let result = self.execute(cookie, operation);
+            // The lane holds as many as there may be.
+            let _ = self.results.push(Completion { cookie, result });
         }
     }
 
