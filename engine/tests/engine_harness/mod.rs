@@ -60,6 +60,8 @@ pub struct Tiny {
     pub names: std::collections::HashMap<u64, RequestHandle>,
     /// Refuse to announce, as for a message without room.
     pub refuse: bool,
+    /// Panic, whatever is asked.
+    pub panics: bool,
 }
 
 pub const HEADER: usize = 12;
@@ -67,6 +69,7 @@ pub const GRANT: usize = 16;
 
 impl Protocol for Tiny {
     fn announce(&mut self, message: &mut [u8], grants: &[Grant]) -> Result<(), AnnounceError> {
+        assert!(!self.panics, "asked to announce");
         if self.refuse {
             return Err(AnnounceError);
         }
@@ -81,6 +84,7 @@ impl Protocol for Tiny {
     }
 
     fn classify(&mut self, _: ConnectionId, prefix: &[u8], _: u32) -> Message {
+        assert!(!self.panics, "asked to classify");
         let word = |at: usize| prefix.get(at..at + 4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap()));
         match (word(0), word(4), word(8)) {
             (Some(low), Some(high), Some(u32::MAX)) => {

@@ -1,0 +1,11 @@
+//! Each fault that an engine can meet, with one request in each state that a request can be in.
+
+#[path = "../engine_harness/mod.rs"]
+mod engine_harness;
+
+mod dropped;
+mod faults;
+mod interferences;
+mod positions;
+mod state;
+mod strike;
