@@ -4,6 +4,7 @@
 
 pub mod capture;
 pub mod carried;
+pub mod documents;
 pub mod engine_world;
 pub mod hostile;
 pub mod simulation;

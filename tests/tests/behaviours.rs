@@ -1,18 +1,17 @@
 //! `docs/behaviours.md` maps every id of the specification to the tests that prove it, or says why it does not apply, and promises that were
 //! broken by hand to the tests that failed by it. This test keeps both honest: every id is there, and every test and file named exists.
 
-use std::{collections::BTreeMap, path::Path};
+use frwr_tests::documents::{quoted, root, test_exists, text};
+use std::collections::BTreeMap;
+
+const DOCUMENT: &str = "docs/behaviours.md";
 
 /// Highest number of each kind of id.
 const IDS: [(&str, u32); 7] = [("S", 140), ("D", 29), ("U", 26), ("I", 35), ("E", 20), ("F", 20), ("T", 4)];
 
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-}
-
 /// Ids and what the map says of them.
 fn map() -> BTreeMap<String, String> {
-    let text = std::fs::read_to_string(root().join("docs/behaviours.md")).expect("docs/behaviours.md");
+    let text = text(DOCUMENT);
     let rows = text.lines().filter_map(|line| {
         let (id, said) = line.strip_prefix("| ")?.split_once(" | ")?;
         let (kind, number) = id.split_at_checked(1)?;
@@ -27,26 +26,12 @@ const PROMISES: &str = "## Promises and the mutants that they kill";
 
 /// What each promise is, how it was broken, and the tests that failed by it.
 fn promises() -> Vec<[String; 3]> {
-    let text = std::fs::read_to_string(root().join("docs/behaviours.md")).expect("docs/behaviours.md");
+    let text = text(DOCUMENT);
     let (_, section) = text.split_once(PROMISES).expect("a section of promises");
     let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
     let columns = |row: &str| row.split(" | ").map(str::to_owned).collect::<Vec<_>>().try_into();
     // The first one says what the columns are.
     rows.skip(1).map(|row| columns(row).unwrap_or_else(|found| panic!("three columns, not {found:?}"))).collect()
-}
-
-/// What stands between back-quotes.
-fn quoted(said: &str) -> impl Iterator<Item = &str> {
-    said.split('`').skip(1).step_by(2)
-}
-
-/// Whether a test exists; one of a module `asleep` is named there as well.
-fn exists(name: &str) -> bool {
-    let Some((file, test)) = name.split_once("::") else { return false };
-    let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
-    let function = test.rsplit("::").next().unwrap_or(test);
-    let sleeps = text.split_once("asleep! {").is_some_and(|(_, names)| names.contains(&format!("{function},")));
-    text.contains(&format!("fn {function}(")) && (sleeps || !test.starts_with("asleep::"))
 }
 
 #[test]
@@ -56,7 +41,7 @@ fn every_promise_names_what_was_broken_and_tests_that_exist() {
     for [promise, broken, killed_by] in promises {
         let missing: Vec<_> = quoted(&broken).filter(|file| !root().join(file).is_file()).collect();
         assert!(missing.is_empty() && broken.contains('`'), "{promise}: files {missing:?}");
-        let wrong: Vec<_> = quoted(&killed_by).filter(|name| !exists(name)).collect();
+        let wrong: Vec<_> = quoted(&killed_by).filter(|name| !test_exists(name)).collect();
         assert!(wrong.is_empty() && killed_by.contains(".rs::"), "{promise}: tests that do not exist: {wrong:?}");
     }
 }
@@ -77,7 +62,7 @@ fn every_named_test_exists() {
     let mut wrong = Vec::new();
     for (id, said) in map() {
         for name in said.split('`').filter(|part| part.contains(".rs::")) {
-            if !exists(name) {
+            if !test_exists(name) {
                 wrong.push(format!("{id}: {name}"));
             }
         }
