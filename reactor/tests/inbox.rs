@@ -30,6 +30,28 @@ fn full_lane_gives_the_message_back() {
     assert_eq!(world.reactors[1].statistics().would_blocks, 0);
 }
 
+/// Neither waits for the other: both go on, and what was given back arrives once there is room.
+#[test]
+fn two_full_lanes_stand_in_nobodys_way() {
+    let mut world = world(2, 0, SMALL);
+    let ends = [(0, SECOND), (1, FIRST)];
+    for (from, to) in ends {
+        let outbox = &mut world.reactors[from].context_mut().outbox;
+        (0..4).for_each(|message| outbox.send(to, message).unwrap());
+        assert_eq!(outbox.send(to, 4), Err(SendError::Full(4)));
+    }
+    for round in 0..100 {
+        for (from, to) in ends {
+            assert_eq!(world.reactors[from].step(), Step::Worked(4), "{round}: it reads, whatever it may not send");
+            let outbox = &mut world.reactors[from].context_mut().outbox;
+            // The other one has not read yet in the first round, and has in all others.
+            let expected = if (round, from) == (0, 0) { Err(SendError::Full(4)) } else { Ok(()) };
+            assert_eq!(outbox.send(to, 4), expected, "{round}");
+            while outbox.send(to, 5).is_ok() {}
+        }
+    }
+}
+
 #[test]
 fn each_pair_has_its_own_lane() {
     let mut world = world(3, 0, SMALL);
