@@ -1,4 +1,4 @@
-//! The faults; their numbers are those of the table of faults.
+//! The faults; their numbers are those of `docs/faults.md`.
 
 use crate::engine_harness::scripted::Scripted;
 use crate::interferences::{FailedWork, Keeping, Kept, Overrun};

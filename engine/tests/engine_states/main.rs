@@ -1,4 +1,5 @@
-//! Each fault that an engine can meet, with one request in each state that a request can be in.
+//! Each fault that an engine can meet, with one request in each state that a request can be in. `docs/faults.md` has
+//! them by their numbers.
 
 #[path = "../engine_harness/mod.rs"]
 mod engine_harness;
