@@ -17,7 +17,9 @@ const STEPS: u32 = 60;
 /// A request whose `place`-th work request fails: registrations, the message, then the invalidations.
 fn failing_at(way: Way, profile: &str, every: bool, place: u32) -> Scripted {
     let signal = if every { SignalPolicy::SendsOnly { batch: 0 } } else { SignalPolicy::Sparse };
-    let mut test = way.connected(way.setup(profile).host(|host| host.signal = signal));
+    let mut setup = way.setup(profile).host(|host| host.signal = signal);
+    setup.host_device.watches_buffers = true;
+    let mut test = way.connected(setup);
     way.submit_for(&mut test, COOKIE, Access::RemoteWrite, false);
     if way.waits() {
         // The one in front is on its way.
@@ -50,6 +52,7 @@ fn fault01_fault02_fault07_fault08_a_work_request_fails_at_each_place_of_a_reque
                     let expected = usize::from(place > message) + usize::from(way.waits());
                     assert_eq!(heard, expected, "{context}: what was not executed reaches nobody");
                     test.reconnect_works();
+                    assert_eq!(test.monitor.violations(), Vec::<String>::new(), "{context}: promise Hold");
                 }
             }
         }

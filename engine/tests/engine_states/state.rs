@@ -65,7 +65,8 @@ impl State {
     /// A connected pair with the request in this state, and the name of a command that the peer has taken and not answered.
     pub(crate) fn reached(self, profile: &str) -> (Scripted, Option<[u8; 8]>) {
         let options = EngineOptions { registrations: REGISTRATIONS, connections: 2, ..EngineOptions::default() };
-        let setup = Setup::new(profile).host(|host| *host = options);
+        let mut setup = Setup::new(profile).host(|host| *host = options);
+        (setup.host_device.watches_buffers, setup.target_device.watches_buffers) = (true, true);
         let receives = if self == Self::WaitsForCredit { 1 } else { 32 };
         let mut test = Scripted::of(setup.peer_receives(receives));
         test.connect();

@@ -73,6 +73,9 @@ fn calm(test: &mut Scripted, unanswered: Option<[u8; 8]>, toll: Toll, context: &
     if toll != Toll::Port {
         test.reconnect_works();
     }
+    for monitor in [&test.monitor, &test.target_monitor] {
+        assert_eq!(monitor.violations(), Vec::<String>::new(), "{context}: promise Hold");
+    }
     ended
 }
 
