@@ -271,6 +271,30 @@ fn hosts_without_a_name_are_different_hosts() {
     finish(raw, &switch);
 }
 
+/// Zeros are no identifier (Base 5.27.1.25): hosts that have names go by those. Of two that have neither nobody knows that they are two.
+#[test]
+fn hosts_without_an_identifier_go_by_their_names() {
+    let unidentified = |host: Option<&'static str>| {
+        move |controller| ConnectData { host: host.map(name), host_id: [0; 16], ..connect_data(controller) }
+    };
+    for (first, waits) in [(Some("nqn.first"), [false, false]), (None, [false, true])] {
+        let (mut raw, switch) = target(options(1, 4, 1), false);
+        switch.gate.set(Gate::Running);
+        let (admin, controller) = raw.controller_of(&unidentified(first)(DYNAMIC_CONTROLLER));
+        let io = raw.another_queue_of(&unidentified(first)(controller), 1);
+        leave(&mut raw, io, 4);
+        raw.engine.disconnect(admin);
+        raw.until("gone", |raw| raw.disconnected.contains(&admin));
+        for (other, waits) in [Some("nqn.second"), None].into_iter().zip(waits) {
+            let again = raw.open_queue(0, 32);
+            raw.begin_session_of(again, &unidentified(other)(DYNAMIC_CONTROLLER));
+            raw.steps(200);
+            assert_eq!(raw.responses.is_empty(), waits, "{other:?} behind {first:?}");
+        }
+        finish(raw, &switch);
+    }
+}
+
 #[test]
 fn what_a_host_left_in_one_subsystem_keeps_it_from_no_other() {
     for cores in [1, 2] {

@@ -29,6 +29,9 @@ impl Place {
     }
 }
 
+/// HOSTID of a host that says not who it is (Base 5.27.1.25).
+const NO_IDENTIFIER: [u8; 16] = [0; 16];
+
 /// A host, and what it is connected to.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
@@ -38,9 +41,12 @@ struct Owner {
 }
 
 impl Owner {
-    /// Hosts go by their names, and by their identifiers: who shares either is held to be the same. Those without a name share none.
+    /// Hosts go by their names, and by their identifiers: who shares either is held to be the same. Those without a name share none, and
+    /// an identifier of zeros is one only where there is no name either, as nothing else tells such hosts apart.
     fn is(&self, data: &ConnectData, purpose: Purpose) -> bool {
-        self.purpose == purpose && (self.host.is_some() && self.host == data.host || self.host_id == data.host_id)
+        let is_identified = data.host_id != NO_IDENTIFIER || self.host.is_none() && data.host.is_none();
+        let same_name = self.host.is_some() && self.host == data.host;
+        self.purpose == purpose && (same_name || is_identified && self.host_id == data.host_id)
     }
 }
 
