@@ -8,3 +8,4 @@ pub mod documents;
 pub mod engine_world;
 pub mod hostile;
 pub mod simulation;
+pub mod soak;
