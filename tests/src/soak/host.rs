@@ -82,12 +82,12 @@ impl Side {
     ///
     /// # Errors
     /// The host gave up, or a request ended as it must not.
-    pub(super) fn poll(&mut self, now: Duration, ledger: &mut Ledger) -> Result<u32, String> {
+    pub(super) fn poll(&mut self, now: Duration, ledger: &mut Ledger, is_stopping: bool) -> Result<u32, String> {
         let mut work = self.control.poll();
         let Some(host) = &mut self.host else { return Ok(work) };
         work += host.poll(now);
         while let Some(completion) = host.next_completion() {
-            ledger.completed(completion, &self.data)?;
+            ledger.completed(completion, &self.data, is_stopping)?;
         }
         host.failure().map_or(Ok(work), |failure| Err(format!("the host gave up: {failure}")))
     }

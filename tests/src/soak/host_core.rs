@@ -105,7 +105,8 @@ impl HostCore {
             self.since = now;
         }
         let Some(side) = &mut self.side else { return 0 };
-        let work = side.poll(now, &mut self.ledger).map(|work| (work, side.sessions().max(self.sessions)));
+        let is_stopping = self.stage == Stage::Stopping;
+        let work = side.poll(now, &mut self.ledger, is_stopping).map(|work| (work, side.sessions().max(self.sessions)));
         let advanced = work.and_then(|(work, sessions)| {
             self.sessions = sessions;
             self.advance(now).map(|()| work)

@@ -1,7 +1,10 @@
 //! What every block of one host's part of the namespace must hold. It outlives the host.
 
 use super::plan::Plan;
-use frwr_apps::{host::HostCompletion, job::Random};
+use frwr_apps::{
+    host::{HostCompletion, IoError},
+    job::Random,
+};
 use frwr_engine::gather::{MemoryId, Segment};
 use frwr_mempool::DeviceMemory;
 use std::collections::BTreeMap;
@@ -154,14 +157,25 @@ impl Ledger {
     ///
     /// # Errors
     /// It ended twice, failed, or read what nobody wrote.
-    pub(super) fn completed(&mut self, completion: HostCompletion, memory: &DeviceMemory) -> Result<(), String> {
+    pub(super) fn completed(
+        &mut self,
+        completion: HostCompletion,
+        memory: &DeviceMemory,
+        is_stopping: bool,
+    ) -> Result<(), String> {
         let HostCompletion { cookie, result, .. } = completion;
         let pending =
             self.pending.remove(&cookie).ok_or_else(|| format!("request {cookie} ended twice, or never was"))?;
-        result.map_err(|error| format!("{pending:?} failed: {error}"))?;
+        // A host that shuts down sets up no session for what it had in flight when another host's order ended its last one.
+        let lost = is_stopping && matches!(result, Err(IoError::Abandoned));
+        if !lost {
+            result.map_err(|error| format!("{pending:?} failed: {error}"))?;
+        }
         for (block, offset) in pending.offsets() {
             self.busy[block as usize] = false;
             match pending.kind {
+                Kind::Write if lost => self.versions[block as usize].push(pending.version),
+                Kind::Read if lost => {}
                 Kind::Write => self.versions[block as usize] = vec![pending.version],
                 Kind::Read => self.found(block, offset, memory)?,
                 Kind::Flush => {}
