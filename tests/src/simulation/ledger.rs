@@ -1,260 +1,244 @@
-//! What was asked of the host, what every block must hold, and what memory is meant to be open.
+//! What was asked of all hosts, what every block must hold, and what memory is meant to be open.
 
-use super::random::Random;
-use frwr_apps::host::{HostCompletion, IoError};
-use frwr_mempool::DeviceMemory;
-use std::collections::BTreeMap;
+use super::block::Block;
+use super::desk::{Desk, Kind, Pending};
+use super::effects::Effects;
+use frwr_apps::{
+    host::{HostCompletion, IoError},
+    nvmf::Status,
+    storage::Geometry,
+};
+use frwr_support::Random;
 
-/// What a request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Blocks to memory.
-    Read,
-    /// Memory to blocks.
-    Write,
-    /// Neither.
-    Flush,
-}
-
-/// A request that was submitted and has not ended.
-#[derive(Clone, Debug)]
-pub(super) struct Pending {
-    /// What it does.
-    pub(super) kind: Kind,
-    /// First block.
-    pub(super) lba: u64,
-    /// Number of blocks; 0 for a flush.
+/// What a seed asks for: how likely each kind of request is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    /// By [`Kind::ALL`].
+    pub(super) weights: [u64; Kind::ALL.len()],
+    /// Blocks of the largest request.
     pub(super) blocks: u64,
-    /// Which part of the data memory it uses.
-    pub(super) slot: usize,
-    /// What a write writes.
-    pub(super) version: u32,
-}
-
-/// A block of the namespace, as it must be.
-#[derive(Clone, Debug)]
-struct Block {
-    /// What a read may find: one version, or several after writes that failed.
-    versions: Vec<u32>,
-    readers: u32,
-    written: bool,
 }
 
 /// The model that every completion is compared with.
 pub(super) struct Ledger {
-    memory: DeviceMemory,
-    block_bytes: usize,
-    slot_bytes: usize,
+    geometry: Geometry,
     blocks: Vec<Block>,
-    pending: BTreeMap<u64, Pending>,
-    free: Vec<usize>,
-    /// Digest of what each idle slot held when its request ended; nobody may have written to it since.
-    resting: Vec<u64>,
-    next_cookie: u64,
+    /// By host.
+    pub(super) desks: Vec<Desk>,
     next_version: u32,
-    /// Requests that ended.
-    pub(super) ended: u64,
-    /// Those of them that failed.
-    pub(super) failed: u64,
+    /// Counts what ends.
+    now: u64,
+    /// Power cuts so far.
+    power_cuts: u32,
+    /// What has ended needs no flush.
+    write_through: bool,
+    expected: Vec<u8>,
 }
 
 impl Ledger {
-    /// A model of `blocks` blocks that hold zeros, for requests of up to `slot_bytes` in `memory`.
-    #[must_use]
-    pub(super) fn new(memory: DeviceMemory, block_bytes: usize, slot_bytes: usize, blocks: u64) -> Self {
-        let slots = memory.len() / slot_bytes;
-        let block = Block { versions: vec![0], readers: 0, written: false };
-        let mut ledger = Self {
-            memory,
-            block_bytes,
-            slot_bytes,
-            blocks: vec![block; blocks as usize],
-            pending: BTreeMap::new(),
-            free: (0..slots).collect(),
-            resting: vec![0; slots],
-            next_cookie: 1,
+    /// A model of blocks that hold zeros.
+    pub(super) fn new(geometry: Geometry, write_through: bool) -> Self {
+        Self {
+            geometry,
+            blocks: vec![Block::new(); geometry.blocks() as usize],
+            desks: Vec::new(),
             next_version: 1,
-            ended: 0,
-            failed: 0,
-        };
-        for slot in 0..slots {
-            ledger.resting[slot] = super::digest(&ledger.slot(slot));
+            now: 1,
+            power_cuts: 0,
+            write_through,
+            expected: Vec::new(),
         }
-        ledger
-    }
-
-    /// Bytes that requests in flight may have open to the peer.
-    #[must_use]
-    pub(super) fn open_bytes(&self) -> u64 {
-        self.pending.values().map(|pending| pending.blocks * self.block_bytes as u64).sum()
     }
 
     /// Nothing is in flight.
-    #[must_use]
     pub(super) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
+        self.desks.iter().all(|desk| desk.in_flight() == 0)
     }
 
-    /// What is in flight, for messages.
-    #[must_use]
-    pub(super) fn describe(&self) -> String {
-        format!("{:?}", self.pending)
-    }
-
-    /// The next request, prepared but not submitted: data to write is in place.
+    /// Draws a request, and prepares its memory. `None` where another one is in its way, or its desk is full.
     ///
     /// # Errors
-    /// What was wrong with the slot's memory.
-    pub(super) fn prepare(&mut self, random: &mut Random, read_share: u64) -> Result<Option<(u64, Pending)>, String> {
-        let Some(&slot) = self.free.last() else { return Ok(None) };
-        let most = (self.slot_bytes / self.block_bytes) as u64;
-        let total = self.blocks.len() as u64;
-        let blocks = (1 + random.below(most)).min(total);
+    /// Its memory had changed although nobody used it.
+    pub(super) fn prepare(
+        &mut self,
+        desk: usize,
+        random: &mut Random,
+        work: &Work,
+    ) -> Result<Option<(u64, Pending)>, String> {
+        let total = self.geometry.blocks();
+        let kind = random.weighted(&work.weights).map_or(Kind::Read, |at| Kind::ALL[at]);
+        let blocks = (1 + random.below(work.blocks)).min(total);
         let lba = random.below(total - blocks + 1);
-        let kind = match random.below(100) {
-            0 if random.one_in(4) => Kind::Flush,
-            share if share < read_share => Kind::Read,
-            _ => Kind::Write,
-        };
         let range = &self.blocks[lba as usize..(lba + blocks) as usize];
-        let conflicts = range.iter().any(|block| block.written || (kind == Kind::Write && block.readers > 0));
-        if conflicts && kind != Kind::Flush {
+        if kind != Kind::Flush && range.iter().any(|block| block.written || (kind.changes() && block.readers > 0)) {
             return Ok(None);
         }
-        self.prepared(Pending { kind, lba, blocks, slot, version: self.next_version }).map(Some)
+        // Half of all compares are of what the blocks hold.
+        let version = match kind {
+            Kind::WriteZeroes | Kind::Deallocate => 0,
+            Kind::Compare if random.one_in(2) => range[0].versions()[0],
+            _ => self.next_version,
+        };
+        self.prepared(desk, kind, lba, blocks, version, random)
     }
 
     /// The same for one read of one block.
     ///
     /// # Errors
     /// As [`Ledger::prepare`].
-    pub(super) fn prepare_read(&mut self, lba: u64) -> Result<Option<(u64, Pending)>, String> {
-        let Some(&slot) = self.free.last() else { return Ok(None) };
-        self.prepared(Pending { kind: Kind::Read, lba, blocks: 1, slot, version: 0 }).map(Some)
+    pub(super) fn prepare_read(
+        &mut self,
+        desk: usize,
+        lba: u64,
+        random: &mut Random,
+    ) -> Result<Option<(u64, Pending)>, String> {
+        if self.blocks[lba as usize].written { Ok(None) } else { self.prepared(desk, Kind::Read, lba, 1, 0, random) }
     }
 
-    fn prepared(&mut self, mut pending: Pending) -> Result<(u64, Pending), String> {
-        self.check_rest(pending.slot)?;
-        let mut bytes = vec![0xEE; self.slot_bytes];
-        match pending.kind {
-            Kind::Flush => (pending.lba, pending.blocks) = (0, 0),
-            Kind::Read => {}
-            Kind::Write => {
-                for index in 0..pending.blocks as usize {
-                    let part = &mut bytes[index * self.block_bytes..(index + 1) * self.block_bytes];
-                    fill(part, pending.lba + index as u64, pending.version);
-                }
-            }
-        }
-        let _ = self.memory.write(pending.slot * self.slot_bytes, &bytes);
-        self.resting[pending.slot] = super::digest(&bytes);
-        Ok((self.next_cookie, pending))
+    fn prepared(
+        &mut self,
+        desk: usize,
+        kind: Kind,
+        lba: u64,
+        blocks: u64,
+        version: u32,
+        random: &mut Random,
+    ) -> Result<Option<(u64, Pending)>, String> {
+        let (lba, blocks) = if kind == Kind::Flush { (0, 0) } else { (lba, blocks) };
+        let block_bytes = self.geometry.block_bytes() as usize;
+        let pending = Pending { kind, lba, blocks, version, since: self.now, power_cuts: self.power_cuts, turn: 0 };
+        self.desks[desk].prepare(pending, block_bytes, random)
     }
 
     /// The request of [`Ledger::prepare`] was taken.
-    pub(super) fn submitted(&mut self, cookie: u64, pending: Pending) {
-        self.next_cookie += 1;
+    pub(super) fn submitted(&mut self, desk: usize, cookie: u64, pending: Pending) {
         self.next_version += 1;
-        self.free.pop();
-        for block in &mut self.blocks[pending.lba as usize..(pending.lba + pending.blocks) as usize] {
-            block.readers += u32::from(pending.kind == Kind::Read);
-            block.written |= pending.kind == Kind::Write;
+        for block in &mut self.blocks[pending.range()] {
+            block.readers += u32::from(!pending.kind.changes());
+            block.written |= pending.kind.changes();
         }
-        self.pending.insert(cookie, pending);
+        self.desks[desk].submitted(cookie, pending);
     }
 
     /// A request ended.
     ///
     /// # Errors
-    /// It had ended before or never begun, failed for no reason, or read what nobody wrote.
-    pub(super) fn completed(&mut self, completion: HostCompletion, disk_may_fail: bool) -> Result<(), String> {
+    /// It had ended before or never begun, failed for no reason, or said or read what is not so.
+    pub(super) fn completed(
+        &mut self,
+        desk: usize,
+        completion: HostCompletion,
+        explained: Effects,
+    ) -> Result<(), String> {
         let HostCompletion { cookie, result } = completion;
-        let pending = self.pending.remove(&cookie).ok_or(format!("request {cookie} ended, but was not in flight"))?;
-        self.ended += 1;
-        self.failed += u64::from(result.is_err());
+        let pending = self.desks[desk].ended(cookie)?;
+        self.now += 1;
+        let failed = |error: &dyn core::fmt::Display| format!("request {cookie} {pending:?} failed: {error}");
+        let differs = result == Err(IoError::Status(Status::COMPARE_FAILURE.do_not_retry()));
         match result {
             Ok(()) => {}
-            Err(IoError::Status(_)) if disk_may_fail => {}
-            // The host asked for that, and the target had not given the command to its disk yet.
-            Err(IoError::TimedOut) => {}
-            // Chance ended more sessions with it than it may take.
-            Err(IoError::Unanswered { .. }) => {}
-            Err(error) => return Err(format!("request {cookie} {pending:?} failed: {error}")),
+            Err(_) if differs && pending.kind == Kind::Compare => {}
+            Err(IoError::Status(_)) if explained.contains(Effects::ERRORS) => {}
+            Err(IoError::TimedOut) if explained.contains(Effects::TIME_OUTS) => {}
+            Err(IoError::Aborted) if explained.contains(Effects::ABORTS) => {}
+            Err(IoError::Unanswered { .. }) if explained.contains(Effects::ENDS) => {}
+            Err(error) => return Err(failed(&error)),
         }
-        if pending.kind != Kind::Read {
-            self.check_rest(pending.slot)?;
+        if pending.kind == Kind::Compare && (result.is_ok() || differs) {
+            self.check_compare(&pending, result.is_ok())?;
         }
-        let bytes = self.slot(pending.slot);
-        self.resting[pending.slot] = super::digest(&bytes);
-        self.free.insert(0, pending.slot);
-        for index in 0..pending.blocks {
-            let block = &mut self.blocks[(pending.lba + index) as usize];
-            match pending.kind {
-                Kind::Read => block.readers -= 1,
-                Kind::Write if result.is_ok() => (block.versions, block.written) = (vec![pending.version], false),
-                Kind::Write => {
-                    block.versions.push(pending.version);
-                    block.written = false;
-                }
-                Kind::Flush => {}
-            }
-        }
+        self.settle(&pending, result.is_ok());
         if pending.kind == Kind::Read && result.is_ok() {
-            return self.check_read(&pending, &bytes);
+            return self.check_read(desk, cookie, &pending);
         }
-        Ok(())
+        self.desks[desk].check_memory(cookie, pending.kind == Kind::Read)
     }
 
-    fn check_read(&self, pending: &Pending, bytes: &[u8]) -> Result<(), String> {
-        let mut expected = vec![0; self.block_bytes];
-        for index in 0..pending.blocks {
-            let lba = pending.lba + index;
-            let found = &bytes[index as usize * self.block_bytes..][..self.block_bytes];
-            let versions = &self.blocks[lba as usize].versions;
-            let known = versions.iter().any(|&version| {
-                fill(&mut expected, lba, version);
-                expected == found
-            });
-            if !known {
-                let begins = &found[..16];
-                return Err(format!("block {lba} is none of the versions {versions:?}; it begins with {begins:x?}"));
+    /// What a request did to its blocks.
+    fn settle(&mut self, pending: &Pending, succeeded: bool) {
+        let now = self.now;
+        if pending.kind == Kind::Flush && succeeded {
+            self.blocks.iter_mut().for_each(|block| block.flushed(pending.since));
+        }
+        for block in &mut self.blocks[pending.range()] {
+            match pending.kind {
+                Kind::Write | Kind::WriteZeroes if succeeded => block.is(pending.version, now),
+                // It may do nothing, or what it should.
+                Kind::Write | Kind::WriteZeroes | Kind::Deallocate => block.may_be(pending.version),
+                Kind::Read | Kind::Compare | Kind::Flush => block.readers -= 1,
+            }
+            if pending.kind.changes() {
+                block.written = false;
+                if self.write_through {
+                    block.forget_former();
+                }
             }
         }
-        let rest = &bytes[pending.blocks as usize * self.block_bytes..];
-        if rest.iter().any(|&byte| byte != 0xEE) {
-            return Err(format!("{pending:?} wrote behind its own bytes"));
+    }
+
+    fn check_compare(&mut self, pending: &Pending, equal: bool) -> Result<(), String> {
+        let blocks = &mut self.blocks[pending.range()];
+        let version = pending.version;
+        let may_equal = blocks.iter().all(|block| block.versions().contains(&version));
+        let must_equal = blocks.iter().all(|block| block.versions() == [version]);
+        if (equal && !may_equal) || (!equal && must_equal) {
+            return Err(format!("{pending:?} found them equal: {equal}; they are {blocks:?}"));
+        }
+        if equal && pending.power_cuts == self.power_cuts {
+            blocks.iter_mut().for_each(|block| block.was_found(version));
         }
         Ok(())
     }
 
-    /// The memory of a request that ended is as it was when it ended: its key was dead.
-    fn check_rest(&self, slot: usize) -> Result<(), String> {
-        if super::digest(&self.slot(slot)) == self.resting[slot] {
-            return Ok(());
+    fn check_read(&mut self, desk: usize, cookie: u64, pending: &Pending) -> Result<(), String> {
+        let length = self.geometry.block_bytes() as usize;
+        self.expected.resize(length, 0);
+        let found = self.desks[desk].take_read(cookie, pending, length)?;
+        for (lba, found) in (pending.lba..).zip(found.chunks_exact(length)) {
+            let block = &mut self.blocks[lba as usize];
+            let known = block.versions().iter().copied().find(|&version| {
+                super::desk::fill(&mut self.expected, lba, version);
+                self.expected == found
+            });
+            let Some(version) = known else {
+                let begins = &found[..16];
+                return Err(format!(
+                    "block {lba} is none of the versions {:?}; it begins with {begins:x?}; {pending:?}",
+                    block.versions()
+                ));
+            };
+            // A power cut in between may have changed it since.
+            if pending.power_cuts == self.power_cuts {
+                block.was_found(version);
+            }
         }
-        Err(format!("memory of slot {slot} changed although no request uses it"))
+        Ok(())
     }
 
-    /// The same for all slots without a request.
-    ///
-    /// # Errors
-    /// Which slot changed.
-    pub(super) fn check_all_rest(&self) -> Result<(), String> {
-        self.free.iter().try_for_each(|&slot| self.check_rest(slot))
+    /// The disk lost its power.
+    pub(super) fn lost_power(&mut self) {
+        self.power_cuts += 1;
+        self.blocks.iter_mut().for_each(Block::lost_power);
     }
 
-    fn slot(&self, slot: usize) -> Vec<u8> {
-        let mut bytes = vec![0; self.slot_bytes];
-        let _ = self.memory.read(slot * self.slot_bytes, &mut bytes);
-        bytes
+    /// A host's program is gone: what was in flight may still be executed until its next session is there ([`Ledger::exorcise`]).
+    pub(super) fn haunted(&mut self, desk: usize) {
+        for pending in self.desks[desk].abandon() {
+            if !pending.kind.changes() {
+                self.settle(&pending, false);
+            }
+        }
     }
-}
 
-/// The bytes of a version of a block; version 0 is zeros.
-fn fill(bytes: &mut [u8], lba: u64, version: u32) {
-    let mut random = Random::new(lba << 32 | u64::from(version));
-    for chunk in bytes.chunks_mut(8) {
-        let word = if version == 0 { 0 } else { random.bits() };
-        chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+    /// A host has a session: nothing of its former program is executed any more.
+    pub(super) fn exorcise(&mut self, desk: usize) {
+        for pending in self.desks[desk].exorcise() {
+            self.settle(&pending, false);
+        }
+    }
+
+    /// Blocks that the power could still change, of which the model knows that they are durable: none where all is flushed.
+    pub(super) fn blocks(&self) -> u64 {
+        self.geometry.blocks()
     }
 }

@@ -1,66 +1,44 @@
-//! The seeded simulation: host, target, engines, Controls and software NICs as they are shipped, stepped on one thread in
+//! The seeded simulation: hosts, target, engines, Controls and software NICs as they are shipped, stepped on one thread in
 //! virtual time, with everything that could differ between two runs drawn from one 64-bit seed.
 //!
 //! A run has a phase in which faults happen and one in which they have stopped and everything must end. What is checked
-//! after every step: each request ends once, with the data of the right version of the right block; the device's own key
-//! table has no more bytes open than requests in flight asked for; no MR descriptor is lost; no queue is overrun; memory of
-//! requests that ended stays as it was. At the end nothing is open, held, queued or unaccounted for.
+//! after every step: each request ends once, with the data of the right version of the right block, whatever was lost with the power;
+//! every key in the device's own table covers bytes of a request in flight, with the right that it needs; no MR descriptor is lost; no
+//! queue is overrun; memory of requests that ended stays as it was, and so does what is sent; and no time-out, Abort, end of a session
+//! or repetition happens that no fault of the run explains. At the end nothing is open, held, queued or unaccounted for.
 
+mod block;
+mod desk;
 mod disk;
+mod effects;
 mod faults;
+mod hosts;
 mod ledger;
 mod nic;
+mod oracle;
 mod party;
-mod random;
 mod scenario;
+mod targets;
 mod world;
 
+use frwr_support::Run;
 pub use nic::Devices;
 
-/// What a run came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Hash of every step, post, completion and counter.
-    pub trace: u64,
-    /// Requests that ended.
-    pub requests: u64,
-    /// Sessions that became ready.
-    pub sessions: u64,
-    /// Requests submitted once more after their connection had ended.
-    pub resubmitted: u64,
-    /// Faults that happened.
-    pub faults: u64,
-}
-
-/// Runs one seed.
+/// Runs one seed over software NICs.
 ///
 /// # Errors
-/// What was wrong, and the scenario.
-pub fn run(seed: u64) -> Result<Outcome, String> {
-    run_on(Devices::Soft, seed)
+/// What was wrong, and where everything stood.
+pub fn run(run: &Run) -> Result<(), String> {
+    run_on(Devices::Soft, run)
 }
 
 /// Runs one seed on devices of a kind. Only software NICs do the same in every run.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_on(devices: Devices, seed: u64) -> Result<Outcome, String> {
-    let mut world = world::World::new(seed, devices).map_err(|error| format!("not set up: {error}"))?;
+pub fn run_on(devices: Devices, run: &Run) -> Result<(), String> {
+    let mut world = world::World::new(run, devices).map_err(|error| format!("not set up: {error}"))?;
     let result = world.storm().map_err(|error| format!("in the storm: {error}"));
     let result = result.and_then(|()| world.calm().map_err(|error| format!("in the calm: {error}")));
-    match result {
-        Ok(()) => Ok(world.outcome()),
-        Err(error) => Err(format!("{error}\n{}", world.describe())),
-    }
-}
-
-/// FNV-1a of bytes, word by word.
-fn digest(bytes: &[u8]) -> u64 {
-    let mut hash = random::TraceHash::new();
-    for chunk in bytes.chunks(8) {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        hash.add(u64::from_le_bytes(word));
-    }
-    hash.0
+    result.map_err(|error| format!("{error}\n{}", world.describe()))
 }

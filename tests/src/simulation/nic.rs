@@ -1,8 +1,10 @@
 //! The devices of a simulation: software NICs, or the verbs provider as it is shipped over devices that are not there.
 
+use core::hash::Hash;
+use arrayvec::ArrayVec;
 use frwr_engine::provider::{
     Capabilities, Chain, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Port, PortId,
-    PostError, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Ticket,
+    Operation, PostError, PostRefusal, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Ticket,
     soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions, SoftPort},
 };
 #[cfg(feature = "verbs")]
@@ -12,6 +14,7 @@ use frwr_engine::provider::{
 };
 #[cfg(feature = "verbs")]
 use frwr_fake::{FakeContext, FakeDevice, FakeLists, FakeOptions};
+use frwr_support::TraceHash;
 use std::net::IpAddr;
 
 /// What a simulation runs on.
@@ -24,7 +27,7 @@ pub enum Devices {
     Fake,
 }
 
-/// Where the two devices of a simulation reach each other.
+/// Where the devices of a simulation reach each other.
 pub(super) enum Network {
     Soft(SoftFabric),
     #[cfg(feature = "verbs")]
@@ -99,19 +102,90 @@ fn fake(profile: SoftProfile) -> (FakeOptions, PostInterface) {
 }
 
 /// One device.
-#[allow(clippy::large_enum_variant, reason = "there are two of them")]
+#[allow(clippy::large_enum_variant, reason = "there are few of them")]
 pub(super) enum Nic {
     Soft(SoftDevice),
     #[cfg(feature = "verbs")]
     Fake(Box<VerbsDevice>, FakeContext),
 }
 
-/// One port.
-#[allow(clippy::large_enum_variant, reason = "there are two of them")]
-pub(super) enum NicPort {
+#[allow(clippy::large_enum_variant, reason = "there are few of them")]
+enum PortKind {
     Soft(SoftPort),
     #[cfg(feature = "verbs")]
     Fake(Box<VerbsPort>, FakeContext),
+}
+
+/// Queue pairs remembered for faults: those of two sessions.
+const QUEUE_PAIRS: usize = 4;
+
+/// What was posted to a port, and what it said: as a number for the trace, since a record of each would cost more than the request.
+#[derive(Debug, Default)]
+pub(super) struct PortLog {
+    trace: TraceHash,
+    /// Queue pairs that posted last.
+    pub(super) recent: ArrayVec<QueuePairId, QUEUE_PAIRS>,
+    /// The shared receive queue, once it was posted to.
+    pub(super) shared_receives: Option<SharedReceiveQueueId>,
+    /// A queue that the device had to refuse a post to for want of room.
+    pub(super) overrun: Option<String>,
+}
+
+impl PortLog {
+    /// Of all that was posted and completed so far.
+    pub(super) const fn trace(&self) -> u64 {
+        self.trace.value()
+    }
+
+    fn posted(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) {
+        if !self.recent.contains(&queue_pair) {
+            if self.recent.is_full() {
+                self.recent.remove(0);
+            }
+            self.recent.push(queue_pair);
+        }
+        for request in chain.requests {
+            self.trace.add(request.token.0);
+            // Addresses are the system's choice, not the seed's.
+            self.trace.add(match request.operation {
+                Operation::Register(fields) => u64::from(fields.key) << 3,
+                Operation::Invalidate { key, .. } => u64::from(key) << 3 | 1,
+                Operation::Send { .. } => 2,
+                Operation::Read { .. } => 3,
+                Operation::Write { .. } => 4,
+            });
+        }
+    }
+
+    fn outcome(&mut self, what: &str, result: &Result<(), PostError>) {
+        if let Err(error) = result {
+            self.trace.add(error.accepted as u64);
+            if error.reason == PostRefusal::QueueFull {
+                self.overrun.get_or_insert_with(|| format!("{what} was overrun"));
+            }
+        }
+    }
+}
+
+/// One port.
+pub(super) struct NicPort {
+    kind: PortKind,
+    pub(super) log: PortLog,
+}
+
+impl NicPort {
+    fn new(kind: PortKind) -> Self {
+        Self { kind, log: PortLog::default() }
+    }
+
+    /// The port of a software NIC.
+    pub(super) const fn soft(&self) -> Option<&SoftPort> {
+        match &self.kind {
+            PortKind::Soft(port) => Some(port),
+            #[cfg(feature = "verbs")]
+            PortKind::Fake(..) => None,
+        }
+    }
 }
 
 impl Nic {
@@ -145,11 +219,14 @@ impl Device for Nic {
 
     fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<NicPort, CommandError> {
         match self {
-            Self::Soft(device) => device.open_port(send_entries, receive_entries).map(NicPort::Soft),
+            Self::Soft(device) => {
+                let port = device.open_port(send_entries, receive_entries)?;
+                Ok(NicPort::new(PortKind::Soft(port)))
+            }
             #[cfg(feature = "verbs")]
             Self::Fake(device, context) => {
                 let port = device.open_port(send_entries, receive_entries)?;
-                Ok(NicPort::Fake(Box::new(port), *context))
+                Ok(NicPort::new(PortKind::Fake(Box::new(port), *context)))
             }
         }
     }
@@ -165,15 +242,21 @@ impl Device for Nic {
 
 impl Port for NicPort {
     fn id(&self) -> PortId {
-        each!(NicPort, self, port => port.id())
+        each!(PortKind, &self.kind, port => port.id())
     }
 
     fn post(&mut self, queue_pair: QueuePairId, chain: Chain<'_>) -> Result<(), PostError> {
-        each!(NicPort, self, port => port.post(queue_pair, chain))
+        self.log.posted(queue_pair, chain);
+        let result = each!(PortKind, &mut self.kind, port => port.post(queue_pair, chain));
+        self.log.outcome("a send queue", &result);
+        result
     }
 
     fn post_receives(&mut self, queue_pair: QueuePairId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
-        each!(NicPort, self, port => port.post_receives(queue_pair, receives))
+        self.log.trace.add(receives.len() as u64);
+        let result = each!(PortKind, &mut self.kind, port => port.post_receives(queue_pair, receives));
+        self.log.outcome("a receive queue", &result);
+        result
     }
 
     fn post_shared_receives(
@@ -181,18 +264,31 @@ impl Port for NicPort {
         queue: SharedReceiveQueueId,
         receives: &[ReceiveRequest],
     ) -> Result<(), PostError> {
-        each!(NicPort, self, port => port.post_shared_receives(queue, receives))
+        self.log.trace.add(receives.len() as u64);
+        self.log.shared_receives = Some(queue);
+        let result = each!(PortKind, &mut self.kind, port => port.post_shared_receives(queue, receives));
+        self.log.outcome("a shared receive queue", &result);
+        result
     }
 
     fn poll(&mut self, queue: CompletionQueue, batch: &mut CompletionBatch) -> usize {
-        each!(NicPort, self, port => port.poll(queue, batch))
+        let first = batch.len();
+        let count = each!(PortKind, &mut self.kind, port => port.poll(queue, batch));
+        for completion in batch.iter().skip(first) {
+            self.log.trace.add(completion.token.0);
+            match &completion.result {
+                Ok(success) => self.log.trace.add(u64::from(success.bytes)),
+                Err(failure) => failure.hash(&mut self.log.trace),
+            }
+        }
+        count
     }
 
     fn remote_bytes_open(&self) -> Option<u64> {
-        match self {
-            Self::Soft(port) => port.remote_bytes_open(),
+        match &self.kind {
+            PortKind::Soft(port) => port.remote_bytes_open(),
             #[cfg(feature = "verbs")]
-            Self::Fake(_, context) => Some(context.remote_bytes()),
+            PortKind::Fake(_, context) => Some(context.remote_bytes()),
         }
     }
 }

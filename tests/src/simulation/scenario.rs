@@ -1,11 +1,11 @@
-//! What a seed chooses: devices, sizes, policies, and which faults there are.
+//! What a seed chooses: devices, sizes, policies, work, and which faults there are.
 
-use super::{faults::Fault, random::Random};
+use super::{desk::Kind, faults::FAULTS, ledger::Work};
 use core::time::Duration;
 use frwr_apps::{
     host::HostOptions,
     nvmf::Nqn,
-    storage::Geometry,
+    storage::{Features, Geometry},
     target::{ADMIN_QUEUE_ENTRIES, MIN_BUFFER_BYTES, TargetOptions},
 };
 use frwr_engine::{
@@ -14,52 +14,76 @@ use frwr_engine::{
     provider::soft::{SoftOptions, SoftProfile},
     signal::SignalPolicy,
 };
+use frwr_support::Random;
 use std::net::SocketAddr;
 
 /// Where the target listens.
 const PORT: u16 = 4420;
+const SUBSYSTEM: &str = "nqn.2026-11.invalid.frwr:disk";
+/// A clock that judges peers looks so rarely ([`frwr_engine::WatchedClock`]), so that shorter time-outs are not what they say.
+const LEAST_TIMEOUT: Duration = Duration::from_millis(50);
+/// One seed in this many has no faults at all: in it nothing may happen that a fault would explain.
+const FAULTLESS: u64 = 8;
+
+/// One host program, over one core or several.
+#[derive(Clone, Debug)]
+pub(super) struct HostScenario {
+    pub(super) device: SoftOptions,
+    pub(super) options: HostOptions,
+    pub(super) engine: EngineOptions,
+}
 
 /// Everything that is fixed before the first step.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
-    /// The host's device.
-    pub(super) host_device: SoftOptions,
+    pub(super) hosts: Vec<HostScenario>,
     /// The target's device.
     pub(super) target_device: SoftOptions,
-    /// The host.
-    pub(super) host: HostOptions,
-    /// Its engine.
-    pub(super) host_engine: EngineOptions,
     /// The target.
     pub(super) target: TargetOptions,
-    /// Its engine.
+    /// Its engine's policies.
     pub(super) target_engine: EngineOptions,
     /// The namespace.
     pub(super) geometry: Geometry,
+    /// What its disk can do.
+    pub(super) features: Features,
     /// Bytes of the largest request.
     pub(super) request_bytes: u32,
     /// Data buffers of the target beyond the least.
     pub(super) busy_buffers: u32,
-    /// Operations that the disk holds.
+    /// Operations that each way to the disk holds.
     pub(super) disk_depth: usize,
-    /// Longest delay of the disk.
+    /// Longest delay of the disk, while it is well.
     pub(super) disk_delay: Duration,
-    /// One operation of the disk in this many fails; 0 for none.
-    pub(super) disk_fails_one_in: u64,
-    /// Reads, in percent.
-    pub(super) read_share: u64,
+    /// What hosts are asked for.
+    pub(super) work: Work,
+    /// Requests that a host is given in one step at most.
+    pub(super) burst: u64,
     /// Steps of the phase with faults.
     pub(super) steps: u64,
     /// Longest time between two steps, in nanoseconds.
     pub(super) tick: u64,
     /// How often each party steps.
-    pub(super) party_weights: [u64; 4],
+    pub(super) party_weights: Vec<u64>,
+    /// How long the rarest party lets others wait, on average.
+    pub(super) round: Duration,
+    /// What any request takes at most where nothing goes wrong.
+    pub(super) patience: Duration,
+    /// Messages that cores of one program leave unread at most before they wait.
+    pub(super) lane: usize,
     /// Faults also strike while the first session is being set up.
     pub(super) faults_from_start: bool,
     /// One step in this many is followed by a fault; 0 for none.
     pub(super) fault_one_in: u64,
     /// How likely each kind of fault is.
-    pub(super) fault_weights: [u64; super::faults::KINDS],
+    pub(super) fault_weights: [u64; FAULTS.len()],
+}
+
+/// What the time-outs of a scenario follow from.
+struct Pace {
+    tick: u64,
+    weights: Vec<u64>,
+    patience: Duration,
 }
 
 impl Scenario {
@@ -69,54 +93,104 @@ impl Scenario {
     /// A text, where constants of this file are wrong.
     pub(super) fn new(random: &mut Random) -> Result<Self, String> {
         let profile = random.of(&SoftProfile::ALL);
-        let block_bytes = random.of(&[512, 4096]);
+        let block_bytes = random.of(&[512, 512, 512, 4096]);
         let geometry = Geometry::new(16 + random.below(64), block_bytes).map_err(|error| error.to_string())?;
-        let (mut host, target) = (host(random)?, target(random)?);
-        let request_bytes = (block_bytes * random.of(&[1, 2, 4])).min(target.buffer_bytes);
-        let (host_engine, target_engine) = (engine(random, host.engine()), engine(random, target.engine()));
-        let fault_weights = [(); super::faults::KINDS].map(|()| random.weight());
-        if fault_weights[Fault::Command as usize] == 0 && random.one_in(4) {
-            // Without Keep Alive a target never learns of a connection whose end could not be told.
-            host.keep_alive = Duration::ZERO;
-        }
-        let mut scenario = Self {
-            host_device: device(random, profile),
-            target_device: device(random, profile),
-            geometry,
-            request_bytes,
-            host_engine: EngineOptions {
-                registrations: random.of(&[0, 0, 1, 2, 5]),
+        let features =
+            Features { write_zeroes: true, deallocate: true, read_only: false, write_through: random.one_in(3) };
+        let fault_weights = fault_weights(random);
+        let (count, followers, cores) =
+            (random.of(&[1, 1, 2, 3]), random.of(&[0, 0, 0, 1, 2]), random.of(&[1, 1, 1, 2, 3]));
+        let queue_depth = random.of(&[1, 2, 3, 8, 8, 32, 32]);
+        let request_bytes = block_bytes * random.of(&[1, 2, 4]);
+        let target_device = device(random, profile);
+        let disk_delay = Duration::from_micros(random.of(&[0, 0, 1, 50, 5000]));
+        let disk_depth = random.of(&[1, 4, 64, 64]);
+        let parties = usize::from(count * (2 + followers) + cores + 1);
+        let mut pace = pace(random, parties);
+        let round = pace.patience;
+        // Packets that all requests of all queues take, and the commands of the disk, one behind the other at worst.
+        let commands = u64::from(queue_depth * count * (1 + followers));
+        let packets = u64::from(request_bytes / target_device.mtu + 4);
+        let waits = 40 + 8 * commands * packets / u64::from(target_device.wire_packets.min(16));
+        pace.patience = pace.patience * waits as u32 + disk_delay * (commands as u32 + 2) * 2;
+        let target = target(random, &pace, count, followers, cores)?;
+        let hosts = (0..count).map(|index| {
+            let options = HostOptions { queue_depth, followers, ..host(random, &pace, index, &fault_weights)? };
+            let engine = engine(random, options.engine());
+            let engine = EngineOptions {
+                registrations: random.of(&[0, 0, 1, 2, 5]).max(u32::from(followers > 0)),
                 first_fill: random.of(&[0, 0, 1]),
-                ..host_engine
-            },
-            target_engine: EngineOptions { write_pad: false, ..target_engine },
-            host,
+                ..engine
+            };
+            Ok(HostScenario { device: device(random, profile), options, engine })
+        });
+        let hosts = hosts.collect::<Result<Vec<_>, String>>()?;
+        let target_engine = EngineOptions { write_pad: false, ..engine(random, target.engine()) };
+        let mut weights = [(); Kind::ALL.len()].map(|()| random.weight());
+        weights[0] = weights[0].max(1);
+        // A flush is rare on every machine, and is what makes all writes before it durable.
+        weights[Kind::Flush as usize] = weights[Kind::Flush as usize].min(2);
+        let mut scenario = Self {
+            hosts,
+            target_device,
+            geometry,
+            features,
+            request_bytes: request_bytes.min(target.buffer_bytes),
             target,
+            target_engine,
             busy_buffers: random.of(&[0, 1, 8]),
-            disk_depth: random.of(&[1, 4, 64]),
-            // Below the host's first pause: a host may take a lost command's effects for over when it reconnects.
-            disk_delay: Duration::from_micros(random.of(&[0, 1, 50, 5000])),
-            disk_fails_one_in: random.of(&[0, 0, 0, 20]),
-            read_share: random.of(&[0, 30, 50, 70, 100]),
-            steps: 500 + random.below(6000),
-            tick: random.of(&[100, 1_000, 1_000, 5_000, 5_000, 20_000, 1_000_000]),
+            disk_depth,
+            disk_delay,
+            work: Work { weights, blocks: u64::from(request_bytes / block_bytes) },
+            burst: random.of(&[1, 2, 4, 8, 8]),
+            steps: 2000 + random.below(10_000),
+            tick: pace.tick,
+            party_weights: pace.weights,
+            round,
+            patience: pace.patience,
+            lane: random.of(&[1, 2, 64]),
             faults_from_start: random.one_in(4),
-            party_weights: [1, 1, 1, 1].map(|_: u64| 1 << random.below(4)),
-            fault_one_in: random.of(&[0, 10, 30, 100, 300, 300, 1000]),
+            fault_one_in: if random.one_in(FAULTLESS) { 0 } else { random.of(&[10, 30, 100, 300, 300, 1000]) },
             fault_weights,
         };
         scenario.share_receives(random);
         Ok(scenario)
     }
 
+    /// No fault at all may strike.
+    pub(super) fn is_faultless(&self) -> bool {
+        self.fault_one_in == 0 || self.fault_weights.iter().all(|&weight| weight == 0)
+    }
+
+    /// The shortest time-out of any: what lasts as long may end a session.
+    pub(super) fn shortest_timeout(&self) -> Duration {
+        let of_host = |host: &HostScenario| {
+            let HostOptions { keep_alive, step_timeout, command_timeout, .. } = host.options;
+            let keep_alive = if keep_alive.is_zero() { Duration::MAX } else { keep_alive / 2 };
+            keep_alive.min(step_timeout).min(command_timeout)
+        };
+        self.hosts.iter().map(of_host).min().unwrap_or_default().min(self.target.connect_timeout)
+    }
+
+    /// The longest one.
+    pub(super) fn longest_timeout(&self) -> Duration {
+        let of_host = |host: &HostScenario| {
+            let HostOptions { keep_alive, step_timeout, command_timeout, .. } = host.options;
+            keep_alive.max(step_timeout * 2).max(command_timeout)
+        };
+        self.hosts.iter().map(of_host).max().unwrap_or_default().max(self.target.max_silence)
+    }
+
     /// Either side, or both, may share their receives among connections.
     fn share_receives(&mut self, random: &mut Random) {
         // Where a queue pair cannot be moved to the error state nobody knows what it took: its receives stay withdrawn, and
         // there is an end to how often that can happen.
-        if self.fault_weights[Fault::Command as usize] > 0 {
+        let refuses = FAULTS.iter().position(|fault| fault.name == "refused command");
+        if refuses.is_some_and(|at| self.fault_weights[at] > 0) {
             return;
         }
-        for engine in [&mut self.host_engine, &mut self.target_engine] {
+        let engines = self.hosts.iter_mut().map(|host| &mut host.engine).chain([&mut self.target_engine]);
+        for engine in engines {
             if random.one_in(2) {
                 engine.receive_queues = ReceiveQueues::Shared { entries: 0 };
                 // The clock jumps, and must not make a drain that goes well look as if it did not.
@@ -127,44 +201,83 @@ impl Scenario {
     }
 }
 
+fn fault_weights(random: &mut Random) -> [u64; FAULTS.len()] {
+    [(); FAULTS.len()].map(|()| random.weight())
+}
+
+/// How fast time passes, who steps how often, and how long the rarest one lets others wait.
+fn pace(random: &mut Random, parties: usize) -> Pace {
+    let tick = random.of(&[100, 1_000, 1_000, 5_000, 5_000, 20_000, 100_000]);
+    let weights: Vec<u64> = (0..parties).map(|_| 1 << random.below(4)).collect();
+    let least = weights.iter().min().copied().unwrap_or(1);
+    let patience = Duration::from_nanos(tick / 2 * weights.iter().sum::<u64>() / least);
+    Pace { tick, weights, patience }
+}
+
 fn device(random: &mut Random, profile: SoftProfile) -> SoftOptions {
     let mut options = SoftOptions::new(profile);
     if profile == SoftProfile::RegMr && random.one_in(3) {
         options = options.with_gaps();
     }
-    options.mtu = random.of(&[256, 1024, 4096]);
-    options.wire_packets = random.of(&[1, 2, 8, 32]);
+    options.mtu = random.of(&[256, 1024, 4096, 4096]);
+    options.wire_packets = random.of(&[1, 2, 8, 32, 32]);
     options.seed = random.bits();
+    options.watches_buffers = true;
     options
 }
 
-fn host(random: &mut Random) -> Result<HostOptions, String> {
-    let name = |text| Nqn::new(text).map_err(|error| error.to_string());
+fn host(
+    random: &mut Random,
+    pace: &Pace,
+    index: u16,
+    fault_weights: &[u64; FAULTS.len()],
+) -> Result<HostOptions, String> {
+    let name = |text: &str| Nqn::new(text).map_err(|error| error.to_string());
     let address = SocketAddr::from(([127, 0, 0, 1], PORT));
+    let refuses = FAULTS.iter().position(|fault| fault.name == "refused command");
+    let refuses = refuses.is_some_and(|at| fault_weights[at] > 0);
+    // Without Keep Alive a target never learns of a connection whose end could not be told.
+    let keeps_alive = refuses || !random.one_in(8);
+    let mut times = |factors: &[u32]| (pace.patience * random.of(factors)).max(LEAST_TIMEOUT);
+    let (keep_alive, step_timeout, command_timeout) = (times(&[4, 8]), times(&[2, 8]), times(&[2, 8]));
     Ok(HostOptions {
-        queue_depth: random.of(&[1, 2, 3, 8, 32]),
         remote_invalidation: !random.one_in(3),
         in_capsule_data: random.one_in(4),
-        keep_alive: Duration::from_millis(random.of(&[20, 500, 500])),
-        step_timeout: Duration::from_millis(random.of(&[5, 500, 500, 500])),
+        data_blocks: random.of(&[1, 2, 8]),
+        queues: random.of(&[1, 1, 2]),
+        // The protocol counts it in milliseconds.
+        keep_alive: if keeps_alive { Duration::from_millis(keep_alive.as_millis() as u64 + 1) } else { Duration::ZERO },
+        step_timeout,
         longest_back_off: Duration::from_millis(random.of(&[10, 100])),
-        command_timeout: Duration::from_millis(random.of(&[50, 500, 500])),
+        command_timeout,
         max_attempts: u32::MAX,
+        controller_loss_timeout: Duration::ZERO,
         // Requests wait for a path as long as it takes: whatever goes comes back.
         inaccessible_timeout: Duration::MAX,
-        ..HostOptions::new(address, name("nqn.2026-11.invalid.frwr:disk")?, name("nqn.2026-11.invalid.frwr:host")?)
+        ..HostOptions::new(address, name(SUBSYSTEM)?, name(&format!("nqn.2026-11.invalid.frwr:host{index}"))?)
     })
 }
 
-fn target(random: &mut Random) -> Result<TargetOptions, String> {
-    let name = Nqn::new("nqn.2026-11.invalid.frwr:disk").map_err(|error| error.to_string())?;
+fn target(
+    random: &mut Random,
+    pace: &Pace,
+    hosts: u16,
+    followers: u16,
+    cores: u16,
+) -> Result<TargetOptions, String> {
+    let name = Nqn::new(SUBSYSTEM).map_err(|error| error.to_string())?;
+    let in_capsule_bytes = random.of(&[0, 0, 4096]);
     Ok(TargetOptions {
-        controllers: random.of(&[1, 2, 3]),
+        controllers: hosts + random.of(&[0, 1, 2]),
+        cores,
+        io_queues: 2 * (followers + 1),
         // The host's deepest queue, and the entry that a queue never uses.
         queue_entries: random.of(&[ADMIN_QUEUE_ENTRIES + 1, 40]),
         buffer_bytes: random.of(&[MIN_BUFFER_BYTES, 32 << 10]),
-        connect_timeout: Duration::from_millis(500),
-        in_capsule_bytes: random.of(&[0, 0, 4096]),
+        connect_timeout: (pace.patience * 8).max(LEAST_TIMEOUT * 2),
+        max_silence: (pace.patience * 16).max(LEAST_TIMEOUT * 4),
+        in_capsule_bytes,
+        data_blocks: if in_capsule_bytes > 0 { random.of(&[1, 8]) } else { 1 },
         ..TargetOptions::new(SocketAddr::from(([127, 0, 0, 1], PORT)), name)
     })
 }

@@ -1,0 +1,104 @@
+//! A block of the namespace, as it must be: what a read may find, and what a power cut may leave.
+
+/// A version that a power cut may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    version: u32,
+    /// When its write ended with success; `None` where it did not, so that nobody knows when it took effect.
+    since: Option<u64>,
+}
+
+/// A block. Version 0 is zeros.
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    /// What a read may find: one version, or several behind writes that failed, hints and power cuts.
+    current: Vec<u32>,
+    /// What the medium may hold, in the order of the writes.
+    kept: Vec<Kept>,
+    /// Reads and compares in flight.
+    pub(super) readers: u32,
+    /// Something that changes it is in flight.
+    pub(super) written: bool,
+}
+
+impl Block {
+    /// One of zeros.
+    pub(super) fn new() -> Self {
+        Self { current: vec![0], kept: vec![Kept { version: 0, since: Some(0) }], readers: 0, written: false }
+    }
+
+    /// What a read may find.
+    pub(super) fn versions(&self) -> &[u32] {
+        &self.current
+    }
+
+    /// A change ended; it is what the block holds now.
+    pub(super) fn is(&mut self, version: u32, now: u64) {
+        self.current.clear();
+        self.current.push(version);
+        self.kept.push(Kept { version, since: Some(now) });
+    }
+
+    /// A change ended of which nobody knows whether it was made.
+    pub(super) fn may_be(&mut self, version: u32) {
+        if !self.current.contains(&version) {
+            self.current.push(version);
+        }
+        self.kept.push(Kept { version, since: None });
+    }
+
+    /// It was found to hold a version, and nothing has changed it since.
+    pub(super) fn was_found(&mut self, version: u32) {
+        self.current.clear();
+        self.current.push(version);
+    }
+
+    /// Everything that had ended at a time is durable.
+    pub(super) fn flushed(&mut self, at: u64) {
+        let last = self.kept.iter().rposition(|kept| kept.since.is_some_and(|since| since < at));
+        if let Some(last) = last {
+            self.kept.drain(..last);
+        }
+    }
+
+    /// The power was cut: it may hold whatever may have been on the medium.
+    pub(super) fn lost_power(&mut self) {
+        for kept in &self.kept {
+            if !self.current.contains(&kept.version) {
+                self.current.push(kept.version);
+            }
+        }
+        // From now on all of these are what the next power cut may leave.
+        self.kept.iter_mut().for_each(|kept| kept.since = None);
+    }
+
+    /// What has ended is durable at once.
+    pub(super) fn forget_former(&mut self) {
+        if let Some(last) = self.kept.iter().rposition(|kept| kept.since.is_some()) {
+            self.kept.drain(..last);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Block;
+
+    #[test]
+    fn a_power_cut_leaves_what_was_flushed_or_what_came_later() {
+        let mut block = Block::new();
+        block.is(1, 10);
+        block.is(2, 20);
+        block.flushed(15);
+        block.is(3, 30);
+        block.may_be(4);
+        assert_eq!(block.versions(), [3, 4]);
+        block.lost_power();
+        assert_eq!(block.versions(), [3, 4, 1, 2]);
+        block.was_found(2);
+        block.is(5, 40);
+        block.flushed(41);
+        block.lost_power();
+        assert_eq!(block.versions(), [5]);
+    }
+}
