@@ -157,12 +157,14 @@ impl Ledger {
     /// What a request did to its blocks.
     fn settle(&mut self, pending: &Pending, succeeded: bool) {
         let now = self.now;
+        // The answer may have been on its way when the power went, and what it says was lost with that.
+        let holds = succeeded && pending.power_cuts == self.power_cuts;
         if pending.kind == Kind::Flush && succeeded {
             self.blocks.iter_mut().for_each(|block| block.flushed(pending.since));
         }
         for block in &mut self.blocks[pending.range()] {
             match pending.kind {
-                Kind::Write | Kind::WriteZeroes if succeeded => block.is(pending.version, now),
+                Kind::Write | Kind::WriteZeroes if holds => block.is(pending.version, now),
                 // It may do nothing, or what it should.
                 Kind::Write | Kind::WriteZeroes | Kind::Deallocate => block.may_be(pending.version),
                 Kind::Read | Kind::Compare | Kind::Flush => block.readers -= 1,

@@ -1,10 +1,10 @@
 //! The devices of a simulation: software NICs, or the verbs provider as it is shipped over devices that are not there.
 
-use core::hash::Hash;
 use arrayvec::ArrayVec;
+use core::hash::Hash;
 use frwr_engine::provider::{
-    Capabilities, Chain, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Port, PortId,
-    Operation, PostError, PostRefusal, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Ticket,
+    Capabilities, Chain, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Operation, Port,
+    PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Ticket,
     soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions, SoftPort},
 };
 #[cfg(feature = "verbs")]

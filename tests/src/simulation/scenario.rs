@@ -135,7 +135,7 @@ impl Scenario {
             target_device,
             geometry,
             features,
-            request_bytes: request_bytes.min(target.buffer_bytes),
+            request_bytes,
             target,
             target_engine,
             busy_buffers: random.of(&[0, 1, 8]),
@@ -258,13 +258,7 @@ fn host(
     })
 }
 
-fn target(
-    random: &mut Random,
-    pace: &Pace,
-    hosts: u16,
-    followers: u16,
-    cores: u16,
-) -> Result<TargetOptions, String> {
+fn target(random: &mut Random, pace: &Pace, hosts: u16, followers: u16, cores: u16) -> Result<TargetOptions, String> {
     let name = Nqn::new(SUBSYSTEM).map_err(|error| error.to_string())?;
     let in_capsule_bytes = random.of(&[0, 0, 4096]);
     Ok(TargetOptions {

@@ -68,11 +68,6 @@ impl TargetSide {
         self.cores.iter().all(|core| core.target.statistics().listening == TargetListening::Listens)
     }
 
-    /// All that listens says that it could not.
-    pub(super) fn failed_to_listen(&self) -> bool {
-        self.cores.iter().any(|core| matches!(core.target.statistics().listening, TargetListening::Failed(_)))
-    }
-
     /// One core steps.
     ///
     /// # Errors

@@ -191,7 +191,8 @@ impl<'a> World<'a> {
                 let first = self.hosts[host].members[0].desk;
                 let count = self.hosts[host].members.len();
                 (first..first + count).for_each(|desk| self.ledger.haunted(desk));
-                let memories: Vec<_> = (first..first + count).map(|desk| self.ledger.desks[desk].memory().clone()).collect();
+                let memories: Vec<_> =
+                    (first..first + count).map(|desk| self.ledger.desks[desk].memory().clone()).collect();
                 let (mut side, ids) = HostSide::new(&self.network, &self.scenario.hosts[host], first, &memories)?;
                 (first..).zip(ids).for_each(|(desk, id)| self.ledger.desks[desk].id = id);
                 side.is_haunted = true;

@@ -3,8 +3,7 @@
 use super::{Effects, Fault};
 use frwr_apps::nvmf::AnaState;
 
-const STATES: [AnaState; 4] =
-    [AnaState::Optimized, AnaState::NonOptimized, AnaState::Inaccessible, AnaState::Change];
+const STATES: [AnaState; 4] = [AnaState::Optimized, AnaState::NonOptimized, AnaState::Inaccessible, AnaState::Change];
 
 pub(super) const FAULT: Fault = Fault {
     name: "path",
