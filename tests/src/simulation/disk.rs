@@ -5,7 +5,7 @@ use frwr_apps::storage::{
     AttachError, Completion, CompletionBatch, Cookie, Features, Geometry, Operation, QueueFull, Storage, StorageError,
 };
 use frwr_mempool::DeviceMemory;
-use frwr_support::{Random, TraceHash};
+use frwr_support::Random;
 use std::{cell::RefCell, rc::Rc};
 
 /// What all cores' ways to one disk share, and how it behaves.
@@ -179,7 +179,7 @@ impl Disk {
         if buffers.read(buffer, &mut self.scratch).is_err() {
             self.violated(format!("{operation:?} outside of the buffers"));
         }
-        TraceHash::of(&self.scratch)
+        super::desk::digest(&self.scratch)
     }
 
     fn violated(&self, what: String) {

@@ -94,13 +94,13 @@ impl Scenario {
     pub(super) fn new(random: &mut Random) -> Result<Self, String> {
         let profile = random.of(&SoftProfile::ALL);
         let block_bytes = random.of(&[512, 512, 512, 4096]);
-        let geometry = Geometry::new(16 + random.below(64), block_bytes).map_err(|error| error.to_string())?;
+        let geometry = Geometry::new(random.of(&[16, 40, 64, 250, 1000]), block_bytes).map_err(|error| error.to_string())?;
         let features =
             Features { write_zeroes: true, deallocate: true, read_only: false, write_through: random.one_in(3) };
         let fault_weights = fault_weights(random);
         let (count, followers, cores) =
             (random.of(&[1, 1, 2, 3]), random.of(&[0, 0, 0, 1, 2]), random.of(&[1, 1, 1, 2, 3]));
-        let queue_depth = random.of(&[1, 2, 3, 8, 8, 32, 32]);
+        let (queue_depth, queues) = (random.of(&[1, 2, 3, 8, 8, 32, 32]), random.of(&[1, 1, 2]));
         let request_bytes = block_bytes * random.of(&[1, 2, 4]);
         let target_device = device(random, profile);
         let disk_delay = Duration::from_micros(random.of(&[0, 0, 1, 50, 5000]));
@@ -111,11 +111,11 @@ impl Scenario {
         // Packets that all requests of all queues take, and the commands of the disk, one behind the other at worst.
         let commands = u64::from(queue_depth * count * (1 + followers));
         let packets = u64::from(request_bytes / target_device.mtu + 4);
-        let waits = 40 + 8 * commands * packets / u64::from(target_device.wire_packets.min(16));
+        let waits = 40 + 2 * commands * packets / u64::from(target_device.wire_packets.min(16));
         pace.patience = pace.patience * waits as u32 + disk_delay * (commands as u32 + 2) * 2;
-        let target = target(random, &pace, count, followers, cores)?;
+        let target = target(random, &pace, count, queues * (followers + 1), cores)?;
         let hosts = (0..count).map(|index| {
-            let options = HostOptions { queue_depth, followers, ..host(random, &pace, index, &fault_weights)? };
+            let options = HostOptions { queue_depth, queues, followers, ..host(random, &pace, index, &fault_weights)? };
             let engine = engine(random, options.engine());
             let engine = EngineOptions {
                 registrations: random.of(&[0, 0, 1, 2, 5]).max(u32::from(followers > 0)),
@@ -142,15 +142,15 @@ impl Scenario {
             disk_depth,
             disk_delay,
             work: Work { weights, blocks: u64::from(request_bytes / block_bytes) },
-            burst: random.of(&[1, 2, 4, 8, 8]),
-            steps: 2000 + random.below(10_000),
+            burst: random.of(&[1, 4, 8, 16, 16]),
+            steps: random.of(&[2_000, 10_000, 40_000]) + random.below(10_000),
             tick: pace.tick,
             party_weights: pace.weights,
             round,
             patience: pace.patience,
             lane: random.of(&[1, 2, 64]),
             faults_from_start: random.one_in(4),
-            fault_one_in: if random.one_in(FAULTLESS) { 0 } else { random.of(&[10, 30, 100, 300, 300, 1000]) },
+            fault_one_in: if random.one_in(FAULTLESS) { 0 } else { random.of(&[30, 100, 300, 1000, 3000]) },
             fault_weights,
         };
         scenario.share_receives(random);
@@ -207,7 +207,7 @@ fn fault_weights(random: &mut Random) -> [u64; FAULTS.len()] {
 
 /// How fast time passes, who steps how often, and how long the rarest one lets others wait.
 fn pace(random: &mut Random, parties: usize) -> Pace {
-    let tick = random.of(&[100, 1_000, 1_000, 5_000, 5_000, 20_000, 100_000]);
+    let tick = random.of(&[1_000, 10_000, 50_000, 100_000, 100_000, 500_000]);
     let weights: Vec<u64> = (0..parties).map(|_| 1 << random.below(4)).collect();
     let least = weights.iter().min().copied().unwrap_or(1);
     let patience = Duration::from_nanos(tick / 2 * weights.iter().sum::<u64>() / least);
@@ -220,7 +220,7 @@ fn device(random: &mut Random, profile: SoftProfile) -> SoftOptions {
         options = options.with_gaps();
     }
     options.mtu = random.of(&[256, 1024, 4096, 4096]);
-    options.wire_packets = random.of(&[1, 2, 8, 32, 32]);
+    options.wire_packets = random.of(&[1, 2, 8, 8, 32]);
     options.seed = random.bits();
     options.watches_buffers = true;
     options
@@ -239,12 +239,11 @@ fn host(
     // Without Keep Alive a target never learns of a connection whose end could not be told.
     let keeps_alive = refuses || !random.one_in(8);
     let mut times = |factors: &[u32]| (pace.patience * random.of(factors)).max(LEAST_TIMEOUT);
-    let (keep_alive, step_timeout, command_timeout) = (times(&[4, 8]), times(&[2, 8]), times(&[2, 8]));
+    let (keep_alive, step_timeout, command_timeout) = (times(&[4, 8]), times(&[2, 4]), times(&[2, 4]));
     Ok(HostOptions {
         remote_invalidation: !random.one_in(3),
         in_capsule_data: random.one_in(4),
         data_blocks: random.of(&[1, 2, 8]),
-        queues: random.of(&[1, 1, 2]),
         // The protocol counts it in milliseconds.
         keep_alive: if keeps_alive { Duration::from_millis(keep_alive.as_millis() as u64 + 1) } else { Duration::ZERO },
         step_timeout,
@@ -258,16 +257,16 @@ fn host(
     })
 }
 
-fn target(random: &mut Random, pace: &Pace, hosts: u16, followers: u16, cores: u16) -> Result<TargetOptions, String> {
+fn target(random: &mut Random, pace: &Pace, hosts: u16, io_queues: u16, cores: u16) -> Result<TargetOptions, String> {
     let name = Nqn::new(SUBSYSTEM).map_err(|error| error.to_string())?;
     let in_capsule_bytes = random.of(&[0, 0, 4096]);
     Ok(TargetOptions {
         controllers: hosts + random.of(&[0, 1, 2]),
         cores,
-        io_queues: 2 * (followers + 1),
+        io_queues,
         // The host's deepest queue, and the entry that a queue never uses.
         queue_entries: random.of(&[ADMIN_QUEUE_ENTRIES + 1, 40]),
-        buffer_bytes: random.of(&[MIN_BUFFER_BYTES, 32 << 10]),
+        buffer_bytes: random.of(&[MIN_BUFFER_BYTES, MIN_BUFFER_BYTES, 32 << 10]),
         connect_timeout: (pace.patience * 8).max(LEAST_TIMEOUT * 2),
         max_silence: (pace.patience * 16).max(LEAST_TIMEOUT * 4),
         in_capsule_bytes,

@@ -21,14 +21,14 @@ const ROUNDS_TO_LISTEN: u64 = 1_000;
 /// Rounds in which the first sessions have to be there: back-offs and time-outs pass in the long ticks of idle rounds.
 pub(super) const ROUNDS_TO_END: u64 = 200_000;
 /// Rounds without work after which time passes in long ticks: more than the largest transfer takes on the slowest wire, whose
-/// packets are no work that a poll would report.
-const IDLE_ROUNDS: u64 = 400;
+/// packets are no work that a poll would report. With and without requests in flight.
+const IDLE_ROUNDS: (u64, u64) = (400, 40);
 /// Time between rounds while there is work.
 const SHORT_TICK: Duration = Duration::from_micros(2);
 /// Least and most time between idle rounds: less than a clock that judges takes for a standstill.
 const LONG_TICKS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(90));
 /// Long ticks in the longest time-out.
-const TICKS_PER_TIMEOUT: u32 = 40;
+const TICKS_PER_TIMEOUT: u32 = 20;
 
 /// Who can step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,7 +314,8 @@ impl<'a> World<'a> {
             if done(self)? {
                 return Ok(());
             }
-            self.pass(if idle > IDLE_ROUNDS { long } else { SHORT_TICK })?;
+            let patience = if self.ledger.is_empty() { IDLE_ROUNDS.1 } else { IDLE_ROUNDS.0 };
+            self.pass(if idle > patience { long } else { SHORT_TICK })?;
             let mut work = 0;
             for party in 0..self.parties.len() {
                 work += self.step(party)?;
