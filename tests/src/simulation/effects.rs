@@ -4,7 +4,7 @@ use core::ops::{BitOr, BitOrAssign};
 
 /// Things that happen only where a fault explains them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Effects(u8);
+pub(super) struct Effects(u16);
 
 impl Effects {
     /// Nothing that a caller could notice: it heals, or is borne.
@@ -25,6 +25,8 @@ impl Effects {
     pub(super) const NO_RECEIVES: Self = Self(1 << 6);
     /// A target gives a host up that says nothing.
     pub(super) const SILENCE: Self = Self(1 << 7);
+    /// A completion queue overruns, because a device kept back what was in it.
+    pub(super) const OVERRUNS: Self = Self(1 << 8);
 
     /// All of these are among them.
     pub(super) const fn contains(self, others: Self) -> bool {

@@ -19,6 +19,7 @@ mod oracle;
 mod party;
 mod scenario;
 mod targets;
+mod visitor;
 mod world;
 
 use frwr_support::Run;

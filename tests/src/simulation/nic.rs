@@ -3,8 +3,8 @@
 use arrayvec::ArrayVec;
 use core::hash::Hash;
 use frwr_engine::provider::{
-    Capabilities, Chain, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent, Operation, Port,
-    PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Ticket,
+    AsyncEvent, Capabilities, Chain, Command, CommandError, CompletionBatch, CompletionQueue, Device, DeviceEvent,
+    Operation, Port, PortId, PostError, PostRefusal, QueuePairId, ReceiveRequest, SharedReceiveQueueId, Ticket,
     soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions, SoftPort},
 };
 #[cfg(feature = "verbs")]
@@ -16,6 +16,10 @@ use frwr_engine::provider::{
 use frwr_fake::{FakeContext, FakeDevice, FakeLists, FakeOptions};
 use frwr_support::TraceHash;
 use std::net::IpAddr;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 /// What a simulation runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,14 +67,15 @@ impl Network {
 
     pub(super) fn device(&self, options: SoftOptions) -> Result<Nic, String> {
         match self {
-            Self::Soft(fabric) => Ok(Nic::Soft(fabric.device(options))),
+            Self::Soft(fabric) => Ok(Nic::new(DeviceKind::Soft(fabric.device(options)))),
             #[cfg(feature = "verbs")]
             Self::Fake { device: fake, post } => {
                 let mut options = VerbsOptions::new(fake.name());
                 (options.post, options.self_test, options.registration) = (*post, false, Registration::Automatic);
                 let device = VerbsDevice::open_with(frwr_fake::library(), &options);
                 let context = fake.newest_context().ok_or("it is not open")?;
-                Ok(Nic::Fake(Box::new(device.map_err(|error| error.to_string())?), context))
+                let device = device.map_err(|error| error.to_string())?;
+                Ok(Nic::new(DeviceKind::Fake(Box::new(device), context)))
             }
         }
     }
@@ -101,12 +106,18 @@ fn fake(profile: SoftProfile) -> (FakeOptions, PostInterface) {
     (device, PostInterface::Automatic)
 }
 
-/// One device.
 #[allow(clippy::large_enum_variant, reason = "there are few of them")]
-pub(super) enum Nic {
+enum DeviceKind {
     Soft(SoftDevice),
     #[cfg(feature = "verbs")]
     Fake(Box<VerbsDevice>, FakeContext),
+}
+
+/// One device.
+pub(super) struct Nic {
+    kind: DeviceKind,
+    /// A completion queue of it overran: the port that has it is of no use any more.
+    overrun: Arc<AtomicBool>,
 }
 
 #[allow(clippy::large_enum_variant, reason = "there are few of them")]
@@ -189,12 +200,21 @@ impl NicPort {
 }
 
 impl Nic {
+    fn new(kind: DeviceKind) -> Self {
+        Self { kind, overrun: Arc::default() }
+    }
+
+    /// Whether a completion queue of it overran, then and from then on.
+    pub(super) fn overrun(&self) -> Arc<AtomicBool> {
+        self.overrun.clone()
+    }
+
     /// A view into a software NIC.
     pub(super) fn monitor(&self) -> Option<SoftMonitor> {
-        match self {
-            Self::Soft(device) => Some(device.monitor()),
+        match &self.kind {
+            DeviceKind::Soft(device) => Some(device.monitor()),
             #[cfg(feature = "verbs")]
-            Self::Fake(..) => None,
+            DeviceKind::Fake(..) => None,
         }
     }
 }
@@ -214,17 +234,17 @@ impl Device for Nic {
     type Port = NicPort;
 
     fn capabilities(&self) -> &Capabilities {
-        each!(Nic, self, device => device.capabilities())
+        each!(DeviceKind, &self.kind, device => device.capabilities())
     }
 
     fn open_port(&mut self, send_entries: u32, receive_entries: u32) -> Result<NicPort, CommandError> {
-        match self {
-            Self::Soft(device) => {
+        match &mut self.kind {
+            DeviceKind::Soft(device) => {
                 let port = device.open_port(send_entries, receive_entries)?;
                 Ok(NicPort::new(PortKind::Soft(port)))
             }
             #[cfg(feature = "verbs")]
-            Self::Fake(device, context) => {
+            DeviceKind::Fake(device, context) => {
                 let port = device.open_port(send_entries, receive_entries)?;
                 Ok(NicPort::new(PortKind::Fake(Box::new(port), *context)))
             }
@@ -232,11 +252,15 @@ impl Device for Nic {
     }
 
     fn submit(&mut self, ticket: Ticket, command: Command) -> Result<(), Command> {
-        each!(Nic, self, device => device.submit(ticket, command))
+        each!(DeviceKind, &mut self.kind, device => device.submit(ticket, command))
     }
 
     fn poll(&mut self) -> Option<DeviceEvent> {
-        each!(Nic, self, device => device.poll())
+        let event = each!(DeviceKind, &mut self.kind, device => device.poll());
+        if matches!(event, Some(DeviceEvent::Async(AsyncEvent::CompletionQueueOverrun(_)))) {
+            self.overrun.store(true, Relaxed);
+        }
+        event
     }
 }
 

@@ -3,15 +3,15 @@
 use super::{
     hosts::HostSide,
     party::port_of,
-    world::{ROUNDS_TO_END, World},
+    world::{Program, ROUNDS_TO_END, World},
 };
 use core::fmt::Write as _;
 use frwr_engine::{Engine, ReceiveQueues, provider::Port};
 
 /// Bytes of a write pad.
 const PAD_BYTES: u64 = 4;
-/// What takes long is looked at in one step of so many.
-const LOOKS: u64 = 16;
+/// What takes long is looked at in one step of so many: a prime, so that everybody's turn comes where all step in turn.
+const LOOKS: u64 = 17;
 
 impl World<'_> {
     /// Behind a step of a core of a host.
@@ -29,6 +29,7 @@ impl World<'_> {
             side.conservation().map_err(named)?;
             self.ledger.desks[side.desk].check_some_rest(&mut self.asks).map_err(named)?;
             self.hosts[host].side.check().map_err(named)?;
+            self.replace_overrun(Program::Host(host)).map_err(named)?;
         }
         let log = &port_of(self.hosts[host].members[member].host.engine()).log;
         self.run.note(log.trace());
@@ -55,7 +56,12 @@ impl World<'_> {
         }
         let looks = self.looks.is_multiple_of(LOOKS);
         self.looks += 1;
-        if looks { self.target.side.check().map_err(|error| format!("target: {error}")) } else { Ok(()) }
+        if looks {
+            let named = |error: String| format!("target: {error}");
+            self.target.side.check().map_err(named)?;
+            self.replace_overrun(Program::Target).map_err(named)?;
+        }
+        Ok(())
     }
 
     /// No more bytes are open than requests in flight need.
@@ -149,8 +155,13 @@ impl World<'_> {
         for host in &mut self.hosts {
             host.members.iter_mut().for_each(|member| member.host.shut_down());
         }
+        if let Some(visitor) = &mut self.visitor {
+            visitor.stop();
+            self.run.count("visits", visitor.visits);
+        }
         self.rounds("the hosts stopped", ROUNDS_TO_END, |world| {
-            Ok(world.hosts.iter().all(|host| host.members.iter().all(|member| member.host.is_stopped())))
+            let is_gone = world.visitor.as_ref().is_none_or(super::visitor::Visitor::is_stopped);
+            Ok(is_gone && world.hosts.iter().all(|host| host.members.iter().all(|member| member.host.is_stopped())))
         })?;
         // A shutdown in order leaves nothing to be lost.
         let dirty = self.medium.borrow().dirty_blocks();

@@ -11,6 +11,10 @@ use frwr_engine::{
     },
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, PageSize, Region, RegionOptions};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 /// A device with what it can be made to do wrong.
 pub(super) type SimulatedDevice = Faulty<Nic>;
@@ -39,6 +43,7 @@ pub(super) struct Side {
     pub(super) faults: FaultHandle,
     /// Into a software NIC.
     pub(super) monitor: Option<SoftMonitor>,
+    overrun: Arc<AtomicBool>,
     /// It hangs where a message meets no receive.
     pub(super) hangs_without_receive: bool,
 }
@@ -51,9 +56,14 @@ impl Side {
     pub(super) fn new(network: &Network, options: SoftOptions) -> Result<Self, String> {
         let hangs_without_receive = options.profile == frwr_engine::provider::soft::SoftProfile::Rxe;
         let device = network.device(options)?;
-        let monitor = device.monitor();
+        let (monitor, overrun) = (device.monitor(), device.overrun());
         let (device, faults) = Faulty::new(device);
-        Ok(Self { control: Control::new(device), faults, monitor, hangs_without_receive })
+        Ok(Self { control: Control::new(device), faults, monitor, overrun, hangs_without_receive })
+    }
+
+    /// A completion queue of the device overran: its program has to begin anew.
+    pub(super) fn has_overrun(&self) -> bool {
+        self.overrun.load(Relaxed)
     }
 
     /// An engine over a port of its own, as a core has it.

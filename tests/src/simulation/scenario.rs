@@ -59,6 +59,8 @@ pub(super) struct Scenario {
     pub(super) work: Work,
     /// Requests that a host is given in one step at most.
     pub(super) burst: u64,
+    /// Somebody asks the discovery service.
+    pub(super) asks_discovery: bool,
     /// Steps of the phase with faults.
     pub(super) steps: u64,
     /// Longest time between two steps, in nanoseconds.
@@ -94,7 +96,8 @@ impl Scenario {
     pub(super) fn new(random: &mut Random) -> Result<Self, String> {
         let profile = random.of(&SoftProfile::ALL);
         let block_bytes = random.of(&[512, 512, 512, 4096]);
-        let geometry = Geometry::new(random.of(&[16, 40, 64, 250, 1000]), block_bytes).map_err(|error| error.to_string())?;
+        let geometry =
+            Geometry::new(random.of(&[16, 40, 64, 250, 1000]), block_bytes).map_err(|error| error.to_string())?;
         let features =
             Features { write_zeroes: true, deallocate: true, read_only: false, write_through: random.one_in(3) };
         let fault_weights = fault_weights(random);
@@ -105,7 +108,8 @@ impl Scenario {
         let target_device = device(random, profile);
         let disk_delay = Duration::from_micros(random.of(&[0, 0, 1, 50, 5000]));
         let disk_depth = random.of(&[1, 4, 64, 64]);
-        let parties = usize::from(count * (2 + followers) + cores + 1);
+        let asks_discovery = random.one_in(4);
+        let parties = usize::from(count * (2 + followers) + cores + 1) + if asks_discovery { 2 } else { 0 };
         let mut pace = pace(random, parties);
         let round = pace.patience;
         // Packets that all requests of all queues take, and the commands of the disk, one behind the other at worst.
@@ -142,6 +146,7 @@ impl Scenario {
             disk_depth,
             disk_delay,
             work: Work { weights, blocks: u64::from(request_bytes / block_bytes) },
+            asks_discovery,
             burst: random.of(&[1, 4, 8, 16, 16]),
             steps: random.of(&[2_000, 10_000, 40_000]) + random.below(10_000),
             tick: pace.tick,
@@ -219,6 +224,10 @@ fn device(random: &mut Random, profile: SoftProfile) -> SoftOptions {
     if profile == SoftProfile::RegMr && random.one_in(3) {
         options = options.with_gaps();
     }
+    // What a program gets is less than it would like.
+    options.capabilities.attributes.max_rdma_reads = random.of(&[1, 4, 16]);
+    let list = &mut options.capabilities.attributes.max_fast_reg_page_list_len;
+    *list = (*list).min(random.of(&[32, 256]));
     options.mtu = random.of(&[256, 1024, 4096, 4096]);
     options.wire_packets = random.of(&[1, 2, 8, 8, 32]);
     options.seed = random.bits();

@@ -11,6 +11,7 @@ use super::{
     party::{Side, memory},
     scenario::Scenario,
     targets::TargetSide,
+    visitor::Visitor,
 };
 use core::time::Duration;
 use frwr_apps::nvmf::AnaState;
@@ -39,6 +40,8 @@ pub(super) enum Who {
     /// A core of the target.
     Target(usize),
     TargetControl,
+    Visitor,
+    VisitorControl,
 }
 
 /// Whose program.
@@ -74,6 +77,7 @@ pub(super) struct World<'a> {
     pub(super) parties: Vec<Party>,
     pub(super) hosts: Vec<HostSide>,
     pub(super) target: TargetSide,
+    pub(super) visitor: Option<Visitor>,
     pub(super) medium: SharedMedium,
     pub(super) ledger: Ledger,
     pub(super) explained: Effects,
@@ -118,6 +122,7 @@ impl<'a> World<'a> {
             parties: Vec::new(),
             hosts: Vec::new(),
             target,
+            visitor: None,
             medium,
             ledger,
             explained: Effects::NONE,
@@ -135,6 +140,11 @@ impl<'a> World<'a> {
         world.rounds("listening", ROUNDS_TO_LISTEN, |world| Ok(world.target.listens()))?;
         for host in 0..world.scenario.hosts.len() {
             world.add_host(host)?;
+        }
+        if world.scenario.asks_discovery {
+            world.visitor = Some(Visitor::new(&world.network, &world.scenario)?);
+            world.add_party(Who::Visitor);
+            world.add_party(Who::VisitorControl);
         }
         Ok(world)
     }
@@ -203,6 +213,7 @@ impl<'a> World<'a> {
             let is_its = match party.who {
                 Who::Host(host, _) | Who::HostControl(host) => program == Program::Host(host),
                 Who::Target(_) | Who::TargetControl => program == Program::Target,
+                Who::Visitor | Who::VisitorControl => false,
             };
             if is_its {
                 (party.asleep_until, party.ahead, party.behind) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
@@ -269,6 +280,22 @@ impl<'a> World<'a> {
             self.hosts.iter().for_each(|host| host.side.faults.release());
             self.target.side.faults.release();
         }
+        Ok(())
+    }
+
+    /// A port whose completion queue overran is of no use any more: its program begins anew.
+    ///
+    /// # Errors
+    /// No fault explains it.
+    pub(super) fn replace_overrun(&mut self, program: Program) -> Result<(), String> {
+        if !self.side(program).has_overrun() || self.anew.is_some() {
+            return Ok(());
+        }
+        if !self.explained.contains(Effects::OVERRUNS) {
+            return Err("a completion queue overran, and no fault explains it".to_owned());
+        }
+        self.anew = Some((program, self.now + self.scenario.patience));
+        self.explained |= Effects::ENDS | Effects::TIME_OUTS | Effects::SILENCE | Effects::BREACHES;
         Ok(())
     }
 
@@ -350,6 +377,11 @@ impl<'a> World<'a> {
                 work
             }
             Who::TargetControl => self.target.side.control.poll(),
+            Who::Visitor => self.visitor.as_mut().map_or(Ok(0), |visitor| {
+                self.run.note(visitor.trace());
+                visitor.step(now, explained).map_err(|error| format!("discovery: {error}"))
+            })?,
+            Who::VisitorControl => self.visitor.as_mut().map_or(0, |visitor| visitor.side.control.poll()),
         };
         self.run.note((index as u64) << 32 | u64::from(work));
         self.run.note(now.as_nanos() as u64);

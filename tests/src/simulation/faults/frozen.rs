@@ -15,6 +15,7 @@ pub(super) const FAULT: Fault = Fault {
             let is_its = match party.who {
                 Who::Host(host, _) | Who::HostControl(host) => program == Program::Host(host),
                 Who::Target(_) | Who::TargetControl => program == Program::Target,
+                Who::Visitor | Who::VisitorControl => false,
             };
             if is_its {
                 party.asleep_until = Duration::MAX;

@@ -112,11 +112,7 @@ impl World<'_> {
 
     /// Some core's port, with its device and one of the queue pairs that it uses.
     fn some_port(&self, random: &mut Random) -> Option<Place<'_>> {
-        self.port_of(self.some_program(random), random)
-    }
-
-    /// The same of one program.
-    fn port_of(&self, program: Program, random: &mut Random) -> Option<Place<'_>> {
+        let program = self.some_program(random);
         let engine = self.engine_of(program, random)?;
         let recent = &port_of(engine).log.recent;
         let queue_pair = if recent.is_empty() { None } else { Some(random.of(recent)) };

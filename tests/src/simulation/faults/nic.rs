@@ -10,8 +10,8 @@ use frwr_support::{
 /// Polls of a port that one of these lasts at most.
 const LONGEST: u32 = 1000;
 
-/// The one that leaves a port without a use: its program has to begin anew.
-const OVERRUN: &str = "completion queue overrun";
+/// Where completions stay in their queue, others may find it full: those of connections that ended and were replaced meanwhile.
+const OVERRUN: [&str; 2] = ["completion queue overrun", "late completions"];
 
 /// One of them, by its index in that list.
 pub(super) const fn of<const INDEX: usize>() -> Fault {
@@ -20,19 +20,12 @@ pub(super) const fn of<const INDEX: usize>() -> Fault {
 
 fn strike<const INDEX: usize>(world: &mut World<'_>, random: &mut Random) -> Effects {
     let fault = &NIC_FAULTS[INDEX];
-    let is_final = fault.name == OVERRUN;
-    let program = world.some_program(random);
-    if is_final && world.anew.is_some() {
-        return Effects::NONE;
-    }
-    let Some(Place { side, engine, port, .. }) = world.port_of(program, random) else { return Effects::NONE };
+    let Some(Place { side, engine, port, .. }) = world.some_port(random) else { return Effects::NONE };
     let Some(monitor) = &side.monitor else { return Effects::NONE };
     let queue_pairs = &port_of(engine).log.recent;
     let hangs_without_receive = side.hangs_without_receive;
     (fault.strike)(Victim { monitor, port, queue_pairs, hangs_without_receive }, random);
-    if is_final {
-        world.anew = Some((program, world.now + world.spell(random).0));
-    }
     let ends = ENDS() | Effects::BREACHES | Effects::NO_RECEIVES;
-    ends.when(fault.ends_connections) | ENDS().when(world.is_long(world.scenario.round * LONGEST))
+    let overruns = (ends | Effects::OVERRUNS).when(OVERRUN.contains(&fault.name));
+    overruns | ends.when(fault.ends_connections) | ENDS().when(world.is_long(world.scenario.round * LONGEST))
 }
