@@ -115,7 +115,7 @@ impl Scenario {
         // Packets that all requests of all queues take, and the commands of the disk, one behind the other at worst.
         let commands = u64::from(queue_depth * count * (1 + followers));
         let packets = u64::from(request_bytes / target_device.mtu + 4);
-        let waits = 40 + 2 * commands * packets / u64::from(target_device.wire_packets.min(16));
+        let waits = 30 + 2 * commands * packets / u64::from(target_device.wire_packets.min(16));
         pace.patience = pace.patience * waits as u32 + disk_delay * (commands as u32 + 2) * 2;
         let target = target(random, &pace, count, queues * (followers + 1), cores)?;
         let hosts = (0..count).map(|index| {
@@ -212,8 +212,8 @@ fn fault_weights(random: &mut Random) -> [u64; FAULTS.len()] {
 
 /// How fast time passes, who steps how often, and how long the rarest one lets others wait.
 fn pace(random: &mut Random, parties: usize) -> Pace {
-    let tick = random.of(&[1_000, 10_000, 50_000, 100_000, 100_000, 500_000]);
-    let weights: Vec<u64> = (0..parties).map(|_| 1 << random.below(4)).collect();
+    let tick = random.of(&[5_000, 50_000, 100_000, 200_000, 500_000]);
+    let weights: Vec<u64> = (0..parties).map(|_| 1 << random.below(3)).collect();
     let least = weights.iter().min().copied().unwrap_or(1);
     let patience = Duration::from_nanos(tick / 2 * weights.iter().sum::<u64>() / least);
     Pace { tick, weights, patience }
