@@ -8,7 +8,7 @@ const FAULTS: usize = 40;
 /// In front of the name of a fault that a simulation draws.
 const DRAWN: &str = "simulation: ";
 /// Where faults are drawn.
-const SIMULATIONS: [&str; 3] = ["tests/src/simulation", "tests/support/src", "engine/tests/engine_swarm"];
+const SIMULATIONS: [&str; 3] = ["tests/src/simulation", "tests/support/src", "tests/src/engine_world"];
 /// What may have to hold.
 const INVARIANTS: &str = "EFHSCQGKOLI";
 
@@ -29,7 +29,7 @@ fn every_fault_has_a_test_or_is_drawn_and_all_that_is_named_exists() {
     let mut wrong = Vec::new();
     for [number, _, _, shown] in rows::<4>(DOCUMENT) {
         let exists = |name: &str| match name.strip_prefix(DRAWN) {
-            Some(drawn) => is_said_below(&SIMULATIONS, drawn),
+            Some(drawn) => is_said_below(&SIMULATIONS, &format!("name: \"{drawn}\"")),
             None => test_exists(name),
         };
         wrong.extend(quoted(&shown).filter(|name| !exists(name)).map(|name| format!("{number}: {name}")));

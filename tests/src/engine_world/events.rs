@@ -8,6 +8,7 @@ use super::{
     world::World,
 };
 use frwr_engine::{ConnectionId, Event, IncomingId, Received, RequestStatus};
+use std::collections::BTreeMap;
 
 impl World<'_> {
     pub(super) fn target_event(&mut self, event: Event) {
@@ -19,9 +20,11 @@ impl World<'_> {
                 self.explain_end("target", &cause);
                 self.granted.remove(&connection);
                 self.pairs.retain(|_, theirs| *theirs != connection);
-                let left = self.jobs.extract_if(.., |_, job| job.connection == connection && waits(job.stage));
-                let left: Vec<Job> = left.map(|(_, job)| job).collect();
-                left.into_iter().for_each(|job| self.drop_job(job));
+                let (left, kept) = core::mem::take(&mut self.jobs)
+                    .into_iter()
+                    .partition::<BTreeMap<_, _>, _>(|(_, job)| job.connection == connection && waits(job.stage));
+                self.jobs = kept;
+                left.into_values().for_each(|job| self.drop_job(job));
             }
             Event::OpenFailed { connection, .. } => self.note_end(1, connection),
             Event::Received { connection, received } => self.command(connection, received),
