@@ -3,6 +3,7 @@
 
 use crate::fixed_list::FixedList;
 use crate::provider::{Access, ElementRange, Operation, SendQueueCost, Token, TokenKind, WorkRequest};
+use frwr_mempool::mutant;
 use frwr_mempool::{Region, region::CarveError, slab::Ring};
 
 #[cfg(test)]
@@ -149,6 +150,10 @@ impl SendQueue {
         self.awaited.fill(0);
         self.depth = entries.min(self.ring.capacity() as u32);
         self.free = self.depth.saturating_sub(reserved_entries(self.cost));
+        if mutant!(S4_marker) {
+            // The marker's entry is given to requests.
+            self.free = self.depth;
+        }
     }
 
     /// Whether so many entries are free.
@@ -160,6 +165,8 @@ impl SendQueue {
     /// Takes entries out of the free ones, or says that there are too few.
     #[inline]
     pub(crate) fn reserve(&mut self, entries: u32) -> bool {
+        // Half of them are not counted.
+        let entries = if mutant!(S4_reserve) { entries / 2 } else { entries };
         match self.free.checked_sub(entries) {
             Some(rest) => {
                 self.free = rest;
@@ -317,7 +324,8 @@ impl SendQueue {
     /// Whether the device may still work on what was staged at this position: no completion has passed it.
     #[inline(always)]
     pub(crate) fn is_pending(&self, position: u64) -> bool {
-        position >= self.done
+        // K10: what is posted counts as read.
+        position >= self.done && !(mutant!(K10_posted) && position < self.head)
     }
 
     /// Whether what was staged at this position is posted, or was.
@@ -359,7 +367,8 @@ impl SendQueue {
         self.chain = self.head;
         self.head = self.chain + accepted as u64;
         let refused = core::mem::replace(&mut self.end, self.head).saturating_sub(self.head);
-        if refused > 0 {
+        // S2: who waited for the refused tail waits on.
+        if refused > 0 && !mutant!(S2_awaited) {
             self.forget_refused(refused);
         }
     }
@@ -382,7 +391,7 @@ impl SendQueue {
     /// Whether this token was posted at this position, and no completion has passed it.
     #[inline(always)]
     pub(crate) fn is_posted_at(&self, position: u64, token: Token) -> bool {
-        position >= self.tail && position < self.head && self.ring.at(position) == token.0
+        position >= self.tail && position < self.head && (mutant!(S7_position) || self.ring.at(position) == token.0)
     }
 
     /// The position of the oldest one.
@@ -505,6 +514,10 @@ impl SendQueue {
         let posted = self.entry(self.tail);
         let cost = self.cost_of_retired(&posted);
         self.tail += 1;
+        if mutant!(K10_abandoned) {
+            // What was given up counts as done.
+            self.done = self.tail;
+        }
         self.release(cost);
         Some(posted)
     }

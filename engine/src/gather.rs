@@ -5,6 +5,7 @@
 //! (S34): `consumed` moves the caller on, `entries` is what the list takes.
 
 use crate::provider::{BaseId, Contiguity, ScatterElement};
+use frwr_mempool::mutant;
 
 /// A memory declared to the engine: its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -321,7 +322,11 @@ impl Limits {
         if self.page_mask == 0 {
             return 1;
         }
-        let offset = element.address & self.page_mask;
+        // F18, F19: elements are counted for pages, or an unaligned start is not.
+        if mutant!(F18) {
+            return 1;
+        }
+        let offset = if mutant!(F19) { 0 } else { element.address & self.page_mask };
         (offset + u64::from(element.length) + self.page_mask) >> self.page_shift
     }
 

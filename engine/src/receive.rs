@@ -2,6 +2,7 @@
 
 use crate::event::Received;
 use crate::provider::{ReceiveRequest, ScatterElement, Token, TokenKind};
+use frwr_mempool::mutant;
 use frwr_mempool::{DeviceMemory, Region, device_memory::DeviceTable, region::CarveError, slab::Table};
 
 /// No connection: a core has fewer.
@@ -35,13 +36,15 @@ impl Buffer {
     }
 
     fn is(&self, place: Place, generation: u32) -> bool {
-        self.place == place && self.token.generation() == generation
+        // S7: a generation of before is as good; a place of before as well.
+        (self.place == place || (mutant!(K6_twice) && place != Place::Idle))
+            && (self.token.generation() == generation || mutant!(S7_receive))
     }
 
     /// Posts it under a new generation.
     #[inline(always)]
     fn post(&mut self) -> Token {
-        let generation = self.token.generation().wrapping_add(1);
+        let generation = self.token.generation().wrapping_add(u32::from(!mutant!(S7_receive_generation)));
         self.place = Place::Posted;
         self.token = Token((self.token.0 & !u64::from(u32::MAX)) | u64::from(generation));
         self.token
@@ -178,9 +181,11 @@ impl Receives {
     /// The buffer that is posted under this token.
     #[inline(always)]
     pub(crate) fn posted_mut(&mut self, token: Token) -> Option<&mut Buffer> {
-        self.buffers
-            .get_mut(token.index() as usize)
-            .filter(|entry| entry.token == token && entry.place == Place::Posted)
+        self.buffers.get_mut(token.index() as usize).filter(|entry| {
+            // S7, K6: a late or a doubled completion counts.
+            (entry.token == token || (mutant!(S7_receive_at_once) && entry.token.kind() == token.kind()))
+                && (entry.place == Place::Posted || mutant!(K6_twice_at_once))
+        })
     }
 
     /// A buffer that the caller holds, with what posts it again under a new generation.

@@ -8,6 +8,7 @@ use crate::{
     timestamp::Timestamp,
 };
 use core::time::Duration;
+use frwr_mempool::mutant;
 
 /// How long the device is left alone after it refused receives: short for a peer, which finds none meanwhile, and thousands of polls
 /// of a core that would otherwise do nothing but try.
@@ -124,7 +125,9 @@ impl SharedReceives {
 
     pub(crate) fn opened(&mut self, queue_pair: QueuePairId, connection: u16) {
         // The device uses the number again: nothing comes from the former queue pair any more.
-        self.lost.retain(|(lost, _)| *lost != queue_pair);
+        if !mutant!(S5_shared_lost) {
+            self.lost.retain(|(lost, _)| *lost != queue_pair);
+        }
         self.connections.insert(queue_pair, connection);
     }
 
@@ -149,7 +152,7 @@ impl SharedReceives {
     pub(crate) fn posted(&mut self, buffer: u32) -> Taker {
         let taker = self.takers.get_mut(buffer as usize);
         let taker = taker.map_or(Taker::Nobody, |taker| core::mem::replace(taker, Taker::Nobody));
-        self.free += u32::from(taker == Taker::Ended);
+        self.free += u32::from(taker == Taker::Ended && !mutant!(S10_shared_held));
         taker
     }
 
@@ -160,7 +163,7 @@ impl SharedReceives {
         let mut held = 0;
         for taker in &mut self.takers {
             if *taker == Taker::Connection(connection) {
-                *taker = Taker::Ended;
+                *taker = if mutant!(S7_shared_taker) { Taker::Connection(connection) } else { Taker::Ended };
                 held += 1;
             }
         }
@@ -168,7 +171,7 @@ impl SharedReceives {
         if lost > 0 {
             self.lost.push((queue_pair, lost));
         }
-        self.free += granted.saturating_sub(held + lost);
+        self.free += if mutant!(S10_shared_granted) { 0 } else { granted.saturating_sub(held + lost) };
     }
 
     /// A buffer came back from a queue pair that is gone. One that was given up with it can be granted again; all others were
@@ -214,7 +217,10 @@ impl ConnectionIndex {
     /// The place of a number, or the vacant one where it would be. There are more places than connections.
     fn place_of(&self, queue_pair: QueuePairId) -> usize {
         let mut place = self.home(queue_pair);
-        while self.places[place].is_some_and(|(known, _)| known != queue_pair) {
+        // S8: numbers are taken for shorter than they are.
+        while self.places[place]
+            .is_some_and(|(known, _)| known != queue_pair && !(mutant!(S8) && known.0 as u8 == queue_pair.0 as u8))
+        {
             place = self.next(place);
         }
         place

@@ -5,6 +5,8 @@
 //! reach more than half the send queue, so that the other half is always on its way back (I31), and never leave too little
 //! for the largest request; unsignalled messages never hold more than their share of the request slots.
 
+use frwr_mempool::mutant;
+
 /// How completions are asked for (D21).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SignalPolicy {
@@ -115,6 +117,8 @@ impl Signaller {
     /// the message is counted here.
     #[inline(always)]
     pub fn message(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
+        // Registrations are not counted.
+        let work_requests = if mutant!(K6_message) { 1 } else { work_requests };
         let next = self.run + (MESSAGE + u64::from(work_requests));
         if next & self.stops == 0 && !must_signal && !held_slots_pressure {
             self.run = next;
@@ -124,6 +128,10 @@ impl Signaller {
             return self.message_by_policy(work_requests, must_signal, held_slots_pressure);
         }
         self.signalled();
+        if mutant!(F4) {
+            // What was counted beyond the last one goes on counting.
+            self.run += u64::from(self.left() / 2);
+        }
         true
     }
 
@@ -131,7 +139,7 @@ impl Signaller {
     /// neither is to be signalled. False where one may be, and nothing was counted.
     #[inline(always)]
     pub(crate) fn skips_single(&mut self, held_slots_pressure: bool) -> bool {
-        let next = self.run + (MESSAGE + SINGLE as u64);
+        let next = self.run + (MESSAGE + if mutant!(K6_at_once) { 1 } else { SINGLE as u64 });
         if next & self.stops != 0 || held_slots_pressure {
             return false;
         }
@@ -217,7 +225,8 @@ impl Signaller {
         if posted {
             self.before_invalidations = self.unsignalled();
             self.signalled();
-        } else {
+        } else if !mutant!(signal_refused_invalidations) {
+            // Else what would have completed counts as having done so.
             self.run = self.run - u64::from(self.unsignalled()) + u64::from(self.before_invalidations);
         }
     }
@@ -260,7 +269,7 @@ impl Signaller {
         let needed = i64::from(work_requests);
         if must_signal || needed > self.budget {
             // In the kernel the difference is an unsigned 32-bit number, so a negative one is larger than any batch (S49).
-            let overshoot = needed - self.budget;
+            let overshoot = if mutant!(F4_budget) { i64::from(batch) } else { needed - self.budget };
             self.budget = if overshoot < 0 { i64::from(batch) } else { overshoot.min(i64::from(batch)) };
             true
         } else {

@@ -58,6 +58,8 @@ mod full;
 #[allow(unsafe_code, reason = "slots that change hands between two cores")]
 pub mod lane;
 pub mod limits;
+#[doc(hidden)]
+pub mod mutant;
 mod primitive;
 #[allow(unsafe_code, reason = "mapping memory, and sharing the raw range between blocks")]
 pub mod region;

@@ -11,6 +11,7 @@ use crate::{
     link::ToCore,
     provider::{Answer, AsyncEvent, CommandError, Device, DeviceEvent, PrivateData, Ticket},
 };
+use frwr_mempool::mutant;
 
 impl<D: Device> Control<D> {
     pub(super) fn device_event(&mut self, event: DeviceEvent) {
@@ -48,6 +49,8 @@ impl<D: Device> Control<D> {
                 if refused && let Some(link) = self.find(core, connection).and_then(|at| self.links[at].as_mut()) {
                     link.not_failed = true;
                 }
+                // Mutant: a queue pair that was not failed counts as failed.
+                let refused = refused && !mutant!(fail_refused_as_failed);
                 self.tell(core, ToCore::Failed { connection, refused });
             }
             Pending::Destroy { link } => self.queue_pair_answered_its_end(link, &result),
@@ -61,6 +64,7 @@ impl<D: Device> Control<D> {
             Pending::Free { core, descriptor } => {
                 if let Err(error) = result
                     && !is_gone(&result)
+                    && !mutant!(F9_refused)
                 {
                     self.statistics.frees_refused += 1;
                     self.tell(core, ToCore::NotFreed { descriptor, error });
@@ -138,9 +142,13 @@ impl<D: Device> Control<D> {
             }
             AsyncEvent::LastReceiveReached(queue_pair) => self.last_receive_reached(queue_pair),
             // Completions were lost: nothing on this port can be trusted any more (fault 13).
+            AsyncEvent::CompletionQueueOverrun(_) if mutant!(overrun_ignored) => {}
             AsyncEvent::CompletionQueueOverrun(port) => self.all_ended(Some(port)),
             AsyncEvent::DeviceFatal => {
                 self.statistics.device_failures += 1;
+                if mutant!(S9_device_fatal) {
+                    return;
+                }
                 self.all_ended(None);
             }
         }

@@ -7,6 +7,7 @@ use crate::{
     mr::ConnectionKey,
     provider::{Command, CommandError, ConnectionEvent, Device, Errno, PrivateData, QueuePairId, RejectReason},
 };
+use frwr_mempool::mutant;
 
 /// How far a queue pair has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -234,7 +235,10 @@ impl<D: Device> Control<D> {
     pub(super) fn queue_pair_ended(&mut self, queue_pair: QueuePairId, by_device: bool) {
         let Some(at) = self.find_queue_pair(queue_pair) else { return };
         let Some(link) = self.links[at].as_ref() else { return };
-        if matches!(link.stage, Stage::Receives | Stage::Connecting | Stage::Open) {
+        // Mutant: whoever ends by itself while the connection manager works is not told.
+        if matches!(link.stage, Stage::Receives | Stage::Connecting | Stage::Open)
+            && !(mutant!(ended_while_connecting) && link.stage == Stage::Connecting)
+        {
             let (core, connection) = (link.core, link.connection);
             self.tell(core, ToCore::Ended { connection, by_device });
         }
@@ -269,6 +273,9 @@ impl<D: Device> Control<D> {
             self.command(Command::Reject { incoming, private_data: PrivateData::new() }, Pending::Nothing);
         }
         self.command(Command::Disconnect { queue_pair }, Pending::Nothing);
+        if mutant!(fail_without_error_state) {
+            return self.tell(core, ToCore::Failed { connection, refused: false });
+        }
         self.command(Command::FailQueuePair { queue_pair }, Pending::Fail { core, connection });
     }
 
@@ -277,13 +284,20 @@ impl<D: Device> Control<D> {
         let Some(at) = self.find(core, connection) else { return };
         let Some(link) = self.links[at].as_mut() else { return };
         link.stage = Stage::Closing { may_work: may_work || link.not_failed };
+        // S6: the domain and what is registered in it go in front of the queue pair.
+        let domain = link.domain;
+        if mutant!(S6_domain) {
+            self.leave_domain(domain);
+        }
         self.destroy_queue_pair(at);
     }
 
     /// A queue pair is destroyed, or never was.
     pub(super) fn destroyed(&mut self, at: usize) {
         let Some(link) = self.links[at].take() else { return };
-        self.leave_domain(link.domain);
+        if !mutant!(S10_domain) {
+            self.leave_domain(link.domain);
+        }
         let connection = link.connection;
         match link.stage {
             Stage::Aborting { reason, private_data } => {

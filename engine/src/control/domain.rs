@@ -6,6 +6,7 @@ use crate::{
     link::{BaseKey, MAX_MEMORIES},
     provider::{BaseId, Command, Device, DomainId},
 };
+use frwr_mempool::mutant;
 
 /// A base registration on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +110,9 @@ impl<D: Device> Control<D> {
     /// every answer about it is in: a late one would be taken for the next domain in its place, and its object be lost.
     pub(super) fn dismantle(&mut self, at: usize) {
         let Some(domain) = self.domains[at].as_mut().filter(|domain| domain.leaving) else { return };
-        if (domain.asked && domain.id.is_none()) || domain.bases.iter().any(|(_, base)| *base == Base::Asked) {
+        if !mutant!(S6_unanswered)
+            && ((domain.asked && domain.id.is_none()) || domain.bases.iter().any(|(_, base)| *base == Base::Asked))
+        {
             return;
         }
         let mut going = Vec::new();
@@ -118,7 +121,8 @@ impl<D: Device> Control<D> {
                 going.push((*name, base));
             }
         }
-        if domain.bases.is_empty() {
+        // S6: the domain goes with what is registered in it.
+        if domain.bases.is_empty() || mutant!(S6_bases) {
             let id = domain.id;
             self.domains[at] = None;
             if let Some(domain) = id {

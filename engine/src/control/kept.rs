@@ -8,6 +8,7 @@ use crate::{
     link::ToCore,
     provider::{Answer, BaseId, Command, CommandError, Device, DomainId, ListenerId},
 };
+use frwr_mempool::mutant;
 
 /// Polls between two attempts at most: a system call in so many polls costs nobody anything.
 const MOST_POLLS: u32 = 256;
@@ -82,7 +83,8 @@ impl<D: Device> Control<D> {
     pub(super) fn queue_pair_answered_its_end(&mut self, at: usize, result: &Result<Answer, CommandError>) {
         let Some(link) = self.links[at].as_mut() else { return };
         let first = link.retry_after == 0;
-        if is_gone(result) {
+        // S6: a queue pair that the device kept counts as destroyed.
+        if is_gone(result) || mutant!(S6_kept) {
             self.statistics.queue_pairs_kept -= u64::from(!first);
             return self.destroyed(at);
         }

@@ -18,6 +18,7 @@ use crate::{
     request::{Request, RequestHandle, Standing},
 };
 use core::mem::ManuallyDrop;
+use frwr_mempool::mutant;
 use frwr_mempool::{
     DeviceMemory,
     device_memory::{DeviceTable, LINE},
@@ -44,7 +45,10 @@ impl<P: Port> Engine<P> {
         let making = &self.making;
         let connection = self.connections.get_mut(index)?;
         let entries = if piece.is_some() { making.single } else { making.cost.message };
-        if !connection.may_send() || !connection.send_queue.can_reserve(entries) {
+        // S4: the peer's receives, or the queue's entries, are not looked at here.
+        if !(connection.may_send() || mutant!(S4_receives_at_once))
+            || !(connection.send_queue.can_reserve(entries) || mutant!(S4_at_once))
+        {
             return None;
         }
         let located = match piece {
@@ -101,7 +105,7 @@ impl<P: Port> Engine<P> {
                 base: run.base,
                 elements: run.elements,
                 access,
-                iova: self.iova.apply(run.address, submission.iova_cookie),
+                iova: self.iova.apply(run.address, if mutant!(cookie_at_once) { 0 } else { submission.iova_cookie }),
                 key_mask: making.key_mask,
             };
             let first_keys = &mut registered.first_keys;
@@ -113,9 +117,11 @@ impl<P: Port> Engine<P> {
             // The message stands behind its registration.
             let (handle, _) = vacant.insert(|| usual(*posted, submission, position + 1, Some(descriptor)));
             let token = message_token(handle);
-            send_queue.stage_pair(position, opened, token);
+            // Mutant: the place of the message is that of its registration.
+            send_queue.stage_pair(position, opened, if mutant!(F7_pair) { opened } else { token });
             let elements = message_element(&mut self.elements, self.plan.request_element(slot), length, bases[0].lkey);
-            *send = message_request(token, elements, false, making.fence);
+            // K19: the message overtakes its registration.
+            *send = message_request(token, elements, false, making.fence && !mutant!(K19_at_once));
             registered.add(access, run.bytes, run.elements);
             let pressure = making.slots_are_short(self.held, *relief_coming);
             // Both are unsignalled as they are made.
@@ -154,7 +160,11 @@ impl<P: Port> Engine<P> {
             (handle, write_message(&self.messages, &self.request_messages, slot, submission.message))
         };
         // The same once more: so many values are at hand meanwhile.
-        connection.send_queue.take(if piece.is_some() { making.single } else { making.cost.message });
+        connection.send_queue.take(if piece.is_some() && !mutant!(S4_taken) {
+            making.single
+        } else {
+            making.cost.message
+        });
         let (handle, true) = written else { return Some(Err(self.undo(written.0))) };
         self.statistics.requests += 1;
         if account(connection) {
@@ -166,7 +176,9 @@ impl<P: Port> Engine<P> {
     /// A request whose message could not be completed.
     #[cold]
     pub(super) fn undo(&mut self, handle: Handle) -> SubmitError {
-        self.unstage(handle);
+        if !mutant!(unannounced_stays_staged) {
+            self.unstage(handle);
+        }
         let pieces = self.requests.get(handle).map_or(0, |request| request.mrs.len() as u32);
         self.reset(handle, pieces);
         self.requests.remove(handle);
@@ -207,8 +219,9 @@ pub(super) fn message_element(elements: &mut [ScatterElement], at: u32, length: 
 /// Accounts for a message that the next flush posts. True where its connection had no work before.
 #[inline(always)]
 fn account(connection: &mut Connection) -> bool {
-    connection.peer_receives -= 1;
-    connection.reply_receives -= 1;
+    // S4: the peer's receive, or ours, is used without being counted.
+    connection.peer_receives -= u64::from(!mutant!(S4_peer_receive));
+    connection.reply_receives -= u32::from(!mutant!(S4_reply_receive));
     !core::mem::replace(&mut connection.dirty, true)
 }
 

@@ -13,6 +13,7 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use core::time::Duration;
+use frwr_mempool::mutant;
 use frwr_mempool::{
     device_memory::{self, DeviceTable},
     slab::Handle,
@@ -121,7 +122,7 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     fn poll_chores(&mut self, read: u32, protocol: &mut impl Protocol) -> u32 {
         let mut work = 0;
-        if self.freeing > 0 {
+        if self.freeing > 0 && !(mutant!(returned_behind_others) && self.unsettled > 0) {
             work += self.poll_returned();
         }
         if self.unsettled > 0 {
@@ -191,7 +192,7 @@ impl<P: Port> Engine<P> {
         let (Some(connection), Ok(success)) = (self.connections.get_mut(usize::from(index)), completion.result) else {
             return self.other_receive_completion(completion, protocol);
         };
-        if connection.queue_pair != completion.queue_pair || !connection.is_ready() {
+        if (connection.queue_pair != completion.queue_pair && !mutant!(S5_receive)) || !connection.is_ready() {
             return self.other_receive_completion(completion, protocol);
         }
         let length = success.bytes.min(stride);
@@ -206,7 +207,9 @@ impl<P: Port> Engine<P> {
         let Some(request) = self.requests.get_mut(handle).map(|request| &mut **request) else {
             return self.replied_late(completion, handle);
         };
-        if request.standing != connection.posted || !connection.send_queue.was_posted(request.message_position) {
+        // Mutant: an answer to what was not sent counts.
+        let was_posted = mutant!(answer_before_post) || connection.send_queue.was_posted(request.message_position);
+        if request.standing != connection.posted || !was_posted {
             return self.replied_late(completion, handle);
         }
         if let Some(key) = success.invalidated {
@@ -217,6 +220,8 @@ impl<P: Port> Engine<P> {
                 return self.replied_late(completion, handle);
             };
             debug_assert_eq!(mr.connection(), connection.key, "a request's MRs are of its connection");
+            // K14: any key that the peer names is the request's.
+            let key = if mutant!(K14_at_once) { mr.key() } else { key };
             if mr.key_died(handle.index(), key).is_err() {
                 return self.replied_late(completion, handle);
             }
@@ -225,14 +230,15 @@ impl<P: Port> Engine<P> {
             let cost = self.capabilities.send_queue_cost.invalidate;
             connection.send_queue.release(cost);
             connection.idle.push(only);
-            if !request.invited {
+            if !request.invited && !mutant!(uninvited_at_once) {
                 self.statistics.uninvited_invalidations += 1;
             }
             self.statistics.remote_invalidations += 1;
         }
         let received = Received { buffer: token.index(), generation: token.generation(), length, is_reply: true };
         request.outcome = RequestStatus::Replied(received);
-        if success.invalidated.is_some() || request.mrs.is_empty() {
+        // K13: told before the key is dead.
+        if success.invalidated.is_some() || request.mrs.is_empty() || mutant!(K13_at_once) {
             request.standing.phase = Phase::Ended;
             self.statistics.requests_ended += 1;
             self.events.push_ended(handle.index());
@@ -302,6 +308,9 @@ impl<P: Port> Engine<P> {
             self.statistics.stale_completions += 1;
             return;
         }
+        if mutant!(flushed_receive_uncounted) {
+            return self.work_request_failed(index, failure);
+        }
         self.receive_returned(index);
         self.work_request_failed(index, failure);
     }
@@ -313,7 +322,7 @@ impl<P: Port> Engine<P> {
         let index = shared.connection_of(completion.queue_pair).map(usize::from);
         if let (Ok(success), Some(index)) = (completion.result, index)
             && token.kind() == TokenKind::Receive
-            && self.connections[index].takes_shared_receives()
+            && (mutant!(S5_shared) || self.connections[index].takes_shared_receives())
             && let Some(received) = self.receives.fill(buffer, generation, success.bytes)
         {
             self.connections[index].receives_posted -= 1;
@@ -362,7 +371,10 @@ impl<P: Port> Engine<P> {
     /// The completion names a queue pair that the connection has now.
     #[inline]
     pub(super) fn is_current(&self, index: usize, completion: &Completion) -> bool {
-        self.connections.get(index).is_some_and(|found| found.queue_pair == completion.queue_pair && !found.is_vacant())
+        // S5: a completion of a queue pair that is gone is one of its successor's.
+        self.connections.get(index).is_some_and(|found| {
+            (mutant!(S5_current) || found.queue_pair == completion.queue_pair) && !found.is_vacant()
+        })
     }
 
     fn received(&mut self, index: usize, received: Received, success: Success, protocol: &mut impl Protocol) {
@@ -383,7 +395,8 @@ impl<P: Port> Engine<P> {
     fn classified(&mut self, index: usize, mut received: Received, success: Success, message: Message) {
         let replied = match message {
             Message::Reply(request) => self.reply(index, request.0, success.invalidated, &received),
-            Message::Command if success.invalidated.is_none() => {
+            // F13: what the command invalidated is not looked at.
+            Message::Command if success.invalidated.is_none() || mutant!(F13_command) => {
                 let connection = self.connections[index].key;
                 self.events.push_back(Event::Received { connection, received });
                 return;
@@ -402,13 +415,15 @@ impl<P: Port> Engine<P> {
                 self.statistics.bad_reply_count += 1;
                 received.is_reply = self.answers_cancelled(index);
                 // A key died that nobody can be found for: what it covered is unknown.
-                if success.invalidated.is_some() {
+                if success.invalidated.is_some() && !mutant!(F13_unknown) {
                     self.foreign_invalidation(index);
                 }
                 self.release(received);
             }
             Replied::Foreign => {
-                self.foreign_invalidation(index);
+                if !mutant!(F13_reply) {
+                    self.foreign_invalidation(index);
+                }
                 self.release(received);
             }
         }
@@ -454,7 +469,11 @@ impl<P: Port> Engine<P> {
     fn poll_returned(&mut self) -> u32 {
         let mut work = 0;
         while work < MAX_CONTROL_MESSAGES_PER_POLL as u32 {
+            // Mutant: one that is destroyed is never taken back.
             let Some(descriptor) = self.pool.next_returned() else { break };
+            if mutant!(S10_returned) && work > 0 {
+                continue;
+            }
             self.object_destroyed(descriptor);
             work += 1;
         }
@@ -482,11 +501,15 @@ impl<P: Port> Engine<P> {
             if !self.connections[index].waiting_transfers.is_empty() {
                 work += self.admit_waiting_transfers(index);
             }
-            if !self.connections[index].waiting_requests.is_empty() {
+            // K12: who waits is woken by the clock alone.
+            let is_time = !mutant!(K12)
+                || self.now.since_epoch() >= self.connections[index].refill_after + Duration::from_millis(250);
+            if !self.connections[index].waiting_requests.is_empty() && is_time {
                 work += self.admit_waiting(index, protocol);
             }
         }
-        self.attention = self.connections.iter().any(Connection::needs_attention);
+        // K11: who still waits is forgotten.
+        self.attention = !(mutant!(K11_poll) && work == 0) && self.connections.iter().any(Connection::needs_attention);
         work
     }
 }

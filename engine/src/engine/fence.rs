@@ -13,6 +13,7 @@ use crate::{
     trace::TracePoint,
 };
 use arrayvec::ArrayVec;
+use frwr_mempool::mutant;
 use frwr_mempool::slab::Handle;
 
 /// What a reply does to its request.
@@ -41,7 +42,9 @@ impl<P: Port> Engine<P> {
             && request.standing.phase == Phase::Posted
             && !request.is_standalone();
         // Nobody answers what was not sent.
-        if !found || self.requests.get(handle).is_some_and(|request| self.is_staged(handle.index(), request)) {
+        let is_staged = self.requests.get(handle).is_some_and(|request| self.is_staged(handle.index(), request));
+        // Mutant: an answer to what was not sent counts.
+        if !found || (is_staged && !mutant!(answer_before_post)) {
             return Replied::Unknown;
         }
         let Some(request) = self.requests.get_mut(handle) else { return Replied::Unknown };
@@ -53,14 +56,18 @@ impl<P: Port> Engine<P> {
                 return Replied::Foreign;
             };
             let cost = self.capabilities.send_queue_cost.invalidate;
-            connection.send_queue.release(cost);
+            // S4: the entry that is kept for the invalidation never comes back.
+            connection.send_queue.release(if mutant!(S4_remote) { 0 } else { cost });
             connection.idle.push(descriptor);
             self.statistics.uninvited_invalidations += u64::from(!request.invited);
             self.statistics.remote_invalidations += 1;
         }
         let Received { buffer, generation, length, .. } = *received;
         request.outcome = RequestStatus::Replied(Received { buffer, generation, length, is_reply: true });
-        let waits_for_send = request.awaits_message() && connection.send_queue.is_pending(request.message_position);
+        // K9: the reply alone ends a request whose message the device may read again.
+        let waits_for_send = !mutant!(K9_reply)
+            && request.awaits_message()
+            && connection.send_queue.is_pending(request.message_position);
         if request.mrs.is_empty() && !waits_for_send {
             // Nothing is left to fence: the usual reply of a peer that invalidates.
             request.standing.phase = Phase::Ended;
@@ -83,7 +90,10 @@ impl<P: Port> Engine<P> {
     pub(super) fn answers_cancelled(&mut self, index: usize) -> bool {
         let connection = &mut self.connections[index];
         let is_one = connection.abandoned_replies > 0;
-        connection.abandoned_replies -= u32::from(is_one);
+        // Mutant: each message to no request brings a receive for another reply.
+        if !mutant!(abandoned_never_spent) {
+            connection.abandoned_replies -= u32::from(is_one);
+        }
         is_one
     }
 
@@ -100,8 +110,15 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[usize::from(index)];
         for &descriptor in &request.mrs {
             connection.invalidate(descriptor);
+            if mutant!(fence_first_only) {
+                break;
+            }
         }
         self.mark_dirty(index);
+        // K13: told when the invalidations are posted, not when the keys are dead.
+        if mutant!(K13_reply) {
+            self.end_request(handle);
+        }
     }
 
     /// The same for who does it himself where there is one.
@@ -119,7 +136,11 @@ impl<P: Port> Engine<P> {
         } else {
             request.mrs.retain(|held| *held != descriptor);
         }
-        if request.standing.phase == Phase::Fencing && request.mrs.is_empty() {
+        // K15: one dead key stands for all of its request.
+        if request.standing.phase == Phase::Fencing && (mutant!(K15_fenced) || request.mrs.is_empty()) {
+            if mutant!(K15_fenced) {
+                request.mrs.clear();
+            }
             self.end_if_fenced(handle);
         }
     }
@@ -132,7 +153,7 @@ impl<P: Port> Engine<P> {
         let queue = &self.connections[usize::from(request.standing.connection)].send_queue;
         if request.standing.phase != Phase::Fencing
             || !request.mrs.is_empty()
-            || (request.awaits_message() && queue.is_pending(request.message_position))
+            || (!mutant!(K9_fence) && request.awaits_message() && queue.is_pending(request.message_position))
         {
             return;
         }
@@ -163,6 +184,9 @@ impl<P: Port> Engine<P> {
             if let Some((_, request)) =
                 self.requests.at_mut(owner).filter(|(_, found)| found.standing.phase == Phase::Posted)
             {
+                if mutant!(refused_may_be_answered) {
+                    continue;
+                }
                 request.message_position = NOT_POSTED;
                 request.outcome = RequestStatus::Lost;
                 request.standing.phase = Phase::Fencing;
@@ -177,10 +201,18 @@ impl<P: Port> Engine<P> {
             let token = self.connections[index].chain.as_slice()[at].token;
             let owner = self.connections[index].send_queue.staged_at(at).owner;
             match token.kind() {
-                TokenKind::Invalidate if self.registration_may_run(index, token.index()) => {
+                TokenKind::Invalidate
+                    if !mutant!(K18_registration_runs) && self.registration_may_run(index, token.index()) =>
+                {
                     self.fail(index, DisconnectCause::PostRefused(error));
                 }
-                TokenKind::Invalidate => self.quarantine(index, token.index()),
+                TokenKind::Invalidate => {
+                    self.quarantine(index, token.index());
+                    // F6: told while the key is alive.
+                    if mutant!(F6) {
+                        self.fenced(owner, token.index());
+                    }
+                }
                 TokenKind::Message => self.refuse_request(owner),
                 TokenKind::Register
                     if self.requests.handle_at(owner).is_some_and(|handle| {
@@ -190,6 +222,7 @@ impl<P: Port> Engine<P> {
                     self.refuse_request(owner);
                 }
                 // The peer waits for a reply that can no longer be sent in order: nothing less than the end is honest.
+                TokenKind::Transfer | TokenKind::Reply if mutant!(S2_transfer) => {}
                 TokenKind::Transfer | TokenKind::Reply => self.fail(index, DisconnectCause::PostRefused(error)),
                 _ => {}
             }
@@ -218,17 +251,22 @@ impl<P: Port> Engine<P> {
         let mut unused: ArrayVec<u32, MAX_MRS_PER_REQUEST> = ArrayVec::new();
         for descriptor in mrs {
             let posted = self.pool.get(descriptor).is_some_and(|mr| matches!(mr.state(), State::Registering { .. }));
-            if posted { request.mrs.push(descriptor) } else { unused.push(descriptor) }
+            // K3: a key that the device knows goes back as unused.
+            if posted && !mutant!(K3_refused) { request.mrs.push(descriptor) } else { unused.push(descriptor) }
         }
         let entries = unused.len() as u32 * self.capabilities.send_queue_cost.invalidate;
         let standalone = request.is_standalone();
         let connection = &mut self.connections[index];
-        connection.send_queue.release(entries);
+        // S2: entries, receives or MRs of what was refused are not given back.
+        connection.send_queue.release(if mutant!(S2_entries) { 0 } else { entries });
         if !standalone {
-            connection.reply_receives += 1;
-            connection.peer_receives += 1;
+            connection.reply_receives += u32::from(!mutant!(S2_reply_receives));
+            connection.peer_receives += u64::from(!mutant!(S2_peer_receives));
         }
         for descriptor in unused {
+            if mutant!(S2_registrations) {
+                break;
+            }
             self.give_back_unused(index, descriptor);
         }
         self.fence(handle);
@@ -267,9 +305,14 @@ impl<P: Port> Engine<P> {
         let connection = &mut self.connections[index];
         connection.freeing = connection.freeing.saturating_sub(1);
         self.freeing = self.freeing.saturating_sub(1);
-        self.pool.put(&mut connection.absent, descriptor);
+        // S10: each end of a connection loses its descriptors.
+        if !mutant!(S10_descriptors) || connection.is_ready() {
+            self.pool.put(&mut connection.absent, descriptor);
+        }
         if connection.is_ready() {
-            if let Some(slot) = owner {
+            if let Some(slot) = owner
+                && !mutant!(destruction_tells_nobody)
+            {
                 self.fenced(slot, descriptor);
             }
             if self.options.stale_policy == StalePolicy::Repair {
@@ -287,6 +330,10 @@ impl<P: Port> Engine<P> {
         self.last_errors.deregistration = Some(error);
         self.record(TracePoint::MrDestroyFailed(error), index as u16, Some(descriptor), 0);
         let Some(connection) = self.connections.get_mut(index) else { return };
+        if mutant!(F9_kept) {
+            // An object that the device kept counts as destroyed.
+            return self.object_gone(descriptor);
+        }
         if matches!(connection.phase, Connected::Ending { step: Ending::Sweep, .. }) {
             self.statistics.mrs_orphaned += 1;
             connection.orphans += 1;
@@ -300,7 +347,9 @@ impl<P: Port> Engine<P> {
         }
         connection.freeing = connection.freeing.saturating_sub(1);
         self.freeing = self.freeing.saturating_sub(1);
-        connection.not_freed.push(descriptor);
+        if !mutant!(F9_not_tried_again) {
+            connection.not_freed.push(descriptor);
+        }
         if !matches!(connection.phase, Connected::Ending { step: Ending::Destroy, .. }) {
             self.fail(index, DisconnectCause::Device);
         }
@@ -333,5 +382,11 @@ fn take_invalidated(
         return Some(only);
     }
     let at = request.mrs.iter().position(|&descriptor| dies(descriptor))?;
-    Some(request.mrs.remove(at))
+    // K15: the wrong one of several is taken for dead, or all are.
+    let at = if mutant!(K15_wrong) { 0 } else { at };
+    let dead = request.mrs.remove(at);
+    if mutant!(K15_all) {
+        request.mrs.clear();
+    }
+    Some(dead)
 }

@@ -12,6 +12,7 @@ use crate::{
     shared_receives::Taker,
     trace::TracePoint,
 };
+use frwr_mempool::mutant;
 
 impl<P: Port> Engine<P> {
     /// Posts everything that was queued since the last flush: for each connection with work one post of receives and one
@@ -52,11 +53,12 @@ impl<P: Port> Engine<P> {
         let posts = receives.len();
         let refusal = self.port.post_receives(connection.queue_pair, receives).err();
         let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
-        for refused in receives.iter().skip(accepted) {
+        // S2: receives that were refused count as posted.
+        for refused in receives.iter().skip(if mutant!(S2_receives) { posts } else { accepted }) {
             self.receives.unpost(refused.token.index(), refused.token.generation());
         }
         connection.receives.clear();
-        connection.receives_posted += accepted as u32;
+        connection.receives_posted += if mutant!(S2_receives_counted) { posts } else { accepted } as u32;
         self.statistics.receive_doorbells += 1;
         if let Some(error) = refusal.filter(|_| accepted < posts) {
             self.note_receives_refused(index, error);
@@ -76,7 +78,7 @@ impl<P: Port> Engine<P> {
         let refusal = self.port.post_shared_receives(queue, &self.scratch.receives).err();
         let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
         self.statistics.receive_doorbells += 1;
-        for refused in &self.scratch.receives[accepted..] {
+        for refused in &self.scratch.receives[if mutant!(S2_shared_receives) { posts } else { accepted }..] {
             self.receives.unpost(refused.token.index(), refused.token.generation());
         }
         for taken in &self.scratch.receives[..accepted] {
@@ -113,7 +115,8 @@ impl<P: Port> Engine<P> {
     #[inline(always)]
     fn post_chain(&mut self, index: usize) -> u32 {
         let connection = &self.connections[index];
-        if !connection.is_ready() {
+        // K18: what is queued goes to a queue pair that is being failed, too.
+        if !connection.is_ready() && !mutant!(K18_post_behind_end) {
             return 0;
         }
         if !connection.invalidations.is_empty() {
@@ -123,10 +126,11 @@ impl<P: Port> Engine<P> {
         if connection.chain.is_empty() {
             return 0;
         }
-        if connection.transfers_unsignalled {
+        // F5: the end of a chain's transfers is waited for, and never asked for.
+        if connection.transfers_unsignalled && !mutant!(F5_transfers_unasked) {
             connection.ask_for_transfers();
         }
-        if connection.standalone_staged {
+        if connection.standalone_staged && !mutant!(F5_standalone_unasked) {
             self.ask_for_standalone(index);
         }
         self.post(index);
@@ -161,7 +165,7 @@ impl<P: Port> Engine<P> {
             self.record_accepted(index, accepted, all);
         }
         if self.options.return_policy == ReturnPolicy::OnInvalidatePosted {
-            self.return_early(index, accepted);
+            self.return_early(index, if mutant!(F6_early_return) { all } else { accepted });
         }
         if let Err(error) = result {
             self.post_refused(index, accepted, error);
@@ -178,7 +182,7 @@ impl<P: Port> Engine<P> {
         self.statistics.lists_registered += registered.lists;
         let [read, write, both] = registered.bytes;
         self.statistics.bytes_registered_read += read + both;
-        self.statistics.bytes_registered_write += write + both;
+        self.statistics.bytes_registered_write += write + if mutant!(both_rights_uncounted) { 0 } else { both };
     }
 
     /// Notes when descriptors began another round of their keys.
@@ -202,7 +206,7 @@ impl<P: Port> Engine<P> {
             let invalidates = matches!(request.operation, Operation::Invalidate { .. });
             let pending = invalidates
                 && self.pool.get(descriptor).is_some_and(|mr| matches!(mr.state(), mr::State::IdlePending { .. }));
-            if pending {
+            if pending || (mutant!(K1_posted) && invalidates) {
                 idle.push(descriptor);
             }
         }
@@ -220,18 +224,22 @@ impl<P: Port> Engine<P> {
                 TokenKind::Register => {
                     if let Some(mr) = self.pool.get_mut(token.index()) {
                         // The key stays burnt (D14).
-                        let _ = mr.register_refused();
+                        if !mutant!(F8_refused) {
+                            let _ = mr.register_refused();
+                        }
                     }
                 }
                 TokenKind::Invalidate => {
-                    if let Some(mr) = self.pool.get_mut(token.index()) {
+                    if let Some(mr) = self.pool.get_mut(token.index())
+                        && !mutant!(F5_refused_in_flight)
+                    {
                         let _ = mr.invalidate_refused(token.generation());
                     }
                 }
                 _ => {}
             }
             let queue = &mut self.connections[index].send_queue;
-            queue.release(queue.cost_of(&posted));
+            queue.release(if mutant!(S2_tail_entries) { 0 } else { queue.cost_of(&posted) });
         }
         if self.options.on_post_error == OnPostError::Disconnect {
             self.lose_refused(index, accepted);
@@ -243,8 +251,10 @@ impl<P: Port> Engine<P> {
             if invalidations > 0 {
                 signaller.invalidations(invalidations as u32, false);
             }
-            signaller.refused();
-            if self.making.fence {
+            if !mutant!(signal_refused) {
+                signaller.refused();
+            }
+            if self.making.fence && !mutant!(K19_refused) {
                 self.connections[index].owe_fence();
             }
             self.fence_refused(index, accepted, error);

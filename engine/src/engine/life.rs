@@ -15,6 +15,7 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use core::time::Duration;
+use frwr_mempool::mutant;
 
 impl<P: Port> Engine<P> {
     /// Ends a connection. Its requests end as lost unless their reply is in already; [`Event::Disconnected`] comes last.
@@ -32,7 +33,8 @@ impl<P: Port> Engine<P> {
             return self.fail_first(index, cause);
         };
         // A flush is a consequence; what comes to light behind it may be the reason.
-        if matches!(known, DisconnectCause::WorkRequest(failure) if failure.is_flush())
+        if !mutant!(cause_of_flush_stays)
+            && matches!(known, DisconnectCause::WorkRequest(failure) if failure.is_flush())
             && matches!(cause, DisconnectCause::WorkRequest(_))
         {
             *known = cause;
@@ -70,14 +72,18 @@ impl<P: Port> Engine<P> {
             }
             Phase::Vacant | Phase::Ending { .. } => return,
         };
-        self.unstage_all(index);
+        if !mutant!(staged_at_end) {
+            self.unstage_all(index);
+        }
         let entry = &mut self.connections[index];
         // The time of its drain begins with the error state.
         entry.phase = Phase::Ending { step: Ending::Fail { told }, cause, deadline: Duration::MAX };
         entry.note_usual();
         // rxe does not flush a receive that comes behind the error state: the drain would wait for it.
         for receive in entry.receives.as_slice() {
-            self.receives.unpost(receive.token.index(), receive.token.generation());
+            if !mutant!(S2_receives_at_end) {
+                self.receives.unpost(receive.token.index(), receive.token.generation());
+            }
         }
         entry.receives.clear();
         entry.unasked = 0;
@@ -97,6 +103,7 @@ impl<P: Port> Engine<P> {
     /// The peer, the connection manager or the device ended it.
     pub(super) fn ended(&mut self, connection: ConnectionId, by_device: bool) {
         if let Some(index) = self.index_of(connection) {
+            let by_device = by_device && !mutant!(device_told_as_peer);
             self.fail(index, if by_device { DisconnectCause::Device } else { DisconnectCause::Peer });
         }
     }
@@ -123,7 +130,8 @@ impl<P: Port> Engine<P> {
 
     /// Nothing shows when the queue pair has come to rest: its destruction is what ends its work.
     fn give_up_drain(&mut self, index: usize) {
-        self.connections[index].holds_back = true;
+        // Mutant: nothing is held back for a queue pair that shows no end of its work.
+        self.connections[index].holds_back = !mutant!(hold_refused_fail);
         self.abandon_posted(index);
     }
 
@@ -160,17 +168,24 @@ impl<P: Port> Engine<P> {
                 false
             }
             Ending::Fail { told: true } => false,
+            Ending::Drain { marker_posted: false } if mutant!(K18_no_marker) => {
+                self.set_step(index, Ending::Drain { marker_posted: true });
+                true
+            }
             Ending::Drain { marker_posted: false } => {
                 self.post_marker(index);
                 true
             }
             Ending::Drain { marker_posted: true } => {
-                let drained = self.connections[index].send_queue.posted() == 0 && self.receives_are_back(index);
+                let sent = self.connections[index].send_queue.posted() == 0 || mutant!(K18_sends_undrained);
+                let drained = (sent && (self.receives_are_back(index) || mutant!(K18_receives_undrained)))
+                    || mutant!(K18_undrained);
                 if !drained && overdue {
                     self.give_up_receives(index);
                 }
                 if drained || overdue {
-                    self.connections[index].holds_back |= !drained;
+                    // Mutant: a drain that timed out is taken for one that ended.
+                    self.connections[index].holds_back |= !drained && !mutant!(hold_overdue);
                     self.statistics.drain_timeouts += u64::from(!drained);
                     self.destroy_all(index);
                 }
@@ -200,7 +215,7 @@ impl<P: Port> Engine<P> {
         let queue_pair = self.connections[index].queue_pair;
         let request = WorkRequest {
             token: Token::new(TokenKind::Drain, index as u32, u32::from(self.connections[index].key.epoch)),
-            signalled: true,
+            signalled: !mutant!(marker_unsignalled),
             fence: false,
             operation: Operation::Send { local: ElementRange::default(), invalidate: None },
         };
@@ -227,7 +242,8 @@ impl<P: Port> Engine<P> {
         if entry.last_receive_at.is_none() && self.capabilities.quirks.silent_about_last_receive {
             entry.last_receive_at = Some(self.empty_receive_polls);
         }
-        entry.last_receive_at.is_some_and(|at| self.empty_receive_polls > at)
+        // S5: its last completions are not waited for.
+        entry.last_receive_at.is_some_and(|at| mutant!(S5_last_completions) || self.empty_receive_polls > at)
     }
 
     /// The queue pair said that it takes no more shared receives.
@@ -248,6 +264,11 @@ impl<P: Port> Engine<P> {
     fn abandon_posted(&mut self, index: usize) {
         while let Some(posted) = self.connections[index].send_queue.abandon() {
             if posted.token.kind() == TokenKind::Invalidate {
+                if mutant!(K5_abandoned) {
+                    // K5: what was given up counts as a fence.
+                    self.retired(index, posted, Ok(()));
+                    continue;
+                }
                 self.invalidation_lost(posted.token.index(), posted.token.generation());
             }
         }
@@ -264,6 +285,15 @@ impl<P: Port> Engine<P> {
         self.free_again(index);
         for descriptor in self.pool.of(connection.index) {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
+            // K2, K3, F17: what was never posted, is valid, or is on no list is left as it is.
+            if (mutant!(K2_mapped) && matches!(mr.state(), State::Mapped { .. } | State::Owned { .. }))
+                || (mutant!(K3_valid) && matches!(mr.state(), State::Registering { .. } | State::Valid { .. }))
+                || (mutant!(K3_idle) && matches!(mr.state(), State::Idle { .. }))
+                || (mutant!(F17_invalidating) && matches!(mr.state(), State::Invalidating { .. }))
+                || (mutant!(K4_stale) && matches!(mr.state(), State::Stale(_)))
+            {
+                continue;
+            }
             // What has no object, or is being destroyed already, needs nothing.
             if !matches!(mr.state(), State::Absent | State::Recovering) {
                 self.free_object(index, descriptor);
@@ -278,6 +308,9 @@ impl<P: Port> Engine<P> {
         entry.freeing += entry.not_freed.len() as u32;
         self.freeing += entry.not_freed.len() as u32;
         entry.to_free.extend(entry.not_freed.drain(..));
+        if mutant!(to_free_unattended) {
+            return;
+        }
         self.ask_attention();
     }
 
@@ -309,7 +342,7 @@ impl<P: Port> Engine<P> {
                 }
             }
             let count = objects.len();
-            if self.link.to_control.push(ToControl::Free { objects }).is_err() {
+            if self.link.to_control.push(ToControl::Free { objects }).is_err() && !mutant!(free_lost) {
                 return;
             }
             self.connections[index].to_free.drain(..count);
@@ -322,11 +355,14 @@ impl<P: Port> Engine<P> {
     fn destroyed_all(&mut self, index: usize) -> bool {
         self.send_frees(index);
         let entry = &self.connections[index];
-        if entry.freeing > 0 || entry.allocating > 0 {
+        // Mutant: told before the keys are dead, or while objects are being made.
+        if (entry.freeing > 0 && !mutant!(lost_before_destruction))
+            || (entry.allocating > 0 && !mutant!(closed_while_allocating))
+        {
             return false;
         }
         let entry = &mut self.connections[index];
-        entry.holds_back |= !entry.not_freed.is_empty();
+        entry.holds_back |= !entry.not_freed.is_empty() && !mutant!(hold_kept_object);
         if !entry.holds_back {
             self.give_back_all(index);
         }
@@ -343,11 +379,12 @@ impl<P: Port> Engine<P> {
 
     /// Nothing is posted any more, and nobody will be told of messages that came before the connection was ready.
     pub(super) fn forget_received(&mut self, index: usize) {
-        if self.shared.is_none() {
+        if self.shared.is_none() && !mutant!(S10_receives_posted) {
             self.receives.reset(index as u16);
         }
         while let Some((Received { buffer, generation, .. }, _)) = self.connections[index].early.pop_front() {
-            if self.receives.release(buffer, generation).is_some()
+            if !mutant!(early_receive_lost)
+                && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
             {
                 shared.released.push(buffer);
@@ -365,28 +402,38 @@ impl<P: Port> Engine<P> {
             }
             request.message_position = NOT_POSTED;
             match request.standing.phase {
+                RequestPhase::Held if mutant!(held_at_end) => continue,
                 RequestPhase::Held => {
                     self.held -= 1;
                     self.requests.discard_at(slot);
                     continue;
                 }
-                RequestPhase::Ended => continue,
+                // K20: told once more.
+                RequestPhase::Ended if !mutant!(K20_ended) => continue,
                 _ => {}
             }
             request.mrs.clear();
-            if let RequestStatus::Replied(Received { buffer, generation, .. }) = request.outcome
+            // Mutant: a reply whose fence was flushed keeps its receive, or its good status.
+            if mutant!(lost_told_as_replied) && matches!(request.outcome, RequestStatus::Replied(_)) {
+                self.end_request(handle);
+                continue;
+            }
+            if !mutant!(lost_reply_keeps_receive)
+                && let RequestStatus::Replied(Received { buffer, generation, .. }) = request.outcome
                 && self.receives.release(buffer, generation).is_some()
                 && let Some(shared) = &mut self.shared
             {
                 shared.released.push(buffer);
             }
-            if request.outcome != RequestStatus::Cancelled {
+            if request.outcome != RequestStatus::Cancelled || mutant!(cancelled_told_as_lost) {
                 request.outcome = RequestStatus::Lost;
             }
             self.end_request(handle);
         }
         for slot in 0..self.plan.transfer_slots {
-            if self.transfers.at(slot).is_some_and(|(_, transfer)| usize::from(transfer.connection) == index) {
+            if !mutant!(transfers_left_at_end)
+                && self.transfers.at(slot).is_some_and(|(_, transfer)| usize::from(transfer.connection) == index)
+            {
                 self.lose_transfer(slot);
             }
         }
@@ -405,7 +452,9 @@ impl<P: Port> Engine<P> {
         if !matches!(self.connections[index].phase, Phase::Ending { .. }) {
             return;
         }
-        self.free_again(index);
+        if !mutant!(not_freed_at_close) {
+            self.free_again(index);
+        }
         self.set_step(index, Ending::Sweep);
         self.swept(index);
     }
@@ -413,16 +462,23 @@ impl<P: Port> Engine<P> {
     /// Ends the connection as soon as the device has destroyed its last MR, or refused it for good: its slot is free for the next one.
     fn swept(&mut self, index: usize) -> bool {
         self.send_frees(index);
-        if self.connections[index].freeing > 0 {
+        if self.connections[index].freeing > 0 && !mutant!(vacant_while_freeing) {
             return false;
         }
         let &Connection { key: connection, holds_back, .. } = &self.connections[index];
         let Phase::Ending { cause, .. } = self.connections[index].phase else { return false };
+        // Mutant: the end of the connection is told in front of those of its requests.
+        if mutant!(disconnected_first) {
+            self.events.push_back(Event::Disconnected { connection, cause, orphaned_mrs: 0 });
+        }
         if holds_back {
             self.give_back_all(index);
         }
         let orphaned_mrs = self.connections[index].orphans;
         self.vacate(index);
+        if mutant!(disconnected_first) {
+            return true;
+        }
         self.events.push_back(Event::Disconnected { connection, cause, orphaned_mrs });
         true
     }

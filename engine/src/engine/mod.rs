@@ -54,6 +54,7 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
+use frwr_mempool::mutant;
 use frwr_mempool::{
     DeviceMemory, Region,
     device_memory::DeviceTable,
@@ -358,10 +359,13 @@ impl<P: Port> Engine<P> {
         let Some((_, request)) = self.requests.at_mut(slot) else { return };
         let position = request.message_position;
         match self.connections.get_mut(usize::from(request.standing.connection)) {
-            Some(connection) if connection.send_queue.is_pending(position) => {
+            // K10: the reply frees a slot that the device may read again.
+            Some(connection) if connection.send_queue.is_pending(position) && !mutant!(K10) => {
                 request.standing.phase = Phase::Held;
                 self.held += 1;
-                connection.send_queue.await_at(position);
+                if !mutant!(held_unawaited) {
+                    connection.send_queue.await_at(position);
+                }
             }
             _ => {
                 self.requests.discard_at(slot);
@@ -383,9 +387,10 @@ impl<P: Port> Engine<P> {
         let owner = held.connection();
         // Shared buffers are nobody's: there may be more of them than all connections could own. Nor are those of former connections.
         if let Some(connection) = self.connections.get_mut(usize::from(owner))
-            && connection.is_ready()
+            && (connection.is_ready() || mutant!(released_to_ending))
         {
-            connection.reply_receives += u32::from(is_reply);
+            // Mutant: a receive that a reply came in is for no other.
+            connection.reply_receives += u32::from(is_reply && !mutant!(reply_receive_lost));
             connection.receives.push(held.post(connection.bases[0].lkey));
             if !connection.dirty {
                 connection.dirty = true;
@@ -540,7 +545,8 @@ impl<P: Port> Engine<P> {
     fn index_of(&self, connection: ConnectionId) -> Option<usize> {
         let index = usize::from(connection.index);
         let found = self.connections.get(index)?;
-        (found.key == connection && !found.is_vacant()).then_some(index)
+        // S5: the name of a former connection is this one's.
+        ((found.key == connection || mutant!(S5_name)) && !found.is_vacant()).then_some(index)
     }
 
     /// Puts a connection on the list for the next flush.

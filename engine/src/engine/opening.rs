@@ -17,6 +17,7 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use core::time::Duration;
+use frwr_mempool::mutant;
 use std::net::SocketAddr;
 
 /// How long the device is left alone after it had no MR object left. Waiters are woken by the MRs that come back; this
@@ -145,14 +146,23 @@ impl<P: Port> Engine<P> {
         entry.phase = Phase::Opening(Opening::QueuePair);
         entry.peer_receives = options.peer_receives.into();
         (entry.doomed, entry.was_ready) = (false, false);
-        entry.abandoned_replies = 0;
-        entry.relief_coming = false;
+        if !mutant!(abandoned_replies_kept) {
+            entry.abandoned_replies = 0;
+        }
+        if !mutant!(relief_kept) {
+            entry.relief_coming = false;
+        }
         (entry.standalone_staged, entry.fence_owed) = (false, false);
         entry.receives_posted = 0;
-        entry.holds_back = false;
+        if !mutant!(hold_kept) {
+            entry.holds_back = false;
+        }
         entry.shared_receives = granted;
         entry.to_grant = options.granted_receives;
-        entry.last_receive_at = None;
+        // S5: what was said of the former queue pair counts for this one.
+        if !mutant!(S5_last_receive) {
+            entry.last_receive_at = None;
+        }
         entry.accepts = accepts;
         entry.may_have_received = false;
         entry.gave_up_receives = false;
@@ -238,15 +248,21 @@ impl<P: Port> Engine<P> {
         }
         // The device may grant more than was asked for; the completion queues were sized for what was asked.
         let entries = sizes.send.min(self.plan.sizes.send);
+        // S4: the queue is taken for longer than it is.
+        let entries = if mutant!(S4_granted) { entries + entries / 2 } else { entries };
         entry.send_queue.open(entries);
         entry.signaller = self.plan.signaller(&self.options, entries);
-        entry.clear_queues();
+        if !mutant!(queues_kept) {
+            entry.clear_queues();
+        }
         if let Some(shared) = &mut self.shared {
             entry.receives_posted = entry.shared_receives;
             shared.opened(queue_pair, connection.index);
         } else {
             let lkey = bases[0].lkey;
-            self.receives.hold_over(connection.index);
+            if !mutant!(held_over_forgotten) {
+                self.receives.hold_over(connection.index);
+            }
             for buffer in self.receives.of(connection.index) {
                 if self.receives.is_idle(buffer) {
                     entry.receives.push(self.receives.post(buffer, lkey));
@@ -339,7 +355,8 @@ impl<P: Port> Engine<P> {
     /// A request found too few MRs: ask for one full-sized request's worth, unless that was just done (S24, D22).
     pub(super) fn request_refill(&mut self, index: usize) {
         let connection = &self.connections[index];
-        let is_asked = connection.allocating > 0 || connection.unasked > 0;
+        // F16: several refills at a time.
+        let is_asked = (connection.allocating > 0 || connection.unasked > 0) && !mutant!(F16_concurrent);
         if connection.is_ready() && !is_asked && self.now.since_epoch() >= connection.refill_after {
             self.refill(index, self.plan.refill);
         }
@@ -367,7 +384,10 @@ impl<P: Port> Engine<P> {
     ) {
         let index = usize::from(self.pool.connection_of(descriptor));
         let Some(entry) = self.connections.get_mut(index) else { return };
-        entry.allocating = entry.allocating.saturating_sub(1);
+        // F16: the gate stays up where the device made nothing.
+        if object.is_ok() || !mutant!(F16_gate) {
+            entry.allocating = entry.allocating.saturating_sub(1);
+        }
         let repaired = entry.repairing > 0;
         entry.repairing = entry.repairing.saturating_sub(1);
         let (object, key) = match object {
@@ -380,11 +400,15 @@ impl<P: Port> Engine<P> {
         debug_assert!(installed.is_ok(), "a descriptor from the absent list has no object");
         self.statistics.mrs_allocated += 1;
         self.statistics.mrs_recovered += u64::from(repaired);
-        if matches!(self.connections[index].phase, Phase::Ending { .. }) {
+        // Mutant: an object that was made for a connection that ends stays.
+        if matches!(self.connections[index].phase, Phase::Ending { .. }) && !mutant!(allocated_while_ending) {
             self.free_object(index, descriptor);
             return;
         }
         self.connections[index].idle.push(descriptor);
+        if mutant!(K1_allocated) {
+            self.connections[index].idle.push(descriptor);
+        }
         self.filled(index);
     }
 
@@ -394,11 +418,21 @@ impl<P: Port> Engine<P> {
         let entry = &mut self.connections[index];
         entry.refill_after = self.now.since_epoch().saturating_add(REFILL_PAUSE);
         entry.empty_refills = entry.empty_refills.saturating_add(u32::from(entry.allocating == 0));
-        self.pool.put(&mut entry.absent, descriptor);
+        if mutant!(F9_not_made) {
+            // F9: a descriptor without an object is pooled.
+            entry.idle.push(descriptor);
+        } else if !mutant!(S10_not_made) {
+            self.pool.put(&mut entry.absent, descriptor);
+        }
         self.statistics.mr_allocations_failed += 1;
         self.last_errors.mr_allocation = Some(error);
+        // K17: a device without another object ends the connection.
+        if mutant!(K17_refill) {
+            self.fail(index, DisconnectCause::Device);
+        }
         // The failure is told of the connection; there is no MR whose name could be (F10).
-        self.record(TracePoint::MrAllocationFailed(error), connection.index, None, 0);
+        let named = if mutant!(F10) { Some(descriptor) } else { None };
+        self.record(TracePoint::MrAllocationFailed(error), connection.index, named, 0);
         self.filled(index);
     }
 
@@ -482,6 +516,10 @@ impl<P: Port> Engine<P> {
 
     /// Its MR is destroyed: a pad is not given back (I26).
     fn pad_refused(&mut self, index: usize, descriptor: u32, error: PostError) {
+        // F8: a pad is remembered that the device refused.
+        if mutant!(F8_pad) {
+            self.connections[index].pad = Some(descriptor);
+        }
         if let Some(mr) = self.pool.get_mut(descriptor) {
             // Its key never reached the device, and is not counted among those that died with their object.
             let _ = mr.register_refused();
@@ -498,12 +536,16 @@ impl<P: Port> Engine<P> {
         let entry = &mut self.connections[index];
         entry.phase = Phase::Vacant;
         entry.is_kept = false;
-        entry.key.epoch = entry.key.epoch.wrapping_add(1);
-        entry.pad = None;
+        // Mutant: the next connection has the name of this one.
+        entry.key.epoch = entry.key.epoch.wrapping_add(u16::from(!mutant!(S5_epoch)) as _);
+        if !mutant!(F8_pad_kept) {
+            entry.pad = None;
+        }
         entry.clear_queues();
         self.unsettled -= 1;
         if let Some(shared) = &mut self.shared {
-            let lost = if entry.gave_up_receives { entry.receives_posted } else { 0 };
+            let lost =
+                if entry.gave_up_receives && !mutant!(given_up_receives_granted) { entry.receives_posted } else { 0 };
             shared.closed(entry.queue_pair, index as u16, entry.shared_receives, lost);
             entry.receives_posted = 0;
         }

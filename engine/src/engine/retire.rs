@@ -18,6 +18,7 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
+use frwr_mempool::mutant;
 
 /// Good completions of one connection's messages, one behind the other, that are retired together.
 #[derive(Clone, Copy)]
@@ -75,7 +76,7 @@ impl<P: Port> Engine<P> {
             return None;
         };
         let connection = self.connections.get(index)?;
-        let is_posted = connection.queue_pair == completion.queue_pair
+        let is_posted = (mutant!(S5_message) || connection.queue_pair == completion.queue_pair)
             && !connection.is_vacant()
             && connection.send_queue.is_posted_at(position, token);
         is_posted.then_some((index, position))
@@ -85,7 +86,7 @@ impl<P: Port> Engine<P> {
     #[inline(always)]
     fn retire_run(&mut self, run: Run) {
         if let Some(connection) = self.connections.get_mut(run.index) {
-            connection.relief_coming = false;
+            connection.relief_coming = mutant!(relief_never_over) && connection.relief_coming;
             self.retire_successes(run.index, run.through);
         }
     }
@@ -119,7 +120,8 @@ impl<P: Port> Engine<P> {
         while from <= through {
             let awaited = self.connections[index].send_queue.take_awaited(from, through);
             let word = from - from % WORD;
-            if awaited != 0 {
+            // Who waits in another word than the first is not told.
+            if awaited != 0 && !(mutant!(retired_words) && from % WORD == 0) {
                 self.tell_retired(index, word, awaited);
             }
             from = word + WORD;
@@ -155,7 +157,10 @@ impl<P: Port> Engine<P> {
             }
             awaited &= awaited - 1;
             self.held -= 1;
-            self.requests.discard_at(slot);
+            // Mutant: a slot that only Hold kept is lost.
+            if !mutant!(S10_held) {
+                self.requests.discard_at(slot);
+            }
         }
         awaited
     }
@@ -174,7 +179,7 @@ impl<P: Port> Engine<P> {
                 && let Some((handle, request)) = self.requests.at_mut(owner)
                 && request.standing.phase == Phase::Fencing
                 && request.mrs.as_slice() == [descriptor]
-                && !request.awaits_message()
+                && (mutant!(K9_invalidated) || !request.awaits_message())
             {
                 mr.invalidation_done();
                 awaited &= awaited - 1;
@@ -216,6 +221,8 @@ impl<P: Port> Engine<P> {
             let Some(posted) = self.connections[index].send_queue.retire() else { break };
             let waited_for = matches!(posted.token.kind(), TokenKind::Invalidate | TokenKind::Transfer);
             let awaited = waited_for || posted.is_standalone();
+            // K5: what stands in front of a failure is taken for done.
+            let awaited = awaited && !mutant!(K5_in_front);
             self.retired(index, posted, if awaited { Err(Failure::FLUSHED) } else { Ok(()) });
         }
         if let Some(posted) = self.connections[index].send_queue.retire() {
@@ -264,6 +271,7 @@ impl<P: Port> Engine<P> {
             TokenKind::Invalidate => self.invalidate_retired(index, posted, result),
             TokenKind::Message => self.message_retired(token),
             // Behind a failure: those without a reply vouch for nothing then.
+            TokenKind::Transfer if mutant!(K5_fetch) => self.transfer_done(token.index()),
             TokenKind::Transfer => {}
             TokenKind::Reply => self.reply_retired(token, result),
             TokenKind::Drain | TokenKind::Foreign | TokenKind::Receive => {}
@@ -282,6 +290,7 @@ impl<P: Port> Engine<P> {
                     self.registered_now(posted.owner);
                 }
             }
+            Err(_) if mutant!(K5_registration) && posted.is_standalone() => self.registered_now(posted.owner),
             Err(failure) => self.registration_failed(descriptor, generation, failure),
         }
     }
@@ -312,12 +321,19 @@ impl<P: Port> Engine<P> {
                 if self.trace.is_some() {
                     self.record_dead(TracePoint::LocalInvalidateDone, descriptor, None);
                 }
-                if held && news.is_ok() {
+                // K1: also where somebody has it again.
+                if (held && news.is_ok()) || mutant!(K1_early_return) {
                     self.connections[index].idle.push(descriptor);
                 }
                 self.fenced(posted.owner, descriptor);
             }
-            Err(failure) => self.invalidation_failed(descriptor, generation, failure),
+            Err(failure) => {
+                self.invalidation_failed(descriptor, generation, failure);
+                // K5: a failed fence counts as one.
+                if mutant!(K5_invalidation) {
+                    self.fenced(posted.owner, descriptor);
+                }
+            }
         }
     }
 
@@ -347,7 +363,10 @@ impl<P: Port> Engine<P> {
     #[inline]
     fn message_retired(&mut self, token: Token) {
         let Some((handle, request)) = self.requests.at_mut(token.index()) else { return };
-        if request.standing.phase == Phase::Held {
+        if mutant!(S3_send_first) && request.standing.phase == Phase::Posted {
+            // The slot goes with the message, whatever the reply says.
+            self.requests.discard_at(handle.index());
+        } else if request.standing.phase == Phase::Held {
             self.held -= 1;
             self.requests.discard_at(handle.index());
         } else if request.awaits_message() && request.standing.phase == Phase::Fencing {
@@ -357,7 +376,7 @@ impl<P: Port> Engine<P> {
 
     fn reply_retired(&mut self, token: Token, result: Result<(), Failure>) {
         // A flushed reply may have arrived or not; it is reported with the connection's end.
-        if result.is_ok() {
+        if result.is_ok() || mutant!(K5_reply) {
             self.transfer_done(token.index());
         }
     }

@@ -15,6 +15,7 @@ use crate::{
     request::{Phase, Request},
     signal::held_slots_limit,
 };
+use frwr_mempool::mutant;
 use frwr_mempool::slab::Handle;
 
 /// What all work requests of an engine are made with, worked out once.
@@ -43,14 +44,15 @@ impl Making {
             key_mask: Pool::key_mask(capabilities.rotating_key_bits),
             held_limit: held_slots_limit(request_slots),
             fence: capabilities.fence_after_registration,
-            every: on_post_error == OnPostError::DeregisterAndContinue,
+            // F5: what was accepted waits for the completion of what was refused.
+            every: on_post_error == OnPostError::DeregisterAndContinue && !mutant!(F5_every),
         }
     }
 
     /// So many slots are kept only by Hold that a message is to ask for a completion, unless one is coming anyway.
     #[inline(always)]
     pub(super) fn slots_are_short(&self, held: u32, relief_coming: bool) -> bool {
-        held >= self.held_limit && !relief_coming
+        held >= self.held_limit && !relief_coming && !mutant!(held_slots_unasked)
     }
 }
 
@@ -124,10 +126,13 @@ impl<P: Port> Engine<P> {
         let inline = self.admissions.get(slot as usize).map_or(0, |admission| admission.inline_segments);
         let elements = ElementRange { first: self.plan.request_element(slot), count: 1 + u32::from(inline) };
         let pressure = making.slots_are_short(self.held, connection.relief_coming);
-        let signalled = connection.signaller.message(registrations + 1, request.awaits_message(), pressure);
+        // F15: a message that is waited for asks for no completion.
+        let awaits = request.awaits_message() && !mutant!(F15);
+        let signalled = connection.signaller.message(registrations + 1, awaits, pressure);
         connection.relief_coming |= signalled;
         let token = message_token(handle);
-        let fence = registrations > 0 && making.fence;
+        // K19: the message overtakes its registrations.
+        let fence = registrations > 0 && making.fence && !mutant!(K19_staged);
         connection.chain.push(message_request(token, elements, signalled, fence));
         request.message_position = connection.send_queue.stage(Posted::message(token, request.awaits_message()));
         true
@@ -140,7 +145,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn ask_for_standalone(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         connection.standalone_staged = false;
-        if self.making.fence {
+        if self.making.fence && !mutant!(K19_standalone) {
             connection.fence_behind_registrations();
         }
         let Connection { chain, send_queue, signaller, .. } = connection;
@@ -157,7 +162,7 @@ impl<P: Port> Engine<P> {
     #[inline(never)]
     pub(super) fn stage_invalidations_first(&mut self, index: usize) {
         if !self.connections[index].invalidations.is_empty()
-            && self.options.invalidate_order == InvalidateOrder::BeforeMessages
+            && (mutant!(order_after_as_before) || self.options.invalidate_order == InvalidateOrder::BeforeMessages)
         {
             self.stage_invalidations(index);
         }
@@ -175,7 +180,7 @@ impl<P: Port> Engine<P> {
         // Where a refused post does not end the connection a chain may be cut anywhere, so no invalidation may count on
         // a later one's completion (F5, F6).
         let every = self.options.invalidate_signalling == InvalidateSignalling::Every
-            || self.options.on_post_error == OnPostError::DeregisterAndContinue;
+            || (self.options.on_post_error == OnPostError::DeregisterAndContinue && !mutant!(F5_invalidations));
         for &descriptor in invalidations.as_slice() {
             let mr = self.pool.get_mut(descriptor);
             let begun = mr.and_then(|mr| mr.invalidate_in_chain(self.options.return_policy));
@@ -189,7 +194,9 @@ impl<P: Port> Engine<P> {
         if count > 0 {
             send_queue.stage_invalidations(count);
             chain.filled(count as usize);
-            if let Some(last) = chain.last_mut() {
+            if let Some(last) = chain.last_mut()
+                && !mutant!(F5_last_unsignalled)
+            {
                 last.signalled = true;
             }
             self.statistics.local_inv_needed += count;
@@ -224,6 +231,9 @@ impl<P: Port> Engine<P> {
             let (position, posted) = connection.send_queue.take_next(at);
             let Some(&work) = connection.chain.as_slice().get(at as usize) else { break };
             if leaving.contains(&position) {
+                if mutant!(unstaged_registration_posted) {
+                    continue;
+                }
                 if let Some(mr) =
                     self.pool.get_mut(posted.token.index()).filter(|_| posted.token.is(TokenKind::Register))
                 {
@@ -237,12 +247,16 @@ impl<P: Port> Engine<P> {
             if posted.token.is(TokenKind::Transfer) || posted.token.is(TokenKind::Reply) {
                 // The last of its work requests is the last to move.
                 if let Some((_, other)) = self.transfers.at_mut(posted.owner) {
-                    other.position = moved;
+                    if !mutant!(unstaged_transfer_position) {
+                        other.position = moved;
+                    }
                 }
             } else if let Some((_, other)) = self.requests.at_mut(posted.owner)
                 && (posted.token.is(TokenKind::Message) || posted.is_standalone())
             {
-                other.message_position = moved;
+                if !mutant!(unstaged_message_position) {
+                    other.message_position = moved;
+                }
             }
             connection.chain.set(kept, work);
             kept += 1;
@@ -250,7 +264,9 @@ impl<P: Port> Engine<P> {
         connection.chain.truncate(kept);
         connection.registered = Registered::of(connection.chain.as_slice());
         // Others may count on a completion that is not asked for any more: what was staged behind it did not ask because it did.
-        if asked && let Some(last) = connection.chain.last_mut() {
+        if mutant!(F5_unstaged) {
+            // F5: the completion that others wait for left with the cancelled one.
+        } else if asked && let Some(last) = connection.chain.last_mut() {
             last.signalled = true;
             connection.signaller.signalled();
         } else if asked {
@@ -274,7 +290,7 @@ impl<P: Port> Engine<P> {
             let token = posted.token;
             let mr = self.pool.get_mut(token.index());
             match (token.kind(), mr) {
-                (TokenKind::Register, Some(mr)) => {
+                (TokenKind::Register, Some(mr)) if !mutant!(K2_staged) => {
                     let _ = mr.register_refused();
                 }
                 (TokenKind::Invalidate, Some(mr)) => {

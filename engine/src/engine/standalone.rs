@@ -12,6 +12,7 @@ use crate::{
     request::{Phase, Request, RequestHandle},
 };
 use core::{mem::ManuallyDrop, time::Duration};
+use frwr_mempool::mutant;
 
 /// Why a request cannot be cancelled now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -103,7 +104,8 @@ impl<P: Port> Engine<P> {
         let making = &self.making;
         let connection = self.connections.get_mut(usize::from(name.index))?;
         let entries = making.cost.register + making.cost.invalidate;
-        if !connection.takes_at_once(name) || !connection.send_queue.can_reserve(entries) {
+        if !connection.takes_at_once(name) || !(connection.send_queue.can_reserve(entries) || mutant!(S4_register_now))
+        {
             return None;
         }
         let Resolved { element, base } = match locate(connection, segment) {
@@ -185,6 +187,8 @@ impl<P: Port> Engine<P> {
         let found = self.requests.get_mut(handle).ok_or(CancelError::Ended)?;
         let index = usize::from(found.standing.connection);
         match found.standing.phase {
+            // K20: what is being fenced is cancelled as well.
+            Phase::Fencing if mutant!(K20_cancel) => {}
             Phase::Ended | Phase::Held | Phase::Fencing => return Err(CancelError::Ended),
             // Whoever kills the key second is refused by other devices, and the connection ends. Without memory there is none.
             Phase::Posted
@@ -196,7 +200,8 @@ impl<P: Port> Engine<P> {
                 // The registration is on the way: the invalidation stands behind it in the same queue.
             }
             // Its message is on the way, and the peer may reply: that takes a receive, which nobody else is promised.
-            Phase::Posted => self.connections[index].abandoned_replies += 1,
+            // Mutant: the receive of a reply that may still come is not kept for it.
+            Phase::Posted => self.connections[index].abandoned_replies += u32::from(!mutant!(abandoned_uncounted)),
             Phase::Open => {}
             Phase::Waiting => {
                 found.outcome = RequestStatus::Cancelled;
@@ -214,6 +219,10 @@ impl<P: Port> Engine<P> {
         found.outcome = RequestStatus::Cancelled;
         // On a connection that ends nothing is posted any more; the destruction of its MRs is the fence.
         self.fence(handle);
+        // K13: told when the invalidations are queued, not when the keys are dead.
+        if mutant!(K13_cancel) {
+            self.end_request(handle);
+        }
         Ok(())
     }
 
@@ -223,6 +232,12 @@ impl<P: Port> Engine<P> {
         let Some(found) = self.requests.get_mut(handle) else { return };
         let (index, standalone) = (usize::from(found.standing.connection), found.is_standalone());
         let mrs = core::mem::take(&mut found.mrs);
+        if mutant!(K2_cancelled) {
+            // K2: what was mapped and never posted is not given back.
+            found.outcome = RequestStatus::Cancelled;
+            found.standing.phase = Phase::Fencing;
+            return self.end_if_fenced(handle);
+        }
         found.outcome = RequestStatus::Cancelled;
         found.standing.phase = Phase::Fencing;
         let cost = self.capabilities.send_queue_cost;
@@ -291,7 +306,7 @@ impl<P: Port> Engine<P> {
         }
         self.statistics.registrations += 1;
         self.statistics.work_requests += 1;
-        if self.making.fence {
+        if self.making.fence && !mutant!(K19_pad) {
             self.connections[index].owe_fence();
         }
         // Its entry is one of the two that requests cannot reserve, so retiring it must not give one to them.

@@ -18,6 +18,7 @@ use crate::{
 };
 use arrayvec::ArrayVec;
 use core::mem::ManuallyDrop;
+use frwr_mempool::mutant;
 use frwr_mempool::slab::Handle;
 
 /// Grants of one request.
@@ -304,6 +305,11 @@ impl<P: Port> Engine<P> {
                 self.requests.remove(handle);
             });
         }
+        if mutant!(K17_admission) {
+            // K17: what finds no room fails, instead of waiting.
+            self.requests.remove(handle);
+            return Err(SubmitError::NoSlot);
+        }
         if let Err(error) = self.may_wait(index, handle) {
             self.requests.remove(handle);
             return Err(error);
@@ -314,7 +320,10 @@ impl<P: Port> Engine<P> {
         self.statistics.request_waits.add(cause, 1);
         self.connections[index].waiting_requests.push_back(handle.index());
         self.connections[index].note_usual();
-        self.ask_attention();
+        // K11: nobody looks at who waits.
+        if !mutant!(K11_request) {
+            self.ask_attention();
+        }
         Ok(())
     }
 
@@ -345,7 +354,9 @@ impl<P: Port> Engine<P> {
         let _ = self.messages.write(self.plan.request_offset(handle.index()), message);
         for chunk in chunks {
             // At most max_segments, which is 4096 at most.
-            admission.chunks.push(WaitingChunk { access: chunk.access, segments: chunk.segments.len() as u16 });
+            // Mutant: a request that waited opens its memory with more rights than it asked for.
+            let access = if mutant!(waited_rights) { Access::RemoteReadWrite } else { chunk.access };
+            admission.chunks.push(WaitingChunk { access, segments: chunk.segments.len() as u16 });
         }
         let first = handle.index() as usize * self.options.max_segments as usize;
         let kept = chunks.iter().flat_map(|chunk| chunk.segments);
@@ -419,10 +430,12 @@ impl<P: Port> Engine<P> {
         let entries = self.entries(pieces, standalone);
         let connection = &mut self.connections[index];
         if connection.idle.len() < pieces {
-            self.lack_mrs(index, pieces);
+            if !mutant!(K12_refill) {
+                self.lack_mrs(index, pieces);
+            }
             return false;
         }
-        (standalone || connection.may_send()) && connection.send_queue.reserve(entries)
+        (standalone || connection.may_send() || mutant!(S4_receives)) && connection.send_queue.reserve(entries)
     }
 
     /// MRs that the chunks of a staged request take.
@@ -439,7 +452,10 @@ impl<P: Port> Engine<P> {
     /// Send queue entries of a request: its message, and a registration and an invalidation for each MR.
     pub(super) fn entries(&self, pieces: u32, standalone: bool) -> u32 {
         let cost = self.capabilities.send_queue_cost;
-        u32::from(!standalone) * cost.message + pieces * (cost.register + cost.invalidate)
+        // S4, K6: the invalidation, or the registration, is not reserved for.
+        let invalidate = if mutant!(S4_invalidation) { 0 } else { cost.invalidate };
+        let register = if mutant!(K6_entries) { 0 } else { cost.register };
+        u32::from(!standalone) * cost.message + pieces * (register + invalidate)
     }
 
     /// Maps the memory of a request that everything was reserved for, has its message name the keys, and queues it.
@@ -452,7 +468,9 @@ impl<P: Port> Engine<P> {
             self.statistics.requests += 1;
             return Ok(());
         }
-        self.reset(handle, self.pieces_of(handle));
+        if !mutant!(K2_unannounced) {
+            self.reset(handle, self.pieces_of(handle));
+        }
         Err(SubmitError::Unannounced)
     }
 
@@ -480,14 +498,16 @@ impl<P: Port> Engine<P> {
                     bytes: piece.bytes,
                     address,
                     base: rest[0].base,
-                    elements,
+                    // F11: the elements that were given, where the device merges them into fewer.
+                    elements: if mutant!(F11) { piece.entries } else { elements },
                     access: chunk.access,
-                    iova: self.iova.apply(address, cookie),
+                    iova: self.iova.apply(address, if mutant!(waited_cookie) { 0 } else { cookie }),
                     rotating_key_bits: bits,
                 };
                 let Ok(grant) = mr.open(handle.index(), connection.key, &mapping) else { return false };
                 grants.push(grant);
-                at += piece.consumed;
+                // K8: both counts of a piece are taken for one.
+                at += if mutant!(K8) { piece.entries as usize } else { piece.consumed };
             }
         }
         self.record_mapped(handle);
@@ -544,7 +564,7 @@ impl<P: Port> Engine<P> {
         let mrs = core::mem::take(&mut request.mrs);
         let (index, standalone) = (usize::from(request.standing.connection), request.is_standalone());
         let entries = self.entries(pieces, standalone);
-        self.connections[index].send_queue.release(entries);
+        self.connections[index].send_queue.release(if mutant!(S2_marshal_entries) { 0 } else { entries });
         self.statistics.failed_marshal_count += 1;
         self.record(TracePoint::MarshalFailed, index as u16, None, 0);
         for descriptor in mrs {
@@ -556,7 +576,9 @@ impl<P: Port> Engine<P> {
     pub(super) fn give_back_unused(&mut self, index: usize, descriptor: u32) {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
         if mr.give_back().is_ok() || matches!(mr.state(), mr::State::Idle { .. } | mr::State::IdlePending { .. }) {
-            self.connections[index].idle.push(descriptor);
+            if !mutant!(K2_reset) {
+                self.connections[index].idle.push(descriptor);
+            }
             self.record(TracePoint::MrReset, index as u16, Some(descriptor), 0);
         }
     }
@@ -573,7 +595,7 @@ impl<P: Port> Engine<P> {
                 if self.open_memory(handle, protocol).is_err() {
                     self.end_unposted(handle, RequestStatus::Unannounced);
                 }
-            } else if self.never_has(index, pieces) {
+            } else if self.never_has(index, pieces) || mutant!(K17_waiting) {
                 self.end_unposted(handle, RequestStatus::TooFewRegistrations);
             } else {
                 break;

@@ -10,6 +10,7 @@ use crate::{
     transfer::{Kind, Phase, RemoteSegment, Transfer},
     waits::WaitCause,
 };
+use frwr_mempool::mutant;
 use frwr_mempool::slab::Handle;
 
 impl<P: Port> Engine<P> {
@@ -37,8 +38,10 @@ impl<P: Port> Engine<P> {
             Ok(resolved) => resolved.element,
             Err(error) => return Some(Err(error.into())),
         };
-        if (replies && connection.peer_receives == 0)
-            || !connection.send_queue.reserve((1 + u32::from(replies)) * self.making.cost.message)
+        if (replies && connection.peer_receives == 0 && !mutant!(S4_response_at_once))
+            || !connection
+                .send_queue
+                .reserve((1 + u32::from(replies && !mutant!(S4_reply_entry))) * self.making.cost.message)
         {
             return None;
         }
@@ -77,7 +80,8 @@ impl<P: Port> Engine<P> {
         let Some(index) = self.transfers.get(handle).map(|transfer| usize::from(transfer.connection)) else {
             return Ok(());
         };
-        let first = self.connections[index].waiting_transfers.is_empty();
+        // Mutant: a transfer passes those that wait.
+        let first = self.connections[index].waiting_transfers.is_empty() || mutant!(transfers_pass);
         if first && self.admit_transfer(handle) { Ok(()) } else { self.have_transfer_wait(index, handle, first) }
     }
 
@@ -90,7 +94,9 @@ impl<P: Port> Engine<P> {
         }
         self.statistics.transfer_waits.add(if first { cause } else { WaitCause::Order }, 1);
         self.connections[index].waiting_transfers.push_back(handle.index());
-        self.ask_attention();
+        if !mutant!(K11_transfer) {
+            self.ask_attention();
+        }
         Ok(())
     }
 
@@ -101,9 +107,10 @@ impl<P: Port> Engine<P> {
         let entries = (u32::from(transfer.operations) + u32::from(replies)) * self.making.cost.message;
         let connection = &mut self.connections[usize::from(index)];
         // Without a receive of the peer it is not entries that it waits for, and requests may have those.
-        let may_send = !replies || connection.peer_receives > 0;
+        let may_send = !replies || connection.peer_receives > 0 || mutant!(S4_response);
         let reserved = may_send && connection.send_queue.reserve(entries);
-        connection.await_entries(may_send && !reserved);
+        // Mutant: requests pass a transfer that waits for entries, for ever.
+        connection.await_entries(may_send && !reserved && !mutant!(transfer_starves));
         if !reserved {
             return false;
         }
@@ -136,7 +143,7 @@ impl<P: Port> Engine<P> {
         if let Kind::Respond { length, invalidate } = transfer.kind {
             let local =
                 message_element(&mut self.elements, self.plan.reply_element(slot), length, connection.bases[0].lkey);
-            let pressure = used >= self.plan.transfers_held;
+            let pressure = used >= self.plan.transfers_held && !mutant!(transfers_held_unasked);
             let (operation, data) = (Operation::Send { local, invalidate }, u32::from(transfer.operations));
             transfer.position = connection.chain_reply(handle, operation, data, self.making.every, pressure);
         }
@@ -175,11 +182,15 @@ impl<P: Port> Engine<P> {
     /// The connection of a transfer has ended. What succeeded before is told as that.
     pub(super) fn lose_transfer(&mut self, slot: u32) {
         let Some((handle, transfer)) = self.transfers.at(slot) else { return };
-        if transfer.phase == Phase::Ended {
+        // K20: what was told is told once more.
+        if transfer.phase == Phase::Ended && !mutant!(K20_transfer) {
             return;
         }
-        self.events.push_back(transfer.event(TransferStatus::Lost));
-        self.transfers.remove(handle);
+        let status = if mutant!(lost_transfer_told_done) { TransferStatus::Done } else { TransferStatus::Lost };
+        self.events.push_back(transfer.event(status));
+        if !mutant!(S10_transfer) {
+            self.transfers.remove(handle);
+        }
     }
 }
 
@@ -211,7 +222,8 @@ impl Connection {
             Kind::Fetch => {
                 self.signaller.signalled();
                 self.transfers_unsignalled = false;
-                self.chain_operations(token, elements, ranges, true, true, read)
+                // Mutant: RDMA READs ask for no completion, and are counted as if they did.
+                self.chain_operations(token, elements, ranges, !mutant!(fetch_unsignalled), true, read)
             }
             Kind::Write => {
                 // One completion tells of all RDMA WRITEs of a chain: the flush asks for it.
@@ -265,7 +277,7 @@ impl Connection {
         pressure: bool,
     ) -> u64 {
         let signalled = self.signaller.reply(operations + 1, every, pressure);
-        self.transfers_unsignalled = !signalled;
+        self.transfers_unsignalled = !signalled && !mutant!(F5_reply_unasked);
         let token = Token::of(TokenKind::Reply, handle.index(), handle.generation());
         self.chain.push(WorkRequest { token, signalled, fence: false, operation });
         self.send_queue.stage_operation(token, true)
@@ -277,6 +289,7 @@ impl Connection {
         self.transfers_unsignalled = false;
         if let Some(last) = self.chain.last_mut()
             && !last.signalled
+            && !mutant!(F5_transfers_unsignalled)
         {
             last.signalled = true;
             self.signaller.signalled();

@@ -15,6 +15,7 @@ mod small_domain;
 mod state;
 
 pub use error::MrError;
+use frwr_mempool::mutant;
 use key::next_masked;
 pub use key::{IovaPolicy, KEY_TAG_BITS, check_next_key, iova, next_key};
 pub(crate) use key::{IovaRule, tag_mask};
@@ -203,10 +204,11 @@ impl Mr {
         // Of a Spent one the device has the key in front of this one.
         let (mut old_key, mut key) = (self.fields.key, self.fields.key.wrapping_add(1));
         let mut token = Token(self.token.0 + GENERATION_STEP);
-        if self.step != Step::Spent || key & opening.key_mask == 0 {
+        if (self.step != Step::Spent || key & opening.key_mask == 0) && !mutant!(K21_key_at_once) {
             self.check_free(connection)?;
             key = next_masked(self.fields.key, opening.key_mask);
-            if key as u8 == self.device_tag {
+            // K21: a key that was burnt is used again.
+            if key as u8 == self.device_tag && !mutant!(burnt_key_at_once) {
                 key = next_masked(key, opening.key_mask);
             }
             old_key = (key & !0xFF) | u32::from(self.device_tag);
@@ -272,10 +274,13 @@ impl Mr {
         }
         let mut key = next_key(self.fields.key, mapping.rotating_key_bits);
         // Keys that were burnt unused may have come round to the one that the device had last (I20).
-        if key as u8 == self.device_tag {
+        if key as u8 == self.device_tag && !mutant!(burnt_key_mapped) {
             key = next_key(key, mapping.rotating_key_bits);
         }
-        self.token = following(self.token);
+        // F7: all uses of an MR have one generation.
+        if !mutant!(F7_generation) {
+            self.token = following(self.token);
+        }
         let fields = RegistrationFields {
             object: self.fields.object,
             base: mapping.base,
@@ -301,6 +306,8 @@ impl Mr {
         self.step = match (self.step, self.pending) {
             (Step::Owned | Step::Mapped, None) => Step::Idle,
             (Step::Owned | Step::Mapped, Some(_)) => Step::IdlePending,
+            // K3: a key that is valid goes on the free list.
+            (Step::Registering | Step::Valid, _) if mutant!(K3_refused) => Step::Idle,
             (Step::Registering | Step::Valid | Step::Invalidating, _) => return Err(MrError::Busy),
             _ => return Err(MrError::InvalidState),
         };
@@ -339,7 +346,9 @@ impl Mr {
             return Err(MrError::InvalidState);
         }
         self.step = Step::Mapped;
-        self.device_tag = self.fields.old_key as u8;
+        if !mutant!(refused_key_burns_tag) {
+            self.device_tag = self.fields.old_key as u8;
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use super::{Cause, ConnectionKey, Mr, MrError, NO_OBJECT, NO_SLOT, ReturnPolicy, Role, Step};
 use crate::provider::{Operation, Token};
 use core::num::NonZeroU32;
+use frwr_mempool::mutant;
 
 impl Mr {
     /// The invalidation enters a chain: Registering or Valid to Invalidating, or to IdlePending where the policy allows
@@ -32,7 +33,9 @@ impl Mr {
         if self.is_pad() || !matches!(self.step, Step::Registering | Step::Valid) {
             return None;
         }
-        Some((self.token_invalidate(), self.owner, self.begin_invalidation(policy)))
+        // F7: one token for both work requests of an MR.
+        let token = if mutant!(F7_token) { self.token_register() } else { self.token_invalidate() };
+        Some((token, self.owner, self.begin_invalidation(policy)))
     }
 
     /// Registering or Valid to Invalidating or IdlePending.
@@ -69,7 +72,8 @@ impl Mr {
     #[inline]
     pub fn invalidated(&mut self, generation: u32) -> Result<(), MrError> {
         match self.step {
-            Step::Invalidating if generation == self.generation() => self.step = Step::Spent,
+            // F7: the completion of an earlier use counts for this one.
+            Step::Invalidating if generation == self.generation() || mutant!(F7_invalidated) => self.step = Step::Spent,
             // Another key may have been burnt since: that one was never valid.
             Step::IdlePending if self.is_pending(generation) => {
                 self.step = if self.fields.key as u8 == self.device_tag { Step::Spent } else { Step::Idle };
@@ -91,6 +95,8 @@ impl Mr {
         if connection != self.connection {
             return Err(MrError::ProtocolError);
         }
+        // K14: any key that the peer names is the request's.
+        let key = if mutant!(K14_reply) { self.fields.key } else { key };
         self.key_died(owner, key)
     }
 
@@ -98,7 +104,10 @@ impl Mr {
     #[inline(always)]
     pub(crate) fn key_died(&mut self, owner: u32, key: u32) -> Result<(), MrError> {
         debug_assert!(owner != NO_SLOT || !self.is_pad());
-        if matches!(self.step, Step::Registering | Step::Valid) && self.owner == owner && key == self.fields.key {
+        // K15: a key whose registration was never posted, or of another request, may be invalidated.
+        let is_valid = matches!(self.step, Step::Registering | Step::Valid)
+            || (mutant!(K15_unregistered) && self.step == Step::Mapped);
+        if is_valid && (self.owner == owner || mutant!(K15_owner)) && key == self.fields.key {
             self.step = Step::Spent;
             self.pending = None;
             return Ok(());
@@ -119,6 +128,11 @@ impl Mr {
             Step::IdlePending | Step::Owned | Step::Mapped => self.is_pending(generation),
             _ => false,
         };
+        // K4: an MR whose registration was flushed may be taken again.
+        if mutant!(K4_register) && concerned {
+            self.step = Step::Spent;
+            return Ok(());
+        }
         self.become_stale_if(concerned, Cause::FlushedRegister)
     }
 
@@ -129,6 +143,11 @@ impl Mr {
     /// [`MrError::StaleCompletion`] when no such invalidation is in flight (I16).
     pub fn invalidate_failed(&mut self, generation: u32) -> Result<(), MrError> {
         let concerned = self.invalidation_in_flight(generation) || self.is_stale_of(generation);
+        // K4: the same of its invalidation.
+        if mutant!(K4_invalidate) && concerned {
+            self.step = Step::Spent;
+            return Ok(());
+        }
         self.become_stale_if(concerned, Cause::FlushedInvalidate)
     }
 

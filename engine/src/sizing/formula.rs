@@ -5,6 +5,7 @@ use super::{
     MrType, PAD_SLOTS, RECEIVE_ELEMENTS, ReceiveBatch, SEND_BATCH_SHIFT, Sizing, SizingError, SizingVersion, Wishes,
 };
 use crate::provider::DeviceAttributes;
+use frwr_mempool::mutant;
 
 /// Bytes of an inline call's header without its segments: 28 fixed, and 4 + 16 + 4 for the chunk lists' ends (S17).
 const CALL_HEADER_BYTES: u32 = 28 + 4 + 16 + 4;
@@ -30,7 +31,8 @@ pub fn size(attributes: &DeviceAttributes, wishes: &Wishes) -> Result<Sizing, Si
     check_extensions(attributes, wishes)?;
     let max_send_sge = send_elements(attributes, wishes)?;
     let request = request_shape(attributes, wishes);
-    let queues = if wishes.version == SizingVersion::FourX {
+    // F3: the reserve is multiplied, and lost.
+    let queues = if wishes.version == SizingVersion::FourX || mutant!(F3) {
         queues_multiplying_reserve(attributes, wishes, request.work_requests)?
     } else {
         queues_adding_reserve(attributes, wishes, request.work_requests)?
@@ -137,7 +139,8 @@ fn request_shape(attributes: &DeviceAttributes, wishes: &Wishes) -> Shape {
     let page_list = attributes.max_fast_reg_page_list_len;
     let hinted = wishes.depth_hint && attributes.max_sge_rd > wishes.header_segments;
     // F14: a hint above the page list's length would only fail later, at allocation.
-    let depth = if hinted { attributes.max_sge_rd.min(page_list) } else { page_list }.min(data_pages);
+    let hint = if mutant!(F14) { attributes.max_sge_rd } else { attributes.max_sge_rd.min(page_list) };
+    let depth = if hinted { hint } else { page_list }.min(data_pages);
     // A request that one MR covers takes the least; every further MR of its payload one registration and invalidation.
     let further = i64::from(data_pages.div_ceil(depth)) - 1;
     Shape { data_pages, depth, work_requests: LEAST_WORK_REQUESTS + 2 * further }
@@ -161,7 +164,9 @@ fn queues_adding_reserve(
     let pad = if wishes.pad_slot { PAD_SLOTS } else { 0 };
     let reserve = i64::from(wishes.backward_requests) + i64::from(DRAIN_SLOTS) + i64::from(pad);
     let budget = i64::from(attributes.max_qp_wr) - reserve;
-    if budget < i64::from(LEAST_BUDGET) {
+    // F1: compared without its sign.
+    let too_small = if mutant!(F1) { (budget as u32) < LEAST_BUDGET } else { budget < i64::from(LEAST_BUDGET) };
+    if too_small {
         let need = narrow(reserve + i64::from(LEAST_BUDGET));
         return Err(SizingError::QueueTooSmall { have: attributes.max_qp_wr, need });
     }
@@ -200,7 +205,7 @@ fn receive_queue(attributes: &DeviceAttributes, wishes: &Wishes, requests: u32) 
     };
     let need =
         narrow(i64::from(requests) + i64::from(wishes.backward_requests) + i64::from(batch) + i64::from(DRAIN_SLOTS));
-    if need > attributes.max_qp_wr {
+    if need > attributes.max_qp_wr && !mutant!(F2) {
         return Err(SizingError::ReceiveQueueExceedsLimit { need, limit: attributes.max_qp_wr });
     }
     Ok(need)

@@ -1,6 +1,7 @@
 //! Lists of indices, linked through one array that the freelist owns.
 
 use super::{Batch, FreeError, batch::BATCH_CAPACITY};
+use crate::mutant;
 
 /// The link of an index that is handed out, which is on no list.
 pub(super) const HANDED_OUT: u32 = u32::MAX;
@@ -83,7 +84,9 @@ impl List {
     /// Puts a handed-out index on the list.
     #[inline]
     pub(super) fn push(&mut self, links: &mut [u32], index: u32) -> Result<(), FreeError> {
-        let Some(link) = handed_out(links, index) else { return Err(refusal(links, index)) };
+        // K1, S1: what is on a list is put on another.
+        let found = if mutant!(K1_list) { links.get_mut(index as usize) } else { handed_out(links, index) };
+        let Some(link) = found else { return Err(refusal(links, index)) };
         match self.order {
             Order::LastInFirstOut => *link = core::mem::replace(&mut self.head, index),
             Order::FirstInFirstOut => {

@@ -4,6 +4,7 @@
 //! chains with one link, and lose or repeat the indices of others. In a ring it takes two entries, of which the owner
 //! refuses one, and nobody else's index is touched.
 
+use crate::mutant;
 use crossbeam_utils::CachePadded;
 
 use super::{Batch, FreeError, MAX_CAPACITY, list::count_while};
@@ -91,7 +92,8 @@ fn read_pairs(entries: &[AtomicU64], pairs: &mut [[u32; 2]]) {
 fn mark(marks: &[AtomicU8], index: u32) -> bool {
     let Some(mark) = marks.get(index as usize) else { return false };
     // Relaxed: whoever has an index got it through something that orders this after the owner's last clearing.
-    let away = mark.load(Ordering::Relaxed) == AWAY;
+    // S1: what is given back twice is not noticed here.
+    let away = mark.load(Ordering::Relaxed) == AWAY || mutant!(S1_returned);
     if away {
         mark.store(RETURNED, Ordering::Relaxed);
     }

@@ -5,6 +5,7 @@
 //!
 //! [`Table`] and [`Ring`] are the same without handles: all their values are there from the start.
 
+use crate::mutant;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -241,7 +242,10 @@ impl<T> Slab<T> {
         let next = self.free;
         let Some(meta) = self.meta_mut(index).filter(|meta| meta.next == OCCUPIED) else { return false };
         meta.next = next;
-        self.free = index;
+        // S10: a slot that is freed never comes back.
+        if !mutant!(S10_slot) {
+            self.free = index;
+        }
         self.len -= 1;
         // SAFETY: the slot was occupied and is free now, so that the value is dropped once.
         unsafe { self.values.add(index as usize).as_mut().assume_init_drop() };
@@ -281,7 +285,9 @@ impl<T> Slab<T> {
 
     #[inline]
     fn is_current(&self, handle: Handle) -> bool {
+        // S7: a former value's handle names what took its slot.
         self.meta(handle.index) == Some(Meta { generation: handle.generation, next: OCCUPIED })
+            || (mutant!(S7_handle) && self.meta(handle.index).is_some_and(|meta| meta.next == OCCUPIED))
     }
 
     #[inline]
@@ -332,12 +338,13 @@ impl<'a, T> Vacant<'a, T> {
     #[inline(always)]
     pub fn insert(self, make: impl FnOnce() -> T) -> (Handle, &'a mut T) {
         let Self { slab, index } = self;
+        let step = if mutant!(S7_generation_at_once) { 0 } else { GENERATION_STEP };
         // SAFETY: the slot is free and below the capacity; a free slot holds nothing that would leak. It counts as free until the
         // value is there, should `make` panic.
         unsafe { slab.values.add(index as usize).write(MaybeUninit::new(make())) };
         // SAFETY: the index is below the capacity, and metas are initialised from the start.
         let meta = unsafe { slab.metas.add(index as usize).as_mut() };
-        let generation = meta.generation.wrapping_add(GENERATION_STEP);
+        let generation = meta.generation.wrapping_add(step);
         slab.free = core::mem::replace(meta, Meta { generation, next: OCCUPIED }).next;
         slab.len += 1;
         // SAFETY: the slot is occupied.
