@@ -8,6 +8,7 @@ use crate::nvmf::{
 use core::ops::Range;
 use frwr_engine::mr::Grant;
 use frwr_engine::{AnnounceError, ConnectionId, Message, Protocol, RequestHandle};
+use frwr_mempool::mutant;
 use zerocopy::IntoBytes;
 
 /// Bits of a command identifier.
@@ -93,7 +94,10 @@ impl Commands {
     /// The next identifier of a slot. It answers to nothing before [`Commands::posted`].
     pub(super) fn next_identifier(&mut self, index: u16) -> u16 {
         let Some(slot) = self.slots.get_mut(usize::from(index)) else { return u16::MAX };
-        slot.generation = slot.generation.wrapping_add(1);
+        // Mutant: all commands of a slot have one identifier.
+        if !mutant!(host_identifier_again) {
+            slot.generation = slot.generation.wrapping_add(1);
+        }
         slot.flight = None;
         // Higher bits of the generation are cut off.
         let generation = u32::from(slot.generation) << self.index_bits;
@@ -112,7 +116,8 @@ impl Commands {
     pub(super) fn ended(&mut self, identifier: u16) -> Option<u16> {
         let index = self.index(identifier);
         let slot = self.slots.get_mut(index)?;
-        slot.flight.take_if(|flight| flight.identifier == identifier)?;
+        // Mutant: an answer to a former command ends the one that has its slot.
+        slot.flight.take_if(|flight| flight.identifier == identifier || mutant!(host_former_ends))?;
         // Below the number of slots, which is 16 bit.
         Some(index as u16)
     }
@@ -173,7 +178,11 @@ impl Protocol for Commands {
         let Ok(response) = parse_response(prefix) else { return Message::Malformed };
         let identifier = response.command_id.get();
         match self.slots.get(self.index(identifier)).and_then(|slot| slot.flight) {
-            Some(flight) if flight.identifier == identifier && flight.connection == connection => {
+            // K20: an answer on another queue, or to a former command, is one all the same.
+            Some(flight)
+                if (flight.identifier == identifier || mutant!(host_former_answers))
+                    && (flight.connection == connection || mutant!(host_other_queue_answers)) =>
+            {
                 Message::Reply(flight.request)
             }
             _ => Message::Malformed,

@@ -12,6 +12,7 @@ use core::time::Duration;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::{Access, Port};
 use frwr_engine::{Chunk, ConnectionId, Submission, SubmitError};
+use frwr_mempool::mutant;
 
 /// A command of a request, from the moment it was cut until it ended.
 #[derive(Clone, Copy, Debug)]
@@ -247,6 +248,8 @@ impl<P: Port> Host<P> {
         let namespace = self.options.namespace;
         let range = BlockRange { namespace, lba, blocks: part.blocks, data };
         let (command, access) = match kind {
+            // Mutant: more rights than the command needs.
+            Kind::Read if mutant!(host_rights) => (Command::Read(range), Access::RemoteReadWrite),
             Kind::Read => (Command::Read(range), Access::RemoteWrite),
             Kind::Write => (Command::Write(range), Access::RemoteRead),
             Kind::Compare => (Command::Compare(range), Access::RemoteRead),
@@ -308,6 +311,9 @@ impl<P: Port> Host<P> {
                 }
                 Ok(())
             }
+            code if Status::COMMAND_ABORT_REQUESTED.code() == code && aborted && mutant!(host_aborted_succeeds) => {
+                Ok(())
+            }
             code if Status::COMMAND_ABORT_REQUESTED.code() == code && aborted => Err(IoError::TimedOut),
             // It was not executed, or failed: what follows depends on how.
             _ => return self.refused(slot, status),
@@ -345,14 +351,21 @@ impl<P: Port> Host<P> {
     pub(super) fn leave_queue(&mut self, slot: u16) {
         let Some(Some(part)) = self.parts.get(usize::from(slot)) else { return };
         if let Some(in_flight) = self.in_flight.get_mut(usize::from(part.queue)) {
-            *in_flight = in_flight.saturating_sub(1);
+            // S4: a queue is thought to be fuller, or emptier, than it is.
+            *in_flight = if mutant!(S4_host_in_flight) {
+                0
+            } else {
+                in_flight.saturating_sub(u16::from(!mutant!(S10_host_in_flight)))
+            };
         }
         self.suspect.take_if(|suspect| *suspect == slot);
     }
 
     /// The connection ended before the answer: the command waits for the next session.
     pub(super) fn lost(&mut self, slot: u16) {
-        self.leave_queue(slot);
+        if !mutant!(host_lost_in_flight) {
+            self.leave_queue(slot);
+        }
         self.statistics.lost += 1;
         let counted = self.count_loss(slot);
         self.path_is_open(slot);
@@ -364,6 +377,9 @@ impl<P: Port> Host<P> {
                 self.command_ended(slot, Err(IoError::Abandoned));
             }
             Some(Err(error)) => self.command_ended(slot, Err(error)),
+            // Mutant: a command that was lost counts as executed, or is never sent again.
+            _ if mutant!(host_lost_succeeds) => self.command_ended(slot, Ok(())),
+            _ if mutant!(host_lost_forgotten) => {}
             _ => match counted {
                 Ok(()) => self.send_again(slot),
                 Err(error) => self.command_ended(slot, Err(error)),
@@ -374,8 +390,13 @@ impl<P: Port> Host<P> {
     /// A command ended, and its keys are dead.
     pub(super) fn command_ended(&mut self, slot: u16, result: Result<(), IoError>) {
         let Some(part) = self.parts.get_mut(usize::from(slot)).and_then(Option::take) else { return };
-        self.free_slots.push(slot);
-        if let Some(buffer) = part.bounce {
+        // S10: a command's slot, or its bounce buffer, never comes back.
+        if !mutant!(S10_host_slot) {
+            self.free_slots.push(slot);
+        }
+        if let Some(buffer) = part.bounce
+            && !mutant!(S10_host_bounce)
+        {
             self.bounce.give_back(buffer);
         }
         let Some(Some(request)) = self.requests.get_mut(usize::from(part.request)) else { return };

@@ -8,6 +8,7 @@ use core::time::Duration;
 use frwr_engine::SubmitError;
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
+use frwr_mempool::mutant;
 
 /// Bytes of one request at most: what is longer keeps the queue busy for too long to be one request.
 pub const MAX_REQUEST_BYTES: u32 = 64 << 20;
@@ -292,7 +293,12 @@ impl<P: Port> Host<P> {
     /// Ends a request whose commands have all ended, and that needs no more of them. It must not be queued.
     pub(super) fn finish_if_ended(&mut self, index: u16) {
         let Some(place) = self.requests.get_mut(usize::from(index)) else { return };
-        let Some(request) = place.take_if(|request| request.whole && request.outstanding == 0) else { return };
+        // K20: a request ends with the first of its commands, or while some are in flight.
+        let Some(request) =
+            place.take_if(|request| request.whole && (request.outstanding == 0 || mutant!(K20_host_outstanding)))
+        else {
+            return;
+        };
         if let Kind::Deallocate { bounce, .. } = request.kind {
             self.bounce.give_back(bounce);
         }
@@ -305,7 +311,7 @@ impl<P: Port> Host<P> {
 
     /// There will be no other session, or none in time: everything that waits for one ends.
     pub(super) fn end_queued(&mut self, error: IoError) {
-        while let Some(slot) = self.resend.pop() {
+        while let Some(slot) = self.resend.pop().filter(|_| !mutant!(host_resend_forgotten)) {
             self.command_ended(slot, Err(error));
         }
         while let Some(index) = self.queued.pop_front() {

@@ -9,6 +9,7 @@ use crate::nvmf::{
 use core::time::Duration;
 use frwr_engine::provider::{ConnectionParameters, Port};
 use frwr_engine::{ConnectionId, ConnectionOptions, DisconnectCause, Event, OpenError, RequestStatus, SubmitError};
+use frwr_mempool::mutant;
 use zerocopy::IntoBytes;
 
 /// The back-off's exponent stays below the bits of its factor.
@@ -66,7 +67,12 @@ impl<P: Port> Host<P> {
                 }
             },
             State::Ready => {}
-            State::Closing { then } if self.connections.all_closed() && self.followers.all_detached() => {
+            // K18: the next session begins while the queues of this one are drained.
+            State::Closing { then }
+                if mutant!(K18_host_session)
+                    || self.connections.all_closed()
+                        && (self.followers.all_detached() || mutant!(host_followers_left)) =>
+            {
                 self.all_closed(then);
             }
             State::Closing { .. } => {}
@@ -253,7 +259,9 @@ impl<P: Port> Host<P> {
             RequestStatus::TooFewRegistrations => Some(IoError::Submit(SubmitError::TooManyRegistrations)),
             _ => None,
         };
-        if let RequestStatus::Replied(received) = status {
+        if let RequestStatus::Replied(received) = status
+            && !mutant!(S10_host_receive)
+        {
             self.engine.release(received);
         }
         let Some(index) = index else { return };

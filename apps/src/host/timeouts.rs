@@ -4,6 +4,7 @@
 use super::{Host, HostFailure, State};
 use core::time::Duration;
 use frwr_engine::provider::Port;
+use frwr_mempool::mutant;
 
 /// How soon an Abort that found no room is tried again.
 const RETRY: Duration = Duration::from_millis(10);
@@ -41,7 +42,13 @@ impl<P: Port> Host<P> {
                 next = next.min(deadline);
                 continue;
             }
-            if abortion == Abortion::Sent {
+            // K20: a command that is too late ends without its fence.
+            if mutant!(K20_host_timeout) {
+                self.leave_queue(slot);
+                self.command_ended(slot, Err(super::IoError::TimedOut));
+                continue;
+            }
+            if abortion == Abortion::Sent && !mutant!(host_abort_unanswered) {
                 return self.fail(HostFailure::CommandTimeout { stood_still: self.stood_still() });
             }
             // While an Abort is not answered no other one is sent; that has a time of its own (`Chores::abort_by`).
@@ -84,7 +91,9 @@ impl<P: Port> Host<P> {
 
     /// A request was given up: its commands are aborted, or end here if they were not sent.
     pub(super) fn abort_commands(&mut self, request: u16) {
-        self.queued.retain(|&queued| queued != request);
+        if !mutant!(host_aborted_queued) {
+            self.queued.retain(|&queued| queued != request);
+        }
         for slot in 0..self.io_slots() {
             let in_flight = self.commands.is_in_flight(slot);
             let Some(Some(part)) = self.parts.get_mut(usize::from(slot)) else { continue };

@@ -12,6 +12,7 @@ use crate::nvmf::{
 };
 use crate::storage::{Cookie, Storage};
 use frwr_engine::provider::Port;
+use frwr_mempool::mutant;
 
 /// CAP.TO in units of 500 ms: this controller is ready at once, but a host may be slow to see it.
 const READY_TIMEOUT_UNITS: u8 = 15;
@@ -127,7 +128,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// Has a command end without being executed; false where it is too late for that.
     fn abort_command(&mut self, index: u32) -> bool {
         let cookie = Cookie(self.slots.cookie(index));
-        let Some(slot) = self.slots.get_mut(index).filter(|slot| !slot.work.is_half_done()) else { return false };
+        let is_whole =
+            |slot: &&mut super::command::Slot| mutant!(target_aborted_half_done) || !slot.work.is_half_done();
+        let Some(slot) = self.slots.get_mut(index).filter(is_whole) else { return false };
         let aborted = Phase::Reply(Reply::of(Status::COMMAND_ABORT_REQUESTED));
         match slot.phase {
             // Its turn may be long in coming.
@@ -138,10 +141,13 @@ impl<P: Port, S: Storage> Target<P, S> {
             }
             // It waits for a transfer slot or the storage: every poll looks at it, and then it is answered.
             Phase::Fetch | Phase::Submit => slot.phase = aborted,
-            Phase::Fetching => slot.aborted = true,
+            // Mutant: it is said to be aborted, and executed.
+            Phase::Fetching => slot.aborted = !mutant!(target_aborted_executed),
             Phase::Storing => {
                 let namespace = slot.work.namespace().and_then(|namespace| self.namespaces.get_mut(namespace));
-                if !namespace.is_some_and(|namespace| namespace.storage.cancel(cookie)) {
+                let cancelled = namespace.is_some_and(|namespace| namespace.storage.cancel(cookie));
+                // Mutant: it is answered as aborted while the storage executes it.
+                if !cancelled && !mutant!(target_aborted_storing) {
                     return false;
                 }
                 self.set_phase(index, aborted);

@@ -3,6 +3,7 @@
 use super::buffers::Buffer;
 use crate::nvmf::{self, Status};
 use frwr_engine::{ConnectionId, Received, RemoteSegment};
+use frwr_mempool::mutant;
 
 /// What a command does once its data is there, or to have its data.
 #[derive(Clone, Copy, Debug)]
@@ -332,7 +333,9 @@ impl Slots {
 
     pub(super) fn remove(&mut self, index: u32) -> Option<Slot> {
         let slot = self.slots.get_mut(index as usize)?.1.take()?;
-        self.free.push(index);
+        if !mutant!(S10_target_slot) {
+            self.free.push(index);
+        }
         Some(slot)
     }
 
@@ -347,6 +350,7 @@ impl Slots {
         // The lower and the upper half.
         let (index, generation) = (cookie as u32, (cookie >> 32) as u32);
         let (now, slot) = self.slots.get(index as usize)?;
-        (*now == generation && slot.is_some()).then_some(index)
+        // S7: what is said of a former command is said of this one.
+        ((*now == generation || mutant!(S7_target_slot)) && slot.is_some()).then_some(index)
     }
 }

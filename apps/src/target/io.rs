@@ -9,6 +9,7 @@ use crate::storage::Storage;
 use arrayvec::ArrayVec;
 use frwr_engine::provider::{Port, RemoteRange};
 use frwr_engine::{FetchRequest, MAX_TRANSFER_OPERATIONS, Received, RemoteSegment, ResponseRequest, TransferError};
+use frwr_mempool::mutant;
 use zerocopy::IntoBytes;
 
 /// The data blocks of one command.
@@ -43,6 +44,10 @@ impl<P: Port, S: Storage> Target<P, S> {
                 }
                 Step::Stall => {
                     self.statistics.stalls += 1;
+                    // K11: who found no room is not looked at again.
+                    if mutant!(K11_target_stalled) {
+                        return;
+                    }
                     return self.stalled.push_back(index);
                 }
                 Step::Drop => return self.drop_command(index),
@@ -210,6 +215,10 @@ impl<P: Port, S: Storage> Target<P, S> {
         let result = self.engine.respond(connection, &request);
         if result.is_ok() {
             self.answered(index, &reply);
+            // K9: the data's buffer goes back with the post, while the device may read it again.
+            if mutant!(K9_target_response) {
+                return Step::Drop;
+            }
         }
         self.transferred(index, result, Phase::Replying)
     }
@@ -227,9 +236,11 @@ impl<P: Port, S: Storage> Target<P, S> {
             // The engine has its own copy of the list.
             self.engine.release(received);
         }
-        self.release_identifier(connection, command_id);
+        if !mutant!(S10_target_identifier) {
+            self.release_identifier(connection, command_id);
+        }
         let Some(queue) = self.queue_mut(connection) else { return };
-        queue.outstanding = queue.outstanding.saturating_sub(1);
+        queue.outstanding = queue.outstanding.saturating_sub(u16::from(!mutant!(S10_target_outstanding)));
         let (queue_id, association) = (queue.asked.queue_id, queue.association);
         if reply.status.is_success() {
             return;
@@ -264,7 +275,8 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// RDMA READs ended.
     pub(super) fn fetched(&mut self, cookie: u64, done: bool) {
         let Some(index) = self.slots.index_of(cookie) else { return };
-        if !done {
+        // K5: data that did not arrive is taken for what did.
+        if !done && !mutant!(K5_target_fetched) {
             return self.drop_command(index);
         }
         let Some(slot) = self.slots.get_mut(index) else { return };
@@ -284,9 +296,15 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn drop_command(&mut self, index: u32) {
         let Some(slot) = self.slots.remove(index) else { return };
         for buffer in [slot.buffer, slot.second].into_iter().flatten() {
+            // S10: buffers of commands that are dropped never come back.
+            if mutant!(S10_target_buffer) {
+                continue;
+            }
             self.buffers.put(buffer);
         }
-        if let Data::InCapsule { received, .. } | Data::Scattered { received, .. } = slot.data {
+        if let Data::InCapsule { received, .. } | Data::Scattered { received, .. } = slot.data
+            && !mutant!(S10_target_receive)
+        {
             self.engine.release(received);
         }
     }

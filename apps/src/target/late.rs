@@ -12,6 +12,7 @@ use crate::nvmf::{ConnectData, Nqn};
 use crate::storage::Storage;
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Port;
+use frwr_mempool::mutant;
 
 /// A place in the table of controllers, as the sessions that had it left it.
 #[derive(Debug, Default)]
@@ -73,7 +74,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         self.orphans = self.orphans.saturating_sub(1);
         let place = self.slots.get_mut(index).and_then(|slot| slot.left_to);
         if let Some(found) = place.and_then(|place| self.places.get_mut(usize::from(place))) {
-            found.orphans = found.orphans.saturating_sub(1);
+            if !mutant!(S10_target_orphan) {
+                found.orphans = found.orphans.saturating_sub(1);
+            }
         }
     }
 
@@ -85,7 +88,10 @@ impl<P: Port, S: Storage> Target<P, S> {
     /// A storage has commands of ended queues of this place, here or on a member, or may have.
     pub(super) fn has_late_commands(&self, place: usize) -> bool {
         let is_quiet = self.spread.peers().iter().all(|peer| peer.is_quiet(place));
-        self.orphans_of(place) > 0 || !is_quiet || self.is_storing_for(place)
+        // Mutant: commands of queues that still end, or of those that have, or of other cores, are not waited for.
+        (self.orphans_of(place) > 0 && !mutant!(target_late_orphans))
+            || (!is_quiet && !mutant!(target_late_members))
+            || (self.is_storing_for(place) && !mutant!(target_late_ending))
     }
 
     /// The storages have commands of queues that ended with the controller of a place, or before it, and whose connections still

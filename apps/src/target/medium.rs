@@ -6,6 +6,7 @@ use super::io::{COPY_BYTES, Step};
 use crate::nvmf::{DATASET_RANGE_BYTES, DatasetRange, Status};
 use crate::storage::{Cookie, Operation, Storage, StorageError};
 use frwr_engine::provider::Port;
+use frwr_mempool::mutant;
 use zerocopy::FromBytes;
 
 impl<P: Port, S: Storage> Target<P, S> {
@@ -49,7 +50,8 @@ impl<P: Port, S: Storage> Target<P, S> {
         let connection = self.slots.get_mut(index).map(|slot| slot.connection);
         // What waited longer than its connection or its controller lived is not executed any more: the host may have moved on.
         let queue = connection.and_then(|connection| self.queue_mut(connection));
-        if queue.is_none_or(|queue| queue.association.is_none()) {
+        // Mutant: commands of a queue that is gone are executed.
+        if queue.is_none_or(|queue| queue.association.is_none()) && !mutant!(target_executes_for_gone) {
             return Step::Drop;
         }
         let Some((namespace, operation)) = self.operation(index) else { return Step::Drop };
@@ -111,7 +113,7 @@ impl<P: Port, S: Storage> Target<P, S> {
         let Some(index) = self.slots.index_of(cookie.0) else { return self.committed(cookie, result) };
         let Some(slot) = self.slots.get_mut(index) else { return };
         let connection = slot.connection;
-        if self.queue_mut(connection).is_none() {
+        if self.queue_mut(connection).is_none() && !mutant!(target_answers_gone) {
             self.orphan_is_done(index);
             return self.drop_command(index);
         }
@@ -163,7 +165,9 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         let Some(slot) = self.slots.get_mut(index) else { return Phase::Reply(Reply::result(0)) };
         match work {
-            Work::Write { namespace, .. } | Work::WriteZeroes { namespace, .. } if slot.durable => {
+            Work::Write { namespace, .. } | Work::WriteZeroes { namespace, .. }
+                if slot.durable && !mutant!(target_durable_unflushed) =>
+            {
                 slot.work = Work::Harden { namespace };
                 Phase::Submit
             }

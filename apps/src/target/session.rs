@@ -10,6 +10,7 @@ use crate::storage::Storage;
 use core::time::Duration;
 use frwr_engine::provider::Port;
 use frwr_engine::{ConnectionId, ConnectionOptions, OpenError};
+use frwr_mempool::mutant;
 use std::net::{IpAddr, SocketAddr};
 use zerocopy::IntoBytes;
 
@@ -96,7 +97,8 @@ impl Queue {
 impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn queue_mut(&mut self, connection: ConnectionId) -> Option<&mut Queue> {
         let queue = self.queues.get_mut(usize::from(connection.index))?.as_mut()?;
-        (queue.connection == connection).then_some(queue)
+        // S5: what is said of a former connection is said of this one.
+        (queue.connection == connection || mutant!(S5_target_queue)).then_some(queue)
     }
 
     /// Accepts a connect request, where there is room.
@@ -152,7 +154,10 @@ impl<P: Port, S: Storage> Target<P, S> {
         };
         *place = Some(queue);
         if let Some(in_use) = self.in_use.get_mut(usize::from(connection.index)) {
-            in_use.clear();
+            // S5: identifiers of a former queue are in use on this one.
+            if !mutant!(S5_target_identifiers) {
+                in_use.clear();
+            }
         }
         self.next_connect_check = [self.next_connect_check, connect_by].into_iter().flatten().min();
         if let Some(at) = self.next_connect_check {
@@ -175,6 +180,9 @@ impl<P: Port, S: Storage> Target<P, S> {
                 self.disconnect_io_queues(controller);
             } else {
                 (queue.association, queue.ended_with) = (None, Some(controller));
+                if mutant!(target_ending_place_forgotten) {
+                    queue.ended_with = None;
+                }
             }
         }
     }
@@ -201,13 +209,20 @@ impl<P: Port, S: Storage> Target<P, S> {
         }
         let Some(queue) = place.take() else { return };
         let ended = queue.association;
-        self.leave_orphans(connection, ended.map(|association| association.controller).or(queue.ended_with));
-        self.drop_waiting(connection);
+        // Mutant: what storages still have of a session that is over is forgotten.
+        if !mutant!(target_orphans_forgotten) {
+            self.leave_orphans(connection, ended.map(|association| association.controller).or(queue.ended_with));
+        }
+        if !mutant!(S10_target_waiting) {
+            self.drop_waiting(connection);
+        }
         let Some(Association { controller, .. }) = ended else { return };
         self.queue_ended(connection);
         let is_admin = |controller: &super::Controller| controller.admin == Some(connection);
         if self.controllers.get(controller).and_then(Option::as_ref).is_some_and(is_admin) {
-            self.disconnect_io_queues(controller);
+            if !mutant!(target_queues_outlive_admin) {
+                self.disconnect_io_queues(controller);
+            }
             self.controllers[controller] = None;
         }
     }
@@ -250,12 +265,15 @@ impl<P: Port, S: Storage> Target<P, S> {
         let command_id = entry.command_id.get();
         let in_use = self.in_use.get_mut(usize::from(connection.index));
         let is_new = in_use.is_none_or(|in_use| in_use.insert(command_id));
-        if !is_new && !self.forgets_event_request(connection, entry) {
+        // Mutant: two commands in flight may have one identifier.
+        if !is_new && !self.forgets_event_request(connection, entry) && !mutant!(target_identifier_twice) {
             return Err(Fault::CommandIdentifier { command_id });
         }
         let Some(queue) = self.queue_mut(connection) else { return Ok(()) };
         match queue.count_command() {
             true => Ok(()),
+            // S4: a host may have more in flight than its queue has entries.
+            false if mutant!(S4_target_overrun) => Ok(()),
             false => Err(Fault::Overrun { entries: queue.entries() }),
         }
     }

@@ -63,6 +63,7 @@ mutants! {
     K10_posted
     K11_poll
     K11_request
+    K11_target_stalled
     K11_transfer
     K12
     K12_refill
@@ -79,6 +80,7 @@ mutants! {
     K17_admission
     K17_refill
     K17_waiting
+    K18_host_session
     K18_no_marker
     K18_post_behind_end
     K18_receives_undrained
@@ -96,6 +98,8 @@ mutants! {
     K1_posted
     K20_cancel
     K20_ended
+    K20_host_outstanding
+    K20_host_timeout
     K20_transfer
     K21_key_at_once
     K2_cancelled
@@ -115,6 +119,7 @@ mutants! {
     K5_invalidation
     K5_registration
     K5_reply
+    K5_target_fetched
     K6_at_once
     K6_entries
     K6_message
@@ -124,15 +129,27 @@ mutants! {
     K9_fence
     K9_invalidated
     K9_reply
+    K9_target_response
     S10_descriptors
     S10_domain
     S10_held
+    S10_host_bounce
+    S10_host_in_flight
+    S10_host_receive
+    S10_host_slot
     S10_not_made
     S10_receives_posted
     S10_returned
     S10_shared_granted
     S10_shared_held
     S10_slot
+    S10_target_buffer
+    S10_target_identifier
+    S10_target_orphan
+    S10_target_outstanding
+    S10_target_receive
+    S10_target_slot
+    S10_target_waiting
     S10_transfer
     S1_returned
     S2_awaited
@@ -150,6 +167,7 @@ mutants! {
     S3_send_first
     S4_at_once
     S4_granted
+    S4_host_in_flight
     S4_invalidation
     S4_marker
     S4_peer_receive
@@ -163,6 +181,7 @@ mutants! {
     S4_response
     S4_response_at_once
     S4_taken
+    S4_target_overrun
     S5_current
     S5_epoch
     S5_last_completions
@@ -172,6 +191,8 @@ mutants! {
     S5_receive
     S5_shared
     S5_shared_lost
+    S5_target_identifiers
+    S5_target_queue
     S6_bases
     S6_domain
     S6_kept
@@ -183,6 +204,7 @@ mutants! {
     S7_receive_at_once
     S7_receive_generation
     S7_shared_taker
+    S7_target_slot
     S8
     S9_device_fatal
     abandoned_never_spent
@@ -217,6 +239,19 @@ mutants! {
     hold_kept_object
     hold_overdue
     hold_refused_fail
+    host_abort_unanswered
+    host_aborted_queued
+    host_aborted_succeeds
+    host_followers_left
+    host_former_answers
+    host_former_ends
+    host_identifier_again
+    host_lost_forgotten
+    host_lost_in_flight
+    host_lost_succeeds
+    host_other_queue_answers
+    host_resend_forgotten
+    host_rights
     lost_before_destruction
     lost_reply_keeps_receive
     lost_told_as_replied
@@ -237,6 +272,19 @@ mutants! {
     signal_refused
     signal_refused_invalidations
     staged_at_end
+    target_aborted_executed
+    target_aborted_half_done
+    target_aborted_storing
+    target_answers_gone
+    target_durable_unflushed
+    target_ending_place_forgotten
+    target_executes_for_gone
+    target_identifier_twice
+    target_late_ending
+    target_late_members
+    target_late_orphans
+    target_orphans_forgotten
+    target_queues_outlive_admin
     to_free_unattended
     transfer_starves
     transfers_held_unasked
