@@ -1,0 +1,79 @@
+//! Runs one test of a binary, with a limit.
+
+use super::build::Binary;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    Passed,
+    /// With the number of the first seed that it named, if it runs seeds.
+    Failed(Option<u64>),
+    TimedOut,
+}
+
+/// A variable of the environment.
+pub(super) type Variable = (&'static str, String);
+
+/// Runs a test with a mutant.
+pub(super) fn run(
+    binary: &Binary,
+    test: &str,
+    mutant: &str,
+    variables: &[Variable],
+    limit: Duration,
+) -> std::io::Result<Ended> {
+    let mut child = Command::new(&binary.path)
+        .args(["--exact", test, "--nocapture"])
+        .current_dir(&binary.folder)
+        .env("FRWR_MUTANT", mutant)
+        .env("RUST_BACKTRACE", "0")
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        // With what it starts, so that all of it can be ended.
+        .process_group(0)
+        .spawn()?;
+    let ended = watch(&mut child, limit);
+    let group = format!("-{}", child.id());
+    let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+    child.wait()?;
+    ended
+}
+
+fn watch(child: &mut Child, limit: Duration) -> std::io::Result<Ended> {
+    let (sender, lines) = channel();
+    if let Some(output) = child.stdout.take() {
+        std::thread::spawn(move || {
+            BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+    }
+    let until = Instant::now() + limit;
+    let (mut seed, mut ran) = (None, false);
+    loop {
+        match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                ran |= line.starts_with("running 1 test");
+                seed = seed.or_else(|| named_seed(&line));
+            }
+            Err(RecvTimeoutError::Timeout) => return Ok(Ended::TimedOut),
+            Err(RecvTimeoutError::Disconnected) if child.wait()?.success() => {
+                // A test that is not there kills nobody.
+                return if ran { Ok(Ended::Passed) } else { Err(std::io::Error::other("there is no such test")) };
+            }
+            Err(RecvTimeoutError::Disconnected) => return Ok(Ended::Failed(seed)),
+        }
+    }
+}
+
+/// A seed that failed: "first failing seed: 7", "seed 7 failed; ...", "seed 7: ...".
+fn named_seed(line: &str) -> Option<u64> {
+    let at = line.find("seed: ").map(|at| at + "seed: ".len()).or_else(|| line.find("seed ").map(|at| at + "seed ".len()))?;
+    let number: String = line.get(at..)?.chars().take_while(char::is_ascii_digit).collect();
+    number.parse().ok()
+}
