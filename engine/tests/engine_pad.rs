@@ -114,6 +114,39 @@ fn s93_f08_a_refused_pad_is_never_announced() {
     });
 }
 
+/// Neither is the one that a former connection in the same place had.
+#[test]
+fn s93_f08_a_refused_pad_is_not_the_former_connections() {
+    let setup = || {
+        let setup = padded().host(|host| {
+            (host.on_post_error, host.connections) = (OnPostError::DeregisterAndContinue, 1);
+        });
+        setup.peer_receives(64).watched()
+    };
+    let end = |pair: &mut Watched| {
+        let connection = pair.pair.host.connection.unwrap();
+        pair.pair.host.engine.disconnect(connection);
+        pair.until("gone", |pair| pair.host.engine.is_disconnected() && pair.target.engine.is_disconnected());
+    };
+    let mut twin = setup();
+    end(&mut twin);
+    twin.pair.connect();
+    let mut pair = setup();
+    assert!(grant(&pair).is_some());
+    end(&mut pair);
+    pair.host.faults.refuse_post(twin.queue_pair(), 0, PostRefusal::QueueFull);
+    pair.pair.connect();
+    assert_eq!(pair.host.faults.faults(), 1);
+    assert_eq!(grant(&pair), None);
+    let connection = pair.pair.host.connection.unwrap();
+    // Every MR is a request's, also the one in the place of the former pad.
+    for cookie in 0..40 {
+        pair.pair.host.submit(cookie, Access::RemoteWrite, &[pair.pair.host.segment(0, 64)], true).unwrap();
+    }
+    pair.until("all in use", |pair| pair.host.engine.descriptors(connection).used == 33);
+    assert_eq!(grant(&pair), None, "the key of a request is nobody's pad");
+}
+
 #[test]
 fn s93_d07_a_refused_pad_ends_the_connection_where_a_refused_post_does() {
     let mut pair = padded().watched_apart();

@@ -78,6 +78,34 @@ fn s95_hold_nothing_of_an_undrained_queue_pair_is_given_back_while_it_exists() {
     }
 }
 
+/// A reply says that the data is there. That nobody changes it any more only a fence says, and none that was given up with its queue pair.
+#[test]
+fn s80_d06_a_fence_that_was_given_up_with_its_queue_pair_is_none() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        test.submit(1, 1, false);
+        let (name, _) = test.command();
+        test.hold(TokenKind::Invalidate);
+        test.hold(TokenKind::Drain);
+        test.reply(name, None);
+        test.until("an invalidation", |pair| pair.host.engine.statistics().local_inv_needed == 1);
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        for _ in 0..PATIENCE {
+            test.now += TICK;
+            let now = test.now;
+            test.pair.host.step(now);
+            if test.host.disconnected == 1 {
+                break;
+            }
+        }
+        assert_eq!(test.host.engine.statistics().drain_timeouts, 1, "{profile}");
+        assert_eq!(test.status(1), Some("lost"), "{profile}");
+        test.until_gone();
+        test.reconnect_works();
+    }
+}
+
 /// What an RDMA READ of a former connection brings must not meet what its caller does with the memory next.
 #[test]
 fn hold_memory_that_is_told_to_be_lost_is_written_by_nobody() {
@@ -158,6 +186,7 @@ fn s95_the_time_out_of_a_drain_begins_with_the_error_state() {
 
 engine_harness::asleep! {
     s95_hold_nothing_of_an_undrained_queue_pair_is_given_back_while_it_exists,
+    s80_d06_a_fence_that_was_given_up_with_its_queue_pair_is_none,
     hold_memory_that_is_told_to_be_lost_is_written_by_nobody,
     s95_a_queue_pair_that_could_not_be_failed_sends_its_peer_nothing,
     s95_the_time_out_of_a_drain_begins_with_the_error_state,

@@ -46,9 +46,9 @@ impl<P: Port> Engine<P> {
         let connection = self.connections.get_mut(index)?;
         let entries = if piece.is_some() { making.single } else { making.cost.message };
         // S4: the peer's receives, or the queue's entries, are not looked at here.
-        if !(connection.may_send() || mutant!(S4_receives_at_once))
-            || !(connection.send_queue.can_reserve(entries) || mutant!(S4_at_once))
-        {
+        let may_send = connection.may_send() || mutant!(S4_receives_at_once);
+        let has_room = connection.send_queue.can_reserve(entries) || mutant!(S4_at_once);
+        if !may_send || !has_room {
             return None;
         }
         let located = match piece {

@@ -115,8 +115,8 @@ impl<P: Port> Engine<P> {
             }
         }
         self.mark_dirty(index);
-        // K13: told when the invalidations are posted, not when the keys are dead.
-        if mutant!(K13_reply) {
+        // F12: told before the invalidations are posted.
+        if mutant!(F12) {
             self.end_request(handle);
         }
     }

@@ -230,9 +230,7 @@ impl<P: Port> Engine<P> {
                     }
                 }
                 TokenKind::Invalidate => {
-                    if let Some(mr) = self.pool.get_mut(token.index())
-                        && !mutant!(F5_refused_in_flight)
-                    {
+                    if let Some(mr) = self.pool.get_mut(token.index()) {
                         let _ = mr.invalidate_refused(token.generation());
                     }
                 }

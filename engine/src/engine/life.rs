@@ -177,9 +177,10 @@ impl<P: Port> Engine<P> {
                 true
             }
             Ending::Drain { marker_posted: true } => {
+                // K18: not all of it is waited for.
                 let sent = self.connections[index].send_queue.posted() == 0 || mutant!(K18_sends_undrained);
-                let drained = (sent && (self.receives_are_back(index) || mutant!(K18_receives_undrained)))
-                    || mutant!(K18_undrained);
+                let received = self.receives_are_back(index) || mutant!(K18_receives_undrained);
+                let drained = sent && received;
                 if !drained && overdue {
                     self.give_up_receives(index);
                 }
@@ -285,13 +286,16 @@ impl<P: Port> Engine<P> {
         self.free_again(index);
         for descriptor in self.pool.of(connection.index) {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
-            // K2, K3, F17: what was never posted, is valid, or is on no list is left as it is.
-            if (mutant!(K2_mapped) && matches!(mr.state(), State::Mapped { .. } | State::Owned { .. }))
-                || (mutant!(K3_valid) && matches!(mr.state(), State::Registering { .. } | State::Valid { .. }))
-                || (mutant!(K3_idle) && matches!(mr.state(), State::Idle { .. }))
-                || (mutant!(F17_invalidating) && matches!(mr.state(), State::Invalidating { .. }))
-                || (mutant!(K4_stale) && matches!(mr.state(), State::Stale(_)))
-            {
+            // K2, K3, K4, F17: what was never posted, is valid, is free, or in flight, is left as it is.
+            let is_left = match mr.state() {
+                State::Owned { .. } | State::Mapped { .. } => mutant!(K2_mapped),
+                State::Registering { .. } | State::Valid { .. } => mutant!(K3_valid),
+                State::Idle { .. } => mutant!(K3_idle),
+                State::Invalidating { .. } => mutant!(F17_invalidating),
+                State::Stale(_) => mutant!(K4_stale),
+                _ => false,
+            };
+            if is_left {
                 continue;
             }
             // What has no object, or is being destroyed already, needs nothing.
@@ -356,9 +360,9 @@ impl<P: Port> Engine<P> {
         self.send_frees(index);
         let entry = &self.connections[index];
         // Mutant: told before the keys are dead, or while objects are being made.
-        if (entry.freeing > 0 && !mutant!(lost_before_destruction))
-            || (entry.allocating > 0 && !mutant!(closed_while_allocating))
-        {
+        let is_freeing = entry.freeing > 0 && !mutant!(lost_before_destruction);
+        let is_allocating = entry.allocating > 0 && !mutant!(closed_while_allocating);
+        if is_freeing || is_allocating {
             return false;
         }
         let entry = &mut self.connections[index];

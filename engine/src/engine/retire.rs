@@ -121,7 +121,7 @@ impl<P: Port> Engine<P> {
             let awaited = self.connections[index].send_queue.take_awaited(from, through);
             let word = from - from % WORD;
             // Who waits in another word than the first is not told.
-            if awaited != 0 && !(mutant!(retired_words) && from % WORD == 0) {
+            if awaited != 0 && !(mutant!(retired_words) && from.is_multiple_of(WORD)) {
                 self.tell_retired(index, word, awaited);
             }
             from = word + WORD;

@@ -247,16 +247,13 @@ impl<P: Port> Engine<P> {
             if posted.token.is(TokenKind::Transfer) || posted.token.is(TokenKind::Reply) {
                 // The last of its work requests is the last to move.
                 if let Some((_, other)) = self.transfers.at_mut(posted.owner) {
-                    if !mutant!(unstaged_transfer_position) {
-                        other.position = moved;
-                    }
+                    other.position = if mutant!(unstaged_transfer_position) { other.position } else { moved };
                 }
             } else if let Some((_, other)) = self.requests.at_mut(posted.owner)
                 && (posted.token.is(TokenKind::Message) || posted.is_standalone())
             {
-                if !mutant!(unstaged_message_position) {
-                    other.message_position = moved;
-                }
+                other.message_position =
+                    if mutant!(unstaged_message_position) { other.message_position } else { moved };
             }
             connection.chain.set(kept, work);
             kept += 1;

@@ -22,6 +22,7 @@ mutants! {
     F1
     F10
     F11
+    F12
     F13_command
     F13_reply
     F13_unknown
@@ -39,7 +40,6 @@ mutants! {
     F5_every
     F5_invalidations
     F5_last_unsignalled
-    F5_refused_in_flight
     F5_reply_unasked
     F5_standalone_unasked
     F5_transfers_unasked
@@ -69,7 +69,6 @@ mutants! {
     K12_refill
     K13_at_once
     K13_cancel
-    K13_reply
     K14_at_once
     K14_reply
     K15_all
@@ -86,7 +85,6 @@ mutants! {
     K18_receives_undrained
     K18_registration_runs
     K18_sends_undrained
-    K18_undrained
     K19_at_once
     K19_pad
     K19_refused

@@ -19,6 +19,9 @@ struct Arguments {
     /// Searches for seeds anew, instead of running those of the table
     #[arg(long)]
     search: bool,
+    /// Writes what a search found into the table
+    #[arg(long, requires = "search")]
+    record: bool,
     /// Seeds of each simulation that a search runs at most
     #[arg(long, default_value_t = historic::MOST_SEEDS)]
     seeds: u64,
@@ -37,8 +40,8 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let Arguments { check, search, seeds, limit, only, root, work } = Arguments::parse();
-    let wish = historic::Wish { check, search, seeds, limit, only: only.unwrap_or_default(), root, work };
+    let Arguments { check, search, record, seeds, limit, only, root, work } = Arguments::parse();
+    let wish = historic::Wish { check, search, record, seeds, limit, only: only.unwrap_or_default(), root, work };
     match historic::run(&wish) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

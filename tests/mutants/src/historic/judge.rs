@@ -1,9 +1,9 @@
 //! Who kills a mutant.
 
+use super::Wish;
 use super::build::Binaries;
 use super::process::{Ended, run};
 use super::table::{Mutant, Simulation, Table};
-use super::Wish;
 use std::time::Duration;
 
 /// One named test takes a fraction of it.

@@ -3,11 +3,13 @@
 mod build;
 mod judge;
 mod process;
+mod record;
 mod report;
 mod source;
 mod table;
 
 use build::Binaries;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,6 +27,7 @@ const AT_A_TIME: usize = 2;
 pub(crate) struct Wish {
     pub(crate) check: bool,
     pub(crate) search: bool,
+    pub(crate) record: bool,
     pub(crate) seeds: u64,
     pub(crate) limit: u64,
     pub(crate) only: String,
@@ -46,13 +49,24 @@ pub(crate) fn run(wish: &Wish) -> Result<bool, String> {
         return Ok(differences.is_empty());
     }
     let binaries = Binaries::build(wish, &table)?;
-    let killed = judge_all(wish, &table, &binaries);
+    let asked: Vec<_> = table.mutants.iter().filter(|mutant| mutant.name.contains(&wish.only)).collect();
+    let verdicts = judge_all(wish, &table, &asked, &binaries);
+    report::totals(wish, &verdicts);
+    if wish.search && wish.record {
+        record::record(&wish.root, &verdicts)?;
+    }
+    let killed = verdicts.len() == asked.len() && verdicts.values().all(judge::Verdict::is_killed);
     Ok(killed && differences.is_empty())
 }
 
-fn judge_all(wish: &Wish, table: &Table, binaries: &Binaries) -> bool {
-    let asked: Vec<_> = table.mutants.iter().filter(|mutant| mutant.name.contains(&wish.only)).collect();
-    let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+/// By the names of the mutants.
+fn judge_all(
+    wish: &Wish,
+    table: &Table,
+    asked: &[&table::Mutant],
+    binaries: &Binaries,
+) -> BTreeMap<String, judge::Verdict> {
+    let (next, verdicts) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
@@ -60,13 +74,11 @@ fn judge_all(wish: &Wish, table: &Table, binaries: &Binaries) -> bool {
                     let verdict = judge::judge(wish, table, binaries, mutant);
                     report::line(mutant, &verdict);
                     if let Ok(mut verdicts) = verdicts.lock() {
-                        verdicts.push(verdict);
+                        verdicts.insert(mutant.name.clone(), verdict);
                     }
                 }
             });
         }
     });
-    let verdicts = verdicts.into_inner().unwrap_or_default();
-    report::totals(wish, &verdicts);
-    verdicts.len() == asked.len() && verdicts.iter().all(judge::Verdict::is_killed)
+    verdicts.into_inner().unwrap_or_default()
 }

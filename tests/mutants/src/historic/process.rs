@@ -73,7 +73,10 @@ fn watch(child: &mut Child, limit: Duration) -> std::io::Result<Ended> {
 
 /// A seed that failed: "first failing seed: 7", "seed 7 failed; ...", "seed 7: ...".
 fn named_seed(line: &str) -> Option<u64> {
-    let at = line.find("seed: ").map(|at| at + "seed: ".len()).or_else(|| line.find("seed ").map(|at| at + "seed ".len()))?;
+    let at = line
+        .find("seed: ")
+        .map(|at| at + "seed: ".len())
+        .or_else(|| line.find("seed ").map(|at| at + "seed ".len()))?;
     let number: String = line.get(at..)?.chars().take_while(char::is_ascii_digit).collect();
     number.parse().ok()
 }

@@ -3,6 +3,7 @@
 use super::judge::Verdict;
 use super::table::Mutant;
 use super::{MOST_SEEDS, Wish};
+use std::collections::BTreeMap;
 
 /// A mutant, what killed it, and how many seeds that took.
 pub(super) fn line(mutant: &Mutant, verdict: &Verdict) {
@@ -23,10 +24,10 @@ pub(super) fn line(mutant: &Mutant, verdict: &Verdict) {
     }
 }
 
-pub(super) fn totals(wish: &Wish, verdicts: &[Verdict]) {
-    let killed = verdicts.iter().filter(|verdict| verdict.is_killed()).count();
-    let by_seeds = verdicts.iter().filter(|verdict| !verdict.seeds.is_empty()).count();
-    let seeds_alone = verdicts.iter().filter(|verdict| !verdict.seeds.is_empty() && verdict.tests.is_empty()).count();
+pub(super) fn totals(wish: &Wish, verdicts: &BTreeMap<String, Verdict>) {
+    let killed = verdicts.values().filter(|verdict| verdict.is_killed()).count();
+    let by_seeds = verdicts.values().filter(|verdict| !verdict.seeds.is_empty()).count();
+    let seeds_alone = verdicts.values().filter(|verdict| !verdict.seeds.is_empty() && verdict.tests.is_empty()).count();
     println!(
         "{killed} of {} mutants were killed, {by_seeds} by a simulation, {seeds_alone} of those by nothing else",
         verdicts.len()

@@ -42,7 +42,9 @@ pub(super) fn differences(root: &Path, table: &Table) -> Result<Vec<String>, Str
     if listed != in_code {
         found.push(format!("{NAMES} and the code differ in {:?}", listed.symmetric_difference(&in_code)));
     }
-    found.extend(table.absent.iter().filter(|absent| absent.why.is_empty()).map(|absent| format!("{}: why?", absent.name)));
+    found.extend(
+        table.absent.iter().filter(|absent| absent.why.is_empty()).map(|absent| format!("{}: why?", absent.name)),
+    );
     found.extend(unaccounted(table).map(|name| format!("{PATH} has neither a mutant of {name} nor a reason why not")));
     Ok(found)
 }
@@ -65,7 +67,8 @@ fn in_code(root: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
             let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
             let file = path.strip_prefix(root).unwrap_or(path).display().to_string();
             for rest in text.split(CONDITION).skip(1) {
-                let name: String = rest.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+                let name: String =
+                    rest.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
                 if !name.is_empty() {
                     found.entry(name).or_default().insert(file.clone());
                 }

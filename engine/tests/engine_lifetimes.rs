@@ -1,0 +1,174 @@
+//! Lifetimes that end at the same time as something else: a request that has ended and was not told yet, a message that is given up with its
+//! queue pair, a response that came back flushed, a registration behind which a post was cut off.
+
+mod engine_harness;
+
+use core::time::Duration;
+use engine_harness::{PROFILES, Setup, scripted::Scripted, ways::*};
+use frwr_engine::{
+    OnPostError,
+    provider::{Access, FailureStatus, Port, TokenKind, soft::SoftOptions},
+};
+
+/// From one poll to the next where time is to pass: no standstill.
+const TICK: Duration = Duration::from_millis(50);
+/// Steps within which everything has come to its end.
+const PATIENCE: u32 = 1000;
+
+/// The host's engine and Control go on, and nobody takes events.
+fn poll_untold(test: &mut Scripted) {
+    let (now, host) = (test.pair.now, &mut test.pair.host);
+    host.control.poll();
+    host.engine.poll(now, &mut host.protocol);
+    host.engine.flush();
+    host.control.poll();
+}
+
+/// A request without memory was answered, and its end is not told yet.
+fn ended_untold(test: &mut Scripted, cookie: u64) {
+    test.submit(cookie, 0, false);
+    let (name, _) = test.command();
+    let ended = test.host.engine.statistics().requests_ended;
+    test.reply(name, None);
+    for _ in 0..PATIENCE {
+        let now = test.pair.now;
+        test.pair.target.step(now);
+        poll_untold(test);
+        if test.host.engine.statistics().requests_ended > ended {
+            return;
+        }
+    }
+    panic!("no reply came");
+}
+
+fn take_events(test: &mut Scripted) {
+    let host = &mut test.pair.host;
+    while let Some(event) = host.engine.next_event() {
+        host.event(event);
+    }
+}
+
+/// What has ended has ended, also where its caller hears of it when the connection is gone.
+#[test]
+fn k20_a_request_that_ended_is_told_once_whenever_its_event_is_taken() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        ended_untold(&mut test, 1);
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        for _ in 0..PATIENCE {
+            let now = test.pair.now;
+            test.pair.target.step(now);
+            poll_untold(&mut test);
+            if test.host.engine.is_disconnected() {
+                break;
+            }
+        }
+        take_events(&mut test);
+        assert_eq!((test.status(1), test.host.ended.len()), (Some("replied"), 1), "{profile}");
+        assert_eq!(test.host.engine.statistics().requests_ended, 1, "{profile}");
+        test.until_gone();
+        test.reconnect_works();
+    }
+}
+
+/// The device may read a message again until its queue pair is destroyed, whoever has given up waiting for that.
+#[test]
+fn k10_a_slot_is_held_as_long_as_a_queue_pair_that_did_not_drain_exists() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        // No completion has passed its message.
+        test.hold(TokenKind::Message);
+        test.hold(TokenKind::Drain);
+        ended_untold(&mut test, 1);
+        let (connection, queue_pair) = (test.host.connection.unwrap(), test.queue_pair());
+        test.host.engine.disconnect(connection);
+        for _ in 0..PATIENCE {
+            test.now += TICK;
+            poll_untold(&mut test);
+            if test.host.engine.statistics().drain_timeouts == 1 {
+                break;
+            }
+        }
+        take_events(&mut test);
+        assert_eq!((test.status(1), test.host.disconnected), (Some("replied"), 0), "{profile}");
+        let chain = frwr_engine::provider::Chain { requests: &[], elements: &[] };
+        assert!(test.pair.host.engine.port_mut().post(queue_pair, chain).is_ok(), "{profile}: it is there");
+        let statistics = test.host.engine.statistics();
+        assert_eq!((statistics.request_slots_used, statistics.slots_held), (1, 1), "{profile}");
+        test.until_gone();
+        test.reconnect_works();
+    }
+}
+
+/// Nobody knows whether the peer has it.
+#[test]
+fn k05_a_response_that_failed_is_not_told_as_sent() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        test.submit(1, 0, false);
+        let (name, _) = test.command();
+        let failed = frwr_engine::provider::fault::CompletionFault::Fail(FailureStatus::RetryExceeded.into());
+        let replies = frwr_engine::provider::fault::CompletionFilter::kind(TokenKind::Reply);
+        test.target_faults.on_completions(replies, failed, 1);
+        test.reply(name, None);
+        test.until("the end", |pair| pair.target.disconnected == 1);
+        let told: Vec<_> = test.target.events.iter().filter(|event| event.starts_with("Responded")).collect();
+        assert!(matches!(told.as_slice(), [event] if event.contains("Lost")), "{profile}: {told:?}");
+    }
+}
+
+fn fencing(soft: &mut SoftOptions) {
+    soft.capabilities.fence_after_registration = true;
+}
+
+/// Letters and fences of the sends among what was posted.
+fn sends(test: &mut Scripted) -> Vec<bool> {
+    let wrs = test.posted();
+    wrs.iter().filter(|wr| wr.token.is(TokenKind::Message)).map(|wr| wr.fence).collect()
+}
+
+#[test]
+fn k19_a_message_waits_for_its_registrations_on_every_way() {
+    for profile in PROFILES {
+        for way in WAYS {
+            let mut test = way.connected(way.setup(profile).device(fencing));
+            way.submit_for(&mut test, 1, Access::RemoteRead, false);
+            way.admit(&mut test, 1);
+            test.steps(5);
+            let fences = sends(&mut test);
+            assert_eq!(fences.last(), Some(&true), "{profile} {way:?}: {fences:?}");
+        }
+    }
+}
+
+/// Of a registration and its message the device took the first: what is posted next stands behind it.
+#[test]
+fn k19_what_stands_behind_a_cut_off_chain_waits_for_its_registration() {
+    for profile in PROFILES {
+        let setup = Setup::new(profile).device(fencing);
+        let setup = setup.host(|host| host.on_post_error = OnPostError::DeregisterAndContinue).peer_receives(8);
+        let mut test = Scripted::of(setup);
+        test.connect();
+        test.watch.clear();
+        test.refuse(1);
+        // Nothing is posted between the two but what the first one's key needs.
+        test.submit(1, 1, false);
+        test.pair.host.engine.flush();
+        assert_eq!(test.chains(), ["RS"], "{profile}");
+        test.submit(2, 0, false);
+        test.pair.host.engine.flush();
+        let posted = test.posted();
+        let waits = posted.iter().map(|wr| (wr.letter(), wr.fence)).next();
+        // An invalidation waits for all in front of it by itself.
+        assert!(
+            matches!(&waits, Some((letter, fence)) if letter.starts_with('L') || *fence),
+            "{profile}: {waits:?}"
+        );
+    }
+}
+
+engine_harness::asleep! {
+    k05_a_response_that_failed_is_not_told_as_sent,
+    k19_a_message_waits_for_its_registrations_on_every_way,
+}
