@@ -1,0 +1,94 @@
+//! Runs the tests that reach a mutant until one fails.
+
+use crate::build::Built;
+use crate::files::{Files, Judge};
+use crate::mutant::Mutant;
+use crate::pool::for_each;
+use crate::process::{Ended, Run};
+use crate::reach::Test;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// A run takes so many times as long as without a mutant, and still counts as one that ends.
+const SLOWER: u32 = 6;
+/// At least, because machines are busy.
+const SHORTEST_LIMIT: Duration = Duration::from_secs(20);
+/// Tests that together take no longer than this are asked before all others, whatever binary they are of.
+const QUICK: Duration = Duration::from_millis(300);
+
+/// What became of a mutant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Fate {
+    /// By this test.
+    Killed(String),
+    Survived,
+    /// No test reaches it.
+    Unreached,
+    /// There was no time for it.
+    NotRun,
+}
+
+/// Judges all mutants; what is not begun within `budget` is not run.
+pub(crate) fn judge(built: &Built, files: &Files, tests: &[Test], budget: Duration) -> Vec<(Mutant, Fate)> {
+    let began = Instant::now();
+    let fates = Mutex::new(Vec::new());
+    let lock = || fates.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let last_killers: Mutex<HashMap<String, (Judge, String)>> = Mutex::new(HashMap::new());
+    for_each(&built.mutants, |_, mutant| {
+        let fate =
+            if began.elapsed() > budget { Fate::NotRun } else { fate(built, files, tests, mutant, &last_killers) };
+        let mut all = lock();
+        if matches!(fate, Fate::Survived | Fate::Unreached) {
+            println!("{fate:?}: {mutant}");
+        }
+        all.push((mutant.clone(), fate));
+        if all.len() % 100 == 0 {
+            println!("mutants: {} of {} after {} s", all.len(), built.mutants.len(), began.elapsed().as_secs());
+        }
+    });
+    let mut fates = fates.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    fates.sort_by_key(|(mutant, _)| mutant.number);
+    fates
+}
+
+fn fate(
+    built: &Built,
+    files: &Files,
+    tests: &[Test],
+    mutant: &Mutant,
+    last_killers: &Mutex<HashMap<String, (Judge, String)>>,
+) -> Fate {
+    let judges = files.judges_of(&mutant.file);
+    let mut reaching: Vec<&Test> =
+        tests.iter().filter(|test| test.reaches.contains(&mutant.number) && judges.contains(&&test.judge)).collect();
+    if reaching.is_empty() {
+        return Fate::Unreached;
+    }
+    // What killed the last one of the same function is likely to kill this one.
+    let killers = || last_killers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let killer = killers().get(&mutant.function).cloned();
+    let is_killer =
+        |test: &Test| killer.as_ref().is_some_and(|(judge, name)| *judge == test.judge && *name == test.name);
+    let rank = |test: &Test| judges.iter().position(|judge| **judge == test.judge).unwrap_or(usize::MAX);
+    reaching.sort_by_key(|test| (!is_killer(test), test.took > QUICK, rank(test), test.took));
+    for group in reaching.chunk_by(|left, right| left.judge == right.judge && is_killer(left) == is_killer(right)) {
+        let took: Duration = group.iter().map(|test| test.took).sum();
+        let names: Vec<&str> = group.iter().map(|test| test.name.as_str()).collect();
+        let (Some(first), number) = (group.first(), mutant.number.to_string()) else { continue };
+        let Some(binary) = built.binaries.get(&first.judge) else { continue };
+        let limit = (took * SLOWER).max(SHORTEST_LIMIT);
+        let run = Run { binary, tests: &names, mutant: &number, reached: None, limit };
+        match run.end() {
+            Ok(Ended::Passed) => {}
+            Ok(Ended::Failed(name)) => {
+                killers().insert(mutant.function.clone(), (first.judge.clone(), name.clone()));
+                return Fate::Killed(format!("{} {name}", first.judge));
+            }
+            Ok(Ended::TimedOut) => return Fate::Killed(format!("{} by its time-out", first.judge)),
+            Err(error) => println!("{} does not run: {error}", binary.path.display()),
+        }
+    }
+    Fate::Survived
+}
