@@ -37,6 +37,8 @@ pub enum Answer {
     Status(Status, u64),
     /// Success, with these bytes written to the host before.
     Data(Vec<u8>),
+    /// These bytes in place of a response capsule.
+    Capsule(Vec<u8>),
 }
 
 /// A command that has arrived.
@@ -84,6 +86,10 @@ pub struct Controller {
     pub identify: IdentifyController,
     pub namespace: IdentifyNamespace,
     pub limits: IdentifyNvmController,
+    /// Private data of each accept.
+    pub accepts_with: Vec<u8>,
+    /// Private data of each rejection, where connect requests are rejected.
+    pub rejects_with: Option<Vec<u8>>,
     /// All commands, in order.
     pub asked: Vec<Asked>,
     pub rule: Rule,
@@ -126,6 +132,8 @@ impl Controller {
             identify,
             namespace,
             limits: IdentifyNvmController::new_zeroed(),
+            accepts_with: AcceptPrivateData::new(ENTRIES).as_bytes().to_vec(),
+            rejects_with: None,
             asked: Vec::new(),
             rule: Box::new(|_| None),
             sessions: 0,
@@ -143,12 +151,15 @@ impl Controller {
         self.engine.poll(now, &mut Everything);
         while let Some(event) = self.engine.next_event() {
             match event {
+                Event::Incoming { incoming, .. } if self.rejects_with.is_some() => {
+                    let private_data = self.rejects_with.as_deref().unwrap_or_default();
+                    self.engine.reject(incoming, private_data).unwrap();
+                }
                 Event::Incoming { incoming, private_data, .. } => {
                     let asked = RequestPrivateData::parse(&private_data, u16::MAX, ENTRIES).unwrap();
                     let options =
                         ConnectionOptions { peer_receives: asked.receives.into(), ..ConnectionOptions::default() };
-                    let private_data = AcceptPrivateData::new(ENTRIES);
-                    let connection = self.engine.accept(incoming, private_data.as_bytes(), &options).unwrap();
+                    let connection = self.engine.accept(incoming, &self.accepts_with, &options).unwrap();
                     self.queues.insert(connection, asked.queue_id);
                     self.sessions += u32::from(asked.queue_id == nvmf::ADMIN_QUEUE);
                 }
@@ -214,10 +225,11 @@ impl Controller {
 
     /// Answers a command, now or later.
     pub fn answer(&mut self, asked: &Asked, answer: Answer) {
-        let (status, result, data) = match answer {
+        let (status, result, data) = match &answer {
             Answer::Silence => return,
-            Answer::Status(status, result) => (status, result, None),
-            Answer::Data(data) => (Status::SUCCESS, 0, Some(data)),
+            Answer::Status(status, result) => (*status, *result, None),
+            Answer::Data(data) => (Status::SUCCESS, 0, Some(data.clone())),
+            Answer::Capsule(_) => (Status::SUCCESS, 0, None),
         };
         let response = CompletionQueueEntry::new(asked.entry.command_id.get(), 0, status, result);
         let (mut local, mut remote) = (None, None);
@@ -230,7 +242,8 @@ impl Controller {
             let range = RemoteRange { address: block.address, key: block.key };
             remote = Some(RemoteSegment { remote: range, length: block.length });
         }
-        let (local, remote, message) = (local.as_slice(), remote.as_slice(), response.as_bytes());
+        let message = if let Answer::Capsule(bytes) = &answer { bytes } else { response.as_bytes() };
+        let (local, remote) = (local.as_slice(), remote.as_slice());
         let request = ResponseRequest { local, remote, message, invalidate: None, cookie: 0 };
         // A connection that has ended takes no answers.
         let _ = self.engine.respond(asked.connection, &request);
