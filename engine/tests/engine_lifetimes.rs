@@ -161,10 +161,7 @@ fn k19_what_stands_behind_a_cut_off_chain_waits_for_its_registration() {
         let posted = test.posted();
         let waits = posted.iter().map(|wr| (wr.letter(), wr.fence)).next();
         // An invalidation waits for all in front of it by itself.
-        assert!(
-            matches!(&waits, Some((letter, fence)) if letter.starts_with('L') || *fence),
-            "{profile}: {waits:?}"
-        );
+        assert!(matches!(&waits, Some((letter, fence)) if letter.starts_with('L') || *fence), "{profile}: {waits:?}");
     }
 }
 

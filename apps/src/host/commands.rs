@@ -178,14 +178,13 @@ impl Protocol for Commands {
         let Ok(response) = parse_response(prefix) else { return Message::Malformed };
         let identifier = response.command_id.get();
         match self.slots.get(self.index(identifier)).and_then(|slot| slot.flight) {
-            // K20: an answer on another queue, or to a former command, is one all the same.
-            Some(flight)
-                if (flight.identifier == identifier || mutant!(host_former_answers))
-                    && (flight.connection == connection || mutant!(host_other_queue_answers)) =>
-            {
-                Message::Reply(flight.request)
+            Some(flight) => {
+                // K20: an answer on another queue, or to a former command, is one all the same.
+                let is_latest = flight.identifier == identifier || mutant!(host_former_answers);
+                let is_of_queue = flight.connection == connection || mutant!(host_other_queue_answers);
+                if is_latest && is_of_queue { Message::Reply(flight.request) } else { Message::Malformed }
             }
-            _ => Message::Malformed,
+            None => Message::Malformed,
         }
     }
 }

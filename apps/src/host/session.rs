@@ -67,15 +67,14 @@ impl<P: Port> Host<P> {
                 }
             },
             State::Ready => {}
-            // K18: the next session begins while the queues of this one are drained.
-            State::Closing { then }
-                if mutant!(K18_host_session)
-                    || self.connections.all_closed()
-                        && (self.followers.all_detached() || mutant!(host_followers_left)) =>
-            {
-                self.all_closed(then);
+            State::Closing { then } => {
+                // K18: the next session begins while the queues of this one are drained.
+                let closed = self.connections.all_closed() || mutant!(K18_host_session);
+                let detached = self.followers.all_detached() || mutant!(host_followers_left);
+                if closed && detached {
+                    self.all_closed(then);
+                }
             }
-            State::Closing { .. } => {}
         }
     }
 

@@ -73,10 +73,10 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn orphan_is_done(&mut self, index: u32) {
         self.orphans = self.orphans.saturating_sub(1);
         let place = self.slots.get_mut(index).and_then(|slot| slot.left_to);
-        if let Some(found) = place.and_then(|place| self.places.get_mut(usize::from(place))) {
-            if !mutant!(S10_target_orphan) {
-                found.orphans = found.orphans.saturating_sub(1);
-            }
+        if let Some(found) = place.and_then(|place| self.places.get_mut(usize::from(place)))
+            && !mutant!(S10_target_orphan)
+        {
+            found.orphans = found.orphans.saturating_sub(1);
         }
     }
 
@@ -89,9 +89,9 @@ impl<P: Port, S: Storage> Target<P, S> {
     pub(super) fn has_late_commands(&self, place: usize) -> bool {
         let is_quiet = self.spread.peers().iter().all(|peer| peer.is_quiet(place));
         // Mutant: commands of queues that still end, or of those that have, or of other cores, are not waited for.
-        (self.orphans_of(place) > 0 && !mutant!(target_late_orphans))
-            || (!is_quiet && !mutant!(target_late_members))
-            || (self.is_storing_for(place) && !mutant!(target_late_ending))
+        let has_orphans = self.orphans_of(place) > 0 && !mutant!(target_late_orphans);
+        let has_members = !is_quiet && !mutant!(target_late_members);
+        has_orphans || has_members || (self.is_storing_for(place) && !mutant!(target_late_ending))
     }
 
     /// The storages have commands of queues that ended with the controller of a place, or before it, and whose connections still

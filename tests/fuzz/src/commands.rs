@@ -98,10 +98,10 @@ pub(crate) fn connect_data(bytes: &[u8]) {
         let serial = SerialNumber::of_subsystem(&data.subsystem);
         assert_eq!(SerialNumber::from_field(&serial.to_field()), Some(serial));
     }
-    if let Some((field, _)) = bytes.split_first_chunk() {
-        if let Some(serial) = SerialNumber::from_field(field) {
-            assert_eq!(SerialNumber::from_field(&serial.to_field()), Some(serial));
-        }
+    if let Some((field, _)) = bytes.split_first_chunk()
+        && let Some(serial) = SerialNumber::from_field(field)
+    {
+        assert_eq!(SerialNumber::from_field(&serial.to_field()), Some(serial));
     }
     if let Some(name) = core::str::from_utf8(bytes).ok().and_then(|text| Nqn::new(text).ok()) {
         assert_eq!(Nqn::from_field(&name.to_field()), Ok(name));
