@@ -2,7 +2,7 @@
 //! requests of several chunks with differing rights, inline memory, cancels, standalone keys, transfers of lists in both directions,
 //! callers that take no events, cores and Controls that sleep, devices that go wrong inside.
 //!
-//! Every step is followed by the checks of [`checks`]: the promises (exactly once, fence, hold, conservation, credits, least right with the
+//! Every step is followed by checks: the promises (exactly once, fence, hold, conservation, credits, least right with the
 //! device's own table), every byte of every request, and that nothing ended a connection but a fault that was drawn. A storm is
 //! followed by a calm in which everything must end.
 

@@ -1,7 +1,7 @@
 //! What is checked after every step, and what must be left at the end: nothing.
 
 use super::{
-    hosts::HostSide,
+    hosts::{HostSide, Member},
     party::port_of,
     world::{Program, ROUNDS_TO_END, World},
 };
@@ -64,15 +64,21 @@ impl World<'_> {
         Ok(())
     }
 
-    /// No more bytes are open than requests in flight need.
+    /// No more bytes are open than requests in flight need: of this core, or of all of the host where its device tells of them together.
     fn check_open(&self, host: usize, member: usize) -> Result<(), String> {
-        let side = &self.hosts[host].members[member];
-        let engine = &self.scenario.hosts[host].engine;
-        let pads = if engine.write_pad { u64::from(engine.connections) * PAD_BYTES } else { 0 };
-        let desk = &self.ledger.desks[side.desk];
-        // A range of a deallocation has 16 bytes, and there is one.
-        let most = desk.open_bytes() + side.own_bytes(desk.in_flight() as u64 * 16) + pads;
-        let open = side.host.engine().port().remote_bytes_open().unwrap_or(0);
+        let members = &self.hosts[host].members;
+        let engine = members[member].host.engine();
+        let together = port_of(engine).soft().is_none();
+        let counted = if together { &members[..] } else { &members[member..=member] };
+        let options = &self.scenario.hosts[host].engine;
+        let pads = if options.write_pad { u64::from(options.connections) * PAD_BYTES } else { 0 };
+        let need = |side: &Member| {
+            let desk = &self.ledger.desks[side.desk];
+            // A range of a deallocation has 16 bytes, and there is one.
+            desk.open_bytes() + side.own_bytes(desk.in_flight() as u64 * 16) + pads
+        };
+        let most: u64 = counted.iter().map(need).sum();
+        let open = engine.port().remote_bytes_open().unwrap_or(0);
         if open > most { Err(format!("{open} bytes are open, requests in flight need {most}")) } else { Ok(()) }
     }
 
