@@ -205,7 +205,9 @@ impl Keys {
         };
         self.pairs.insert(frame.queue_pair, grant.target);
         let end = address.checked_add(length.into());
-        if address < grant.address || end.is_none_or(|end| end > grant.address + u64::from(grant.length)) {
+        // A peer announces any address: bytes beyond the last one are nobody's.
+        let granted = grant.address.saturating_add(grant.length.into());
+        if address < grant.address || end.is_none_or(|end| end > granted) {
             self.violations.push(Violation::UsedBeyondItsBytes { frame: frame.number, key });
         }
     }
@@ -267,9 +269,13 @@ mod tests {
         }
 
         fn command(&mut self, command: u16, key: u32) {
+            self.command_at(0x1000, command, key);
+        }
+
+        fn command_at(&mut self, address: u64, command: u16, key: u32) {
             let mut entry = [0; COMMAND_BYTES];
             entry[2..4].copy_from_slice(&command.to_le_bytes());
-            entry[24..32].copy_from_slice(&0x1000_u64.to_le_bytes());
+            entry[24..32].copy_from_slice(&address.to_le_bytes());
             entry[32..35].copy_from_slice(&4096_u32.to_le_bytes()[..3]);
             entry[35..39].copy_from_slice(&key.to_le_bytes());
             entry[39] = 0x4f;
@@ -309,6 +315,16 @@ mod tests {
             wire.write(address, KEY, length);
             assert_eq!(wire.keys.violations, [Violation::UsedBeyondItsBytes { frame: 2, key: KEY }]);
         }
+    }
+
+    #[test]
+    fn bytes_that_are_announced_beyond_the_last_address_are_no_reason_to_stop() {
+        let mut wire = Wire::new();
+        wire.command_at(u64::MAX - 1, 3, KEY);
+        wire.write(u64::MAX - 1, KEY, 1);
+        assert_eq!(wire.keys.violations, []);
+        wire.write(u64::MAX - 1, KEY, 2);
+        assert_eq!(wire.keys.violations, [Violation::UsedBeyondItsBytes { frame: 3, key: KEY }]);
     }
 
     #[test]
