@@ -7,11 +7,17 @@ use core::time::Duration;
 use engine_harness::{PROFILES, Setup, scripted::Scripted, ways::*};
 use frwr_engine::{
     OnPostError,
-    provider::{Access, FailureStatus, Port, TokenKind, soft::SoftOptions},
+    provider::{
+        Access, CommandError, CompletionQueue, FailureStatus, Port, PostRefusal, TokenKind,
+        fault::{CommandKind, CompletionFault, CompletionFilter},
+        soft::SoftOptions,
+    },
 };
 
 /// From one poll to the next where time is to pass: no standstill.
 const TICK: Duration = Duration::from_millis(50);
+/// Longer than the drain time-out.
+const OVERDUE: Duration = Duration::from_secs(6);
 /// Steps within which everything has come to its end.
 const PATIENCE: u32 = 1000;
 
@@ -101,6 +107,28 @@ fn k10_a_slot_is_held_as_long_as_a_queue_pair_that_did_not_drain_exists() {
     }
 }
 
+/// What holds a connection's end back is its own queue pair, not that of the connection which had its place before.
+#[test]
+fn hold_a_connection_waits_for_its_own_queue_pair_alone() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        test.hold(TokenKind::Drain);
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        test.steps(50);
+        test.pass(OVERDUE);
+        test.until_gone();
+        assert_eq!(test.host.engine.statistics().drain_timeouts, 1, "{profile}");
+        test.reconnect_works();
+        // This one drains, and the device keeps its queue pair, which reaches nothing.
+        test.faults.fail_command(CommandKind::DestroyQueuePair, CommandError::BUSY, u32::MAX);
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        test.until_gone();
+        test.faults.clear();
+    }
+}
+
 /// Nobody knows whether the peer has it.
 #[test]
 fn k05_a_response_that_failed_is_not_told_as_sent() {
@@ -108,13 +136,53 @@ fn k05_a_response_that_failed_is_not_told_as_sent() {
         let mut test = Scripted::new(profile);
         test.submit(1, 0, false);
         let (name, _) = test.command();
-        let failed = frwr_engine::provider::fault::CompletionFault::Fail(FailureStatus::RetryExceeded.into());
-        let replies = frwr_engine::provider::fault::CompletionFilter::kind(TokenKind::Reply);
+        let failed = CompletionFault::Fail(FailureStatus::RetryExceeded.into());
+        let replies = CompletionFilter::kind(TokenKind::Reply);
         test.target_faults.on_completions(replies, failed, 1);
         test.reply(name, None);
         test.until("the end", |pair| pair.target.disconnected == 1);
         let told: Vec<_> = test.target.events.iter().filter(|event| event.starts_with("Responded")).collect();
         assert!(matches!(told.as_slice(), [event] if event.contains("Lost")), "{profile}: {told:?}");
+    }
+}
+
+/// The peer waits for it, and nothing that comes later takes its place.
+#[test]
+fn s02_a_refused_response_ends_the_connection_where_other_refusals_do_not() {
+    for profile in PROFILES {
+        let setup = Setup::new(profile).target(|target| target.on_post_error = OnPostError::DeregisterAndContinue);
+        let mut test = Scripted::of(setup);
+        test.connect();
+        test.submit(1, 0, false);
+        let (name, _) = test.command();
+        let connection = test.target.connection.unwrap();
+        let queue_pair = test.target.engine.queue_pair(connection).unwrap();
+        test.target_faults.refuse_post(queue_pair, 0, PostRefusal::Invalid);
+        test.reply(name, None);
+        test.until("the end", |pair| pair.target.disconnected == 1);
+        let told: Vec<_> = test.target.events.iter().filter(|event| event.starts_with("Responded")).collect();
+        assert!(matches!(told.as_slice(), [event] if event.contains("Lost")), "{profile}: {told:?}");
+        test.until_gone();
+    }
+}
+
+/// A receive is posted again and again in one place; a completion of an earlier time is none of the latest.
+#[test]
+fn s07_the_completion_of_a_receive_counts_for_the_time_that_it_was_posted_for() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        test.round_trip(1);
+        let receives = test.watch.completions(CompletionQueue::Receive);
+        let former = *receives.last().unwrap();
+        test.steps(5);
+        let before = test.host.engine.statistics().stale_completions;
+        test.inject(CompletionQueue::Receive, former);
+        test.steps(5);
+        assert_eq!(test.host.engine.statistics().stale_completions, before + 1, "{profile}");
+        assert_eq!((test.host.disconnected, test.host.commands.len()), (0, 0), "{profile}");
+        for cookie in 2..40 {
+            test.round_trip(cookie);
+        }
     }
 }
 
@@ -166,6 +234,7 @@ fn k19_what_stands_behind_a_cut_off_chain_waits_for_its_registration() {
 }
 
 engine_harness::asleep! {
+    s02_a_refused_response_ends_the_connection_where_other_refusals_do_not,
     k05_a_response_that_failed_is_not_told_as_sent,
     k19_a_message_waits_for_its_registrations_on_every_way,
 }

@@ -53,8 +53,7 @@ impl<P: Port> Engine<P> {
         let posts = receives.len();
         let refusal = self.port.post_receives(connection.queue_pair, receives).err();
         let accepted = refusal.map_or(posts, |error| error.accepted.min(posts));
-        // S2: receives that were refused count as posted.
-        for refused in receives.iter().skip(if mutant!(S2_receives) { posts } else { accepted }) {
+        for refused in receives.iter().skip(accepted) {
             self.receives.unpost(refused.token.index(), refused.token.generation());
         }
         connection.receives.clear();
@@ -206,7 +205,7 @@ impl<P: Port> Engine<P> {
             let invalidates = matches!(request.operation, Operation::Invalidate { .. });
             let pending = invalidates
                 && self.pool.get(descriptor).is_some_and(|mr| matches!(mr.state(), mr::State::IdlePending { .. }));
-            if pending || (mutant!(K1_posted) && invalidates) {
+            if pending {
                 idle.push(descriptor);
             }
         }

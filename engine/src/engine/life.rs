@@ -81,9 +81,7 @@ impl<P: Port> Engine<P> {
         entry.note_usual();
         // rxe does not flush a receive that comes behind the error state: the drain would wait for it.
         for receive in entry.receives.as_slice() {
-            if !mutant!(S2_receives_at_end) {
-                self.receives.unpost(receive.token.index(), receive.token.generation());
-            }
+            self.receives.unpost(receive.token.index(), receive.token.generation());
         }
         entry.receives.clear();
         entry.unasked = 0;
@@ -286,13 +284,12 @@ impl<P: Port> Engine<P> {
         self.free_again(index);
         for descriptor in self.pool.of(connection.index) {
             let Some(mr) = self.pool.get_mut(descriptor) else { continue };
-            // K2, K3, K4, F17: what was never posted, is valid, is free, or in flight, is left as it is.
+            // K2, K3, F17: what was never posted, is valid, is free, or in a state that nobody knows, is left as it is.
             let is_left = match mr.state() {
                 State::Owned { .. } | State::Mapped { .. } => mutant!(K2_mapped),
                 State::Registering { .. } | State::Valid { .. } => mutant!(K3_valid),
                 State::Idle { .. } => mutant!(K3_idle),
-                State::Invalidating { .. } => mutant!(F17_invalidating),
-                State::Stale(_) => mutant!(K4_stale),
+                State::Stale(_) => mutant!(F17),
                 _ => false,
             };
             if is_left {

@@ -179,7 +179,7 @@ impl<P: Port> Engine<P> {
                 && let Some((handle, request)) = self.requests.at_mut(owner)
                 && request.standing.phase == Phase::Fencing
                 && request.mrs.as_slice() == [descriptor]
-                && (mutant!(K9_invalidated) || !request.awaits_message())
+                && !request.awaits_message()
             {
                 mr.invalidation_done();
                 awaited &= awaited - 1;

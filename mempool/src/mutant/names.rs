@@ -30,7 +30,7 @@ mutants! {
     F15
     F16_concurrent
     F16_gate
-    F17_invalidating
+    F17
     F18
     F19
     F2
@@ -93,7 +93,6 @@ mutants! {
     K1_allocated
     K1_early_return
     K1_list
-    K1_posted
     K20_cancel
     K20_ended
     K20_host_outstanding
@@ -110,7 +109,6 @@ mutants! {
     K3_valid
     K4_invalidate
     K4_register
-    K4_stale
     K5_abandoned
     K5_fetch
     K5_in_front
@@ -125,7 +123,6 @@ mutants! {
     K6_twice_at_once
     K8
     K9_fence
-    K9_invalidated
     K9_reply
     K9_target_response
     S10_descriptors
@@ -150,12 +147,9 @@ mutants! {
     S10_target_waiting
     S10_transfer
     S1_returned
-    S2_awaited
     S2_entries
     S2_marshal_entries
     S2_peer_receives
-    S2_receives
-    S2_receives_at_end
     S2_receives_counted
     S2_registrations
     S2_reply_receives

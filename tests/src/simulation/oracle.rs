@@ -149,10 +149,15 @@ impl World<'_> {
         for host in 0..self.hosts.len() {
             for member in 0..self.hosts[host].members.len() {
                 let side = &self.hosts[host].members[member];
-                let own = side.host.admin_bytes_open();
-                let open = side.host.engine().port().remote_bytes_open().unwrap_or(0);
-                let engine = &self.scenario.hosts[host].engine;
-                let pads = if engine.write_pad { u64::from(engine.connections) * PAD_BYTES } else { 0 };
+                let engine = side.host.engine();
+                let members = &self.hosts[host].members;
+                let together = port_of(engine).soft().is_none();
+                let counted = if together { &members[..] } else { core::slice::from_ref(side) };
+                let own: u64 = counted.iter().map(|side| side.host.admin_bytes_open()).sum();
+                let open = engine.port().remote_bytes_open().unwrap_or(0);
+                let options = &self.scenario.hosts[host].engine;
+                let pads = if options.write_pad { u64::from(options.connections) * PAD_BYTES } else { 0 };
+                let pads = pads * counted.len() as u64;
                 if side.host.is_ready() && open > own + pads {
                     return Err(format!("{open} bytes are open although nothing is in flight"));
                 }

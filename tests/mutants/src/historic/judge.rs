@@ -97,8 +97,6 @@ fn seeds_from(
         ("FRWR_FIRST_SEED", first.to_string()),
         ("FRWR_SEEDS", count.to_string()),
         ("FRWR_STOP_AT_FIRST", "1".to_owned()),
-        // What fails is to be counted, not to be made smaller.
-        ("FRWR_SHRINK", "0".to_owned()),
     ];
     let ended = run(binary, &simulation.test, &mutant.name, &variables, limit).map_err(|error| error.to_string())?;
     Ok(match ended {

@@ -54,29 +54,28 @@ fn watch(child: &mut Child, limit: Duration) -> std::io::Result<Ended> {
         });
     }
     let until = Instant::now() + limit;
-    let (mut seed, mut ran) = (None, false);
+    let mut ran = false;
     loop {
         match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(line) => {
                 ran |= line.starts_with("running 1 test");
-                seed = seed.or_else(|| named_seed(&line));
+                if let Some(seed) = named_seed(&line) {
+                    // What it does to make the seed smaller is not waited for.
+                    return Ok(Ended::Failed(Some(seed)));
+                }
             }
             Err(RecvTimeoutError::Timeout) => return Ok(Ended::TimedOut),
             Err(RecvTimeoutError::Disconnected) if child.wait()?.success() => {
                 // A test that is not there kills nobody.
                 return if ran { Ok(Ended::Passed) } else { Err(std::io::Error::other("there is no such test")) };
             }
-            Err(RecvTimeoutError::Disconnected) => return Ok(Ended::Failed(seed)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(Ended::Failed(None)),
         }
     }
 }
 
-/// A seed that failed: "first failing seed: 7", "seed 7 failed; ...", "seed 7: ...".
+/// The seed that failed, in the words of `frwr_support`.
 fn named_seed(line: &str) -> Option<u64> {
-    let at = line
-        .find("seed: ")
-        .map(|at| at + "seed: ".len())
-        .or_else(|| line.find("seed ").map(|at| at + "seed ".len()))?;
-    let number: String = line.get(at..)?.chars().take_while(char::is_ascii_digit).collect();
-    number.parse().ok()
+    // The name of the test may stand in front.
+    line.split_once("first failing seed: ")?.1.trim().parse().ok()
 }
