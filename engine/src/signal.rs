@@ -181,7 +181,7 @@ impl Signaller {
     }
 
     /// Whether the policy wants a completion.
-    #[inline]
+    #[inline(always)]
     fn wants(&mut self, work_requests: u32, must_signal: bool, held_slots_pressure: bool) -> bool {
         match self.policy {
             SignalPolicy::Sparse => must_signal || held_slots_pressure,
