@@ -247,7 +247,7 @@ impl<P: Port> Engine<P> {
             if posted.token.is(TokenKind::Transfer) || posted.token.is(TokenKind::Reply) {
                 // The last of its work requests is the last to move.
                 if let Some((_, other)) = self.transfers.at_mut(posted.owner) {
-                    other.position = if mutant!(unstaged_transfer_position) { other.position } else { moved };
+                    other.position = moved;
                 }
             } else if let Some((_, other)) = self.requests.at_mut(posted.owner)
                 && (posted.token.is(TokenKind::Message) || posted.is_standalone())

@@ -286,7 +286,6 @@ mutants! {
     uninvited_at_once
     unstaged_message_position
     unstaged_registration_posted
-    unstaged_transfer_position
     vacant_while_freeing
     waited_cookie
     waited_rights

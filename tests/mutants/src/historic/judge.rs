@@ -4,10 +4,14 @@ use super::Wish;
 use super::build::Binaries;
 use super::process::{Ended, run};
 use super::table::{Mutant, Simulation, Table};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One named test takes a fraction of it.
 const TEST_LIMIT: Duration = Duration::from_secs(60);
+/// A seed takes a hundredth of it: whoever takes longer hangs.
+const SEED_LIMIT: Duration = Duration::from_secs(2);
+/// What the first seed may take besides, on a machine with other work.
+const START_LIMIT: Duration = Duration::from_secs(20);
 /// Seeds that a search runs first: most mutants die by one of them.
 const FIRST_SEEDS: u64 = 16;
 
@@ -33,7 +37,7 @@ pub(super) fn judge(wish: &Wish, table: &Table, binaries: &Binaries, mutant: &Mu
         let recorded = mutant.seeds.get(&simulation.binary).copied();
         let seeds = match (wish.search, recorded) {
             (true, _) => search(wish, binaries, simulation, mutant),
-            (false, Some(seed)) => seeds_from(binaries, simulation, mutant, seed, 1, TEST_LIMIT),
+            (false, Some(seed)) => seeds_from(binaries, simulation, mutant, seed, 1),
             (false, None) => Ok(None),
         };
         match seeds {
@@ -67,20 +71,24 @@ fn named_tests(binaries: &Binaries, mutant: &Mutant, verdict: &mut Verdict, most
     }
 }
 
-/// The first seed that kills it, a few seeds first.
+/// The first seed that kills it, a few seeds first, then twice as many each time, as long as there is time.
 fn search(
     wish: &Wish,
     binaries: &Binaries,
     simulation: &Simulation,
     mutant: &Mutant,
 ) -> Result<Option<Option<u64>>, String> {
-    let limit = Duration::from_secs(wish.limit);
-    let few = FIRST_SEEDS.min(wish.seeds);
-    let found = seeds_from(binaries, simulation, mutant, 1, few, limit)?;
-    if found.is_some() || few == wish.seeds {
-        return Ok(found);
+    let until = Instant::now() + Duration::from_secs(wish.limit);
+    let (mut ran, mut count) = (0, FIRST_SEEDS.min(wish.seeds));
+    while count > 0 && Instant::now() < until {
+        let found = seeds_from(binaries, simulation, mutant, ran + 1, count)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        ran += count;
+        count = (2 * count).min(wish.seeds - ran);
     }
-    seeds_from(binaries, simulation, mutant, few + 1, wish.seeds - few, limit)
+    Ok(None)
 }
 
 /// `Some(None)`: it was killed, and no seed was named, or the run did not end.
@@ -90,8 +98,8 @@ fn seeds_from(
     mutant: &Mutant,
     first: u64,
     count: u64,
-    limit: Duration,
 ) -> Result<Option<Option<u64>>, String> {
+    let limit = START_LIMIT + SEED_LIMIT * u32::try_from(count).unwrap_or(u32::MAX);
     let binary = binaries.get(&simulation.binary).ok_or("there is no such binary")?;
     let variables = [
         ("FRWR_FIRST_SEED", first.to_string()),

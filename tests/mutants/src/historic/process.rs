@@ -39,11 +39,14 @@ pub(super) fn run(
         // With what it starts, so that all of it can be ended.
         .process_group(0)
         .spawn()?;
-    let ended = watch(&mut child, limit);
-    let group = format!("-{}", child.id());
-    let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
-    child.wait()?;
-    ended
+    let ended = watch(&mut child, limit)?;
+    // One that has exited was waited for, and its number may be another's by now.
+    if child.try_wait()?.is_none() {
+        let group = format!("-{}", child.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+        child.wait()?;
+    }
+    Ok(ended)
 }
 
 fn watch(child: &mut Child, limit: Duration) -> std::io::Result<Ended> {
