@@ -22,5 +22,5 @@ fn every_seed_keeps_every_promise_and_ends() {
 #[test]
 fn every_seed_keeps_every_promise_through_the_verbs_provider() {
     let run = |run: &frwr_support::Run| run_on(Devices::Fake, run);
-    Simulation { name: "nvme through verbs", seeds: SEEDS_THROUGH_VERBS, repeats: false, run }.run_all();
+    Simulation { name: "verbs", seeds: SEEDS_THROUGH_VERBS, repeats: false, run }.run_all();
 }
