@@ -70,6 +70,27 @@ fn commands_are_sgls_with_identifiers_of_their_own_and_come_in_the_order_of_the_
     assert!(last_io < shutdown, "nothing is sent behind the notification of a shutdown");
 }
 
+#[test]
+fn force_unit_access_is_asked_for_where_the_caller_asks_for_it_and_nowhere_else() {
+    let mut scripted = Scripted::ready("reg_mr", host_options(), |_| {});
+    let segments = [scripted.segment(0, 2)];
+    let host = &mut scripted.lone.host;
+    host.read(0, &segments, 1).unwrap();
+    host.read_force_unit_access(0, &segments, 2).unwrap();
+    host.write(4, &segments, 3).unwrap();
+    host.write_force_unit_access(4, &segments, 4).unwrap();
+    scripted.until("ended", |scripted| scripted.completions.len() == 4);
+    let io = scripted.controller.asked.iter().filter_map(|asked| match asked.command {
+        Command::Read(_) | Command::Write(_) => Some((asked.entry.opcode, asked.entry.dwords_10_15[2].get())),
+        _ => None,
+    });
+    // Dword 12: FUA is bit 30, and two blocks are 1, 0-based.
+    let forced = 1 << 30 | 1;
+    let wanted = [(opcode::READ, 1), (opcode::READ, forced), (opcode::WRITE, 1), (opcode::WRITE, forced)];
+    assert_eq!(io.collect::<Vec<_>>(), wanted);
+    scripted.finish();
+}
+
 /// How a host ends that finds such a controller, at its first attempt.
 fn failure(prepare: impl FnOnce(&mut Controller)) -> Option<HostFailure> {
     let options = HostOptions { max_attempts: 0, ..host_options() };

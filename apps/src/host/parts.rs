@@ -233,6 +233,7 @@ impl<P: Port> Host<P> {
         let Some(&Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
         let Some(Some(request)) = self.requests.get(usize::from(part.request)) else { return Ok(()) };
         let (kind, lba) = (request.kind, request.lba + u64::from(part.first));
+        let forces_unit_access = request.forces_unit_access;
         let Some((location, bytes)) = self.location(&part) else { return Ok(()) };
         let in_capsule = self.fits_capsule(kind, &location, bytes);
         let opens_memory = bytes > 0 && !in_capsule;
@@ -266,6 +267,7 @@ impl<P: Port> Host<P> {
         };
         let identifier = self.commands.next_identifier(slot);
         let entry = command.encode(identifier).map_err(|_| SubmitError::MessageLength)?;
+        let entry = entry.with_force_unit_access(forces_unit_access);
         let capsule = Capsule::new(entry, keys).ok_or(SubmitError::MessageLength)?;
         let segments = location.as_slice();
         let chunk = [Chunk { access, segments }];

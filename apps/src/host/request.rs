@@ -116,10 +116,28 @@ impl Kind {
     }
 }
 
+/// What a caller asks for, but for its memory.
+#[derive(Clone, Copy)]
+struct Asked {
+    kind: Kind,
+    forces_unit_access: bool,
+    lba: u64,
+    blocks: u32,
+}
+
+impl Asked {
+    /// Without Force Unit Access.
+    fn of(kind: Kind, lba: u64, blocks: u32) -> Self {
+        Self { kind, forces_unit_access: false, lba, blocks }
+    }
+}
+
 /// A request, from its submission until its completion is queued.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) kind: Kind,
+    /// Its blocks are on the medium before it ends (FUA).
+    pub(super) forces_unit_access: bool,
     pub(super) lba: u64,
     pub(super) blocks: u32,
     pub(super) segments: ArrayVec<Segment, MAX_SEGMENTS>,
@@ -144,7 +162,15 @@ impl<P: Port> Host<P> {
     /// # Errors
     /// [`RequestError`]; nothing is left behind.
     pub fn read(&mut self, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
-        self.transfer(Kind::Read, lba, segments, cookie)
+        self.transfer(Kind::Read, false, lba, segments, cookie)
+    }
+
+    /// [`Host::read`] with Force Unit Access: what is read is on the medium before it ends, whoever wrote it.
+    ///
+    /// # Errors
+    /// [`RequestError`]; nothing is left behind.
+    pub fn read_force_unit_access(&mut self, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
+        self.transfer(Kind::Read, true, lba, segments, cookie)
     }
 
     /// Writes `segments`, in order, to the blocks from `lba` on. Their bytes must not change before the end. Where it takes
@@ -153,7 +179,16 @@ impl<P: Port> Host<P> {
     /// # Errors
     /// [`RequestError`]; nothing is left behind.
     pub fn write(&mut self, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
-        self.transfer(Kind::Write, lba, segments, cookie)
+        self.transfer(Kind::Write, false, lba, segments, cookie)
+    }
+
+    /// [`Host::write`] with Force Unit Access: what is written is on the medium before it ends, without a flush of what else was
+    /// written.
+    ///
+    /// # Errors
+    /// [`RequestError`]; nothing is left behind.
+    pub fn write_force_unit_access(&mut self, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
+        self.transfer(Kind::Write, true, lba, segments, cookie)
     }
 
     /// Compares `segments`, in order, with the blocks from `lba` on; ends with [`Status::COMPARE_FAILURE`] where they
@@ -163,7 +198,7 @@ impl<P: Port> Host<P> {
     /// [`RequestError`]; nothing is left behind.
     pub fn compare(&mut self, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
         self.supports(IdentifyController::COMPARE, "Compare")?;
-        self.transfer(Kind::Compare, lba, segments, cookie)
+        self.transfer(Kind::Compare, false, lba, segments, cookie)
     }
 
     /// Makes all writes durable that ended before.
@@ -171,7 +206,7 @@ impl<P: Port> Host<P> {
     /// # Errors
     /// [`RequestError`].
     pub fn flush_namespace(&mut self, cookie: u64) -> Result<(), RequestError> {
-        self.take(Kind::Flush, 0, 0, ArrayVec::new(), cookie)
+        self.take(Asked::of(Kind::Flush, 0, 0), ArrayVec::new(), cookie)
     }
 
     /// Fills `blocks` blocks from `lba` on with zeros; they may be deallocated where `deallocate` is set and
@@ -186,7 +221,7 @@ impl<P: Port> Host<P> {
         if blocks == 0 {
             return Err(RequestError::Length { bytes: 0, limit: MAX_REQUEST_BYTES });
         }
-        self.take(Kind::WriteZeroes { deallocate }, lba, blocks, ArrayVec::new(), cookie)
+        self.take(Asked::of(Kind::WriteZeroes { deallocate }, lba, blocks), ArrayVec::new(), cookie)
     }
 
     /// Tells the controller that the blocks of `ranges`, each a first block and a count, hold nothing any more (Dataset
@@ -207,7 +242,7 @@ impl<P: Port> Host<P> {
         self.bounce.write_ranges(bounce, ranges);
         // At most 256.
         let kind = Kind::Deallocate { ranges: ranges.len() as u32, bounce };
-        self.take(kind, 0, 0, ArrayVec::new(), cookie).inspect_err(|_| self.bounce.give_back(bounce))
+        self.take(Asked::of(kind, 0, 0), ArrayVec::new(), cookie).inspect_err(|_| self.bounce.give_back(bounce))
     }
 
     /// Gives the requests with this cookie up: nothing more is sent for them, and the controller is asked to abort what
@@ -243,7 +278,14 @@ impl<P: Port> Host<P> {
         Ok(())
     }
 
-    fn transfer(&mut self, kind: Kind, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
+    fn transfer(
+        &mut self,
+        kind: Kind,
+        forces_unit_access: bool,
+        lba: u64,
+        segments: &[Segment],
+        cookie: u64,
+    ) -> Result<(), RequestError> {
         let geometry = self.geometry.ok_or(RequestError::NotReady)?;
         let held: ArrayVec<Segment, MAX_SEGMENTS> =
             segments.try_into().map_err(|_| RequestError::Segments(segments.len()))?;
@@ -258,14 +300,13 @@ impl<P: Port> Host<P> {
         // Compared with the limit, which is 32 bit.
         let blocks = (bytes / block) as u32;
         geometry.extent(lba, blocks).map_err(|_| RequestError::OutOfRange)?;
-        self.take(kind, lba, blocks, held, cookie)
+        let asked = Asked { kind, forces_unit_access, lba, blocks };
+        self.take(asked, held, cookie)
     }
 
     fn take(
         &mut self,
-        kind: Kind,
-        lba: u64,
-        blocks: u32,
+        asked: Asked,
         segments: ArrayVec<Segment, MAX_SEGMENTS>,
         cookie: u64,
     ) -> Result<(), RequestError> {
@@ -279,8 +320,21 @@ impl<P: Port> Host<P> {
         let index = self.free.pop().ok_or(RequestError::QueueFull)?;
         let (cut, outstanding, commands) = (0, 0, 0);
         let (whole, refused, result) = (false, None, Ok(()));
-        let request =
-            Request { kind, lba, blocks, segments, cookie, cut, whole, outstanding, commands, refused, result };
+        let Asked { kind, forces_unit_access, lba, blocks } = asked;
+        let request = Request {
+            kind,
+            forces_unit_access,
+            lba,
+            blocks,
+            segments,
+            cookie,
+            cut,
+            whole,
+            outstanding,
+            commands,
+            refused,
+            result,
+        };
         if let Some(place) = self.requests.get_mut(usize::from(index)) {
             *place = Some(request);
         }

@@ -58,10 +58,21 @@ impl SubmissionQueueEntry {
         entry
     }
 
+    /// FUA of Write, Compare, Read and Write Zeroes, in command dword 12.
+    const FORCE_UNIT_ACCESS: u32 = 1 << 30;
+
     /// FUA of Write, Compare, Read and Write Zeroes: the data is on the medium before the command ends (NVM figure 68).
     #[must_use]
     pub fn forces_unit_access(&self) -> bool {
-        self.dwords_10_15[2].get() & 1 << 30 != 0
+        self.dwords_10_15[2].get() & Self::FORCE_UNIT_ACCESS != 0
+    }
+
+    /// The entry with FUA, or as it is. Only for a command that has it.
+    #[must_use]
+    pub fn with_force_unit_access(mut self, force: bool) -> Self {
+        let dword = self.dwords_10_15[2].get();
+        self.dwords_10_15[2] = (dword | if force { Self::FORCE_UNIT_ACCESS } else { 0 }).into();
+        self
     }
 
     /// CSI of Identify: the I/O command set that is asked for, 0 for NVM (Base figure 272).

@@ -18,6 +18,8 @@ pub(super) const OPENED_BYTES: usize = 2 * 4096;
 const OPERATION_BYTES: usize = 128;
 /// Bytes that `register_now` opens.
 const STANDALONE_BYTES: usize = 512;
+/// While the host finds no work, one in so many requests is tried behind one that was refused.
+const REFUSED_AGAIN: u64 = 8;
 /// Replies to nobody in one run: fewer than one connection may send unasked.
 const STRAYS: u64 = 24;
 /// Longest that `cancel_now` may take, in microseconds of a clock that ticks with every reading.
@@ -78,6 +80,10 @@ impl World<'_> {
         if !self.calm && !self.run.takes_requests() {
             return;
         }
+        // Most of the time a seed has would go by with what is refused.
+        if self.refused && !self.random.one_in(REFUSED_AGAIN) {
+            return;
+        }
         let chunks = self.chunks(place);
         let inline: &[usize] = if self.random.one_in(5) { self.random.of(&INLINES) } else { &[] };
         let (invited, refuses) = (self.random.one_in(2), self.random.one_in(40));
@@ -114,6 +120,7 @@ impl World<'_> {
         host.protocol.refuses = refuses;
         let taken = host.engine.submit(connection, &submission, &mut host.protocol);
         host.protocol.refuses = false;
+        self.refused = taken.is_err();
         self.run.note(u64::from(taken.is_ok()));
         if let Ok(handle) = taken {
             host.protocol.name(cookie, handle);

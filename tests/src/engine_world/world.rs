@@ -57,6 +57,8 @@ pub(super) struct World<'a> {
     pub(super) flights: BTreeMap<u64, Flight>,
     /// What the memory of each place's last request was when that ended.
     pub(super) rests: Vec<Option<(Flight, u64)>>,
+    /// The last request was refused, and the host has found no work since.
+    pub(super) refused: bool,
     pub(super) busy_places: [bool; PLACES],
     /// Transfers of the host that were not told.
     pub(super) transfers: BTreeMap<u64, Transfer>,
@@ -114,6 +116,7 @@ impl<'a> World<'a> {
             cookie: 0,
             flights: BTreeMap::new(),
             rests: vec![None; PLACES],
+            refused: false,
             busy_places: [false; PLACES],
             transfers: BTreeMap::new(),
             seen: BTreeSet::new(),
@@ -278,6 +281,7 @@ impl<'a> World<'a> {
         if engine {
             let work = host.engine.poll(self.now + host.ahead, &mut host.protocol);
             self.run.note(u64::from(work));
+            self.refused &= work == 0;
             let mut told = 0;
             while takes && let Some(event) = self.host.engine.next_event() {
                 self.host_event(event);

@@ -53,6 +53,12 @@ impl Block {
         self.current.push(version);
     }
 
+    /// It was found on the medium, and nothing has changed it since.
+    pub(super) fn is_durable(&mut self, version: u32, now: u64) {
+        self.kept.clear();
+        self.kept.push(Kept { version, since: Some(now) });
+    }
+
     /// Everything that had ended at a time is durable.
     pub(super) fn flushed(&mut self, at: u64) {
         let last = self.kept.iter().rposition(|kept| kept.since.is_some_and(|since| since < at));

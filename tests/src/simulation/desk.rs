@@ -51,6 +51,8 @@ pub(super) struct Pending {
     pub(super) kind: Kind,
     /// First block.
     pub(super) lba: u64,
+    /// A read or write with Force Unit Access.
+    pub(super) forced: bool,
     /// Number of blocks; 0 for a flush.
     pub(super) blocks: u64,
     /// What a write writes, or a compare compares with.

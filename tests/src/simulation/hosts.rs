@@ -78,6 +78,11 @@ impl HostSide {
         members.all(|member| member.host.is_ready() || member.host.has_no_queue()) && self.members[0].host.is_ready()
     }
 
+    /// Connections of all its cores.
+    pub(super) fn connections(&self) -> usize {
+        self.members.iter().map(|member| member.host.engine().connections().count()).sum()
+    }
+
     /// One core steps.
     ///
     /// # Errors
@@ -147,6 +152,8 @@ impl Member {
         let segments = ledger.desks[self.desk].segments(cookie, &pending);
         let (lba, blocks) = (pending.lba, pending.blocks as u32);
         let taken = match pending.kind {
+            Kind::Read if pending.forced => self.host.read_force_unit_access(lba, &segments, cookie),
+            Kind::Write if pending.forced => self.host.write_force_unit_access(lba, &segments, cookie),
             Kind::Read => self.host.read(lba, &segments, cookie),
             Kind::Write => self.host.write(lba, &segments, cookie),
             Kind::Compare => self.host.compare(lba, &segments, cookie),

@@ -19,6 +19,9 @@ pub(super) struct Work {
     pub(super) blocks: u64,
 }
 
+/// Of so many reads and writes one asks for Force Unit Access.
+const FORCED: u64 = 4;
+
 /// The model that every completion is compared with.
 pub(super) struct Ledger {
     geometry: Geometry,
@@ -106,7 +109,9 @@ impl Ledger {
     ) -> Result<Option<(u64, Pending)>, String> {
         let (lba, blocks) = if kind == Kind::Flush { (0, 0) } else { (lba, blocks) };
         let block_bytes = self.geometry.block_bytes() as usize;
-        let pending = Pending { kind, lba, blocks, version, since: self.now, power_cuts: self.power_cuts, turn: 0 };
+        let forced = matches!(kind, Kind::Read | Kind::Write) && random.one_in(FORCED);
+        let (since, power_cuts) = (self.now, self.power_cuts);
+        let pending = Pending { kind, forced, lba, blocks, version, since, power_cuts, turn: 0 };
         self.desks[desk].prepare(pending, block_bytes, random)
     }
 
@@ -171,7 +176,7 @@ impl Ledger {
             }
             if pending.kind.changes() {
                 block.written = false;
-                if self.write_through {
+                if self.write_through || (pending.forced && holds) {
                     block.forget_former();
                 }
             }
@@ -212,6 +217,9 @@ impl Ledger {
             // A power cut in between may have changed it since.
             if pending.power_cuts == self.power_cuts {
                 block.was_found(version);
+                if pending.forced {
+                    block.is_durable(version, self.now);
+                }
             }
         }
         Ok(())

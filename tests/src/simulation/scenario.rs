@@ -33,6 +33,13 @@ pub(super) struct HostScenario {
     pub(super) engine: EngineOptions,
 }
 
+impl HostScenario {
+    /// Its target may count on hearing from it.
+    pub(super) fn keeps_alive(&self) -> bool {
+        !self.options.keep_alive.is_zero()
+    }
+}
+
 /// Everything that is fixed before the first step.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {

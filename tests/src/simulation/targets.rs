@@ -68,6 +68,11 @@ impl TargetSide {
         self.cores.iter().all(|core| core.target.statistics().listening == TargetListening::Listens)
     }
 
+    /// Connections of all its cores.
+    pub(super) fn connections(&self) -> usize {
+        self.cores.iter().map(|core| core.target.engine().connections().count()).sum()
+    }
+
     /// One core steps.
     ///
     /// # Errors

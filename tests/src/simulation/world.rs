@@ -307,6 +307,10 @@ impl<'a> World<'a> {
 
     /// Everything that goes wrong ends.
     pub(super) fn end_faults(&mut self) -> Result<(), String> {
+        // A host that never returns stays away for as long as its target takes to find out.
+        let frozen = self.anew.take_if(|(program, at)| {
+            *at == Duration::MAX && matches!(program, Program::Host(host) if self.scenario.hosts[*host].keeps_alive())
+        });
         if let Some((program, _)) = self.anew.take() {
             self.begin_anew(program)?;
         }
@@ -318,11 +322,26 @@ impl<'a> World<'a> {
         let ahead = self.parties.iter().map(|party| party.ahead).max().unwrap_or_default();
         self.now += ahead;
         for party in &mut self.parties {
-            (party.asleep_until, party.behind) = (Duration::ZERO, Duration::ZERO);
-            party.ahead = Duration::ZERO;
+            let is_frozen = frozen.is_some() && party.asleep_until == Duration::MAX;
+            party.asleep_until = if is_frozen { Duration::MAX } else { Duration::ZERO };
+            (party.ahead, party.behind) = (Duration::ZERO, Duration::ZERO);
         }
         (self.disk_well_at, self.release_at) = (Duration::MAX, Duration::MAX);
-        Ok(())
+        match frozen {
+            Some((program, _)) => self.end_frozen(program),
+            None => Ok(()),
+        }
+    }
+
+    /// The target has nobody but those who live; then the program begins anew.
+    fn end_frozen(&mut self, program: Program) -> Result<(), String> {
+        self.rounds("the target ended the sessions of a host that never returned", ROUNDS_TO_END, |world| {
+            let live = || world.hosts.iter().enumerate().filter(|(host, _)| program != Program::Host(*host));
+            let visits = world.visitor.as_ref().is_some_and(|visitor| !visitor.is_stopped());
+            let all: usize = live().map(|(_, host)| host.connections()).sum();
+            Ok(!visits && live().all(|(_, host)| host.is_ready()) && world.target.connections() == all)
+        })?;
+        self.begin_anew(program)
     }
 
     /// Everybody steps in turn until something is done.
@@ -345,7 +364,9 @@ impl<'a> World<'a> {
             self.pass(if idle > patience { long } else { SHORT_TICK })?;
             let mut work = 0;
             for party in 0..self.parties.len() {
-                work += self.step(party)?;
+                if self.parties[party].asleep_until <= self.now {
+                    work += self.step(party)?;
+                }
             }
             idle = if work == 0 { idle + 1 } else { 0 };
         }

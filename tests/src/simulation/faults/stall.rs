@@ -7,7 +7,9 @@ pub(super) const FAULT: Fault = Fault {
     strike: |world, random| {
         let (time, long) = world.spell(random);
         let party = random.below(world.parties.len() as u64) as usize;
-        world.parties[party].asleep_until = world.now + time;
+        // Who is frozen stays so.
+        let asleep_until = &mut world.parties[party].asleep_until;
+        *asleep_until = (*asleep_until).max(world.now + time);
         ENDS().when(long)
     },
 };
