@@ -59,8 +59,12 @@ impl Files {
     }
 
     /// Keeps the files whose path contains one of these texts; all where there is none.
-    pub(crate) fn keep(&mut self, only: &[String]) {
+    pub(crate) fn keep(&mut self, only: &[String]) -> Result<(), Box<dyn Error>> {
+        if let Some(text) = only.iter().find(|text| !self.files.iter().any(|file| file.path.contains(*text))) {
+            return Err(format!("--only {text}: no path in files.toml contains it").into());
+        }
         self.files.retain(|file| only.is_empty() || only.iter().any(|text| file.path.contains(text)));
+        Ok(())
     }
 
     /// The judges of a file, in order.
