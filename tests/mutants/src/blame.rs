@@ -37,7 +37,7 @@ fn keep_const(message: &Value, mutants: &[Mutant], left_out: &mut LeftOut) {
     let name = name.split(['<', '(']).next().unwrap_or(name);
     for mutant in mutants {
         if mutant.function.rsplit("::").next() == Some(name) {
-            left_out.constant.insert(mutant.function.clone());
+            left_out.constant.insert((mutant.file.clone(), mutant.function.clone()));
         }
     }
 }

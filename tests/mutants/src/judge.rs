@@ -18,6 +18,8 @@ const SLOWER: u32 = 6;
 const SHORTEST_LIMIT: Duration = Duration::from_secs(10);
 /// No judge is asked for longer about one mutant, going by what its tests take without any; the quicker ones are asked.
 const LONGEST: Duration = Duration::from_secs(20);
+/// Nor all of them together.
+const ALTOGETHER: Duration = Duration::from_secs(30);
 /// Tests that together take no longer than this are asked before all others, whatever binary they are of.
 const QUICK: Duration = Duration::from_millis(300);
 
@@ -93,8 +95,10 @@ fn fate(
         |test: &Test| killer.as_ref().is_some_and(|(judge, name)| *judge == test.judge && *name == test.name);
     let rank = |test: &Test| judges.iter().position(|judge| **judge == test.judge).unwrap_or(usize::MAX);
     reaching.sort_by_key(|test| (!is_killer(test), test.took > QUICK, rank(test), test.took));
+    let mut left = ALTOGETHER;
     for group in reaching.chunk_by(|left, right| left.judge == right.judge && is_killer(left) == is_killer(right)) {
-        let (names, took) = asked(group);
+        let (names, took) = asked(group, LONGEST.min(left));
+        left -= took;
         if names.is_empty() {
             continue;
         }
@@ -115,12 +119,12 @@ fn fate(
     Fate::Survived
 }
 
-/// The quickest tests of a group, one judge's in the order of their time, with what they take.
-fn asked<'a>(group: &[&'a Test]) -> (Vec<&'a str>, Duration) {
+/// The quickest tests of a group, one judge's in the order of their time, as many as take no longer than that; with what they take.
+fn asked<'a>(group: &[&'a Test], longest: Duration) -> (Vec<&'a str>, Duration) {
     let mut took = Duration::ZERO;
     let mut names = Vec::new();
     for test in group {
-        if took + test.took > LONGEST {
+        if took + test.took > longest {
             break;
         }
         took += test.took;

@@ -27,6 +27,8 @@ struct Line {
 enum Became {
     Judged(Fate),
     DoesNotCompile,
+    /// Of a function, whose change is no text.
+    StaysConst,
 }
 
 /// What the sources are, of which results are.
@@ -74,10 +76,17 @@ impl Results {
         }
     }
 
-    /// What is known not to compile.
+    /// What is known not to compile: a build that begins without it need not begin again.
     pub(crate) fn left_out(&self) -> LeftOut {
-        let broken = self.known.iter().filter(|(_, (became, _))| matches!(became, Became::DoesNotCompile));
-        LeftOut { mutants: broken.map(|(identity, _)| identity.clone()).collect(), ..LeftOut::default() }
+        let mut left_out = LeftOut::default();
+        for (identity @ (file, function, _), (became, _)) in &self.known {
+            match became {
+                Became::DoesNotCompile => drop(left_out.mutants.insert(identity.clone())),
+                Became::StaysConst => drop(left_out.constant.insert((file.clone(), function.clone()))),
+                Became::Judged(_) => {}
+            }
+        }
+        left_out
     }
 
     /// Writes down what became of a mutant.
@@ -87,12 +96,14 @@ impl Results {
 
     /// Writes down what does not compile, as far as it is news.
     pub(crate) fn note_left_out(&self, left_out: &LeftOut) -> std::io::Result<()> {
-        let is_news = |identity: &&Identity| !matches!(self.known.get(*identity), Some((Became::DoesNotCompile, _)));
-        left_out
-            .mutants
-            .iter()
-            .filter(is_news)
-            .try_for_each(|identity| self.append(identity.clone(), Became::DoesNotCompile))
+        let known = self.left_out();
+        for identity in left_out.mutants.difference(&known.mutants) {
+            self.append(identity.clone(), Became::DoesNotCompile)?;
+        }
+        for (file, function) in left_out.constant.difference(&known.constant) {
+            self.append((file.clone(), function.clone(), String::new()), Became::StaysConst)?;
+        }
+        Ok(())
     }
 
     fn append(&self, (file, function, what): Identity, became: Became) -> std::io::Result<()> {
@@ -123,14 +134,15 @@ mod tests {
         Fate::Killed("p:lib t".to_owned())
     }
 
-    /// A file in which "x" is killed, "y" survived, "z" does not compile, and a line was cut off.
+    /// A file in which "x" is killed, "y" survived, "z" does not compile, "g" stays const, and a line was cut off.
     fn file(name: &str) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("frwr-results-{name}-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let results = Results::open(&path, sources(OF, BESIDE)).unwrap();
         results.note(&mutant("x"), &killed()).unwrap();
         results.note(&mutant("y"), &Fate::Survived).unwrap();
-        let broken = LeftOut { mutants: [mutant("z").identity()].into(), ..LeftOut::default() };
+        let constant = [("a.rs".to_owned(), "g".to_owned())].into();
+        let broken = LeftOut { mutants: [mutant("z").identity()].into(), constant };
         results.note_left_out(&broken).unwrap();
         write!(OpenOptions::new().append(true).open(&path).unwrap(), "{{\"of\":7,\"besi").unwrap();
         path
@@ -151,6 +163,7 @@ mod tests {
         let path = file("more");
         let results = Results::open(&path, sources(OF, BESIDE)).unwrap();
         assert_eq!(results.left_out().mutants, [mutant("z").identity()].into());
+        assert_eq!(results.left_out().constant, [("a.rs".to_owned(), "g".to_owned())].into());
         // What comes behind the line that was cut off is read again.
         results.note(&mutant("w"), &Fate::Unreached).unwrap();
         let results = Results::open(&path, sources(OF, BESIDE)).unwrap();

@@ -23,8 +23,8 @@ const TEXT_CHARACTERS: usize = 90;
 pub(crate) struct LeftOut {
     /// Mutants that do not compile. Not by their numbers, which change with what is left out.
     pub(crate) mutants: HashSet<Identity>,
-    /// `const` functions that something calls where only those may be called, with their types.
-    pub(crate) constant: HashSet<String>,
+    /// `const` functions that something calls where only those may be called: file, and name with type.
+    pub(crate) constant: HashSet<(String, String)>,
 }
 
 /// A file's mutants, and its text with all of them.
@@ -185,8 +185,10 @@ mod tests {
         let source = "const fn a() -> bool { 1 < 2 }\nfn b(x: u8) -> P { if x > 4 { g(); } }";
         let all = mutants(source, &LeftOut::default());
         let broken = all.iter().find(|mutant| mutant.what == "`x > 4` becomes `x >= 4`").unwrap();
-        let left_out =
-            LeftOut { mutants: HashSet::from([broken.identity()]), constant: HashSet::from(["a".to_owned()]) };
+        let left_out = LeftOut {
+            mutants: HashSet::from([broken.identity()]),
+            constant: HashSet::from([("a.rs".to_owned(), "a".to_owned())]),
+        };
         let left = mutants(source, &left_out);
         assert!(left.iter().all(|mutant| mutant.function == "b" && mutant.what != broken.what));
         let of_b = |mutants: &[Mutant]| mutants.iter().filter(|mutant| mutant.function == "b").count();
