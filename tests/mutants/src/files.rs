@@ -67,6 +67,19 @@ impl Files {
         Ok(())
     }
 
+    /// Keeps the judges whose name contains one of these texts; all where there is none.
+    pub(crate) fn keep_judges(&mut self, only: &[String]) -> Result<(), Box<dyn Error>> {
+        let is_kept = |judge: &Judge| only.is_empty() || only.iter().any(|text| judge.to_string().contains(text));
+        self.judges.values_mut().for_each(|judges| judges.retain(is_kept));
+        self.files.iter_mut().for_each(|file| file.first.retain(is_kept));
+        match self.files.iter().find(|file| self.judges_of(&file.path).is_empty()) {
+            Some(file) => {
+                Err(format!("--judge {}: no judge of {} in files.toml is called so", only.join(" "), file.path).into())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The judges of a file, in order.
     pub(crate) fn judges_of(&self, path: &str) -> Vec<&Judge> {
         let Some(file) = self.files.iter().find(|file| file.path == path) else { return Vec::new() };

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const SLOWER: u32 = 6;
 /// At least, because machines are busy.
 const SHORTEST_LIMIT: Duration = Duration::from_secs(10);
-/// No judge is asked for longer about one mutant, going by what its tests take without any; the quicker ones are asked.
+/// No judge is asked for longer about one mutant, going by what its tests take of a processor without any; the quicker ones are asked.
 const LONGEST: Duration = Duration::from_secs(20);
 /// Nor all of them together.
 const ALTOGETHER: Duration = Duration::from_secs(30);
@@ -42,7 +42,6 @@ pub(crate) fn judge(
     tests: &[Test],
     budget: Duration,
     results: &Results,
-    is_strict: bool,
 ) -> Vec<(Mutant, Fate)> {
     let began = Instant::now();
     let is_there = |by: &str| tests.iter().any(|test| by == format!("{} {}", test.judge, test.name));
@@ -50,7 +49,7 @@ pub(crate) fn judge(
     let lock = || fates.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let last_killers: Mutex<HashMap<String, (Judge, String)>> = Mutex::new(HashMap::new());
     for_each(&built.mutants, |_, mutant| {
-        let known = results.fate_of(mutant, is_strict, is_there);
+        let known = results.fate_of(mutant, is_there);
         let is_news = known.is_none();
         let fate = known.unwrap_or_else(|| {
             if began.elapsed() > budget { Fate::NotRun } else { fate(built, files, tests, mutant, &last_killers) }
@@ -94,11 +93,13 @@ fn fate(
     let is_killer =
         |test: &Test| killer.as_ref().is_some_and(|(judge, name)| *judge == test.judge && *name == test.name);
     let rank = |test: &Test| judges.iter().position(|judge| **judge == test.judge).unwrap_or(usize::MAX);
-    reaching.sort_by_key(|test| (!is_killer(test), test.took > QUICK, rank(test), test.took));
+    reaching.sort_by_key(|test| (!is_killer(test), test.busy > QUICK, rank(test), test.busy));
     let mut left = ALTOGETHER;
     for group in reaching.chunk_by(|left, right| left.judge == right.judge && is_killer(left) == is_killer(right)) {
-        let (names, took) = asked(group, LONGEST.min(left));
-        left -= took;
+        let group = asked(group, LONGEST.min(left));
+        left -= group.iter().map(|test| test.busy).sum();
+        let names: Vec<&str> = group.iter().map(|test| test.name.as_str()).collect();
+        let took: Duration = group.iter().map(|test| test.took).sum();
         if names.is_empty() {
             continue;
         }
@@ -107,7 +108,7 @@ fn fate(
         let limit = (took * SLOWER).max(SHORTEST_LIMIT);
         let run = Run { binary, tests: &names, mutant: &number, reached: None, limit };
         match run.end() {
-            Ok(Ended::Passed) => {}
+            Ok(Ended::Passed(_)) => {}
             Ok(Ended::Failed(name)) => {
                 killers().insert(mutant.function.clone(), (first.judge.clone(), name.clone()));
                 return Fate::Killed(format!("{} {name}", first.judge));
@@ -119,16 +120,12 @@ fn fate(
     Fate::Survived
 }
 
-/// The quickest tests of a group, one judge's in the order of their time, as many as take no longer than that; with what they take.
-fn asked<'a>(group: &[&'a Test], longest: Duration) -> (Vec<&'a str>, Duration) {
-    let mut took = Duration::ZERO;
-    let mut names = Vec::new();
-    for test in group {
-        if took + test.took > longest {
-            break;
-        }
-        took += test.took;
-        names.push(test.name.as_str());
-    }
-    (names, took)
+/// The quickest tests of a group, one judge's in the order of their time, as many as take no longer than that.
+fn asked<'a, 'b>(group: &'a [&'b Test], longest: Duration) -> &'a [&'b Test] {
+    let mut busy = Duration::ZERO;
+    let fits = |test: &&&Test| {
+        busy += test.busy;
+        busy <= longest
+    };
+    &group[..group.iter().take_while(fits).count()]
 }

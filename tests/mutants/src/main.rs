@@ -36,6 +36,9 @@ struct Arguments {
     /// Only files whose path contains this; nothing is recorded then
     #[arg(long)]
     only: Vec<String>,
+    /// Only judges whose name contains this; what survives them is not written down
+    #[arg(long)]
+    judge: Vec<String>,
     /// The repository
     #[arg(long, default_value = ".")]
     root: PathBuf,

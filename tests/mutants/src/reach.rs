@@ -21,6 +21,8 @@ pub(crate) struct Test {
     pub(crate) judge: Judge,
     pub(crate) name: String,
     pub(crate) took: Duration,
+    /// What it takes of a processor, which is the same on a busy machine.
+    pub(crate) busy: Duration,
     pub(crate) reaches: HashSet<u32>,
 }
 
@@ -35,6 +37,7 @@ struct Known {
 #[derive(Clone, Serialize, Deserialize)]
 struct Seen {
     took: Duration,
+    busy: Duration,
     reaches: HashSet<u32>,
 }
 
@@ -56,8 +59,9 @@ pub(crate) fn reach(built: &Built, folder: &Path) -> Result<Vec<Test>, Box<dyn E
         });
         let known = known.into_inner().unwrap_or_else(PoisonError::into_inner);
         std::fs::write(path, serde_json::to_string(&known)?)?;
-        let tests = known.tests.into_iter().filter(|(name, _)| names.contains(name));
-        all.extend(tests.map(|(name, Seen { took, reaches })| Test { judge: judge.clone(), name, took, reaches }));
+        for (name, Seen { took, busy, reaches }) in known.tests.into_iter().filter(|(name, _)| names.contains(name)) {
+            all.push(Test { judge: judge.clone(), name, took, busy, reaches });
+        }
     }
     Ok(all)
 }
@@ -79,14 +83,16 @@ fn run_alone(judge: &Judge, binary: &Binary, name: &str, file: &Path) -> Option<
     let _ = std::fs::remove_file(file);
     let began = Instant::now();
     let run = Run { binary, tests: &[name], mutant: RECORD, reached: Some(file), limit: LIMIT };
-    match run.end() {
-        Ok(Ended::Passed) => {}
-        other => {
-            println!("not a judge: {judge} {name} without a mutant: {other:?}");
-            return None;
-        }
-    }
+    let ended = run.end();
     let took = began.elapsed();
+    let Ok(Ended::Passed(busy)) = ended else {
+        println!("not a judge: {judge} {name} without a mutant: {ended:?}");
+        return None;
+    };
     let reached = std::fs::read_to_string(file).unwrap_or_default();
-    Some(Seen { took, reaches: reached.lines().filter_map(|line| line.parse().ok()).collect() })
+    Some(Seen {
+        took,
+        busy: busy.unwrap_or(took),
+        reaches: reached.lines().filter_map(|line| line.parse().ok()).collect(),
+    })
 }

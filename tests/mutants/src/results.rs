@@ -39,9 +39,19 @@ pub(crate) struct Sources {
     pub(crate) beside: u64,
 }
 
+/// How far results go.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Trust {
+    /// A kill is only believed while nothing was changed.
+    pub(crate) is_strict: bool,
+    /// Some judges are not asked: what survives the others is not written down.
+    pub(crate) is_partial: bool,
+}
+
 /// The file, and what it knew of the same sources.
 pub(crate) struct Results {
     sources: Sources,
+    trust: Trust,
     file: Mutex<File>,
     /// With whether all else was the same too.
     known: HashMap<Identity, (Became, bool)>,
@@ -49,7 +59,7 @@ pub(crate) struct Results {
 
 impl Results {
     /// Opens the file at `path`, or begins it. Lines that say nothing, like one that was cut off, are passed over.
-    pub(crate) fn open(path: &Path, sources: Sources) -> std::io::Result<Self> {
+    pub(crate) fn open(path: &Path, sources: Sources, trust: Trust) -> std::io::Result<Self> {
         let mut known = HashMap::new();
         for line in std::fs::read_to_string(path).unwrap_or_default().lines() {
             let Ok(line) = serde_json::from_str::<Line>(line) else { continue };
@@ -61,14 +71,14 @@ impl Results {
         let mut file = OpenOptions::new().append(true).create(true).open(path)?;
         // Behind a line that was cut off.
         writeln!(file)?;
-        Ok(Self { sources, file: Mutex::new(file), known })
+        Ok(Self { sources, trust, file: Mutex::new(file), known })
     }
 
     /// What is known of a mutant. That it survived holds while nothing was changed; that a test killed it, while `is_there` says that
-    /// this test is still there, or while nothing was changed where `is_strict`.
-    pub(crate) fn fate_of(&self, mutant: &Mutant, is_strict: bool, is_there: impl Fn(&str) -> bool) -> Option<Fate> {
+    /// this test is still there.
+    pub(crate) fn fate_of(&self, mutant: &Mutant, is_there: impl Fn(&str) -> bool) -> Option<Fate> {
         match self.known.get(&mutant.identity())? {
-            (Became::Judged(Fate::Killed(by)), is_same) if *is_same || !is_strict && is_there(by) => {
+            (Became::Judged(Fate::Killed(by)), is_same) if *is_same || !self.trust.is_strict && is_there(by) => {
                 Some(Fate::Killed(by.clone()))
             }
             (Became::Judged(fate @ (Fate::Survived | Fate::Unreached)), true) => Some(fate.clone()),
@@ -91,6 +101,9 @@ impl Results {
 
     /// Writes down what became of a mutant.
     pub(crate) fn note(&self, mutant: &Mutant, fate: &Fate) -> std::io::Result<()> {
+        if self.trust.is_partial && !matches!(fate, Fate::Killed(_)) {
+            return Ok(());
+        }
         self.append(mutant.identity(), Became::Judged(fate.clone()))
     }
 
@@ -138,7 +151,7 @@ mod tests {
     fn file(name: &str) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("frwr-results-{name}-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let results = Results::open(&path, sources(OF, BESIDE)).unwrap();
+        let results = Results::open(&path, sources(OF, BESIDE), Trust::default()).unwrap();
         results.note(&mutant("x"), &killed()).unwrap();
         results.note(&mutant("y"), &Fate::Survived).unwrap();
         let constant = [("a.rs".to_owned(), "g".to_owned())].into();
@@ -151,8 +164,9 @@ mod tests {
     /// What is known of "x" and "y" then.
     fn known(name: &str, sources: Sources, is_strict: bool, is_there: bool) -> [Option<Fate>; 2] {
         let path = file(name);
-        let results = Results::open(&path, sources).unwrap();
-        let known = ["x", "y"].map(|what| results.fate_of(&mutant(what), is_strict, |_| is_there));
+        let trust = Trust { is_strict, ..Trust::default() };
+        let results = Results::open(&path, sources, trust).unwrap();
+        let known = ["x", "y"].map(|what| results.fate_of(&mutant(what), |_| is_there));
         std::fs::remove_file(path).unwrap();
         known
     }
@@ -161,13 +175,26 @@ mod tests {
     fn a_run_that_was_cut_off_goes_on_where_it_ended() {
         assert_eq!(known("same", sources(OF, BESIDE), true, true), [Some(killed()), Some(Fate::Survived)]);
         let path = file("more");
-        let results = Results::open(&path, sources(OF, BESIDE)).unwrap();
+        let results = Results::open(&path, sources(OF, BESIDE), Trust::default()).unwrap();
         assert_eq!(results.left_out().mutants, [mutant("z").identity()].into());
         assert_eq!(results.left_out().constant, [("a.rs".to_owned(), "g".to_owned())].into());
         // What comes behind the line that was cut off is read again.
         results.note(&mutant("w"), &Fate::Unreached).unwrap();
-        let results = Results::open(&path, sources(OF, BESIDE)).unwrap();
-        assert_eq!(results.fate_of(&mutant("w"), false, |_| true), Some(Fate::Unreached));
+        let results = Results::open(&path, sources(OF, BESIDE), Trust::default()).unwrap();
+        assert_eq!(results.fate_of(&mutant("w"), |_| true), Some(Fate::Unreached));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_survives_some_of_the_judges_is_not_written_down() {
+        let path = file("partial");
+        let trust = Trust { is_partial: true, ..Trust::default() };
+        let results = Results::open(&path, sources(OF, BESIDE), trust).unwrap();
+        results.note(&mutant("v"), &Fate::Survived).unwrap();
+        results.note(&mutant("w"), &killed()).unwrap();
+        let results = Results::open(&path, sources(OF, BESIDE), Trust::default()).unwrap();
+        let known = ["v", "w"].map(|what| results.fate_of(&mutant(what), |_| true));
+        assert_eq!(known, [None, Some(killed())]);
         std::fs::remove_file(path).unwrap();
     }
 

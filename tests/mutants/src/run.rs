@@ -9,7 +9,7 @@ use crate::listed::Listed;
 use crate::mutant::Mutant;
 use crate::reach::reach;
 use crate::report::{Numbers, by_file, needless, stale, told};
-use crate::results::Results;
+use crate::results::{Results, Trust};
 use crate::tree::{Tree, Wanted, mutants, sources};
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -30,6 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let listed = Listed::read(&root.join(LISTED))?;
     let is_sound = stale(&mutants(&root, &files.files, &|_, _, _| true)?, &listed) == 0;
     files.keep(&arguments.only)?;
+    files.keep_judges(&arguments.judge)?;
     if !arguments.changed {
         return Ok(judged(arguments, &root, &files, &listed, &|_, _, _| true)? && is_sound);
     }
@@ -63,7 +64,8 @@ fn judged(
     let began = Instant::now();
     std::fs::create_dir_all(&arguments.work)?;
     let work: PathBuf = arguments.work.canonicalize()?;
-    let results = Results::open(&work.join(RESULTS), sources(root, &files.files)?)?;
+    let trust = Trust { is_strict: arguments.changed, is_partial: !arguments.judge.is_empty() };
+    let results = Results::open(&work.join(RESULTS), sources(root, &files.files)?, trust)?;
     let tree = Tree::copy(root, work.join("tree"), &files.files)?;
     let paths: BTreeSet<&str> = files.files.iter().map(|file| file.path.as_str()).collect();
     let judges = files.all_judges(&paths);
@@ -83,7 +85,7 @@ fn judged(
     let tests = reach(&built, &work.join("reached"))?;
     println!("mutants: {} tests run, {} s", tests.len(), began_reach.elapsed().as_secs());
     let budget = Duration::from_secs_f64(arguments.minutes * 60.0);
-    let fates = judge(&built, files, &tests, budget, &results, arguments.changed);
+    let fates = judge(&built, files, &tests, budget, &results);
     write_report(&work.join("report.json"), &fates)?;
     for (mutant, _) in fates.iter().filter(|(_, fate)| *fate == Fate::NotRun) {
         println!("not run: {mutant}");
@@ -91,7 +93,7 @@ fn judged(
     let sum = by_file(&fates, listed);
     let needless = needless(&fates, listed);
     println!("mutants: {} in {} s", told(&sum), began.elapsed().as_secs());
-    if !arguments.changed && arguments.only.is_empty() && sum.not_run == 0 {
+    if !arguments.changed && arguments.only.is_empty() && !trust.is_partial && sum.not_run == 0 {
         record(root, &sum)?;
     }
     Ok(sum.unlisted == 0 && needless == 0)

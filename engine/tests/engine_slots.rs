@@ -1,0 +1,110 @@
+//! Ends of requests that nobody answered, and what is left of them: a slot is held as long as the device may read its message and no
+//! longer, each end is counted once, and it is told as what it is (promises Hold and Exactly once; I34, S75, S122, S135).
+
+mod engine_harness;
+
+use engine_harness::{PROFILES, scripted::*};
+use frwr_engine::{Chunk, EngineOptions, RequestHandle, provider::Access};
+
+/// Opens 512 bytes without a message.
+fn open(test: &mut Scripted, cookie: u64) -> RequestHandle {
+    let segment = test.host.segment(4096 * cookie, 512);
+    let host = &mut test.pair.host;
+    let chunk = Chunk { access: Access::RemoteRead, segments: &[segment] };
+    let open = host.engine.register_now(host.connection.unwrap(), &chunk, cookie, &mut host.protocol).unwrap();
+    host.outstanding.insert(cookie, 512);
+    open
+}
+
+/// Slots in use, and those of them that only Hold keeps.
+fn slots(test: &Scripted) -> (u64, u64) {
+    let statistics = test.host.engine.statistics();
+    (statistics.request_slots_used, statistics.slots_held)
+}
+
+/// Its message asked for no completion, and nothing stands behind it.
+#[test]
+fn s75_a_cancelled_request_without_memory_holds_its_slot_until_its_message_was_read() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        let first = test.submit(1, 0, false);
+        test.command();
+        test.steps(20);
+        test.host.engine.cancel(first).unwrap();
+        test.until("cancelled", |pair| pair.host.ended == [(1, "cancelled")]);
+        assert_eq!(slots(&test), (1, 1), "{profile}: the device may read the message again");
+        let second = test.submit(2, 0, false);
+        assert_ne!(first.index(), second.index(), "{profile}");
+        let (name, _) = test.command();
+        test.reply(name, None);
+        // A fence asks for a completion, which stands behind all messages.
+        test.submit(3, 1, false);
+        let (name, _) = test.command();
+        test.reply(name, None);
+        test.until("ended", |pair| pair.host.ended.len() == 3);
+        test.steps(5);
+        assert_eq!(slots(&test), (0, 0), "{profile}");
+    }
+}
+
+/// There is no message that the device could read: staged, on its way, or open.
+#[test]
+fn s136_a_registration_without_a_message_holds_no_slot_behind_its_end() {
+    for profile in PROFILES {
+        for steps in [0, 1, 2, 20] {
+            let mut test = Scripted::new(profile);
+            let handle = open(&mut test, 1);
+            test.steps(steps);
+            test.host.engine.cancel(handle).unwrap();
+            test.until("cancelled", |pair| pair.host.ended == [(1, "cancelled")]);
+            assert_eq!(slots(&test), (0, 0), "{profile} {steps}");
+        }
+    }
+}
+
+/// Whichever way its end comes: by the answer alone, by the peer's invalidation, by one fence or several, by being given up.
+#[test]
+fn s122_each_end_is_counted_once() {
+    let traced = EngineOptions { trace_records: 256, ..EngineOptions::default() };
+    for profile in PROFILES {
+        for options in [EngineOptions::default(), traced.clone()] {
+            let mut test = Scripted::with(profile, options);
+            let mut cookie = 0;
+            for mrs in [0, 1, 3] {
+                for invalidates in [false, true] {
+                    cookie += 1;
+                    test.submit(cookie, mrs, invalidates);
+                    let (name, grants) = test.command();
+                    test.reply(name, grants.first().filter(|_| invalidates).map(|grant| grant.key));
+                    test.until("ended", |pair| pair.host.ended.len() as u64 == cookie);
+                    assert_eq!(test.host.engine.statistics().requests_ended, cookie, "{profile} {mrs} {invalidates}");
+                }
+                cookie += 1;
+                let request = test.submit(cookie, mrs, false);
+                test.command();
+                test.host.engine.cancel(request).unwrap();
+                test.until("cancelled", |pair| pair.host.ended.len() as u64 == cookie);
+                assert_eq!(test.host.engine.statistics().requests_ended, cookie, "{profile} {mrs}");
+            }
+            assert_eq!((test.host.disconnected, test.open_bytes()), (0, 0), "{profile}");
+        }
+    }
+}
+
+/// The device refused it, and the connection ends by that: it was never open, and its caller may still give it up.
+#[test]
+fn s135_a_registration_whose_post_ended_the_connection_can_be_given_up() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        let handle = open(&mut test, 1);
+        let message = test.submit(2, 1, false);
+        test.refuse(0);
+        test.host.engine.flush();
+        assert_eq!(test.host.engine.statistics().posts_refused, 1, "{profile}");
+        test.host.engine.cancel(handle).unwrap();
+        assert!(test.host.engine.cancel(message).is_err(), "{profile}: its message is lost already");
+        test.until_gone();
+        assert_eq!((test.status(1), test.status(2)), (Some("cancelled"), Some("lost")), "{profile}");
+        test.reconnect_works();
+    }
+}
