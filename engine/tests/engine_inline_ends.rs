@@ -68,6 +68,31 @@ fn s51_without_keys_the_end_waits_for_the_message() {
     }
 }
 
+/// What one poll brings of several connections ends requests on each.
+#[test]
+fn s51_s67_completions_of_two_connections_in_one_poll_are_of_both() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        test.hold(TokenKind::Message);
+        let inline = [test.host.segment(0, INLINE)];
+        for cookie in 1..=2 {
+            if cookie == 2 {
+                test.connect();
+            }
+            test.host.submit_with_inline(cookie, Access::RemoteRead, &[], &inline, false).unwrap();
+            let (name, _) = test.command();
+            test.reply(name, None);
+            test.until("the reply", |pair| pair.host.engine.statistics().reply_waits_for_send == cookie);
+        }
+        test.faults.clear();
+        test.faults.release();
+        test.until("both have ended", |pair| pair.host.ended.len() == 2);
+        assert_eq!((test.status(1), test.status(2)), (Some("replied"), Some("replied")), "{profile}");
+        assert_eq!(test.host.engine.statistics().slots_held, 0, "{profile}: both were read");
+        test.round_trip(3);
+    }
+}
+
 /// A message is read long before its request is answered: the end waits for the keys alone, and is told as that.
 #[test]
 fn s51_an_answer_behind_the_message_waits_for_the_keys() {

@@ -4,7 +4,11 @@
 mod engine_harness;
 
 use engine_harness::{PROFILES, scripted::*};
-use frwr_engine::{Chunk, EngineOptions, RequestHandle, provider::Access};
+use frwr_engine::{
+    Chunk, EngineOptions, OnPostError, RequestHandle,
+    provider::{Access, Completion, CompletionQueue, Success, TokenKind},
+    signal::SignalPolicy,
+};
 
 /// Opens 512 bytes without a message.
 fn open(test: &mut Scripted, cookie: u64) -> RequestHandle {
@@ -44,6 +48,92 @@ fn s75_a_cancelled_request_without_memory_holds_its_slot_until_its_message_was_r
         test.until("ended", |pair| pair.host.ended.len() == 3);
         test.steps(5);
         assert_eq!(slots(&test), (0, 0), "{profile}");
+    }
+}
+
+/// A completion tells of its own message and of those in front of it: each frees one slot here, in every place of the ring (S67).
+#[test]
+fn s67_each_completion_frees_the_slots_up_to_its_own_and_no_other() {
+    // More than a word of positions has bits.
+    const REQUESTS: u64 = 100;
+    let every = EngineOptions { signal: SignalPolicy::KernelBudget { batch: 0 }, ..EngineOptions::default() };
+    for step in [1, 3] {
+        let mut test = Scripted::with("reg_mr", every.clone());
+        test.hold(TokenKind::Message);
+        let mut messages = Vec::new();
+        for cookie in 0..REQUESTS {
+            test.submit(cookie, 0, false);
+            let (name, _) = test.command();
+            test.reply(name, None);
+            test.until("ended", |pair| pair.host.ended.len() as u64 == cookie + 1);
+            messages.extend(test.posted().iter().map(|wr| wr.token).filter(|token| token.is(TokenKind::Message)));
+        }
+        assert_eq!((messages.len() as u64, slots(&test)), (REQUESTS, (REQUESTS, REQUESTS)));
+        let queue_pair = test.queue_pair();
+        for at in (0..messages.len()).skip(step - 1).step_by(step) {
+            let completion = Completion { token: messages[at], queue_pair, result: Ok(Success::default()) };
+            test.inject(CompletionQueue::Send, completion);
+            test.steps(2);
+            let left = REQUESTS - 1 - at as u64;
+            assert_eq!(slots(&test), (left, left), "behind message {at}, by {step}");
+        }
+    }
+}
+
+/// The same of fences: the completion of an invalidation ends its own request, and none whose key may be alive (S67, promise Fence).
+#[test]
+fn s67_each_fence_ends_its_own_request_and_those_in_front() {
+    const REQUESTS: u64 = 100;
+    let options = EngineOptions { queue_depth: 128, registrations: 128, ..EngineOptions::default() };
+    for step in [1, 3] {
+        let mut test = Scripted::with("reg_mr", options.clone());
+        test.hold(TokenKind::Invalidate);
+        let mut fences = Vec::new();
+        for cookie in 0..REQUESTS {
+            test.submit(cookie, 1, false);
+            let (name, _) = test.command();
+            test.reply(name, None);
+            test.until("posted", |pair| pair.host.engine.statistics().local_inv_chains == cookie + 1);
+            fences.extend(test.posted().iter().map(|wr| wr.token).filter(|token| token.is(TokenKind::Invalidate)));
+        }
+        assert_eq!((fences.len() as u64, test.host.ended.len()), (REQUESTS, 0));
+        let queue_pair = test.queue_pair();
+        for at in (0..fences.len()).skip(step - 1).step_by(step) {
+            let completion = Completion { token: fences[at], queue_pair, result: Ok(Success::default()) };
+            test.inject(CompletionQueue::Send, completion);
+            test.steps(2);
+            let ended: Vec<u64> = test.host.ended.iter().map(|(cookie, _)| *cookie).collect();
+            assert_eq!(ended, (0..=at as u64).collect::<Vec<_>>(), "behind fence {at}, by {step}");
+            let statistics = test.host.engine.statistics();
+            assert_eq!((statistics.local_invalidations, statistics.requests_ended), (at as u64 + 1, at as u64 + 1));
+        }
+    }
+}
+
+/// An object whose invalidation was refused is destroyed, and ends the request that it was of, whoever else waits for a fence (S84, D7).
+#[test]
+fn s84_the_destruction_of_an_object_ends_its_own_request_alone() {
+    for profile in PROFILES {
+        for refused in [1u64, 2] {
+            let mut test = Scripted::policy(profile, OnPostError::DeregisterAndContinue);
+            let names = [1, 2].map(|cookie| {
+                test.submit(cookie, 1, false);
+                test.command().0
+            });
+            let (refused_name, other_name) = (names[refused as usize - 1], names[2 - refused as usize]);
+            test.hold(TokenKind::Invalidate);
+            test.reply(other_name, None);
+            test.until("posted", |pair| pair.host.engine.statistics().local_inv_chains == 1);
+            test.refuse(0);
+            test.reply(refused_name, None);
+            test.until("ended", |pair| !pair.host.ended.is_empty());
+            test.steps(50);
+            assert_eq!(test.host.ended, [(refused, "replied")], "{profile}");
+            test.faults.clear();
+            test.faults.release();
+            test.until("both have ended", |pair| pair.host.ended.len() == 2);
+            assert_eq!((test.host.disconnected, test.open_bytes()), (0, 0), "{profile}");
+        }
     }
 }
 

@@ -44,7 +44,8 @@ pub(crate) fn judge(
     results: &Results,
 ) -> Vec<(Mutant, Fate)> {
     let began = Instant::now();
-    let is_there = |by: &str| tests.iter().any(|test| by == format!("{} {}", test.judge, test.name));
+    let is_there =
+        |by: &str| tests.iter().any(|test| by == killed_by(&test.judge, &test.name) || by == timed_out(&test.judge));
     let fates = Mutex::new(Vec::new());
     let lock = || fates.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let last_killers: Mutex<HashMap<String, (Judge, String)>> = Mutex::new(HashMap::new());
@@ -111,13 +112,21 @@ fn fate(
             Ok(Ended::Passed(_)) => {}
             Ok(Ended::Failed(name)) => {
                 killers().insert(mutant.function.clone(), (first.judge.clone(), name.clone()));
-                return Fate::Killed(format!("{} {name}", first.judge));
+                return Fate::Killed(killed_by(&first.judge, &name));
             }
-            Ok(Ended::TimedOut) => return Fate::Killed(format!("{} by its time-out", first.judge)),
+            Ok(Ended::TimedOut) => return Fate::Killed(timed_out(&first.judge)),
             Err(error) => println!("{} does not run: {error}", binary.path.display()),
         }
     }
     Fate::Survived
+}
+
+fn killed_by(judge: &Judge, test: &str) -> String {
+    format!("{judge} {test}")
+}
+
+fn timed_out(judge: &Judge) -> String {
+    format!("{judge} by its time-out")
 }
 
 /// The quickest tests of a group, one judge's in the order of their time, as many as take no longer than that.
