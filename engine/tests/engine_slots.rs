@@ -110,6 +110,31 @@ fn s67_each_fence_ends_its_own_request_and_those_in_front() {
     }
 }
 
+/// A fence tells of nothing behind it: messages whose requests have ended keep their slots, in the next word of positions too.
+#[test]
+fn s67_a_fence_frees_no_slot_of_a_message_behind_it() {
+    const REQUESTS: u64 = 100;
+    let mut test = Scripted::new("reg_mr");
+    test.hold(TokenKind::Invalidate);
+    test.hold(TokenKind::Message);
+    test.submit(0, 1, false);
+    let (name, _) = test.command();
+    test.reply(name, None);
+    test.until("posted", |pair| pair.host.engine.statistics().local_inv_chains == 1);
+    let fence = test.posted().iter().map(|wr| wr.token).find(|token| token.is(TokenKind::Invalidate)).unwrap();
+    for cookie in 1..=REQUESTS {
+        test.submit(cookie, 0, false);
+        let (name, _) = test.command();
+        test.reply(name, None);
+        test.until("ended", |pair| pair.host.ended.len() as u64 == cookie);
+    }
+    assert_eq!(slots(&test), (REQUESTS + 1, REQUESTS));
+    let completion = Completion { token: fence, queue_pair: test.queue_pair(), result: Ok(Success::default()) };
+    test.inject(CompletionQueue::Send, completion);
+    test.steps(2);
+    assert_eq!((test.status(0), slots(&test)), (Some("replied"), (REQUESTS, REQUESTS)));
+}
+
 /// An object whose invalidation was refused is destroyed, and ends the request that it was of, whoever else waits for a fence (S84, D7).
 #[test]
 fn s84_the_destruction_of_an_object_ends_its_own_request_alone() {

@@ -44,7 +44,7 @@ pub(crate) struct Sources {
 pub(crate) struct Trust {
     /// A kill is only believed while nothing was changed.
     pub(crate) is_strict: bool,
-    /// Some judges are not asked: what survives the others is not written down.
+    /// Some judges are not asked: what survives the others is not written down, and what those killed before counts.
     pub(crate) is_partial: bool,
 }
 
@@ -78,7 +78,9 @@ impl Results {
     /// this test is still there.
     pub(crate) fn fate_of(&self, mutant: &Mutant, is_there: impl Fn(&str) -> bool) -> Option<Fate> {
         match self.known.get(&mutant.identity())? {
-            (Became::Judged(Fate::Killed(by)), is_same) if *is_same || !self.trust.is_strict && is_there(by) => {
+            (Became::Judged(Fate::Killed(by)), is_same)
+                if *is_same || !self.trust.is_strict && (self.trust.is_partial || is_there(by)) =>
+            {
                 Some(Fate::Killed(by.clone()))
             }
             (Became::Judged(fate @ (Fate::Survived | Fate::Unreached)), true) => Some(fate.clone()),
