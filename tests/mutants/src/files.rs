@@ -14,7 +14,7 @@ pub(crate) struct Files {
     pub(crate) files: Vec<File>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
     /// Path in the repository.

@@ -3,7 +3,7 @@
 use crate::Arguments;
 use crate::build::{Built, build};
 use crate::changed::Changed;
-use crate::files::Files;
+use crate::files::{File, Files};
 use crate::judge::{Fate, judge};
 use crate::listed::Listed;
 use crate::mutant::Mutant;
@@ -28,7 +28,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         arguments.root.canonicalize().map_err(|error| format!("--root {}: {error}", arguments.root.display()))?;
     let mut files = Files::read(&root.join(FILES))?;
     let listed = Listed::read(&root.join(LISTED))?;
-    let is_sound = stale(&mutants(&root, &files.files, &|_, _, _| true)?, &listed) == 0;
+    // Only files that have entries, so that a run which has nothing else to do is done at once.
+    let named: Vec<File> = files.files.iter().filter(|file| listed.has(&file.path)).cloned().collect();
+    let is_sound = stale(&mutants(&root, &named, &|_, _, _| true)?, &listed) == 0;
     files.keep(&arguments.only)?;
     files.keep_judges(&arguments.judge)?;
     if !arguments.changed {
