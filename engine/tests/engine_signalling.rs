@@ -3,7 +3,11 @@
 mod engine_harness;
 
 use engine_harness::{Setup, Watched};
-use frwr_engine::signal::SignalPolicy;
+use frwr_engine::{
+    Chunk, RemoteSegment, WriteRequest,
+    provider::{Access, RemoteRange},
+    signal::SignalPolicy,
+};
 
 const KERNEL: SignalPolicy = SignalPolicy::KernelBudget { batch: 16 };
 
@@ -124,6 +128,40 @@ fn d21_sparse_signals_when_a_quarter_of_the_slots_is_held() {
     let mut one = Setup::new("reg_mr").host(|host| host.connections = 1).watched();
     one.clear();
     assert_eq!(numbers(&signals(&mut one, [(1, 1); 40])), [17, 34]);
+}
+
+/// A completion that was asked for on behalf of a transfer is there once it has come, also where a registration without a message had to ask
+/// for it: from then on messages ask for themselves.
+#[test]
+fn d21_messages_ask_again_behind_a_completion_that_was_no_message() {
+    /// Not one of the requests that are counted.
+    const OPEN: u64 = 1000;
+    let mut pair = Setup::new("reg_mr").host(|host| (host.connections, host.transfer_depth) = (1, 8)).watched();
+    let opened = {
+        let segment = pair.pair.target.segment(8192, 512);
+        let target = &mut pair.pair.target;
+        let chunk = Chunk { access: Access::RemoteWrite, segments: &[segment] };
+        target.engine.register_now(target.connection.unwrap(), &chunk, 1, &mut target.protocol).unwrap();
+        target.outstanding.insert(1, 512);
+        pair.pair.until("registered", |pair| !pair.target.grants.is_empty());
+        pair.pair.target.grants[0].1
+    };
+    pair.clear();
+    let host = &mut pair.pair.host;
+    let (connection, local) = (host.connection.unwrap(), [host.segment(0, 512)]);
+    let remote = RemoteRange { address: opened.address, key: opened.key };
+    let remote = [RemoteSegment { remote, length: 512 }];
+    host.engine.write(connection, &WriteRequest { local: &local, remote: &remote, cookie: 2 }).unwrap();
+    let chunk = Chunk { access: Access::RemoteRead, segments: &[host.segment(4096, 512)] };
+    host.engine.register_now(connection, &chunk, OPEN, &mut host.protocol).unwrap();
+    host.outstanding.insert(OPEN, 512);
+    pair.pair.until("both are done", |pair| {
+        pair.host.grants.len() == 1 && pair.host.events.iter().any(|event| event.starts_with("Written"))
+    });
+    assert_eq!(pair.host.chains(), ["PR*"], "the registration asks for both");
+    pair.clear();
+    // One slot is the open key's; with a quarter of the slots held the next message asks.
+    assert_eq!(numbers(&signals(&mut pair, [(1, 1); 40]))[0], 17);
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn keep_const(message: &Value, mutants: &[Mutant], left_out: &mut LeftOut) {
     let name = name.split(['<', '(']).next().unwrap_or(name);
     for mutant in mutants {
         if mutant.function.rsplit("::").next() == Some(name) {
-            left_out.constant.insert(mutant.function.clone());
+            left_out.constant.insert((mutant.file.clone(), mutant.function.clone()));
         }
     }
 }
@@ -66,18 +66,22 @@ fn blame_span(span: &Value, root: &Path, mutants: &[Mutant], left_out: &mut Left
                 mutants.iter().find(|mutant| mutant.number == number).map(|mutant| (mutant.line, mutant.last_line))
             };
             let same = found.regions.iter().filter(|(number, _)| lines(*number) == lines(innermost));
-            left_out.mutants.extend(same.map(|(number, _)| *number));
+            leave_out(same.map(|(number, _)| *number), mutants, left_out);
         }
         None => {
             let Some((begin, end)) = found.function else { return };
             let mut within = Regions { of: (begin, begin), regions: Vec::new(), function: None };
             within.of = (end, begin);
             within.visit_file(&parsed);
-            left_out.mutants.extend(
-                within.regions.iter().filter(|(_, (from, to))| begin <= *from && *to <= end).map(|(number, _)| *number),
-            );
+            let within = within.regions.iter().filter(|(_, (from, to))| begin <= *from && *to <= end);
+            leave_out(within.map(|(number, _)| *number), mutants, left_out);
         }
     }
+}
+
+fn leave_out(numbers: impl Iterator<Item = u32>, mutants: &[Mutant], left_out: &mut LeftOut) {
+    let named = |number| mutants.iter().find(|mutant| mutant.number == number).map(Mutant::identity);
+    left_out.mutants.extend(numbers.filter_map(named));
 }
 
 fn range(span: &Value) -> Range {

@@ -14,7 +14,7 @@ pub(crate) struct Files {
     pub(crate) files: Vec<File>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
     /// Path in the repository.
@@ -59,8 +59,25 @@ impl Files {
     }
 
     /// Keeps the files whose path contains one of these texts; all where there is none.
-    pub(crate) fn keep(&mut self, only: &[String]) {
+    pub(crate) fn keep(&mut self, only: &[String]) -> Result<(), Box<dyn Error>> {
+        if let Some(text) = only.iter().find(|text| !self.files.iter().any(|file| file.path.contains(*text))) {
+            return Err(format!("--only {text}: no path in files.toml contains it").into());
+        }
         self.files.retain(|file| only.is_empty() || only.iter().any(|text| file.path.contains(text)));
+        Ok(())
+    }
+
+    /// Keeps the judges whose name contains one of these texts; all where there is none.
+    pub(crate) fn keep_judges(&mut self, only: &[String]) -> Result<(), Box<dyn Error>> {
+        let is_kept = |judge: &Judge| only.is_empty() || only.iter().any(|text| judge.to_string().contains(text));
+        self.judges.values_mut().for_each(|judges| judges.retain(is_kept));
+        self.files.iter_mut().for_each(|file| file.first.retain(is_kept));
+        match self.files.iter().find(|file| self.judges_of(&file.path).is_empty()) {
+            Some(file) => {
+                Err(format!("--judge {}: no judge of {} in files.toml is called so", only.join(" "), file.path).into())
+            }
+            None => Ok(()),
+        }
     }
 
     /// The judges of a file, in order.

@@ -6,6 +6,7 @@ use crate::mutant::Mutant;
 use crate::pool::for_each;
 use crate::process::{Ended, Run};
 use crate::reach::Test;
+use crate::results::Results;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -14,7 +15,11 @@ use std::time::{Duration, Instant};
 /// A run takes so many times as long as without a mutant, and still counts as one that ends.
 const SLOWER: u32 = 6;
 /// At least, because machines are busy.
-const SHORTEST_LIMIT: Duration = Duration::from_secs(20);
+const SHORTEST_LIMIT: Duration = Duration::from_secs(10);
+/// No judge is asked for longer about one mutant, going by what its tests take of a processor without any; the quicker ones are asked.
+const LONGEST: Duration = Duration::from_secs(20);
+/// Nor all of them together.
+const ALTOGETHER: Duration = Duration::from_secs(30);
 /// Tests that together take no longer than this are asked before all others, whatever binary they are of.
 const QUICK: Duration = Duration::from_millis(300);
 
@@ -30,15 +35,32 @@ pub(crate) enum Fate {
     NotRun,
 }
 
-/// Judges all mutants; what is not begun within `budget` is not run.
-pub(crate) fn judge(built: &Built, files: &Files, tests: &[Test], budget: Duration) -> Vec<(Mutant, Fate)> {
+/// Judges all mutants that `results` does not know, and tells it; what is not begun within `budget` is not run.
+pub(crate) fn judge(
+    built: &Built,
+    files: &Files,
+    tests: &[Test],
+    budget: Duration,
+    results: &Results,
+) -> Vec<(Mutant, Fate)> {
     let began = Instant::now();
+    let is_there =
+        |by: &str| tests.iter().any(|test| by == killed_by(&test.judge, &test.name) || by == timed_out(&test.judge));
     let fates = Mutex::new(Vec::new());
     let lock = || fates.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let last_killers: Mutex<HashMap<String, (Judge, String)>> = Mutex::new(HashMap::new());
     for_each(&built.mutants, |_, mutant| {
-        let fate =
-            if began.elapsed() > budget { Fate::NotRun } else { fate(built, files, tests, mutant, &last_killers) };
+        let known = results.fate_of(mutant, is_there);
+        let is_news = known.is_none();
+        let fate = known.unwrap_or_else(|| {
+            if began.elapsed() > budget { Fate::NotRun } else { fate(built, files, tests, mutant, &last_killers) }
+        });
+        if is_news
+            && fate != Fate::NotRun
+            && let Err(error) = results.note(mutant, &fate)
+        {
+            println!("what became of {mutant} cannot be written down: {error}");
+        }
         let mut all = lock();
         if matches!(fate, Fate::Survived | Fate::Unreached) {
             println!("{fate:?}: {mutant}");
@@ -72,23 +94,47 @@ fn fate(
     let is_killer =
         |test: &Test| killer.as_ref().is_some_and(|(judge, name)| *judge == test.judge && *name == test.name);
     let rank = |test: &Test| judges.iter().position(|judge| **judge == test.judge).unwrap_or(usize::MAX);
-    reaching.sort_by_key(|test| (!is_killer(test), test.took > QUICK, rank(test), test.took));
+    reaching.sort_by_key(|test| (!is_killer(test), test.busy > QUICK, rank(test), test.busy));
+    let mut left = ALTOGETHER;
     for group in reaching.chunk_by(|left, right| left.judge == right.judge && is_killer(left) == is_killer(right)) {
-        let took: Duration = group.iter().map(|test| test.took).sum();
+        let group = asked(group, LONGEST.min(left));
+        left -= group.iter().map(|test| test.busy).sum();
         let names: Vec<&str> = group.iter().map(|test| test.name.as_str()).collect();
+        let took: Duration = group.iter().map(|test| test.took).sum();
+        if names.is_empty() {
+            continue;
+        }
         let (Some(first), number) = (group.first(), mutant.number.to_string()) else { continue };
         let Some(binary) = built.binaries.get(&first.judge) else { continue };
         let limit = (took * SLOWER).max(SHORTEST_LIMIT);
         let run = Run { binary, tests: &names, mutant: &number, reached: None, limit };
         match run.end() {
-            Ok(Ended::Passed) => {}
+            Ok(Ended::Passed(_)) => {}
             Ok(Ended::Failed(name)) => {
                 killers().insert(mutant.function.clone(), (first.judge.clone(), name.clone()));
-                return Fate::Killed(format!("{} {name}", first.judge));
+                return Fate::Killed(killed_by(&first.judge, &name));
             }
-            Ok(Ended::TimedOut) => return Fate::Killed(format!("{} by its time-out", first.judge)),
+            Ok(Ended::TimedOut) => return Fate::Killed(timed_out(&first.judge)),
             Err(error) => println!("{} does not run: {error}", binary.path.display()),
         }
     }
     Fate::Survived
+}
+
+fn killed_by(judge: &Judge, test: &str) -> String {
+    format!("{judge} {test}")
+}
+
+fn timed_out(judge: &Judge) -> String {
+    format!("{judge} by its time-out")
+}
+
+/// The quickest tests of a group, one judge's in the order of their time, as many as take no longer than that.
+fn asked<'a, 'b>(group: &'a [&'b Test], longest: Duration) -> &'a [&'b Test] {
+    let mut busy = Duration::ZERO;
+    let fits = |test: &&&Test| {
+        busy += test.busy;
+        busy <= longest
+    };
+    &group[..group.iter().take_while(fits).count()]
 }

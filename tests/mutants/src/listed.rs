@@ -34,6 +34,11 @@ impl Entry {
 }
 
 impl Listed {
+    /// Whether there is an entry of this file.
+    pub(crate) fn has(&self, file: &str) -> bool {
+        self.equivalent.iter().chain(&self.open).any(|entry| entry.file == file)
+    }
+
     pub(crate) fn read(path: &Path) -> Result<Self, Box<dyn Error>> {
         if !path.exists() {
             return Ok(Self::default());

@@ -14,6 +14,7 @@ mod pool;
 mod process;
 mod reach;
 mod report;
+mod results;
 mod rewrite;
 mod run;
 mod switch;
@@ -26,21 +27,34 @@ use std::process::ExitCode;
 /// Runs generated mutants; the last lines say "ok: " or "FAILED: " of each file.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Only mutants on lines that were changed since the last whole run was recorded
+    /// Only mutants on lines that were changed since the last whole run; without a record of one, since the commit before this one
     #[arg(long)]
     changed: bool,
     /// Minutes for judging, behind the build; what is not begun by then is not run, and said
-    #[arg(long, default_value_t = 600.0)]
+    #[arg(long, default_value_t = 600.0, value_parser = minutes)]
     minutes: f64,
     /// Only files whose path contains this; nothing is recorded then
     #[arg(long)]
     only: Vec<String>,
+    /// Only judges whose name contains this; what survives them is not written down
+    #[arg(long)]
+    judge: Vec<String>,
     /// The repository
     #[arg(long, default_value = ".")]
     root: PathBuf,
-    /// Where the copy and its build lie
+    /// Where the copy, its build and what became of mutants lie; a run that was cut off goes on where `results.jsonl` ends
     #[arg(long, default_value = "target/mutants")]
     work: PathBuf,
+}
+
+/// Most minutes of a run: a week.
+const MOST_MINUTES: f64 = 7.0 * 24.0 * 60.0;
+
+fn minutes(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(minutes) if (0.0..=MOST_MINUTES).contains(&minutes) => Ok(minutes),
+        _ => Err(format!("there are 0 to {MOST_MINUTES} minutes")),
+    }
 }
 
 fn main() -> ExitCode {

@@ -18,6 +18,16 @@ pub(crate) struct Mutant {
     pub(crate) what: String,
 }
 
+/// What a mutant is whichever number it has: file, function and change.
+pub(crate) type Identity = (String, String, String);
+
+impl Mutant {
+    /// What it is called where numbers say nothing: in lists, and in other runs.
+    pub(crate) fn identity(&self) -> Identity {
+        (self.file.clone(), self.function.clone(), self.what.clone())
+    }
+}
+
 impl std::fmt::Display for Mutant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{} {}: {}", self.file, self.line, self.function, self.what)

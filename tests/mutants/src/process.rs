@@ -15,7 +15,8 @@ const ADDRESS_SPACE_KIB: u64 = 16 << 20;
 /// How a run of tests ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    Passed,
+    /// With the time of processors that it took, where the system tells.
+    Passed(Option<Duration>),
     /// With the test that failed first.
     Failed(String),
     TimedOut,
@@ -86,8 +87,9 @@ impl Run<'_> {
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => return Ok(Ended::TimedOut),
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let busy = busy(child.id());
                     return Ok(if child.wait()?.success() {
-                        Ended::Passed
+                        Ended::Passed(busy)
                     } else {
                         Ended::Failed(format!("{last} (or behind it)"))
                     });
@@ -95,6 +97,19 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// The time that a process and the children that it waited for have had of processors, until it is waited for itself.
+fn busy(process: u32) -> Option<Duration> {
+    /// `utime`, `stime`, `cutime` and `cstime` of proc(5), counted behind the name, which may have anything in it.
+    const TIMES: std::ops::Range<usize> = 11..15;
+    /// What a tick of these is on every Linux.
+    const TICK: Duration = Duration::from_millis(10);
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    let times = behind_name.split_whitespace().skip(TIMES.start).take(TIMES.len());
+    let ticks: u32 = times.map(|ticks| ticks.parse::<u32>().ok()).sum::<Option<u32>>()?;
+    Some(TICK * ticks)
 }
 
 /// Ends a test binary and all that it started.
@@ -110,4 +125,15 @@ pub(crate) fn tests_of(binary: &Binary) -> std::io::Result<Vec<String>> {
         Command::new(&binary.path).args(["--list", "--format", "terse"]).current_dir(&binary.folder).output()?;
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_had_some_time_and_one_that_is_not_has_none() {
+        assert!(busy(std::process::id()).is_some());
+        assert_eq!(busy(u32::MAX), None);
+    }
 }

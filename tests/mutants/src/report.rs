@@ -55,20 +55,79 @@ pub(crate) fn told(numbers: &Numbers) -> String {
     )
 }
 
-/// Prints entries that say nothing of what is: their mutant is killed, or there is none. Only a whole run can tell.
-pub(crate) fn stale(fates: &[(Mutant, Fate)], listed: &Listed, is_judged: impl Fn(&str) -> bool) -> usize {
-    let mut stale = 0;
-    for entry in listed.equivalent.iter().chain(&listed.open).filter(|entry| is_judged(&entry.file)) {
+/// Prints entries of mutants that there are none of; returns how many.
+pub(crate) fn stale(mutants: &[Mutant], listed: &Listed) -> usize {
+    let is_stale = |entry: &Entry, what: &str| !mutants.iter().any(|mutant| entry.is_of(mutant) && mutant.what == what);
+    told_each(listed, |entry, what| {
+        is_stale(entry, what).then(|| "there is no such mutant; take the entry away".to_owned())
+    })
+}
+
+/// Prints entries of mutants that a test kills; returns how many.
+pub(crate) fn needless(fates: &[(Mutant, Fate)], listed: &Listed) -> usize {
+    told_each(listed, |entry, what| {
+        fates.iter().find_map(|(mutant, fate)| match fate {
+            Fate::Killed(by) if entry.is_of(mutant) && mutant.what == what => {
+                Some(format!("it is killed by {by}; take the entry away"))
+            }
+            _ => None,
+        })
+    })
+}
+
+/// Prints a line of each entry that something is wrong with; returns how many.
+fn told_each(listed: &Listed, wrong: impl Fn(&Entry, &str) -> Option<String>) -> usize {
+    let mut count = 0;
+    for entry in listed.equivalent.iter().chain(&listed.open) {
         for what in &entry.what {
-            let found = fates.iter().find(|(mutant, _)| entry.is_of(mutant) && mutant.what == *what);
-            let why = match found {
-                None => "there is no such mutant".to_owned(),
-                Some((_, Fate::Killed(by))) => format!("it is killed by {by}"),
-                Some(_) => continue,
-            };
-            println!("FAILED: equivalent.toml: {} {}: {what}: {why}", entry.file, entry.function);
-            stale += 1;
+            if let Some(why) = wrong(entry, what) {
+                println!("FAILED: equivalent.toml: {} {}: {what}: {why}", entry.file, entry.function);
+                count += 1;
+            }
         }
     }
-    stale
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mutant(what: &str) -> Mutant {
+        let (file, function) = ("a.rs".to_owned(), "f".to_owned());
+        Mutant { number: 1, file, line: 1, last_line: 1, function, what: what.to_owned() }
+    }
+
+    fn listed(what: &str) -> Listed {
+        let entry = |what: &str| {
+            let (file, function) = ("a.rs".to_owned(), "f".to_owned());
+            Entry { file, function, what: vec![what.to_owned()], reason: "seen".to_owned() }
+        };
+        Listed { equivalent: vec![entry(what)], open: Vec::new() }
+    }
+
+    #[test]
+    fn an_entry_of_no_mutant_is_told() {
+        assert_eq!(stale(&[mutant("x")], &listed("x")), 0);
+        assert_eq!(stale(&[mutant("x")], &listed("y")), 1);
+    }
+
+    #[test]
+    fn an_entry_of_a_mutant_that_is_killed_is_told() {
+        assert_eq!(needless(&[(mutant("x"), Fate::Survived)], &listed("x")), 0);
+        assert_eq!(needless(&[(mutant("x"), Fate::Killed("t".to_owned()))], &listed("x")), 1);
+        assert_eq!(needless(&[(mutant("z"), Fate::Killed("t".to_owned()))], &listed("x")), 0);
+    }
+
+    #[test]
+    fn what_survived_is_counted_once_and_by_the_list_that_has_it() {
+        let fates = [
+            (mutant("x"), Fate::Survived),
+            (mutant("y"), Fate::Unreached),
+            (mutant("z"), Fate::Killed("t".to_owned())),
+            (mutant("n"), Fate::NotRun),
+        ];
+        let Numbers { mutants, killed, equivalent, open, not_run, unlisted } = by_file(&fates, &listed("x"));
+        assert_eq!((mutants, killed, equivalent, open, not_run, unlisted), (4, 1, 1, 0, 1, 1));
+    }
 }

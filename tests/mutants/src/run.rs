@@ -3,14 +3,14 @@
 use crate::Arguments;
 use crate::build::{Built, build};
 use crate::changed::Changed;
-use crate::files::Files;
+use crate::files::{File, Files};
 use crate::judge::{Fate, judge};
 use crate::listed::Listed;
 use crate::mutant::Mutant;
 use crate::reach::reach;
-use crate::report::{Numbers, by_file, stale, told};
-use crate::rewrite::LeftOut;
-use crate::tree::{Tree, Wanted};
+use crate::report::{Numbers, by_file, needless, stale, told};
+use crate::results::{Results, Trust};
+use crate::tree::{Tree, Wanted, mutants, sources};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -20,35 +20,59 @@ use std::time::{Duration, Instant};
 const FILES: &str = "tests/mutants/files.toml";
 const LISTED: &str = "tests/mutants/equivalent.toml";
 const RECORD: &str = "tests/mutants/last-whole-run.toml";
+const RESULTS: &str = "results.jsonl";
 
 /// Whether nothing survived that no list has.
 pub(crate) fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
-    let root = arguments.root.canonicalize()?;
+    let root =
+        arguments.root.canonicalize().map_err(|error| format!("--root {}: {error}", arguments.root.display()))?;
     let mut files = Files::read(&root.join(FILES))?;
-    files.keep(&arguments.only);
+    let listed = Listed::read(&root.join(LISTED))?;
+    // Only files that have entries, so that a run which has nothing else to do is done at once.
+    let named: Vec<File> = files.files.iter().filter(|file| listed.has(&file.path)).cloned().collect();
+    let is_sound = stale(&mutants(&root, &named, &|_, _, _| true)?, &listed) == 0;
+    files.keep(&arguments.only)?;
+    files.keep_judges(&arguments.judge)?;
     if !arguments.changed {
-        return judged(arguments, &root, &files, &|_, _, _| true);
+        return Ok(judged(arguments, &root, &files, &listed, &|_, _, _| true)? && is_sound);
     }
-    let Some((commit, changed)) = Changed::since(&root, RECORD)? else {
-        println!("SKIPPED: no commit of {RECORD} is known here");
-        return Ok(true);
+    let Some(changed) = Changed::since(&root, &root.join(RECORD)) else {
+        println!("ok: git knows nothing of {}, so nobody can say what was changed", root.display());
+        return Ok(is_sound);
     };
-    println!("mutants: lines changed since {commit}");
     files.files.retain(|file| changed.has(&file.path));
     if files.files.is_empty() {
-        println!("ok: no line of the files in {FILES} was changed");
-        return Ok(true);
+        println!("ok: no listed file has changed lines since {}", changed.since);
+        return Ok(is_sound);
     }
-    judged(arguments, &root, &files, &|file, first, last| changed.is_changed(file, first, last))
+    let on_lines = |file: &str, first, last| changed.is_changed(file, first, last);
+    let found = mutants(&root, &files.files, &on_lines)?;
+    files.files.retain(|file| found.iter().any(|mutant| mutant.file == file.path));
+    if files.files.is_empty() {
+        println!("ok: no changed line of a listed file has a mutant since {}", changed.since);
+        return Ok(is_sound);
+    }
+    println!("mutants: {} on lines that were changed since {}", found.len(), changed.since);
+    Ok(judged(arguments, &root, &files, &listed, &on_lines)? && is_sound)
 }
 
-fn judged(arguments: &Arguments, root: &Path, files: &Files, wanted: Wanted<'_>) -> Result<bool, Box<dyn Error>> {
+fn judged(
+    arguments: &Arguments,
+    root: &Path,
+    files: &Files,
+    listed: &Listed,
+    wanted: Wanted<'_>,
+) -> Result<bool, Box<dyn Error>> {
     let began = Instant::now();
     std::fs::create_dir_all(&arguments.work)?;
     let work: PathBuf = arguments.work.canonicalize()?;
+    let trust = Trust { is_strict: arguments.changed, is_partial: !arguments.judge.is_empty() };
+    let results = Results::open(&work.join(RESULTS), sources(root, &files.files)?, trust)?;
     let tree = Tree::copy(root, work.join("tree"), &files.files)?;
     let paths: BTreeSet<&str> = files.files.iter().map(|file| file.path.as_str()).collect();
-    let built = build(&tree, &work.join("build"), &files.files, &files.all_judges(&paths), wanted, LeftOut::default())?;
+    let judges = files.all_judges(&paths);
+    let built = build(&tree, &work.join("build"), &files.files, &judges, wanted, results.left_out())?;
+    results.note_left_out(&built.left_out)?;
     let Built { mutants, binaries, left_out } = &built;
     let (mutants, binaries, dropped) = (mutants.len(), binaries.len(), left_out.mutants.len());
     println!(
@@ -56,30 +80,25 @@ fn judged(arguments: &Arguments, root: &Path, files: &Files, wanted: Wanted<'_>)
         began.elapsed().as_secs()
     );
     if mutants == 0 {
-        println!("ok: no mutant is on a changed line");
+        println!("ok: no mutant compiles");
         return Ok(true);
     }
     let began_reach = Instant::now();
     let tests = reach(&built, &work.join("reached"))?;
-    println!("mutants: {} tests reach them, {} s", tests.len(), began_reach.elapsed().as_secs());
-    let budget = Duration::from_secs_f64(arguments.minutes * 60.0).saturating_sub(if arguments.changed {
-        began_reach.elapsed()
-    } else {
-        Duration::ZERO
-    });
-    let fates = judge(&built, files, &tests, budget);
+    println!("mutants: {} tests run, {} s", tests.len(), began_reach.elapsed().as_secs());
+    let budget = Duration::from_secs_f64(arguments.minutes * 60.0);
+    let fates = judge(&built, files, &tests, budget, &results);
     write_report(&work.join("report.json"), &fates)?;
     for (mutant, _) in fates.iter().filter(|(_, fate)| *fate == Fate::NotRun) {
         println!("not run: {mutant}");
     }
-    let listed = Listed::read(&root.join(LISTED))?;
-    let sum = by_file(&fates, &listed);
-    let stale = if arguments.changed { 0 } else { stale(&fates, &listed, |file| paths.contains(file)) };
+    let sum = by_file(&fates, listed);
+    let needless = needless(&fates, listed);
     println!("mutants: {} in {} s", told(&sum), began.elapsed().as_secs());
-    if !arguments.changed && arguments.only.is_empty() && sum.not_run == 0 {
+    if !arguments.changed && arguments.only.is_empty() && !trust.is_partial && sum.not_run == 0 {
         record(root, &sum)?;
     }
-    Ok(sum.unlisted == 0 && stale == 0)
+    Ok(sum.unlisted == 0 && needless == 0)
 }
 
 /// All of it, for who looks for what survived.
@@ -97,7 +116,7 @@ fn record(root: &Path, sum: &Numbers) -> Result<(), Box<dyn Error>> {
     let commit = said("git", &["rev-parse", "HEAD"])?;
     let date = said("date", &["-u", "+%Y-%m-%d"])?;
     let text = format!(
-        "# Written by `tests/run mutants generated`; its last commit is where `tests/run mutants changed` begins.\ncommit = \"{commit}\"\ndate = \"{date}\"\nmutants = {}\nkilled = {}\nequivalent = {}\nopen = {}\n",
+        "# Written by `tests/run mutants generated`: `tests/run mutants changed` looks at what was changed since this commit.\ncommit = \"{commit}\"\ndate = \"{date}\"\nmutants = {}\nkilled = {}\nequivalent = {}\nopen = {}\n",
         sum.mutants, sum.killed, sum.equivalent, sum.open
     );
     Ok(std::fs::write(root.join(RECORD), text)?)

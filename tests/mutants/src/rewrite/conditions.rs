@@ -1,6 +1,6 @@
 //! Conditions that always or never hold.
 
-use super::{Rewriter, blocks, functions, place, text};
+use super::{Rewriter, blocks, functions, handwritten, place, text};
 use syn::visit_mut::VisitMut;
 use syn::{Arm, BinOp, Expr, parse_quote};
 
@@ -8,8 +8,10 @@ use syn::{Arm, BinOp, Expr, parse_quote};
 pub(super) fn visit(rewriter: &mut Rewriter<'_>, expr: &mut Expr) {
     match expr {
         Expr::If(taken) => {
-            condition(rewriter, &mut taken.cond, true);
-            rewriter.visit_block_mut(&mut taken.then_branch);
+            if !handwritten::never_holds(&taken.cond) {
+                condition(rewriter, &mut taken.cond, true);
+                rewriter.visit_block_mut(&mut taken.then_branch);
+            }
             if let Some((_, other)) = &mut taken.else_branch {
                 rewriter.visit_expr_mut(other);
             }
@@ -51,6 +53,9 @@ pub(super) fn binds(condition: &Expr) -> bool {
 /// Visits a match's arm: its guard, and what it does where that is a call.
 pub(super) fn visit_arm(rewriter: &mut Rewriter<'_>, arm: &mut Arm) {
     if super::visitor::is_conditional(&arm.attrs) {
+        return;
+    }
+    if arm.guard.as_ref().is_some_and(|(_, guard)| handwritten::never_holds(guard)) {
         return;
     }
     if let Some((_, guard)) = &mut arm.guard {

@@ -16,7 +16,8 @@ pub(super) fn visit(
 ) {
     let name = signature.ident.to_string();
     let full = if rewriter.of.is_empty() { name.clone() } else { format!("{}::{name}", rewriter.of) };
-    if is_conditional(attributes) || NEVER.contains(&name.as_str()) || rewriter.left_out.constant.contains(&full) {
+    let stays_const = rewriter.left_out.constant.contains(&(rewriter.file.to_owned(), full.clone()));
+    if is_conditional(attributes) || NEVER.contains(&name.as_str()) || stays_const {
         return;
     }
     signature.constness = None;

@@ -3,14 +3,15 @@
 mod blocks;
 mod conditions;
 mod functions;
+mod handwritten;
 mod operators;
 mod visitor;
 
-use crate::mutant::Mutant;
+use crate::mutant::{Identity, Mutant};
 use crate::switch::MODULE;
 use proc_macro2::{Ident, Span};
 use quote::ToTokens;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use syn::spanned::Spanned;
 use syn::{Expr, parse_quote};
 
@@ -20,10 +21,10 @@ const TEXT_CHARACTERS: usize = 90;
 /// What is left out of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeftOut {
-    /// Numbers of mutants that do not compile.
-    pub(crate) mutants: HashSet<u32>,
-    /// `const` functions that something calls where only those may be called, with their types.
-    pub(crate) constant: HashSet<String>,
+    /// Mutants that do not compile. Not by their numbers, which change with what is left out.
+    pub(crate) mutants: HashSet<Identity>,
+    /// `const` functions that something calls where only those may be called: file, and name with type.
+    pub(crate) constant: HashSet<(String, String)>,
 }
 
 /// A file's mutants, and its text with all of them.
@@ -34,7 +35,7 @@ pub(crate) struct Rewritten {
     pub(crate) next: u32,
 }
 
-/// Rewrites one file, whose mutants are numbered from `first` on. Those that are left out, or not on wanted lines, keep their numbers.
+/// Rewrites one file, whose mutants are numbered from `first` on, without those that are left out, or not on wanted lines.
 pub(crate) fn rewrite(
     file: &str,
     source: &str,
@@ -52,6 +53,7 @@ pub(crate) fn rewrite(
         of: String::new(),
         function: None,
         texts: HashMap::new(),
+        handwritten: handwritten::lines(source),
     };
     syn::visit_mut::VisitMut::visit_file_mut(&mut rewriter, &mut parsed);
     Ok(Rewritten { text: prettyplease::unparse(&parsed), mutants: rewriter.mutants, next: rewriter.next })
@@ -69,22 +71,25 @@ struct Rewriter<'a> {
     function: Option<String>,
     /// How often a function has a description already.
     texts: HashMap<(String, String), u32>,
+    /// Lines of mutants that somebody wrote by hand: those have their own program.
+    handwritten: BTreeSet<usize>,
 }
 
 impl Rewriter<'_> {
     /// A new mutant's switch; `None` where there is to be none.
     fn switch(&mut self, span: Span, what: String) -> Option<Expr> {
         let function = self.function.clone()?;
-        let number = self.next;
-        self.next += 1;
         let times = self.texts.entry((function.clone(), what.clone())).or_default();
         *times += 1;
         let what = if *times == 1 { what } else { format!("{what} ({times})") };
-        let (line, last_line) = (span.start().line, span.end().line);
-        if self.left_out.mutants.contains(&number) || !(self.wanted)(line, last_line) {
+        let (number, line, last_line) = (self.next, span.start().line, span.end().line);
+        let mutant = Mutant { number, file: self.file.to_owned(), line, last_line, function, what };
+        let is_handwritten = self.handwritten.range(line..=last_line).next().is_some();
+        if is_handwritten || self.left_out.mutants.contains(&mutant.identity()) || !(self.wanted)(line, last_line) {
             return None;
         }
-        self.mutants.push(Mutant { number, file: self.file.to_owned(), line, last_line, function, what });
+        self.next += 1;
+        self.mutants.push(mutant);
         let module = Ident::new(MODULE, Span::call_site());
         Some(parse_quote!(crate::#module::is(#number)))
     }
@@ -137,4 +142,56 @@ fn tidy(text: &str) -> String {
 /// The place of a node in its file.
 fn place(node: &impl Spanned) -> Span {
     node.span()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mutants(source: &str, left_out: &LeftOut) -> Vec<Mutant> {
+        rewrite("a.rs", source, 1, left_out, &|_, _| true).unwrap().mutants
+    }
+
+    fn changes(source: &str) -> Vec<String> {
+        mutants(source, &LeftOut::default()).into_iter().map(|mutant| mutant.what).collect()
+    }
+
+    #[test]
+    fn every_condition_has_its_mutants() {
+        let changes = changes("fn f(a: u8) { if a < 1 { g(); } }");
+        for expected in ["`a < 1` never holds", "`a < 1` becomes `a <= 1`", "leaves out `g();`", "returns at once"] {
+            assert!(changes.iter().any(|change| change == expected), "{expected}: {changes:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_mutant_that_was_written_by_hand_has_no_others() {
+        let source = "fn f(a: bool) -> P {\n    if a && !mutant!(M) { g(); }\n    h(mutant!(N));\n}";
+        assert_eq!(changes(source), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_only_such_a_mutant_reaches_has_none() {
+        let source =
+            "fn f(a: u8) -> P {\n    if a < 2 && mutant!(M) {\n        g();\n    } else {\n        h();\n    }\n}";
+        assert_eq!(changes(source), ["leaves out `h();`"]);
+        let source = "fn f(a: u8) -> P {\n    match a {\n        3 if mutant!(M) => {\n            g();\n        }\n        _ => {\n            h();\n        }\n    }\n}";
+        assert_eq!(changes(source), ["leaves out `h();`"]);
+    }
+
+    /// What stays `const` has no mutants at all, so that the numbers of those behind it change.
+    #[test]
+    fn what_is_left_out_is_so_whatever_its_number_is() {
+        let source = "const fn a() -> bool { 1 < 2 }\nfn b(x: u8) -> P { if x > 4 { g(); } }";
+        let all = mutants(source, &LeftOut::default());
+        let broken = all.iter().find(|mutant| mutant.what == "`x > 4` becomes `x >= 4`").unwrap();
+        let left_out = LeftOut {
+            mutants: HashSet::from([broken.identity()]),
+            constant: HashSet::from([("a.rs".to_owned(), "a".to_owned())]),
+        };
+        let left = mutants(source, &left_out);
+        assert!(left.iter().all(|mutant| mutant.function == "b" && mutant.what != broken.what));
+        let of_b = |mutants: &[Mutant]| mutants.iter().filter(|mutant| mutant.function == "b").count();
+        assert_eq!(of_b(&left), of_b(&all) - 1);
+    }
 }

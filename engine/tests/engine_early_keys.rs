@@ -1,0 +1,77 @@
+//! Keys of MRs that are taken again before their invalidation has completed (D2): when the connection ends, each of them is dead, and is
+//! counted as that once (S120).
+
+mod engine_harness;
+
+use engine_harness::{PROFILES, scripted::*};
+use frwr_engine::{
+    EngineOptions, ReturnPolicy,
+    provider::{Completion, CompletionQueue, FailureStatus, TokenKind},
+};
+
+/// One MR had a key for each of these requests, and none of their invalidations has completed.
+fn taken_again(profile: &str, requests: u64) -> Scripted {
+    let early =
+        EngineOptions { registrations: 1, return_policy: ReturnPolicy::OnInvalidatePosted, ..EngineOptions::default() };
+    let mut test = Scripted::with(profile, early);
+    test.hold(TokenKind::Invalidate);
+    for cookie in 1..=requests {
+        test.submit(cookie, 1, false);
+        let (name, _) = test.command();
+        test.reply(name, None);
+        test.until("posted", |pair| pair.host.engine.statistics().local_inv_chains == cookie);
+    }
+    test
+}
+
+#[test]
+fn s120_d2_every_key_of_an_mr_that_was_taken_again_is_counted_dead_once() {
+    for profile in PROFILES {
+        for fails in [false, true] {
+            for requests in 1..=3 {
+                let mut test = taken_again(profile, requests);
+                assert_eq!(test.host.engine.statistics().registrations, requests, "{profile}");
+                if fails {
+                    // The first of them, which vouches for nothing behind it.
+                    let first = test.posted().iter().map(|wr| wr.token).find(|token| token.is(TokenKind::Invalidate));
+                    let failed = Err(FailureStatus::LocalProtection.into());
+                    let completion =
+                        Completion { token: first.unwrap(), queue_pair: test.queue_pair(), result: failed };
+                    test.inject(CompletionQueue::Send, completion);
+                } else {
+                    let connection = test.host.connection.unwrap();
+                    test.host.engine.disconnect(connection);
+                }
+                test.steps(50);
+                test.faults.clear();
+                test.faults.release();
+                test.until_gone();
+                let statistics = test.host.engine.statistics();
+                assert_eq!(statistics.keys_live(), 0, "{profile} {fails} {requests}");
+                let dead = statistics.local_invalidations + statistics.keys_destroyed_live;
+                assert_eq!(dead, statistics.registrations, "{profile} {fails} {requests}");
+                test.reconnect_works();
+            }
+        }
+    }
+}
+
+/// Nothing of what was posted completes: the device gives all of it back with the queue pair.
+#[test]
+fn s120_d2_keys_of_a_queue_pair_that_does_not_drain_are_counted_dead_once() {
+    for profile in PROFILES {
+        for requests in 1..=3 {
+            let mut test = taken_again(profile, requests);
+            test.hold(TokenKind::Drain);
+            let connection = test.host.connection.unwrap();
+            test.host.engine.disconnect(connection);
+            test.steps(50);
+            test.pass(core::time::Duration::from_secs(6));
+            test.until_gone();
+            let statistics = test.host.engine.statistics();
+            let dead = (statistics.local_invalidations, statistics.keys_destroyed_live);
+            assert_eq!((dead, statistics.keys_live()), ((0, requests), 0), "{profile} {requests}");
+            test.reconnect_works();
+        }
+    }
+}
