@@ -63,7 +63,9 @@ pub(crate) fn host(bytes: &[u8]) {
         }
         operation(&mut scripted, &mut script, &mut requests);
     }
-    scripted.steps(usize::from(kind) + answers.borrow().bytes.len());
+    // Not while the answers are borrowed, which each step takes.
+    let steps = usize::from(kind) + answers.borrow().bytes.len();
+    scripted.steps(steps);
     answers.borrow_mut().left = 0;
     stop(&mut scripted, &mut requests);
 }

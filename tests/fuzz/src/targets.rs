@@ -56,6 +56,8 @@ impl Served {
             buffer_bytes: 8 << 10,
             queue_entries: ENTRIES,
             connect_timeout: Duration::from_millis(100),
+            // A host without keep alive that goes without a word is missed by this alone, and within STEPS_TO_SETTLE.
+            max_silence: Duration::from_secs(1),
             ..target_options()
         };
         let mut control = Control::new(fabric.device(SoftOptions::new(profile)));

@@ -36,6 +36,22 @@ load_file() { # arguments...
     timeout -s KILL 100 frwr-reactor load --device "$LOAD_DEVICE" --connect "$ADDRESS" --cores 1 "$@"
 }
 
+# What programs have of the devices, by kind: a line "KIND COUNT" each; of all of them, or of all but one process. Whose an object is
+# the kernel says by the thread that made it, which is never a program's first one here, and not at all once that thread has ended: who
+# looks for what the dead left leaves out what the living have.
+objects_beside() { # [process]
+    threads=$(ls "/proc/${1:-none}/task" 2> /dev/null | tr '\n' '|')
+    for kind in qp mr cm_id cq pd; do
+        echo "$kind $(rdma res show $kind | grep -E '^(link|dev) ' | grep -v ' comm \[' | grep -cvE " pid (${threads}none) ")"
+    done
+}
+
+# An idle serve has a listener, memory and completion queues: where none are seen of it, nothing would be of what the dead left.
+is_seen() { # file of objects_beside
+    cat "$1"
+    ! grep -v '^qp ' "$1" | grep -q ' 0$'
+}
+
 # Starts load in the background, with its output in /tmp/load.json and /tmp/load.err, and waits for its steady state.
 # Not behind `timeout`, so that $load is its process.
 start_load() { # arguments...

@@ -65,13 +65,17 @@ load() { # module...
     done
 }
 
-# Waits until the command succeeds, at most the given number of seconds.
+# Waits until the command succeeds, at most the given number of seconds: of pauses, for the machine may be busy, but where the command
+# itself takes long not of more than three times as many.
 wait_for() { # seconds command...
-    local polls=$(($1 * 20))
+    local polls=$(($1 * 20)) now_up last_up
+    read -r now_up _ < /proc/uptime
+    last_up=$((${now_up%.*} + 3 * $1))
     shift
     until "$@"; do
         polls=$((polls - 1))
-        [ "$polls" -gt 0 ] || return 1
+        read -r now_up _ < /proc/uptime
+        [ "$polls" -gt 0 ] && [ "${now_up%.*}" -lt "$last_up" ] || return 1
         usleep 50000
     done
 }

@@ -6,14 +6,9 @@ make_served 1048576
 KILLED=5
 CONNECTS=20
 
-objects() { # of the device, by kind
-    for kind in qp mr cm_id cq pd; do
-        echo "$kind $(rdma res show $kind | grep -c "pid $serve ")"
-    done
-}
 resident() { awk '/^VmRSS/ { print $2 }' /proc/$serve/status; }
-no_queue_pairs() { [ "$(objects | head -n 1)" = "qp 0" ]; }
-objects_are_as_before() { objects > /tmp/now; cmp -s /tmp/before /tmp/now; }
+no_queue_pairs() { [ "$(objects_beside | head -n 1)" = "qp 0" ]; }
+objects_are_as_before() { objects_beside > /tmp/now; cmp -s /tmp/before /tmp/now; }
 
 kill_under_load() {
     start_load --runtime 60 || return 1
@@ -54,7 +49,8 @@ nothing_is_left_behind() {
 run_test serve_listens start_serve
 run_test the_first_load_is_served serves_the_next
 wait_for 20 no_queue_pairs
-objects > /tmp/before
+objects_beside > /tmp/before
+run_test the_objects_of_serve_are_seen is_seen /tmp/before
 run_test the_next_load_is_served the_next_load_is_served
 run_test nothing_is_left_behind nothing_is_left_behind
 run_test serve_ends end_serve

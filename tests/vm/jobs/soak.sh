@@ -26,26 +26,28 @@ live_a_while() { draw $LONGEST_LIFE && usleep $((drawn * 1000)); }
 
 uptime_seconds() { cut -d . -f 1 /proc/uptime; }
 resident() { awk '/^VmRSS/ { print $2 }' "/proc/$1/status"; }
-objects() { # process
-    for kind in qp mr cm_id cq pd; do
-        echo "$kind $(rdma res show $kind | grep -c "pid $1 ")"
-    done
-}
-has_nothing() { ! objects "$1" | grep -qv ' 0$'; }
-has_no_queue_pairs() { objects "$1" | grep -q '^qp 0$'; }
-has_as_before() { objects "$1" | cmp -s - /tmp/before; }
-
-# A dead one's queue pairs and memory are gone: at once, or when its last packet is.
-is_gone() { # process
-    wait_for 20 has_nothing "$1" || { echo "left of process $1:" && objects "$1" && return 1; }
+descriptors() { ls "/proc/$1/fd" | wc -l; }
+# What the survivor has of the devices, and of the system.
+held() { # survivor other
+    objects_beside "$2"
+    echo "descriptors $(descriptors "$1")"
 }
 
-die() { # process
+has_nothing_beside() { ! objects_beside "$1" | grep -qv ' 0$'; }
+serves_nobody() { objects_beside | grep -q '^qp 0$'; }
+serve_is_as_before() { held $serve none | cmp -s - /tmp/before; }
+
+# What the dead one had is gone: at once, or when its last packet is.
+is_gone() { # survivor
+    wait_for 20 has_nothing_beside "$1" || { echo "left of the dead:" && objects_beside "$1" && return 1; }
+}
+
+die() { # process survivor
     kill -KILL "$1" || { echo "it had ended by itself"; cat /tmp/load.err "$LOGS/serve.stderr"; return 1; }
     wait "$1"
     code=$?
     [ $code -eq 137 ] || { echo "process $1 ended with $code"; cat /tmp/load.err "$LOGS/serve.stderr"; return 1; }
-    is_gone "$1"
+    is_gone "$2"
 }
 
 is_flat() { # name first last
@@ -67,7 +69,7 @@ a_host_dies() {
         > /tmp/load.json 2> /tmp/load.err &
     load=$!
     live_a_while
-    die $load && moves_a_file
+    die $load $serve && moves_a_file
 }
 
 hosts_die() {
@@ -76,25 +78,27 @@ hosts_die() {
     while [ "$(uptime_seconds)" -lt $ends ] || [ $hosts -le $WARM_UP ]; do
         a_host_dies || return 1
         hosts=$((hosts + 1))
-        wait_for 20 has_as_before $serve || { cat /tmp/before; objects $serve; return 1; }
+        wait_for 20 serve_is_as_before || { echo "serve had:" && cat /tmp/before && echo "it has:" && held $serve none; return 1; }
         [ $hosts -ne $WARM_UP ] || first=$(resident $serve)
     done
     is_flat serve "$first" "$(resident $serve)"
 }
 
-
-# Polled with few commands, as each takes its time here.
-load_is_back() { rdma res show qp | grep -q "pid $serve " || ! kill -0 $load; }
+load_is_back() { held $load $serve | cmp -s - /tmp/loaded || ! kill -0 $load; }
+came_back() {
+    wait_for 60 load_is_back || { echo "load had:" && cat /tmp/loaded && echo "it has:" && held $load $serve && cat /tmp/load.err; return 1; }
+}
 
 # The next one is there before the host has tried in vain too often.
 a_serve_dies() {
     live_a_while
     kill -0 $load || { echo "load has ended"; cat /tmp/load.json /tmp/load.err; return 1; }
-    die $serve && serve_the_file && wait_for 60 load_is_back
+    die $serve $load && serve_the_file && came_back
 }
 
 serves_die() {
     start_load --file $FILE --runtime $((SOAK_SECONDS + 600)) --reconnects 100 --io-retries 100 || return 1
+    held $load $serve > /tmp/loaded
     first=""
     at=0
     ends=$(($(uptime_seconds) + SOAK_SECONDS / 2))
@@ -115,7 +119,7 @@ serves_die() {
 
 # What a serve acknowledged is there for the next one.
 the_file_outlives_serve() {
-    moves_a_file && die $serve && serve_the_file || return 1
+    moves_a_file && die $serve none && serve_the_file || return 1
     load_file --bytes $FILE_BYTES --expect-sha256 "$(sha256sum $FILE | cut -d ' ' -f 1)" --runtime 0 --json > /tmp/report ||
         { cat /tmp/report; return 1; }
     grep -q '"verified":true' /tmp/report
@@ -126,8 +130,9 @@ make_served 1048576
 head -c $FILE_BYTES /dev/urandom > $FILE
 run_test serve_listens serve_the_file
 run_test the_first_host_is_served moves_a_file
-wait_for 20 has_no_queue_pairs $serve
-objects $serve > /tmp/before
+wait_for 20 serves_nobody
+held $serve none > /tmp/before
+run_test what_serve_has_is_seen is_seen /tmp/before
 run_test hosts_die hosts_die
 run_test serves_die serves_die
 run_test the_file_outlives_serve the_file_outlives_serve

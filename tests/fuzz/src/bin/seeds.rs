@@ -1,12 +1,11 @@
-//! `fuzz-seeds`: the targets, each with its share of the time. `fuzz-seeds FOLDER`: writes the seeds of each into a folder of its name.
+//! `fuzz-seeds FOLDER`: writes the seeds of each target into a folder of its name.
 
 use frwr_fuzz::TARGETS;
 use std::{fs, io, path::Path};
 
 fn main() -> io::Result<()> {
     let Some(folder) = std::env::args_os().nth(1) else {
-        TARGETS.iter().for_each(|target| println!("{} {}", target.name, target.share));
-        return Ok(());
+        return Err(io::Error::other("a folder is missing: fuzz-seeds FOLDER"));
     };
     for target in TARGETS {
         let folder = Path::new(&folder).join(target.name);
