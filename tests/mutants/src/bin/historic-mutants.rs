@@ -16,7 +16,7 @@ struct Arguments {
     /// Only compares the table with the code; builds nothing
     #[arg(long)]
     check: bool,
-    /// Searches for seeds anew, instead of running those of the table
+    /// Searches for seeds and runs every named test, instead of one test each and a simulation of those that die soon
     #[arg(long)]
     search: bool,
     /// Writes what a search found into the table

@@ -15,6 +15,11 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// Seeds that a search runs first: most mutants die by one of them.
 const FIRST_SEEDS: u64 = 16;
 
+/// The lowest seed that killed it, of those that a run without a search simulates too.
+const SOON: u64 = 4;
+/// Within so many seeds they die again, whatever a change of the simulation has done to the order of what it draws.
+const SOON_AGAIN: u64 = 16 * SOON;
+
 /// What killed a mutant.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
@@ -33,31 +38,51 @@ impl Verdict {
 
 pub(super) fn judge(wish: &Wish, table: &Table, binaries: &Binaries, mutant: &Mutant) -> Verdict {
     let mut verdict = Verdict::default();
-    for simulation in &table.simulations {
-        let recorded = mutant.seeds.get(&simulation.binary).copied();
-        let seeds = match (wish.search, recorded) {
-            (true, _) => search(wish, binaries, simulation, mutant),
-            (false, Some(seed)) => seeds_from(binaries, simulation, mutant, seed, 1),
-            (false, None) => Ok(None),
-        };
-        match seeds {
-            Ok(Some(seed)) => verdict.seeds.push((simulation.binary.clone(), seed)),
-            Ok(None) if recorded.is_some() && !wish.search => verdict.lived.push(simulation.binary.clone()),
-            Ok(None) => {}
-            Err(error) => verdict.lived.push(format!("{} ({error})", simulation.binary)),
-        }
-    }
-    // By whom it is known to die is enough.
-    if verdict.is_killed() && !wish.search && verdict.lived.is_empty() && !mutant.tests.is_empty() {
-        named_tests(binaries, mutant, &mut verdict, 1);
-    } else {
+    if wish.search {
+        simulate(wish, table, binaries, mutant, wish.seeds, &mut verdict);
         named_tests(binaries, mutant, &mut verdict, usize::MAX);
+        return verdict;
+    }
+    named_tests(binaries, mutant, &mut verdict, 1);
+    // Those that died soon when they were searched for have to die soon again: a simulation that sees less than before is noticed.
+    let died_soon = mutant.seeds.values().any(|&seed| seed <= SOON);
+    if died_soon {
+        simulate(wish, table, binaries, mutant, SOON_AGAIN, &mut verdict);
+    }
+    if !verdict.is_killed() {
+        simulate(wish, table, binaries, mutant, wish.seeds, &mut verdict);
     }
     verdict
 }
 
+/// By each simulation that may meet it.
+fn simulate(
+    wish: &Wish,
+    table: &Table,
+    binaries: &Binaries,
+    mutant: &Mutant,
+    seeds: u64,
+    verdict: &mut Verdict,
+) {
+    for simulation in table.simulations.iter().filter(|simulation| simulation.may_meet(mutant)) {
+        match search(wish, binaries, simulation, mutant, seeds) {
+            Ok(Some(seed)) => verdict.seeds.push((simulation.binary.clone(), seed)),
+            Ok(None) => {}
+            Err(error) => verdict.lived.push(format!("{} ({error})", simulation.binary)),
+        }
+        // One is enough to know that it dies.
+        if !wish.search && verdict.is_killed() && !verdict.seeds.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Until so many have killed it.
 fn named_tests(binaries: &Binaries, mutant: &Mutant, verdict: &mut Verdict, most: usize) {
-    for (binary, test) in mutant.named_tests().take(most) {
+    for (binary, test) in mutant.named_tests() {
+        if verdict.tests.len() >= most {
+            return;
+        }
         let name = format!("{binary}::{test}");
         let ended = match binaries.get(binary) {
             Some(found) => run(found, test, &mutant.name, &[], TEST_LIMIT).map_err(|error| error.to_string()),
@@ -77,16 +102,17 @@ fn search(
     binaries: &Binaries,
     simulation: &Simulation,
     mutant: &Mutant,
+    seeds: u64,
 ) -> Result<Option<Option<u64>>, String> {
     let until = Instant::now() + Duration::from_secs(wish.limit);
-    let (mut ran, mut count) = (0, FIRST_SEEDS.min(wish.seeds));
+    let (mut ran, mut count) = (0, FIRST_SEEDS.min(seeds));
     while count > 0 && Instant::now() < until {
         let found = seeds_from(binaries, simulation, mutant, ran + 1, count)?;
         if found.is_some() {
             return Ok(found);
         }
         ran += count;
-        count = (2 * count).min(wish.seeds - ran);
+        count = (2 * count).min(seeds - ran);
     }
     Ok(None)
 }

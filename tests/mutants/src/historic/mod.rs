@@ -51,12 +51,9 @@ pub(crate) fn run(wish: &Wish) -> Result<bool, String> {
     let binaries = Binaries::build(wish, &table)?;
     let asked: Vec<_> = table.mutants.iter().filter(|mutant| mutant.name.contains(&wish.only)).collect();
     let verdicts = judge_all(wish, &table, &asked, &binaries);
-    report::totals(wish, &verdicts);
-    if wish.search && wish.record {
-        record::record(&wish.root, &verdicts)?;
-    }
+    let enough = report::totals(wish, &verdicts);
     let killed = verdicts.len() == asked.len() && verdicts.values().all(judge::Verdict::is_killed);
-    Ok(killed && differences.is_empty())
+    Ok(killed && enough && differences.is_empty())
 }
 
 /// By the names of the mutants.
@@ -75,6 +72,12 @@ fn judge_all(
                     report::line(mutant, &verdict);
                     if let Ok(mut verdicts) = verdicts.lock() {
                         verdicts.insert(mutant.name.clone(), verdict);
+                        // At once, so that a search that is ended has not been for nothing.
+                        if wish.record
+                            && let Err(error) = record::record(&wish.root, &verdicts)
+                        {
+                            println!("{error}");
+                        }
                     }
                 }
             });

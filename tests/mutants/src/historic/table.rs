@@ -27,6 +27,15 @@ pub(super) struct Simulation {
     /// The test binary, which is its name.
     pub(super) binary: String,
     pub(super) test: String,
+    /// Folders whose mutants it may meet.
+    pub(super) reaches: Vec<String>,
+}
+
+impl Simulation {
+    /// Whether it runs the code that a mutant stands in.
+    pub(super) fn may_meet(&self, mutant: &Mutant) -> bool {
+        mutant.at.iter().any(|file| self.reaches.iter().any(|folder| Path::new(file).starts_with(folder)))
+    }
 }
 
 #[derive(Debug, Deserialize)]
