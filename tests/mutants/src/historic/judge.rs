@@ -56,14 +56,7 @@ pub(super) fn judge(wish: &Wish, table: &Table, binaries: &Binaries, mutant: &Mu
 }
 
 /// By each simulation that may meet it.
-fn simulate(
-    wish: &Wish,
-    table: &Table,
-    binaries: &Binaries,
-    mutant: &Mutant,
-    seeds: u64,
-    verdict: &mut Verdict,
-) {
+fn simulate(wish: &Wish, table: &Table, binaries: &Binaries, mutant: &Mutant, seeds: u64, verdict: &mut Verdict) {
     for simulation in table.simulations.iter().filter(|simulation| simulation.may_meet(mutant)) {
         match search(wish, binaries, simulation, mutant, seeds) {
             Ok(Some(seed)) => verdict.seeds.push((simulation.binary.clone(), seed)),
