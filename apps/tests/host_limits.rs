@@ -105,6 +105,24 @@ fn what_exceeds_the_keys_of_a_command_is_split_or_bounced() {
 }
 
 #[test]
+fn a_bounce_buffer_comes_back_with_its_command() {
+    let options = HostOptions { bounce_buffers: 1, ..host_options() };
+    let mut pair = pair("window", options, listing(1));
+    for request in 0..3 {
+        pair.fill(0, 2 * request + 1);
+        pair.fill(2, 2 * request + 2);
+        pair.host.write(7, &[half(&pair, 0), half(&pair, 2)], 1).unwrap();
+        assert_eq!(pair.completed(1)[0].result, Ok(()));
+        pair.host.read(7, &[pair.segment(40, 1)], 2).unwrap();
+        pair.completed(1);
+        let halves = |first: u8| vec![first; BLOCK as usize / 2];
+        assert_eq!(pair.block(40), [halves(2 * request + 1), halves(2 * request + 2)].concat());
+    }
+    assert_eq!(pair.host.statistics().bounced_commands, 3);
+    pair.finish();
+}
+
+#[test]
 fn a_deep_queue_of_commands_with_several_keys_is_served() {
     for profile in ["window", "rxe"] {
         let mut pair = pair(profile, host_options(), listing(8));
