@@ -224,6 +224,7 @@ mod tests {
         let second = commands.next_identifier(5);
         commands.posted(second, IO, request);
         assert_eq!(classify(&mut commands, IO, first), Message::Malformed, "a former command");
+        assert_eq!(commands.ended(first), None, "its end is not that of the one that has its slot");
         assert!(commands.is_in_flight(5) && !commands.is_in_flight(6));
     }
 

@@ -354,3 +354,24 @@ impl Slots {
         ((*now == generation || mutant!(S7_target_slot)) && slot.is_some()).then_some(index)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Data, Slot, Slots, Work};
+    use frwr_engine::ConnectionId;
+
+    #[test]
+    fn a_cookie_names_its_own_command_and_none_that_has_its_slot_later() {
+        let command = || Slot::new(ConnectionId { index: 0, epoch: 1 }, 7, Work::Nothing, Data::None);
+        let mut slots = Slots::new(1);
+        let first = slots.insert(command()).unwrap();
+        let former = slots.cookie(first);
+        assert_eq!(slots.index_of(former), Some(first));
+        assert!(slots.remove(first).is_some());
+        assert_eq!(slots.index_of(former), None, "it has ended");
+        let second = slots.insert(command()).unwrap();
+        assert_eq!(second, first, "there is one slot");
+        assert_eq!(slots.index_of(former), None, "of a former command");
+        assert_eq!(slots.index_of(slots.cookie(second)), Some(second));
+    }
+}
