@@ -200,6 +200,8 @@ impl<'a> World<'a> {
             world.host.engine.is_disconnected() && world.target.engine.is_disconnected()
         });
         self.until("both sides are idle", |world| world.host.is_idle() && world.target.is_idle());
+        // All of that may have been so before the calm, and what was told of it not be heard yet (seed 459).
+        self.step(SHORT_TICK);
         self.check_nothing_left();
         if lives {
             self.reconnects();
