@@ -81,7 +81,7 @@ impl<P: Port> Host<P> {
             Kind::Flush => Cut::Blocks { blocks: 0, keys: 0 },
             Kind::Deallocate { .. } => Cut::Blocks { blocks: 0, keys: 1 },
             Kind::WriteZeroes { .. } => Cut::Blocks { blocks: rest.min(self.zeroes_limit()), keys: 0 },
-            Kind::Read | Kind::Write | Kind::Compare => self.cut_data(index, first, rest, connection),
+            Kind::Read { .. } | Kind::Write { .. } | Kind::Compare => self.cut_data(index, first, rest, connection),
         }
     }
 

@@ -194,7 +194,7 @@ impl<P: Port> Host<P> {
 
     pub(super) fn fits_capsule(&self, kind: Kind, location: &[Segment], bytes: u32) -> bool {
         self.options.in_capsule_data
-            && matches!(kind, Kind::Write | Kind::Deallocate { .. })
+            && matches!(kind, Kind::Write { .. } | Kind::Deallocate { .. })
             && location.len() == 1
             && u64::from(bytes) <= self.controller.in_capsule_bytes
     }
@@ -206,7 +206,7 @@ impl<P: Port> Host<P> {
         let one = |segment| core::iter::once(segment).collect();
         // What moves data has MAX_REQUEST_BYTES at most; zeroes may be written to more blocks than 32 bits count bytes.
         let bytes = match request.kind {
-            Kind::Read | Kind::Write | Kind::Compare => part.blocks * block,
+            Kind::Read { .. } | Kind::Write { .. } | Kind::Compare => part.blocks * block,
             Kind::Deallocate { ranges, .. } => ranges * crate::nvmf::DATASET_RANGE_BYTES as u32,
             Kind::Flush | Kind::WriteZeroes { .. } => 0,
         };
@@ -233,7 +233,6 @@ impl<P: Port> Host<P> {
         let Some(&Some(part)) = self.parts.get(usize::from(slot)) else { return Ok(()) };
         let Some(Some(request)) = self.requests.get(usize::from(part.request)) else { return Ok(()) };
         let (kind, lba) = (request.kind, request.lba + u64::from(part.first));
-        let forces_unit_access = request.forces_unit_access;
         let Some((location, bytes)) = self.location(&part) else { return Ok(()) };
         let in_capsule = self.fits_capsule(kind, &location, bytes);
         let opens_memory = bytes > 0 && !in_capsule;
@@ -250,9 +249,9 @@ impl<P: Port> Host<P> {
         let range = BlockRange { namespace, lba, blocks: part.blocks, data };
         let (command, access) = match kind {
             // Mutant: more rights than the command needs.
-            Kind::Read if mutant!(host_rights) => (Command::Read(range), Access::RemoteReadWrite),
-            Kind::Read => (Command::Read(range), Access::RemoteWrite),
-            Kind::Write => (Command::Write(range), Access::RemoteRead),
+            Kind::Read { .. } if mutant!(host_rights) => (Command::Read(range), Access::RemoteReadWrite),
+            Kind::Read { .. } => (Command::Read(range), Access::RemoteWrite),
+            Kind::Write { .. } => (Command::Write(range), Access::RemoteRead),
             Kind::Compare => (Command::Compare(range), Access::RemoteRead),
             Kind::Flush => (Command::Flush { namespace }, Access::RemoteRead),
             Kind::WriteZeroes { deallocate } => {
@@ -267,7 +266,7 @@ impl<P: Port> Host<P> {
         };
         let identifier = self.commands.next_identifier(slot);
         let entry = command.encode(identifier).map_err(|_| SubmitError::MessageLength)?;
-        let entry = entry.with_force_unit_access(forces_unit_access);
+        let entry = entry.with_force_unit_access(kind.forces_unit_access());
         let capsule = Capsule::new(entry, keys).ok_or(SubmitError::MessageLength)?;
         let segments = location.as_slice();
         let chunk = [Chunk { access, segments }];
@@ -419,7 +418,7 @@ impl<P: Port> Host<P> {
         let Some(&Some(part)) = self.parts.get(usize::from(slot)) else { return };
         let (Some(buffer), Some(geometry)) = (part.bounce, self.geometry) else { return };
         let Some(Some(request)) = self.requests.get(usize::from(part.request)) else { return };
-        if gather == (request.kind == Kind::Read) || !request.kind.moves_data() {
+        if gather == matches!(request.kind, Kind::Read { .. }) || !request.kind.moves_data() {
             return;
         }
         let block = geometry.block_bytes();

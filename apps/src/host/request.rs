@@ -95,8 +95,12 @@ pub struct HostCompletion {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Read,
-    Write,
+    Read {
+        force_unit_access: bool,
+    },
+    Write {
+        force_unit_access: bool,
+    },
     Compare,
     Flush,
     WriteZeroes {
@@ -112,23 +116,12 @@ pub(super) enum Kind {
 impl Kind {
     /// It moves data of the caller's.
     pub(super) fn moves_data(self) -> bool {
-        matches!(self, Self::Read | Self::Write | Self::Compare)
+        matches!(self, Self::Read { .. } | Self::Write { .. } | Self::Compare)
     }
-}
 
-/// What a caller asks for, but for its memory.
-#[derive(Clone, Copy)]
-struct Asked {
-    kind: Kind,
-    forces_unit_access: bool,
-    lba: u64,
-    blocks: u32,
-}
-
-impl Asked {
-    /// Without Force Unit Access.
-    fn of(kind: Kind, lba: u64, blocks: u32) -> Self {
-        Self { kind, forces_unit_access: false, lba, blocks }
+    /// Its blocks are on the medium before it ends (FUA).
+    pub(super) fn forces_unit_access(self) -> bool {
+        matches!(self, Self::Read { force_unit_access: true } | Self::Write { force_unit_access: true })
     }
 }
 
@@ -136,8 +129,6 @@ impl Asked {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) kind: Kind,
-    /// Its blocks are on the medium before it ends (FUA).
-    pub(super) forces_unit_access: bool,
     pub(super) lba: u64,
     pub(super) blocks: u32,
     pub(super) segments: ArrayVec<Segment, MAX_SEGMENTS>,
@@ -162,7 +153,7 @@ impl<P: Port> Host<P> {
     /// # Errors
     /// [`RequestError`]; nothing is left behind.
     pub fn read(&mut self, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
-        self.transfer(Kind::Read, false, lba, segments, cookie)
+        self.transfer(Kind::Read { force_unit_access: false }, lba, segments, cookie)
     }
 
     /// [`Host::read`] with Force Unit Access: what is read is on the medium before it ends, whoever wrote it.
@@ -170,7 +161,7 @@ impl<P: Port> Host<P> {
     /// # Errors
     /// [`RequestError`]; nothing is left behind.
     pub fn read_force_unit_access(&mut self, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
-        self.transfer(Kind::Read, true, lba, segments, cookie)
+        self.transfer(Kind::Read { force_unit_access: true }, lba, segments, cookie)
     }
 
     /// Writes `segments`, in order, to the blocks from `lba` on. Their bytes must not change before the end. Where it takes
@@ -179,7 +170,7 @@ impl<P: Port> Host<P> {
     /// # Errors
     /// [`RequestError`]; nothing is left behind.
     pub fn write(&mut self, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
-        self.transfer(Kind::Write, false, lba, segments, cookie)
+        self.transfer(Kind::Write { force_unit_access: false }, lba, segments, cookie)
     }
 
     /// [`Host::write`] with Force Unit Access: what is written is on the medium before it ends, without a flush of what else was
@@ -188,7 +179,7 @@ impl<P: Port> Host<P> {
     /// # Errors
     /// [`RequestError`]; nothing is left behind.
     pub fn write_force_unit_access(&mut self, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
-        self.transfer(Kind::Write, true, lba, segments, cookie)
+        self.transfer(Kind::Write { force_unit_access: true }, lba, segments, cookie)
     }
 
     /// Compares `segments`, in order, with the blocks from `lba` on; ends with [`Status::COMPARE_FAILURE`] where they
@@ -198,7 +189,7 @@ impl<P: Port> Host<P> {
     /// [`RequestError`]; nothing is left behind.
     pub fn compare(&mut self, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
         self.supports(IdentifyController::COMPARE, "Compare")?;
-        self.transfer(Kind::Compare, false, lba, segments, cookie)
+        self.transfer(Kind::Compare, lba, segments, cookie)
     }
 
     /// Makes all writes durable that ended before.
@@ -206,7 +197,7 @@ impl<P: Port> Host<P> {
     /// # Errors
     /// [`RequestError`].
     pub fn flush_namespace(&mut self, cookie: u64) -> Result<(), RequestError> {
-        self.take(Asked::of(Kind::Flush, 0, 0), ArrayVec::new(), cookie)
+        self.take(Kind::Flush, 0, 0, ArrayVec::new(), cookie)
     }
 
     /// Fills `blocks` blocks from `lba` on with zeros; they may be deallocated where `deallocate` is set and
@@ -221,7 +212,7 @@ impl<P: Port> Host<P> {
         if blocks == 0 {
             return Err(RequestError::Length { bytes: 0, limit: MAX_REQUEST_BYTES });
         }
-        self.take(Asked::of(Kind::WriteZeroes { deallocate }, lba, blocks), ArrayVec::new(), cookie)
+        self.take(Kind::WriteZeroes { deallocate }, lba, blocks, ArrayVec::new(), cookie)
     }
 
     /// Tells the controller that the blocks of `ranges`, each a first block and a count, hold nothing any more (Dataset
@@ -242,7 +233,7 @@ impl<P: Port> Host<P> {
         self.bounce.write_ranges(bounce, ranges);
         // At most 256.
         let kind = Kind::Deallocate { ranges: ranges.len() as u32, bounce };
-        self.take(Asked::of(kind, 0, 0), ArrayVec::new(), cookie).inspect_err(|_| self.bounce.give_back(bounce))
+        self.take(kind, 0, 0, ArrayVec::new(), cookie).inspect_err(|_| self.bounce.give_back(bounce))
     }
 
     /// Gives the requests with this cookie up: nothing more is sent for them, and the controller is asked to abort what
@@ -278,14 +269,7 @@ impl<P: Port> Host<P> {
         Ok(())
     }
 
-    fn transfer(
-        &mut self,
-        kind: Kind,
-        forces_unit_access: bool,
-        lba: u64,
-        segments: &[Segment],
-        cookie: u64,
-    ) -> Result<(), RequestError> {
+    fn transfer(&mut self, kind: Kind, lba: u64, segments: &[Segment], cookie: u64) -> Result<(), RequestError> {
         let geometry = self.geometry.ok_or(RequestError::NotReady)?;
         let held: ArrayVec<Segment, MAX_SEGMENTS> =
             segments.try_into().map_err(|_| RequestError::Segments(segments.len()))?;
@@ -300,13 +284,14 @@ impl<P: Port> Host<P> {
         // Compared with the limit, which is 32 bit.
         let blocks = (bytes / block) as u32;
         geometry.extent(lba, blocks).map_err(|_| RequestError::OutOfRange)?;
-        let asked = Asked { kind, forces_unit_access, lba, blocks };
-        self.take(asked, held, cookie)
+        self.take(kind, lba, blocks, held, cookie)
     }
 
     fn take(
         &mut self,
-        asked: Asked,
+        kind: Kind,
+        lba: u64,
+        blocks: u32,
         segments: ArrayVec<Segment, MAX_SEGMENTS>,
         cookie: u64,
     ) -> Result<(), RequestError> {
@@ -320,21 +305,8 @@ impl<P: Port> Host<P> {
         let index = self.free.pop().ok_or(RequestError::QueueFull)?;
         let (cut, outstanding, commands) = (0, 0, 0);
         let (whole, refused, result) = (false, None, Ok(()));
-        let Asked { kind, forces_unit_access, lba, blocks } = asked;
-        let request = Request {
-            kind,
-            forces_unit_access,
-            lba,
-            blocks,
-            segments,
-            cookie,
-            cut,
-            whole,
-            outstanding,
-            commands,
-            refused,
-            result,
-        };
+        let request =
+            Request { kind, lba, blocks, segments, cookie, cut, whole, outstanding, commands, refused, result };
         if let Some(place) = self.requests.get_mut(usize::from(index)) {
             *place = Some(request);
         }

@@ -67,13 +67,15 @@ field() { # name file
     sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p" "$2"
 }
 
-# The command ends with this exit code and one line of error that matches; nothing else but progress on stderr.
+# The command ends with this exit code and one line of error that matches; nothing else but progress on stderr, and how long a busy machine takes
+# to begin.
 fails_with() { # exit_code regex command...
     local wanted=$1 regex=$2 code
     shift 2
     "$@" > /tmp/out 2> /tmp/err
     code=$?
     cat /tmp/out /tmp/err
-    grep -v -e ' s  ' -e '^libibverbs: ' -e "^$SERVED: " -e '^listening on ' -e '^warning: process ' /tmp/err > /tmp/said
+    grep -v -e ' s  ' -e '^libibverbs: ' -e "^$SERVED: " -e '^listening on ' -e '^warning: process ' \
+        -e '^core [0-9]* (reactor [0-9]*) is not ready yet: ' -e '^all cores are ready, after ' /tmp/err > /tmp/said
     [ $code -eq "$wanted" ] && [ "$(wc -l < /tmp/said)" -eq 1 ] && grep -qE "$regex" /tmp/said && ! [ -s /tmp/out ]
 }

@@ -46,11 +46,10 @@ pub(super) fn judge(wish: &Wish, table: &Table, binaries: &Binaries, mutant: &Mu
     named_tests(binaries, mutant, &mut verdict, 1);
     // Those that died soon when they were searched for have to die soon again: a simulation that sees less than before is noticed.
     let died_soon = mutant.seeds.values().any(|&seed| seed <= SOON);
-    if died_soon {
-        simulate(wish, table, binaries, mutant, SOON_AGAIN, &mut verdict);
-    }
-    if !verdict.is_killed() {
-        simulate(wish, table, binaries, mutant, wish.seeds, &mut verdict);
+    match (verdict.is_killed(), died_soon) {
+        (true, true) => simulate(wish, table, binaries, mutant, SOON_AGAIN, &mut verdict),
+        (true, false) => {}
+        (false, _) => simulate(wish, table, binaries, mutant, wish.seeds, &mut verdict),
     }
     verdict
 }
@@ -64,7 +63,7 @@ fn simulate(wish: &Wish, table: &Table, binaries: &Binaries, mutant: &Mutant, se
             Err(error) => verdict.lived.push(format!("{} ({error})", simulation.binary)),
         }
         // One is enough to know that it dies.
-        if !wish.search && verdict.is_killed() && !verdict.seeds.is_empty() {
+        if !wish.search && !verdict.seeds.is_empty() {
             return;
         }
     }
