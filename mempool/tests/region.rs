@@ -21,6 +21,12 @@ macro_rules! skipped {
 const MEBIBYTE: usize = 1 << 20;
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
+/// Whose turn it is: pools are the machine's, and what is mapped of any of them is this process's. One test at a time.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The machine's pool of 2 MiB pages, one test at a time; put back as it was at the end.
 struct Pool {
     before: u64,
@@ -33,8 +39,7 @@ impl Pool {
 
     /// Sets the pool so that exactly `free` pages are neither in use nor promised, or says why that is not possible.
     fn with_free(free: u64) -> Option<Self> {
-        static TURN: Mutex<()> = Mutex::new(());
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turn();
         let Some(before) = number("nr_hugepages") else {
             skipped!("the kernel has no pool of 2 MiB pages");
             return None;
@@ -172,6 +177,7 @@ impl Drop for Reserved {
 fn hugepages_of_one_gibibyte_by_name() {
     const FILE: &str = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages";
     const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-1048576kB/free_hugepages";
+    let _turn = turn();
     let Ok(before) = std::fs::read_to_string(FILE) else {
         return skipped!("the kernel has no pool of 1 GiB pages");
     };

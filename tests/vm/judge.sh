@@ -24,6 +24,9 @@ complaints() { # file...
     cat "$@" 2> /dev/null | tr -d '\r' | grep -aE "$pattern"
 }
 
+# Lines of a failed test's log that are shown at once: who reads of the failure may have nothing but what the run printed.
+TOLD_LINES=12
+
 pass_record() { passed=$((passed + 1)); }
 
 fail_record() { # name why...
@@ -62,7 +65,10 @@ count_records() { # job_name results
     while read -r outcome name detail; do
         case $outcome in
             ok) pass_record ;;
-            FAILED) fail_record "$1/$name: $detail" ;;
+            FAILED)
+                fail_record "$1/$name: $detail"
+                tail -n $TOLD_LINES "$(dirname "$2")/${name%%::*}.log" 2> /dev/null | tr -d '\r' | cut -c -300 | sed 's/^/    | /'
+                ;;
             skipped)
                 skipped=$((skipped + 1))
                 echo "SKIPPED: vm $1/$name: $detail"

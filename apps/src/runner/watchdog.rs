@@ -126,7 +126,8 @@ impl Watched {
         let goes_on = pulse.ended || pulse.turn == Turn::Asleep || pulse.iterations != self.iterations;
         self.iterations = pulse.iterations;
         if goes_on {
-            if self.is_told() {
+            // One that has ended does not go on, whatever was told of it before.
+            if self.is_told() && !pulse.ended {
                 say(&format!("{} goes on after {:.1} s", Place(pulse.core, pulse.cpu), self.stood.as_secs_f64()));
             }
             (self.stood, self.told_at) = (Duration::ZERO, TOLD_AFTER);
@@ -233,6 +234,14 @@ mod tests {
         let ended = Pulse { ended: true, ..pulse(2, 7) };
         let (said, verdict) = looked(steps(60_000), |at| vec![pulse(0, at), asleep, ended]);
         assert_eq!((said, verdict), (Vec::new(), Verdict::GoOn));
+    }
+
+    #[test]
+    fn a_core_that_ends_after_it_stood_still_is_not_said_to_go_on() {
+        let (said, verdict) =
+            looked(steps(8000), |at| vec![pulse(0, at), Pulse { ended: at >= 3000, ..pulse(1, 7) }]);
+        assert!(matches!(&said[..], [(_, line)] if line.contains(" stands still: ")), "{said:?}");
+        assert_eq!(verdict, Verdict::GoOn);
     }
 
     /// A process that was stopped, or a machine.

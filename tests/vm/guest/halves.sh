@@ -67,8 +67,8 @@ field() { # name file
     sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p" "$2"
 }
 
-# The command ends with this exit code and one line of error that matches; nothing else but progress on stderr, and how long a busy machine takes
-# to begin.
+# The command ends with this exit code and one line of error that matches; nothing else but progress on stderr, and what a core has to
+# say of a busy machine.
 fails_with() { # exit_code regex command...
     local wanted=$1 regex=$2 code
     shift 2
@@ -76,6 +76,8 @@ fails_with() { # exit_code regex command...
     code=$?
     cat /tmp/out /tmp/err
     grep -v -e ' s  ' -e '^libibverbs: ' -e "^$SERVED: " -e '^listening on ' -e '^warning: process ' \
-        -e '^core [0-9]* (reactor [0-9]*) is not ready yet: ' -e '^all cores are ready, after ' /tmp/err > /tmp/said
-    [ $code -eq "$wanted" ] && [ "$(wc -l < /tmp/said)" -eq 1 ] && grep -qE "$regex" /tmp/said && ! [ -s /tmp/out ]
+        -e '^core [0-9]* (reactor [0-9]*) ' -e '^all cores are ready, after ' /tmp/err > /tmp/said
+    [ $code -eq "$wanted" ] || { echo "-- exit code $code"; return 1; }
+    [ "$(wc -l < /tmp/said)" -eq 1 ] && grep -qE "$regex" /tmp/said || { echo "-- not one line with $regex:"; cat /tmp/said; return 1; }
+    ! [ -s /tmp/out ] || { echo "-- something on stdout"; return 1; }
 }
