@@ -116,6 +116,7 @@ fn the_next_session_begins_when_no_core_has_anything_left_of_the_last() {
         spread.step_target();
     }
     assert_eq!(sessions(&spread), [1, 1, 1]);
+    assert_eq!(spread.members[0].host.engine().connections().count(), 0, "nobody asks for the next one yet");
     assert!(!spread.members[0].host.is_ready() && !spread.members[1].host.is_ready());
     all_end(&mut spread, 8);
     assert_eq!(sessions(&spread), [2, 2, 2]);

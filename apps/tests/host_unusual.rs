@@ -6,7 +6,7 @@ use core::time::Duration;
 use frwr_apps::host::{HostFailure, HostOptions, IoError};
 use frwr_apps::nvmf::{
     AnaState, Command, DISCOVERY_SUBSYSTEM, DiscoveryEntry, DiscoveryHeader, IdentifyController, IdentifyNamespace,
-    Nqn, Status, log_page,
+    Nqn, Status, feature, log_page,
 };
 use frwr_engine::gather::Segment;
 use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
@@ -49,6 +49,74 @@ fn reports_ana(controller: &mut Controller) {
 fn switch<T: Copy + 'static>(value: T) -> (Rc<Cell<T>>, Rc<Cell<T>>) {
     let ours = Rc::new(Cell::new(value));
     (Rc::clone(&ours), ours)
+}
+
+/// What was given up is out of the line, and who comes later stands behind all that waits.
+#[test]
+fn requests_are_sent_in_the_order_in_which_they_came_whichever_were_given_up() {
+    let mut scripted = Scripted::ready("reg_mr", host_options(), |_| {});
+    scripted.controller.hang_up();
+    scripted.until("lost", |scripted| !scripted.lone.host.is_ready());
+    let write = |scripted: &mut Scripted, lba| {
+        let segment = [scripted.segment(lba, 1)];
+        scripted.lone.host.write(lba, &segment, lba).unwrap();
+    };
+    write(&mut scripted, 1);
+    write(&mut scripted, 2);
+    assert_eq!(scripted.lone.host.abort(1), 1);
+    // Takes the place of the first.
+    write(&mut scripted, 3);
+    scripted.until("all", |scripted| scripted.completions.len() == 3);
+    let blocks = scripted.controller.asked.iter().filter_map(|asked| match asked.command {
+        Command::Write(range) => Some(range.lba),
+        _ => None,
+    });
+    assert_eq!(blocks.collect::<Vec<_>>(), [2, 3]);
+    let results = scripted.completions.iter().map(|ended| (ended.cookie, ended.result));
+    assert_eq!(results.collect::<Vec<_>>(), [(1, Err(IoError::Aborted)), (2, Ok(())), (3, Ok(()))]);
+    scripted.finish();
+}
+
+/// A queue has as many entries as the host was told to use, however unevenly its commands end.
+#[test]
+fn no_queue_is_given_more_commands_than_it_may_have() {
+    const DEPTH: usize = 4;
+    let options = HostOptions { queues: 2, queue_depth: DEPTH as u16, ..host_options() };
+    let mut scripted = Scripted::ready("reg_mr", options, |controller| {
+        controller.rule = Box::new(|asked| match asked.command {
+            Command::SetFeatures(set) if set.feature == feature::NUMBER_OF_QUEUES => {
+                Some(Answer::Status(Status::SUCCESS, 0x0001_0001))
+            }
+            Command::Write(_) => Some(Answer::Silence),
+            _ => None,
+        });
+    });
+    let write = |scripted: &mut Scripted, lba: u64| {
+        let segment = [scripted.segment(lba, 1)];
+        scripted.lone.host.write(lba, &segment, lba).unwrap();
+    };
+    (0..2 * DEPTH as u64).for_each(|lba| write(&mut scripted, lba));
+    scripted.until("all are there", |scripted| scripted.controller.count(is_write) == 2 * DEPTH);
+    let mut waiting: Vec<Asked> = scripted.controller.asked.iter().filter(|asked| is_write(asked)).copied().collect();
+    let first = waiting[0].queue_id;
+    // One of the first queue ends, and three of the other.
+    for (queue_is_first, ends) in [(true, 1), (false, 3)] {
+        for _ in 0..ends {
+            let at = waiting.iter().position(|asked| (asked.queue_id == first) == queue_is_first).unwrap();
+            scripted.controller.answer(&waiting.remove(at), Answer::Status(Status::SUCCESS, 0));
+        }
+    }
+    scripted.until("four ended", |scripted| scripted.completions.len() == 4);
+    (100..104).for_each(|lba| write(&mut scripted, lba));
+    scripted.until("all are there", |scripted| scripted.controller.count(is_write) == 3 * DEPTH);
+    waiting.extend(scripted.controller.asked.iter().filter(|asked| is_write(asked)).skip(2 * DEPTH));
+    for queue in [1, 2] {
+        assert_eq!(waiting.iter().filter(|asked| asked.queue_id == queue).count(), DEPTH, "queue {queue}");
+    }
+    for asked in waiting {
+        scripted.controller.answer(&asked, Answer::Status(Status::SUCCESS, 0));
+    }
+    scripted.finish();
 }
 
 #[test]

@@ -214,6 +214,29 @@ fn a_host_that_aborts_a_lot_at_a_time_is_served_in_part() {
     assert_eq!(aborted.count(), 4);
 }
 
+/// A command that was executed in part is executed, whatever its medium was not given yet: nobody is told that it never was.
+#[test]
+fn what_was_executed_in_part_is_not_aborted() {
+    let (storage, switch) = Gated::new(8, BLOCK as u32, 8);
+    let mut raw = Raw::with(target_options(), vec![storage]);
+    let (admin, io) = raw.io_queue();
+    // Two ranges of a block.
+    let range = |lba: u8| [0, 0, 0, 0, 1, 0, 0, 0, lba, 0, 0, 0, 0, 0, 0, 0];
+    raw.data.write(0, &[range(0), range(4)].concat()).unwrap();
+    let ranges = DatasetManagement { namespace: 1, ranges: 2, deallocate: true, data: keyed(32) };
+    switch.gate.set(Gate::Running);
+    raw.responses.clear();
+    raw.send(io, Command::DatasetManagement(ranges).encode(900).unwrap(), Some((Access::RemoteRead, 32)));
+    raw.steps(50);
+    switch.gate.set(Gate::Draining);
+    raw.until("half done", |raw| raw.target.statistics().deallocations == 1);
+    raw.steps(50);
+    assert!(!abort(&mut raw, admin));
+    switch.gate.set(Gate::Open);
+    raw.until("answered", |raw| raw.responses.len() == 1);
+    assert_eq!((code(&raw.responses[0]), raw.target.statistics().deallocations), (0, 2));
+}
+
 #[test]
 fn what_no_medium_was_given_is_aborted_and_never_executed() {
     for (gate, aborted) in [(Gate::Full, true), (Gate::Unstarted, true), (Gate::Running, false)] {

@@ -4,9 +4,9 @@ mod engine_harness;
 
 use engine_harness::{PROFILES, Setup, Watched, scripted::Scripted};
 use frwr_engine::{
-    Chunk, EngineOptions, SubmitError,
+    Chunk, EngineOptions, OnPostError, SubmitError,
     provider::{
-        Access, CompletionQueue, Failure, FailureStatus, Port, PostRefusal, TokenKind,
+        Access, CompletionQueue, Failure, FailureStatus, Port, PostModel, PostRefusal, TokenKind,
         fault::{CompletionFault, CompletionFilter},
         record::RecordedOperation,
     },
@@ -251,6 +251,36 @@ fn s45_k19_whatever_stands_behind_a_registration_waits_for_it_where_the_device_n
         }
         pair.request(6, 1, false, true);
         assert_eq!((pair.pair.host.disconnected, pair.pair.host.grants.len()), (0, 2), "{profile}");
+    }
+}
+
+/// What stood behind a registration and was to wait for it was refused: what is posted next waits in its place.
+#[test]
+fn s45_k19_the_next_message_waits_for_a_registration_in_front_of_a_refused_one() {
+    for profile in PROFILES {
+        let mut setup = Setup::new(profile).host(|host| host.on_post_error = OnPostError::DeregisterAndContinue);
+        setup.host_device.capabilities.fence_after_registration = true;
+        let takes_a_part = setup.host_device.capabilities.post_model == PostModel::Prefix;
+        let mut test = Scripted::of(setup);
+        test.connect();
+        let host = &mut test.pair.host;
+        let segment = [host.segment(65_536, 512)];
+        let chunk = Chunk { access: Access::RemoteRead, segments: &segment };
+        host.engine.register_now(host.connection.unwrap(), &chunk, 1, &mut host.protocol).unwrap();
+        host.outstanding.insert(1, 512);
+        test.submit(2, 0, false);
+        test.refuse(1);
+        test.watch.clear();
+        test.host.engine.flush();
+        test.submit(3, 0, false);
+        test.host.engine.flush();
+        let posted: Vec<_> = test.posted().iter().map(|wr| (wr.letter(), wr.fence, wr.accepted)).collect();
+        let wr = |letter: &str, fence, accepted| (letter.to_owned(), fence, accepted);
+        // It asks besides: what was refused may have been the one that everything in front of it counts on.
+        let expected = [wr("R*", false, takes_a_part), wr("S", true, false), wr("S*", true, true)];
+        assert_eq!(posted, expected, "{profile}");
+        test.command();
+        assert_eq!((test.host.disconnected, test.host.grants.len()), (0, usize::from(takes_a_part)), "{profile}");
     }
 }
 

@@ -3,7 +3,7 @@
 mod engine_harness;
 
 use core::time::Duration;
-use engine_harness::{PROFILES, Pair, Setup, Side, WatchedDevice, post_refusals, scripted::*};
+use engine_harness::{PROFILES, Pair, Setup, Side, Watch, Watched, WatchedDevice, post_refusals, scripted::*};
 use frwr_engine::{
     AddMemoryError, ConnectionOptions, Control, EngineOptions, MAX_INCOMING, OnPostError, OpenEngineError, OpenError,
     provider::{
@@ -215,6 +215,33 @@ fn receives_that_the_caller_holds_are_missing_only_where_no_other_place_is_left_
     assert_eq!(test.target.engine.receive_buffers().posted, DEPTH, "those of the same place joined the connection");
 }
 
+/// Whatever a caller gives back when nobody has the place of its connection, the next one there has all its receives.
+#[test]
+fn receives_that_come_back_between_two_connections_are_there_for_the_next() {
+    const DEPTH: u32 = 8;
+    for profile in PROFILES {
+        let change = |target: &mut EngineOptions| (target.connections, target.receive_depth) = (1, DEPTH);
+        let mut test = Scripted::of(Setup::new(profile).target(change));
+        test.target.every_command = Some(Vec::new());
+        test.connect();
+        for cookie in 0..3 {
+            test.submit(cookie, 0, false);
+        }
+        test.until("commands", |pair| pair.target.every_command.as_ref().unwrap().len() == 3);
+        let held: Vec<_> = test.target.every_command.as_mut().unwrap().drain(..).collect();
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        test.until_gone();
+        held.into_iter().for_each(|(_, received)| test.target.engine.release(received));
+        test.connect();
+        test.steps(2);
+        let buffers = test.target.engine.receive_buffers();
+        assert_eq!((buffers.posted, buffers.held), (DEPTH, 0), "{profile}");
+        let refused = test.target.engine.statistics().posts_refused;
+        assert_eq!(refused, 0, "{profile}: nothing was posted to a queue pair that had gone");
+    }
+}
+
 #[test]
 fn u26_the_last_reply_on_an_idle_connection_ends_under_every_policy() {
     use frwr_engine::signal::SignalPolicy;
@@ -394,6 +421,31 @@ fn dropping_an_engine_with_work_in_flight_ends_its_connections_for_the_peers() {
         // And the other way round: what Control keeps alive goes with it.
         drop(control);
         target.step(now);
+    }
+}
+
+/// An answer that is still to come is waited for: what it brings would have nobody else to destroy it.
+#[test]
+fn an_engine_that_is_dropped_while_it_opens_leaves_no_domain_behind() {
+    let kinds = [None, Some(CommandKind::AllocateDomain), Some(CommandKind::RegisterMemory)];
+    let polled = |control: &mut Control<WatchedDevice>| {
+        control.poll();
+    };
+    // Profiles with one domain per connection.
+    for (profile, slow) in ["reg_mr", "umr"].into_iter().flat_map(|profile| kinds.map(|slow| (profile, slow))) {
+        for looks in 0..6 {
+            let Watched { pair, host: Watch { faults, .. }, .. } = Setup::new(profile).watched_apart();
+            let Side { mut control, mut engine, .. } = pair.host;
+            slow.into_iter().for_each(|kind| faults.hold_answers(kind));
+            engine.connect(pair.address, b"", &ConnectionOptions::default()).unwrap();
+            (0..looks).for_each(|_| polled(&mut control));
+            drop(engine);
+            (0..50).for_each(|_| polled(&mut control));
+            faults.release_answers();
+            (0..50).for_each(|_| polled(&mut control));
+            let domains = [CommandKind::AllocateDomain, CommandKind::FreeDomain].map(|kind| faults.succeeded(kind));
+            assert_eq!(domains[0], domains[1], "{profile} {slow:?}, {looks} looks");
+        }
     }
 }
 

@@ -213,6 +213,37 @@ fn s52_i31_after_a_refused_message_the_next_one_asks_for_the_completion() {
     assert_eq!(pair.pair.host.engine.statistics().request_slots_used, 0, "nothing is held behind the refused one");
 }
 
+/// The same where a message asks because many before it did not.
+#[test]
+fn s52_i31_after_a_refused_message_nothing_in_front_of_it_is_forgotten() {
+    let change = |host: &mut EngineOptions| host.on_post_error = OnPostError::DeregisterAndContinue;
+    for profile in PROFILES {
+        // Messages until one asks, which is refused the second time.
+        let mut silent = 0;
+        for refuses in [false, true] {
+            let mut pair = Setup::new(profile).peer_receives(64).host(change).watched();
+            pair.clear();
+            for cookie in 0..64 {
+                if refuses && cookie == silent {
+                    let queue_pair = pair.queue_pair();
+                    pair.host.faults.refuse_post(queue_pair, 0, PostRefusal::QueueFull);
+                }
+                pair.request(cookie, 0, false, false);
+                let asks = pair.host.wrs().last().is_some_and(|wr| wr.signalled);
+                if !refuses && asks {
+                    silent = cookie;
+                    break;
+                }
+                if cookie > silent {
+                    assert_eq!((refuses, asks), (true, true), "{profile}: behind {silent}");
+                    break;
+                }
+            }
+        }
+        assert!(silent > 0, "{profile}");
+    }
+}
+
 /// Keeps 32 requests of one MR in flight on one thread until `count` have ended.
 fn depth_32(pair: &mut Watched, count: u64, invalidate: bool) {
     let mut next = 0;

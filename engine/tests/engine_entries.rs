@@ -26,15 +26,19 @@ const COSTS: [(u32, u32, u32); 3] = [(1, 1, 1), (3, 2, 1), (4, 1, 2)];
 
 /// A pair whose target may be sent much, on a device with so many send queue entries.
 fn pair(profile: &str, cost: (u32, u32, u32), most_entries: u32, host: EngineOptions) -> Scripted {
+    let mut test = Scripted::of(setup(profile, cost, most_entries, host));
+    test.connect();
+    test
+}
+
+fn setup(profile: &str, cost: (u32, u32, u32), most_entries: u32, host: EngineOptions) -> Setup {
     let mut setup = Setup::new(profile).peer_receives(64).target(|target| target.receive_depth = 64);
     setup.host = EngineOptions { receive_depth: 64, ..host };
     let (register, invalidate, message) = cost;
     let device = &mut setup.host_device.capabilities;
     device.attributes.max_qp_wr = most_entries;
     device.send_queue_cost = SendQueueCost { register, invalidate, message };
-    let mut test = Scripted::of(setup);
-    test.connect();
-    test
+    setup
 }
 
 /// A key of the target's that the host may write under.
@@ -139,6 +143,68 @@ fn i31_a_message_waits_for_no_key_that_stays_open() {
             assert_eq!(test.host.grants.len() as u64, KEYS, "{profile} {cost:?}: all are open");
             test.submit(1, 0, false);
             test.command();
+        }
+    }
+}
+
+/// Requests without end do not keep a transfer waiting: the entries that it needs are kept for it as they come back, one by one.
+#[test]
+fn i31_requests_without_end_do_not_keep_a_transfer_waiting() {
+    const STEPS: usize = 1000;
+    for profile in PROFILES {
+        let host = EngineOptions {
+            connections: 1,
+            queue_depth: 128,
+            transfer_depth: 1,
+            // Each message completes for itself.
+            signal: SignalPolicy::SendsOnly { batch: 0 },
+            ..EngineOptions::default()
+        };
+        let mut setup = setup(profile, (1, 1, 1), 64, host);
+        (setup.host_device.wire_packets, setup.target_device.wire_packets) = (2, 2);
+        let mut test = Scripted::of(setup);
+        test.connect();
+        let grant = opened(&mut test);
+        let mut cookies = 100..;
+        let mut go_on = |test: &mut Scripted| {
+            // Always more than there is room for.
+            while test.host.engine.statistics().request_slots_used < 120 {
+                test.submit(cookies.next().unwrap(), 0, false);
+            }
+            test.steps(1);
+            test.serve(false);
+        };
+        (0..100).for_each(|_| go_on(&mut test));
+        write(&mut test, grant, MAX_TRANSFER_OPERATIONS as u64, 1);
+        let waits = (0..STEPS).take_while(|_| {
+            go_on(&mut test);
+            !is_written(&test.host.events, 1)
+        });
+        assert!(waits.count() < STEPS, "{profile}: it waits for ever");
+    }
+}
+
+/// Keys that are opened in front of one flush are counted as those that are posted: what has no room waits, and nothing is refused.
+#[test]
+fn i31_keys_without_a_message_take_no_more_entries_than_there_are() {
+    for profile in PROFILES {
+        for cost in COSTS {
+            let host =
+                EngineOptions { connections: 8, queue_depth: 16, registrations: 100, ..EngineOptions::default() };
+            let mut test = pair(profile, cost, 64, host);
+            let mut taken = Vec::new();
+            for cookie in 100..200 {
+                match register(&mut test, cookie) {
+                    Ok(()) => taken.push(cookie),
+                    Err(SubmitError::NoSlot) => break,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            let statistics = test.host.engine.statistics();
+            assert!(statistics.requests_waited > 0, "{profile} {cost:?}: {} had room", taken.len());
+            test.steps(200);
+            let statistics = test.host.engine.statistics();
+            assert_eq!((statistics.posts_refused, statistics.disconnects), (0, 0), "{profile} {cost:?}");
         }
     }
 }

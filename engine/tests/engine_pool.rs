@@ -2,7 +2,7 @@
 
 mod engine_harness;
 
-use engine_harness::{Setup, Watched};
+use engine_harness::{PROFILES, Setup, Watched, scripted::Scripted};
 use frwr_engine::{
     Descriptors, InvalidateSignalling, OnPostError, ReturnPolicy, StalePolicy, SubmitError, TracePoint,
     provider::{
@@ -240,6 +240,32 @@ fn s27_s107_i28_i29_teardown_while_the_pool_fills() {
         assert_eq!(pair.pair.host.ended.len(), 32);
         pair.pair.connect();
         pair.request(100, 1, false, true);
+    }
+}
+
+/// A device may take its time to make an object: nothing of a connection ends before all that was asked for is there, and destroyed.
+#[test]
+fn s27_s105_an_object_that_is_made_late_goes_with_its_connection() {
+    for profile in PROFILES {
+        let mut test = Scripted::of(Setup::new(profile).host(|host| (host.first_fill, host.registrations) = (1, 8)));
+        test.connect();
+        test.faults.hold_answers(CommandKind::AllocateRegistration);
+        for cookie in 1..=4 {
+            test.submit(cookie, 1, true);
+        }
+        test.steps(20);
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        test.steps(100);
+        assert_eq!(test.host.disconnected, 0, "{profile}: something is still being made for it");
+        test.faults.release_answers();
+        test.until_gone();
+        let all = test.host.engine.descriptors(connection);
+        assert_eq!(all, Descriptors { absent: all.absent, ..Descriptors::default() }, "{profile}");
+        let made = test.faults.succeeded(CommandKind::AllocateRegistration);
+        assert_eq!(made, test.faults.succeeded(CommandKind::FreeRegistration), "{profile}");
+        assert!(made > 1, "{profile}");
+        test.reconnect_works();
     }
 }
 

@@ -8,7 +8,8 @@ use frwr_engine::{
     ConnectionId, DisconnectCause, DomainPolicy, Engine, EngineError, EngineOptions, OpenError, ReceiveBuffers,
     ReceiveQueues, Received,
     provider::{
-        Access, Capabilities, CommandError, CompletionQueue, Errno, FailureStatus, PostRefusal, SharedReceiveQueueId,
+        Access, Capabilities, CommandError, CompletionQueue, Errno, FailureStatus, MAX_COMPLETIONS_PER_POLL,
+        PostRefusal, SharedReceiveQueueId,
         fault::{CommandKind, CompletionFault, CompletionFilter},
         soft::{SoftPort, SoftProfile},
     },
@@ -283,6 +284,38 @@ fn ends_in_mid_work_lose_no_receive() {
         }
         let statistics = test.target.engine.statistics();
         assert_eq!((statistics.drain_timeouts, statistics.shared_receives_withdrawn), (0, 0), "{profile}");
+    }
+}
+
+/// What a peer sent before it ended is told, also where that is more than a poll reads: its queue pair stays until all of it was read.
+#[test]
+fn the_last_messages_are_told_before_their_connection_goes() {
+    const MESSAGES: u32 = 8 * MAX_COMPLETIONS_PER_POLL as u32;
+    for profile in SoftProfile::ALL {
+        let setup = Setup::new(profile.name()).peer_receives(MESSAGES).host(|host| host.queue_depth = MESSAGES);
+        let mut setup = setup.target(|target| {
+            target.receive_depth = MESSAGES;
+            target.receive_queues = ReceiveQueues::Shared { entries: 0 };
+        });
+        (setup.host_device.wire_packets, setup.target_device.wire_packets) = (2 * MESSAGES, 2 * MESSAGES);
+        let mut test = Scripted::of(setup);
+        test.target.every_command = Some(Vec::new());
+        let connection = open(&mut test);
+        for cookie in 0..u64::from(MESSAGES) {
+            test.submit(cookie, 0, false);
+        }
+        let now = test.now;
+        // The target looks when all of it has come, and the end as well.
+        (0..10).for_each(|_| test.pair.host.step(now));
+        test.host.engine.disconnect(connection);
+        (0..10).for_each(|_| test.pair.host.step(now));
+        test.until("gone", |pair| pair.target.disconnected == 1);
+        let (told, stale) = (take(&mut test).len(), test.target.engine.statistics().stale_completions);
+        // The last ones were still on their way.
+        assert!(
+            told > 2 * MAX_COMPLETIONS_PER_POLL && stale == 0,
+            "{profile}: {told} were told, {stale} came too late"
+        );
     }
 }
 

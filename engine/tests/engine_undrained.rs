@@ -6,8 +6,11 @@ mod engine_harness;
 use core::time::Duration;
 use engine_harness::{PROFILES, Setup, scripted::*};
 use frwr_engine::{
-    ReceiveQueues,
-    provider::{Chain, CommandError, Port, QueuePairId, TokenKind, fault::CommandKind},
+    EngineOptions, ReceiveQueues,
+    provider::{
+        Chain, CommandError, CompletionQueue, Port, QueuePairId, TokenKind,
+        fault::{CommandKind, CompletionFault, CompletionFilter},
+    },
 };
 
 /// Longer than the drain time-out.
@@ -182,6 +185,40 @@ fn s95_the_time_out_of_a_drain_begins_with_the_error_state() {
         assert_eq!((statistics.drain_timeouts, statistics.shared_receives_withdrawn), (0, 0), "{profile}");
         test.reconnect_works();
     }
+}
+
+/// What a former connection waited for comes to no other: where slots run short on the next one, a message asks again.
+#[test]
+fn a_completion_that_went_with_its_connection_is_not_awaited_on_the_next() {
+    const SLOTS: u64 = 32;
+    let change = |host: &mut EngineOptions| (host.connections, host.queue_depth) = (1, SLOTS as u32);
+    let mut test = Scripted::of(Setup::new("reg_mr").host(change));
+    let messages = |test: &mut Scripted, cookies: core::ops::Range<u64>| {
+        for cookie in cookies {
+            test.submit(cookie, 0, false);
+            test.until("a reply", |pair| {
+                pair.serve(false);
+                pair.host.ended.iter().any(|(ended, _)| *ended == cookie)
+            });
+        }
+    };
+    test.connect();
+    // Slots are short, so a message asks; what it asked for is lost, with all that is flushed behind it.
+    let everything = CompletionFilter { queue: Some(CompletionQueue::Send), ..CompletionFilter::default() };
+    test.faults.on_all_completions(everything, CompletionFault::Drop);
+    messages(&mut test, 0..SLOTS * 3 / 4);
+    assert!(test.posted().iter().any(|posted| posted.signalled), "a completion is awaited");
+    let connection = test.host.connection.unwrap();
+    test.host.engine.disconnect(connection);
+    test.steps(20);
+    test.pass(OVERDUE);
+    test.until_gone();
+    test.faults.clear();
+    test.connect();
+    messages(&mut test, 100..100 + SLOTS * 3 / 4);
+    test.steps(20);
+    let held = test.host.engine.statistics().slots_held;
+    assert!(held <= SLOTS / 2, "{held} of {SLOTS} slots are held, and no completion was asked for");
 }
 
 engine_harness::asleep! {

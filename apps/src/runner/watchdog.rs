@@ -238,8 +238,7 @@ mod tests {
 
     #[test]
     fn a_core_that_ends_after_it_stood_still_is_not_said_to_go_on() {
-        let (said, verdict) =
-            looked(steps(8000), |at| vec![pulse(0, at), Pulse { ended: at >= 3000, ..pulse(1, 7) }]);
+        let (said, verdict) = looked(steps(8000), |at| vec![pulse(0, at), Pulse { ended: at >= 3000, ..pulse(1, 7) }]);
         assert!(matches!(&said[..], [(_, line)] if line.contains(" stands still: ")), "{said:?}");
         assert_eq!(verdict, Verdict::GoOn);
     }

@@ -17,6 +17,8 @@ pub enum Gate {
     Unstarted,
     /// It starts operations and completes none.
     Running,
+    /// It completes what it started, and starts nothing.
+    Draining,
     /// It takes none.
     Full,
 }
@@ -69,13 +71,13 @@ impl Storage for Gated {
     }
 
     fn flush(&mut self) {
-        if self.switch.gate.get() != Gate::Unstarted {
+        if !matches!(self.switch.gate.get(), Gate::Unstarted | Gate::Draining) {
             self.inner.flush();
         }
     }
 
     fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
-        if self.switch.gate.get() == Gate::Open { self.inner.poll(now, out) } else { 0 }
+        if matches!(self.switch.gate.get(), Gate::Open | Gate::Draining) { self.inner.poll(now, out) } else { 0 }
     }
 
     fn statistics(&self) -> StorageStatistics {

@@ -303,16 +303,13 @@ impl<P: Port> Engine<P> {
         self.set_step(index, Ending::Destroy);
     }
 
-    /// Has Control try once more to destroy what the device kept.
+    /// Has Control try once more to destroy what the device kept. It is told with the step that this is a part of: a connection that
+    /// ends is looked at by every poll.
     fn free_again(&mut self, index: usize) {
         let entry = &mut self.connections[index];
         entry.freeing += entry.not_freed.len() as u32;
         self.freeing += entry.not_freed.len() as u32;
         entry.to_free.extend(entry.not_freed.drain(..));
-        if mutant!(to_free_unattended) {
-            return;
-        }
-        self.ask_attention();
     }
 
     /// Has Control destroy an MR's object. From here on nothing but its destruction is awaited.

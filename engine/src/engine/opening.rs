@@ -252,9 +252,6 @@ impl<P: Port> Engine<P> {
         let entries = if mutant!(S4_granted) { entries + entries / 2 } else { entries };
         entry.send_queue.open(entries);
         entry.signaller = self.plan.signaller(&self.options, entries);
-        if !mutant!(queues_kept) {
-            entry.clear_queues();
-        }
         if let Some(shared) = &mut self.shared {
             entry.receives_posted = entry.shared_receives;
             shared.opened(queue_pair, connection.index);

@@ -277,7 +277,6 @@ mutants! {
     target_late_orphans
     target_orphans_forgotten
     target_queues_outlive_admin
-    to_free_unattended
     transfer_starves
     transfers_held_unasked
     transfers_left_at_end

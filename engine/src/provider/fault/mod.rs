@@ -1,5 +1,5 @@
 //! A wrapper over any provider that does on command what devices do rarely: refuse posts, hold, drop, repeat or replace
-//! completions, fail commands.
+//! completions, fail commands or answer them late.
 //!
 //! For tests only: the script is behind a lock that every call takes. What is kept back was taken from the device, so the
 //! send queue entries of held and dropped completions are free there.
@@ -66,14 +66,22 @@ impl<D: Device> Device for Faulty<D> {
             script.events.push_back(DeviceEvent::Answered { ticket, result: Err(error) });
             return Ok(());
         }
-        script.note_command(&command);
+        script.note_command(ticket, &command);
         drop(script);
         self.device.submit(ticket, command)
     }
 
     fn poll(&mut self) -> Option<DeviceEvent> {
         let injected = self.handle.script().events.pop_front();
-        let event = injected.or_else(|| self.device.poll())?;
+        let event = match injected {
+            Some(event) => event,
+            None => loop {
+                let event = self.device.poll()?;
+                if let Some(event) = self.handle.script().pass(event) {
+                    break event;
+                }
+            },
+        };
         self.handle.script().note_event(&event);
         Some(event)
     }

@@ -2,9 +2,9 @@
 
 use crate::provider::{
     Answer, Command, CommandError, Completion, CompletionQueue, DeviceEvent, Failure, PortId, PostRefusal, QueuePairId,
-    SharedReceiveQueueId, Success, TokenKind,
+    SharedReceiveQueueId, Success, Ticket, TokenKind,
 };
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A kind of [`Command`].
@@ -140,6 +140,12 @@ pub(super) struct Script {
     posts: VecDeque<PostRule>,
     completions: Vec<CompletionRule>,
     commands: Vec<(CommandKind, CommandError, u32)>,
+    /// Commands whose answers are kept back.
+    slow: HashSet<CommandKind>,
+    /// Of commands that the device has, and the script may have something to do with.
+    submitted: HashMap<Ticket, CommandKind>,
+    late: VecDeque<DeviceEvent>,
+    succeeded: HashMap<CommandKind, u64>,
     pub(super) injected: Vec<(PortId, CompletionQueue, Completion)>,
     pub(super) events: VecDeque<DeviceEvent>,
     pub(super) releases: u64,
@@ -169,11 +175,27 @@ impl Script {
         Some(fault)
     }
 
-    /// Notes the ends of queue pairs.
-    pub(super) fn note_command(&mut self, command: &Command) {
+    /// Notes what the device is given, and the ends of queue pairs.
+    pub(super) fn note_command(&mut self, ticket: Ticket, command: &Command) {
+        self.submitted.insert(ticket, CommandKind::of(command));
         if let Command::DestroyQueuePair { queue_pair } = command {
             self.destroyed.insert(*queue_pair);
         }
+    }
+
+    /// Keeps an answer back where its kind is slow; the event otherwise.
+    pub(super) fn pass(&mut self, event: DeviceEvent) -> Option<DeviceEvent> {
+        if let DeviceEvent::Answered { ticket, result } = &event
+            && let Some(kind) = self.submitted.remove(ticket)
+        {
+            *self.succeeded.entry(kind).or_default() += u64::from(result.is_ok());
+            if self.slow.contains(&kind) {
+                self.late.push_back(event);
+                self.faults += 1;
+                return None;
+            }
+        }
+        Some(event)
     }
 
     /// The device made a queue pair, perhaps of a number that it has used before.
@@ -277,6 +299,25 @@ impl FaultHandle {
     /// A completion out of nowhere: with a foreign token, a stale generation, an absurd key.
     pub fn inject(&self, port: PortId, queue: CompletionQueue, completion: Completion) {
         self.script().injected.push((port, queue, completion));
+    }
+
+    /// Keeps back the answers to commands of this kind, which the device executes: it may answer as late as it likes.
+    pub fn hold_answers(&self, kind: CommandKind) {
+        self.script().slow.insert(kind);
+    }
+
+    /// Gives all answers that were kept back, in order, and keeps back no others.
+    pub fn release_answers(&self) {
+        let mut script = self.script();
+        script.slow.clear();
+        let late = core::mem::take(&mut script.late);
+        script.events.extend(late);
+    }
+
+    /// Commands of this kind that the device itself executed with success.
+    #[must_use]
+    pub fn succeeded(&self, kind: CommandKind) -> u64 {
+        self.script().succeeded.get(&kind).copied().unwrap_or_default()
     }
 
     /// The next `times` commands of a kind fail without reaching the device.
