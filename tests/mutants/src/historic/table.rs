@@ -23,7 +23,6 @@ pub(super) struct Table {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Simulation {
-    pub(super) package: String,
     /// The test binary, which is its name.
     pub(super) binary: String,
     pub(super) test: String,
