@@ -176,11 +176,10 @@ impl<'a> World<'a> {
         self.rude = None;
         self.host.calm();
         self.target.calm();
-        let lives = !self.host.lost && !self.target.lost;
-        if lives {
+        if self.lives() {
             self.until("all connections are ready", |world| {
                 let engine = &world.host.engine;
-                engine.connections().all(|connection| engine.is_ready(connection))
+                !world.lives() || engine.connections().all(|connection| engine.is_ready(connection))
             });
         }
         self.close_standalones();
@@ -203,9 +202,28 @@ impl<'a> World<'a> {
         // All of that may have been so before the calm, and what was told of it not be heard yet (seed 459).
         self.step(SHORT_TICK);
         self.check_nothing_left();
-        if lives {
+        if self.lives() {
             self.reconnects();
         }
+    }
+
+    /// Both ports work. One of which a completion queue overran does not, also where that came to light in the calm.
+    fn lives(&self) -> bool {
+        !self.host.lost && !self.target.lost
+    }
+
+    /// The owners of a port that does not work end what they have there: the device may never say anything of it again, since it has
+    /// nowhere to say it (seed 10223).
+    fn end_what_is_lost(&mut self) {
+        if self.lives() {
+            return;
+        }
+        for party in [&mut self.host, &mut self.target] {
+            for connection in party.engine.connections().collect::<Vec<_>>() {
+                party.engine.disconnect(connection);
+            }
+        }
+        self.may_end.get_or_insert("a port that does not work is given up");
     }
 
     /// One more connection, in whose place others ended: its first request succeeds (fault 32).
@@ -239,6 +257,7 @@ impl<'a> World<'a> {
             if done(self) {
                 return;
             }
+            self.end_what_is_lost();
             self.answer();
             self.step(if at < SHORT_TICKS { SHORT_TICK } else { LONG_TICK });
         }

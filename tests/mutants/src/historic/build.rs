@@ -44,12 +44,10 @@ impl Binaries {
     pub(super) fn build(wish: &Wish, table: &Table) -> Result<Self, String> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.current_dir(&wish.root).args(["test", "-q", "--workspace", "--no-run", "--message-format=json"]);
-        for binary in wanted(table) {
-            match binary.as_str() {
-                library if is_library(library) => cargo.arg("--lib"),
-                other => cargo.args(["--test", other]),
-            };
-        }
+        let (libraries, tests): (Vec<_>, Vec<_>) = wanted(table).into_iter().partition(|binary| is_library(binary));
+        // One word for all of them.
+        cargo.args((!libraries.is_empty()).then_some("--lib"));
+        cargo.args(tests.iter().flat_map(|test| ["--test", test]));
         let work = std::path::absolute(&wish.work).map_err(|error| error.to_string())?;
         cargo
             .env("RUSTFLAGS", "--cfg frwr_mutants")
