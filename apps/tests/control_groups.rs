@@ -6,6 +6,7 @@ use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// Prints why a test cannot run, in the form that tests/run counts.
@@ -22,7 +23,10 @@ struct Group {
 impl Group {
     /// Of one controller, below the root of its hierarchy: in version two only that may have both processes and groups.
     fn new(controller: &str, name: &str) -> Option<Self> {
-        let name = format!("frwr-test-{name}-{}", std::process::id());
+        // Several tests of one process may want groups of a kind at the same time.
+        static GROUPS: AtomicU32 = AtomicU32::new(0);
+        let number = GROUPS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("frwr-test-{name}-{}-{number}", std::process::id());
         let one = Path::new("/sys/fs/cgroup").join(controller);
         let (parent, version) = if one.join("cgroup.procs").exists() {
             (one, 1)
