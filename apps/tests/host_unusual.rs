@@ -51,16 +51,18 @@ fn switch<T: Copy + 'static>(value: T) -> (Rc<Cell<T>>, Rc<Cell<T>>) {
     (Rc::clone(&ours), ours)
 }
 
+/// Writes a block, which is also the request's cookie.
+fn write(scripted: &mut Scripted, lba: u64) {
+    let segment = [scripted.segment(lba, 1)];
+    scripted.lone.host.write(lba, &segment, lba).unwrap();
+}
+
 /// What was given up is out of the line, and who comes later stands behind all that waits.
 #[test]
 fn requests_are_sent_in_the_order_in_which_they_came_whichever_were_given_up() {
     let mut scripted = Scripted::ready("reg_mr", host_options(), |_| {});
     scripted.controller.hang_up();
     scripted.until("lost", |scripted| !scripted.lone.host.is_ready());
-    let write = |scripted: &mut Scripted, lba| {
-        let segment = [scripted.segment(lba, 1)];
-        scripted.lone.host.write(lba, &segment, lba).unwrap();
-    };
     write(&mut scripted, 1);
     write(&mut scripted, 2);
     assert_eq!(scripted.lone.host.abort(1), 1);
@@ -91,10 +93,6 @@ fn no_queue_is_given_more_commands_than_it_may_have() {
             _ => None,
         });
     });
-    let write = |scripted: &mut Scripted, lba: u64| {
-        let segment = [scripted.segment(lba, 1)];
-        scripted.lone.host.write(lba, &segment, lba).unwrap();
-    };
     (0..2 * DEPTH as u64).for_each(|lba| write(&mut scripted, lba));
     scripted.until("all are there", |scripted| scripted.controller.count(is_write) == 2 * DEPTH);
     let mut waiting: Vec<Asked> = scripted.controller.asked.iter().filter(|asked| is_write(asked)).copied().collect();
@@ -107,7 +105,7 @@ fn no_queue_is_given_more_commands_than_it_may_have() {
         }
     }
     scripted.until("four ended", |scripted| scripted.completions.len() == 4);
-    (100..104).for_each(|lba| write(&mut scripted, lba));
+    (100..100 + DEPTH as u64).for_each(|lba| write(&mut scripted, lba));
     scripted.until("all are there", |scripted| scripted.controller.count(is_write) == 3 * DEPTH);
     waiting.extend(scripted.controller.asked.iter().filter(|asked| is_write(asked)).skip(2 * DEPTH));
     for queue in [1, 2] {

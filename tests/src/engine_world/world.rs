@@ -176,22 +176,15 @@ impl<'a> World<'a> {
         self.rude = None;
         self.host.calm();
         self.target.calm();
-        if self.lives() {
-            self.until("all connections are ready", |world| {
-                let engine = &world.host.engine;
-                !world.lives() || engine.connections().all(|connection| engine.is_ready(connection))
-            });
-        }
+        self.until("all connections are ready", |world| {
+            let engine = &world.host.engine;
+            !world.lives() || engine.connections().all(|connection| engine.is_ready(connection))
+        });
         self.close_standalones();
         self.until("all requests were answered", |world| world.flights.is_empty());
         self.until("all transfers were told", |world| world.transfers.is_empty());
         self.until("all commands were dealt with", |world| world.jobs.is_empty());
-        for party in [&mut self.host, &mut self.target] {
-            for connection in party.engine.connections().collect::<Vec<_>>() {
-                party.engine.disconnect(connection);
-            }
-        }
-        self.may_end.get_or_insert("both sides disconnect");
+        self.disconnect_all("both sides disconnect");
         self.until("everything ended", |world| {
             world.flights.is_empty() && world.transfers.is_empty() && world.jobs.is_empty()
         });
@@ -215,15 +208,18 @@ impl<'a> World<'a> {
     /// The owners of a port that does not work end what they have there: the device may never say anything of it again, since it has
     /// nowhere to say it (seed 10223).
     fn end_what_is_lost(&mut self) {
-        if self.lives() {
-            return;
+        if !self.lives() {
+            self.disconnect_all("a port that does not work is given up");
         }
+    }
+
+    fn disconnect_all(&mut self, why: &'static str) {
         for party in [&mut self.host, &mut self.target] {
             for connection in party.engine.connections().collect::<Vec<_>>() {
                 party.engine.disconnect(connection);
             }
         }
-        self.may_end.get_or_insert("a port that does not work is given up");
+        self.may_end.get_or_insert(why);
     }
 
     /// One more connection, in whose place others ended: its first request succeeds (fault 32).

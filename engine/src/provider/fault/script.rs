@@ -142,7 +142,7 @@ pub(super) struct Script {
     commands: Vec<(CommandKind, CommandError, u32)>,
     /// Commands whose answers are kept back.
     slow: HashSet<CommandKind>,
-    /// Of commands that the device has, and the script may have something to do with.
+    /// What the device has been given and has not answered.
     submitted: HashMap<Ticket, CommandKind>,
     late: VecDeque<DeviceEvent>,
     succeeded: HashMap<CommandKind, u64>,
