@@ -8,10 +8,10 @@ use frwr_engine::{
     ConnectionId, DisconnectCause, DomainPolicy, Engine, EngineError, EngineOptions, OpenError, ReceiveBuffers,
     ReceiveQueues, Received,
     provider::{
-        Access, Capabilities, CommandError, CompletionQueue, Errno, FailureStatus, MAX_COMPLETIONS_PER_POLL,
+        Access, Capabilities, CommandError, CompletionQueue, Errno, FailureStatus, MAX_COMPLETIONS_PER_POLL, Port,
         PostRefusal, SharedReceiveQueueId,
         fault::{CommandKind, CompletionFault, CompletionFilter},
-        soft::{SoftPort, SoftProfile},
+        soft::{Interference, SoftPort, SoftProfile},
     },
 };
 use std::collections::HashMap;
@@ -658,6 +658,77 @@ fn what_a_silent_device_tells_late_is_there_before_it_is_granted_again() {
     until_received(&mut test, 2 * GRANT as usize);
 }
 
+/// Completions that the device is late with, until so many polls of their queue have passed.
+struct Late {
+    queue: CompletionQueue,
+    polls: u32,
+}
+
+impl Interference for Late {
+    fn holds_completions(&mut self, queue: CompletionQueue) -> bool {
+        let is_late = queue == self.queue && self.polls > 0;
+        self.polls -= u32::from(is_late);
+        is_late
+    }
+
+    fn is_over(&self) -> bool {
+        self.polls == 0
+    }
+}
+
+/// A device that is late with completions says behind them that a queue pair took its last receive, or, where it says nothing, completes
+/// what was sent behind them: no message is lost by that, and no receive granted twice (seed 517701).
+#[test]
+fn messages_that_complete_late_are_told_before_their_connection_goes() {
+    for profile in SoftProfile::ALL {
+        let mut test = apart(profile.name(), 2, 0);
+        let (first, second) = (open(&mut test), open(&mut test));
+        let port = test.target.engine.port().id();
+        test.target_monitor.interfere(port, Box::new(Late { queue: CompletionQueue::Receive, polls: 300 }));
+        test.steps(2);
+        for cookie in 0..3 {
+            send(&mut test, first, cookie);
+        }
+        test.steps(20);
+        test.host.engine.disconnect(first);
+        test.steps(200);
+        assert_eq!(test.target.disconnected, 0, "{profile}: nobody knows what its queue pair took");
+        test.until("gone", |pair| pair.target.disconnected == 1);
+        let statistics = test.target.engine.statistics();
+        let lost = (statistics.stale_completions, statistics.shared_receives_withdrawn, statistics.drain_timeouts);
+        assert_eq!((take(&mut test).len(), lost), (3, (0, 0, 0)), "{profile}");
+        round_trip(&mut test, second, 10);
+    }
+}
+
+/// A device that is silent about last receives: where what was sent has not come back by the deadline, nobody knows what its queue pair
+/// took, also where the completion queue was found empty (seed 552316).
+#[test]
+fn what_a_silent_device_has_not_told_by_the_deadline_is_granted_to_nobody() {
+    const TAKEN: u32 = 3;
+    let mut test = apart("rxe", 2, 0);
+    let (first, second) = (open(&mut test), open(&mut test));
+    for queue in [CompletionQueue::Receive, CompletionQueue::Send] {
+        let filter = CompletionFilter { queue: Some(queue), ..Default::default() };
+        test.target_faults.on_all_completions(filter, CompletionFault::Hold);
+    }
+    for cookie in 0..u64::from(TAKEN) {
+        send(&mut test, first, cookie);
+    }
+    test.steps(50);
+    test.host.engine.disconnect(first);
+    test.steps(500);
+    assert_eq!(test.target.disconnected, 0);
+    test.pass(Duration::from_secs(6));
+    test.until("gone", |pair| pair.target.disconnected == 1);
+    let withdrawn = |test: &Scripted| test.target.engine.statistics().shared_receives_withdrawn as u32;
+    assert_eq!((withdrawn(&test), free(&test)), (GRANT, 0));
+    test.target_faults.release();
+    test.steps(5);
+    assert_eq!((withdrawn(&test), free(&test)), (GRANT - TAKEN, TAKEN), "what came late is there");
+    round_trip(&mut test, second, 10);
+}
+
 engine_harness::asleep! {
     one_post_of_receives_for_all_connections,
     receives_beyond_what_connections_could_own_come_back,
@@ -679,4 +750,6 @@ engine_harness::asleep! {
     a_connection_that_opens_while_the_queue_rests_opens_late,
     a_connection_to_a_queue_that_keeps_refusing_ends,
     what_a_silent_device_tells_late_is_there_before_it_is_granted_again,
+    messages_that_complete_late_are_told_before_their_connection_goes,
+    what_a_silent_device_has_not_told_by_the_deadline_is_granted_to_nobody,
 }

@@ -177,7 +177,7 @@ impl<P: Port> Engine<P> {
             Ending::Drain { marker_posted: true } => {
                 // K18: not all of it is waited for.
                 let sent = self.connections[index].send_queue.posted() == 0 || mutant!(K18_sends_undrained);
-                let received = self.receives_are_back(index) || mutant!(K18_receives_undrained);
+                let received = self.receives_are_back(index, sent) || mutant!(K18_receives_undrained);
                 let drained = sent && received;
                 if !drained && overdue {
                     self.give_up_receives(index);
@@ -233,12 +233,13 @@ impl<P: Port> Engine<P> {
     /// Whether the queue pair has no receive any more. Shared ones are not flushed with it: it has completed all that it
     /// took once it says so (or, where the device never does, once everything sent has come back), and those completions
     /// were taken once the completion queue was found empty after that. Destroying it earlier would lose them.
-    fn receives_are_back(&mut self, index: usize) -> bool {
+    fn receives_are_back(&mut self, index: usize, sent: bool) -> bool {
         let entry = &mut self.connections[index];
         if self.shared.is_none() {
             return entry.receives_posted == 0;
         }
-        if entry.last_receive_at.is_none() && self.capabilities.quirks.silent_about_last_receive {
+        let is_said = self.capabilities.quirks.silent_about_last_receive && (sent || mutant!(S5_silent_unsent));
+        if entry.last_receive_at.is_none() && is_said {
             entry.last_receive_at = Some(self.empty_receive_polls);
         }
         // S5: its last completions are not waited for.

@@ -183,6 +183,7 @@ mutants! {
     S5_receive
     S5_shared
     S5_shared_lost
+    S5_silent_unsent
     S5_target_identifiers
     S5_target_queue
     S6_bases

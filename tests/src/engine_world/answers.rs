@@ -32,6 +32,7 @@ fn lists(party: &super::party::Party, slot: usize, pieces: &[Piece]) -> (Vec<Seg
 impl World<'_> {
     /// One look at the jobs.
     pub(super) fn answer(&mut self) {
+        self.serve_unserved();
         let one_in = if self.calm { 1 } else { self.scenario.serves_one_in };
         if self.jobs.is_empty() || !self.random.one_in(one_in) {
             return;

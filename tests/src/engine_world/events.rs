@@ -8,7 +8,7 @@ use super::{
     world::World,
 };
 use frwr_engine::{ConnectionId, Event, IncomingId, Received, RequestStatus};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 impl World<'_> {
     pub(super) fn target_event(&mut self, event: Event) {
@@ -25,6 +25,10 @@ impl World<'_> {
                     .partition::<BTreeMap<_, _>, _>(|(_, job)| job.connection == connection && waits(job.stage));
                 self.jobs = kept;
                 left.into_values().for_each(|job| self.drop_job(job));
+                let (left, kept) =
+                    self.unserved.drain(..).partition::<VecDeque<_>, _>(|(theirs, _)| *theirs == connection);
+                self.unserved = kept;
+                left.into_iter().for_each(|(_, received)| self.target.engine.release(received));
             }
             Event::OpenFailed { connection, .. } => self.note_end(1, connection),
             Event::Received { connection, received } => self.command(connection, received),
@@ -63,11 +67,26 @@ impl World<'_> {
     }
 
     fn command(&mut self, connection: ConnectionId, received: Received) {
+        match self.free_slots.pop() {
+            Some(slot) => self.take_up(connection, received, slot),
+            None => self.unserved.push_back((connection, received)),
+        }
+    }
+
+    /// What waited for slots, as far as there are some.
+    pub(super) fn serve_unserved(&mut self) {
+        while !self.unserved.is_empty() {
+            let Some(slot) = self.free_slots.pop() else { break };
+            let Some((connection, received)) = self.unserved.pop_front() else { break };
+            self.take_up(connection, received, slot);
+        }
+    }
+
+    fn take_up(&mut self, connection: ConnectionId, received: Received, slot: usize) {
         let mut bytes = [0; COMMAND];
         self.target.engine.message(&received, 0, &mut bytes);
         let (cookie, grants) = read_command(&bytes);
         assert!(self.seen.insert(cookie), "request {cookie} arrived twice");
-        let Some(slot) = self.free_slots.pop() else { return self.target.engine.release(received) };
         let flight = self.flights.get(&cookie);
         let (mut reads, mut writes, mut invited) = (Vec::new(), Vec::new(), false);
         if let Some(flight) = flight {

@@ -84,6 +84,17 @@ impl Simulation {
         panic!("{}: seeds that failed: {numbers:?}; the first one: {what}", self.name);
     }
 
+    /// Runs these seeds, whatever the environment asks for: those that found something.
+    ///
+    /// # Panics
+    /// One of them failed.
+    pub fn run_each(&self, seeds: &[u64]) {
+        for &seed in seeds {
+            let (_, result) = self.seed(seed, &Cut::default());
+            assert_eq!(result, Ok(()), "{}: seed {seed}", self.name);
+        }
+    }
+
     fn tally(&self, wish: &Wish) -> Tally {
         let (next, requests) = (AtomicU64::new(wish.seeds.start), AtomicU64::new(0));
         let (tally, stops) = (Mutex::new(Tally::default()), AtomicBool::new(false));

@@ -30,7 +30,8 @@ pub trait Interference: Send {
         false
     }
 
-    /// A completion queue keeps what is in it in this poll.
+    /// What completes from this poll on is late: not there until the first poll that is told no. Nor is it said before that a queue pair
+    /// takes no more shared receives, which devices say behind its last completion.
     fn holds_completions(&mut self, queue: CompletionQueue) -> bool {
         let _ = queue;
         false

@@ -111,12 +111,23 @@ struct Queued {
 pub(super) struct CompletionRing {
     entries: VecDeque<Queued>,
     capacity: usize,
+    /// Where completions are late: so many from the front are there all the same, since they were before the delay began.
+    visible: Option<usize>,
 }
 
 impl CompletionRing {
     pub(super) fn new(capacity: u32) -> Self {
         let capacity = capacity as usize;
-        Self { entries: VecDeque::with_capacity(capacity), capacity }
+        Self { entries: VecDeque::with_capacity(capacity), capacity, visible: None }
+    }
+
+    /// What is queued from now on is late, or nothing is any more.
+    pub(super) fn delay(&mut self, is_late: bool) {
+        self.visible = is_late.then(|| self.visible.unwrap_or(self.entries.len()));
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        self.visible.is_some()
     }
 
     /// False where it is full and the completion lost.
@@ -131,8 +142,9 @@ impl CompletionRing {
     /// Takes completions until `batch` is full; calls `freed` with the send queue entries that came free.
     pub(super) fn take(&mut self, batch: &mut CompletionBatch, mut freed: impl FnMut(QueuePairId, u32)) -> usize {
         let mut taken = 0;
-        while !batch.is_full() {
+        while !batch.is_full() && self.visible != Some(0) {
             let Some(queued) = self.entries.pop_front() else { break };
+            self.visible = self.visible.map(|visible| visible - 1);
             if queued.frees > 0 {
                 freed(queued.completion.queue_pair, queued.frees);
             }
@@ -168,6 +180,9 @@ pub(super) struct Nic {
     pub(super) lost_completions: bool,
     /// Reports that the lane to the device had no room for yet.
     pub(super) reports: VecDeque<Report>,
+    /// Queue pairs that take no more shared receives, while their completions are late: a device says so behind them (InfiniBand, Last WQE
+    /// Reached).
+    late_last_receives: Vec<QueuePairId>,
     pub(super) monitor: SoftMonitor,
     pub(super) interferences: Interferences,
     /// Invalidations asked for, where some are to be skipped.
@@ -191,6 +206,7 @@ impl Nic {
             shared_receives: SharedReceiveQueues::default(),
             lost_completions: false,
             reports: VecDeque::with_capacity(REPORTS),
+            late_last_receives: Vec::new(),
             monitor,
             interferences: Interferences::default(),
             invalidations: 0,
@@ -229,6 +245,37 @@ impl Nic {
 
     pub(super) fn raise(&mut self, event: AsyncEvent) {
         self.reports.push_back(Report::Event(event));
+    }
+
+    /// A queue pair takes no more shared receives.
+    pub(super) fn raise_last_receive(&mut self, queue_pair: QueuePairId) {
+        if self.receive_completions.is_late() {
+            self.late_last_receives.push(queue_pair);
+        } else {
+            self.raise(AsyncEvent::LastReceiveReached(queue_pair));
+        }
+    }
+
+    /// Asks, in a poll of a completion queue, whether what completes from now on is late. Where nothing is said of last receives, those
+    /// who wait for them go by the order of completions: sends are as late as receives.
+    pub(super) fn delay_completions(&mut self, queue: CompletionQueue) {
+        let is_late = self.interferences.any(&self.monitor, |one| one.holds_completions(queue));
+        let is_ordered = self.options.capabilities.quirks.silent_about_last_receive;
+        match queue {
+            CompletionQueue::Receive => {
+                self.receive_completions.delay(is_late);
+                if is_ordered && is_late {
+                    self.send_completions.delay(true);
+                }
+            }
+            CompletionQueue::Send => {
+                self.send_completions.delay(is_late || (is_ordered && self.receive_completions.is_late()));
+            }
+        }
+        if !self.receive_completions.is_late() {
+            let told = self.late_last_receives.drain(..).map(AsyncEvent::LastReceiveReached);
+            self.reports.extend(told.map(Report::Event));
+        }
     }
 
     /// Executes an invalidation. False where it is refused.

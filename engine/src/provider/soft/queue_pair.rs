@@ -195,7 +195,7 @@ impl QueuePair {
         }
         self.flush(failure, nic);
         if was_alive && self.receives.is_shared() && !nic.options.capabilities.quirks.silent_about_last_receive {
-            nic.raise(AsyncEvent::LastReceiveReached(self.asker.queue_pair));
+            nic.raise_last_receive(self.asker.queue_pair);
         }
     }
 
