@@ -1,13 +1,12 @@
 //! One controller whose I/O queues live on several cores: a host with the admin queue and hosts that follow it.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::{HostCompletion, HostFailure, HostOptions, IoError, RequestError};
 use frwr_apps::nvmf::AnaState;
 use frwr_apps::target::TargetOptions;
-use nvmf_harness::spread::Spread;
-use nvmf_harness::{BLOCK, BLOCKS, PROFILES, host_options, subsystem};
+use frwr_support::nvmf_harness;
+use frwr_support::nvmf_harness::spread::Spread;
+use frwr_support::nvmf_harness::{BLOCK, BLOCKS, PROFILES, host_options, subsystem};
 
 fn options(depth: u16) -> HostOptions {
     HostOptions { queue_depth: depth, ..host_options() }

@@ -1,13 +1,11 @@
 //! One controller on several cores against a plain model: random reads and writes of all of them in the same blocks, uneven
 //! steps, slow news between cores, connections of any of them that drop at any time, and a path that comes and goes.
 
-mod nvmf_harness;
-
 use frwr_apps::host::{HostCompletion, HostOptions};
 use frwr_apps::nvmf::AnaState;
 use frwr_apps::target::TargetOptions;
-use nvmf_harness::spread::Spread;
-use nvmf_harness::{BLOCK, PROFILES, host_options, subsystem, target_options};
+use frwr_support::nvmf_harness::spread::Spread;
+use frwr_support::nvmf_harness::{BLOCK, PROFILES, host_options, subsystem, target_options};
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 

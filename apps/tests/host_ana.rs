@@ -1,10 +1,8 @@
 //! The host and log pages of asymmetric namespace access that are longer than one part of them.
 
-mod nvmf_harness;
-
 use frwr_apps::nvmf::{AnaState, Command, IdentifyController, Status, log_page};
-use nvmf_harness::host_options;
-use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted, part};
+use frwr_support::nvmf_harness::host_options;
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Controller, Scripted, part};
 use std::{cell::Cell, rc::Rc};
 
 fn is_ana(asked: &Asked) -> bool {

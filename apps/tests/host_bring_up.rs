@@ -1,14 +1,12 @@
 //! How the host brings controllers up that are slow.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::{HostFailure, HostOptions, IoError};
 use frwr_apps::nvmf::{
     AnaState, Command, ControllerCapabilities, ControllerStatus, IdentifyController, Property, ShutdownStatus, Status,
 };
-use nvmf_harness::host_options;
-use nvmf_harness::scripted::{Answer, Asked, Scripted};
+use frwr_support::nvmf_harness::host_options;
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Scripted};
 use std::{cell::Cell, rc::Rc};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,16 +1,14 @@
 //! The host against a controller that does what chance says: whatever it answers, every request ends once, memory is open to it
 //! for requests in hand only, and the host can be shut down.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::HostOptions;
 use frwr_apps::job::Random;
 use frwr_apps::nvmf::{AnaState, Command, IdentifyController, Status, log_page};
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
-use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted, part};
-use nvmf_harness::{BLOCK, PROFILES, host_options};
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Controller, Scripted, part};
+use frwr_support::nvmf_harness::{BLOCK, PROFILES, host_options};
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 const ROUNDS: usize = 3000;

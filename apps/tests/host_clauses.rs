@@ -1,15 +1,13 @@
 //! What the standards demand of a host, and what a host must not accept of a controller.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::{HostFailure, HostOptions};
 use frwr_apps::nvmf::{
     Command, ControllerCapabilities, ControllerStatus, DISCOVERY_SUBSYSTEM, DataPointer, DiscoveryHeader,
     IdentifyController, Nqn, Property, ShutdownStatus, Status, SubmissionQueueEntry, opcode,
 };
-use nvmf_harness::host_options;
-use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted, part};
+use frwr_support::nvmf_harness::host_options;
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Controller, Scripted, part};
 use zerocopy::IntoBytes;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(7);

@@ -1,12 +1,10 @@
 //! The host and discovery controllers that do not say what it asks for.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::{HostFailure, HostOptions};
 use frwr_apps::nvmf::{Command, DISCOVERY_SUBSYSTEM, DiscoveryHeader, Nqn};
-use nvmf_harness::host_options;
-use nvmf_harness::scripted::{Answer, Asked, Scripted, part};
+use frwr_support::nvmf_harness::host_options;
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Scripted, part};
 use zerocopy::IntoBytes;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,14 +1,12 @@
 //! What a host makes of the controller's news: ANA states, sizes that change, aborts; and of discovery services.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::{HostFailure, HostOptions, IoError, MAX_DISCOVERED, RequestError};
 use frwr_apps::nvmf::{AnaState, DISCOVERY_SUBSYSTEM, Nqn, Status};
 use frwr_apps::storage::{MemoryStorage, Storage};
 use frwr_apps::target::{AllowedHosts, MAX_SUBSYSTEMS, Subsystem};
-use nvmf_harness::gated::{Gate, Gated, Switch};
-use nvmf_harness::{BLOCK, PROFILES, Pair, host_options, memory, subsystem, target_options};
+use frwr_support::nvmf_harness::gated::{Gate, Gated, Switch};
+use frwr_support::nvmf_harness::{BLOCK, PROFILES, Pair, host_options, memory, subsystem, target_options};
 use std::rc::Rc;
 
 /// A host that is ready, over a namespace that does what the test says.

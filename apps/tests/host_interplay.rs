@@ -1,15 +1,13 @@
 //! Where what the host does about one trouble meets another: paths that change while commands are sent again, namespaces that move
 //! to another group, followers that leave.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::{HostCompletion, HostOptions};
 use frwr_apps::nvmf::{AnaState, Command, IdentifyController, Status, log_page};
 use frwr_apps::target::TargetOptions;
-use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
-use nvmf_harness::spread::Spread;
-use nvmf_harness::{host_options, target_options};
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
+use frwr_support::nvmf_harness::spread::Spread;
+use frwr_support::nvmf_harness::{host_options, target_options};
 use std::{cell::Cell, rc::Rc};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,14 +1,12 @@
 //! Commands of the host against a controller's limits: several keys in one, and limits that are lower after a reconnect.
 
-mod nvmf_harness;
-
 use frwr_apps::host::{HostError, HostOptions, IoError};
 use frwr_apps::nvmf::{DISCOVERY_SUBSYSTEM, Nqn};
 use frwr_apps::storage::MemoryStorage;
 use frwr_apps::target::{Subsystem, TargetOptions};
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
-use nvmf_harness::{BLOCK, PROFILES, Pair, host_options, memory, subsystem, target_options};
+use frwr_support::nvmf_harness::{BLOCK, PROFILES, Pair, host_options, memory, subsystem, target_options};
 
 /// A target that takes as many keys per command, and no data in capsules beside their descriptors.
 fn listing(data_blocks: u8) -> TargetOptions {

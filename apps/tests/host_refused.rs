@@ -1,7 +1,5 @@
 //! The host over a device that refuses posts, where its connections go on (`OnPostError::DeregisterAndContinue`).
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::{Host, HostCompletion, IoError};
 use frwr_apps::nvmf::{Command, IdentifyController, Status};
@@ -10,8 +8,8 @@ use frwr_engine::provider::PostRefusal;
 use frwr_engine::provider::fault::{FaultHandle, Faulty, FaultyPort};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort};
 use frwr_engine::{EngineOptions, OnPostError};
-use nvmf_harness::scripted::{Answer, Asked, Controller};
-use nvmf_harness::{engine_of, host_options, memory};
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Controller};
+use frwr_support::nvmf_harness::{engine_of, host_options, memory};
 
 struct Refused {
     host: Host<FaultyPort<SoftPort>>,

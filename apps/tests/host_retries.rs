@@ -1,13 +1,11 @@
 //! The host and commands that end their sessions: each is sent again as often as the options say, and takes no other with it.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::{HostCompletion, HostOptions, IoError};
 use frwr_apps::nvmf::{Command, Status};
 use frwr_engine::gather::Segment;
-use nvmf_harness::scripted::{Answer, Asked, Scripted};
-use nvmf_harness::{BLOCK, host_options};
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Scripted};
+use frwr_support::nvmf_harness::{BLOCK, host_options};
 use std::{cell::RefCell, rc::Rc};
 
 const MILLISECOND: Duration = Duration::from_millis(1);

@@ -1,13 +1,11 @@
 //! What the host does about a status: which ends its request, and which is one of a command that is sent again.
 
-mod nvmf_harness;
-
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use frwr_apps::host::{HostOptions, IoError};
 use frwr_apps::nvmf::{Command, Status};
-use nvmf_harness::host_options;
-use nvmf_harness::scripted::{Answer, Scripted};
+use frwr_support::nvmf_harness::host_options;
+use frwr_support::nvmf_harness::scripted::{Answer, Scripted};
 use std::rc::Rc;
 
 const MILLISECOND: Duration = Duration::from_millis(1);

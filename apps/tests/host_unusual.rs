@@ -1,7 +1,5 @@
 //! The host and controllers that are unusual, broken or hostile, over a controller that answers as a test wants.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::{HostFailure, HostOptions, IoError};
 use frwr_apps::nvmf::{
@@ -9,8 +7,8 @@ use frwr_apps::nvmf::{
     Nqn, Status, feature, log_page,
 };
 use frwr_engine::gather::Segment;
-use nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
-use nvmf_harness::{BLOCK, host_options};
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Controller, Scripted};
+use frwr_support::nvmf_harness::{BLOCK, host_options};
 use std::{cell::Cell, rc::Rc};
 use zerocopy::IntoBytes;
 

@@ -1,13 +1,12 @@
 //! `load` and `discover` against controllers that are unusual, each on a thread of its own.
 
-mod nvmf_harness;
-
 use clap::Parser as _;
 use core::time::Duration;
 use frwr_apps::nvmf::{AnaState, Command, DiscoveryHeader, IdentifyController, Status};
 use frwr_apps::runner::{CommandLine, DiscoverConfig, LoadConfig, RunReport, Task, discover, load};
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions};
-use nvmf_harness::scripted::{Answer, Asked, Controller};
+use frwr_support::nvmf_harness;
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Controller};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use zerocopy::IntoBytes;

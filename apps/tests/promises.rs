@@ -1,7 +1,5 @@
 //! Promises of target and host about queues and commands that are over: each was broken by hand, and this fails (docs/behaviours.md).
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::HostOptions;
 use frwr_apps::nvmf::{
@@ -14,10 +12,10 @@ use frwr_engine::provider::{
     Access, TokenKind,
     fault::{CompletionFault, CompletionFilter},
 };
-use nvmf_harness::gated::{Gate, Gated, Switch};
-use nvmf_harness::raw::{Raw, connect_data, keyed};
-use nvmf_harness::scripted::{Answer, Asked, Scripted};
-use nvmf_harness::{host_options, target_options};
+use frwr_support::nvmf_harness::gated::{Gate, Gated, Switch};
+use frwr_support::nvmf_harness::raw::{Raw, connect_data, keyed};
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Scripted};
+use frwr_support::nvmf_harness::{host_options, target_options};
 use std::rc::Rc;
 
 const BLOCK: u32 = 512;

@@ -1,9 +1,7 @@
 //! Host and target against a plain model: random reads and writes, uneven steps, and connections that drop at any time.
 
-mod nvmf_harness;
-
 use frwr_apps::host::HostCompletion;
-use nvmf_harness::{BLOCK, PROFILES, Pair};
+use frwr_support::nvmf_harness::{BLOCK, PROFILES, Pair};
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 

@@ -1,13 +1,11 @@
 //! Host and target together, over every profile of the software NIC.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::host::{HostFailure, IoError, MAX_REQUEST_BYTES, RequestError};
 use frwr_apps::nvmf::{Nqn, Status};
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::Port;
-use nvmf_harness::{BLOCK, BLOCKS, PROFILES, Pair, host_options, target_options};
+use frwr_support::nvmf_harness::{BLOCK, BLOCKS, PROFILES, Pair, host_options, target_options};
 
 #[test]
 fn the_host_brings_the_controller_up_and_shuts_it_down() {

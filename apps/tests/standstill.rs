@@ -1,8 +1,6 @@
 //! Deadlines where somebody stands still: time in which nobody polled is nobody's silence, what has arrived is read first, whatever stands in
 //! front of it, and who is silent indeed is ended all the same.
 
-mod nvmf_harness;
-
 use core::cell::Cell;
 use core::time::Duration;
 use frwr_apps::host::{HostFailure, HostOptions};
@@ -10,9 +8,10 @@ use frwr_apps::nvmf::{self, AnaState, Command, Status, feature};
 use frwr_apps::storage::MemoryStorage;
 use frwr_apps::target::TargetOptions;
 use frwr_engine::provider::{Completion, CompletionBatch, CompletionQueue, FailureStatus, Port, QueuePairId, Token};
-use nvmf_harness::raw::{Raw, connect, connect_data};
-use nvmf_harness::scripted::{Answer, Scripted};
-use nvmf_harness::{Pair, host_options, target_options};
+use frwr_support::nvmf_harness;
+use frwr_support::nvmf_harness::raw::{Raw, connect, connect_data};
+use frwr_support::nvmf_harness::scripted::{Answer, Scripted};
+use frwr_support::nvmf_harness::{Pair, host_options, target_options};
 use std::rc::Rc;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -187,7 +186,7 @@ fn no_step_of_the_bring_up_or_the_shutdown_is_too_late_because_all_stood_still()
 #[test]
 fn a_connect_that_came_while_the_target_stood_still_makes_its_queue() {
     for stop in stops(target_options().connect_timeout) {
-        let mut raw = Raw::new();
+        let mut raw = Raw::default();
         let admin = raw.open_queue(0, 32);
         raw.pass(SECOND);
         raw.now += stop;
@@ -208,7 +207,7 @@ fn with_keep_alive(raw: &mut Raw<MemoryStorage>, value: u32) -> frwr_engine::Con
 #[test]
 fn a_host_that_is_gone_is_ended_however_rarely_the_target_is_polled_and_the_line_says_what_did_not_count() {
     for period in [TENTH / 100, TENTH * 9 / 10, 2 * TENTH, SECOND, 30 * SECOND] {
-        let mut raw = Raw::new();
+        let mut raw = Raw::default();
         with_keep_alive(&mut raw, 5000);
         let (begin, mut polls) = (raw.now, 0);
         while raw.target.statistics().keep_alive_expirations == 0 {

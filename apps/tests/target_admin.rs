@@ -1,7 +1,5 @@
 //! What hosts and their tools ask a target beside reading and writing: log pages, features, events, discovery.
 
-mod nvmf_harness;
-
 use core::mem::size_of;
 use core::time::Duration;
 use frwr_apps::nvmf::{
@@ -15,8 +13,8 @@ use frwr_apps::storage::MemoryStorage;
 use frwr_apps::target::{AllowedHosts, Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
-use nvmf_harness::raw::{Raw, connect, connect_data, keyed};
-use nvmf_harness::{memory, subsystem, target_options};
+use frwr_support::nvmf_harness::raw::{Raw, connect, connect_data, keyed};
+use frwr_support::nvmf_harness::{memory, subsystem, target_options};
 use std::net::SocketAddr;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -56,7 +54,7 @@ fn blocks(lba: u64, blocks: u32) -> BlockRange {
 
 #[test]
 fn log_pages_have_their_sizes_and_offsets() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, _) = raw.io_queue();
     let health = HealthLog::read_from_bytes(&log(&mut raw, admin, page(log_page::HEALTH, 0, 512)).unwrap()).unwrap();
     assert_eq!((health.warnings, health.temperature.get(), health.available_spare), (0, 298, 100));
@@ -84,7 +82,7 @@ fn log_pages_have_their_sizes_and_offsets() {
 
 #[test]
 fn log_pages_that_do_not_exist_or_do_not_fit_are_refused() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, _) = raw.controller();
     for (get, status) in [
         (page(log_page::DISCOVERY, 0, 1024), Status::INVALID_LOG_PAGE),
@@ -103,7 +101,7 @@ fn log_pages_that_do_not_exist_or_do_not_fit_are_refused() {
 
 #[test]
 fn failed_commands_are_in_the_error_log() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, io) = raw.io_queue();
     let bad = raw.command(io, Command::Read(blocks(1000, 1)), Some((Access::RemoteWrite, 512)));
     assert_eq!(code(&bad), Status::LBA_OUT_OF_RANGE.code());
@@ -126,7 +124,7 @@ fn failed_commands_are_in_the_error_log() {
 
 #[test]
 fn features_keep_what_was_set_until_the_controller_is_reset() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, _) = raw.controller();
     for (feature, default, value) in [
         (feature::ARBITRATION, 0, 0x0102_0307),
@@ -172,7 +170,7 @@ fn event_request(raw: &mut Memory, admin: ConnectionId, id: u16) {
 
 #[test]
 fn a_change_of_namespaces_is_told_once_until_its_page_is_read() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, io) = raw.io_queue();
     raw.target.set_namespace_active(&subsystem(), 3, false).unwrap();
     assert!(raw.command(admin, set(feature::ASYNCHRONOUS_EVENTS, 0x900), None).status().is_success());
@@ -210,7 +208,7 @@ fn a_change_of_namespaces_is_told_once_until_its_page_is_read() {
 
 #[test]
 fn commands_of_an_inaccessible_group_fail_so_that_hosts_try_again() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, io) = raw.io_queue();
     raw.command(admin, set(feature::ASYNCHRONOUS_EVENTS, 0x800), None);
     event_request(&mut raw, admin, 900);
@@ -227,7 +225,7 @@ fn commands_of_an_inaccessible_group_fail_so_that_hosts_try_again() {
 
 #[test]
 fn an_aborted_event_request_is_answered() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, _) = raw.controller();
     event_request(&mut raw, admin, 900);
     let entry = Command::Abort(Abort { queue_id: 0, command_id: 900 }).encode(901).unwrap();
@@ -244,7 +242,7 @@ fn an_aborted_event_request_is_answered() {
 #[test]
 fn a_shutdown_is_told_to_hosts_that_wait_for_it() {
     for (configuration, waits) in [(0x8000, true), (0x8000, false), (0x0900, true)] {
-        let mut raw = Raw::new();
+        let mut raw = Raw::default();
         let (admin, _) = raw.io_queue();
         assert!(raw.command(admin, set(feature::ASYNCHRONOUS_EVENTS, configuration), None).status().is_success());
         raw.responses.clear();
@@ -322,7 +320,7 @@ fn a_change_of_the_discovery_log_is_told_to_whom_it_concerns() {
 
 #[test]
 fn compare_write_zeroes_and_deallocate() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, io) = raw.io_queue();
     raw.data.fill(0, 1024, 0x55).unwrap();
     let mut write = Command::Write(blocks(4, 2)).encode(0).unwrap();

@@ -1,7 +1,5 @@
 //! Who gets into a target, who has to go for others, and what an operator reads of who does not get in.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::nvmf::{
     Command, ConnectData, DISCOVERY_SUBSYSTEM, DYNAMIC_CONTROLLER, Nqn, RejectStatus, RequestPrivateData, Status,
@@ -10,8 +8,8 @@ use frwr_apps::storage::MemoryStorage;
 use frwr_apps::target::{AllowedHosts, Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
-use nvmf_harness::raw::{Opened, Raw, connect, connect_data};
-use nvmf_harness::{memory, subsystem, target_options};
+use frwr_support::nvmf_harness::raw::{Opened, Raw, connect, connect_data};
+use frwr_support::nvmf_harness::{memory, subsystem, target_options};
 use zerocopy::IntoBytes;
 
 type Memory = Raw<MemoryStorage>;

@@ -1,7 +1,5 @@
 //! What the standards demand of a controller, and no other test happens to look at.
 
-mod nvmf_harness;
-
 use core::time::Duration;
 use frwr_apps::nvmf::{
     self, BlockRange, Command, CompletionQueueEntry, GetFeatures, Identify, Select, Status, SubmissionQueueEntry,
@@ -10,9 +8,10 @@ use frwr_apps::nvmf::{
 use frwr_apps::storage::{MemoryStorage, Operation};
 use frwr_apps::target::TargetOptions;
 use frwr_engine::provider::Access;
-use nvmf_harness::cached::Cached;
-use nvmf_harness::raw::{Raw, connect, connect_data, keyed};
-use nvmf_harness::target_options;
+use frwr_support::nvmf_harness;
+use frwr_support::nvmf_harness::cached::Cached;
+use frwr_support::nvmf_harness::raw::{Raw, connect, connect_data, keyed};
+use frwr_support::nvmf_harness::target_options;
 
 const BLOCK: u32 = 512;
 
@@ -27,7 +26,7 @@ fn range(lba: u64) -> BlockRange {
 /// Disconnect and authentication are optional: a controller that has neither says so, and goes on.
 #[test]
 fn fabrics_commands_that_are_optional_are_invalid_opcodes() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, io) = raw.io_queue();
     let known = |queue, kind| match kind {
         nvmf::fabrics::CONNECT => true,
@@ -48,7 +47,7 @@ fn fabrics_commands_that_are_optional_are_invalid_opcodes() {
 #[test]
 fn a_host_that_gives_flow_control_up_is_told_the_head_all_the_same() {
     const WITHOUT_FLOW_CONTROL: u8 = 1 << 2;
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (_, controller) = raw.controller();
     let io = raw.open_queue(1, 33);
     let connect = nvmf::Connect { attributes: WITHOUT_FLOW_CONTROL, ..connect(1, 32) };
@@ -107,7 +106,7 @@ fn what_is_written_with_fua_is_on_the_medium_when_it_is_answered() {
 #[test]
 fn a_keep_alive_timeout_is_rounded_up_and_traffic_of_any_queue_is_a_sign_of_life() {
     const HALF: Duration = Duration::from_millis(1500);
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let admin = raw.open_queue(0, 32);
     let connect = nvmf::Connect { keep_alive_timeout: 2500, ..connect(0, 31) };
     let controller = raw.connect(admin, connect, &connect_data(0xffff)).result.get() as u16;
@@ -132,7 +131,7 @@ fn a_keep_alive_timeout_is_rounded_up_and_traffic_of_any_queue_is_a_sign_of_life
 /// A queue is as deep as Connect says, whatever more the connect request asked for.
 #[test]
 fn a_queue_is_as_deep_as_its_connect_says() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (_, controller) = raw.controller();
     let io = raw.open_queue(1, 33);
     assert!(raw.connect(io, connect(1, 3), &connect_data(controller)).status().is_success());
@@ -147,7 +146,7 @@ fn a_queue_is_as_deep_as_its_connect_says() {
 fn fewer_receives_than_commands_are_rejected() {
     use frwr_apps::nvmf::RejectStatus;
     use nvmf_harness::raw::Opened;
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     // RECFMT, QID, HRQSIZE, HSQSIZE.
     let few: Vec<u8> = [0_u16, 1, 15, 31].iter().flat_map(|field| field.to_le_bytes()).chain([0; 24]).collect();
     assert_eq!(raw.open(&few), Opened::Rejected(RejectStatus::InvalidHostReceiveQueue as u16));
@@ -184,7 +183,7 @@ fn write_zeroes_ends_at_its_limit_and_a_flush_of_all_namespaces_is_one_of_the_on
 /// What is specific to a command set is told of the NVM command set alone.
 #[test]
 fn identify_knows_one_command_set() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, _) = raw.controller();
     for structure in [cns::COMMAND_SET_NAMESPACE, cns::COMMAND_SET_CONTROLLER] {
         for (set, status) in [(0_u32, Status::SUCCESS), (2, Status::INVALID_COMMAND_SET)] {

@@ -1,7 +1,5 @@
 //! A target over several cores, stepped by hand: whose queues are where, and what cores tell each other.
 
-mod nvmf_harness;
-
 use core::{cell::Cell, time::Duration};
 use frwr_apps::nvmf::{
     self, Abort, AnaState, BlockRange, Command, CompletionQueueEntry, ErrorLogEntry, GetLogPage, HealthLog,
@@ -15,8 +13,8 @@ use frwr_apps::target::{AllowedHosts, Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::{Access, CommandError, fault::CommandKind};
 use frwr_mempool::DeviceMemory;
-use nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
-use nvmf_harness::{memory, subsystem, target_options};
+use frwr_support::nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
+use frwr_support::nvmf_harness::{memory, subsystem, target_options};
 use std::rc::Rc;
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -1,6 +1,5 @@
 //! What a target brings to its media, and when: at shutdowns, and before blocks are read with FUA.
 
-mod nvmf_harness;
 #[allow(dead_code, reason = "shared with the tests of storages")]
 mod storage_harness;
 
@@ -12,9 +11,9 @@ use frwr_apps::storage::{Backing, FileMedium, Operation, Storage};
 use frwr_apps::target::{Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
-use nvmf_harness::cached::{Cache, Cached};
-use nvmf_harness::raw::{Raw, keyed};
-use nvmf_harness::{memory, subsystem, target_options};
+use frwr_support::nvmf_harness::cached::{Cache, Cached};
+use frwr_support::nvmf_harness::raw::{Raw, keyed};
+use frwr_support::nvmf_harness::{memory, subsystem, target_options};
 use std::rc::Rc;
 use storage_harness::disks::{JOURNAL_LATER, OVERCOMMITTED_BYTES, Overcommitted, skipped};
 use storage_harness::{BUFFER_BYTES, attached};
@@ -85,7 +84,7 @@ fn only_what_hosts_can_change_and_may_be_lost_is_flushed_at_a_shutdown() {
     configure(&mut raw, admin, NORMAL);
     raw.until("complete", |raw| status(raw, admin).shutdown() == ShutdownStatus::Complete);
     assert_eq!((cache.flushes(), protected.flushes()), (1, 0));
-    let mut memory_only = Raw::new();
+    let mut memory_only = Raw::default();
     let (admin, _) = memory_only.io_queue();
     configure(&mut memory_only, admin, NORMAL);
     assert_eq!(status(&mut memory_only, admin).shutdown(), ShutdownStatus::Complete, "memory has no cache");

@@ -1,14 +1,12 @@
 //! Media that hang: what they hold of a core must not stop what is beside them.
 
-mod nvmf_harness;
-
 use frwr_apps::nvmf::{Abort, BlockRange, Command, CompletionQueueEntry, DataPointer, Identify, Status, cns};
 use frwr_apps::target::TargetOptions;
 use frwr_engine::provider::Access;
 use frwr_engine::{ConnectionId, ReceiveQueues};
-use nvmf_harness::gated::{Gate, Gated, Switch};
-use nvmf_harness::raw::{Raw, keyed};
-use nvmf_harness::target_options;
+use frwr_support::nvmf_harness::gated::{Gate, Gated, Switch};
+use frwr_support::nvmf_harness::raw::{Raw, keyed};
+use frwr_support::nvmf_harness::target_options;
 use std::rc::Rc;
 use zerocopy::IntoBytes;
 

@@ -1,7 +1,5 @@
 //! Commands that a hung storage still has of sessions that are over: what they keep, and who has to wait for them.
 
-mod nvmf_harness;
-
 use frwr_apps::job::Random;
 use frwr_apps::nvmf::{
     BlockRange, Command, ConnectData, ControllerConfiguration, ControllerStatus, DISCOVERY_SUBSYSTEM,
@@ -11,9 +9,9 @@ use frwr_apps::nvmf::{
 use frwr_apps::target::{Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
-use nvmf_harness::gated::{Gate, Gated, Switch};
-use nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
-use nvmf_harness::target_options;
+use frwr_support::nvmf_harness::gated::{Gate, Gated, Switch};
+use frwr_support::nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
+use frwr_support::nvmf_harness::target_options;
 use std::rc::Rc;
 use zerocopy::IntoBytes;
 

@@ -1,6 +1,5 @@
 //! A target over media that cannot do everything.
 
-mod nvmf_harness;
 #[allow(dead_code, reason = "shared with the tests of storages")]
 mod storage_harness;
 
@@ -17,9 +16,9 @@ use frwr_apps::target::TargetStatistics;
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
 use frwr_mempool::DeviceMemory;
-use nvmf_harness::gated::{Gate, Gated};
-use nvmf_harness::raw::{Raw, keyed};
-use nvmf_harness::{memory, target_options};
+use frwr_support::nvmf_harness::gated::{Gate, Gated};
+use frwr_support::nvmf_harness::raw::{Raw, keyed};
+use frwr_support::nvmf_harness::{memory, target_options};
 use std::{cell::Cell, rc::Rc};
 use storage_harness::{BLOCK, Temporary};
 use zerocopy::FromBytes;

@@ -1,7 +1,5 @@
 //! What the target answers to hosts that do anything, also what no host should.
 
-mod nvmf_harness;
-
 use core::cell::Cell;
 use core::time::Duration;
 use frwr_apps::nvmf::{
@@ -17,8 +15,9 @@ use frwr_apps::target::{Fault, Incident, TargetOptions};
 use frwr_engine::provider::Access;
 use frwr_engine::{ConnectionId, ReceiveQueues};
 use frwr_mempool::DeviceMemory;
-use nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
-use nvmf_harness::{memory, target_options};
+use frwr_support::nvmf_harness;
+use frwr_support::nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
+use frwr_support::nvmf_harness::{memory, target_options};
 use std::rc::Rc;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -46,7 +45,7 @@ fn blocks(namespace: u32, lba: u64, blocks: u32, length: u32) -> BlockRange {
 
 #[test]
 fn connect_requests_are_rejected_by_the_status_of_the_standard() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     assert_eq!(raw.open(&[0; 8]), Opened::Rejected(RejectStatus::InvalidPrivateDataLength as u16));
     let mut other = *RequestPrivateData::new(0, 32).as_bytes().first_chunk::<32>().unwrap();
     other[0] = 1;
@@ -67,7 +66,7 @@ fn connect_requests_are_rejected_by_the_status_of_the_standard() {
 
 #[test]
 fn only_connect_makes_a_connection_a_queue() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let admin = raw.open_queue(0, 32);
     let early = raw.command(admin, get(Property::Capabilities, PropertySize::Eight), None);
     assert_eq!(code(&early), Status::COMMAND_SEQUENCE_ERROR.code());
@@ -94,7 +93,7 @@ fn only_connect_makes_a_connection_a_queue() {
 
 #[test]
 fn io_queues_belong_to_a_ready_controller_of_the_same_host() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let admin = raw.open_queue(0, 32);
     let controller = raw.connect(admin, connect(0, 31), &connect_data(0xffff)).result.get() as u16;
     let io = raw.open_queue(1, 32);
@@ -114,7 +113,7 @@ fn io_queues_belong_to_a_ready_controller_of_the_same_host() {
 
 #[test]
 fn properties_follow_enable_and_shutdown() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let admin = raw.open_queue(0, 32);
     raw.connect(admin, connect(0, 31), &connect_data(0xffff));
     let capabilities = raw.command(admin, get(Property::Capabilities, PropertySize::Eight), None).result.get();
@@ -140,7 +139,7 @@ fn properties_follow_enable_and_shutdown() {
 
 #[test]
 fn a_reset_ends_the_io_queues() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, io) = raw.io_queue();
     raw.command(admin, set_configuration(0x0046_0000), None);
     raw.until("disconnected", |raw| raw.disconnected == [io]);
@@ -150,7 +149,7 @@ fn a_reset_ends_the_io_queues() {
 
 #[test]
 fn a_reset_ends_the_event_request_and_frees_its_entry() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, _) = raw.controller();
     // More often than the admin queue has entries.
     for round in 0..40 {
@@ -163,7 +162,7 @@ fn a_reset_ends_the_event_request_and_frees_its_entry() {
 
 #[test]
 fn identify_says_what_the_host_needs() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, id) = raw.controller();
     let read = |raw: &Raw<MemoryStorage>| {
         let mut bytes = vec![0; 4096];
@@ -219,7 +218,7 @@ fn identify_says_what_the_host_needs() {
 
 #[test]
 fn features_opcodes_and_flags_that_are_not_offered_are_refused() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, controller) = raw.controller();
     let feature = |feature, save, value| Command::SetFeatures(SetFeatures { feature, save, value });
     let queues = raw.command(admin, feature(feature::NUMBER_OF_QUEUES, false, 0x0007_0007), None);
@@ -256,7 +255,7 @@ fn features_opcodes_and_flags_that_are_not_offered_are_refused() {
 
 #[test]
 fn four_event_requests_wait_and_the_next_is_refused() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, _) = raw.controller();
     for id in 500..504 {
         raw.send(admin, SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, id), None);
@@ -270,7 +269,7 @@ fn four_event_requests_wait_and_the_next_is_refused() {
 /// As SPDK's host does before it shuts its controller down.
 #[test]
 fn a_host_may_forget_its_event_requests_and_take_their_identifiers_for_other_commands() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, _) = raw.controller();
     for id in 500..504 {
         raw.send(admin, SubmissionQueueEntry::new(opcode::ASYNCHRONOUS_EVENT_REQUEST, id), None);
@@ -300,7 +299,7 @@ fn a_host_may_forget_its_event_requests_and_take_their_identifiers_for_other_com
 
 #[test]
 fn reads_and_writes_with_bad_fields_move_nothing() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (_, io) = raw.io_queue();
     let buffer_blocks = (32 << 10) / 512;
     for (range, length, status) in [
@@ -335,7 +334,7 @@ fn reads_and_writes_with_bad_fields_move_nothing() {
 
 #[test]
 fn the_submission_queue_head_counts_commands_modulo_the_queue() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (_, io) = raw.io_queue();
     // Connect was the first of 33 entries.
     for command in 2_u16..100 {
@@ -346,7 +345,7 @@ fn the_submission_queue_head_counts_commands_modulo_the_queue() {
 
 #[test]
 fn messages_that_are_no_capsule_end_the_connection() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, io) = raw.io_queue();
     raw.send_bytes(io, &[0x02; 63], 1, None);
     raw.until("disconnected", |raw| raw.disconnected == [io]);
@@ -356,7 +355,7 @@ fn messages_that_are_no_capsule_end_the_connection() {
 
 #[test]
 fn a_key_that_does_not_exist_ends_the_connection_and_nothing_else() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, io) = raw.io_queue();
     let mut entry = Command::Write(blocks(1, 0, 1, 512)).encode(9).unwrap();
     entry = entry.with_data(keyed(512)).unwrap();
@@ -570,7 +569,7 @@ fn an_incident_is_one_line_whatever_its_host_calls_itself() {
 
 #[test]
 fn what_is_said_of_a_refused_command_is_about_that_command() {
-    let mut raw = Raw::new();
+    let mut raw = Raw::default();
     let (admin, _) = raw.controller();
     // Its opcode is that of a Read in an I/O queue, and its data is in no capsule.
     let (page, data) = (log_page::SUPPORTED, keyed(100));

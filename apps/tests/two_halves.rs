@@ -1,7 +1,5 @@
 //! `serve` and `load` against each other: all of them but the opening of a real device, over the software NIC.
 
-mod nvmf_harness;
-
 use clap::Parser as _;
 use core::time::Duration;
 use frwr_apps::host::HostOptions;
@@ -16,7 +14,7 @@ use frwr_engine::provider::{
     fault::{CommandKind, FaultHandle, Faulty},
     soft::{SoftDevice, SoftFabric, SoftOptions},
 };
-use nvmf_harness::LoneHost;
+use frwr_support::nvmf_harness::LoneHost;
 use sha2::{Digest, Sha256};
 use std::{
     fs,

@@ -1,9 +1,7 @@
 //! Answers that are none: to what has been answered, and on a connection that the request is not of (I16, I22, I25; section 1.F).
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, scripted::*};
 use frwr_engine::{Chunk, EngineOptions, OnPostError, ReceiveQueues, RequestHandle, provider::Access};
+use frwr_support::engine_harness::{PROFILES, Setup, scripted::*};
 
 /// Messages that the target may send although nobody asked.
 const UNASKED: u32 = 4;

@@ -1,13 +1,11 @@
 //! What is counted and told of a connection's end: each cause behind the first, and what stood in front of a failure (I35, S97, S98).
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{PROFILES, scripted::*};
 use frwr_engine::provider::{
     CompletionQueue, FailureStatus, TokenKind,
     fault::{CompletionFault, CompletionFilter},
 };
+use frwr_support::engine_harness::{PROFILES, scripted::*};
 
 /// Completions of failures that the host's engine saw.
 fn failures(test: &mut Scripted) -> u64 {

@@ -1,8 +1,5 @@
 //! Section 1.D: what stands in a chain, in how many posts, and what a refused or failed one does.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, Watched, scripted::Scripted};
 use frwr_engine::{
     Chunk, EngineOptions, OnPostError, SubmitError,
     provider::{
@@ -12,6 +9,7 @@ use frwr_engine::{
     },
     signal::SignalPolicy,
 };
+use frwr_support::engine_harness::{self, PROFILES, Setup, Watched, scripted::Scripted};
 
 /// Keys of all registrations recorded on the host, in order.
 fn registered_keys(pair: &mut Watched) -> Vec<u32> {

@@ -1,8 +1,5 @@
 //! Section 1.K: what a completion is believed, and what not.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, random::TOKEN_KINDS, scripted::*};
 use frwr_engine::{
     EngineOptions, InvalidateSignalling,
     provider::{
@@ -12,6 +9,7 @@ use frwr_engine::{
     },
     signal::SignalPolicy,
 };
+use frwr_support::engine_harness::{PROFILES, Setup, TOKEN_KINDS, scripted::*};
 
 #[test]
 fn s113_i17_garbage_beside_token_and_status_changes_nothing() {

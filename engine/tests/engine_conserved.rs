@@ -1,14 +1,12 @@
 //! Promise Conservation over connections: whatever a connection had and however it ended, the next one in its place has all of it, and
 //! nothing of what was left.
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{Setup, scripted::Scripted, ways::*};
 use frwr_engine::{
     Event, ReceiveQueues, RemoteSegment, SubmitError, TransferStatus, WriteRequest,
     provider::{Access, CommandError, FailureStatus, RemoteRange, TokenKind, fault::CommandKind},
 };
+use frwr_support::engine_harness::{Setup, scripted::Scripted, ways::*};
 
 /// What bounds how many requests go at once.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,6 @@
 //! Between an engine and Control: full lanes, ends of either, connect requests without an answer, listeners.
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{PROFILES, Pair, Setup, Side, Watch, Watched, WatchedDevice, post_refusals, scripted::*};
 use frwr_engine::{
     AddMemoryError, ConnectionOptions, Control, EngineOptions, MAX_INCOMING, OnPostError, OpenEngineError, OpenError,
     provider::{
@@ -14,6 +11,9 @@ use frwr_engine::{
     },
 };
 use frwr_mempool::{PagePolicy, Region, RegionOptions};
+use frwr_support::engine_harness::{
+    self, PROFILES, Pair, Setup, Side, Watch, Watched, WatchedDevice, post_refusals, scripted::*,
+};
 
 /// Steps during which the host's engine finds no room in its lane whenever it is polled.
 fn steps_with_full_lane(test: &mut Scripted, steps: u32) {

@@ -1,8 +1,5 @@
 //! Promise Credits: queues never overflow, nothing waits for ever, and each queue pair with work costs one doorbell.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, Watched};
 use frwr_engine::{
     EngineOptions, InvalidateSignalling, OnPostError,
     provider::{
@@ -12,19 +9,9 @@ use frwr_engine::{
     signal::SignalPolicy,
     sizing::ReceiveBatch,
 };
+use frwr_support::Random;
+use frwr_support::engine_harness::{self, PROFILES, Setup, Watched};
 use std::collections::VecDeque;
-
-/// SplitMix64: equal seeds give equal loads.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % limit
-    }
-}
 
 /// What the log shows of one side's send queue.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -108,7 +95,7 @@ fn i31_s48_random_load_never_overflows_the_send_queue_and_always_ends() {
                 let mut pair = small(profile, entries).host(|host| host.signal = signal).watched();
                 pair.clear();
                 let seed = (number * 100 + policy * 10) as u64 + u64::from(entries);
-                random_load(&mut pair, &mut Random(seed), 150);
+                random_load(&mut pair, &mut Random::new(seed), 150);
                 let context = format!("{profile} {signal:?} {entries} seed {seed}");
                 let statistics = pair.pair.host.engine.statistics();
                 assert_eq!((statistics.posts_refused, statistics.disconnects), (0, 0), "{context}");

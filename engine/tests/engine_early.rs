@@ -1,13 +1,11 @@
 //! Messages that overtake the news of their connection.
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{PROFILES, Pair, Setup, Side};
 use frwr_engine::{
     ReceiveQueues,
     provider::{Access, soft::SoftDevice},
 };
+use frwr_support::engine_harness::{PROFILES, Pair, Setup, Side};
 
 /// One step of a side whose Control is polled or sleeps.
 fn step(side: &mut Side<SoftDevice>, controlled: bool) {

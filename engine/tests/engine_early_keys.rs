@@ -1,13 +1,11 @@
 //! Keys of MRs that are taken again before their invalidation has completed (D2): when the connection ends, each of them is dead, and is
 //! counted as that once (S120).
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, scripted::*};
 use frwr_engine::{
     EngineOptions, ReturnPolicy,
     provider::{Completion, CompletionQueue, FailureStatus, TokenKind},
 };
+use frwr_support::engine_harness::{PROFILES, scripted::*};
 
 /// One MR had a key for each of these requests, and none of their invalidations has completed.
 fn taken_again(profile: &str, requests: u64) -> Scripted {

@@ -1,15 +1,13 @@
 //! Transfers and what holds the send queue for as long as a peer likes: open registrations, and requests without an answer. A
 //! transfer waits for the device and never for a peer, which may be waiting for that very transfer.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, scripted::Scripted};
 use frwr_engine::{
     Chunk, EngineOptions, MAX_TRANSFER_OPERATIONS, RemoteSegment, SubmitError, WriteRequest,
     mr::Grant,
     provider::{Access, RemoteRange, SendQueueCost},
     signal::SignalPolicy,
 };
+use frwr_support::engine_harness::{PROFILES, Setup, scripted::Scripted};
 
 /// Bytes of each WRITE.
 const EACH: u64 = 8;

@@ -1,9 +1,6 @@
 //! Sections 1.F and 1.G: invalidation on a reply and on giving a request up; nothing ends before its keys are dead.
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{PROFILES, scripted::*};
 use frwr_engine::signal::SignalPolicy;
 use frwr_engine::{
     CancelError, CancelNowError, DisconnectCause, EngineOptions, InvalidateSignalling, OnPostError, RequestHandle,
@@ -14,6 +11,7 @@ use frwr_engine::{
         soft::vendor_code,
     },
 };
+use frwr_support::engine_harness::{PROFILES, scripted::*};
 
 /// More than an engine of the default options keeps.
 const EVENTS: usize = 4000;
@@ -532,7 +530,7 @@ fn s122_a_message_that_breaks_the_protocol_is_counted_once_and_ends_the_connecti
     assert_eq!((test.status(1), test.host.engine.statistics().bad_reply_count), (Some("lost"), 1));
 }
 
-engine_harness::asleep! {
+frwr_support::asleep! {
     s68_s71_s72_f05_i15_a_refused_invalidation_never_hangs_the_waiting_caller,
     s70_s75_s79_f12_i10_i12_i14_a_peer_that_keeps_writing_is_cut_off_before_the_end,
     s74_s80_s81_fault06_fault08_a_failed_invalidation_is_no_fence_and_no_reply,

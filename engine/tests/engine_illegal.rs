@@ -1,14 +1,12 @@
 //! Table 4.3 as far as the engine's interface lets somebody try.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, scripted::*};
 use frwr_engine::{
     CancelError, Chunk, ConnectionOptions, DisconnectCause, EngineOptions, OnPostError, RequestHandle, Submission,
     SubmitError,
     gather::{GatherError, MemoryId, Segment},
     provider::{Access, TokenKind},
 };
+use frwr_support::engine_harness::{PROFILES, Setup, scripted::*};
 
 #[test]
 fn i18_empty_and_foreign_memory_is_refused_before_anything_is_taken() {

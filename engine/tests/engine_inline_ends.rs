@@ -1,10 +1,8 @@
 //! A request whose message has memory of the caller in it ends behind two things: its keys are dead, and the device has read the message.
 //! Neither stands for the other, whichever comes first (S51, K9; promises Fence and Hold).
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, scripted::*};
 use frwr_engine::provider::{Access, Completion, CompletionQueue, Success, Token, TokenKind};
+use frwr_support::engine_harness::{PROFILES, scripted::*};
 
 /// Bytes behind the message.
 const INLINE: u32 = 64;

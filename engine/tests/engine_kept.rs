@@ -1,14 +1,12 @@
 //! Devices that refuse to destroy what they have: nothing that a queue pair may still reach is handed back, nothing is told that
 //! is not true, and what was refused is asked for again (promises Hold and Fence, S95, S105, I11, fault 33).
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{PROFILES, Setup, address, scripted::*};
 use frwr_engine::{
     ConnectionId, EngineOptions, OnPostError, ReceiveQueues,
     provider::{Chain, CommandError, Port, QueuePairId, TokenKind, fault::CommandKind},
 };
+use frwr_support::engine_harness::{PROFILES, Setup, address, scripted::*};
 
 /// Longer than the drain time-out.
 const OVERDUE: Duration = Duration::from_secs(6);
@@ -287,7 +285,7 @@ fn memory_and_listeners_that_the_device_keeps_are_asked_for_again() {
     }
 }
 
-engine_harness::asleep! {
+frwr_support::asleep! {
     s95_hold_nothing_is_given_back_while_the_device_keeps_an_undrained_queue_pair,
     s96_other_connections_go_on_beside_a_queue_pair_that_is_kept,
     hold_memory_of_a_queue_pair_that_is_kept_is_not_told_to_be_lost,

@@ -1,13 +1,11 @@
 //! Objects that the device keeps, once or for good: what is counted of them and their keys, and that nothing is awaited behind a connection's
 //! end, whatever was refused before it (S105, S120; promise Fence).
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, scripted::*};
 use frwr_engine::{
     EngineOptions, TracePoint,
     provider::{CommandError, CompletionQueue, fault::CommandKind},
 };
+use frwr_support::engine_harness::{PROFILES, scripted::*};
 
 /// The objects of a connection, of which one is kept.
 const REGISTRATIONS: u32 = 2;

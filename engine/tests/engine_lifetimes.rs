@@ -1,10 +1,7 @@
 //! Lifetimes that end at the same time as something else: a request that has ended and was not told yet, a message that is given up with its
 //! queue pair, a response that came back flushed, a registration behind which a post was cut off.
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{PROFILES, Setup, scripted::Scripted, ways::*};
 use frwr_engine::{
     OnPostError,
     provider::{
@@ -13,6 +10,7 @@ use frwr_engine::{
         soft::SoftOptions,
     },
 };
+use frwr_support::engine_harness::{PROFILES, Setup, scripted::Scripted, ways::*};
 
 /// From one poll to the next where time is to pass: no standstill.
 const TICK: Duration = Duration::from_millis(50);
@@ -210,7 +208,7 @@ fn k19_a_message_waits_for_its_registrations_on_every_way() {
     }
 }
 
-engine_harness::asleep! {
+frwr_support::asleep! {
     s02_a_refused_response_ends_the_connection_where_other_refusals_do_not,
     k05_a_response_that_failed_is_not_told_as_sent,
     k19_a_message_waits_for_its_registrations_on_every_way,

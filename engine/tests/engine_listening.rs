@@ -1,9 +1,6 @@
 //! Several cores at one listening address: who gets a connect request, and what happens when cores come and go.
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{Side, address};
 use frwr_engine::{
     ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, Listening, MAX_INCOMING,
     control::{Control, Placed},
@@ -14,6 +11,7 @@ use frwr_engine::{
     },
 };
 use frwr_mempool::Region;
+use frwr_support::engine_harness::{self, Side, address};
 use std::sync::{Arc, Mutex};
 
 /// Longer than the drain time-out.

@@ -1,14 +1,12 @@
 //! Section 1.C as far as the engine is concerned: from the caller's segments to what the device and the peer are told.
 
-mod engine_harness;
-
-use engine_harness::{DATA_BYTES, PROFILES, Pair, Setup, Watched};
 use frwr_engine::{
     Chunk, IovaPolicy, RequestHandle, SubmitError,
     gather::{GatherError, MemoryId, Segment},
     mr::Grant,
     provider::{Access, Port, record::RecordedOperation},
 };
+use frwr_support::engine_harness::{self, DATA_BYTES, PROFILES, Pair, Setup, Watched};
 
 const COOKIE: u64 = 0x0A0B_0C0D;
 

@@ -1,9 +1,7 @@
 //! Section 1.H: what is undone when a message has no room for its keys, and what needs no work request.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, scripted::*};
 use frwr_engine::{EngineOptions, RequestStatus, SubmitError, provider::record::RecordedOperation};
+use frwr_support::engine_harness::{PROFILES, scripted::*};
 
 #[test]
 fn s85_s87_s89_a_failed_marshal_posts_nothing_destroys_nothing_and_gives_all_back() {

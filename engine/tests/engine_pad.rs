@@ -1,8 +1,5 @@
 //! Section 1.I: the write pad.
 
-mod engine_harness;
-
-use engine_harness::{Setup, Watched};
 use frwr_engine::{
     OnPostError,
     provider::{
@@ -10,6 +7,7 @@ use frwr_engine::{
         record::{Record, RecordedOperation},
     },
 };
+use frwr_support::engine_harness::{self, Setup, Watched};
 
 fn padded() -> Setup {
     Setup::new("reg_mr").host(|host| host.write_pad = true)

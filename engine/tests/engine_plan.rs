@@ -1,9 +1,6 @@
 //! The sizing plan of `Engine::new`: what is refused, and with which error.
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{Setup, region, scripted::Scripted};
 use frwr_engine::{
     Engine, EngineError, EngineOptions, EngineSizes, InvalidateOrder, ReceiveQueues, ReturnPolicy,
     control::Control,
@@ -13,6 +10,7 @@ use frwr_engine::{
     },
     sizing::{ReceiveBatch, SizingError},
 };
+use frwr_support::engine_harness::{self, Setup, region, scripted::Scripted};
 
 /// Bytes that may be left of a region of just the size that was asked for: alignment of the first block, and what slabs may need of it.
 const SURPLUS: usize = 1024;

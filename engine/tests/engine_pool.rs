@@ -1,8 +1,5 @@
 //! Section 1.B through the engine: making, taking, returning and destroying MRs, and waiting for them.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, Watched, scripted::Scripted};
 use frwr_engine::{
     Descriptors, InvalidateSignalling, OnPostError, ReturnPolicy, StalePolicy, SubmitError, TracePoint,
     provider::{
@@ -11,6 +8,7 @@ use frwr_engine::{
         record::{Record, RecordedOperation},
     },
 };
+use frwr_support::engine_harness::{self, PROFILES, Setup, Watched, scripted::Scripted};
 
 fn descriptors(pair: &Watched) -> Descriptors {
     pair.pair.host.engine.descriptors(pair.pair.host.connection.unwrap())
@@ -413,7 +411,7 @@ fn s37_u10_the_shortest_time_of_reuse_of_a_key_is_counted() {
     }
 }
 
-engine_harness::asleep! {
+frwr_support::asleep! {
     s18_s22_f10_a_device_with_room_for_two_of_eleven,
     s20_s105_every_mr_is_destroyed_once_also_when_the_device_says_no,
     s22_s24_the_first_fill_is_small_and_the_pool_grows_on_demand,

@@ -1,10 +1,6 @@
 //! Promise Credits on connections where both sides ask: whatever a peer is granted it may use while all our requests are
 //! outstanding, however the receives are parted; and what would wait for a receive for ever is refused.
 
-mod engine_harness;
-
-use engine_harness::random::Random;
-use engine_harness::{PROFILES, Pair, Setup, Side};
 use frwr_engine::{
     ConnectionOptions, EngineOptions, Event, ReceiveQueues, RemoteSegment, ResponseRequest, SubmitError, TransferError,
     WriteRequest,
@@ -13,6 +9,8 @@ use frwr_engine::{
         soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions},
     },
 };
+use frwr_support::Random;
+use frwr_support::engine_harness::{self, PROFILES, Pair, Setup, Side};
 
 /// Cookies of the target's requests begin here, so that names of both directions differ.
 const OF_TARGET: u64 = 1 << 32;
@@ -135,7 +133,7 @@ fn both_sides_ask_and_the_peer_uses_all_that_it_is_granted_for_every_split() {
                 let mut mutual = mutual(profile, &engine, grants.map(Some), grants);
                 assert_eq!([told(&mutual.pair.host), told(&mutual.pair.target)], grants, "{context}");
                 assert_eq!(mutual.granted, grants);
-                mutual.run(&mut Random(u64::from(of_host * 100 + of_target) + number as u64), &context);
+                mutual.run(&mut Random::new(u64::from(of_host * 100 + of_target) + number as u64), &context);
             }
         }
     }
@@ -150,7 +148,7 @@ fn what_connected_says_may_be_used_whole_with_the_default_options() {
         let granted = [told(&first.pair.host), told(&first.pair.target)];
         assert!(granted.iter().all(|granted| *granted >= 32), "{profile}: {granted:?}");
         let mut mutual = mutual(profile, &engine, [None; 2], granted);
-        mutual.run(&mut Random(7), profile);
+        mutual.run(&mut Random::new(7), profile);
         let most = mutual.pair.host.engine.statistics();
         assert!(most.requests > 100, "{profile}: {most:?}");
     }
@@ -163,7 +161,7 @@ fn shared_receives_are_parted_alike() {
             let engine = EngineOptions { receive_queues: ReceiveQueues::Shared { entries: 0 }, ..options(12, 12) };
             let grants = [of_host, 12 - of_host];
             let mut mutual = mutual(profile, &engine, grants.map(Some), grants);
-            mutual.run(&mut Random(u64::from(of_host)), &format!("{profile}, {of_host}"));
+            mutual.run(&mut Random::new(u64::from(of_host)), &format!("{profile}, {of_host}"));
         }
     }
 }

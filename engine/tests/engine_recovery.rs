@@ -1,8 +1,5 @@
 //! Section 1.J: what happens to MRs, requests and connections when something fails.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, scripted::*};
 use frwr_engine::{
     Chunk, DisconnectCause, EngineOptions, OnPostError, ReturnPolicy, StalePolicy, SubmitError,
     mr::Grant,
@@ -12,6 +9,7 @@ use frwr_engine::{
         record::RecordedOperation,
     },
 };
+use frwr_support::engine_harness::{self, PROFILES, Setup, scripted::*};
 
 /// One request in each phase that a request can be in: replied and held, fencing, posted, open, queued, waiting.
 fn every_phase(test: &mut Scripted) {
@@ -665,7 +663,7 @@ fn fault10_i16_completions_that_come_twice_are_counted_once() {
     }
 }
 
-engine_harness::asleep! {
+frwr_support::asleep! {
     s94_s96_s97_fault31_fault32_fault34_fault37_every_end_with_a_request_in_every_phase,
     s95_s109_a_connection_is_gone_only_when_its_last_flush_is_in,
     fault11_fault13_a_drain_without_completions_ends_by_its_deadline_and_late_ones_are_dropped,

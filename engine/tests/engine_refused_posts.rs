@@ -1,13 +1,11 @@
 //! Posts that the device refuses, wholly or at every position, under both policies (S68, S71 to S73, S83, S84, F5, F6;
 //! faults 3 and 4).
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, post_refusals, scripted::*};
 use frwr_engine::{
     EngineOptions, InvalidateSignalling, OnPostError,
     provider::{Errno, PostRefusal, TokenKind},
 };
+use frwr_support::engine_harness::{PROFILES, post_refusals, scripted::*};
 
 const POLICIES: [OnPostError; 2] = [OnPostError::Disconnect, OnPostError::DeregisterAndContinue];
 
@@ -153,7 +151,7 @@ fn s72_s73_fault21_refusals_without_end_cost_nothing_that_does_not_come_back() {
     }
 }
 
-engine_harness::asleep! {
+frwr_support::asleep! {
     s71_s83_fault03_fault04_a_chain_of_requests_refused_at_every_position_ends_each_once,
     s68_f05_f06_s84_invalidations_refused_at_every_position_hold_the_end_until_the_keys_are_dead,
     s84_f06_a_refused_tail_waits_for_the_accepted_invalidations,

@@ -1,8 +1,5 @@
 //! Section 1.M: memory opened without a message, step by step as the OFED paper has it.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, scripted::*};
 use frwr_engine::{
     CancelError, Chunk, DisconnectCause, EngineOptions, FetchRequest, OnPostError, RemoteSegment, RequestHandle,
     SubmitError, TransferError, WriteRequest,
@@ -10,6 +7,7 @@ use frwr_engine::{
     mr::Grant,
     provider::{Access, Completion, CompletionQueue, FailureStatus, RemoteRange, TokenKind, record::RecordedOperation},
 };
+use frwr_support::engine_harness::{self, PROFILES, Setup, scripted::*};
 
 fn open(test: &mut Scripted, cookie: u64, access: Access, segments: &[Segment]) -> Result<RequestHandle, SubmitError> {
     let host = &mut test.pair.host;

@@ -1,8 +1,5 @@
 //! Section 1.E: keys that the peer invalidates with its reply.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, Watched};
 use frwr_engine::{
     Chunk,
     provider::{
@@ -11,6 +8,7 @@ use frwr_engine::{
         record::RecordedOperation,
     },
 };
+use frwr_support::engine_harness::{PROFILES, Setup, Watched};
 
 /// Submits a request with three keys; returns them as the target decodes them.
 fn three_keys(pair: &mut Watched, cookie: u64, invite: bool) -> ([u8; 8], Vec<frwr_engine::mr::Grant>) {

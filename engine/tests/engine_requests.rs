@@ -1,9 +1,7 @@
 //! The engine's normal path, on every profile of the software NIC.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Pair};
 use frwr_engine::provider::{Access, Port};
+use frwr_support::engine_harness::{PROFILES, Pair};
 
 #[test]
 fn s45_s58_s61_s79_requests_end_after_their_keys_on_every_profile() {

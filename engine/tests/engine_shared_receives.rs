@@ -1,9 +1,6 @@
 //! Connections that share one receive queue: one post for all of them, grants, ends, and no buffer lost or doubled.
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{PROFILES, Setup, address, post_refusals, scripted::Scripted};
 use frwr_engine::{
     ConnectionId, DisconnectCause, DomainPolicy, Engine, EngineError, EngineOptions, OpenError, ReceiveBuffers,
     ReceiveQueues, Received,
@@ -14,6 +11,7 @@ use frwr_engine::{
         soft::{Interference, SoftPort, SoftProfile},
     },
 };
+use frwr_support::engine_harness::{PROFILES, Setup, address, post_refusals, scripted::Scripted};
 use std::collections::HashMap;
 
 /// Receives that a connection is granted.
@@ -729,7 +727,7 @@ fn what_a_silent_device_has_not_told_by_the_deadline_is_granted_to_nobody() {
     round_trip(&mut test, second, 10);
 }
 
-engine_harness::asleep! {
+frwr_support::asleep! {
     one_post_of_receives_for_all_connections,
     receives_beyond_what_connections_could_own_come_back,
     a_connection_beyond_the_queue_is_refused,

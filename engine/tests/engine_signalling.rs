@@ -1,13 +1,11 @@
 //! The traces of section 1.D, and S54, S55, D21, through the engine with recorded chains: which message asks for a completion.
 
-mod engine_harness;
-
-use engine_harness::{Setup, Watched};
 use frwr_engine::{
     Chunk, RemoteSegment, WriteRequest,
     provider::{Access, RemoteRange},
     signal::SignalPolicy,
 };
+use frwr_support::engine_harness::{self, Setup, Watched};
 
 const KERNEL: SignalPolicy = SignalPolicy::KernelBudget { batch: 16 };
 

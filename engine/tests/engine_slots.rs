@@ -1,14 +1,12 @@
 //! Ends of requests that nobody answered, and what is left of them: a slot is held as long as the device may read its message and no
 //! longer, each end is counted once, and it is told as what it is (promises Hold and Exactly once; I34, S75, S122, S135).
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, scripted::*};
 use frwr_engine::{
     Chunk, EngineOptions, OnPostError, RequestHandle,
     provider::{Access, Completion, CompletionQueue, Success, TokenKind},
     signal::SignalPolicy,
 };
+use frwr_support::engine_harness::{PROFILES, scripted::*};
 
 /// Opens 512 bytes without a message.
 fn open(test: &mut Scripted, cookie: u64) -> RequestHandle {

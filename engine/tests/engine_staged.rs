@@ -1,14 +1,12 @@
 //! Work requests stand in their connection's chain from their request's submission on: what becomes of them where they are not
 //! posted after all, and where invalidations stand.
 
-mod engine_harness;
-
-use engine_harness::scripted::Scripted;
-use engine_harness::{PROFILES, Setup, post_refusals};
 use frwr_engine::{
     CancelError, Chunk, EngineOptions, InvalidateOrder, OnPostError,
     provider::{Access, Errno, PostRefusal},
 };
+use frwr_support::engine_harness::scripted::Scripted;
+use frwr_support::engine_harness::{PROFILES, Setup, post_refusals};
 
 /// MRs of the requests below, and what their work requests look like.
 const REQUESTS: [(u64, &str); 5] = [(1, "RS"), (2, "RRS"), (0, "S"), (1, "RS"), (3, "RRRS")];
@@ -232,7 +230,7 @@ fn s65_invalidations_stand_in_front_of_requests_submitted_when_they_are_due_in_o
     }
 }
 
-engine_harness::asleep! {
+frwr_support::asleep! {
     s75_s85_a_request_cancelled_before_the_flush_leaves_the_chain_and_all_others_are_posted,
     s75_all_requests_of_a_chain_may_be_cancelled_and_nothing_is_posted,
     s97_i15_a_connection_that_ends_before_the_flush_loses_what_it_had_staged_and_posts_none_of_it,

@@ -1,11 +1,9 @@
 //! Drain time-outs where nobody polls for a while: time in which nobody did is nobody's, and what came back is read first,
 //! whatever stands in front of it.
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{PROFILES, scripted::*};
 use frwr_engine::{EngineOptions, provider::TokenKind};
+use frwr_support::engine_harness::{PROFILES, scripted::*};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TENTH: Duration = Duration::from_millis(100);

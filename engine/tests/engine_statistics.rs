@@ -1,13 +1,11 @@
 //! Section 1.L: counters and trace points as an outsider sees them.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, scripted::*};
 use frwr_engine::{
     DisconnectCause, EngineOptions, OnPostError, TracePoint, TraceRecord,
     provider::{Access, CommandError, Errno, FailureStatus, PostError, PostRefusal, TokenKind, fault::CommandKind},
 };
 use frwr_mempool::lane::Receiver;
+use frwr_support::engine_harness::{PROFILES, Setup, scripted::*};
 
 fn traced(profile: &str, records: usize) -> (Scripted, Receiver<TraceRecord>) {
     let setup = Setup::new(profile).host(|host| host.trace_records = records);

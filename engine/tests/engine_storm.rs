@@ -1,14 +1,7 @@
 //! Random mixes of work and faults, by seed, each followed by a phase without faults in which everything must end
 //! (promises Exactly once, Fence, Conservation; faults 1, 3, 10, 11, 16, 19, 21, 31 to 33, 35 and 37).
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{
-    PROFILES, Setup,
-    random::{Random, TOKEN_KINDS},
-    scripted::*,
-};
 use frwr_engine::{
     Chunk, ConnectionId, EngineOptions, FetchRequest, InvalidateOrder, InvalidateSignalling, OnPostError,
     RemoteSegment, RequestHandle, ResponseRequest, ReturnPolicy, StalePolicy, WriteRequest,
@@ -18,6 +11,8 @@ use frwr_engine::{
         fault::{CommandKind, CompletionFault, CompletionFilter, FaultHandle},
     },
 };
+use frwr_support::Random;
+use frwr_support::engine_harness::{self, PROFILES, Setup, TOKEN_KINDS, scripted::*};
 
 const SEEDS: u64 = 250;
 const STEPS: u32 = 250;
@@ -40,10 +35,7 @@ struct Storm {
 
 impl Storm {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        for _ in 0..8 {
-            random.next();
-        }
+        let mut random = Random::new(seed);
         let profile = random.of(&PROFILES);
         let return_policy = random.of(&[ReturnPolicy::OnInvalidateCompleted, ReturnPolicy::OnInvalidatePosted]);
         let order = random.of(&[InvalidateOrder::BeforeMessages, InvalidateOrder::AfterMessages]);
@@ -235,7 +227,7 @@ impl Storm {
     fn garbage(&mut self, faults: &FaultHandle, queue_pair: QueuePairId) {
         let queue_pair = if self.random.one_in(2) { queue_pair } else { QueuePairId(0xDEAD) };
         let token = Token::new(self.random.of(&TOKEN_KINDS), self.random.below(1 << 28) as u32, 0xFFFF_0000);
-        let success = Success { bytes: self.random.next() as u32, invalidated: Some(self.random.next() as u32) };
+        let success = Success { bytes: self.random.bits() as u32, invalidated: Some(self.random.bits() as u32) };
         let result = if self.random.one_in(2) { Ok(success) } else { Err(FailureStatus::Flushed.into()) };
         let queue = self.random.of(&[CompletionQueue::Send, CompletionQueue::Receive]);
         faults.inject(frwr_engine::provider::PortId(0), queue, Completion { token, queue_pair, result });
@@ -246,7 +238,7 @@ impl Storm {
         while let Some((name, grants)) = self.test.target.take_command() {
             let mut invalidate = None;
             if !well && self.random.one_in(40) && !self.is_rxe {
-                invalidate = Some(self.random.next() as u32);
+                invalidate = Some(self.random.bits() as u32);
             }
             let grants = if self.random.one_in(2) { grants } else { Vec::new() };
             let _ = self.test.target.try_answer(name, &grants, invalidate);

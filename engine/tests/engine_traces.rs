@@ -1,9 +1,6 @@
 //! Every trace point, and the lives of keys as a trace tells them (1.L): each is registered, told, killed and dead, in that order and
 //! once, whatever ends it; and every failure carries status, vendor code or errno as the device said it.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, scripted::*};
 use frwr_engine::{
     Access, DisconnectCause, OnPostError, PadFailure, ReturnPolicy, TracePoint, TraceRecord,
     provider::{
@@ -13,6 +10,7 @@ use frwr_engine::{
     },
 };
 use frwr_mempool::lane::Receiver;
+use frwr_support::engine_harness::{PROFILES, Setup, scripted::*};
 use std::collections::HashMap;
 
 fn traced(setup: Setup) -> (Scripted, Receiver<TraceRecord>) {

@@ -1,9 +1,6 @@
 //! Bursts of requests, transfers and cancellations in one iteration, by seed: each transfer of a burst is told once, without anything
 //! behind it that could vouch for it, whatever the signal policy, and wherever the device cuts the chain.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, random::Random, scripted::Scripted};
 use frwr_engine::{
     Chunk, FetchRequest, InvalidateOrder, InvalidateSignalling, OnPostError, RemoteSegment, RequestHandle,
     ResponseRequest, ReturnPolicy, WriteRequest,
@@ -11,6 +8,8 @@ use frwr_engine::{
     provider::{Access, PostRefusal, RemoteRange},
     signal::SignalPolicy,
 };
+use frwr_support::Random;
+use frwr_support::engine_harness::{PROFILES, Setup, scripted::Scripted};
 
 const SEEDS: u64 = 150;
 const BURSTS: u32 = 25;
@@ -32,8 +31,7 @@ struct Bursts {
 
 impl Bursts {
     fn new(seed: u64) -> Self {
-        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        (0..8).for_each(|_| _ = random.below(2));
+        let mut random = Random::new(seed);
         let profile = random.of(&PROFILES);
         let policies = [
             SignalPolicy::Sparse,

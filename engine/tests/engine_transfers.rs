@@ -1,9 +1,6 @@
 //! Transfers stand in their connection's chain from their admission on, among its requests: what becomes of them where those leave
 //! it, and where the connection ends first.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, Setup, scripted::Scripted};
 use frwr_engine::{
     Chunk, FetchRequest, MAX_TRANSFER_OPERATIONS, MemoryId, OnPostError, RemoteSegment, Segment, TransferError,
     WriteRequest,
@@ -11,6 +8,7 @@ use frwr_engine::{
     provider::{Access, RemoteRange},
     signal::SignalPolicy,
 };
+use frwr_support::engine_harness::{PROFILES, Setup, scripted::Scripted};
 
 /// Bytes of each WRITE.
 const EACH: u32 = 512;

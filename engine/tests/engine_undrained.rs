@@ -1,10 +1,7 @@
 //! Queue pairs that are destroyed without having drained: until then the device may still read and write what their work
 //! requests name, so nothing of it is handed back (promise Hold).
 
-mod engine_harness;
-
 use core::time::Duration;
-use engine_harness::{PROFILES, Setup, scripted::*};
 use frwr_engine::{
     EngineOptions, ReceiveQueues,
     provider::{
@@ -12,6 +9,7 @@ use frwr_engine::{
         fault::{CommandKind, CompletionFault, CompletionFilter},
     },
 };
+use frwr_support::engine_harness::{PROFILES, Setup, scripted::*};
 
 /// Longer than the drain time-out.
 const OVERDUE: Duration = Duration::from_secs(6);
@@ -221,7 +219,7 @@ fn a_completion_that_went_with_its_connection_is_not_awaited_on_the_next() {
     assert!(held <= SLOTS / 2, "{held} of {SLOTS} slots are held, and no completion was asked for");
 }
 
-engine_harness::asleep! {
+frwr_support::asleep! {
     s95_hold_nothing_of_an_undrained_queue_pair_is_given_back_while_it_exists,
     s80_d06_a_fence_that_was_given_up_with_its_queue_pair_is_none,
     hold_memory_that_is_told_to_be_lost_is_written_by_nobody,

@@ -1,8 +1,5 @@
 //! Promises that each way of a request into the chain has to keep for itself: made at once, staged, or after it waited.
 
-mod engine_harness;
-
-use engine_harness::{PROFILES, scripted::Scripted, ways::*};
 use frwr_engine::{
     Chunk, DisconnectCause, EngineOptions, InvalidateOrder, IovaPolicy, RemoteSegment, ResponseRequest, WriteRequest,
     mr,
@@ -15,6 +12,7 @@ use frwr_engine::{
     signal::SignalPolicy,
     sizing::ReceiveBatch,
 };
+use frwr_support::engine_harness::{self, PROFILES, scripted::Scripted, ways::*};
 
 const READ: Access = Access::RemoteRead;
 const WRITE: Access = Access::RemoteWrite;

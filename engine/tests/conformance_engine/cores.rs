@@ -1,7 +1,6 @@
 //! Two cores of the host, each a thread with an engine of its own and two connections, over one device and one Control;
 //! the main thread runs both Controls and the target's engine.
 
-use crate::engine_harness::{GRANT, HEADER, Side, Tiny};
 use crate::harness::any::{AnyDevice, AnyPort};
 use crate::harness::pace::{REAL_PATIENCE, now};
 use crate::harness::pattern;
@@ -16,6 +15,7 @@ use frwr_engine::{
     ResponseRequest, Submission,
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, Region, RegionOptions};
+use frwr_support::engine_harness::{GRANT, HEADER, Side, Tiny};
 use std::net::SocketAddr;
 
 /// Requests of each connection.

@@ -1,8 +1,6 @@
 //! The whole engine, host and target, over every provider: each profile of the software NIC, or the real device that the
 //! environment names (`harness/subject.rs`). What needs scripted faults is in `engine_*.rs`.
 
-#[path = "../engine_harness/mod.rs"]
-mod engine_harness;
 #[path = "../harness/mod.rs"]
 mod harness;
 

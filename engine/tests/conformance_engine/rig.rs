@@ -1,6 +1,5 @@
 //! Host and target over two devices of one subject.
 
-use crate::engine_harness::{Pair, Setup};
 use crate::harness::any::{AnyDevice, Posted};
 use crate::harness::pattern;
 use crate::harness::subject::{Network, Subject};
@@ -8,6 +7,7 @@ use core::ops::{Deref, DerefMut};
 use frwr_engine::mr::Grant;
 use frwr_engine::provider::{Access, RemoteRange};
 use frwr_engine::{Chunk, FetchRequest, RemoteSegment, RequestHandle};
+use frwr_support::engine_harness::{Pair, Setup};
 
 /// Where the host's requests lie in its memory: each has a part that the target reads and one that it writes.
 pub(crate) const SLOT_BYTES: u64 = 32768;

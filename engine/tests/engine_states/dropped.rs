@@ -1,11 +1,11 @@
 //! Fault 36: a panic passes through a poll, and the engine is dropped with a request in each state.
 
-use crate::engine_harness::{PROFILES, Side, Watch, WatchedDevice, scripted::Scripted};
 use crate::state::STATES;
 use frwr_engine::{
     EngineOptions,
     provider::soft::{SoftFabric, SoftOptions},
 };
+use frwr_support::engine_harness::{PROFILES, Side, Watch, WatchedDevice, scripted::Scripted};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Steps in which a peer hears of an end.

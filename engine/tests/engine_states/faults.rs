@@ -1,6 +1,5 @@
 //! The faults; their numbers are those of `docs/faults.md`.
 
-use crate::engine_harness::scripted::Scripted;
 use crate::interferences::{FailedWork, Keeping, Kept, Overrun};
 use crate::state::COOKIE;
 use crate::strike::{Toll, on_every_state, peer, settle};
@@ -10,6 +9,7 @@ use frwr_engine::provider::{
     TokenKind,
     fault::{CompletionFault, CompletionFilter},
 };
+use frwr_support::engine_harness::scripted::Scripted;
 
 /// Steps in which a sender gives up that hears nothing, or nothing but that no receive is there.
 const FOR_GOOD: u32 = 100_000;
@@ -246,7 +246,7 @@ fn fault40_the_clock_jumps_both_ways() {
     }
 }
 
-crate::engine_harness::asleep! {
+frwr_support::asleep! {
     fault05_fault06_everything_is_flushed_from_now_on,
     fault13_a_completion_queue_overruns,
     fault31_fault32_either_side_or_both_disconnect,

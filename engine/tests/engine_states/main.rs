@@ -1,9 +1,6 @@
 //! Each fault that an engine can meet, with one request in each state that a request can be in. `docs/faults.md` has
 //! them by their numbers.
 
-#[path = "../engine_harness/mod.rs"]
-mod engine_harness;
-
 mod dropped;
 mod faults;
 mod interferences;

@@ -1,13 +1,13 @@
 //! Fault 1 and its kin, place by place: each work request of a request's life fails inside the device, on every way of a request into
 //! the chain, asking for a completion or not.
 
-use crate::engine_harness::{PROFILES, scripted::Scripted, ways::*};
 use crate::interferences::FailedWork;
 use frwr_engine::{
     DisconnectCause,
     provider::{Access, FailureStatus},
     signal::SignalPolicy,
 };
+use frwr_support::engine_harness::{PROFILES, scripted::Scripted, ways::*};
 
 const STATUS: FailureStatus = FailureStatus::LocalOperation;
 const COOKIE: u64 = 1;

@@ -1,10 +1,10 @@
 //! The states of a request, and how one is brought into each.
 
-use crate::engine_harness::{Setup, scripted::Scripted};
 use frwr_engine::{
     Chunk, EngineOptions,
     provider::{Access, TokenKind},
 };
+use frwr_support::engine_harness::{Setup, scripted::Scripted};
 
 /// The request that is in the state; those beside it have others.
 pub(crate) const COOKIE: u64 = 100;

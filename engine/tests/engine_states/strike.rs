@@ -1,9 +1,9 @@
 //! A fault strikes a connection with a request in each state; then comes a calm in which everything ends.
 
-use crate::engine_harness::{PROFILES, scripted::Scripted};
 use crate::state::{COOKIE, STATES};
 use core::time::Duration;
 use frwr_engine::{RequestHandle, provider::Port, provider::QueuePairId};
+use frwr_support::engine_harness::{PROFILES, scripted::Scripted};
 
 /// What a fault may do to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ pub mod any;
 pub mod deviations;
 #[cfg(feature = "verbs")]
 pub mod fake;
-pub mod pace;
+pub use frwr_support::pace;
 pub mod pair;
 pub mod soft;
 pub mod subject;

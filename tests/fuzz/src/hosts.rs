@@ -1,7 +1,5 @@
 //! A host, beside a controller that answers whatever the bytes say. Each of its requests ends once, and in the end it stops.
 
-use crate::nvmf_harness::host_options;
-use crate::nvmf_harness::scripted::{Answer, Asked, Scripted};
 use crate::script::Script;
 use core::time::Duration;
 use frwr_apps::host::{Host, HostOptions};
@@ -11,6 +9,8 @@ use frwr_apps::nvmf::{
 };
 use frwr_engine::gather::Segment;
 use frwr_engine::provider::soft::SoftPort;
+use frwr_support::nvmf_harness::host_options;
+use frwr_support::nvmf_harness::scripted::{Answer, Asked, Scripted};
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 use zerocopy::{FromZeros as _, IntoBytes as _};
 

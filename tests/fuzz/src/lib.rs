@@ -11,8 +11,6 @@ mod config;
 mod freelists;
 mod hosts;
 mod latency;
-#[path = "../../../apps/tests/nvmf_harness/mod.rs"]
-mod nvmf_harness;
 mod pages;
 mod private_data;
 mod script;

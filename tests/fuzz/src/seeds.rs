@@ -1,7 +1,6 @@
 //! Inputs that lead somewhere: what the encoders make, and what people write.
 
 use crate::captures::{HOST, PCAP_HEAD};
-use crate::nvmf_harness::{host_options, subsystem};
 use frwr_apps::latency;
 use frwr_apps::nvmf::{
     self, Abort, AcceptPrivateData, BlockRange, Command, CompletionQueueEntry, Connect, ConnectData,
@@ -10,6 +9,7 @@ use frwr_apps::nvmf::{
     PropertyGet, PropertySet, PropertySize, RejectPrivateData, RejectStatus, RequestPrivateData, Select, SetFeatures,
     Status, WriteZeroes, listed_blocks,
 };
+use frwr_support::nvmf_harness::{host_options, subsystem};
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
 const KEYED: DataPointer =

@@ -1,6 +1,5 @@
 //! A target, beside a peer that sends it whatever the bytes say. In the end it has nothing left of that peer.
 
-use crate::nvmf_harness::{engine_of, memory, subsystem, target_options};
 use crate::script::Script;
 use core::time::Duration;
 use frwr_apps::nvmf::{
@@ -12,6 +11,7 @@ use frwr_apps::target::{Subsystem, Target, TargetListening, TargetOptions};
 use frwr_engine::control::Control;
 use frwr_engine::provider::soft::{SoftDevice, SoftFabric, SoftOptions, SoftPort, SoftProfile};
 use frwr_engine::provider::{Access, QueuePairId, RemoteRange};
+use frwr_support::nvmf_harness::{engine_of, memory, subsystem, target_options};
 use frwr_tests::hostile::{Dialed, Peer, World};
 use zerocopy::IntoBytes as _;
 

@@ -1,11 +1,22 @@
-//! What simulations share: seeds and what is drawn from them, the journal of a run, running many, shrinking one that failed, and what
-//! goes wrong inside a software NIC.
+//! What tests share.
+//!
+//! * [`engine_harness`]: two engines that are stepped by hand, recorded and scripted; with feature `nvmf`, `nvmf_harness`: a host and a
+//!   target of NVMe over Fabrics, and either beside a peer that does anything. They are a library, and not a module of each test
+//!   binary, because a binary that compiles and instantiates them by itself takes five to eight times as long to build.
+//! * What simulations are made of: seeds and what is drawn from them, the journal of a run, running many, shrinking one that failed, and
+//!   what goes wrong inside a software NIC.
 //!
 //! A simulation is a function of a [`Run`]: a seed, and what is left out of what the seed draws. Everything that could differ between
 //! two runs comes from the seed, so that a run can be repeated, and repeated with less.
 
 mod cut;
+#[allow(missing_docs, reason = "steps of tests, which their names say")]
+pub mod engine_harness;
 pub mod nic;
+#[cfg(feature = "nvmf")]
+#[allow(missing_docs, reason = "steps of tests, which their names say")]
+pub mod nvmf_harness;
+pub mod pace;
 mod panics;
 mod random;
 mod report;

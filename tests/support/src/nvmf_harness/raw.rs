@@ -108,8 +108,8 @@ fn host_engine() -> EngineOptions {
     EngineOptions { connections: 64, queue_depth: 64, message_bytes: 2048, ..EngineOptions::default() }
 }
 
-impl Raw<MemoryStorage> {
-    pub fn new() -> Self {
+impl Default for Raw<MemoryStorage> {
+    fn default() -> Self {
         let namespaces = (0..3).map(|_| MemoryStorage::new(memory(64 << 10), 512, 64).unwrap()).collect();
         Self::with(target_options(), namespaces)
     }

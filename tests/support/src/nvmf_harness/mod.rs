@@ -1,6 +1,4 @@
 //! A target and a host on one software fabric, stepped by hand on one thread.
-#![allow(dead_code, reason = "every test file uses its own part of the harness")]
-#![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
 pub mod cached;
 pub mod gated;

@@ -11,7 +11,6 @@ pub const REAL_PATIENCE: Duration = Duration::from_secs(60);
 pub const SILENCE: Duration = Duration::from_millis(50);
 
 /// The clock of the tests that wait for real devices.
-#[expect(clippy::disallowed_methods, reason = "a real device and the kernel under it have a clock of their own")]
 pub fn now() -> Instant {
     Instant::now()
 }
@@ -32,11 +31,13 @@ impl Pace {
         if stepped { Self::Steps } else { Self::Clock }
     }
 
+    /// The time that something has to happen in.
     pub fn patience(self) -> Patience {
         let deadline = (self == Self::Clock).then(|| now() + REAL_PATIENCE);
         Patience { steps: PATIENCE, deadline }
     }
 
+    /// Begins to wait for a device that says nothing more.
     pub fn silence(self) -> Silence {
         Silence { seen: 0, since: now() }
     }

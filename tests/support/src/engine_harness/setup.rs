@@ -1,7 +1,7 @@
 //! How a pair is made: options of devices and engines.
 
-use super::pace::Pace;
 use super::{Pair, Side, Watch, Watched, address};
+use crate::pace::Pace;
 use core::time::Duration;
 use frwr_engine::{
     EngineOptions,

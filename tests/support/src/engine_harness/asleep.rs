@@ -11,7 +11,7 @@ thread_local! {
 }
 
 /// Runs the named tests of a file once more, in a module of their own, with Controls that sleep.
-#[allow(unused_macros, reason = "every test file uses its own part of the harness")]
+#[macro_export]
 macro_rules! asleep {
     ($($test:ident),+ $(,)?) => {
         /// Controls answer many steps later.
@@ -19,15 +19,12 @@ macro_rules! asleep {
             $(
                 #[test]
                 fn $test() {
-                    crate::engine_harness::while_control_sleeps(super::$test);
+                    $crate::engine_harness::while_control_sleeps(super::$test);
                 }
             )+
         }
     };
 }
-
-#[allow(unused_imports, reason = "every test file uses its own part of the harness")]
-pub(crate) use asleep;
 
 /// Runs a test whose sides have Controls that look now and then: whatever they answer comes many steps later.
 pub fn while_control_sleeps(test: fn()) {

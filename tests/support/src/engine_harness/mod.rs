@@ -1,27 +1,17 @@
 //! A target and a host, each an engine on its own port, stepped by hand on one thread: over one software fabric, or over
 //! any two devices that reach each other.
-#![allow(dead_code, reason = "every test file uses its own part of the harness")]
-#![allow(unreachable_pub, reason = "a module of test binaries, not of a library")]
 
 mod asleep;
-#[allow(clippy::duplicate_mod, reason = "one test binary uses both harnesses; this one stands alone in the others")]
-#[path = "../harness/pace.rs"]
-mod pace;
-pub mod random;
 pub mod scripted;
 mod setup;
 mod watch;
 pub mod ways;
 
-#[allow(unused_imports, reason = "every test file uses its own part of the harness")]
-pub(crate) use asleep::asleep;
-#[allow(unused_imports, reason = "every test file uses its own part of the harness")]
 pub use asleep::while_control_sleeps;
-#[allow(unused_imports, reason = "every test file uses its own part of the harness")]
 pub use setup::Setup;
-#[allow(unused_imports, reason = "every test file uses its own part of the harness")]
 pub use watch::{Post, Watch, Watched, WatchedDevice, Wr};
 
+use crate::pace::Pace;
 use core::time::Duration;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, ConnectionOptions, DisconnectCause, Engine, EngineOptions, Event, Message,
@@ -31,11 +21,11 @@ use frwr_engine::{
     gather::{MemoryId, Segment},
     mr::Grant,
     provider::{
-        Access, ConnectionParameters, Device, Errno, IncomingId, Port, PostRefusal, RemoteRange, soft::SoftDevice,
+        Access, ConnectionParameters, Device, Errno, IncomingId, Port, PostRefusal, RemoteRange, TokenKind,
+        soft::SoftDevice,
     },
 };
 use frwr_mempool::{DeviceMemory, PagePolicy, Region, region::RegionOptions};
-use pace::Pace;
 use std::net::SocketAddr;
 
 /// Why posts were refused that connections ended by, with the numbers that the device said.
@@ -535,3 +525,14 @@ pub fn address() -> SocketAddr {
 
 /// All profiles of the software NIC.
 pub const PROFILES: [&str; 5] = ["reg_mr", "window", "umr", "umr:fixed-key", "rxe"];
+
+/// All kinds of tokens that an engine gives.
+pub const TOKEN_KINDS: [TokenKind; 7] = [
+    TokenKind::Receive,
+    TokenKind::Register,
+    TokenKind::Invalidate,
+    TokenKind::Message,
+    TokenKind::Transfer,
+    TokenKind::Reply,
+    TokenKind::Drain,
+];
