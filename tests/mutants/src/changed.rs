@@ -1,16 +1,10 @@
 //! Which lines were changed, and since when.
 
-use serde::Deserialize;
-use std::collections::HashMap;
+use crate::git::Git;
+use crate::record::Record;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::path::Path;
-use std::process::Command;
-
-/// What a whole run wrote down; the rest of it is for readers.
-#[derive(Deserialize)]
-struct Record {
-    commit: String,
-}
 
 /// Lines of each file that are new since a commit; also what is not committed.
 pub(crate) struct Changed {
@@ -20,19 +14,41 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// Since the baseline: where the branch left the commit of the last whole run; without a record, or where git does not know its
-    /// commit, the commit before this one; and in a clone without history, this one. `None` where there is no git.
-    pub(crate) fn since(root: &Path, record: &Path) -> Option<Self> {
+    /// Of each file since its baseline: where the branch left the commit of which the record says that all its mutants were judged;
+    /// without one, or where git does not know it, the commit before this one; and in a clone without history, this one. `None` where
+    /// there is no git.
+    pub(crate) fn since<'a>(root: &Path, record: &Record, files: impl Iterator<Item = &'a str>) -> Option<Self> {
         let git = Git { root };
-        let head = git.says(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?;
-        let baseline = git.last_whole_run(record).or_else(|| {
-            let parent = git.says(&["rev-parse", "--verify", "--quiet", "HEAD~1^{commit}"])?;
-            Some((parent, "the commit before this one"))
-        });
-        let (commit, why) = baseline.unwrap_or((head, "this commit, for git has none before it here"));
-        let diff = git.says(&["diff", "--unified=0", "--no-color", "--no-ext-diff", &commit, "--", "*.rs"])?;
-        let short = commit.get(..10).unwrap_or(&commit);
-        Some(Self { since: format!("{short}, {why}"), lines: parse(&diff) })
+        let fallback = match git.parent() {
+            Some(parent) => (parent, "the commit before this one"),
+            None => (git.head()?, "this commit, for git has none before it here"),
+        };
+        let mut baselines: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
+        for file in files {
+            let judged = record.commit(file).and_then(|commit| git.left(commit));
+            let baseline = judged.map_or_else(|| fallback.clone(), |commit| (commit, "when all mutants were judged"));
+            baselines.entry(baseline).or_default().push(file);
+        }
+        let mut changed = Self { since: String::new(), lines: HashMap::new() };
+        let alone = baselines.len() == 1;
+        for ((commit, why), files) in baselines {
+            changed.add(&git, &commit, &files)?;
+            changed.tell(&commit, why, if alone { 0 } else { files.len() });
+        }
+        Some(changed)
+    }
+
+    fn add(&mut self, git: &Git<'_>, commit: &str, files: &[&str]) -> Option<()> {
+        let diff = ["diff", "--unified=0", "--no-color", "--no-ext-diff", commit, "--"];
+        self.lines.extend(parse(&git.says(&[&diff, files].concat())?));
+        Some(())
+    }
+
+    fn tell(&mut self, commit: &str, why: &str, files: usize) {
+        let short = commit.get(..10).unwrap_or(commit);
+        let of = if files == 0 { String::new() } else { format!(" ({files} files)") };
+        let comma = if self.since.is_empty() { "" } else { "; " };
+        self.since += &format!("{comma}{short}, {why}{of}");
     }
 
     pub(crate) fn is_changed(&self, file: &str, first: usize, last: usize) -> bool {
@@ -41,24 +57,6 @@ impl Changed {
 
     pub(crate) fn has(&self, file: &str) -> bool {
         self.lines.contains_key(file)
-    }
-}
-
-struct Git<'a> {
-    root: &'a Path,
-}
-
-impl Git<'_> {
-    /// What it prints; `None` where it fails, or there is none.
-    fn says(&self, arguments: &[&str]) -> Option<String> {
-        let output = Command::new("git").args(arguments).current_dir(self.root).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    }
-
-    fn last_whole_run(&self, record: &Path) -> Option<(String, &'static str)> {
-        let Record { commit } = toml::from_str(&std::fs::read_to_string(record).ok()?).ok()?;
-        let base = self.says(&["merge-base", "--end-of-options", &commit, "HEAD"]).filter(|base| !base.is_empty())?;
-        Some((base, "the last whole run"))
     }
 }
 
@@ -84,37 +82,16 @@ fn parse(diff: &str) -> HashMap<String, Vec<RangeInclusive<usize>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
+    use crate::git::tests::{git, repository};
 
-    /// A repository in a folder of its own with so many commits of one file, of which each adds a line.
-    fn repository(name: &str, commits: u32) -> PathBuf {
-        let root = std::env::temp_dir().join(format!("frwr-mutants-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&root);
-        std::fs::create_dir_all(&root).unwrap();
-        git(&root, &["init", "-q"]);
-        for commit in 1..=commits {
-            let text: String = (1..=commit).map(|line| format!("// {line}\n")).collect();
-            std::fs::write(root.join("a.rs"), text).unwrap();
-            git(&root, &["add", "a.rs"]);
-            git(&root, &["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "c"]);
-        }
-        root
-    }
-
-    fn git(root: &Path, arguments: &[&str]) -> String {
-        let output = Command::new("git").args(arguments).current_dir(root).output().unwrap();
-        assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
-    }
-
-    /// Which of the lines 1 to 9 are changed.
-    fn changed(root: &Path, record: Option<&str>) -> (String, Vec<usize>) {
+    /// Which of the lines 1 to 9 are changed, where the record has this commit.
+    fn changed(root: &Path, commit: Option<&str>) -> (String, Vec<usize>) {
         let path = root.join("record.toml");
-        match record {
-            Some(commit) => std::fs::write(&path, format!("commit = \"{commit}\"\nkilled = 3\n")).unwrap(),
-            None => drop(std::fs::remove_file(&path)),
+        if let Some(commit) = commit {
+            let judged = "date = \"\"\nmutants = 3\nkilled = 3\nequivalent = 0\nopen = 0\n";
+            std::fs::write(&path, format!("[files.\"a.rs\"]\ncommit = \"{commit}\"\n{judged}")).unwrap();
         }
-        let changed = Changed::since(root, &path).unwrap();
+        let changed = Changed::since(root, &Record::read(&path).unwrap(), ["a.rs"].into_iter()).unwrap();
         let lines = (1..=9).filter(|&line| changed.is_changed("a.rs", line, line)).collect();
         let since = changed.since.split_once(", ").unwrap().1.to_owned();
         std::fs::remove_dir_all(root).unwrap();
@@ -130,7 +107,24 @@ mod tests {
     fn a_record_is_where_changes_begin() {
         let root = repository("record", 4);
         let commit = git(&root, &["rev-parse", "HEAD~2"]);
-        assert_eq!(changed(&root, Some(&commit)), ("the last whole run".to_owned(), vec![3, 4]));
+        assert_eq!(changed(&root, Some(&commit)), ("when all mutants were judged".to_owned(), vec![3, 4]));
+    }
+
+    #[test]
+    fn each_file_is_asked_about_since_its_own_commit() {
+        let root = repository("two", 3);
+        std::fs::write(root.join("b.rs"), "// 1\n").unwrap();
+        git(&root, &["add", "b.rs"]);
+        git(&root, &["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "c"]);
+        let path = root.join("record.toml");
+        let judged = "date = \"\"\nmutants = 3\nkilled = 3\nequivalent = 0\nopen = 0\n";
+        let commit = git(&root, &["rev-parse", "HEAD~2"]);
+        std::fs::write(&path, format!("[files.\"a.rs\"]\ncommit = \"{commit}\"\n{judged}")).unwrap();
+        let changed = Changed::since(&root, &Record::read(&path).unwrap(), ["a.rs", "b.rs"].into_iter()).unwrap();
+        std::fs::remove_dir_all(&root).unwrap();
+        assert!(changed.is_changed("a.rs", 3, 3) && !changed.is_changed("a.rs", 2, 2), "{}", changed.since);
+        assert!(changed.is_changed("b.rs", 1, 1), "{}", changed.since);
+        assert!(changed.since.contains("when all mutants were judged (1 files); "), "{}", changed.since);
     }
 
     #[test]
@@ -141,7 +135,7 @@ mod tests {
         let aside = git(&root, &["rev-parse", "HEAD"]);
         git(&root, &["reset", "-q", "--hard", &main]);
         std::fs::write(root.join("a.rs"), "// 1\n// 2\n// 3\n").unwrap();
-        assert_eq!(changed(&root, Some(&aside)), ("the last whole run".to_owned(), vec![3]));
+        assert_eq!(changed(&root, Some(&aside)), ("when all mutants were judged".to_owned(), vec![3]));
     }
 
     #[test]
@@ -163,7 +157,7 @@ mod tests {
     #[test]
     fn without_git_nothing_is_known() {
         let root = std::env::temp_dir().join(format!("frwr-mutants-nowhere-{}", std::process::id()));
-        assert!(Changed::since(&root, &root.join("record.toml")).is_none());
+        assert!(Changed::since(&root, &Record::default(), ["a.rs"].into_iter()).is_none());
     }
 
     #[test]

@@ -7,12 +7,14 @@ mod blame;
 mod build;
 mod changed;
 mod files;
+mod git;
 mod judge;
 mod listed;
 mod mutant;
 mod pool;
 mod process;
 mod reach;
+mod record;
 mod report;
 mod results;
 mod rewrite;
@@ -27,13 +29,14 @@ use std::process::ExitCode;
 /// Runs generated mutants; the last lines say "ok: " or "FAILED: " of each file.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Only mutants on lines that were changed since the last whole run; without a record of one, since the commit before this one
+    /// Only mutants on lines that were changed since all of their file were judged; without a record of that, since the commit before
+    /// this one
     #[arg(long)]
     changed: bool,
     /// Minutes for judging, behind the build; what is not begun by then is not run, and said
     #[arg(long, default_value_t = 600.0, value_parser = minutes)]
     minutes: f64,
-    /// Only files whose path contains this; nothing is recorded then
+    /// Only files whose path contains this
     #[arg(long)]
     only: Vec<String>,
     /// Only judges whose name contains this; what survives them is not written down

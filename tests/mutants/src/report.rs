@@ -17,11 +17,11 @@ pub(crate) struct Numbers {
     pub(crate) unlisted: usize,
 }
 
-/// Prints a line of each file, "ok: " or "FAILED: "; returns the sum.
-pub(crate) fn by_file(fates: &[(Mutant, Fate)], listed: &Listed) -> Numbers {
-    let mut files: BTreeMap<&str, Numbers> = BTreeMap::new();
+/// Counts by file, and prints what survived and no list has.
+pub(crate) fn by_file(fates: &[(Mutant, Fate)], listed: &Listed) -> BTreeMap<String, Numbers> {
+    let mut files: BTreeMap<String, Numbers> = BTreeMap::new();
     for (mutant, fate) in fates {
-        let numbers = files.entry(&mutant.file).or_default();
+        let numbers = files.entry(mutant.file.clone()).or_default();
         numbers.mutants += 1;
         let is_in = |list: &[Entry]| list.iter().any(|entry| entry.is_of(mutant));
         *match fate {
@@ -35,9 +35,14 @@ pub(crate) fn by_file(fates: &[(Mutant, Fate)], listed: &Listed) -> Numbers {
             }
         } += 1;
     }
+    files
+}
+
+/// Prints a line of each file, "ok: " or "FAILED: "; returns the sum.
+pub(crate) fn sum(files: &BTreeMap<String, Numbers>) -> Numbers {
     let mut sum = Numbers::default();
     for (file, numbers) in files {
-        println!("{}: {file}: {}", if numbers.unlisted == 0 { "ok" } else { "FAILED" }, told(&numbers));
+        println!("{}: {file}: {}", if numbers.unlisted == 0 { "ok" } else { "FAILED" }, told(numbers));
         sum.mutants += numbers.mutants;
         sum.killed += numbers.killed;
         sum.equivalent += numbers.equivalent;
@@ -127,7 +132,7 @@ mod tests {
             (mutant("z"), Fate::Killed("t".to_owned())),
             (mutant("n"), Fate::NotRun),
         ];
-        let Numbers { mutants, killed, equivalent, open, not_run, unlisted } = by_file(&fates, &listed("x"));
+        let Numbers { mutants, killed, equivalent, open, not_run, unlisted } = sum(&by_file(&fates, &listed("x")));
         assert_eq!((mutants, killed, equivalent, open, not_run, unlisted), (4, 1, 1, 0, 1, 1));
     }
 }

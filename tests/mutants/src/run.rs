@@ -4,14 +4,16 @@ use crate::Arguments;
 use crate::build::{Built, build};
 use crate::changed::Changed;
 use crate::files::{File, Files};
+use crate::git::Git;
 use crate::judge::{Fate, judge};
 use crate::listed::Listed;
 use crate::mutant::Mutant;
 use crate::reach::reach;
-use crate::report::{Numbers, by_file, needless, stale, told};
+use crate::record::Record;
+use crate::report::{Numbers, by_file, needless, stale, sum, told};
 use crate::results::{Results, Trust};
 use crate::tree::{Tree, Wanted, mutants, sources};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const FILES: &str = "tests/mutants/files.toml";
 const LISTED: &str = "tests/mutants/equivalent.toml";
-const RECORD: &str = "tests/mutants/last-whole-run.toml";
+const RECORD: &str = "tests/mutants/judged.toml";
 const RESULTS: &str = "results.jsonl";
 
 /// Whether nothing survived that no list has.
@@ -36,7 +38,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     if !arguments.changed {
         return Ok(judged(arguments, &root, &files, &listed, &|_, _, _| true)? && is_sound);
     }
-    let Some(changed) = Changed::since(&root, &root.join(RECORD)) else {
+    let paths = files.files.iter().map(|file| file.path.as_str());
+    let Some(changed) = Changed::since(&root, &Record::read(&root.join(RECORD))?, paths) else {
         println!("ok: git knows nothing of {}, so nobody can say what was changed", root.display());
         return Ok(is_sound);
     };
@@ -92,11 +95,12 @@ fn judged(
     for (mutant, _) in fates.iter().filter(|(_, fate)| *fate == Fate::NotRun) {
         println!("not run: {mutant}");
     }
-    let sum = by_file(&fates, listed);
+    let by_file = by_file(&fates, listed);
+    let sum = sum(&by_file);
     let needless = needless(&fates, listed);
     println!("mutants: {} in {} s", told(&sum), began.elapsed().as_secs());
-    if !arguments.changed && arguments.only.is_empty() && !trust.is_partial && sum.not_run == 0 {
-        record(root, &sum)?;
+    if !arguments.changed && !trust.is_partial {
+        record(root, &by_file)?;
     }
     Ok(sum.unlisted == 0 && needless == 0)
 }
@@ -107,17 +111,10 @@ fn write_report(path: &Path, fates: &[(Mutant, Fate)]) -> Result<(), Box<dyn Err
 }
 
 /// What the next quick run begins from.
-fn record(root: &Path, sum: &Numbers) -> Result<(), Box<dyn Error>> {
-    let said = |program: &str, arguments: &[&str]| -> Result<String, Box<dyn Error>> {
-        Ok(String::from_utf8_lossy(&Command::new(program).args(arguments).current_dir(root).output()?.stdout)
-            .trim()
-            .to_owned())
-    };
-    let commit = said("git", &["rev-parse", "HEAD"])?;
-    let date = said("date", &["-u", "+%Y-%m-%d"])?;
-    let text = format!(
-        "# Written by `tests/run mutants generated`: `tests/run mutants changed` looks at what was changed since this commit.\ncommit = \"{commit}\"\ndate = \"{date}\"\nmutants = {}\nkilled = {}\nequivalent = {}\nopen = {}\n",
-        sum.mutants, sum.killed, sum.equivalent, sum.open
-    );
-    Ok(std::fs::write(root.join(RECORD), text)?)
+fn record(root: &Path, files: &BTreeMap<String, Numbers>) -> Result<(), Box<dyn Error>> {
+    let path = root.join(RECORD);
+    let mut record = Record::read(&path)?;
+    let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output()?.stdout;
+    record.add(&Git { root }, files, String::from_utf8_lossy(&date).trim());
+    record.write(&path)
 }
