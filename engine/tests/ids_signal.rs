@@ -309,3 +309,50 @@ proptest! {
         }
     }
 }
+
+/// Whatever counts beside it: no more messages than that go in a row, and each run is as long as the first.
+#[test]
+fn s51_no_policy_lets_more_messages_go_in_a_row_than_have_slots() {
+    for policy in [
+        SignalPolicy::Sparse,
+        SignalPolicy::KernelBudget { batch: 100 },
+        SignalPolicy::SendsOnly { batch: 100 },
+        SignalPolicy::GlobalCounter { max_send_wr: 400 },
+    ] {
+        let mut signaller = Signaller::with_limits(policy, 1000, 3);
+        let played = play(&mut signaller, &[(2, 1); 12]);
+        let asked: Vec<usize> = (1..=12).filter(|&message| played[message - 1]).collect();
+        assert_eq!(asked, [4, 8, 12], "{policy:?}");
+    }
+}
+
+/// Limits beyond what is counted are the most that is.
+#[test]
+fn i31_limits_are_cut_to_what_is_counted() {
+    let mut signaller = Signaller::with_limits(SignalPolicy::Sparse, u32::MAX, 2);
+    assert_eq!(play(&mut signaller, &[(1, 1), (1, 1), (1, 1)]), [false, false, true]);
+    let mut signaller = Signaller::with_limits(SignalPolicy::Sparse, 3, u32::MAX);
+    assert_eq!(play(&mut signaller, &[(1, 1), (1, 1), (1, 1)]), [false, false, true]);
+}
+
+/// What stood behind a chain of invalidations that was refused is refused with it; what stood in front of it still counts.
+#[test]
+fn s66_behind_refused_invalidations_the_count_is_what_it_was() {
+    let mut signaller = Signaller::with_limits(SignalPolicy::Sparse, 100, 100);
+    signaller.message(2, false, false);
+    signaller.invalidations(1, true);
+    assert_eq!(signaller.unsignalled(), 0);
+    signaller.message(3, false, false);
+    assert_eq!(signaller.unsignalled(), 3);
+    signaller.invalidations(1, false);
+    assert_eq!(signaller.unsignalled(), 2);
+}
+
+/// A queue so short that each work request asks begins at 0, also behind invalidations that were refused.
+#[test]
+fn s55_d21_a_counter_without_a_budget_begins_at_0() {
+    let mut signaller = global(6);
+    signaller.invalidations(2, true);
+    signaller.invalidations(2, false);
+    assert_eq!(signalled_registrations(&mut signaller, 4), [2, 3, 4]);
+}

@@ -1,7 +1,7 @@
 //! Keys over any sequence of uses, also those that make their work request at once: what the device is told follows from what it
 //! was told before (I20), however many keys were burnt in between (S86, D14).
 
-use super::{ConnectionKey, Mapping, Mr, Opening, ReturnPolicy, tag_mask};
+use super::{ConnectionKey, Mapping, Mr, MrError, Opening, ReturnPolicy, tag_mask};
 use crate::provider::{Access, BaseId, Operation, RegistrationFields, RegistrationId, Token, TokenKind, WorkRequest};
 use proptest::prelude::*;
 
@@ -140,6 +140,37 @@ fn u16_generations_come_round_without_touching_the_index() {
                 first += u32::from(pair.mr.generation() == 1);
             }
             assert_eq!(first, 1, "{bits} bits, {before} generations before the last");
+        }
+    }
+}
+
+/// Also one that is spent, for which less is looked at, is of its connection alone.
+#[test]
+fn i23_i24_an_mr_of_another_connection_makes_no_work_request() {
+    for uses in [0, 1] {
+        let mut pair = Pair::new(8);
+        for _ in 0..uses {
+            pair.at_once(true).expect("as any other");
+            pair.mr.remotely_invalidated(OWNER, CONNECTION, pair.key).expect("valid");
+        }
+        let opening = Opening {
+            owner: OWNER,
+            bytes: 1,
+            base: BaseId(1),
+            elements: 1,
+            access: Access::RemoteRead,
+            iova: 0x1000,
+            key_mask: tag_mask(8),
+        };
+        let operation = Operation::Invalidate { object: RegistrationId(0), key: 0 };
+        let before = pair.mr.state();
+        for (connection, error) in [
+            (ConnectionKey { index: CONNECTION.index + 1, ..CONNECTION }, MrError::WrongQueue),
+            (ConnectionKey { epoch: CONNECTION.epoch + 1, ..CONNECTION }, MrError::StaleConnection),
+        ] {
+            let mut place = WorkRequest { token: Token(0), signalled: true, fence: true, operation };
+            let opened = pair.mr.open_in_chain(connection, &opening, &mut place, &mut false);
+            assert_eq!((opened, place.operation, pair.mr.state()), (Err(error), operation, before), "{uses} uses");
         }
     }
 }

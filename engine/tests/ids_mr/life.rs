@@ -2,8 +2,8 @@
 
 use crate::common::*;
 use frwr_engine::mr::{
-    Cause, ConnectionKey, Grant, IovaPolicy, MR_BYTES, Mapping, Mr, MrError, ReturnPolicy, State, check_next_key, iova,
-    next_key,
+    Cause, ConnectionKey, Grant, IovaPolicy, KEY_TAG_BITS, MR_BYTES, Mapping, Mr, MrError, ReturnPolicy, State,
+    check_next_key, iova, next_key,
 };
 use frwr_engine::provider::{Access, BaseAddress, BaseId, ElementRange, Operation, RegistrationId, TokenKind};
 
@@ -34,8 +34,10 @@ fn s18_s19_fresh_mr() {
 fn s20_destroyed_mr_has_no_object() {
     let mut mr = spent();
     let generation = mr.generation();
+    let object = mr.object();
     mr.destroyed().expect("free");
     assert_eq!((mr.state(), mr.is_live()), (State::Absent, false));
+    assert_ne!(mr.object(), object);
     // A new object goes on counting, so that completions of the old one stay recognisable.
     mr.install(RegistrationId(78), 0x100, CONNECTION).expect("absent");
     assert_eq!((mr.generation(), mr.object()), (generation, RegistrationId(78)));
@@ -381,4 +383,78 @@ fn i20_key_succession() {
     assert_eq!(check_next_key(KEY, KEY + 1, 8), Ok(()));
     assert_eq!(check_next_key(0x1234_56FF, 0x1234_5600, 8), Ok(()));
     assert_eq!(check_next_key(KEY, KEY, 0), Ok(()));
+}
+
+/// What is mapped may end at the last address, and have as many elements as bytes.
+#[test]
+fn i18_mapping_at_its_limits_is_accepted() {
+    for mapping in [
+        Mapping { bytes: 1, elements: 1, ..MAPPING },
+        Mapping { bytes: 7, elements: 7, ..MAPPING },
+        Mapping { address: u64::MAX - u64::from(MAPPING.bytes), ..MAPPING },
+        Mapping { iova: u64::MAX - u64::from(MAPPING.bytes), ..MAPPING },
+    ] {
+        assert!(owned().map(&mapping).is_ok(), "{mapping:?}");
+    }
+}
+
+#[test]
+fn s37_more_rotating_bits_than_a_key_has_leave_its_index_alone() {
+    assert_eq!(next_key(0x12FF, KEY_TAG_BITS + 1), 0x1200);
+    assert_eq!(next_key(0x12FE, KEY_TAG_BITS), 0x12FF);
+}
+
+#[test]
+fn d13_zero_is_zero_wherever_the_first_byte_lies() {
+    for policy in [IovaPolicy::Raw, IovaPolicy::Cookie, IovaPolicy::ZeroBased] {
+        assert_eq!(iova(policy, BaseAddress::Zero, u64::MAX, u32::MAX), 0, "{policy:?}");
+    }
+}
+
+#[test]
+fn s38_nothing_is_open_where_nothing_is_mapped() {
+    for (name, mr) in every_state() {
+        let is_mapped = ["mapped", "registering", "valid", "invalidating"].contains(&name);
+        assert_eq!((mr.access().is_some(), mr.grant().is_some()), (is_mapped, is_mapped), "{name}");
+    }
+}
+
+/// Whoever got the MR early hears of a registration in front of the invalidation that is still in flight.
+#[test]
+fn s104_a_registration_completes_behind_its_early_return() {
+    let mut mr = registering();
+    let generation = mr.generation();
+    mr.invalidate_posted(mr.key(), ReturnPolicy::OnInvalidatePosted).expect("registering");
+    assert_eq!(mr.registered(generation), Ok(()));
+    mr.take(OWNER, CONNECTION).expect("returned early");
+    assert_eq!(mr.registered(generation), Ok(()));
+    assert_eq!(mr.registered(generation.wrapping_add(2)), Err(MrError::StaleCompletion));
+}
+
+/// A pad that was lost comes back as any other MR.
+#[test]
+fn s103_a_recovered_pad_serves_requests() {
+    let mut mr = pad();
+    mr.connection_lost(CONNECTION).expect("valid");
+    mr.begin_recovery().expect("stale");
+    mr.recovered(RegistrationId(79), 0x200, CONNECTION).expect("recovering");
+    assert!(!mr.is_pad());
+    mr.take(OWNER, CONNECTION).expect("idle");
+    assert_eq!(mr.give_back(), Ok(()));
+}
+
+/// Names of connections differ wherever slot or epoch do.
+#[test]
+fn i24_no_two_connections_have_one_name() {
+    let name = |index, epoch| ConnectionKey { index, epoch };
+    let places: Vec<u16> = (0..16).map(|bit| 1 << bit).chain([0]).collect();
+    for &index in &places {
+        for &epoch in &places {
+            for &other in &places {
+                assert_eq!(name(index, epoch) == name(index, other), epoch == other, "{epoch} {other}");
+                assert_eq!(name(index, epoch) == name(other, epoch), index == other, "{index} {other}");
+                assert!(name(index, 0) != name(0, other) || index == 0 && other == 0, "{index} {other}");
+            }
+        }
+    }
 }

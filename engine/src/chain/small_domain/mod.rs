@@ -5,6 +5,7 @@
 //! decides ([`Signaller`]); around them stands what the engine does with both ([`queue`]), and beside them a list of what is in the
 //! queue, as an outsider counts it.
 
+mod places;
 mod queue;
 
 use super::SendQueue;
