@@ -6,7 +6,7 @@ use frwr_engine::{
     ReceiveQueues, Received,
     provider::{
         Access, Capabilities, CommandError, CompletionQueue, Errno, FailureStatus, MAX_COMPLETIONS_PER_POLL, Port,
-        PostRefusal, SharedReceiveQueueId,
+        PostRefusal, SharedReceiveQueueId, TokenKind,
         fault::{CommandKind, CompletionFault, CompletionFilter},
         soft::{Interference, SoftPort, SoftProfile},
     },
@@ -531,6 +531,40 @@ fn replies_come_out_of_a_shared_queue() {
         test.steps(2);
         let buffers = ReceiveBuffers { posted: 3 * GRANT, held: 0, idle: 0 };
         assert_eq!(test.host.engine.receive_buffers(), buffers, "{profile}");
+    }
+}
+
+/// The reply had come, and the fence behind it was lost with the connection: nobody is told of it, and its receive is for all again.
+#[test]
+fn a_reply_that_is_lost_with_its_connection_brings_its_receive_back() {
+    for profile in SoftProfile::ALL {
+        let sharing = |host: &mut EngineOptions| {
+            host.connections = 2;
+            host.receive_depth = GRANT;
+            host.receive_queues = ReceiveQueues::Shared { entries: 0 };
+        };
+        let mut test = Scripted::of(Setup::new(profile.name()).host(sharing).target(|target| target.connections = 2));
+        let (ended, other) = (open(&mut test), open(&mut test));
+        test.target.every_command = Some(Vec::new());
+        test.faults.on_all_completions(CompletionFilter::kind(TokenKind::Invalidate), CompletionFault::Hold);
+        send(&mut test, ended, 1);
+        until_received(&mut test, 1);
+        let (connection, received) = take(&mut test).remove(0);
+        let (name, grants) = test.target.read_command(&received);
+        test.target.engine.release(received);
+        test.target.connection = Some(connection);
+        test.target.answer(name, &grants, None);
+        test.until("the reply", |pair| pair.host.engine.receive_buffers().held == 1);
+        test.host.engine.disconnect(ended);
+        test.pass(Duration::from_secs(6));
+        test.until("gone", |pair| pair.host.disconnected == 1);
+        assert_eq!(test.status(1), Some("lost"), "{profile}");
+        test.faults.clear();
+        test.faults.release();
+        test.steps(2);
+        let buffers = ReceiveBuffers { posted: 2 * GRANT, held: 0, idle: 0 };
+        assert_eq!(test.host.engine.receive_buffers(), buffers, "{profile}");
+        round_trip(&mut test, other, 2);
     }
 }
 

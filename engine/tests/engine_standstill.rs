@@ -103,3 +103,27 @@ fn a_drain_that_never_ends_is_given_up_however_rarely_the_engine_is_polled() {
         test.until_gone();
     }
 }
+
+/// However long nothing had to be judged before, and however short its time-out is.
+#[test]
+fn a_drain_that_never_ends_is_given_up_at_its_deadline() {
+    const MILLISECOND: Duration = Duration::from_millis(1);
+    for drain_timeout in [2 * MILLISECOND, DRAIN] {
+        for idle in [Duration::ZERO, 60 * SECOND] {
+            let mut test = Scripted::with("reg_mr", EngineOptions { drain_timeout, ..EngineOptions::default() });
+            test.pass(idle);
+            test.hold(TokenKind::Drain);
+            let connection = test.host.connection.unwrap();
+            test.host.engine.disconnect(connection);
+            test.until("drains", |pair| pair.host.engine.statistics().drain_markers == 1);
+            let begin = test.now;
+            while drain_timeouts(&test) == 0 {
+                test.now += MILLISECOND;
+                test.steps(1);
+                assert!(test.now - begin <= drain_timeout + 2 * MILLISECOND, "{drain_timeout:?} behind {idle:?}");
+            }
+            test.faults.release();
+            test.until_gone();
+        }
+    }
+}
