@@ -3,13 +3,28 @@
 use crate::git::Git;
 use crate::report::Numbers;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::Path;
 
 const HEAD: &str = "\
 # Written by `tests/run mutants generated`, file by file: `tests/run mutants changed` looks at what was changed since that commit.
 ";
+
+/// Where the repository stood when its files were copied: a run takes hours, and somebody may commit meanwhile.
+pub(crate) struct Begun {
+    commit: String,
+    /// Those that are as that commit has them.
+    files: BTreeSet<String>,
+}
+
+impl Begun {
+    /// `None` without a commit.
+    pub(crate) fn at<'a>(git: &Git<'_>, files: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let files = files.filter(|file| git.is_committed(file)).map(str::to_owned).collect();
+        Some(Self { commit: git.head()?, files })
+    }
+}
 
 /// The files that were judged whole, by their paths.
 #[derive(Debug, Default, Deserialize)]
@@ -43,14 +58,13 @@ impl Record {
         self.files.get(file).map(|judged| judged.commit.as_str())
     }
 
-    /// Adds the files of which every mutant was judged and all that survived is listed, as they are in the newest commit.
-    pub(crate) fn add(&mut self, git: &Git<'_>, numbers: &BTreeMap<String, Numbers>, date: &str) {
-        let Some(commit) = git.head() else { return };
+    /// Adds the files of which every mutant was judged and all that survived is listed.
+    pub(crate) fn add(&mut self, begun: &Begun, numbers: &BTreeMap<String, Numbers>, date: &str) {
         for (file, numbers) in numbers {
             let Numbers { mutants, killed, equivalent, open, not_run, unlisted } = *numbers;
-            if not_run + unlisted == 0 && git.is_committed(file) {
-                let judged =
-                    Judged { commit: commit.clone(), date: date.to_owned(), mutants, killed, equivalent, open };
+            if not_run + unlisted == 0 && begun.files.contains(file) {
+                let (commit, date) = (begun.commit.clone(), date.to_owned());
+                let judged = Judged { commit, date, mutants, killed, equivalent, open };
                 self.files.insert(file.clone(), judged);
             }
         }
@@ -84,8 +98,9 @@ mod tests {
             std::fs::write(root.join("a.rs"), "// other\n").unwrap();
         }
         let git = Git { root: &root };
+        let begun = Begun::at(&git, ["a.rs"].into_iter()).unwrap();
         let mut record = Record::default();
-        record.add(&git, &BTreeMap::from([("a.rs".to_owned(), numbers)]), "2026-01-02");
+        record.add(&begun, &BTreeMap::from([("a.rs".to_owned(), numbers)]), "2026-01-02");
         let path = root.join("record.toml");
         record.write(&path).unwrap();
         let read = Record::read(&path).unwrap();
@@ -109,13 +124,13 @@ mod tests {
     #[test]
     fn what_others_were_judged_by_stays() {
         let root = repository("others", 1);
-        let git = Git { root: &root };
+        let begun = Begun::at(&Git { root: &root }, ["a.rs"].into_iter()).unwrap();
         let mut record = Record::default();
         record.files.insert(
             "b.rs".to_owned(),
             Judged { commit: "b".to_owned(), date: String::new(), mutants: 1, killed: 1, equivalent: 0, open: 0 },
         );
-        record.add(&git, &BTreeMap::from([("a.rs".to_owned(), numbers(0, 0))]), "2026-01-02");
+        record.add(&begun, &BTreeMap::from([("a.rs".to_owned(), numbers(0, 0))]), "2026-01-02");
         std::fs::remove_dir_all(&root).unwrap();
         assert_eq!((record.commit("b.rs"), record.commit("a.rs").is_some()), (Some("b"), true));
     }

@@ -9,7 +9,7 @@ use crate::judge::{Fate, judge};
 use crate::listed::Listed;
 use crate::mutant::Mutant;
 use crate::reach::reach;
-use crate::record::Record;
+use crate::record::{Begun, Record};
 use crate::report::{Numbers, by_file, needless, stale, sum, told};
 use crate::results::{Results, Trust};
 use crate::tree::{Tree, Wanted, mutants, sources};
@@ -67,6 +67,7 @@ fn judged(
     wanted: Wanted<'_>,
 ) -> Result<bool, Box<dyn Error>> {
     let began = Instant::now();
+    let begun = Begun::at(&Git { root }, files.files.iter().map(|file| file.path.as_str()));
     std::fs::create_dir_all(&arguments.work)?;
     let work: PathBuf = arguments.work.canonicalize()?;
     let trust = Trust { is_strict: arguments.changed, is_partial: !arguments.judge.is_empty() };
@@ -99,8 +100,8 @@ fn judged(
     let sum = sum(&by_file);
     let needless = needless(&fates, listed);
     println!("mutants: {} in {} s", told(&sum), began.elapsed().as_secs());
-    if !arguments.changed && !trust.is_partial {
-        record(root, &by_file)?;
+    if let Some(begun) = begun.filter(|_| !arguments.changed && !trust.is_partial) {
+        record(root, &begun, &by_file)?;
     }
     Ok(sum.unlisted == 0 && needless == 0)
 }
@@ -111,10 +112,10 @@ fn write_report(path: &Path, fates: &[(Mutant, Fate)]) -> Result<(), Box<dyn Err
 }
 
 /// What the next quick run begins from.
-fn record(root: &Path, files: &BTreeMap<String, Numbers>) -> Result<(), Box<dyn Error>> {
+fn record(root: &Path, begun: &Begun, files: &BTreeMap<String, Numbers>) -> Result<(), Box<dyn Error>> {
     let path = root.join(RECORD);
     let mut record = Record::read(&path)?;
     let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output()?.stdout;
-    record.add(&Git { root }, files, String::from_utf8_lossy(&date).trim());
+    record.add(begun, files, String::from_utf8_lossy(&date).trim());
     record.write(&path)
 }
