@@ -9,7 +9,7 @@ use frwr_tests::simulation::{Devices, run_on};
 const SEEDS: u64 = 60;
 /// Of them through the verbs provider, which only an optimised run has.
 #[cfg(feature = "verbs")]
-const SEEDS_THROUGH_VERBS: u64 = 300;
+const SEEDS_THROUGH_VERBS: u64 = 200;
 
 #[test]
 fn every_seed_keeps_every_promise_and_ends() {

@@ -29,31 +29,39 @@ pub struct FuzzTarget {
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Its part of the time of a run, beside those of the others: parts that decode are slower, and have more to find.
     pub share: u32,
+    /// Inputs of a run of everything, those of the corpus among them: some seconds below address sanitizer.
+    pub inputs: u32,
 }
 
 /// All of them.
 pub const TARGETS: &[FuzzTarget] = &[
-    target("command_capsule", commands::command_capsule, seeds::command_capsules, 1),
-    target("response_capsule", commands::response_capsule, seeds::response_capsules, 1),
-    target("data_pointer", commands::data_pointer, seeds::data_pointers, 1),
-    target("connect_data", commands::connect_data, seeds::connect_data, 1),
-    target("private_data", private_data::nvmf, seeds::private_data, 1),
-    target("latency_private_data", private_data::latency, seeds::latency_private_data, 1),
-    target("latency_message", latency::message, seeds::latency_messages, 1),
-    target("identify", pages::identify, seeds::identify, 1),
-    target("log_pages", pages::log_pages, seeds::log_pages, 1),
-    target("properties", pages::properties, seeds::properties, 1),
-    target("nvmf_target", targets::target, seeds::of_target, 10),
-    target("nvmf_host", hosts::host, seeds::of_host, 10),
-    target("serve_config", config::serve_config, seeds::serve_configs, 4),
-    target("command_line", arguments::command_line, seeds::command_lines, 4),
-    target("freelist", freelists::freelist, seeds::operations, 1),
-    target("slab", slabs::slab, seeds::operations, 1),
-    target("capture", captures::capture, seeds::captures, 2),
+    target("command_capsule", commands::command_capsule, seeds::command_capsules, 1, 20_000),
+    target("response_capsule", commands::response_capsule, seeds::response_capsules, 1, 20_000),
+    target("data_pointer", commands::data_pointer, seeds::data_pointers, 1, 20_000),
+    target("connect_data", commands::connect_data, seeds::connect_data, 1, 20_000),
+    target("private_data", private_data::nvmf, seeds::private_data, 1, 20_000),
+    target("latency_private_data", private_data::latency, seeds::latency_private_data, 1, 20_000),
+    target("latency_message", latency::message, seeds::latency_messages, 1, 20_000),
+    target("identify", pages::identify, seeds::identify, 1, 20_000),
+    target("log_pages", pages::log_pages, seeds::log_pages, 1, 20_000),
+    target("properties", pages::properties, seeds::properties, 1, 20_000),
+    target("nvmf_target", targets::target, seeds::of_target, 10, 400),
+    target("nvmf_host", hosts::host, seeds::of_host, 10, 250),
+    target("serve_config", config::serve_config, seeds::serve_configs, 4, 10_000),
+    target("command_line", arguments::command_line, seeds::command_lines, 4, 4000),
+    target("freelist", freelists::freelist, seeds::operations, 1, 20_000),
+    target("slab", slabs::slab, seeds::operations, 1, 8000),
+    target("capture", captures::capture, seeds::captures, 2, 4000),
 ];
 
-const fn target(name: &'static str, run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>, share: u32) -> FuzzTarget {
-    FuzzTarget { name, run, seeds, share }
+const fn target(
+    name: &'static str,
+    run: fn(&[u8]),
+    seeds: fn() -> Vec<Vec<u8>>,
+    share: u32,
+    inputs: u32,
+) -> FuzzTarget {
+    FuzzTarget { name, run, seeds, share, inputs }
 }
 
 /// The target of a name.

@@ -1,5 +1,5 @@
-//! The fuzzer of the target that FRWR_FUZZ_TARGET names; without it, the targets, each with its share of the time. One program for all
-//! of them, because each would be linked with everything.
+//! The fuzzer of the target that FRWR_FUZZ_TARGET names; without it, the targets, each with its share of the time and its inputs in a
+//! run of everything. One program for all of them, because each would be linked with everything.
 
 #![no_main]
 
@@ -13,7 +13,7 @@ static RUN: LazyLock<fn(&[u8])> = LazyLock::new(|| {
 /// What is instrumented for a fuzzer links with nothing else: no other program could say it.
 fn list_unless_named() {
     if std::env::var_os("FRWR_FUZZ_TARGET").is_none() {
-        frwr_fuzz::TARGETS.iter().for_each(|target| println!("{} {}", target.name, target.share));
+        frwr_fuzz::TARGETS.iter().for_each(|target| println!("{} {} {}", target.name, target.share, target.inputs));
         std::process::exit(0);
     }
 }
