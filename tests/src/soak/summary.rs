@@ -49,9 +49,10 @@ impl Summary {
 
     /// Nobody is there.
     pub(super) fn add_usage(&mut self, usage: Usage) {
-        self.recent.truncate(READINGS - 1);
+        // Of those of the warm-up the last one is enough.
+        self.recent.truncate(if self.cycles <= WARM_UP_CYCLES { 0 } else { READINGS - 1 });
         self.recent.push_front(Reading { pages: usage.resident, cycles: self.cycles });
-        if self.first.is_none() && self.cycles >= WARM_UP_CYCLES && self.recent.len() == READINGS {
+        if self.first.is_none() && self.recent.len() == READINGS {
             self.first = Some(self.least());
         }
     }
@@ -135,6 +136,7 @@ mod tests {
             ("flat", true, run([10_000; 200])),
             ("a peak at the end", true, run((1..=203).map(peaks))),
             ("a peak behind the warm-up", true, run((0..200).map(|cycle| if cycle == 50 { 11_500 } else { 10_000 }))),
+            ("a warm-up", true, run((0..200).map(|cycle| 5_000 + 100 * cycle.min(50)))),
             ("a page each cycle", false, run((0..200).map(|cycle| 10_000 + cycle))),
             ("the same with peaks", false, run((0..200).map(|cycle| peaks(cycle) + cycle))),
             ("a peak behind the warm-up hides no leak", false, run((0..400).map(|cycle| peaks(cycle + 6) + cycle))),
