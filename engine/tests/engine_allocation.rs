@@ -1,6 +1,7 @@
 //! Steady state allocates nothing: submit, poll and flush of host and target, with the software NIC inside.
 
-use core::{alloc::Layout, cell::Cell, time::Duration};
+use core::time::Duration;
+use frwr_allocations::allocations;
 use frwr_engine::{
     AnnounceError, Chunk, ConnectionId, ConnectionOptions, Engine, EngineOptions, Event, FetchRequest, Message,
     Protocol, ReceiveQueues, RemoteSegment, RequestHandle, RequestStatus, ResponseRequest, Submission, WriteRequest,
@@ -13,31 +14,9 @@ use frwr_engine::{
     },
 };
 use frwr_mempool::{PagePolicy, Region, region::RegionOptions};
-use std::alloc::{GlobalAlloc, System};
-
-thread_local! {
-    /// Allocations of this thread, which is one test.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are those of the system's allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static COUNTING: frwr_allocations::Counting = frwr_allocations::Counting;
 
 const ADDRESS: &str = "127.0.0.1:4420";
 const DEPTH: usize = 32;
@@ -213,13 +192,13 @@ fn nothing_is_allocated_in_steady_state() {
             let mut allocated = 0;
             // The first rounds may still fill what starts empty.
             for warm in [true, false] {
-                let before = ALLOCATIONS.get();
+                let before = allocations();
                 let until = host.ended + 1000;
                 while host.ended < until {
                     host.submit_all();
                     step(&mut host, &mut target);
                 }
-                allocated = ALLOCATIONS.get() - before;
+                allocated = allocations() - before;
                 assert!(warm || host.ended >= until);
             }
             assert_eq!(allocated, 0, "{profile}, invalidation by the peer {invalidate}");
@@ -303,13 +282,13 @@ fn nothing_is_allocated_where_much_waits() {
             let mut allocated = 0;
             // The first rounds may still fill what starts empty.
             for _ in 0..2 {
-                let (before, until) = (ALLOCATIONS.get(), host.ended + 400);
+                let (before, until) = (allocations(), host.ended + 400);
                 while host.ended < until {
                     host.submit_mixed();
                     host.begin_others(&grant);
                     step(&mut host, &mut target);
                 }
-                allocated = ALLOCATIONS.get() - before;
+                allocated = allocations() - before;
             }
             let statistics = host.engine.statistics();
             assert!(statistics.requests_waited > 100 && statistics.transfers > 100, "{statistics:?}");

@@ -3,6 +3,7 @@
 
 mod harness;
 
+use frwr_allocations::allocations;
 use frwr_engine::provider::soft::{SoftDevice, SoftOptions, SoftPort};
 use frwr_engine::provider::{
     Access, Chain, CompletionBatch, CompletionQueue, Operation, Port, QueuePairId, ReceiveRequest, RemoteRange, Token,
@@ -10,31 +11,9 @@ use frwr_engine::provider::{
 use harness::pair::{Ends, Pair};
 use harness::soft::{on_all, pair, pair_with};
 use harness::{Builder, Host, SIZES, Slot};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes to the system allocator unchanged; the counter is a plain cell of the thread.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: frwr_allocations::Counting = frwr_allocations::Counting;
 
 /// Bytes of each message: more than one packet.
 const LENGTH: u32 = 10_000;
@@ -45,9 +24,9 @@ type Soft = Host<SoftDevice>;
 
 /// Allocations made by `act`.
 fn counted(act: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     act();
-    ALLOCATIONS.get() - before
+    allocations() - before
 }
 
 /// Polls both queues of a port; returns how many completions came out, and how many of them had failed.

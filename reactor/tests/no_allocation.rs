@@ -2,34 +2,13 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
 
+use frwr_allocations::allocations;
 use frwr_reactor::{Clock, Context, Idle, Now, Options, Outbox, Schedule, Source, Step, Wiring, poll_fn};
 
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: every call goes to the system allocator unchanged; the counter is a plain cell of the thread.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: frwr_allocations::Counting = frwr_allocations::Counting;
 
 /// Messages that are to be seen at least: one goes round in an iteration.
 const MESSAGES: u64 = 1000;
@@ -71,14 +50,14 @@ fn steady_state_does_not_allocate() {
             0
         };
         reactor.add("switches", Schedule::Busy, poll_fn(switches)).unwrap();
-        let before = ALLOCATIONS.get();
+        let before = allocations();
         // Long enough for several publications of the statistics, and for many messages however slow the machine.
         let (end, mut steps) = (clock.now() + Duration::from_millis(50), 0);
         while clock.now() < end || steps < 2 * MESSAGES {
             assert!(matches!(reactor.step(), Step::Worked(_)));
             steps += 1;
         }
-        assert_eq!(ALLOCATIONS.get(), before);
+        assert_eq!(allocations(), before);
         assert!(reactor.context().received > MESSAGES);
     }
 }

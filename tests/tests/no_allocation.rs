@@ -2,50 +2,9 @@
 
 use frwr_engine::provider::{record::Recorded, soft::SoftProfile};
 use frwr_tests::carried::Stepped;
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts what each thread asks for.
-struct Counting;
-
-fn count() {
-    ALLOCATIONS.with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call goes to the system allocator unchanged; the counter is a plain cell of the thread.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: frwr_allocations::Counting = frwr_allocations::Counting;
 
 const QUEUE_DEPTH: u16 = 32;
 const REQUESTS: u64 = 5_000;
@@ -55,14 +14,14 @@ const STEPS: u32 = 1_000_000;
 /// Steps until as many requests ended; returns what was allocated within the steps.
 fn allocations<D: frwr_engine::provider::Device>(stepped: &mut Stepped<D>, what: &str) -> u64 {
     stepped.reactor.context_mut().refill = true;
-    let before = ALLOCATIONS.get();
+    let before = frwr_allocations::allocations();
     for _ in 0..STEPS {
         stepped.step();
         if stepped.reactor.context().succeeded >= REQUESTS {
             break;
         }
     }
-    let allocated = ALLOCATIONS.get() - before;
+    let allocated = frwr_allocations::allocations() - before;
     let carried = stepped.reactor.context();
     assert!(carried.succeeded >= REQUESTS && carried.failed == 0, "{what}: {:?}", carried.host.statistics());
     allocated
@@ -94,7 +53,7 @@ fn the_recorder_does_not_allocate_either() {
 
 #[test]
 fn the_allocator_counts() {
-    let before = ALLOCATIONS.get();
+    let before = frwr_allocations::allocations();
     let kept = std::hint::black_box(Box::new(7_u64));
-    assert!(ALLOCATIONS.get() > before, "{kept}");
+    assert!(frwr_allocations::allocations() > before, "{kept}");
 }

@@ -5,6 +5,9 @@ use core::time::Duration;
 use frwr_tests::soak::{Options, run};
 use std::process::ExitCode;
 
+#[global_allocator]
+static COUNTING: frwr_allocations::Counting = frwr_allocations::Counting;
+
 /// Unless it is said otherwise: enough for memory to be judged.
 const SECONDS: u64 = 60;
 

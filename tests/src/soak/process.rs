@@ -5,9 +5,11 @@ use std::fs;
 /// Looks until a thread that was joined is gone from the list, which the kernel does a moment later.
 const LOOKS: u32 = 100_000;
 
-/// Resident memory, file descriptors, threads.
+/// Memory, file descriptors, threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
+    /// Bytes that are allocated.
+    pub(super) live: usize,
     /// Pages.
     pub(super) resident: u64,
     pub(super) descriptors: usize,
@@ -23,6 +25,7 @@ impl Usage {
         let statm = fs::read_to_string("/proc/self/statm").map_err(|error| format!("/proc/self/statm: {error}"))?;
         let resident = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
         Ok(Self {
+            live: frwr_allocations::live_bytes(),
             resident: resident.ok_or_else(|| format!("/proc/self/statm: {statm}"))?,
             descriptors: entries("/proc/self/fd")?,
             threads: entries("/proc/self/task")?,

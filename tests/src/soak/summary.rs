@@ -4,12 +4,14 @@ use super::{plan::End, process::Usage};
 use core::{fmt, time::Duration};
 use std::collections::VecDeque;
 
-/// Cycles until the allocator and the target have what they will ever need.
+/// Cycles until the target and those who look on have what they will ever need.
 const WARM_UP_CYCLES: u64 = 50;
-/// How much more memory may be resident at the end: one part in this many, which is 1 %.
-const FLATNESS: u64 = 100;
-/// Readings of which the least counts: where ended threads interleaved unluckily, the allocator holds some MiB more for a few cycles
-/// and gives them back. What leaks is in every reading.
+/// How much more may be allocated at the end: one part in this many, which is 1 %.
+const FLATNESS: usize = 100;
+/// How much more memory may be resident: one part in this many. It is what leaks without an allocator, such as a mapping; what the
+/// system's allocator keeps of ended threads grows by more than a tenth in some runs, and stays there.
+const RESIDENT_FLATNESS: u64 = 4;
+/// Readings of which the least counts: for a few cycles some MiB more are resident. What leaks is in every reading.
 const READINGS: usize = 20;
 /// KiB of a page as statm counts them on x86_64.
 const PAGE_KIB: u64 = 4;
@@ -24,18 +26,19 @@ pub struct Summary {
     /// Requests that ended.
     pub requests: u64,
     ends: [u64; End::ALL.len()],
-    /// Resident pages behind the warm-up.
-    first: Option<Reading>,
+    /// Behind the warm-up.
+    first: Option<Memory>,
     /// The last readings.
-    recent: VecDeque<Reading>,
+    recent: VecDeque<Memory>,
 }
 
-/// Resident pages when nobody was there.
+/// When nobody was there.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reading {
-    pages: u64,
-    /// Hosts that had come and gone.
-    cycles: u64,
+struct Memory {
+    /// Bytes.
+    allocated: usize,
+    /// Pages.
+    resident: u64,
 }
 
 impl Summary {
@@ -49,17 +52,21 @@ impl Summary {
 
     /// Nobody is there.
     pub(super) fn add_usage(&mut self, usage: Usage) {
-        // Of those of the warm-up the last one is enough.
-        self.recent.truncate(if self.cycles <= WARM_UP_CYCLES { 0 } else { READINGS - 1 });
-        self.recent.push_front(Reading { pages: usage.resident, cycles: self.cycles });
+        if self.cycles < WARM_UP_CYCLES {
+            return;
+        }
+        self.recent.truncate(READINGS - 1);
+        self.recent.push_front(Memory { allocated: usage.live, resident: usage.resident });
         if self.first.is_none() && self.recent.len() == READINGS {
             self.first = Some(self.least());
         }
     }
 
-    /// Of the last readings.
-    fn least(&self) -> Reading {
-        self.recent.iter().copied().min_by_key(|reading| reading.pages).unwrap_or_default()
+    /// Of the last readings, one by one.
+    fn least(&self) -> Memory {
+        let allocated = self.recent.iter().map(|reading| reading.allocated).min().unwrap_or_default();
+        let resident = self.recent.iter().map(|reading| reading.resident).min().unwrap_or_default();
+        Memory { allocated, resident }
     }
 
     /// The memory at the end is that behind the warm-up.
@@ -67,22 +74,20 @@ impl Summary {
     /// # Errors
     /// How much more it is.
     pub(super) fn is_flat(&self) -> Result<(), String> {
-        let Some(first) = self.first else { return Ok(()) };
-        if self.least().pages <= first.pages + first.pages / FLATNESS {
-            return Ok(());
+        let (Some(first), last) = (self.first, self.least()) else { return Ok(()) };
+        if last.allocated > first.allocated + first.allocated / FLATNESS {
+            return Err(format!("more is allocated, by more than 1 %: {self}"));
         }
-        Err(format!("memory grew by more than 1 %: {self}"))
-    }
-
-    fn resident(&self) -> String {
-        let first = self.first.map_or_else(|| format!("no {WARM_UP_CYCLES} cycles"), |first| first.to_string());
-        format!("resident first {first}, last {}", self.least())
+        if last.resident > first.resident + first.resident / RESIDENT_FLATNESS {
+            return Err(format!("more is resident, by more than 25 %: {self}"));
+        }
+        Ok(())
     }
 }
 
-impl fmt::Display for Reading {
+impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} KiB at cycle {}", self.pages * PAGE_KIB, self.cycles)
+        write!(f, "{} bytes allocated, {} KiB resident", self.allocated, self.resident * PAGE_KIB)
     }
 }
 
@@ -92,7 +97,10 @@ impl fmt::Display for Summary {
         for (end, count) in End::ALL.iter().zip(self.ends) {
             write!(f, " {end:?} {count}")?;
         }
-        write!(f, "; {}", self.resident())
+        match self.first {
+            Some(first) => write!(f, "; first {first}; now {}", self.least()),
+            None => write!(f, "; warming up"),
+        }
     }
 }
 
@@ -119,28 +127,31 @@ impl Line {
 mod tests {
     use super::*;
 
-    /// A run in which so many pages were resident behind each cycle.
-    fn run(pages: impl IntoIterator<Item = u64>) -> Summary {
+    /// A run with so much behind each cycle.
+    fn run(readings: impl IntoIterator<Item = (usize, u64)>) -> Summary {
         let mut summary = Summary::default();
-        for resident in pages {
+        for (live, resident) in readings {
             summary.add(End::ALL[0], 1, 1);
-            summary.add_usage(Usage { resident, ..Usage::default() });
+            summary.add_usage(Usage { live, resident, ..Usage::default() });
         }
         summary
     }
 
     #[test]
     fn what_leaks_is_told_and_what_comes_back_is_not() {
-        let peaks = |cycle: u64| 10_000 + if cycle.is_multiple_of(7) { 1_500 } else { 0 };
+        let peak = |cycle: usize| 10_000 + if cycle.is_multiple_of(7) { 1_500 } else { 0 };
+        let allocated = |of: &dyn Fn(usize) -> usize| run((0..204).map(|cycle| (of(cycle), 5_000)));
+        let resident = |of: &dyn Fn(u64) -> u64| run((0..204).map(|cycle| (10_000, of(cycle))));
         for (name, flat, summary) in [
-            ("flat", true, run([10_000; 200])),
-            ("a peak at the end", true, run((1..=203).map(peaks))),
-            ("a peak behind the warm-up", true, run((0..200).map(|cycle| if cycle == 50 { 11_500 } else { 10_000 }))),
-            ("a warm-up", true, run((0..200).map(|cycle| 5_000 + 100 * cycle.min(50)))),
-            ("a page each cycle", false, run((0..200).map(|cycle| 10_000 + cycle))),
-            ("the same with peaks", false, run((0..200).map(|cycle| peaks(cycle) + cycle))),
-            ("a peak behind the warm-up hides no leak", false, run((0..400).map(|cycle| peaks(cycle + 6) + cycle))),
-            ("too short", true, run((0..40).map(|cycle| 10_000 + 100 * cycle))),
+            ("flat", true, allocated(&|_| 10_000)),
+            ("a peak at the end", true, allocated(&peak)),
+            ("a peak behind the warm-up", true, allocated(&|cycle| peak(cycle + 6))),
+            ("a warm-up", true, allocated(&|cycle| 5_000 + 100 * cycle.min(49))),
+            ("a few bytes each cycle", false, allocated(&|cycle| 10_000 + 2 * cycle)),
+            ("the same with peaks", false, allocated(&|cycle| peak(cycle) + 2 * cycle)),
+            ("pages that are kept", true, resident(&|cycle| 5_000 + 500 * u64::from(cycle > 100))),
+            ("a mapping each cycle", false, resident(&|cycle| 5_000 + 16 * cycle)),
+            ("too short", true, run((0..60).map(|cycle| (10_000 + 100 * cycle, 5_000)))),
         ] {
             assert_eq!(summary.is_flat().is_ok(), flat, "{name}: {summary}");
         }
