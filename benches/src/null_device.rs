@@ -5,8 +5,8 @@
 
 use frwr_engine::provider::{
     Answer, BaseId, Capabilities, Chain, Command, CommandError, Completion, CompletionBatch, CompletionQueue,
-    ConnectionEvent, Device, DeviceEvent, DomainId, Operation, Port, PortId, PostError, PostRefusal, PrivateData,
-    QueuePairId, QueueSizes, ReceiveRequest, RegistrationId, SharedReceiveQueueId, Success, Ticket, Token,
+    ConnectionEvent, Device, DeviceEvent, DomainId, Operation, Port, PortId, PostError, PrivateData, QueuePairId,
+    QueueSizes, ReceiveRequest, RegistrationId, SharedReceiveQueueId, Success, Ticket, Token,
 };
 use std::collections::VecDeque;
 
@@ -68,6 +68,9 @@ impl<P: Port + Send> Device for NullDevice<P> {
             Command::AllocateRegistration { .. } => {
                 let object = self.next();
                 Answer::Registration { object: RegistrationId(object), key: object << 8 }
+            }
+            Command::CreateSharedReceiveQueue { entries, .. } => {
+                Answer::SharedReceiveQueue { queue: SharedReceiveQueueId(self.next()), entries }
             }
             _ => Answer::Done,
         };
@@ -151,8 +154,9 @@ impl Port for NullPort {
         Ok(())
     }
 
-    fn post_shared_receives(&mut self, _: SharedReceiveQueueId, _: &[ReceiveRequest]) -> Result<(), PostError> {
-        Err(PostError::new(0, PostRefusal::NotReady))
+    #[inline(always)]
+    fn post_shared_receives(&mut self, _: SharedReceiveQueueId, receives: &[ReceiveRequest]) -> Result<(), PostError> {
+        self.post_receives(QUEUE_PAIR, receives)
     }
 
     #[inline(always)]

@@ -7,6 +7,9 @@
 //! * `static`: one key for the whole run, made by `register_now`; each message names it with an address of its own (goal A8:
 //!   `remote` less `static`).
 //! * `none`: a request that opens no memory.
+//! * `inline`: 4 KiB behind the message, and no key: a write in the capsule, which is how our NVMe host sends small ones.
+//! * `two-keys`: one to read and one to write, and the engine invalidates both.
+//! * `shared`: as `remote`, by receives that connections share. `traced`: as `remote`, with each step of a key recorded, and taken.
 //! * `bare`: the null port and this program's loop without an engine: what is part of `remote` and `local` and not the engine's.
 //!   `bare-static`: the same of `static`, which posts no registrations.
 #![allow(clippy::print_stdout, reason = "a program that prints what it did")]
@@ -15,10 +18,10 @@ use core::hint::black_box;
 use core::time::Duration;
 use frwr_benches::{
     null_device::{NullDevice, NullPort},
-    requester::{MESSAGE_BYTES, Requester, posted, prepared, usual_options, write_grant},
+    requester::{MESSAGE_BYTES, PAGE, Requester, posted, prepared, usual_options, write_grant},
 };
 use frwr_engine::{
-    Chunk, EngineOptions, Event, Message, Protocol, RequestStatus, Submission,
+    Chunk, EngineOptions, Event, Message, Protocol, ReceiveQueues, RequestStatus, Submission,
     mr::{ConnectionKey, Grant},
     provider::{
         Access, Chain, CompletionBatch, CompletionQueue, Port, QueuePairId, ReceiveRequest, ScatterElement, Token,
@@ -27,48 +30,89 @@ use frwr_engine::{
 };
 use std::error::Error;
 
-/// A loop of its own for each, so that none asks in every request which it is: a program knows what it sends.
-enum Mode {
-    Remote,
-    Local,
-    Static,
-    None,
+/// What a request is made of.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// What its chunks are opened for.
+    chunks: &'static [Access],
+    /// The peer is asked to invalidate the key.
+    invited: bool,
+    /// Its message names a key of the whole run.
+    names_static_key: bool,
+    /// Pages that are sent behind the message.
+    inline: usize,
+    /// Receives come from a queue that connections share.
+    shares_receives: bool,
+    /// The engine records what happens to keys.
+    traced: bool,
 }
+
+/// A message alone.
+const NONE: Shape =
+    Shape { chunks: &[], invited: false, names_static_key: false, inline: 0, shares_receives: false, traced: false };
+
+const REMOTE: Shape = Shape { chunks: &[Access::RemoteWrite], invited: true, ..NONE };
+
+type Run = fn(u64, u64) -> Result<(), Box<dyn Error>>;
+
+/// By what they are asked for. A loop of its own for each, so that none asks in every request which it is: a program knows what it sends.
+const SHAPES: [(&str, Shape, Run); 8] = [
+    ("remote", REMOTE, engine::<0>),
+    ("local", Shape { invited: false, ..REMOTE }, engine::<1>),
+    ("static", Shape { names_static_key: true, ..NONE }, engine::<2>),
+    ("none", NONE, engine::<3>),
+    ("inline", Shape { inline: 1, ..NONE }, engine::<4>),
+    ("two-keys", Shape { chunks: &[Access::RemoteRead, Access::RemoteWrite], ..NONE }, engine::<5>),
+    ("shared", Shape { shares_receives: true, ..REMOTE }, engine::<6>),
+    ("traced", Shape { traced: true, ..REMOTE }, engine::<7>),
+];
+
+/// Records that the engine may be ahead of this program.
+const TRACE_RECORDS: usize = 4096;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
+    let names = SHAPES.map(|(name, ..)| name).join("|");
     let [_, mode, batch, requests] = &arguments[..] else {
-        return Err("usage: request-cost remote|local|static|none|bare|bare-static BATCH REQUESTS".into());
+        return Err(format!("usage: request-cost {names}|bare|bare-static BATCH REQUESTS").into());
     };
     let (requests, batch): (u64, u64) = (requests.parse()?, batch.parse()?);
-    match mode.as_str() {
-        "remote" => engine::<{ Mode::Remote as u8 }>(requests, batch)?,
-        "local" => engine::<{ Mode::Local as u8 }>(requests, batch)?,
-        "static" => engine::<{ Mode::Static as u8 }>(requests, batch)?,
-        "none" => engine::<{ Mode::None as u8 }>(requests, batch)?,
-        "bare" => bare::<true>(requests, batch),
-        "bare-static" => bare::<false>(requests, batch),
-        other => {
-            return Err(
-                format!("the mode is {other}, but must be remote, local, static, none, bare or bare-static").into()
-            );
-        }
+    match (mode.as_str(), SHAPES.iter().find(|(name, ..)| name == mode)) {
+        (_, Some((.., run))) => run(requests, batch)?,
+        ("bare", _) => bare::<true>(requests, batch),
+        ("bare-static", _) => bare::<false>(requests, batch),
+        (other, None) => return Err(format!("the mode is {other}, but must be {names}|bare|bare-static").into()),
     }
     Ok(())
 }
 
+fn options(shape: &Shape) -> EngineOptions {
+    let usual = usual_options();
+    EngineOptions {
+        // The key for the whole run takes one slot and one MR more.
+        queue_depth: usual.queue_depth + u32::from(shape.names_static_key),
+        registrations: usual.queue_depth * shape.chunks.len().max(1) as u32 + u32::from(shape.names_static_key),
+        receive_queues: if shape.shares_receives {
+            ReceiveQueues::Shared { entries: 0 }
+        } else {
+            ReceiveQueues::PerConnection
+        },
+        message_bytes: MESSAGE_BYTES as u32 + PAGE,
+        trace_records: if shape.traced { TRACE_RECORDS } else { 0 },
+        ..usual
+    }
+}
+
 #[inline(never)]
-fn engine<const MODE: u8>(requests: u64, batch: u64) -> Result<(), Box<dyn Error>> {
-    let (is_static, invited) = (MODE == Mode::Static as u8, MODE == Mode::Remote as u8);
-    let registers = invited || MODE == Mode::Local as u8;
-    // The key for the whole run takes one slot and one MR more.
-    let options = EngineOptions { queue_depth: 32 + u32::from(is_static), ..usual_options() };
-    let mut requester =
-        Requester::open(NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(invited)), &options)?;
-    let segments = requester.pages(32, 1);
+fn engine<const AT: usize>(requests: u64, batch: u64) -> Result<(), Box<dyn Error>> {
+    let shape = const { SHAPES[AT].1 };
+    let device = NullDevice::new(SoftProfile::RegMr.capabilities(), NullPort::new(shape.invited));
+    let mut requester = Requester::open(device, &options(&shape))?;
+    let segments = requester.pages(32 * shape.chunks.len().max(1) as u64, 1);
     let mut message = [0u8; MESSAGE_BYTES];
-    let whole_run = if is_static { Some(requester.register(&segments[..1])?) } else { None };
+    let whole_run = if shape.names_static_key { Some(requester.register(&segments[..1])?) } else { None };
     let (connection, engine, protocol) = (requester.connection, &mut requester.engine, &mut requester.protocol);
+    let mut traces = engine.trace();
     let before = engine.statistics();
     let (mut done, mut submitted) = (0, 0);
     while done < requests {
@@ -78,17 +122,32 @@ fn engine<const MODE: u8>(requests: u64, batch: u64) -> Result<(), Box<dyn Error
             engine.release(received);
             done += 1;
         }
+        while shape.traced && traces.as_mut().and_then(|traces| traces.pop()).is_some() {}
         while submitted < requests && submitted - done < batch {
             let at = submitted as usize % 32;
             if let Some(grant) = &whole_run {
                 write_grant(&mut message, &Grant { address: grant.address + submitted, ..*grant });
             }
-            let chunk = [Chunk { access: Access::RemoteWrite, segments: &segments[at..=at] }];
+            let chunk = |which: usize| Chunk {
+                access: shape.chunks[which],
+                segments: &segments[at + 32 * which..=at + 32 * which],
+            };
+            let (one, two);
             let submission = Submission {
                 message: &message,
-                inline: &[],
-                chunks: if registers { &chunk } else { &[] },
-                invite_invalidation: invited,
+                inline: if shape.inline > 0 { &segments[at..at + shape.inline] } else { &[] },
+                chunks: match shape.chunks.len() {
+                    0 => &[],
+                    1 => {
+                        one = [chunk(0)];
+                        &one
+                    }
+                    _ => {
+                        two = [chunk(0), chunk(1)];
+                        &two
+                    }
+                },
+                invite_invalidation: shape.invited,
                 iova_cookie: 0,
                 cookie: submitted,
             };

@@ -1,6 +1,6 @@
 //! Rows of the engine on a device that completes at once: A7 to A9, A22.
 
-use super::super::goal::Goal::{AtMost, RatioAtMost};
+use super::super::goal::Goal::{self, AtMost, RatioAtMost};
 use super::super::quantity::{ITERATIONS, Program, Quantity, Source, VERBS_PROGRAM};
 use super::memory::REQUESTS_OF_ONE_CORE;
 use super::{Case, NONE, Row, instructions, ours};
@@ -8,6 +8,10 @@ use super::{Case, NONE, Row, instructions, ours};
 const REMOTE: Quantity = instructions(ours("request-cost", &["remote", "32"]));
 const LOCAL: Quantity = instructions(ours("request-cost", &["local", "32"]));
 const STATIC: Quantity = instructions(ours("request-cost", &["static", "32"]));
+const INLINE: Quantity = instructions(ours("request-cost", &["inline", "32"]));
+const TWO_KEYS: Quantity = instructions(ours("request-cost", &["two-keys", "32"]));
+const SHARED: Quantity = instructions(ours("request-cost", &["shared", "32"]));
+const TRACED: Quantity = instructions(ours("request-cost", &["traced", "32"]));
 /// The program's loop and its null port: part of all of them, and not the engine's.
 const BARE: Quantity = instructions(ours("request-cost", &["bare", "32"]));
 /// The same of a request with a static key, which posts no registration.
@@ -19,6 +23,11 @@ const RCACHE: Program =
 /// engine, and its library. For information: the goals are of a port that does nothing.
 const fn verbs_port(name: &'static str, arguments: &'static [&'static str]) -> Case {
     Case { name, unit: "insn", ours: instructions(ours(VERBS_PROGRAM, arguments)), ..NONE }
+}
+
+/// A request as our own host or an embedder submits it.
+const fn shape(name: &'static str, ours: Quantity, goals: &'static [Goal], stretch: Option<f64>) -> Case {
+    Case { name, unit: "insn", ours, goals, stretch, ..NONE }
 }
 
 /// Requests of one page, and of 256.
@@ -33,7 +42,7 @@ const PAGE: Case = Case { unit: "insn", floor: Some(3.0), goals: &[AtMost(8.0)],
 const FULL: Case = Case {
     unit: "insn",
     peer: Some(Quantity::Sum(&[(1.0, REMOTE), (-1.0, BARE)])),
-    peer_name: "A7, less bare loop",
+    peer_name: "one key, less bare loop",
     floor: Some(1.0),
     goals: &[RatioAtMost(1.2)],
     stretch: Some(1.05),
@@ -61,26 +70,15 @@ macro_rules! further_page {
 pub(super) const ROWS: &[Row] = &[
     Row {
         id: "A7",
-        what: "a whole registered request, 4 KiB, batch 32, less the bare loop",
+        what: "a whole request, 4 KiB, batch 32, with null port and loop",
         cases: &[
-            Case {
-                name: "peer invalidates",
-                unit: "insn",
-                ours: Quantity::Sum(&[(1.0, REMOTE), (-1.0, BARE)]),
-                floor: Some(110.0),
-                goals: &[AtMost(250.0)],
-                stretch: Some(180.0),
-                ..NONE
-            },
-            Case {
-                name: "LOCAL_INV",
-                unit: "insn",
-                ours: Quantity::Sum(&[(1.0, LOCAL), (-1.0, BARE)]),
-                floor: Some(110.0),
-                goals: &[AtMost(320.0)],
-                stretch: Some(230.0),
-                ..NONE
-            },
+            Case { floor: Some(407.0), ..shape("one key, peer invalidates", REMOTE, &[AtMost(545.0)], Some(500.0)) },
+            shape("one key, LOCAL_INV", LOCAL, &[AtMost(660.0)], Some(600.0)),
+            shape("static key", STATIC, &[AtMost(410.0)], Some(380.0)),
+            shape("4 KiB behind the message", INLINE, &[AtMost(620.0)], Some(560.0)),
+            shape("two keys, LOCAL_INV", TWO_KEYS, &[AtMost(950.0)], Some(850.0)),
+            shape("one key, receives shared", SHARED, &[AtMost(600.0)], None),
+            shape("one key, traced", TRACED, &[AtMost(650.0)], None),
             // What they cost in time: the processor does several instructions in a cycle.
             Case {
                 name: "in a second on one core, with port and loop",
@@ -98,7 +96,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         id: "A8",
-        what: "price of protection: A7 less a static key",
+        what: "price of protection: a request with a key less one with a static key",
         cases: &[
             Case {
                 name: "each less its bare loop",
