@@ -3,7 +3,7 @@
 
 use frwr_engine::{
     Chunk, EngineOptions, OnPostError, RequestHandle,
-    provider::{Access, Completion, CompletionQueue, Success, TokenKind},
+    provider::{Access, Completion, CompletionQueue, FailureStatus, Success, TokenKind},
     signal::SignalPolicy,
 };
 use frwr_support::engine_harness::{PROFILES, scripted::*};
@@ -219,5 +219,30 @@ fn s135_a_registration_whose_post_ended_the_connection_can_be_given_up() {
         test.until_gone();
         assert_eq!((test.status(1), test.status(2)), (Some("cancelled"), Some("lost")), "{profile}");
         test.reconnect_works();
+    }
+}
+
+/// What stands in front of a failure the device is done with: a slot that nothing else kept is free then, and not only when its
+/// connection has come to its end, which may take as long as a drain.
+#[test]
+fn s52_a_slot_in_front_of_a_failure_is_held_no_longer() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        test.submit(1, 0, false);
+        let (name, _) = test.command();
+        test.reply(name, None);
+        test.until("ended", |pair| pair.host.ended.len() == 1);
+        test.submit(2, 0, false);
+        test.command();
+        assert_eq!(slots(&test), (2, 1), "{profile}: neither message has asked for a completion");
+        let token = test.posted().last().unwrap().token;
+        let failed = Err(FailureStatus::RetryExceeded.into());
+        test.hold(TokenKind::Drain);
+        test.inject(CompletionQueue::Send, Completion { token, queue_pair: test.queue_pair(), result: failed });
+        test.steps(50);
+        assert_eq!(slots(&test), (1, 0), "{profile}: what is left is the one that failed");
+        test.faults.release();
+        test.until_gone();
+        assert_eq!((test.status(1), test.status(2)), (Some("replied"), Some("lost")), "{profile}");
     }
 }

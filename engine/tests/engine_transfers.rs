@@ -1,14 +1,15 @@
 //! Transfers stand in their connection's chain from their admission on, among its requests: what becomes of them where those leave
 //! it, and where the connection ends first.
 
+use core::time::Duration;
 use frwr_engine::{
-    Chunk, FetchRequest, MAX_TRANSFER_OPERATIONS, MemoryId, OnPostError, RemoteSegment, Segment, TransferError,
+    Chunk, Event, FetchRequest, MAX_TRANSFER_OPERATIONS, MemoryId, OnPostError, RemoteSegment, Segment, TransferError,
     WriteRequest,
     mr::Grant,
-    provider::{Access, RemoteRange},
+    provider::{Access, RemoteRange, TokenKind},
     signal::SignalPolicy,
 };
-use frwr_support::engine_harness::{PROFILES, Setup, scripted::Scripted};
+use frwr_support::engine_harness::{PROFILES, Setup, Side, WatchedDevice, scripted::Scripted};
 
 /// Bytes of each WRITE.
 const EACH: u32 = 512;
@@ -312,6 +313,97 @@ fn transfers_go_in_their_order_also_where_a_later_one_needs_less_than_the_first_
             let expected: Vec<_> =
                 (0..last + 2).map(|cookie| format!("Written {{ cookie: {cookie}, status: Done }}")).collect();
             assert!(written.into_iter().eq(&expected), "{profile}, {left} in front: {:?}", test.host.events);
+        }
+    }
+}
+
+/// A poll of a side and its Control; what the engine has to tell is not asked for.
+fn poll_silently(side: &mut Side<WatchedDevice>, now: Duration) {
+    side.control.poll();
+    side.engine.poll(now, &mut side.protocol);
+}
+
+/// Its data and its reply are one response. Who hears of that one and uses its slot again is not told of the next before that is posted.
+#[test]
+fn a_response_is_told_once_however_soon_its_slot_is_used_again() {
+    for profile in PROFILES {
+        for ranges in [1, 3] {
+            let mut test = Scripted::new(profile);
+            for cookie in [1, 2] {
+                test.submit(cookie, ranges, false);
+            }
+            test.until("commands", |pair| pair.target.commands.len() == 2);
+            let [first, second] = [0; 2].map(|_| test.target.take_command().unwrap());
+            test.target.answer(first.0, &first.1, None);
+            test.target.engine.flush();
+            let told = (0..1000).find_map(|_| {
+                let now = test.pair.now;
+                test.pair.host.step(now);
+                poll_silently(&mut test.pair.target, now);
+                test.target.engine.next_event()
+            });
+            assert!(matches!(told, Some(Event::Responded { .. })), "{profile} {told:?}");
+            test.target.answer(second.0, &second.1, None);
+            let told = test.target.engine.next_event();
+            assert!(told.is_none(), "{profile} {ranges}: {told:?} of what is not posted");
+            test.until("both are answered", |pair| pair.host.ended.len() == 2 && pair.target.responded == 1);
+        }
+    }
+}
+
+/// A host whose caller took the end of a request when its queue pair was given up already: so nobody knew whether the device had read the
+/// message, and its slot was kept for that. The queue pair is gone, and another one there.
+fn reconnected_behind_a_held_slot(profile: &str) -> Scripted {
+    let mut setup = Setup::new(profile).host(|host| host.transfer_depth = 2);
+    // The places of a short queue come round soon.
+    setup.host_device.capabilities.attributes.max_qp_wr = 64;
+    let mut test = Scripted::of(setup);
+    test.connect();
+    test.submit(1, 0, false);
+    let (name, _) = test.command();
+    test.reply(name, None);
+    while test.host.engine.receive_buffers().held == 0 {
+        let now = test.pair.now;
+        test.pair.target.step(now);
+        poll_silently(&mut test.pair.host, now);
+    }
+    test.hold(TokenKind::Drain);
+    let connection = test.host.connection.unwrap();
+    test.host.engine.disconnect(connection);
+    while test.host.engine.statistics().drain_timeouts == 0 {
+        test.pair.now += Duration::from_millis(50);
+        let now = test.pair.now;
+        poll_silently(&mut test.pair.host, now);
+    }
+    let ended = test.host.engine.next_event().unwrap();
+    test.host.event(ended);
+    assert_eq!((test.status(1), test.host.engine.statistics().slots_held), (Some("replied"), 1), "{profile}");
+    test.until_gone();
+    test.faults.clear();
+    test.faults.release();
+    test.connect();
+    test
+}
+
+#[test]
+fn a_place_that_was_waited_for_in_a_former_queue_pair_is_none_of_the_next() {
+    const OPERATIONS: usize = MAX_TRANSFER_OPERATIONS - 1;
+    for profile in PROFILES {
+        let mut test = reconnected_behind_a_held_slot(profile);
+        let grant = opened(&mut test);
+        write_by(&mut test, grant, OPERATIONS, 0);
+        for cookie in 0..20 {
+            test.host.engine.flush();
+            let told = (0..1000).find_map(|_| {
+                let now = test.pair.now;
+                test.pair.target.step(now);
+                poll_silently(&mut test.pair.host, now);
+                test.host.engine.next_event()
+            });
+            assert!(matches!(told, Some(Event::Written { cookie: told, .. }) if told == cookie), "{profile} {told:?}");
+            write_by(&mut test, grant, OPERATIONS, cookie + 1);
+            let told = test.host.engine.next_event();
+            assert!(told.is_none(), "{profile} {cookie}: {told:?} of what is not posted");
         }
     }
 }
