@@ -2,8 +2,11 @@
 //! whatever stands in front of it.
 
 use core::time::Duration;
-use frwr_engine::{EngineOptions, provider::TokenKind};
-use frwr_support::engine_harness::{PROFILES, scripted::*};
+use frwr_engine::{
+    EngineOptions, ReceiveQueues,
+    provider::{CommandError, TokenKind, fault::CommandKind},
+};
+use frwr_support::engine_harness::{PROFILES, Setup, scripted::*};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TENTH: Duration = Duration::from_millis(100);
@@ -126,4 +129,60 @@ fn a_drain_that_never_ends_is_given_up_at_its_deadline() {
             test.until_gone();
         }
     }
+}
+
+/// A host that is idle for so long, and ends then: its queue pair, which could not be moved to the error state, never says that it takes no
+/// more shared receives. Control has answered before anybody polls again.
+fn drains_in_the_next_poll(idle: Duration) -> Scripted {
+    let shared = |host: &mut EngineOptions| host.receive_queues = ReceiveQueues::Shared { entries: 0 };
+    let mut test = Scripted::of(Setup::new("window").host(shared));
+    test.connect();
+    test.pass(idle);
+    test.faults.fail_command(CommandKind::FailQueuePair, CommandError::BUSY, 1);
+    let connection = test.host.connection.unwrap();
+    test.host.engine.disconnect(connection);
+    while test.host.control.poll() > 0 {}
+    test
+}
+
+/// A poll of the host's engine at a time: the work that it says it did.
+fn poll(test: &mut Scripted, now: Duration) -> u32 {
+    let host = &mut test.pair.host;
+    host.engine.poll(now, &mut host.protocol)
+}
+
+/// The drain takes so long from the error state on, whatever there was to look at before that: nothing, for however long.
+#[test]
+fn a_drain_is_given_up_at_its_deadline_where_its_first_poll_is_the_first_look_at_the_clock() {
+    for idle in [Duration::ZERO, SECOND, 60 * SECOND] {
+        let mut test = drains_in_the_next_poll(idle);
+        let begin = test.now;
+        for tick in 0..100 {
+            poll(&mut test, begin + tick * TENTH / 2);
+            assert_eq!(drain_timeouts(&test), 0, "{tick} behind {idle:?}");
+        }
+        poll(&mut test, begin + DRAIN);
+        assert_eq!(drain_timeouts(&test), 1, "behind {idle:?}");
+        test.now = begin + DRAIN;
+        test.until_gone();
+    }
+}
+
+/// A poll that finds nothing says so, and is counted, also while something ends; one that has to do with the end is none of these.
+#[test]
+fn polls_are_empty_while_a_drain_waits_and_the_one_that_gives_it_up_is_not() {
+    let mut test = drains_in_the_next_poll(Duration::ZERO);
+    let begin = test.now;
+    let empty = |test: &Scripted| test.host.engine.statistics().empty_polls;
+    for tick in 0..100 {
+        let before = empty(&test);
+        let work = poll(&mut test, begin + tick * TENTH / 2);
+        assert_eq!(empty(&test) - before, u64::from(work == 0), "{tick}");
+        assert_eq!(work > 0, tick == 0, "{tick}: {work} was done, where only Control's answer was to be read");
+    }
+    let before = empty(&test);
+    assert!(poll(&mut test, begin + DRAIN) > 0);
+    assert_eq!((drain_timeouts(&test), empty(&test)), (1, before));
+    test.now = begin + DRAIN;
+    test.until_gone();
 }
