@@ -5,8 +5,8 @@ use frwr_engine::{
     ConnectionId, DisconnectCause, DomainPolicy, Engine, EngineError, EngineOptions, OpenError, ReceiveBuffers,
     ReceiveQueues, Received,
     provider::{
-        Access, Capabilities, CommandError, CompletionQueue, Errno, FailureStatus, MAX_COMPLETIONS_PER_POLL, Port,
-        PostRefusal, SharedReceiveQueueId, TokenKind,
+        Access, Capabilities, CommandError, Completion, CompletionQueue, Errno, FailureStatus,
+        MAX_COMPLETIONS_PER_POLL, Port, PostRefusal, SharedReceiveQueueId, Token, TokenKind,
         fault::{CommandKind, CompletionFault, CompletionFilter},
         soft::{Interference, SoftPort, SoftProfile},
     },
@@ -752,6 +752,65 @@ fn what_a_silent_device_has_not_told_by_the_deadline_is_granted_to_nobody() {
     test.steps(500);
     assert_eq!(test.target.disconnected, 0);
     test.pass(Duration::from_secs(6));
+    test.until("gone", |pair| pair.target.disconnected == 1);
+    let withdrawn = |test: &Scripted| test.target.engine.statistics().shared_receives_withdrawn as u32;
+    assert_eq!((withdrawn(&test), free(&test)), (GRANT, 0));
+    test.target_faults.release();
+    test.steps(5);
+    assert_eq!((withdrawn(&test), free(&test)), (GRANT - TAKEN, TAKEN), "what came late is there");
+    round_trip(&mut test, second, 10);
+}
+
+/// What was sent has not come back by the deadline, but the queue pair has said that it takes no more receives: those that it did not
+/// take are there, and can be granted again.
+#[test]
+fn receives_that_are_back_by_the_deadline_are_granted_again_whatever_was_sent() {
+    // The others are silent about last receives.
+    for profile in ["reg_mr", "window", "umr"] {
+        let mut test = apart(profile, 2, 0);
+        let (first, second) = (open(&mut test), open(&mut test));
+        test.target_faults.on_all_completions(CompletionFilter::kind(TokenKind::Drain), CompletionFault::Hold);
+        test.host.engine.disconnect(first);
+        test.steps(500);
+        assert_eq!(test.target.disconnected, 0, "{profile}");
+        test.pass(Duration::from_secs(6));
+        test.until("gone", |pair| pair.target.disconnected == 1);
+        let statistics = test.target.engine.statistics();
+        assert_eq!((statistics.drain_timeouts, statistics.shared_receives_withdrawn), (1, 0), "{profile}");
+        assert_all_there(&test, 2 * GRANT, 1);
+        round_trip(&mut test, second, 10);
+    }
+}
+
+/// A device that is silent about last receives: all that was sent is back in the very poll in which the deadline passes, so that no poll
+/// has found the completion queue empty behind that. Nobody knows what the queue pair took.
+#[test]
+fn what_a_silent_device_took_is_not_known_in_the_poll_that_finds_all_back_that_was_sent() {
+    const TAKEN: u32 = 3;
+    let mut test = apart("rxe", 2, 0);
+    let (first, second) = (open(&mut test), open(&mut test));
+    let receives = CompletionFilter { queue: Some(CompletionQueue::Receive), ..Default::default() };
+    for filter in [receives, CompletionFilter::kind(TokenKind::Drain)] {
+        test.target_faults.on_all_completions(filter, CompletionFault::Hold);
+    }
+    for cookie in 0..u64::from(TAKEN) {
+        send(&mut test, first, cookie);
+    }
+    test.steps(50);
+    let ended = test.target.connections[0];
+    let engine = &test.target.engine;
+    let (port, queue_pair) = (engine.port().id(), engine.queue_pair(ended).unwrap());
+    test.host.engine.disconnect(first);
+    test.until("drains", |pair| pair.target.engine.statistics().drain_markers == 1);
+    let timeouts = |test: &Scripted| test.target.engine.statistics().drain_timeouts;
+    // Up to the last poll in front of the deadline.
+    test.pass(Duration::from_millis(4950));
+    assert_eq!(timeouts(&test), 0);
+    let token = Token::new(TokenKind::Drain, u32::from(ended.index), u32::from(ended.epoch));
+    let result = Err(FailureStatus::Flushed.into());
+    test.target_faults.inject(port, CompletionQueue::Send, Completion { token, queue_pair, result });
+    test.pass(Duration::from_millis(50));
+    assert_eq!(timeouts(&test), 1);
     test.until("gone", |pair| pair.target.disconnected == 1);
     let withdrawn = |test: &Scripted| test.target.engine.statistics().shared_receives_withdrawn as u32;
     assert_eq!((withdrawn(&test), free(&test)), (GRANT, 0));
