@@ -570,6 +570,60 @@ fn s22_s90_a_full_lane_to_control_takes_nothing_from_the_first_fill() {
     }
 }
 
+/// An engine of one connection, whose lane to Control is full in one step of its opening.
+fn full_in_step(profile: &str, registrations: u32, full_at: u32) -> Scripted {
+    let mut test =
+        Scripted::of(Setup::new(profile).host(|host| (host.connections, host.registrations) = (1, registrations)));
+    let options = test.host.connection_options();
+    test.host.connection = Some(test.pair.host.engine.connect(engine_harness::address(), b"hello", &options).unwrap());
+    for at in 0..=full_at {
+        test.host.control.poll();
+        if at == full_at {
+            test.pair.host.fill_lane();
+        }
+        let (now, pair) = (test.now, &mut test.pair);
+        pair.host.engine.poll(now, &mut pair.host.protocol);
+        if at < full_at {
+            pair.host.control.poll();
+        }
+        pair.target.step(now);
+    }
+    test
+}
+
+/// Nothing but the MRs that Control could not be asked for makes the engine look after its connection.
+#[test]
+fn s22_a_first_fill_that_control_had_no_room_for_is_asked_for_again() {
+    for profile in PROFILES {
+        for registrations in [1, 2] {
+            for full_at in 0..12 {
+                let mut test = full_in_step(profile, registrations, full_at);
+                test.until("connected", |pair| pair.host.is_ready() && pair.target.is_ready());
+                assert_eq!(test.descriptors(), [registrations, 0, 0, 0], "{profile}, full in step {full_at}");
+                test.round_trip(1);
+            }
+        }
+    }
+}
+
+/// Nor is it looked after any more once it was given up: the device is asked for no MR of a connection that ends.
+#[test]
+fn s22_s94_mrs_that_control_had_no_room_for_are_not_made_for_a_connection_that_ends() {
+    for profile in PROFILES {
+        for full_at in 0..12 {
+            let mut test = full_in_step(profile, 8, full_at);
+            let connection = test.host.connection.unwrap();
+            test.host.engine.disconnect(connection);
+            // The device does all that it was asked for until here.
+            while test.host.control.poll() > 0 {}
+            let made = |test: &Scripted| test.faults.succeeded(CommandKind::AllocateRegistration);
+            let before = made(&test);
+            test.until_gone();
+            assert_eq!(made(&test), before, "{profile}, full in step {full_at}");
+        }
+    }
+}
+
 /// What the options or the device do not allow opens no port.
 #[test]
 fn an_engine_that_cannot_be_is_refused_before_a_port_is_opened() {

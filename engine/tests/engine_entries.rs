@@ -4,7 +4,7 @@
 use frwr_engine::{
     Chunk, EngineOptions, MAX_TRANSFER_OPERATIONS, RemoteSegment, SubmitError, WriteRequest,
     mr::Grant,
-    provider::{Access, RemoteRange, SendQueueCost},
+    provider::{Access, CompletionQueue, RemoteRange, SendQueueCost},
     signal::SignalPolicy,
 };
 use frwr_support::engine_harness::{PROFILES, Setup, scripted::Scripted};
@@ -226,5 +226,64 @@ fn s92_a_full_send_queue_has_room_for_the_write_pad() {
             }
             assert_eq!(test.host.engine.statistics().posts_refused, 0, "{profile} {cost:?}");
         }
+    }
+}
+
+/// A transfer that waits when its connection ends is lost with it. Nobody waits behind it on the next one: neither a request, nor a transfer.
+#[test]
+fn who_waited_for_entries_of_a_former_connection_is_in_nobodys_way() {
+    for profile in PROFILES {
+        let host = EngineOptions { connections: 1, queue_depth: 8, transfer_depth: 8, ..EngineOptions::default() };
+        let mut test = pair(profile, (1, 1, 1), 64, host);
+        let grant = opened(&mut test);
+        test.faults.hold(CompletionQueue::Send);
+        let waiting = |test: &Scripted| test.host.engine.waiting().transfers.send_entries;
+        let waits = (1..16).find(|&cookie| {
+            write(&mut test, grant, MAX_TRANSFER_OPERATIONS as u64, cookie);
+            test.steps(20);
+            waiting(&test) > 0
+        });
+        let waits = waits.unwrap();
+        // More than one slot, so that the next transfer takes none of the first that waited.
+        (1..3).for_each(|more| write(&mut test, grant, 1, waits + more));
+        assert_eq!(test.host.engine.waiting().transfers.order, 2, "{profile}");
+        let connection = test.host.connection.unwrap();
+        test.host.engine.disconnect(connection);
+        test.faults.release();
+        test.until_gone();
+        let lost = format!("Written {{ cookie: {waits}, status: Lost }}");
+        assert!(test.host.events.contains(&lost), "{profile}: {:?}", test.host.events);
+        test.connect();
+        assert_eq!(waiting(&test), 0, "{profile}");
+        test.round_trip(100);
+        test.target.grants.clear();
+        let grant = opened(&mut test);
+        write(&mut test, grant, 1, 101);
+        test.until("written", |pair| is_written(&pair.host.events, 101));
+    }
+}
+
+/// Requests that wait behind a transfer wait until it went, also where all that was in its way was given up meanwhile.
+#[test]
+fn a_request_does_not_pass_a_transfer_whose_entries_have_come_free() {
+    for profile in PROFILES {
+        let host = EngineOptions { connections: 1, queue_depth: 64, transfer_depth: 1, ..EngineOptions::default() };
+        let mut test = pair(profile, (1, 1, 1), 64, host);
+        let grant = opened(&mut test);
+        test.posted();
+        let before = test.host.engine.statistics().requests_waited;
+        let mut requests = Vec::new();
+        while test.host.engine.statistics().requests_waited == before {
+            requests.push(test.submit(100 + requests.len() as u64, 0, false));
+        }
+        write(&mut test, grant, MAX_TRANSFER_OPERATIONS as u64, 1);
+        assert_eq!(test.host.engine.waiting().transfers.send_entries, 1, "{profile}");
+        for request in requests {
+            test.host.engine.cancel(request).unwrap();
+        }
+        test.submit(99, 0, false);
+        test.until("both", |pair| is_written(&pair.host.events, 1) && !pair.target.commands.is_empty());
+        let posted: String = test.posted().iter().map(|wr| wr.letter().replace('*', "")).collect();
+        assert_eq!(posted, format!("{}S", "P".repeat(MAX_TRANSFER_OPERATIONS)), "{profile}");
     }
 }

@@ -2,8 +2,8 @@
 //! outstanding, however the receives are parted; and what would wait for a receive for ever is refused.
 
 use frwr_engine::{
-    ConnectionOptions, EngineOptions, Event, ReceiveQueues, RemoteSegment, ResponseRequest, SubmitError, TransferError,
-    WriteRequest,
+    ConnectionOptions, EngineOptions, Event, ReceiveBuffers, ReceiveQueues, RemoteSegment, ResponseRequest,
+    SubmitError, TransferError, WriteRequest,
     provider::{
         Access, RemoteRange,
         soft::{SoftDevice, SoftFabric, SoftMonitor, SoftOptions},
@@ -404,6 +404,72 @@ fn what_is_held_of_a_former_connection_is_missing_from_replies_and_comes_back_to
         pair.target.ended.len() == 1
     });
     mutual.check("held over");
+}
+
+/// Buffers of a former connection that came back are for replies, and no reply is due: who can send nothing unasked is told so, and does
+/// not wait for what nobody will send.
+#[test]
+fn what_came_back_of_a_former_connection_is_no_reply_that_is_due() {
+    for back in 1..=3 {
+        let mut mutual = mutual("reg_mr", &options(4, 4), [Some(1), Some(3)], [1, 3]);
+        let pair = &mut mutual.pair;
+        for cookie in 0..3 {
+            pair.host.submit(cookie, Access::RemoteWrite, &[], false).unwrap();
+        }
+        pair.until("held", |pair| pair.target.commands.len() == 3);
+        let held: Vec<_> = pair.target.commands.drain(..).collect();
+        pair.host.engine.disconnect(pair.host.connection.unwrap());
+        pair.until("gone", |pair| pair.host.engine.is_disconnected() && pair.target.engine.is_disconnected());
+        pair.target.peer_receives = 0;
+        pair.connect();
+        for received in held.into_iter().take(back) {
+            pair.target.engine.release(received);
+        }
+        let refused = pair.target.submit(OF_TARGET, Access::RemoteWrite, &[], false);
+        assert_eq!(refused, Err(SubmitError::NoPeerReceives), "{back} are back");
+    }
+}
+
+/// A buffer that came back to a connection which then could not be opened, before the next flush: it is not posted for that one any more,
+/// and once for the next.
+#[test]
+fn a_buffer_that_came_back_to_a_connection_that_does_not_open_is_the_next_ones() {
+    let mut mutual = mutual("reg_mr", &options(4, 4), [Some(1), Some(3)], [1, 3]);
+    let pair = &mut mutual.pair;
+    for cookie in 0..3 {
+        pair.host.submit(cookie, Access::RemoteWrite, &[], false).unwrap();
+    }
+    pair.until("held", |pair| pair.target.commands.len() == 3);
+    let mut held: Vec<_> = pair.target.commands.drain(..).collect();
+    pair.host.engine.disconnect(pair.host.connection.unwrap());
+    pair.until("gone", |pair| pair.host.engine.is_disconnected() && pair.target.engine.is_disconnected());
+    let poll = |pair: &mut Pair| {
+        pair.target.control.poll();
+        pair.target.engine.poll(pair.now, &mut pair.target.protocol);
+    };
+    let nowhere = "127.0.0.1:1".parse().unwrap();
+    pair.target.engine.connect(nowhere, b"", &pair.target.connection_options()).unwrap();
+    while pair.target.engine.receive_buffers().posted == 0 {
+        poll(pair);
+    }
+    pair.target.engine.release(held.pop().unwrap());
+    while pair.target.open_failed == 0 {
+        poll(pair);
+        while let Some(event) = pair.target.engine.next_event() {
+            pair.target.event(event);
+        }
+    }
+    pair.target.engine.flush();
+    let refused = pair.target.engine.statistics().posts_refused;
+    assert_eq!((refused, pair.target.engine.receive_buffers()), (0, ReceiveBuffers { posted: 0, held: 2, idle: 2 }));
+    // Two are held of four.
+    (pair.target.granted_receives, pair.host.peer_receives) = (Some(2), 2);
+    pair.connect();
+    for cookie in 10..12 {
+        pair.host.submit(cookie, Access::RemoteWrite, &[], false).unwrap();
+    }
+    pair.until("told", |pair| pair.target.commands.len() == 2);
+    mutual.check("behind one that did not open");
 }
 
 #[test]
