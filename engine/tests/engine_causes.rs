@@ -1,9 +1,12 @@
 //! What is counted and told of a connection's end: each cause behind the first, and what stood in front of a failure (I35, S97, S98).
 
 use core::time::Duration;
-use frwr_engine::provider::{
-    CompletionQueue, FailureStatus, TokenKind,
-    fault::{CompletionFault, CompletionFilter},
+use frwr_engine::{
+    DisconnectCause,
+    provider::{
+        Completion, CompletionQueue, Failure, FailureStatus, TokenKind,
+        fault::{CompletionFault, CompletionFilter},
+    },
 };
 use frwr_support::engine_harness::{PROFILES, scripted::*};
 
@@ -72,5 +75,25 @@ fn s52_a_response_in_front_of_a_failed_one_was_sent() {
         assert_eq!(responded(&test), ["done", "lost"], "{profile}");
         test.until_gone();
         test.reconnect_works();
+    }
+}
+
+/// Where all that is known is that something was flushed, the first flush is told, with what the device said to it.
+#[test]
+fn i35_of_flushes_the_first_is_the_cause() {
+    for profile in PROFILES {
+        let mut test = Scripted::new(profile);
+        for cookie in [1, 2] {
+            test.submit(cookie, 0, false);
+        }
+        test.until("commands", |pair| pair.target.commands.len() == 2);
+        let queue_pair = test.queue_pair();
+        let flush = |vendor_code| Failure::new(FailureStatus::Flushed, vendor_code);
+        for (wr, vendor_code) in test.posted().iter().zip([7, 9]) {
+            let result = Err(flush(vendor_code));
+            test.inject(CompletionQueue::Send, Completion { token: wr.token, queue_pair, result });
+        }
+        test.until_gone();
+        assert_eq!(test.host.causes, [DisconnectCause::WorkRequest(flush(7))], "{profile}");
     }
 }

@@ -252,6 +252,32 @@ fn s45_k19_whatever_stands_behind_a_registration_waits_for_it_where_the_device_n
     }
 }
 
+/// Nothing else waits: neither what stands further behind in the chain, nor the chain behind that.
+#[test]
+fn s45_k19_only_what_stands_right_behind_a_registration_waits_for_it() {
+    for profile in PROFILES {
+        let mut setup = Setup::new(profile);
+        setup.host_device.capabilities.fence_after_registration = true;
+        let mut test = Scripted::of(setup);
+        test.connect();
+        test.watch.clear();
+        let host = &mut test.pair.host;
+        let chunk = Chunk { access: Access::RemoteRead, segments: &[host.segment(65_536, 512)] };
+        host.engine.register_now(host.connection.unwrap(), &chunk, 1, &mut host.protocol).unwrap();
+        host.outstanding.insert(1, 512);
+        for cookies in [[2, 3], [4, 5]] {
+            for cookie in cookies {
+                test.submit(cookie, 0, false);
+            }
+            test.host.engine.flush();
+        }
+        let posted: Vec<_> = test.posted().iter().map(|wr| (wr.letter(), wr.fence)).collect();
+        let wr = |letter: &str, fence| (letter.to_owned(), fence);
+        let expected = [wr("R*", false), wr("S", true), wr("S", false), wr("S", false), wr("S", false)];
+        assert_eq!(posted, expected, "{profile}");
+    }
+}
+
 /// What stood behind a registration and was to wait for it was refused: what is posted next waits in its place.
 #[test]
 fn s45_k19_the_next_message_waits_for_a_registration_in_front_of_a_refused_one() {

@@ -73,3 +73,33 @@ fn s120_d2_keys_of_a_queue_pair_that_does_not_drain_are_counted_dead_once() {
         }
     }
 }
+
+/// The same where the last of them is alive when the connection ends: its request has no answer.
+#[test]
+fn s120_d2_a_key_that_lives_behind_one_whose_invalidation_is_on_its_way_is_counted_dead_once() {
+    for profile in PROFILES {
+        for drains in [false, true] {
+            for before in 1..=3 {
+                let mut test = taken_again(profile, before);
+                test.submit(before + 1, 1, false);
+                test.command();
+                if !drains {
+                    test.hold(TokenKind::Drain);
+                }
+                let connection = test.host.connection.unwrap();
+                test.host.engine.disconnect(connection);
+                test.steps(50);
+                if drains {
+                    test.faults.release();
+                } else {
+                    test.pass(core::time::Duration::from_secs(6));
+                }
+                test.until_gone();
+                let statistics = test.host.engine.statistics();
+                let dead = statistics.local_invalidations + statistics.keys_destroyed_live;
+                assert_eq!((dead, statistics.registrations), (before + 1, before + 1), "{profile} {drains}");
+                test.reconnect_works();
+            }
+        }
+    }
+}

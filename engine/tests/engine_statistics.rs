@@ -122,7 +122,8 @@ fn s117_s123_failures_are_recorded_with_their_status() {
     test.fail(TokenKind::Invalidate, FailureStatus::LocalProtection);
     test.reply(name, None);
     test.until_gone();
-    let points: Vec<_> = take(&mut receiver).iter().map(|record| record.point).collect();
+    let records = take(&mut receiver);
+    let points: Vec<_> = records.iter().map(|record| record.point).collect();
     let failure = FailureStatus::LocalProtection.into();
     let ended = TracePoint::Disconnect(DisconnectCause::WorkRequest(failure));
     let failed = TracePoint::LocalInvalidateFailed(failure);
@@ -131,6 +132,8 @@ fn s117_s123_failures_are_recorded_with_their_status() {
     assert!(place(ended) < place(TracePoint::MrDestroyed), "S95");
     assert_eq!(points.iter().filter(|point| **point == TracePoint::MrDestroyed).count(), 32);
     assert_eq!(points.iter().filter(|point| **point == ended).count(), 1);
+    let end = &records[place(ended)];
+    assert_eq!((end.mr, end.handle, end.length, end.offset), (u32::MAX, 0, 0, 0), "it is of no MR");
     test.connect();
     take(&mut receiver);
     test.refuse(1);
