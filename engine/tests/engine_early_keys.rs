@@ -103,3 +103,31 @@ fn s120_d2_a_key_that_lives_behind_one_whose_invalidation_is_on_its_way_is_count
         }
     }
 }
+
+/// A registration that failed, and whose MR was taken again behind its invalidation: its key is counted with that invalidation, and not once
+/// more with the failure, whether the invalidation is flushed as well or comes back as done.
+#[test]
+fn s120_d2_the_key_of_a_failed_registration_is_counted_dead_once() {
+    for profile in PROFILES {
+        for flushed in [false, true] {
+            let mut test = taken_again(profile, 1);
+            test.submit(2, 1, false);
+            test.command();
+            let (posted, queue_pair) = (test.posted(), test.queue_pair());
+            let mut fail = |kind, status: FailureStatus| {
+                let token = posted.iter().map(|wr| wr.token).find(|token| token.is(kind)).unwrap();
+                test.inject(CompletionQueue::Send, Completion { token, queue_pair, result: Err(status.into()) });
+                test.steps(5);
+            };
+            fail(TokenKind::Register, FailureStatus::LocalProtection);
+            if flushed {
+                fail(TokenKind::Invalidate, FailureStatus::Flushed);
+            }
+            test.faults.release();
+            test.until_gone();
+            let statistics = test.host.engine.statistics();
+            let dead = statistics.local_invalidations + statistics.keys_destroyed_live;
+            assert_eq!((dead, statistics.registrations), (2, 2), "{profile} {flushed}");
+        }
+    }
+}

@@ -298,10 +298,8 @@ impl<P: Port> Engine<P> {
     #[cold]
     fn registration_failed(&mut self, descriptor: u32, generation: u32, failure: Failure) {
         let Some(mr) = self.pool.get_mut(descriptor) else { return };
-        let at_stake = keys_at_stake(mr);
+        // Where its MR was taken again, its key is counted with its invalidation.
         let _ = mr.register_failed(generation);
-        let doomed = at_stake.saturating_sub(keys_at_stake(mr));
-        self.pool.doom_keys(descriptor, doomed);
         if self.trace.is_some() {
             let key = self.pool.get(descriptor).map(Mr::key);
             self.record_of_key(TracePoint::RegisterFailed(failure), descriptor, key);

@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 const SLOWER: u32 = 6;
 /// At least, because machines are busy.
 const SHORTEST_LIMIT: Duration = Duration::from_secs(10);
+/// A run that did not end by then is tried once more, for so many times as long: on a machine that did something else meanwhile five of
+/// fourteen time-outs were none.
+const PATIENCE: u32 = 4;
 /// No judge is asked for longer about one mutant, going by what its tests take of a processor without any; the quicker ones are asked.
 const LONGEST: Duration = Duration::from_secs(20);
 /// Nor all of them together.
@@ -107,8 +110,12 @@ fn fate(
         let (Some(first), number) = (group.first(), mutant.number.to_string()) else { continue };
         let Some(binary) = built.binaries.get(&first.judge) else { continue };
         let limit = (took * SLOWER).max(SHORTEST_LIMIT);
-        let run = Run { binary, tests: &names, mutant: &number, reached: None, limit };
-        match run.end() {
+        let run = |limit| Run { binary, tests: &names, mutant: &number, reached: None, limit }.end();
+        let ended = match run(limit) {
+            Ok(Ended::TimedOut) => run(limit * PATIENCE),
+            ended => ended,
+        };
+        match ended {
             Ok(Ended::Passed(_)) => {}
             Ok(Ended::Failed(name)) => {
                 killers().insert(mutant.function.clone(), (first.judge.clone(), name.clone()));
