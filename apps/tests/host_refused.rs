@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use frwr_apps::host::{Host, HostCompletion, IoError};
-use frwr_apps::nvmf::{Command, IdentifyController, Status};
+use frwr_apps::nvmf::{Command, IdentifyController, Status, log_page};
 use frwr_engine::control::Control;
 use frwr_engine::provider::PostRefusal;
 use frwr_engine::provider::fault::{FaultHandle, Faulty, FaultyPort};
@@ -88,6 +88,8 @@ fn a_command_that_the_device_always_refuses_is_given_back() {
 #[test]
 fn what_an_event_asks_to_be_read_is_read_although_the_device_refused_to_ask_for_it() {
     let is_event = |asked: &Asked| asked.command == Command::AsynchronousEventRequest;
+    let is_list =
+        |asked: &Asked| matches!(asked.command, Command::GetLogPage(get) if get.page == log_page::CHANGED_NAMESPACES);
     for times in 1..5 {
         let mut refused =
             Refused::ready(|controller| controller.identify.events = IdentifyController::NAMESPACE_EVENTS.into());
@@ -97,6 +99,7 @@ fn what_an_event_asks_to_be_read_is_read_although_the_device_refused_to_ask_for_
         refused.controller.answer(&event, Answer::Status(Status::SUCCESS, 2));
         refused.refuse(0, times);
         refused.until("known", |refused| refused.host.geometry().unwrap().blocks() == 512);
+        assert_eq!(refused.controller.count(is_list), 1, "the list of what has changed, {times} refusals");
         assert_eq!(refused.host.statistics().sessions, 1);
     }
 }
