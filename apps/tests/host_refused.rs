@@ -90,16 +90,46 @@ fn what_an_event_asks_to_be_read_is_read_although_the_device_refused_to_ask_for_
     let is_event = |asked: &Asked| asked.command == Command::AsynchronousEventRequest;
     let is_list =
         |asked: &Asked| matches!(asked.command, Command::GetLogPage(get) if get.page == log_page::CHANGED_NAMESPACES);
-    for times in 1..5 {
+    // With the next Asynchronous Event Request, or alone, when the list has been read.
+    for (times, alone) in (1..5).flat_map(|times| [(times, false), (times, true)]) {
         let mut refused =
             Refused::ready(|controller| controller.identify.events = IdentifyController::NAMESPACE_EVENTS.into());
         refused.until("events are waited for", |refused| refused.controller.count(is_event) == 1);
         refused.controller.namespace.size = 512.into();
         let event = refused.controller.last(is_event).unwrap();
         refused.controller.answer(&event, Answer::Status(Status::SUCCESS, 2));
+        if alone {
+            refused.until("the list is asked for", |refused| refused.controller.count(is_list) == 1);
+        }
         refused.refuse(0, times);
         refused.until("known", |refused| refused.host.geometry().unwrap().blocks() == 512);
         assert_eq!(refused.controller.count(is_list), 1, "the list of what has changed, {times} refusals");
+        assert_eq!(refused.controller.count(is_event), 2);
         assert_eq!(refused.host.statistics().sessions, 1);
     }
+}
+
+#[test]
+fn what_is_being_read_is_not_read_again_because_another_command_was_refused() {
+    let is_event = |asked: &Asked| asked.command == Command::AsynchronousEventRequest;
+    let is_list = |asked: &Asked| matches!(asked.command, Command::GetLogPage(_));
+    let mut refused = Refused::ready(|controller| {
+        controller.identify.events = IdentifyController::NAMESPACE_EVENTS.into();
+        controller.rule = Box::new(move |asked| is_list(asked).then_some(Answer::Silence));
+    });
+    // A namespace has changed, and then something that asks for nothing to be read.
+    for (events, result) in [(1, 2), (2, 0x102)] {
+        refused.until("events are waited for", |refused| refused.controller.count(is_event) == events);
+        let event = refused.controller.last(is_event).unwrap();
+        refused.controller.answer(&event, Answer::Status(Status::SUCCESS, result));
+        refused.until("asked for", |refused| refused.controller.count(is_list) == 1);
+    }
+    refused.refuse(0, 1);
+    refused.until("events are waited for", |refused| refused.controller.count(is_event) == 3);
+    assert_eq!(refused.faults.faults(), 1);
+    refused.controller.namespace.size = 512.into();
+    let list = refused.controller.last(is_list).unwrap();
+    refused.controller.answer(&list, Answer::Status(Status::SUCCESS, 0));
+    refused.until("known", |refused| refused.host.geometry().unwrap().blocks() == 512);
+    assert_eq!(refused.controller.count(is_list), 1);
 }

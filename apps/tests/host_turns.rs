@@ -196,6 +196,25 @@ fn what_waits_of_a_request_that_has_failed_is_not_sent() {
     scripted.finish();
 }
 
+/// Nobody suspects what was not lost, also where no command may be lost at all.
+#[test]
+fn commands_that_were_refused_do_not_wait_for_each_other() {
+    for retries in [Some(0), Some(1), None] {
+        let (mut scripted, silence) = silent(HostOptions { command_retries: retries, ..host_options() });
+        (0..4).for_each(|block| read(&mut scripted, block));
+        scripted.until("sent", |scripted| blocks(scripted, 1).len() == 4);
+        // The last one stays without an answer.
+        (0..3).for_each(|block| answer(&mut scripted, block, Status::INTERNAL_PATH_ERROR));
+        scripted.until("sent again", |scripted| blocks(scripted, 1).len() == 7);
+        assert_eq!(blocks(&scripted, 1)[4..], [0, 1, 2], "{retries:?}");
+        (0..4).for_each(|block| answer(&mut scripted, block, Status::SUCCESS));
+        scripted.until("all", |scripted| scripted.completions.len() == 4);
+        assert!(scripted.completions.iter().all(|ended| ended.result == Ok(())), "{retries:?}");
+        silence.set(false);
+        scripted.finish();
+    }
+}
+
 /// A poll passes over a number of commands that lack a bounce buffer, behind which those that are given up stand.
 #[test]
 fn commands_that_are_given_up_behind_many_that_lack_a_buffer_leave_their_places_to_others() {
