@@ -167,6 +167,54 @@ fn silent_hosts_stay_while_their_devices_answer_and_go_when_those_do_not() {
     assert!(statistics.probes > 15, "{statistics:?}");
 }
 
+/// Nobody is told how soon: four times in the longest silence, once a second at most, are as good as at once.
+#[test]
+fn silent_hosts_are_looked_for_now_and_then() {
+    const STEP: Duration = Duration::from_millis(25);
+    for (max_silence, apart, period) in
+        [(2 * SECOND, 5 * STEP, SECOND / 2), (4 * SECOND, 10 * STEP, SECOND), (20 * SECOND, 10 * STEP, SECOND)]
+    {
+        let hosts = 10;
+        let options = TargetOptions { controllers: hosts, max_silence, ..target_options() };
+        let mut raw = Raw::with(options, storage());
+        let mut at = raw.now;
+        let mut asked = Vec::new();
+        let mut count = 0;
+        let mut poll = |raw: &mut Memory| {
+            at += STEP;
+            raw.step_at(at);
+            let before = core::mem::replace(&mut count, raw.target.statistics().probes);
+            asked.extend((count > before).then_some(at));
+            count
+        };
+        for number in 1..=hosts {
+            raw.controller_of(&host(number as u8, DYNAMIC_CONTROLLER));
+            (0..apart.as_millis() / STEP.as_millis()).for_each(|_| {
+                poll(&mut raw);
+            });
+        }
+        while poll(&mut raw) < hosts.into() {}
+        assert!(asked.len() > 2, "{asked:?}");
+        assert!(asked.windows(2).all(|pair| pair[1] - pair[0] == period), "{max_silence:?}: {asked:?}");
+    }
+}
+
+/// Where the device takes its time to end the admin queue's connection.
+#[test]
+fn a_silent_host_is_ended_once_and_its_io_queues_at_once() {
+    let mut raw = target(1, 1);
+    uses(&mut raw, 1);
+    raw.another_host(None, false);
+    raw.pass(79 * SECOND);
+    assert_eq!((raw.target.statistics().queues, raw.target.statistics().silent_hosts), (3, 0));
+    raw.controlled = false;
+    raw.pass(5 * SECOND);
+    assert_eq!((raw.target.statistics().queues, raw.target.statistics().silent_hosts), (1, 1));
+    assert_eq!(raw.told().len(), 1);
+    raw.controlled = true;
+    raw.until("ended", |raw| raw.target.engine().is_disconnected());
+}
+
 /// Whoever needs a place need not wait for the longest silence: those that are silent are asked at once.
 #[test]
 fn a_host_without_a_place_has_silent_ones_asked_at_once() {

@@ -4,19 +4,21 @@
 mod storage_harness;
 
 use frwr_apps::nvmf::{
-    BlockRange, Command, ControllerConfiguration, ControllerStatus, Property, PropertyGet, PropertySet, PropertySize,
-    SetFeatures, ShutdownStatus, Status, feature,
+    BlockRange, Command, ConnectData, ControllerConfiguration, ControllerStatus, DYNAMIC_CONTROLLER, ErrorLogEntry,
+    GetLogPage, Nqn, Property, PropertyGet, PropertySet, PropertySize, SetFeatures, ShutdownStatus, Status, feature,
+    log_page,
 };
 use frwr_apps::storage::{Backing, FileMedium, Operation, Storage};
 use frwr_apps::target::{Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
 use frwr_support::nvmf_harness::cached::{Cache, Cached};
-use frwr_support::nvmf_harness::raw::{Raw, keyed};
+use frwr_support::nvmf_harness::raw::{Raw, connect_data, keyed};
 use frwr_support::nvmf_harness::{memory, subsystem, target_options};
 use std::rc::Rc;
 use storage_harness::disks::{JOURNAL_LATER, OVERCOMMITTED_BYTES, Overcommitted, skipped};
 use storage_harness::{BUFFER_BYTES, attached};
+use zerocopy::FromBytes;
 
 const BLOCK: u32 = 512;
 
@@ -143,6 +145,85 @@ fn a_controller_that_is_gone_or_reset_meanwhile_is_not_told_of_flushes_of_its_fo
     raw.controller();
 }
 
+/// What the admin queue's host reads of one failed command or shutdown: SQID, CID, status, LBA and NSID.
+fn error(raw: &mut Raw<Cached>, admin: ConnectionId) -> (u64, [u16; 3], u64, u32) {
+    let (page, length) = (log_page::ERRORS, 64);
+    let get = GetLogPage {
+        page,
+        specific: 0,
+        retain_event: false,
+        length,
+        offset: 0,
+        offset_is_index: false,
+        namespace: 0xffff_ffff,
+        data: keyed(64),
+    };
+    assert!(raw.command(admin, Command::GetLogPage(get), Some((Access::RemoteWrite, 64))).status().is_success());
+    let mut bytes = [0; 64];
+    raw.data.read(0, &mut bytes).unwrap();
+    let entry = ErrorLogEntry::read_from_bytes(&bytes).unwrap();
+    let of_command = [entry.queue_id.get(), entry.command_id.get(), entry.status.get()];
+    (entry.count.get(), of_command, entry.lba.get(), entry.namespace.get())
+}
+
+/// Neither command nor block is to be blamed: the namespace is, by the number that it has for its host.
+#[test]
+fn what_a_shutdown_lost_is_in_the_error_log_and_in_the_statistics() {
+    let names = [subsystem(), Nqn::new("nqn.second").unwrap()];
+    for broken in [false, true] {
+        let (mut storages, caches): (Vec<_>, Vec<_>) = (0..4).map(|_| Cached::new(8, BLOCK)).unzip();
+        let second = storages.split_off(1);
+        let subsystems =
+            names.into_iter().zip([storages, second]).map(|(name, storages)| Subsystem::new(name, storages));
+        let mut raw = Raw::with_subsystems(target_options(), subsystems.collect());
+        let host = ConnectData { subsystem: names[1], ..connect_data(DYNAMIC_CONTROLLER) };
+        let (admin, _) = raw.controller_of(&host);
+        // The third namespace of the second subsystem.
+        caches[3].failing.set(true);
+        caches[3].broken.set(broken);
+        configure(&mut raw, admin, NORMAL);
+        raw.until("lost", |raw| status(raw, admin).is_fatal());
+        let failed = Status::WRITE_FAULT.to_wire();
+        assert_eq!(error(&mut raw, admin), (1, [0, 0xffff, failed], 0, 3));
+        let statistics = raw.target.statistics();
+        let counted = (statistics.failed_commits, statistics.media_errors, statistics.broken_operations);
+        assert_eq!(counted, (1, u64::from(!broken), u64::from(broken)));
+        assert_eq!(caches.iter().map(|cache| cache.flushes()).collect::<Vec<_>>(), [0, 1, 1, 1], "nothing of others'");
+    }
+}
+
+#[test]
+fn a_flush_that_fails_for_one_shutdown_is_no_failure_of_an_earlier_one() {
+    let (mut raw, caches) = two_caches();
+    let [first, second] = [(); 2].map(|()| raw.controller().0);
+    caches[1].held.set(true);
+    configure(&mut raw, first, NORMAL);
+    raw.until("half of it", |_| caches[0].flushes() == 1);
+    raw.steps(100);
+    caches[0].failing.set(true);
+    configure(&mut raw, second, NORMAL);
+    raw.until("lost", |raw| status(raw, second).is_fatal());
+    let waits = status(&mut raw, first);
+    assert!(waits.shutdown() == ShutdownStatus::Occurring && !waits.is_fatal());
+    caches[1].held.set(false);
+    raw.until("complete", |raw| status(raw, first).shutdown() == ShutdownStatus::Complete);
+    assert!(!status(&mut raw, first).is_fatal());
+}
+
+#[test]
+fn a_host_that_is_gone_before_its_shutdown_is_complete_has_nothing_flushed_twice() {
+    let (mut raw, caches) = two_caches();
+    let (admin, _) = raw.controller();
+    caches.iter().for_each(|cache| cache.held.set(true));
+    configure(&mut raw, admin, NORMAL);
+    raw.engine.disconnect(admin);
+    raw.until("gone", |raw| raw.target.engine().is_disconnected());
+    raw.steps(100);
+    caches.iter().for_each(|cache| cache.held.set(false));
+    raw.steps(200);
+    assert!(caches.iter().all(|cache| cache.flushes() == 1));
+}
+
 /// The disk below a file has run full, and nothing that was acknowledged since gets there. The kernel tells it once.
 #[test]
 fn nothing_is_said_to_be_durable_once_a_file_could_not_be_flushed() {
@@ -230,6 +311,23 @@ fn a_target_is_drained_when_its_caches_are_on_their_media_or_it_is_said_that_the
         assert_eq!(caches[0].dirty.get(), failing);
         assert_eq!(raw.target.statistics().failed_commits, u64::from(failing));
     }
+}
+
+/// A medium may have a command for long after its connection is gone.
+#[test]
+fn a_target_that_ends_flushes_behind_what_its_media_still_write() {
+    let (mut raw, [cache, _]) = two_caches();
+    let (_, io) = raw.io_queue();
+    cache.others_held.set(true);
+    raw.send(io, Command::Write(range(1)).encode(9).unwrap(), Some((Access::RemoteRead, BLOCK)));
+    raw.until("written", |_| cache.dirty.get());
+    raw.target.shut_down();
+    raw.until("ended", |raw| raw.target.engine().is_disconnected());
+    raw.steps(200);
+    assert!(!raw.target.is_drained() && cache.flushes() == 0);
+    cache.others_held.set(false);
+    raw.until("drained", |raw| raw.target.is_drained());
+    assert_eq!(cache.flushes(), 1);
 }
 
 #[test]

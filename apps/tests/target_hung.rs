@@ -168,6 +168,10 @@ fn commands_that_wait_for_a_buffer_end_with_their_connection() {
     hung.raw.until("ended", |raw| raw.disconnected.contains(&io));
     hung.raw.steps(50);
     assert_eq!(hung.raw.target.statistics().slots_used, before.slots_used);
+    // Those that come now have their places in the line, and wait to be answered.
+    hung.raw.responses.clear();
+    hung.flood(1, 1, 2);
+    assert_eq!(hung.raw.target.statistics().buffer_waits, used.buffer_waits + 2);
     hung.goes_on(1, 2);
     hung.finish();
 }

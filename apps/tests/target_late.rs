@@ -1,5 +1,6 @@
 //! Commands that a hung storage still has of sessions that are over: what they keep, and who has to wait for them.
 
+use core::time::Duration;
 use frwr_apps::job::Random;
 use frwr_apps::nvmf::{
     BlockRange, Command, ConnectData, ControllerConfiguration, ControllerStatus, DISCOVERY_SUBSYSTEM,
@@ -315,6 +316,52 @@ fn the_place_of_a_controller_is_its_own_until_its_commands_are_done() {
     switch.gate.set(Gate::Open);
     raw.until("done", |raw| orphans(raw) == 0);
     assert!(raw.connect(admin, connect(0, 31), &other_host(DYNAMIC_CONTROLLER)).status().is_success());
+    finish(raw, &switch);
+}
+
+/// However long its host's former commands hang; each such time begins when the one before it is over.
+#[test]
+fn a_connect_that_is_held_back_has_all_of_its_time_again_and_again() {
+    let connect_timeout = Duration::from_millis(50);
+    let (mut raw, switch) = target(TargetOptions { connect_timeout, ..options(1, 2, 1) }, false);
+    leave_session(&mut raw, &switch, 1);
+    let before = raw.target.statistics().accepted;
+    raw.begin_open(RequestPrivateData::new(0, 32).as_bytes());
+    raw.until("accepted", |raw| raw.target.statistics().accepted > before);
+    let mut at = raw.now;
+    raw.until("opened", |raw| raw.opened().is_some());
+    let Some(Opened::Yes(admin)) = raw.opened() else { panic!("{:?}", raw.opened()) };
+    raw.begin_session(admin);
+    raw.steps(200);
+    raw.told();
+    for _ in 0..3 {
+        at += connect_timeout;
+        raw.step_at(at);
+        let told = raw.told();
+        assert!(told.len() == 1 && told[0].contains("Connect held back for another 50ms"), "{told:?}");
+    }
+    assert_eq!((raw.target.statistics().connect_timeouts, raw.responses.len()), (0, 0));
+    switch.gate.set(Gate::Open);
+    raw.until("answered", |raw| !raw.responses.is_empty());
+    assert!(raw.responses[0].status().is_success());
+    finish(raw, &switch);
+}
+
+/// Its former queues still end, and hold nothing: what hangs beside them is another host's.
+#[test]
+fn a_host_waits_for_no_commands_but_those_of_its_own_former_queues() {
+    let (mut raw, switch) = target(options(1, 3, 1), false);
+    let (admin, io) = raw.io_queue();
+    let (_, other) = raw.controller_of(&other_host(DYNAMIC_CONTROLLER));
+    let hangs = raw.another_queue_of(&other_host(other), 1);
+    switch.gate.set(Gate::Running);
+    raw.send(hangs, Command::Flush { namespace: 1 }.encode(100).unwrap(), None);
+    let again = raw.open_queue(0, 32);
+    raw.begin_end(&[io, admin]);
+    raw.begin_session(again);
+    raw.until("answered", |raw| !raw.responses.is_empty());
+    assert!(raw.responses[0].status().is_success());
+    raw.controlled = true;
     finish(raw, &switch);
 }
 

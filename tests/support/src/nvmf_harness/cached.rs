@@ -17,8 +17,12 @@ pub struct Cache {
     pub dirty: Cell<bool>,
     /// Flushes take until this is false.
     pub held: Cell<bool>,
+    /// Everything else takes until this is false.
+    pub others_held: Cell<bool>,
     /// Flushes fail.
     pub failing: Cell<bool>,
+    /// They do because nothing answers any more, not for what the medium cannot do.
+    pub broken: Cell<bool>,
     /// What was asked for, in order.
     pub log: RefCell<Vec<Operation>>,
 }
@@ -82,14 +86,15 @@ impl Storage for Cached {
     }
 
     fn poll(&mut self, now: Duration, out: &mut CompletionBatch) -> usize {
-        let mut count = self.inner.poll(now, out);
+        let mut count = if self.cache.others_held.get() { 0 } else { self.inner.poll(now, out) };
         while !self.cache.held.get()
             && !out.is_full()
             && let Some(cookie) = self.flushes.pop()
         {
             let failing = self.cache.failing.get();
             self.cache.dirty.set(self.cache.dirty.get() && failing);
-            out.push(Completion { cookie, result: if failing { Err(StorageError::Medium) } else { Ok(()) } });
+            let error = if self.cache.broken.get() { StorageError::Broken } else { StorageError::Medium };
+            out.push(Completion { cookie, result: if failing { Err(error) } else { Ok(()) } });
             count += 1;
         }
         count

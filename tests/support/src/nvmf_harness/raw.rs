@@ -60,8 +60,12 @@ impl Protocol for Names {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     Yes(ConnectionId),
+    /// By a status, or [`UNSAID`].
     Rejected(u16),
 }
+
+/// No status of the standard's: the target ended the attempt without one.
+pub const UNSAID: u16 = 0;
 
 /// One core of the target.
 type Core<S> = Target<FaultyPort<SoftPort>, S>;
@@ -127,7 +131,16 @@ impl<S: Storage> Raw<S> {
     }
 
     /// A target of as many cores as the options say; `subsystems` makes those of a core.
-    pub fn spread(options: TargetOptions, mut subsystems: impl FnMut(u16) -> Vec<Subsystem<S>>) -> Self {
+    pub fn spread(options: TargetOptions, subsystems: impl FnMut(u16) -> Vec<Subsystem<S>>) -> Self {
+        Self::over(options, TargetOptions::engine, subsystems)
+    }
+
+    /// The same over engines that were made otherwise.
+    pub fn over(
+        options: TargetOptions,
+        engine_options: impl Fn(&TargetOptions) -> EngineOptions,
+        mut subsystems: impl FnMut(u16) -> Vec<Subsystem<S>>,
+    ) -> Self {
         let fabric = SoftFabric::new();
         let soft = || SoftOptions::new("reg_mr".parse().unwrap());
         let (control, mut engine_of_host) = engine(fabric.device(soft()), host_engine());
@@ -138,7 +151,7 @@ impl<S: Storage> Raw<S> {
         let data_id = engine_of_host.add_memory(data.clone()).unwrap();
         let mut targets = (0..options.cores).map(|core| {
             let options = options.on_core(core);
-            let engine = engine_of(&mut target_control, options.engine());
+            let engine = engine_of(&mut target_control, engine_options(&options));
             let buffers = memory(options.buffer_memory_bytes(8));
             let mut target = Target::with_subsystems(engine, subsystems(core), buffers, options).unwrap();
             target.listen().unwrap();
@@ -224,6 +237,19 @@ impl<S: Storage> Raw<S> {
     }
 
     pub fn step(&mut self) {
+        self.step_without_target();
+        self.step_targets();
+        self.step_control();
+    }
+
+    /// A step whose poll is at this very time.
+    pub fn step_at(&mut self, at: Duration) {
+        self.now = at.checked_sub(Duration::from_micros(1)).filter(|before| *before >= self.now).unwrap();
+        self.step();
+    }
+
+    /// The hosts and all Controls are polled, and no target is.
+    pub fn step_without_target(&mut self) {
         self.now += Duration::from_micros(1);
         self.control.poll();
         self.engine.poll(self.now, &mut self.names);
@@ -231,7 +257,7 @@ impl<S: Storage> Raw<S> {
             match event {
                 Event::Connected { connection, .. } => self.opened = Some(Opened::Yes(connection)),
                 Event::OpenFailed { private_data, .. } => {
-                    self.opened = Some(Opened::Rejected(RejectPrivateData::parse(&private_data).unwrap()));
+                    self.opened = Some(Opened::Rejected(RejectPrivateData::parse(&private_data).unwrap_or(UNSAID)));
                 }
                 Event::Disconnected { connection, .. } => self.disconnected.push(connection),
                 Event::Completed { status: RequestStatus::Replied(received), .. } => {
@@ -251,8 +277,6 @@ impl<S: Storage> Raw<S> {
             while engine.next_event().is_some() {}
             engine.flush();
         }
-        self.step_control();
-        self.step_targets();
         self.step_control();
     }
 
@@ -312,13 +336,23 @@ impl<S: Storage> Raw<S> {
     }
 
     pub fn open(&mut self, private_data: &[u8]) -> Opened {
+        self.begin_open(private_data);
+        self.until("opened", |raw| raw.opened.is_some());
+        self.opened.unwrap()
+    }
+
+    /// How the last attempt ended, if it has.
+    pub fn opened(&self) -> Option<Opened> {
+        self.opened
+    }
+
+    /// Sends a connect request, and awaits nothing.
+    pub fn begin_open(&mut self, private_data: &[u8]) {
         self.opened = None;
         // A controller sends nothing but replies, and some of those never.
         let options =
             ConnectionOptions { peer_receives: 1000, granted_receives: Some(0), ..ConnectionOptions::default() };
         self.engine.connect(self.address, private_data, &options).unwrap();
-        self.until("opened", |raw| raw.opened.is_some());
-        self.opened.unwrap()
     }
 
     pub fn open_queue(&mut self, queue_id: u16, entries: u16) -> ConnectionId {
