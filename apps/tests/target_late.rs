@@ -10,6 +10,7 @@ use frwr_apps::nvmf::{
 use frwr_apps::target::{Subsystem, TargetOptions};
 use frwr_engine::ConnectionId;
 use frwr_engine::provider::Access;
+use frwr_engine::provider::fault::CommandKind;
 use frwr_support::nvmf_harness::gated::{Gate, Gated, Switch};
 use frwr_support::nvmf_harness::raw::{Opened, Raw, connect, connect_data, keyed};
 use frwr_support::nvmf_harness::target_options;
@@ -425,4 +426,30 @@ fn no_session_begins_beside_commands_of_its_hosts_former_ones_and_no_other_host_
     for seed in 0..6 {
         hosts_beside_a_disk_that_hangs(seed, 1 + (seed % 3) as u16);
     }
+}
+
+#[test]
+fn what_a_host_left_counts_whoever_comes_at_the_moment_its_queue_ends() {
+    let (mut raw, switch) = target(options(1, 3, 1), false);
+    let place = raw.open_queue(0, 32);
+    let (admin, controller) = raw.controller();
+    raw.engine.disconnect(place);
+    raw.until("gone", |raw| raw.disconnected.len() == 1 && raw.target.engine().connections().count() == 1);
+    raw.steps(50);
+    let io = raw.another_queue(controller, 1);
+    switch.gate.set(Gate::Running);
+    raw.send(io, Command::Flush { namespace: 1 }.encode(100).unwrap(), None);
+    raw.steps(50);
+    raw.faults.hold_answers(CommandKind::DestroyQueuePair);
+    raw.engine.disconnect(io);
+    raw.engine.disconnect(admin);
+    raw.until("ended here", |raw| raw.disconnected.len() == 3);
+    raw.steps(100);
+    raw.begin_open_at_the_end_of_another(RequestPrivateData::new(0, 32).as_bytes());
+    raw.steps(100);
+    let again = raw.open_queue(0, 32);
+    raw.begin_session(again);
+    raw.steps(300);
+    assert!(raw.responses.is_empty(), "it waits: {:?} {}", raw.responses, orphans(&raw));
+    finish(raw, &switch);
 }

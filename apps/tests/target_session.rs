@@ -103,30 +103,6 @@ fn an_io_queue_that_ends_takes_no_other_queue_of_its_controller_with_it() {
     raw.another_queue(controller, 1);
 }
 
-/// The newcomer may get the place that the other connection had: in front of the word that it has ended.
-#[test]
-fn a_connect_request_that_is_read_together_with_the_end_of_another_connection_is_served() {
-    let mut raw = target(TargetOptions { controllers: 2, ..target_options() });
-    let (former, _) = raw.controller();
-    raw.faults.hold_answers(CommandKind::DestroyQueuePair);
-    raw.engine.disconnect(former);
-    raw.until("ended here", |raw| raw.disconnected.contains(&former));
-    raw.steps(100);
-    raw.begin_open(RequestPrivateData::new(0, 32).as_bytes());
-    for _ in 0..50 {
-        raw.step_without_target();
-    }
-    raw.faults.release_answers();
-    for _ in 0..50 {
-        raw.step_without_target();
-    }
-    raw.until("opened", |raw| raw.opened().is_some());
-    let Some(Opened::Yes(admin)) = raw.opened() else { panic!("{:?}", raw.opened()) };
-    assert!(raw.connect(admin, connect(0, 31), &other_host(DYNAMIC_CONTROLLER)).status().is_success());
-    raw.enable(admin);
-    assert!(raw.command(admin, Command::KeepAlive, None).status().is_success());
-}
-
 /// Its engine may be somebody else's as well, and have room for more than the target does.
 #[test]
 fn a_connection_without_a_place_in_the_target_ends() {
@@ -159,4 +135,22 @@ fn a_standstill_before_a_host_came_is_none_of_its_silence() {
     raw.pass(2 * SECOND);
     let said = "a peer, host nqn.host, queue 0: connection ended: nothing heard in the Keep Alive Timeout of 1s";
     assert_eq!(raw.told(), [said]);
+}
+
+/// A connect request that is read together with the end of another connection is served, and that connection's controller ends: where
+/// there is one place for a controller, the newcomer has it.
+#[test]
+fn a_controller_ends_with_its_connection_whoever_comes_at_that_moment() {
+    for controllers in [2, 1] {
+        let mut raw = target(TargetOptions { controllers, ..target_options() });
+        let (former, _) = raw.controller();
+        raw.faults.hold_answers(CommandKind::DestroyQueuePair);
+        raw.engine.disconnect(former);
+        raw.until("ended here", |raw| raw.disconnected.contains(&former));
+        raw.steps(100);
+        raw.begin_open_at_the_end_of_another(RequestPrivateData::new(0, 32).as_bytes());
+        let Some(Opened::Yes(admin)) = raw.opened() else { panic!("{:?}", raw.opened()) };
+        let status = raw.connect(admin, connect(0, 31), &other_host(DYNAMIC_CONTROLLER)).status();
+        assert!(status.is_success(), "{controllers}: {status}");
+    }
 }

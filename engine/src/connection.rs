@@ -163,6 +163,8 @@ pub(crate) struct Connection {
     pub(crate) holds_back: bool,
     /// Its end waits for a queue pair that the device refused to destroy.
     pub(crate) is_kept: bool,
+    /// The caller was not told of its end yet, and may look for what it keeps of it by its index.
+    pub(crate) end_is_untold: bool,
     /// Receives that were posted for it, or granted to it, before its peer heard of it.
     pub(crate) first_receives: u32,
     /// Shared receives that are for its use: of its peer, and for replies.
@@ -259,6 +261,7 @@ impl Connection {
             receives_posted: 0,
             holds_back: false,
             is_kept: false,
+            end_is_untold: false,
             first_receives: 0,
             shared_receives: 0,
             last_receive_at: None,

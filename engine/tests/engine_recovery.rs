@@ -1,7 +1,8 @@
 //! Section 1.J: what happens to MRs, requests and connections when something fails.
 
+use core::time::Duration;
 use frwr_engine::{
-    Chunk, DisconnectCause, EngineOptions, OnPostError, ReturnPolicy, StalePolicy, SubmitError,
+    Chunk, DisconnectCause, EngineOptions, OnPostError, OpenError, ReturnPolicy, StalePolicy, SubmitError,
     mr::Grant,
     provider::{
         Access, AsyncEvent, CommandError, DeviceEvent, FailureStatus, Port, QueuePairId, TokenKind,
@@ -683,4 +684,27 @@ frwr_support::asleep! {
     fault33_a_queue_pair_that_cannot_be_failed_or_destroyed_still_ends,
     fault06_fault12_completions_of_a_former_connection_touch_nothing_of_the_next,
     fault10_i16_completions_that_come_twice_are_counted_once,
+}
+
+/// What a caller keeps of a connection by its index is none of the next one's: he is told of its end before the index is another's.
+#[test]
+fn s5_an_index_is_given_again_once_the_end_of_its_connection_was_told() {
+    for profile in PROFILES {
+        let mut pair = engine_harness::Setup::new(profile).host(|options| options.connections = 1).pair();
+        let former = pair.host.connection.unwrap();
+        let options = pair.host.connection_options();
+        pair.host.engine.disconnect(former);
+        while !pair.host.engine.is_disconnected() {
+            pair.now += Duration::from_micros(1);
+            pair.host.control.poll();
+            pair.host.engine.poll(pair.now, &mut pair.host.protocol);
+            pair.host.engine.flush();
+            pair.target.step(pair.now);
+        }
+        let untold = pair.host.engine.connect(pair.address, b"", &options);
+        assert_eq!(untold, Err(OpenError::NoConnection), "{profile}");
+        pair.until("told", |pair| pair.host.causes.len() == 1);
+        let next = pair.host.engine.connect(pair.address, b"", &options).unwrap();
+        assert_eq!((next.index, next == former), (former.index, false), "{profile}");
+    }
 }

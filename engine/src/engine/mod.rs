@@ -330,7 +330,7 @@ impl<P: Port> Engine<P> {
         let slot = match self.events.pop()? {
             Told::Ended(slot) => slot,
             Told::Transferred(slot) => return self.transferred(slot),
-            Told::Whole => return self.events.pop_whole(),
+            Told::Whole => return self.told_whole(),
         };
         let (handle, request) = self.requests.at_mut(slot)?;
         // The usual status, known to the compiler.
@@ -341,6 +341,19 @@ impl<P: Port> Engine<P> {
         self.leave_slot(slot);
         let status = RequestStatus::Replied(Received { buffer, generation, length, is_reply: true });
         Some(Event::Completed { request: RequestHandle(handle), cookie, status })
+    }
+
+    /// Behind the end of a connection its index is free for another one.
+    #[cold]
+    #[inline(never)]
+    fn told_whole(&mut self) -> Option<Event> {
+        let event = self.events.pop_whole();
+        if let Some(Event::Disconnected { connection, .. } | Event::OpenFailed { connection, .. }) = &event
+            && let Some(entry) = self.connections.get_mut(usize::from(connection.index))
+        {
+            entry.end_is_untold = false;
+        }
+        event
     }
 
     #[cold]

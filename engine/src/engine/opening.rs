@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::{
-    connection::{Opening, Phase, Reach},
+    connection::{Connection, Opening, Phase, Reach},
     event::{ConnectionId, DisconnectCause, Event, OpenFailure},
     link::{BaseKey, DESCRIPTORS_PER_MESSAGE, MAX_MEMORIES, OpenOptions, OpenTarget, ToControl, ToCore},
     mr,
@@ -32,8 +32,8 @@ const MAX_EMPTY_REFILLS: u32 = 100;
 /// Why opening could not begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// All connections of the engine are in use.
-    #[error("all connections of this engine are in use; raise EngineOptions::connections")]
+    /// All connections of the engine are in use, or have ended and the event that says so was not taken yet.
+    #[error("all connections of this engine are in use; raise EngineOptions::connections, or take its events")]
     NoConnection,
     /// The shared receives are granted to others.
     #[error(
@@ -178,10 +178,12 @@ impl<P: Port> Engine<P> {
         Ok(connection)
     }
 
-    /// The vacant slot of which the caller holds the fewest receive buffers: they are missing from the next connection.
+    /// The vacant slot of which the caller holds the fewest receive buffers: they are missing from the next connection. None of a
+    /// connection whose end the caller has not been told of: what it keeps of that by index is not another one's.
     fn vacant(&self) -> Option<usize> {
         let mut fewest = None;
-        for (index, connection) in self.connections.iter().enumerate().filter(|(_, entry)| entry.is_vacant()) {
+        let is_free = |entry: &Connection| entry.is_vacant() && (!entry.end_is_untold || mutant!(S5_index_untold));
+        for (index, connection) in self.connections.iter().enumerate().filter(|(_, entry)| is_free(entry)) {
             let held = if self.shared.is_some() { 0 } else { self.receives.held_of(connection.key.index) };
             if held == 0 {
                 return Some(index);
@@ -532,6 +534,7 @@ impl<P: Port> Engine<P> {
     pub(super) fn vacate(&mut self, index: usize) {
         let entry = &mut self.connections[index];
         entry.phase = Phase::Vacant;
+        entry.end_is_untold = true;
         entry.is_kept = false;
         // Mutant: the next connection has the name of this one.
         entry.key.epoch = entry.key.epoch.wrapping_add(u16::from(!mutant!(S5_epoch)) as _);

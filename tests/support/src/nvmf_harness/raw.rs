@@ -355,6 +355,20 @@ impl<S: Storage> Raw<S> {
         self.engine.connect(self.address, private_data, &options).unwrap();
     }
 
+    /// The same, while the device keeps an answer back with which another connection ends: the target is told of both in one poll,
+    /// of the request first.
+    pub fn begin_open_at_the_end_of_another(&mut self, private_data: &[u8]) {
+        self.begin_open(private_data);
+        for _ in 0..50 {
+            self.step_without_target();
+        }
+        self.faults.release_answers();
+        for _ in 0..50 {
+            self.step_without_target();
+        }
+        self.until("opened", |raw| raw.opened().is_some());
+    }
+
     pub fn open_queue(&mut self, queue_id: u16, entries: u16) -> ConnectionId {
         match self.open(RequestPrivateData::new(queue_id, entries).as_bytes()) {
             Opened::Yes(connection) => connection,
