@@ -176,6 +176,7 @@ mutants! {
     S4_target_overrun
     S5_current
     S5_epoch
+    S5_index_untold
     S5_last_completions
     S5_last_receive
     S5_message
