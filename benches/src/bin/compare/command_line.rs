@@ -139,7 +139,7 @@ fn select(wanted: &[String]) -> Result<Selection, String> {
     if let Some(unknown) = wanted.iter().find(|word| !known(word)) {
         let groups = Group::ALL.map(|(name, _)| name).join(", ");
         let rows: Vec<_> = all.iter().map(|row| row.id).collect();
-        return Err(format!("there is no row or group \"{unknown}\"; rows: {}; groups: {groups}", rows.join(", ")));
+        return Err(format!("there is no row or group \"{unknown}\"; rows: {}; groups: {groups}", rows.join(" ")));
     }
     let groups: Vec<_> = wanted.iter().filter_map(group_of).collect();
     let named = |row: &&Row| wanted.iter().any(|word| word == row.id);
@@ -246,8 +246,8 @@ mod tests {
     #[test]
     fn a_name_that_is_none_is_told() {
         let error = select(&words(&["A1", "A24"])).expect_err("there is none");
-        assert!(error.starts_with("there is no row or group \"A24\"; rows: A1, A2, "), "{error}");
-        assert!(error.ends_with(", A23, A25; groups: count, cores, guest"), "{error}");
+        assert!(error.starts_with("there is no row or group \"A24\"; rows: A1 A2 "), "{error}");
+        assert!(error.ends_with(" A23 A25; groups: count, cores, guest"), "{error}");
         for arguments in [&["run", "A24"][..], &["run", "--jsonn"]] {
             let code = run(arguments.iter().map(OsString::from));
             assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::from(USAGE)), "{arguments:?}");
